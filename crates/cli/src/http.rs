@@ -1,4 +1,4 @@
-//! A small HTTP server (RFC 9112): one request for each connection, each on a thread of its own, bounded in number, bytes and time.
+//! A minimal HTTP server (RFC 9112): one request per connection, each on its own thread; clients, bytes and time are bounded.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// Bytes of a request.
+/// Maximum length of a request, in bytes.
 const LONGEST: usize = 8192;
 
-/// Bytes of a client's thread's stack.
+/// Stack size of a client's thread, in bytes.
 const STACK: usize = 512 * 1024;
 
-/// How long a client may take to ask, and again to take the answer.
+/// Timeout for a client's request, and again for the response.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Bytes that a client may send after its request before the connection is closed.
+/// Maximum number of bytes read after the request before the connection is closed.
 const LINGERING: usize = 64 << 10;
 
-/// A server that listens, and answers later.
+/// A listening server that does not answer yet.
 pub(crate) struct HttpServer(TcpListener);
 
 /// A request.
@@ -32,30 +32,30 @@ pub(crate) struct Request {
     body: Vec<u8>,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: &'static str,
     pub(crate) content_type: &'static str,
-    /// Whole lines.
+    /// Additional header lines, each with its CRLF.
     pub(crate) headers: &'static str,
     pub(crate) body: String,
 }
 
 impl HttpServer {
-    /// Listens for `option`.
+    /// Listens at an address; an error names the command-line option.
     pub(crate) fn listen(address: SocketAddr, option: &str) -> anyhow::Result<Self> {
         let listener = TcpListener::bind(address);
         listener.map(Self).with_context(|| format!("cannot listen at {address} for {option}"))
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens at.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
-    /// Answers from now on, on threads that are called `name`, up to `clients` of them at once; the connections of others are
-    /// closed. A request without an answer is, too.
+    /// Answers requests on threads named `name`, at most `clients` at once; closes further connections, and those whose request
+    /// `answer` returns nothing for.
     pub(crate) fn serve(
         self,
         name: &'static str,
@@ -69,7 +69,7 @@ impl HttpServer {
                     continue;
                 }
                 let answer = Arc::clone(&answer);
-                // Without a thread, the connection is closed. A client that goes early misses the answer.
+                // If no thread can be created, the connection is closed. A client that disconnects misses the response.
                 let _ = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(move || {
                     let answered = converse(&stream, &*answer);
                     drop(answer);
@@ -90,7 +90,7 @@ fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) 
     let Some(response) = response else { return Ok(()) };
     let until = Instant::now() + PATIENCE;
     write(stream, &response.bytes(is_head), until)?;
-    // What a client has sent and nobody has read would reset the connection before it has the answer.
+    // Unread bytes of the client would reset the connection before it has the response.
     stream.shutdown(Shutdown::Write)?;
     let mut piece = [0; 1024];
     for _ in 0..LINGERING / piece.len() {
@@ -111,7 +111,7 @@ fn read(mut stream: &TcpStream, piece: &mut [u8], until: Instant) -> io::Result<
     stream.read(piece)
 }
 
-/// Writes all of it; that a client takes a little from time to time does not make it last longer.
+/// Writes all bytes until the deadline, however slowly the client reads.
 fn write(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(until)?))?;
@@ -123,7 +123,7 @@ fn write(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result
     Ok(())
 }
 
-/// Reads a request, or what there is of it where the client has no more; else the status that says what is wrong.
+/// Reads a request; returns the status of the error response if it is malformed or incomplete.
 fn read_request(stream: &TcpStream, until: Instant) -> io::Result<Result<Request, &'static str>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
@@ -141,7 +141,7 @@ fn read_request(stream: &TcpStream, until: Instant) -> io::Result<Result<Request
     }
 }
 
-/// What bytes are of a request.
+/// The result of parsing received bytes.
 #[derive(Debug, PartialEq, Eq)]
 enum Parsed {
     Whole(Request),
@@ -186,35 +186,35 @@ impl Request {
         Parsed::Whole(request)
     }
 
-    /// GET, for example; HEAD where only the head of the answer is sent.
+    /// Returns the method, such as GET; for HEAD the response has no body.
     pub(crate) fn method(&self) -> &str {
         &self.method
     }
 
-    /// The path without what is asked of it.
+    /// Returns the path without the query.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The value of a header, by its name in small letters; `None` where there are several: nobody says which one counts.
+    /// Returns a header's value by its lower-case name; `None` if the header is repeated, since it is then ambiguous.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(of, _)| of == name).map(|(_, value)| value.as_str());
         values.next().filter(|_| values.next().is_none())
     }
 
-    /// Whether there is a header of this name.
+    /// Returns true if there is a header of this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.headers.iter().any(|(of, _)| of == name)
     }
 
-    /// Its content.
+    /// Returns the body.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 }
 
 impl Response {
-    /// A line of text.
+    /// Creates a plain-text response of one line.
     pub(crate) fn text(status: &'static str, line: &str) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", headers: "", body: format!("{line}\n") }
     }

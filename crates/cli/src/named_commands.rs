@@ -1,4 +1,4 @@
-//! Commands that texts name: documents, the book, help and errors name only such that the parser takes.
+//! Tests that the parser accepts every command named in documents, the book, help and errors.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -177,7 +177,7 @@ fn in_examples(command: &Command) -> Vec<Named> {
     named
 }
 
-/// Why the parser does not take a command; `None` where it does. A text may leave out what is needed, not name what there is not.
+/// Returns the parser's error for a command, if any. A text may leave out required arguments, but not name unknown ones.
 fn refused(words: &[String]) -> Option<String> {
     let error = match Arguments::command().try_get_matches_from(words) {
         Ok(matches) => return stray(&matches),
@@ -246,7 +246,7 @@ fn all_named() -> Vec<Named> {
         .filter(|path| path.components().any(|of| of.as_os_str() == "src"))
     {
         let (place, text) = read(path);
-        // The texts of this file's own tests name what there is not.
+        // The strings of this file's own tests name unknown commands on purpose.
         if !place.ends_with("named_commands.rs") {
             named.extend(in_source(&place, &text));
         }

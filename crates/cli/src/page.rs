@@ -1,4 +1,4 @@
-//! Results as one HTML page that refers to nothing else: figures that zoom, tables that sort, and where the numbers are from.
+//! Results as one self-contained HTML page: figures that zoom, tables that sort, and the origin of the numbers.
 
 mod escaped;
 mod figure;
@@ -20,7 +20,7 @@ pub(crate) const STYLE: &str = include_str!("page/page.css");
 /// Script of all pages: draws figures and sorts tables.
 pub(crate) const SCRIPT: &str = include_str!("page/page.js");
 
-/// A browser loads nothing, whatever the page holds.
+/// Content security policy: the browser loads nothing.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
@@ -37,7 +37,7 @@ impl Page {
         Self { title: title.into(), origin: origin::table(), body: String::new() }
     }
 
-    /// Adds to what the numbers are from: the seed, for example.
+    /// Adds a row to the origin of the numbers, such as the seed.
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.origin.add([name.to_owned(), value.into()]);
         self

@@ -62,7 +62,7 @@ Examples:
   nichrome wan set --loss 5%                              while it runs
   nichrome wan --web --delay 20ms --shell                 the same by sliders, in a browser
 
-Programs are told where they are: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6
+Environment variables for programs: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6
 their own. The program on the right starts once the one on the left listens, has ended, or has waited
 for something else for half a second; when it ends, the other is stopped.";
 

@@ -1,4 +1,4 @@
-//! How a benchmark hands over what it has measured: as text or JSON, and as a page.
+//! Output of a benchmark's results: text or JSON, and an HTML page.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::page::{Page, PageFile, PageOption};
 
-/// What choices of a benchmark come from: none are random but for generated traffic, which is the same every time.
+/// Seed that pages state: only generated traffic is random, and it is the same in every run.
 const SEED: &str = "none: the load is the same in every run";
 
 /// The options.

@@ -1,4 +1,4 @@
-//! Where a page goes: the option of commands, and the file, created before there is anything to write.
+//! The `--html` option and its file, which is created before the work.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Where the numbers of a page are from: the command, its version and build, and the machine.
+//! The origin of a page's numbers: command, version, build and machine.
 
 use std::env;
 use std::fs;

@@ -1,7 +1,7 @@
-//! `nichrome wan --web`: a page in a browser that shows what a path in use does, and changes it.
+//! `nichrome wan --web`: a page that shows and changes a running path.
 //!
-//! Pages of other sites cannot use it: the host that a request names must be an address or localhost, so that no name that was made
-//! to point here works (DNS rebinding), and what changes the path must come from this page. Beyond loopback, state and changes need
+//! Pages of other sites cannot use it: a request's Host must be an address or localhost, against DNS rebinding, and a request that
+//! changes the path must have this page as its Origin. Beyond loopback, state and changes need
 //! a token, which is printed. Values that name files are refused: who may change a path may not read this machine.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,16 +22,16 @@ use crate::failure;
 use crate::http::{HttpServer, Request, Response};
 use crate::page::{SCRIPT, STYLE};
 
-/// Clients that are served at once.
+/// Maximum concurrent clients.
 const CLIENTS: usize = 32;
 
-/// For how long a path's state is not asked for again, however many clients want it.
+/// Time for which a path's state is cached, for all clients.
 const FRESH: Duration = Duration::from_millis(50);
 
-/// What the page changes.
+/// Impairments that the page changes.
 const CHANGED: [&str; 5] = ["delay", "jitter", "loss", "rate", "queue"];
 
-/// No other page shows this one or reads it, and it loads nothing from elsewhere.
+/// Response headers: other pages cannot embed or read this one, and it loads nothing from elsewhere.
 const HEADERS: &str = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
     img-src data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n\
     X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
@@ -47,7 +47,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, &'static str> {
         .map_err(|_| "it is a port, or an address and a port, such as 127.0.0.1:8080")
 }
 
-/// A page that is not served yet.
+/// A page that listens but is not served yet.
 pub(super) struct WebPage {
     server: HttpServer,
     token: Option<String>,
@@ -61,10 +61,10 @@ impl WebPage {
         Ok(Self { server, token })
     }
 
-    /// Serves it from now on, and says where.
+    /// Serves the page and prints its address.
     pub(super) fn serve(self, controlled: Arc<Mutex<Controlled>>, remote: Remote) -> anyhow::Result<()> {
         let address = self.server.address()?;
-        // Not sent to the server, and in no list of what was visited there.
+        // Browsers do not send a fragment to the server.
         let fragment = self.token.as_ref().map_or_else(String::new, |token| format!("#{token}"));
         failure::say(format_args!("nichrome: page at http://{address}/{fragment}"));
         let site =
@@ -85,7 +85,7 @@ struct Site {
     token: Option<String>,
     controlled: Arc<Mutex<Controlled>>,
     remote: Remote,
-    /// The last state, and when it was asked for.
+    /// The cached state and its time.
     state: Mutex<Option<(Instant, String)>>,
     begun: Instant,
 }
@@ -110,7 +110,7 @@ impl Site {
         }
     }
 
-    /// Whether a request has the token, where one is needed.
+    /// Returns true if a request has the token, or none is needed.
     fn admits(&self, request: &Request) -> bool {
         let Some(token) = &self.token else { return true };
         let given = request.header("authorization").and_then(|value| value.strip_prefix("Bearer "));
@@ -159,7 +159,7 @@ impl Site {
             self.controlled.lock().unwrap_or_else(PoisonError::into_inner).answer(&Asked::Set(asked));
         match answer {
             Answer::Done(warning) => {
-                // The next look is at the path as it is now.
+                // The next request reads the changed state.
                 *self.state.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 in_json("200 OK", json!({ "warning": warning }).to_string())
             }
@@ -235,7 +235,7 @@ fn is_own(request: &Request) -> bool {
     same_origin && request.header("content-type") == Some("application/json")
 }
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in constant time.
 fn is_equal(given: &[u8], secret: &[u8]) -> bool {
     given.len() == secret.len()
         && given.iter().zip(secret).fold(0, |differs, (given, secret)| differs | (given ^ secret)) == 0

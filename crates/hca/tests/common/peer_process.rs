@@ -45,7 +45,7 @@ impl Drop for Peer {
     }
 }
 
-/// What the process is told to do, in words.
+/// Returns the role of this process: the words of its environment variable.
 pub(crate) fn role() -> Vec<String> {
     std::env::var(PEER).unwrap().split(' ').map(str::to_owned).collect()
 }
