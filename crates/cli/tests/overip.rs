@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
+#[path = "common/programs.rs"]
+mod programs;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +17,7 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use self::common::{failure, text};
+use self::programs::copy_program;
 
 const BEARERS: [&str; 5] = ["sockets-blocking", "sockets-nonblocking", "iwarp", "roce", "star"];
 
@@ -22,7 +25,7 @@ const BEARERS: [&str; 5] = ["sockets-blocking", "sockets-nonblocking", "iwarp", 
 fn room() -> TempDir {
     let room = tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_nichrome"), room.path().join("nichrome")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_nichrome"), room.path().join("nichrome"));
     room
 }
 

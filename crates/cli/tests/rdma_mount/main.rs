@@ -3,6 +3,8 @@
 
 #[path = "../../../abi/tests/common/mod.rs"]
 mod common;
+#[path = "../common/programs.rs"]
+mod programs;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -12,11 +14,13 @@ use std::process::{Command, Output};
 use rustix::process::geteuid;
 use tempfile::TempDir;
 
+use self::programs::copy_program;
+
 /// A folder, open to all users, with the command, its libraries, and a statically linked program that looks for the device.
 fn room() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_nichrome"), room.path().join("nichrome")).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_nichrome"), room.path().join("nichrome"));
     let libraries = common::library().parent().unwrap();
     let copied = Command::new("cp").arg("-r").args([libraries, &room.path().join("libibverbs")]).status();
     assert!(copied.unwrap().success());

@@ -5,6 +5,8 @@
 mod common;
 #[path = "../../../../tests/installed.rs"]
 mod installed;
+#[path = "../common/programs.rs"]
+mod programs;
 
 mod between;
 mod capture;

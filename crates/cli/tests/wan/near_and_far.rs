@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::programs::copy_program;
 use crate::run::{float, number, text};
 use crate::unprivileged::{as_nobody, open_room};
 
@@ -29,7 +30,7 @@ fn example() -> PathBuf {
 /// What the client reports of the near server and of the far one, beyond a path of such impairments.
 fn peers_over(path: &[&str]) -> [Value; 2] {
     let (room, nichrome) = open_room();
-    fs::copy(example(), room.file("near_and_far")).unwrap();
+    copy_program(example(), room.file("near_and_far"));
     let hosts = ["--left", "./near_and_far serve $SELF:7300", "--right", RIGHT];
     let output =
         as_nobody(&room, &[&[&nichrome, "wan", "--seed", "1"], path, &hosts].concat()).output().unwrap();

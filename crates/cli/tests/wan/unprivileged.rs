@@ -9,13 +9,14 @@ use std::process::{Command, Stdio};
 use rustix::process::geteuid;
 use serde_json::Value;
 
+use crate::programs::copy_program;
 use crate::run::{Room, Started, failure, number, python, text};
 
 /// A room that anyone can use, with the command in it.
 pub(crate) fn open_room() -> (Room, String) {
     let room = Room::new();
     let nichrome = room.file("nichrome-command");
-    fs::copy(env!("CARGO_BIN_EXE_nichrome"), &nichrome).unwrap();
+    copy_program(env!("CARGO_BIN_EXE_nichrome"), &nichrome);
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wan/transfer.py"), room.file("transfer.py"))
         .unwrap();
     fs::set_permissions(room.path(), fs::Permissions::from_mode(0o777)).unwrap();
