@@ -65,7 +65,8 @@ impl Libraries {
         let found = places.iter().find_map(|place| place.canonicalize().ok());
         found.with_context(|| {
             format!(
-                "there is no {}: build it with scripts/build-libibverbs, or name one with --library",
+                "there is no {}: the wheel and the Debian package have it, scripts/build-libibverbs builds it, --library names \
+                 another",
                 places[0].display()
             )
         })
