@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use nichrome_lro::Config;
-use nichrome_nic::{Card, CardConfig, Queue, memory_wire};
+use nichrome_nic::{Card, CardConfig, MemoryPath, Queue, memory_wire};
 use nichrome_port::{Device, Offloads};
-use nichrome_wan::Impairments;
+use nichrome_wan::{ConfigError, Impairments, Stats};
 
 use crate::error::LabError;
 use crate::host::Host;
@@ -22,6 +22,8 @@ const LINK: usize = 14;
 pub struct Lab {
     hosts: [Host; 2],
     cards: [Card; 2],
+    /// Towards each host.
+    paths: [MemoryPath; 2],
 }
 
 impl fmt::Debug for Lab {
@@ -41,6 +43,7 @@ impl Lab {
         let hosts = [Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?];
         let frame_len = MTU as usize + LINK;
         let wires = memory_wire(impairments, seed, frame_len)?;
+        let paths = [wires[0].path(), wires[1].path()];
         let start = |wire, side: Side| {
             let config = CardConfig {
                 name: side.name(),
@@ -54,12 +57,25 @@ impl Lab {
         };
         let [to_left, to_right] = wires;
         let cards = [start(to_left, left)?, start(to_right, right)?];
-        Ok(Self { hosts, cards })
+        Ok(Self { hosts, cards, paths })
     }
 
     /// The host on this side.
     pub fn host(&self, side: Side) -> &Host {
         side.of(&self.hosts)
+    }
+
+    /// Replaces the impairments of packets to the host on this side. Packets on their way keep what was decided for them.
+    ///
+    /// # Errors
+    /// The impairments contradict each other; the path keeps its own.
+    pub fn impair(&self, to: Side, impairments: &Impairments) -> Result<(), ConfigError> {
+        to.of(&self.paths).set(impairments)
+    }
+
+    /// Returns the counters of the path to the host on this side.
+    pub fn stats(&self, to: Side) -> Stats {
+        to.of(&self.paths).stats()
     }
 
     /// Ends the path. Packets on their way are lost.

@@ -1,7 +1,7 @@
 //! Two hosts on this machine and a wide-area path between them, for tests of programs that use the network.
 //!
 //! A [`Host`] is a network namespace with the kernel's own TCP/IP and one interface, whose wire is this process. A [`Lab`] joins two
-//! of them by a path with the impairments of `nichrome-wan`, seeded. [`in_namespaces`] runs a test where it may make namespaces:
+//! of them by a path with the impairments of `nichrome-wan`, seeded, which [`Lab::impair`] changes while it is in use. [`in_namespaces`] runs a test where it may make namespaces:
 //! nobody needs to be root.
 //!
 //! ```no_run
@@ -36,7 +36,8 @@ mod in_namespaces;
 mod lab;
 mod side;
 
-pub use nichrome_wan::Impairments;
+pub use nichrome_wan as wan;
+pub use nichrome_wan::{ConfigError, Impairments, Stats};
 
 pub use error::LabError;
 pub use host::{Host, Variables, variables};

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use nichrome_lab::{Impairments, Lab, Side, in_namespaces};
+use nichrome_lab::wan::EcnMode;
+use nichrome_lab::{ConfigError, Impairments, Lab, Side, in_namespaces};
 
 fn both(impairments: &Impairments) -> [Impairments; 2] {
     [impairments.clone(), impairments.clone()]
@@ -49,6 +50,42 @@ fn the_delay_is_that_of_each_direction() {
         };
         assert!(one_way(&left, &right, Side::Right.ipv4()) >= Duration::from_millis(40));
         assert!(one_way(&right, &left, Side::Left.ipv4()) >= Duration::from_millis(10));
+    });
+}
+
+#[test]
+fn a_path_changes_while_it_is_in_use() {
+    in_namespaces("a_path_changes_while_it_is_in_use", || {
+        let lab = Lab::new(&both(&Impairments::default()), 1).unwrap();
+        let socket = |side| lab.host(side).run(|| UdpSocket::bind(("0.0.0.0", 7000))).unwrap().unwrap();
+        let (left, right) = (socket(Side::Left), socket(Side::Right));
+        let send = || left.send_to(b"x", (Side::Right.ipv4(), 7000)).unwrap();
+        let lost = Impairments { loss: Some("100%".parse().unwrap()), ..Impairments::default() };
+        lab.impair(Side::Right, &lost).unwrap();
+        let before = lab.stats(Side::Right);
+        send();
+        let end = Instant::now() + Duration::from_secs(10);
+        while lab.stats(Side::Right).drops.total() == before.drops.total() {
+            assert!(Instant::now() < end, "no packet was lost");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let slow = Impairments { delay: "30ms".parse().unwrap(), ..Impairments::default() };
+        lab.impair(Side::Right, &slow).unwrap();
+        let begun = Instant::now();
+        send();
+        right.recv(&mut [0; 8]).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(30));
+        let marks_but_never_full = Impairments {
+            rate: Some("1mbit".parse().unwrap()),
+            ecn: EcnMode::Mark,
+            ..Impairments::default()
+        };
+        assert_eq!(lab.impair(Side::Right, &marks_but_never_full), Err(ConfigError::MarkWithoutCoDel));
+        let begun = Instant::now();
+        send();
+        right.recv(&mut [0; 8]).unwrap();
+        assert!(begun.elapsed() >= Duration::from_millis(30), "refused impairments change nothing");
+        lab.stop().unwrap();
     });
 }
 

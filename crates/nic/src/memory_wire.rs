@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nichrome_lro::ChecksumStatus;
 use nichrome_port::{
     Buffer, BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock,
 };
-use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path};
+use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path, Stats};
 use nichrome_wire::{Engine, Instant, VirtioNetHeader};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::io;
@@ -23,12 +23,10 @@ const ROOM: usize = 8192;
 pub struct MemoryWire {
     inbox: Consumer<(Instant, Buffer)>,
     outbox: Producer<(Instant, Buffer)>,
-    /// The path towards this end.
-    path: Path<Carried>,
+    path: MemoryPath,
     pool: BufferPool,
     /// Maximum frame length, in bytes.
     max: usize,
-    wakes_us: Arc<Waker>,
     wakes_peer: Arc<Waker>,
     /// True if frames were sent since the peer was last woken.
     sent: bool,
@@ -57,10 +55,15 @@ pub fn memory_wire(
         Ok(MemoryWire {
             inbox,
             outbox,
-            path: Path::new(&impairments[nth], seed.wrapping_mul(2).wrapping_add(nth as u64))?,
+            path: MemoryPath {
+                path: Arc::new(Mutex::new(Path::new(
+                    &impairments[nth],
+                    seed.wrapping_mul(2).wrapping_add(nth as u64),
+                )?)),
+                wakes: Arc::clone(&wakers[nth]),
+            },
             pool: BufferPool::growing(usize::MAX, max),
             max,
-            wakes_us: Arc::clone(&wakers[nth]),
             wakes_peer: Arc::clone(&wakers[1 - nth]),
             sent: false,
         })
@@ -81,15 +84,51 @@ pub enum WireError {
 }
 
 impl MemoryWire {
-    /// Returns the counters of the path towards this end.
-    pub fn path_stats(&self) -> &nichrome_wan::Stats {
-        self.path.stats()
+    /// Returns the path towards this end.
+    pub fn path(&self) -> MemoryPath {
+        self.path.clone()
+    }
+}
+
+/// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the wire.
+#[derive(Clone)]
+pub struct MemoryPath {
+    path: Arc<Mutex<Path<Carried>>>,
+    /// Wakes the driver of that end.
+    wakes: Arc<Waker>,
+}
+
+impl fmt::Debug for MemoryPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryPath").finish_non_exhaustive()
+    }
+}
+
+impl MemoryPath {
+    /// Replaces the impairments. Packets in flight keep what was decided for them.
+    ///
+    /// # Errors
+    /// The impairments contradict each other; the path keeps its own.
+    pub fn set(&self, impairments: &Impairments) -> Result<(), ConfigError> {
+        self.lock().reconfigure(impairments, clock::now())?;
+        // Packets may be due at other times now.
+        self.wakes.wake();
+        Ok(())
+    }
+
+    /// Returns the counters of the path.
+    pub fn stats(&self) -> Stats {
+        self.lock().stats().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Path<Carried>> {
+        self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AsFd for MemoryWire {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wakes_us.as_fd()
+        self.path.wakes.as_fd()
     }
 }
 
@@ -97,16 +136,17 @@ impl WireQueue for MemoryWire {
     type Buffer = Carried;
 
     fn receive(&mut self, batch: &mut Vec<WireFrame<Carried>>, max: usize) -> io::Result<()> {
-        self.wakes_us.clear();
+        self.path.wakes.clear();
+        let mut path = self.path.lock();
         let now = clock::now();
         while let Ok((sent, buffer)) = self.inbox.pop() {
-            self.path.receive(Carried::new(buffer, ChecksumStatus::Unknown), sent);
+            path.receive(Carried::new(buffer, ChecksumStatus::Unknown), sent);
         }
-        if self.path.poll_timeout().is_some_and(|due| due <= now) {
-            self.path.handle_timeout(now);
+        if path.poll_timeout().is_some_and(|due| due <= now) {
+            path.handle_timeout(now);
         }
         while batch.len() < max {
-            match self.path.poll() {
+            match path.poll() {
                 Some(Output::Released(Departure { packet, .. })) => {
                     batch.push(WireFrame { buffer: packet, virtio: VirtioNetHeader::default() });
                 }
@@ -116,7 +156,7 @@ impl WireQueue for MemoryWire {
             }
         }
         // More frames may be pending.
-        self.wakes_us.wake();
+        self.path.wakes.wake();
         Ok(())
     }
 
@@ -147,7 +187,7 @@ impl WireQueue for MemoryWire {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.path.poll_timeout()
+        self.path.lock().poll_timeout()
     }
 
     fn is_starved(&self) -> bool {
