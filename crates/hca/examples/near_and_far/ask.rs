@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use nichrome_hca::reach::Policy;
 use nichrome_wan::DelayHistogram;
 
 use crate::Result;
+use crate::asked::Asked;
 use crate::book::Entry;
-use crate::peer::{Adapters, Peer, Route};
+use crate::peer::{Adapters, Peer};
 use crate::report::Report;
 use crate::slots::{hash, value_of};
 
@@ -20,45 +20,6 @@ pub(crate) struct Ask {
     pub(crate) policy: Policy,
 }
 
-/// A server, as far as it was reached, and how long it took.
-pub(crate) struct Asked<'a> {
-    pub(crate) entry: &'a Entry,
-    pub(crate) route: Option<Route>,
-    peer: Option<Peer>,
-    pub(crate) puts: DelayHistogram,
-    pub(crate) gets: DelayHistogram,
-    /// Why it is not asked any more.
-    pub(crate) error: Option<String>,
-}
-
-impl<'a> Asked<'a> {
-    const fn new(entry: &'a Entry, puts: DelayHistogram, gets: DelayHistogram) -> Self {
-        Self { entry, route: None, peer: None, puts, gets, error: None }
-    }
-
-    fn reach(&mut self, adapters: &mut Adapters, ask: &Ask) -> Result<()> {
-        let Route { transport, .. } =
-            *self.route.insert(Route::find(ask.from, self.entry.address, &ask.policy)?);
-        self.peer = Some(Peer::connect(adapters, transport, self.entry.address)?);
-        Ok(())
-    }
-
-    /// Asks a peer that has not failed for something; returns how long it took.
-    fn time(&mut self, what: &str, request: impl FnOnce(&Peer) -> Result<()>) -> Option<Duration> {
-        let begun = Instant::now();
-        let result = request(self.peer.as_ref()?);
-        let took = begun.elapsed();
-        result.map_err(|error| self.fail(format!("{what}: {error}"))).ok().map(|()| took)
-    }
-
-    /// Says so once, and leaves the peer.
-    fn fail(&mut self, error: String) {
-        eprintln!("near_and_far: {}: {error}", self.entry.name);
-        self.peer = None;
-        self.error = Some(error);
-    }
-}
-
 impl Ask {
     /// Asks the servers of a book.
     pub(crate) fn run(&self, book: &[Entry], json: bool) -> Result<ExitCode> {
@@ -66,7 +27,7 @@ impl Ask {
         let new = |entry| Asked::new(entry, DelayHistogram::new(), DelayHistogram::new());
         let mut peers: Vec<Asked<'_>> = book.iter().map(new).collect();
         for peer in &mut peers {
-            if let Err(error) = peer.reach(&mut adapters, self) {
+            if let Err(error) = peer.reach(&mut adapters, self.from, &self.policy) {
                 peer.fail(error.to_string());
             }
         }

@@ -16,6 +16,7 @@
 //! | `book.rs`, `ask.rs`, `report.rs` | the client: addresses, keys, latencies |
 
 mod ask;
+mod asked;
 mod book;
 mod messages;
 mod peer;

@@ -7,7 +7,7 @@ use nichrome_hca::reach::Policy;
 use nichrome_wan::DelayHistogram;
 use serde::Serialize;
 
-use crate::ask::Asked;
+use crate::asked::Asked;
 
 /// The result. The names of its fields are JSON keys, as are those below.
 #[derive(Serialize)]

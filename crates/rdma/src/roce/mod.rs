@@ -19,6 +19,7 @@ mod packet;
 mod requester;
 mod responder;
 mod shared;
+mod spare;
 
 pub use config::{RoceConfig, SelectiveRepeat};
 pub(crate) use endpoint::{Connection, RoceQp};

@@ -7,7 +7,7 @@ use nichrome_wire::rdma::{
 use super::config::RoceConfig;
 use super::general_services::{GeneralServices, ManagementDatagram};
 use super::packet::Incoming;
-use super::responder::Spare;
+use super::spare::Spare;
 use crate::congestion::Congestion;
 use crate::core::attributes::AddressVector;
 use crate::core::memory::Memory;

@@ -32,6 +32,7 @@ use nichrome_wire::rdma::{Msn, NakCode, Psn, RKey, RcMessage, SrqNumber, Syndrom
 use super::config::SelectiveRepeat;
 use super::context::Context;
 use super::packet::{Cause, Incoming, Outgoing};
+use super::spare::Spare;
 use crate::core::attributes::{QpState, QpType};
 use crate::core::completion::Status;
 use crate::core::cq::Urgency;
@@ -42,8 +43,6 @@ use answers::{Answers, Position as AnswerPosition};
 use delayed_ack::DelayedAck;
 use outcome::{Done, Reject};
 use reorder::Reorder;
-
-pub(crate) use reorder::Spare;
 
 /// The responder's half of a queue pair.
 pub(super) struct Responder {

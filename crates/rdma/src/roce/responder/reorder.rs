@@ -11,6 +11,7 @@ use nichrome_wire::rdma::{Psn, RcMessage, SrqNumber};
 use nichrome_wire::{AddressPair, TrafficClass};
 
 use super::super::packet::Incoming;
+use super::super::spare::Spare;
 
 /// Packets ahead of the expected one that are kept for one queue pair at most.
 const REACH: usize = 1024;
@@ -41,32 +42,6 @@ impl Held {
             addresses: self.addresses,
             traffic_class: self.traffic_class,
         }
-    }
-}
-
-/// Buffers for what is kept, of all queue pairs; used again and again.
-#[derive(Debug, Default)]
-pub(crate) struct Spare {
-    buffers: Vec<Vec<u8>>,
-    /// Buffers that hold packets.
-    taken: usize,
-}
-
-impl Spare {
-    fn take(&mut self, bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
-        if self.taken >= limit {
-            return None;
-        }
-        self.taken += 1;
-        let mut buffer = self.buffers.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        Some(buffer)
-    }
-
-    pub(super) fn give_back(&mut self, held: Held) {
-        self.taken -= 1;
-        self.buffers.push(held.payload);
     }
 }
 
@@ -118,7 +93,7 @@ impl Reorder {
             return;
         }
         let passed = self.places.len().min(packets as usize);
-        self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held));
+        self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held.payload));
     }
 
     /// Drops selective NAKs of packets that have arrived in the meantime.
@@ -158,7 +133,7 @@ impl Reorder {
 
     /// Drops all kept requests.
     pub(super) fn clear(&mut self, spare: &mut Spare) {
-        self.places.drain(..).flatten().for_each(|held| spare.give_back(held));
+        self.places.drain(..).flatten().for_each(|held| spare.give_back(held.payload));
         self.missing.clear();
     }
 }
@@ -241,7 +216,7 @@ mod tests {
         kept.reorder.advance(1, &mut kept.spare);
         let held = kept.reorder.take_expected().unwrap();
         assert_eq!((held.psn, held.incoming().payload), (EXPECTED + 1, &[1, 2, 3][..]));
-        kept.spare.give_back(held);
+        kept.spare.give_back(held.payload);
         kept.reorder.clear(&mut kept.spare);
         assert_eq!((kept.spare.taken, kept.spare.buffers.len()), (0, 2));
     }

@@ -1,0 +1,29 @@
+//! Buffers for requests that are kept until earlier ones arrive.
+
+/// Buffers for the payloads that responders keep, shared by all queue pairs and used again.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    buffers: Vec<Vec<u8>>,
+    /// Buffers that hold payloads.
+    taken: usize,
+}
+
+impl Spare {
+    /// Returns a copy of the bytes, or None if `limit` buffers hold payloads already.
+    pub(super) fn take(&mut self, bytes: &[u8], limit: usize) -> Option<Vec<u8>> {
+        if self.taken >= limit {
+            return None;
+        }
+        self.taken += 1;
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        Some(buffer)
+    }
+
+    /// Gets back a buffer of `take`.
+    pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
+        self.taken -= 1;
+        self.buffers.push(buffer);
+    }
+}
