@@ -27,3 +27,20 @@ impl Spare {
         self.buffers.push(buffer);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_limited_and_used_again() {
+        let mut spare = Spare::default();
+        let first = spare.take(&[1, 2, 3], 2).unwrap();
+        let second = spare.take(&[4], 2).unwrap();
+        assert_eq!((&first[..], &second[..], spare.take(&[5], 2)), (&[1, 2, 3][..], &[4][..], None));
+        let place = first.as_ptr();
+        spare.give_back(first);
+        let again = spare.take(&[6], 2).unwrap();
+        assert_eq!((&again[..], again.as_ptr()), (&[6][..], place));
+    }
+}

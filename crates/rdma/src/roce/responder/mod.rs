@@ -160,7 +160,7 @@ impl Responder {
             if takes_requests(context.qp) && held.psn == self.expected {
                 done = self.expected_request(held.message, &held.incoming(), context);
             }
-            context.shared.spare.give_back(held);
+            context.shared.spare.give_back(held.into_payload());
             done?;
         }
         Ok(())
