@@ -15,6 +15,15 @@ pub enum PortUse {
     Listening,
 }
 
+/// What else may be at a port that is to be reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortCondition {
+    /// Nothing: not even a connection that has ended, whose port TCP keeps for a minute (TIME_WAIT).
+    Unused,
+    /// Connections that have ended. Connecting to one of their peers fails with EADDRNOTAVAIL.
+    Reusable,
+}
+
 /// The machine's addresses, and the ports that other processes use.
 pub trait Host {
     /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
@@ -24,9 +33,15 @@ pub trait Host {
     /// (`cma_any_addr`), one of the loopback interface. An adapter on the loopback interface has loopback addresses of its own.
     fn stands_for_all(&self, address: IpAddr) -> bool;
 
-    /// Reserves a port among the processes that share the address; returns false if another has it. An unspecified address
-    /// stands for all. Called once for each port that this manager begins to use.
-    fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool;
+    /// Reserves a port among the processes that share the address; returns false if another has it, or the condition is not
+    /// met. An unspecified address stands for all. Succeeds once for each port that this manager begins to use.
+    fn reserve_port(
+        &mut self,
+        space: PortSpace,
+        address: IpAddr,
+        port: u16,
+        condition: PortCondition,
+    ) -> bool;
 
     /// Has requests of peers for a reserved port delivered to this manager; returns false if another program of the machine has it.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
@@ -55,7 +70,7 @@ impl Host for OwnAddresses {
         address.is_unspecified() || address.is_loopback() && !self.0.iter().any(IpAddr::is_loopback)
     }
 
-    fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16) -> bool {
+    fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16, _: PortCondition) -> bool {
         true
     }
 

@@ -7,7 +7,7 @@ use nichrome_rdma::RandomNumbers;
 use nichrome_wire::cm::PortSpace;
 
 use crate::error::CommandError;
-use crate::host::Host;
+use crate::host::{Host, PortCondition};
 use crate::name::IdName;
 
 /// How an identifier wants to be bound.
@@ -49,7 +49,7 @@ impl Ports {
         }
     }
 
-    /// Binds to the first free port from a random one on.
+    /// Binds to the first unused port from a random one on; if there is none, to the first reusable one.
     fn bind_any<H: Host>(
         &mut self,
         host: &mut H,
@@ -59,10 +59,13 @@ impl Ports {
     ) -> Result<u16, CommandError> {
         let (first, last) = self.ephemeral;
         let start = first + self.random.below(u32::from(last - first) + 1) as u16;
-        let free = (start..=last)
-            .chain(first..start)
-            .filter(|port| !self.owners.contains_key(&(space, *port)))
-            .find(|port| host.reserve_port(space, binding.source.ip(), *port));
+        let mut first_of = |condition| {
+            (start..=last)
+                .chain(first..start)
+                .filter(|port| !self.owners.contains_key(&(space, *port)))
+                .find(|port| host.reserve_port(space, binding.source.ip(), *port, condition))
+        };
+        let free = first_of(PortCondition::Unused).or_else(|| first_of(PortCondition::Reusable));
         let port = free.ok_or(CommandError::AddressNotAvailable)?;
         self.owners.insert(
             (space, port),
@@ -79,7 +82,8 @@ impl Ports {
         id: IdName,
         binding: Binding,
     ) -> Option<u16> {
-        if !self.owners.contains_key(&(space, port)) && !host.reserve_port(space, binding.source.ip(), port) {
+        let mut reserve = || host.reserve_port(space, binding.source.ip(), port, PortCondition::Reusable);
+        if !self.owners.contains_key(&(space, port)) && !reserve() {
             return None;
         }
         self.owners.entry((space, port)).or_default().push((id, binding));
@@ -213,10 +217,10 @@ mod tests {
         assert_eq!(ports.bind(&mut host, PortSpace::Tcp, IdName(3), shared), Err(CommandError::AddressInUse));
     }
 
-    /// A port that another process has reserved.
-    struct Reserved;
+    /// Port 7 is another process's; connections from ports 9 and up have ended.
+    struct Used;
 
-    impl Host for Reserved {
+    impl Host for Used {
         fn source_index(&mut self, _: IpAddr) -> Option<u8> {
             None
         }
@@ -225,8 +229,8 @@ mod tests {
             address.is_unspecified()
         }
 
-        fn reserve_port(&mut self, _: PortSpace, _: IpAddr, port: u16) -> bool {
-            port != 7
+        fn reserve_port(&mut self, _: PortSpace, _: IpAddr, port: u16, condition: PortCondition) -> bool {
+            port != 7 && (port < 9 || condition == PortCondition::Reusable)
         }
 
         fn listen(&mut self, _: PortSpace, _: u16) -> bool {
@@ -245,9 +249,21 @@ mod tests {
     #[test]
     fn ports_of_other_processes_are_in_use() {
         let mut ports = Ports::new((7, 8), 1);
-        let mut bind = |source| ports.bind(&mut Reserved, PortSpace::Udp, IdName(1), binding(source));
+        let mut bind = |source| ports.bind(&mut Used, PortSpace::Udp, IdName(1), binding(source));
         assert_eq!(bind("10.0.0.1:7"), Err(CommandError::AddressInUse));
         assert_eq!(bind("10.0.0.1:0"), Ok(8));
         assert_eq!(bind("10.0.0.1:0"), Err(CommandError::AddressNotAvailable));
+    }
+
+    #[test]
+    fn ports_of_ended_connections_are_chosen_last() {
+        for seed in 0..20 {
+            let mut ports = Ports::new((8, 10), seed);
+            let mut bind = |source| ports.bind(&mut Used, PortSpace::Tcp, IdName(1), binding(source));
+            assert_eq!(bind("10.0.0.1:0"), Ok(8));
+            assert!(bind("10.0.0.1:0").is_ok() && bind("10.0.0.1:0").is_ok());
+        }
+        let mut ports = Ports::new((8, 10), 1);
+        assert_eq!(ports.bind(&mut Used, PortSpace::Tcp, IdName(1), binding("10.0.0.1:9")), Ok(9));
     }
 }

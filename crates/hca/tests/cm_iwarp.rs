@@ -2,15 +2,20 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_hca::cm::{ConnectError, ListenError};
-use nichrome_hca::{AdapterConfig, Transport};
+use nichrome_hca::{AdapterConfig, Place, Transport};
 use nichrome_rdma::iwarp::setup::{Initiator, Options};
 use nichrome_rdma::{ReceiveRequest, Status};
 use nichrome_wire::Instant as EngineInstant;
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketType, bind, socket};
 
 use self::cm_end::{
     End, PATIENCE, connected, connection, connects_from_a_thousand_threads_at_once,
@@ -20,8 +25,12 @@ use self::cm_end::{
 #[path = "common/cm_end.rs"]
 mod cm_end;
 
+fn iwarp() -> AdapterConfig {
+    AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() }
+}
+
 fn pair() -> [End; 2] {
-    End::pair(&AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() })
+    End::pair(&iwarp())
 }
 
 /// A peer's MPA Request.
@@ -178,6 +187,43 @@ fn silent_and_senseless_peers_do_not_keep_others_out() {
     let counted = ends[1].adapter.iwarp_counters();
     assert_eq!((counted.garbage, counted.displaced > 0), (200, false), "{counted:?}");
     drop(strangers);
+}
+
+/// Connections of others from these ports of an address to a peer.
+fn occupy(from: IpAddr, ports: Range<u16>, to: SocketAddr) -> Vec<OwnedFd> {
+    let connect = |port| {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        // As servers do, whose ports may be reused while connections that have ended keep them.
+        set_socket_reuseaddr(&socket, true).unwrap();
+        bind(&socket, &SocketAddr::new(from, port)).unwrap();
+        match rustix::net::connect(&socket, &to) {
+            // The connection of the test keeps its port.
+            Ok(()) | Err(Errno::ADDRNOTAVAIL) => socket,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    ports.map(connect).collect()
+}
+
+#[test]
+fn a_port_from_which_another_connection_goes_to_the_peer_is_not_chosen() {
+    let [server, client] =
+        [iwarp(), AdapterConfig { seed: Some(1), ..iwarp() }].map(|config| End::open(&config));
+    let listener = server.adapter.listen(0, 0).unwrap();
+    let chosen_port = |client: &End| {
+        thread::scope(|scope| {
+            let accepted = scope.spawn(|| server.accept(&listener, b"").unwrap().peer().port());
+            let _connected = client.connect(listener.address(), b"").unwrap();
+            accepted.join().unwrap()
+        })
+    };
+    let (address, first) = (client.adapter.address(), chosen_port(&client));
+    drop(client);
+    let taken = first..first + 20;
+    let _others = occupy(address, taken.clone(), listener.address());
+    // With its seed it begins with the same port.
+    let again = End::open(&AdapterConfig { seed: Some(1), place: Place::Address(address), ..iwarp() });
+    assert!(!taken.contains(&chosen_port(&again)));
 }
 
 #[test]

@@ -65,6 +65,12 @@ pub enum ConnectError {
     /// The peer ended the connection while it was being made.
     #[error("the peer ended the connection while it was being made")]
     Withdrawn,
+    /// The peer's answer breaks the rules of MPA.
+    #[error("the peer's answer breaks the rules of MPA")]
+    Protocol,
+    /// The connection failed on this side, for example because no descriptor is left.
+    #[error("the connection failed on this side: {0}")]
+    Local(Errno),
     /// The private data is too long, the peer's address is of another family, or no port is free.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -79,6 +85,15 @@ pub enum ConnectError {
 impl ConnectError {
     pub(super) fn unreachable(error: nichrome_cm::Errno) -> Self {
         Self::Unreachable(Errno::from_raw_os_error(error.0))
+    }
+
+    /// The error of a `ConnectError` event, by its status.
+    pub(super) fn of_event(status: i32) -> Self {
+        match Errno::from_raw_os_error(-status) {
+            Errno::PROTO => Self::Protocol,
+            error @ (Errno::HOSTUNREACH | Errno::NETUNREACH) => Self::Unreachable(error),
+            error => Self::Local(error),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use nichrome_cm::{Errno, Host, PortUse};
+use nichrome_cm::{Errno, Host, PortCondition, PortUse};
 use nichrome_port::udp::{ServicePort, ServicePorts, ServiceUse, UdpError};
 use nichrome_wire::cm::PortSpace;
 use nichrome_wire::rdma::ROCE_PORT;
@@ -72,10 +72,16 @@ impl Host for Machine {
         address.is_unspecified() || address.is_loopback() && is_elsewhere()
     }
 
-    fn reserve_port(&mut self, space: PortSpace, address: IpAddr, port: u16) -> bool {
+    fn reserve_port(
+        &mut self,
+        space: PortSpace,
+        address: IpAddr,
+        port: u16,
+        condition: PortCondition,
+    ) -> bool {
         if let (PortSpace::Tcp, Some(tcp), Some(own)) = (space, &mut self.tcp, self.address) {
             let address = if address.is_unspecified() { own } else { address };
-            return tcp.reserve(SocketAddr::new(address, port));
+            return tcp.reserve(SocketAddr::new(address, port), condition);
         }
         self.with_service((space, port), true, ServicePorts::reserve)
     }

@@ -302,7 +302,7 @@ fn progress_of(event: Event, joining: Option<&mut Joining>) -> Option<Progress> 
             })
         }
         (EventKind::Unreachable, _) => Progress::Failed(ConnectError::TimedOut),
-        (EventKind::ConnectError, _) => Progress::Failed(ConnectError::Withdrawn),
+        (EventKind::ConnectError, _) => Progress::Failed(ConnectError::of_event(event.status)),
         (EventKind::Disconnected, _) => Progress::Disconnected,
         _ => return None,
     })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
+use nichrome_cm::PortCondition;
 use rustix::io;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
@@ -19,9 +20,9 @@ pub(super) struct TcpPorts {
 }
 
 impl TcpPorts {
-    /// Reserves a port; returns false if another process has it.
-    pub(super) fn reserve(&mut self, address: SocketAddr) -> bool {
-        bound(address).map(|socket| self.bound.insert(address.port(), socket)).is_ok()
+    /// Reserves a port; returns false if another process has it, or the condition is not met.
+    pub(super) fn reserve(&mut self, address: SocketAddr, condition: PortCondition) -> bool {
+        bound(address, condition).map(|socket| self.bound.insert(address.port(), socket)).is_ok()
     }
 
     /// Listens at a reserved port; returns false if another process does.
@@ -52,11 +53,12 @@ impl TcpPorts {
     }
 }
 
-/// A socket at an address. Connections that have ended there are no obstacle.
-fn bound(address: SocketAddr) -> io::Result<OwnedFd> {
+/// A socket at an address. The port may be reused after its connections have ended.
+fn bound(address: SocketAddr, condition: PortCondition) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    set_socket_reuseaddr(&socket, true)?;
+    set_socket_reuseaddr(&socket, condition == PortCondition::Reusable)?;
     bind(&socket, &address)?;
+    set_socket_reuseaddr(&socket, true)?;
     Ok(socket)
 }
