@@ -42,7 +42,7 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// A peer wants a connection.
+    /// A peer wants a connection, of `listener` or of another that shares its port and has the address.
     pub(super) fn stream_arrived(
         &mut self,
         stream: u64,
@@ -52,12 +52,16 @@ impl<H: Host> Manager<H> {
     ) {
         let (local, peer) = ends;
         let name = StreamName::Incoming(stream);
-        let is_listening =
-            self.identifiers.get(&listener).is_some_and(|identifier| identifier.state == IdState::Listen);
-        if !is_listening || self.incoming.contains_key(&stream) {
+        let listens =
+            |id: &IdName| self.identifiers.get(id).is_some_and(|known| known.state == IdState::Listen);
+        let space = self.identifiers.get(&listener).map(|identifier| identifier.space);
+        let at_address =
+            space.and_then(|space| self.ports.bound(space, local.port(), local.ip()).find(listens));
+        let listener = at_address.or_else(|| Some(listener).filter(listens));
+        let Some(listener) = listener.filter(|_| !self.incoming.contains_key(&stream)) else {
             self.outputs.push_back(Output::Release(name));
             return;
-        }
+        };
         let parameters = Parameters::Connection(received(parameters));
         match self.admit(Arrival { listener, local, peer, route: None, ece: Ece::default(), parameters }) {
             Ok(id) => {

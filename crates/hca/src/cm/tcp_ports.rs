@@ -16,7 +16,8 @@ const BACKLOG: i32 = 4096;
 #[derive(Default)]
 pub(super) struct TcpPorts {
     bound: BTreeMap<u16, OwnedFd>,
-    listening: BTreeMap<u16, TcpListener>,
+    /// The listener is `None` once it was taken.
+    listening: BTreeMap<u16, Option<TcpListener>>,
 }
 
 impl TcpPorts {
@@ -25,20 +26,24 @@ impl TcpPorts {
         bound(address, condition).map(|socket| self.bound.insert(address.port(), socket)).is_ok()
     }
 
-    /// Listens at a reserved port; returns false if another process does.
+    /// Listens at a reserved port; returns false if another process does. Identifiers of the two address families share a
+    /// listener: the adapter has one address.
     pub(super) fn listen(&mut self, port: u16) -> bool {
+        if self.listening.contains_key(&port) {
+            return true;
+        }
         let Some(socket) = self.bound.remove(&port) else { return false };
         if listen(&socket, BACKLOG).is_err() {
             self.bound.insert(port, socket);
             return false;
         }
-        self.listening.insert(port, socket.into());
+        self.listening.insert(port, Some(socket.into()));
         true
     }
 
     /// Takes the listener of a port.
     pub(super) fn take_listener(&mut self, port: u16) -> Option<TcpListener> {
-        self.listening.remove(&port)
+        self.listening.get_mut(&port)?.take()
     }
 
     /// Takes the socket of a reserved port, to connect it.
