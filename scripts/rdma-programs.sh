@@ -1,21 +1,36 @@
 # shellcheck shell=bash
-# run_programs, which runs one end of each program in rdma-programs.list. Sourced by both ends.
-readonly FIRST_PORT=7500
+# run_list, which runs one end of each program of a list. Sourced by both ends.
+port=7500
+failures=0
 
-# run_programs ROLE PEER GID: runs each program twice, as client and as server; ROLE is the first role. PEER is the other
-# end's address, GID the GID index of this end. Prints a line for each run, and the number of failures.
-run_programs() {
-  local role=$1 peer=$2 gid=$3 port=$FIRST_PORT failures=0 line
+# run_list LIST ROLE OWN PEER GID: runs each program of LIST twice, as client and as server; ROLE is the first role. OWN and PEER are
+# the addresses of the ends, GID the GID index of this end. Prints a line for each run, and counts the failures. Leaves out the
+# program WITHOUT, if that is set.
+run_list() {
+  local role=$2 own=$3 peer=$4 gid=$5 line
   while read -r line <&3; do
-    [[ $line != '#'* ]] || continue
+    [[ $line != '#'* && $line != "${WITHOUT:-#} "* ]] || continue
     for _ in 1 2; do
       port=$((port + 1))
-      run_program "$role" "$peer" "$line $(options "$line" "$gid") -p $port" || failures=$((failures + 1))
+      run_program "$role" "$(command_of "$role" "$line" "$own" "$peer" "$gid")" || failures=$((failures + 1))
       if [[ $role == client ]]; then role=server; else role=client; fi
     done
-  done 3<"$(dirname "${BASH_SOURCE[0]}")/rdma-programs.list"
-  echo "$failures programs failed"
-  ((failures == 0))
+  done 3<"$(dirname "${BASH_SOURCE[0]}")/$1"
+}
+
+# command_of ROLE LINE OWN PEER GID: prints the command of this end, of a line that names both ends' or one for both.
+command_of() {
+  local command server=$3
+  [[ $1 == server ]] || server=$4
+  if [[ $2 == *' | '* ]]; then
+    if [[ $1 == server ]]; then command=${2% | *}; else command=${2#* | }; fi
+    command=${command//@/$server}
+    echo "${command//%/$port}"
+  else
+    command="$2 $(options "$2" "$5") -p $port"
+    [[ $1 == server ]] || command+=" $server"
+    echo "$command"
+  fi
 }
 
 # options LINE GID: prints the options that select the GID index in this program.
@@ -23,18 +38,23 @@ options() {
   if [[ $1 == ibv_* ]]; then echo "-g $2"; else echo "-F -x $2"; fi
 }
 
-# run_program ROLE PEER LINE: runs one end. A client retries until it can connect to the server.
+# run_program ROLE COMMAND: runs one end. A client retries until it can connect to the server.
 run_program() {
   local output tries=100 command
-  read -ra command <<<"$3"
-  [[ $1 == server ]] || command+=("$2")
+  read -ra command <<<"$2"
   until output=$(timeout 60 "${command[@]}" 2>&1); do
-    if [[ $1 == server || $output != *onnect* ]] || ((tries-- == 0)); then
-      echo "failed as $1: $3"
+    if [[ $1 == server || ! $output =~ onnect|REJECTED|UNREACHABLE ]] || ((tries-- == 0)); then
+      echo "failed as $1: $2"
       echo "$output" | tail -5
       return 1
     fi
     sleep 0.2
   done
-  echo "passed as $1: $3"
+  echo "passed as $1: $2"
+}
+
+# print_failures: prints the number of failures; fails if there are any.
+print_failures() {
+  echo "$failures programs failed"
+  ((failures == 0))
 }
