@@ -39,7 +39,7 @@ const ISER: Application = Application {
     version: "1:1.0.85",
     package: "tgt",
     operations: "iSER: `iscsi-inq`, `iscsi-readcapacity16`",
-    transport: "connection manager; RC",
+    transport: "connection manager; RC; iWARP",
 };
 
 const FI_PINGPONG: Application = Application {
@@ -123,7 +123,9 @@ fn a_disk_is_served_over_iser() {
     needs("iscsi-inq", "libiscsi-bin");
     assert!(Path::new("/usr/sbin/tgtd").exists(), "the tests need Debian's package {}", ISER.package);
     let _turn = turn();
-    packages::run("/usr/bin/python3", &[&source("iser.py")], &[]);
+    for transport in ["roce", "iwarp"] {
+        packages::run("/usr/bin/python3", &[&source("iser.py")], &[("NICHROME_TRANSPORT", transport)]);
+    }
 }
 
 #[test]

@@ -241,6 +241,26 @@ fn a_client_whose_program_only_receives_gives_up_a_server_that_has_gone() {
     assert_eq!(pair.ends[1].device.poll_timeout(), None);
 }
 
+/// Each waits twice as long as the one before, and a client has a timer for each of three kinds of packets.
+#[test]
+fn probes_to_a_peer_that_is_gone_are_few_and_end() {
+    for server in [0, 1] {
+        let mut pair = Pair::new();
+        let [a, _] = pair.connect_star(server, &Link::default());
+        let there = pair.ends[1].remote(0);
+        (1..=20).for_each(|nth| pair.ends[0].post(a, nth, Operation::Write(there), 0, 5000));
+        pair.run_for(15_000);
+        pair.faults.loss = 1.0;
+        pair.run_until(|pair| pair.now > Instant::from_nanos(60_000_000_000));
+        for end in &pair.ends {
+            let Counters { probes, timeouts, .. } = *end.device.counters();
+            assert!(probes <= 3 * 14 && timeouts <= 3 * 8, "{probes} probes, {timeouts} timeouts");
+            assert_eq!(end.device.poll_timeout(), None);
+        }
+        assert!(pair.ends[0].device.counters().probes > 0);
+    }
+}
+
 #[test]
 fn a_server_that_dies_ends_the_work_of_the_client_in_error() {
     let mut pair = Pair::new();
