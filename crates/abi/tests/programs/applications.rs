@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::connection_manager::OF_LIBRDMACM;
 use crate::crates::SIDEWAY;
 use crate::manager_users;
-use crate::message_passing::{MPI4PY, MPICH, NEW_MPICH, NEW_OPENMPI, OPENMPI};
+use crate::message_passing::{MPI4PY, MPICH, NEW_MPICH, NEW_OPENMPI, OPENMPI, OPENMPI_OVER_LIBFABRIC};
 use crate::newer::OF_NEWER_DEBIAN;
 use crate::running::{both_ends, command, ended, needs};
 use crate::transfer_engines::{MOONCAKE, NCCL, NIXL};
@@ -47,7 +47,7 @@ const LIBFABRIC: Application = Application {
     transport: "UD",
 };
 
-const OF_DEBIAN: [Application; 5] = [UCX, OPENMPI, MPICH, PYVERBS, LIBFABRIC];
+const OF_DEBIAN: [Application; 6] = [UCX, OPENMPI, OPENMPI_OVER_LIBFABRIC, MPICH, PYVERBS, LIBFABRIC];
 
 const OF_PYTHON: [Application; 6] = [NEW_OPENMPI, NEW_MPICH, MPI4PY, MOONCAKE, NIXL, NCCL];
 

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::applications::{Application, ucx};
+use crate::namespaces::in_one_network;
 use crate::packages::{Python, bytes_sent, installed, run, source};
 use crate::running::{needs, turn};
 
@@ -12,6 +13,14 @@ pub(crate) const OPENMPI: Application = Application {
     package: "openmpi-bin",
     operations: "two ranks: a ring of messages, put, get, fetch-and-add (`pml ucx`, `osc ucx`)",
     transport: "UCX, rc_verbs",
+};
+
+pub(crate) const OPENMPI_OVER_LIBFABRIC: Application = Application {
+    name: "OpenMPI",
+    version: "4.1.4",
+    package: "openmpi-bin",
+    operations: "as above, over libfabric's `verbs;ofi_rxm` (`mtl ofi`), in a network namespace",
+    transport: "connection manager; RC; iWARP",
 };
 
 pub(crate) const MPICH: Application = Application {
@@ -50,31 +59,50 @@ pub(crate) const MPI4PY: Application = Application {
 /// Options of both releases of OpenMPI.
 const WITH_UCX: &str = "--allow-run-as-root --oversubscribe -n 2 --mca pml ucx --mca osc ucx";
 
+const WITH_LIBFABRIC: &str = "--oversubscribe -n 2 --mca pml cm --mca mtl ofi --mca btl self --mca osc pt2pt \
+                              --mca mtl_ofi_provider_include verbs;ofi_rxm";
+
 /// Builds ring.c and runs it with two ranks.
 fn ring(compiler: &str, launcher: &str, environment: &[(&str, &str)]) {
     let _turn = turn();
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("ring");
     assert!(Command::new(compiler).arg("-o").arg(&program).arg(source("ring.c")).status().unwrap().success());
-    let environment = [&ucx("rc_v,self")[..], environment].concat();
-    let output = run(launcher, &[program.to_str().unwrap()], &environment);
+    let output = run(launcher, &[program.to_str().unwrap()], environment);
     // The ring sends over 5 MB; any other use of the device sends less.
     let devices = bytes_sent(&output.stderr).into_iter().filter(|bytes| *bytes > 5_000_000).count();
     assert_eq!(devices, 2, "{launcher}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn ring_over_ucx(compiler: &str, launcher: &str, environment: &[(&str, &str)]) {
+    ring(compiler, launcher, &[&ucx("rc_v,self")[..], environment].concat());
 }
 
 #[test]
 fn openmpi_runs_over_ucx() {
     needs("mpirun.openmpi", OPENMPI.package);
     needs("mpicc.openmpi", "libopenmpi-dev");
-    ring("mpicc.openmpi", &format!("mpirun.openmpi {WITH_UCX}"), &[]);
+    ring_over_ucx("mpicc.openmpi", &format!("mpirun.openmpi {WITH_UCX}"), &[]);
+}
+
+/// libfabric leaves out addresses of the loopback interface.
+#[test]
+fn openmpi_runs_over_libfabric() {
+    needs("mpirun.openmpi", OPENMPI_OVER_LIBFABRIC.package);
+    needs("mpicc.openmpi", "libopenmpi-dev");
+    let root = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")];
+    for transport in ["roce", "iwarp"] {
+        let environment = [&root[..], &[("NICHROME_TRANSPORT", transport)]].concat();
+        let launcher = in_one_network("10.9.0.1/24", &format!("mpirun.openmpi {WITH_LIBFABRIC}"));
+        ring("mpicc.openmpi", &launcher, &environment);
+    }
 }
 
 #[test]
 fn mpich_runs_over_ucx() {
     needs("mpirun.mpich", MPICH.package);
     needs("mpicc.mpich", "libmpich-dev");
-    ring("mpicc.mpich", "mpirun.mpich -n 2", &[]);
+    ring_over_ucx("mpicc.mpich", "mpirun.mpich -n 2", &[]);
 }
 
 #[test]
@@ -82,7 +110,7 @@ fn mpich_runs_over_ucx() {
 fn a_newer_openmpi_runs_over_its_own_ucx() {
     let python = Python::of("NICHROME_PYTHON");
     python.check_version(&NEW_OPENMPI);
-    ring(&python.program("mpicc"), &format!("{} {WITH_UCX}", python.program("mpirun")), &[]);
+    ring_over_ucx(&python.program("mpicc"), &format!("{} {WITH_UCX}", python.program("mpirun")), &[]);
 }
 
 /// Ranks on one machine would otherwise use shared memory.
@@ -92,7 +120,7 @@ fn a_newer_mpich_runs_over_its_own_ucx() {
     let python = Python::of("NICHROME_PYTHON_MPICH");
     python.check_version(&NEW_MPICH);
     let launcher = format!("{} -n 2", python.program("mpirun"));
-    ring(&python.program("mpicc"), &launcher, &[("MPIR_CVAR_NOLOCAL", "1")]);
+    ring_over_ucx(&python.program("mpicc"), &launcher, &[("MPIR_CVAR_NOLOCAL", "1")]);
 }
 
 #[test]

@@ -1,9 +1,8 @@
 //! Multicast between the processes of one machine: on its loopback interface, with an address each, and on another, with one
 //! address for all.
 
+use crate::namespaces::in_one_network;
 use crate::running::c_program_by;
-
-const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/one_network.sh");
 
 #[test]
 fn every_process_gets_what_is_sent_to_its_groups() {
@@ -16,7 +15,6 @@ fn processes_that_share_an_address_get_what_is_sent_to_their_groups() {
         ("10.9.0.1/24", ["::ffff:239.255.91.1", "ff1e::ffff:239.255.91.2"]),
         ("fd00:9::1/64", ["ff15::9:1", "ff0e::ffff:239.255.91.2"]),
     ] {
-        let runner = format!("unshare --user --map-root-user --net bash {SCRIPT} {address} ");
-        c_program_by(&runner, "multicast.c", &groups);
+        c_program_by(&in_one_network(address, ""), "multicast.c", &groups);
     }
 }

@@ -4,6 +4,8 @@ use crate::running::{command, ended, needs, turn};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/two_namespaces.sh");
 
+const ONE_NETWORK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/one_network.sh");
+
 const PROGRAMS: &[&str] = &[
     "ibv_rc_pingpong -g 0 -n 100 -c",
     "ibv_ud_pingpong -g 0 -n 100 -s 1024",
@@ -18,6 +20,11 @@ fn programs_run_between_two_namespaces() {
     needs("ib_write_bw", "perftest");
     needs("ibv_rc_pingpong", "ibverbs-utils");
     PROGRAMS.iter().for_each(|program| between_namespaces(program));
+}
+
+/// The command line of a program in a network namespace of its own, with this address and prefix length.
+pub(crate) fn in_one_network(address: &str, program: &str) -> String {
+    format!("unshare --user --map-root-user --net bash {ONE_NETWORK} {address} {program}")
 }
 
 /// Runs a program as server and as client in two namespaces.

@@ -13,6 +13,14 @@ const EXAMPLES: Application = Application {
     transport: "RC, UC, UD, SRQ, XRC",
 };
 
+const OF_LIBRDMACM: Application = Application {
+    name: "rdma-core's examples of librdmacm",
+    version: "65",
+    package: "rdmacm-utils",
+    operations: "those above over RoCE, with and without packet loss (`./check --full`)",
+    transport: "connection manager; RC, UD, multicast",
+};
+
 const PERFTEST: Application = Application {
     name: "perftest",
     version: "25.01",
@@ -37,7 +45,7 @@ const LIBFABRIC: Application = Application {
     transport: "UD",
 };
 
-pub(crate) const OF_NEWER_DEBIAN: [Application; 4] = [EXAMPLES, PERFTEST, PYVERBS, LIBFABRIC];
+pub(crate) const OF_NEWER_DEBIAN: [Application; 5] = [EXAMPLES, OF_LIBRDMACM, PERFTEST, PYVERBS, LIBFABRIC];
 
 #[test]
 #[ignore = "runs in the root of scripts/newer-debian: ./check --full"]

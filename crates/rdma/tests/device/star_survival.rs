@@ -246,11 +246,10 @@ fn a_client_whose_program_only_receives_gives_up_a_server_that_has_gone() {
 fn probes_to_a_peer_that_is_gone_are_few_and_end() {
     for server in [0, 1] {
         let mut pair = Pair::new();
-        let [a, _] = pair.connect_star(server, &Link::default());
+        let [a, _] = pair.connect_star(server, &Link { timeout: 14, ..Link::default() });
+        pair.faults.loss = 1.0;
         let there = pair.ends[1].remote(0);
         (1..=20).for_each(|nth| pair.ends[0].post(a, nth, Operation::Write(there), 0, 5000));
-        pair.run_for(15_000);
-        pair.faults.loss = 1.0;
         pair.run_until(|pair| pair.now > Instant::from_nanos(60_000_000_000));
         for end in &pair.ends {
             let Counters { probes, timeouts, .. } = *end.device.counters();
