@@ -46,8 +46,8 @@ const FI_PINGPONG: Application = Application {
     name: "libfabric's fi_pingpong",
     version: "1.17.0",
     package: "libfabric-bin",
-    operations: "between two network namespaces: `verbs` with endpoints of messages, `verbs;ofi_rxm`",
-    transport: "connection manager; RC",
+    operations: "between two network namespaces: `verbs` with endpoints of messages and of datagrams, `verbs;ofi_rxm`",
+    transport: "connection manager; RC, UD",
 };
 
 pub(crate) const OF_LIBRDMACM: [Application; 5] = [DAPL, UCX_SOCKADDR, QEMU, ISER, FI_PINGPONG];
@@ -128,10 +128,11 @@ fn a_disk_is_served_over_iser() {
     }
 }
 
+/// A process with endpoints of datagrams ends by connecting to its own name server over the loopback interface.
 #[test]
 fn libfabric_connects_between_two_namespaces() {
     needs("fi_pingpong", FI_PINGPONG.package);
-    for endpoint in ["verbs -e msg", "verbs;ofi_rxm -e rdm"] {
+    for endpoint in ["verbs -e msg", "verbs -e dgram", "verbs;ofi_rxm -e rdm"] {
         between_namespaces(&format!("fi_pingpong -p {endpoint}"));
     }
 }

@@ -1,6 +1,7 @@
 # Runs a program as server and as client in two network namespaces joined by a veth pair. Arguments: the server's command
 # line; the client's is the same with the server's address appended.
 set -e
+ip link set lo up
 ip link add end0 type veth peer name end1
 unshare --net sleep 60 &
 other=$!
@@ -10,6 +11,7 @@ ip link set end1 netns "$other"
 ip address add 10.9.0.1/24 dev end0
 ip link set end0 up
 there() { nsenter --net="/proc/$other/ns/net" "$@"; }
+there ip link set lo up
 there ip address add 10.9.0.2/24 dev end1
 there ip link set end1 up
 NICHROME_IP=10.9.0.2 there "$@" &
