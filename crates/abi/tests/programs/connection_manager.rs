@@ -86,13 +86,15 @@ const EXAMPLES: &[Pair<'_>] = &[
     Pair("udaddy -b @ -c 5 -C 20", "udaddy -s @ -c 5 -C 20"),
     Pair("rdma_server -s @", "rdma_client -s @"),
     Pair("rdma_xserver -c r", "rdma_xclient -c r -s @"),
-    Pair("!cmtime -b @", "cmtime -s @ -c 100"),
     Pair("rstream -b @ -S 4096 -C 100", "rstream -s @ -S 4096 -C 100"),
     Pair("rstream -b @ -S 64 -C 100 -T n", "rstream -s @ -S 64 -C 100 -T n"),
     Pair("!rcopy", "rcopy /etc/services @:#/copied"),
     Pair("riostream -b @ -S 4096 -C 100", "riostream -s @ -S 4096 -C 100"),
     Pair("mckey -b @ -m 239.77.0.1", "mckey -b 127.77.0.3 -m 239.77.0.1 -s"),
 ];
+
+/// Of the same package. Version 65 takes other options.
+const CMTIME: Pair<'_> = Pair("!cmtime -b @", "cmtime -s @ -c 100");
 
 /// Debian's packages perftest, qperf and fio.
 const BENCHMARKS: &[Pair<'_>] = &[
@@ -245,6 +247,12 @@ fn the_examples_of_librdmacm_run() {
 }
 
 #[test]
+fn cmtime_runs() {
+    needs("cmtime", EXAMPLES_OF_LIBRDMACM.package);
+    run(&CMTIME, &[]);
+}
+
+#[test]
 fn benchmarks_connect_by_the_connection_manager() {
     needs("ib_write_bw", PERFTEST.package);
     needs("qperf", QPERF.package);
@@ -268,7 +276,7 @@ fn the_examples_and_benchmarks_run_over_iwarp() {
     needs("rping", EXAMPLES_OF_LIBRDMACM.package);
     needs("ib_write_bw", PERFTEST.package);
     let can = |Pair(server, _): &&Pair<'_>| !NOT_ON_IWARP.iter().any(|program| server.starts_with(program));
-    EXAMPLES.iter().chain(BENCHMARKS).filter(can).for_each(|pair| run(pair, &[IWARP]));
+    EXAMPLES.iter().chain([&CMTIME]).chain(BENCHMARKS).filter(can).for_each(|pair| run(pair, &[IWARP]));
 }
 
 /// StaR has no packets for XRC.
@@ -280,7 +288,12 @@ fn the_examples_and_benchmarks_run_where_the_server_keeps_no_state() {
     needs("ib_write_bw", PERFTEST.package);
     let server = [STAR, ("NICHROME_STATELESS", "self")];
     let can = |Pair(server, _): &&Pair<'_>| !NOT_ON_STAR.iter().any(|program| server.starts_with(program));
-    EXAMPLES.iter().chain(BENCHMARKS).filter(can).for_each(|pair| run_each(pair, [&server, &[STAR]]));
+    EXAMPLES
+        .iter()
+        .chain([&CMTIME])
+        .chain(BENCHMARKS)
+        .filter(can)
+        .for_each(|pair| run_each(pair, [&server, &[STAR]]));
 }
 
 /// Connects to rping and exits, without disconnecting and without Python's own clean-up.
