@@ -1,13 +1,13 @@
-//! Acknowledgements that an engine makes, as the wire takes them.
+//! Storage for the ACK frames that active ACK generates.
 
 use std::fmt;
 
 use crate::recycle::{Recycle, Recycled};
 
-/// The longest: Ethernet with two VLAN tags, IPv6, TCP with timestamps.
+/// Longest ACK frame in bytes: Ethernet with two VLAN tags, IPv6, TCP with timestamps.
 const MAX_LEN: usize = 14 + 8 + 40 + 20 + 12;
 
-/// The bytes of an acknowledgement.
+/// The buffer of one ACK frame.
 pub(crate) struct AckBytes {
     bytes: [u8; MAX_LEN],
     len: usize,
@@ -18,7 +18,7 @@ impl AckBytes {
         Self { bytes: [0; MAX_LEN], len: 0 }
     }
 
-    /// So many bytes to write; `None` where no acknowledgement is that long.
+    /// Sets the frame length and returns the bytes to fill; `None` above [`MAX_LEN`].
     pub(crate) fn resize(&mut self, len: usize) -> Option<&mut [u8]> {
         let bytes = self.bytes.get_mut(..len)?;
         self.len = len;
@@ -32,7 +32,7 @@ impl Recycle for AckBytes {
     }
 }
 
-/// An acknowledgement, ready for the wire, checksums complete.
+/// An ACK frame, ready to send, with complete checksums.
 pub struct AckFrame(Recycled<AckBytes>);
 
 impl AckFrame {

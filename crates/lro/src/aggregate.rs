@@ -1,4 +1,4 @@
-//! What is handed to the host: frames as they came, and segments merged into one packet.
+//! Packets for the host: frames as received, and aggregates of several segments.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -30,7 +30,7 @@ impl<B: AsRef<[u8]> + fmt::Debug> fmt::Debug for Packet<B> {
 }
 
 impl<B: AsRef<[u8]>> Packet<B> {
-    /// Bytes of the packet, headers included.
+    /// Returns the length in bytes, headers included.
     pub fn len(&self) -> usize {
         match self {
             Self::Frame(frame) => frame.bytes().len(),
@@ -38,12 +38,12 @@ impl<B: AsRef<[u8]>> Packet<B> {
         }
     }
 
-    /// Whether it has no bytes at all.
+    /// Returns true if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Received frames in it, 1 or more.
+    /// Returns the number of received frames in the packet, 1 or more.
     pub fn segments(&self) -> usize {
         match self {
             Self::Frame(_) => 1,
@@ -52,11 +52,12 @@ impl<B: AsRef<[u8]>> Packet<B> {
     }
 }
 
-/// Two or more TCP segments, or UDP datagrams, of one flow: one header, and their payloads where they were received.
+/// Two or more TCP segments, or UDP datagrams, of one flow: one header, and the payloads in their receive
+/// buffers.
 ///
-/// The header's TCP or UDP checksum field holds the sum of the pseudo-header, to be completed by whoever takes the packet
-/// ([`Aggregate::virtio_net_header`] says so to a kernel); [`Aggregate::copy_to`] completes it itself. Dropping it
-/// gives the buffers back.
+/// The TCP or UDP checksum field of the header holds the pseudo-header sum. The kernel completes the
+/// checksum, as [`Aggregate::virtio_net_header`] requests; [`Aggregate::copy_to`] completes it in software.
+/// Dropping the aggregate returns its buffers to their pool.
 pub struct Aggregate<B>(Recycled<Run<B>>);
 
 impl<B: AsRef<[u8]>> Aggregate<B> {
@@ -79,7 +80,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.0.frames().map(|frame| &frame.buffer)
     }
 
-    /// Header and payloads for a gathering write, put into `slices`, which is cleared first.
+    /// Clears `slices` and fills it with the header and the payloads, for a gathering write.
     pub fn io_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         slices.clear();
         slices.push(IoSlice::new(self.header()));
@@ -91,12 +92,12 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.header().len() + self.payload_len()
     }
 
-    /// Always false.
+    /// Returns false: an aggregate has at least two segments.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// Whether these are UDP datagrams (otherwise TCP segments).
+    /// Returns true for UDP datagrams, false for TCP segments.
     pub fn is_udp(&self) -> bool {
         self.0.layout.is_udp()
     }
@@ -106,7 +107,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.0.bytes as usize
     }
 
-    /// Bytes of TCP payload.
+    /// Returns the TCP payload in bytes, 0 for UDP.
     pub(crate) fn tcp_payload_len(&self) -> u32 {
         self.0.tcp_bytes()
     }
@@ -121,17 +122,18 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.0.mss as u16
     }
 
-    /// How the IPv4 identifications of the segments go on from the header's.
+    /// Returns the rule by which the segments' IPv4 identifications follow the header's.
     pub fn identification(&self) -> Identification {
         self.0.identification
     }
 
-    /// Why it was handed on when it was.
+    /// Returns why the engine ended the aggregate.
     pub fn flush_reason(&self) -> FlushReason {
         self.0.reason
     }
 
-    /// The header that tells a Linux kernel (TAP, AF_PACKET) what this packet is. Kernels know UDP datagrams from 6.2 on.
+    /// Returns the virtio header that describes the packet to a Linux kernel (TAP, AF_PACKET). UDP datagrams
+    /// need Linux 6.2 or later.
     pub fn virtio_net_header(&self) -> VirtioNetHeader {
         let layout = self.0.layout;
         VirtioNetHeader {
@@ -148,7 +150,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         }
     }
 
-    /// Writes the whole packet with a complete TCP or UDP checksum to `packet`, which is cleared first.
+    /// Clears `packet` and writes the whole packet to it, with a complete TCP or UDP checksum.
     pub fn copy_to(&self, packet: &mut Vec<u8>) {
         packet.clear();
         packet.extend_from_slice(self.header());
@@ -158,8 +160,8 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         complete_checksum(packet, self.0.layout);
     }
 
-    /// Writes segment `nth` (from 0) as a sender would have sent it to `frame`, which is cleared first: with `gro`,
-    /// bit for bit what was received.
+    /// Clears `frame` and writes segment `nth` (from 0) to it as the sender would have sent it: with `gro`,
+    /// bit for bit the received frame.
     pub fn recreate(&self, nth: usize, frame: &mut Vec<u8>) {
         frame.clear();
         let run = &*self.0;

@@ -1,5 +1,5 @@
-//! The frames of a burst; where it is of many flows, which of them are alone, since no other can be of the same flow, and
-//! those while they are held.
+//! Bursts of many flows: finds the frames that share their flow with no other frame of the burst, and holds
+//! them without a run.
 
 use std::convert::identity;
 use std::mem;
@@ -12,11 +12,11 @@ use crate::outbox::Outbox;
 use crate::reason::FlushReason;
 use crate::segment::Medium;
 
-/// The longest burst that is looked at: one bit for each frame.
+/// Longest burst that [`alone`] examines: one bit per frame.
 const MOST: usize = u64::BITS as usize;
 
-/// The memory of a burst of which every frame was taken. An iterator over a vector moves frames with less to do than one
-/// that drains it, and leaves its memory to the vector that it is collected to.
+/// Returns the memory of a burst whose frames were all consumed. Iterating over the vector moves frames with
+/// fewer instructions than `drain`, and collecting the iterator keeps the allocation.
 #[inline]
 #[expect(
     clippy::map_identity,
@@ -26,21 +26,21 @@ pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
     burst.map(identity).collect()
 }
 
-/// Flows are told apart by so many values: few enough to stay near, so many that few frames of a burst collide.
+/// Number of tag values of flows: the counters fit in the nearest cache, and few frames of a burst collide.
 const TAGS: usize = 512;
 
-/// What a frame shares with every other of its flow.
+/// A tag that all frames of a flow have in common.
 enum Tag {
-    /// An IPv4 packet whose ports are where they usually are.
+    /// An IPv4 packet without options: a hash of addresses and ports.
     Of(usize),
-    /// An IPv4 packet with options, or a fragment: of any flow.
+    /// An IPv4 packet with options, or a fragment: its ports are unknown, so it may belong to any flow.
     Unclear,
-    /// No IPv4 packet, or one within a VLAN.
+    /// Not IPv4, or with a VLAN tag.
     Other,
 }
 
-/// The frames of a burst of up to [`MOST`] that are untagged IPv4 packets and alone in it, as bits, the last the lowest.
-/// Some that are alone are missed.
+/// Returns, as bits with the last frame lowest, the untagged IPv4 frames that share their flow with no other
+/// frame of the burst. May miss some. Returns 0 for bursts of more than [`MOST`] frames.
 #[inline(never)]
 pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>], medium: Medium) -> u64 {
     if frames.len() > MOST {
@@ -91,14 +91,14 @@ fn tag(frame: &[u8], medium: Medium) -> Tag {
     Tag::Of((mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - TAGS.ilog2())) as usize)
 }
 
-/// Segments of a batch whose flows hold nothing else: no run is begun with them.
+/// Segments of a batch that are alone in their flow, held as frames: no run is started for them.
 pub(crate) struct Singles<B> {
     frames: Vec<Frame<B>>,
     payload: u64,
 }
 
 impl<B: AsRef<[u8]>> Singles<B> {
-    /// Room for those of one burst.
+    /// Reserves room for the frames of one burst.
     pub(crate) fn new() -> Self {
         Self { frames: Vec::with_capacity(MOST), payload: 0 }
     }
@@ -113,14 +113,14 @@ impl<B: AsRef<[u8]>> Singles<B> {
         self.frames.is_empty()
     }
 
-    /// Holds a segment with so many bytes of payload, which are counted when it is flushed.
+    /// Holds a segment with `payload_len` bytes of payload, counted when it is flushed.
     #[inline]
     pub(crate) fn hold(&mut self, frame: Option<Frame<B>>, payload_len: u32) {
         self.frames.extend(frame);
         self.payload += u64::from(payload_len);
     }
 
-    /// Hands on all of them.
+    /// Flushes all segments.
     #[inline(never)]
     pub(crate) fn flush(&mut self, reason: FlushReason, out: &mut Outbox<B>) {
         out.stats.tcp_payload_bytes_in += self.payload;
@@ -131,13 +131,13 @@ impl<B: AsRef<[u8]>> Singles<B> {
         }
     }
 
-    /// Gives up all of them, and the vector that they lie in until it is given back.
+    /// Takes out all segments, with their vector; [`Singles::give_back`] returns the vector.
     pub(crate) fn take(&mut self) -> Vec<Frame<B>> {
         self.payload = 0;
         mem::take(&mut self.frames)
     }
 
-    /// Gets back the vector, emptied.
+    /// Takes back the emptied vector.
     pub(crate) fn give_back(&mut self, frames: Vec<Frame<B>>) {
         self.frames = frames;
     }

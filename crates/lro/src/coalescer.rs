@@ -10,19 +10,19 @@ use crate::npu::{Npu, NpuConfig};
 use crate::outbox::Output;
 use crate::stats::Statistics;
 
-/// Which engine, with what only it is configured with.
+/// A profile and its own configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileConfig {
     /// The `gro` profile with its hold time.
     Gro(Hold),
-    /// The `netfpga` profile with its timer and flows.
+    /// The `netfpga` profile with its timer and number of flows.
     Netfpga(NetfpgaConfig),
     /// The `npu` profile with its rules.
     Npu(NpuConfig),
 }
 
 impl ProfileConfig {
-    /// Which profile this configures.
+    /// Returns the profile.
     pub const fn profile(&self) -> Profile {
         match self {
             Self::Gro(_) => Profile::Gro,
@@ -43,7 +43,7 @@ pub enum Coalescer<B: AsRef<[u8]>> {
     Npu(Box<Npu<B>>),
 }
 
-/// Calls the same method of whichever engine it is.
+/// Calls a method of the engine inside.
 macro_rules! each {
     ($coalescer:expr, $engine:ident => $call:expr) => {
         match $coalescer {
@@ -55,7 +55,7 @@ macro_rules! each {
 }
 
 impl<B: AsRef<[u8]>> Coalescer<B> {
-    /// The engine of a profile.
+    /// Creates the engine of a profile.
     ///
     /// # Errors
     /// A value is out of its range.
@@ -67,31 +67,33 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         })
     }
 
-    /// What the engine has done so far.
+    /// Returns the counters since the engine was created.
     pub fn statistics(&self) -> &Statistics {
         each!(self, engine => engine.statistics())
     }
 
-    /// Hands on everything that is held, at the end of the traffic.
+    /// Flushes all flows, at the end of the traffic.
     pub fn drain(&mut self) {
         each!(self, engine => engine.drain());
     }
 
-    /// Shows the engine a frame that the host sends; `npu` learns from it what active ACK may acknowledge.
+    /// Shows the engine a frame that the host transmits; `npu` learns from it what active ACK may
+    /// acknowledge.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
         if let Self::Npu(npu) = self {
             npu.observe_transmit(frame);
         }
     }
 
-    /// Tells the engine of a packet that the host did not take; `npu` then does not acknowledge it.
+    /// Reports a packet that the host refused; `npu` then does not acknowledge its bytes.
     pub fn observe_refusal(&mut self, packet: &[u8]) {
         if let Self::Npu(npu) = self {
             npu.observe_refusal(packet);
         }
     }
 
-    /// Flows in the engine's table now: with `npu` the connections that it knows, otherwise those that hold segments.
+    /// Returns the number of flows in the engine's table: with `npu` those with a descriptor, else those that
+    /// hold segments.
     pub fn connections(&self) -> usize {
         each!(self, engine => engine.connections())
     }

@@ -1,4 +1,4 @@
-//! What the three engines are configured with.
+//! Configuration that the three engines share.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,13 +9,13 @@ use thiserror::Error;
 use crate::run::Limits;
 use crate::segment::Medium;
 
-/// Which engine: see the crate's documentation for how they differ.
+/// The profiles: the crate's documentation compares them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Profile {
     /// Lossless: the received packets can be re-created.
     #[default]
     Gro,
-    /// The stateless hardware module of lro-netfpga: one flow at a time, or a few.
+    /// The stateless hardware module of lro-netfpga: one flow at a time, or up to 16.
     Netfpga,
     /// The multi-core design of lro-npu: reorders by sequence number.
     Npu,
@@ -25,7 +25,7 @@ impl Profile {
     /// Every profile.
     pub const ALL: [Self; 3] = [Self::Gro, Self::Netfpga, Self::Npu];
 
-    /// The name on the command line and in reports.
+    /// Returns the name used on the command line and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gro => "gro",
@@ -41,7 +41,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// A name that is no profile's.
+/// The name of no profile.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no profile is called '{0}': there are gro, netfpga and npu")]
 pub struct UnknownProfile(String);
@@ -57,12 +57,12 @@ impl FromStr for Profile {
     }
 }
 
-/// What happens to a segment whose checksum is wrong.
+/// Treatment of segments with a wrong checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadChecksum {
-    /// It is dropped, as both papers do.
+    /// Dropped, as in both papers.
     Drop,
-    /// It is passed on, so that the host drops and counts it.
+    /// Passed on; the host drops and counts them.
     Pass,
 }
 
@@ -71,34 +71,38 @@ pub enum BadChecksum {
 pub enum Hold {
     /// Until the receive batch ends: [`nichrome_wire::Engine::end_of_batch`].
     Batch,
-    /// At most this long after the first segment.
+    /// At most this long after the aggregate's first segment.
     For(Duration),
 }
 
-/// What all engines are configured with. The memory that an engine reserves is at most 760 bytes and `max_segments` frames
-/// (a buffer and 8 bytes each) per aggregate, 250 bytes per connection (500 where UDP is coalesced), and 500 KB; `npu` also takes `reorder_segments`
-/// frames, and 96 bytes each, per eight aggregates. It never takes more.
+/// Configuration that all engines share.
+///
+/// An engine reserves at most 500 KB, 250 bytes per connection (500 with UDP), and per aggregate 760 bytes
+/// and `max_segments` frames (a buffer and 8 bytes each). For every eight aggregates, `npu` also reserves
+/// `reorder_segments` frames and 96 bytes each. No engine allocates more later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What frames begin with.
+    /// The outermost header of the frames.
     pub medium: Medium,
-    /// What happens to wrong checksums; `None`: passed by `gro`, dropped by `netfpga` and `npu`.
+    /// Treatment of wrong checksums. Default `None`: `gro` passes them, `netfpga` and `npu` drop them.
     pub bad_checksum: Option<BadChecksum>,
-    /// Whether `gro` coalesces UDP datagrams too; the others never do. The kernel behind it must know them as one packet, as
-    /// Linux does from 6.2 on.
+    /// Coalesces UDP datagrams (`gro` only). The kernel behind the engine must accept UDP GSO packets: Linux
+    /// 6.2 or later.
     pub udp: bool,
-    /// Whether `gro` coalesces TCP within IP (IPIP, 6in4 and IPv6's) and PPP over Ethernet, too. The virtio header cannot name
-    /// the tunnel: the host must be the end of it, as one that forwards such packets could not segment them again.
+    /// Coalesces TCP within IP (IPIP, 6in4, IP in IPv6) and within PPP over Ethernet (`gro` only). The virtio
+    /// header cannot name the tunnel, so the host must terminate it: a router could not segment the packets
+    /// again.
     pub tunnels: bool,
-    /// Bytes of an aggregate's IP packet, 576 to 65,535.
+    /// Maximum size of an aggregate's IP packet in bytes, 576 to 65,535.
     pub max_bytes: u32,
-    /// Segments of an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
+    /// Maximum number of segments in an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
     pub max_segments: usize,
-    /// Connections in the table, 1 to 16,777,216; `netfpga` has [its own number](crate::NetfpgaConfig::flows).
+    /// Maximum number of connections in the table, 1 to 16,777,216; `netfpga` has [its own
+    /// limit](crate::NetfpgaConfig::flows).
     pub max_connections: usize,
-    /// Aggregates at once, those in the driver's hands included, 1 to 16,777,216.
+    /// Maximum number of aggregates, those held by the driver included, 1 to 16,777,216.
     pub max_aggregates: usize,
-    /// The seed of the hash of connections; a live card draws it at random.
+    /// Seed of the hash of connections; a live card draws it at random.
     pub seed: u64,
 }
 
@@ -118,7 +122,7 @@ impl Default for Config {
     }
 }
 
-/// A value that is out of its range.
+/// A value out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{name} is {value}: it must be from {min} to {max}")]
 pub struct ConfigError {
@@ -129,7 +133,7 @@ pub struct ConfigError {
 }
 
 impl Config {
-    /// How large an aggregate may become.
+    /// Returns the maximum size of an aggregate.
     pub(crate) fn limits(&self) -> Limits {
         Limits { bytes: self.max_bytes, segments: self.max_segments as u32 }
     }

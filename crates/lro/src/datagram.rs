@@ -1,4 +1,4 @@
-//! What is known of a received UDP datagram, read in one pass over its headers.
+//! Header fields of a received UDP datagram, read in one pass.
 
 use nichrome_wire::{IpProtocol, UdpHeader};
 
@@ -8,7 +8,7 @@ use crate::reason::PassReason;
 use crate::segment::{Idents, Layout, Medium};
 use crate::template::MAX_HEADER;
 
-/// A UDP datagram that could be merged with others of its flow.
+/// A UDP datagram that may be merged with others of its flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     pub(crate) layout: Layout,
@@ -20,11 +20,11 @@ pub(crate) struct Datagram {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UdpPacket {
     pub(crate) flow: FlowKey,
-    /// The datagram, or why this must be passed on after what its flow holds.
+    /// The datagram; or why it cannot be coalesced, in which case its flow is flushed before it passes.
     pub(crate) datagram: Result<Datagram, PassReason>,
 }
 
-/// Reads the headers of a frame; `None` where it has no UDP header.
+/// Reads the headers of a frame; `None` if there is no UDP header.
 pub(crate) fn read(frame: &[u8], medium: Medium) -> Option<UdpPacket> {
     let ip = network::read(frame, medium, IpProtocol::UDP).ok()?;
     let carried = frame.get(ip.transport..ip.end)?;

@@ -1,19 +1,19 @@
-//! Coalescing of UDP datagrams, lossless like `gro`'s of TCP segments: they can be re-created bit for bit.
+//! Lossless coalescing of UDP datagrams: the received datagrams can be re-created bit for bit.
 //!
-//! The rules are those of the Linux kernel's `udp_gro_receive`: datagrams merge that follow each other in a flow and are
-//! equal in every header bit but lengths, checksums and the IPv4 identification (which is the same in all or goes up by one
-//! each); all payloads are as long as the first but the last, which may be shorter. Whatever cannot merge first flushes what
-//! its flow holds, and never overtakes it.
+//! The rules are those of the Linux kernel's `udp_gro_receive`. Consecutive datagrams of a flow merge if they
+//! are equal in every header bit except lengths, checksums and the IPv4 identification (constant, or
+//! incremented by one). All payloads have the length of the first; the last may be shorter. A datagram that
+//! cannot merge flushes its flow first, and never overtakes it.
 //!
 //! | case | what happens |
 //! |---|---|
 //! | no payload, no checksum, IP options, a fragment, UDP length and IP length differ | flow flushed, frame passed |
 //! | shorter than those before it | appended, then the flow is flushed |
-//! | longer, another header field, no more room | flow flushed, held anew |
+//! | longer, another header field, no more room | flow flushed; the datagram starts a new aggregate |
 //! | the 64th datagram (`UDP_GRO_CNT_MAX`) | appended, then the flow is flushed |
 //! | wrong checksum | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
-//! | table full | the flow that was held longest is flushed for the new one |
-//! | every aggregate in the driver's hands | frame passed |
+//! | table full | the flow held longest is flushed for the new one |
+//! | no free aggregate: the driver has all of them | frame passed |
 
 use std::time::Duration;
 use std::vec::IntoIter;
@@ -33,10 +33,10 @@ use crate::segment::{self, FirstSegment, Idents};
 use crate::table::{AgeList, ConnectionTable, Index};
 use crate::template::USUAL;
 
-/// The most datagrams of an aggregate, as in the kernel.
+/// Most datagrams in an aggregate, as in the kernel (`UDP_GRO_CNT_MAX`).
 const MOST_DATAGRAMS: u32 = 64;
 
-/// The datagrams that are held, by flow: see the [module](self).
+/// The held datagrams, by flow: see the [module](self).
 pub(crate) struct Datagrams<B> {
     limits: Limits,
     bad_checksum: BadChecksum,
@@ -46,7 +46,7 @@ pub(crate) struct Datagrams<B> {
 }
 
 impl<B: AsRef<[u8]>> Datagrams<B> {
-    /// Room for as many flows as `config` says.
+    /// Reserves memory for `config.max_connections` flows.
     pub(crate) fn new(config: &Config) -> Self {
         let Limits { bytes, segments } = config.limits();
         Self {
@@ -58,26 +58,26 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         }
     }
 
-    /// Flows that hold datagrams.
+    /// Returns the number of flows that hold datagrams.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.table.len()
     }
 
-    /// Since when the flow has held something that has done so longest.
+    /// Returns when the flow that is held longest began to hold datagrams.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.ages.oldest().map(|(_, since)| since)
     }
 
-    /// Hands on everything that is held.
+    /// Flushes all flows.
     pub(crate) fn flush_all(&mut self, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
         while let Some((oldest, _)) = self.ages.oldest() {
             self.flush(oldest, reason, pool, out);
         }
     }
 
-    /// Hands on what has been held for `hold` or longer.
+    /// Flushes the flows that have held datagrams for `hold` or longer.
     pub(crate) fn flush_due(
         &mut self,
         hold: Duration,
@@ -90,7 +90,8 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         }
     }
 
-    /// Takes the first of these frames, which is `packet`, and those that carry it on.
+    /// Consumes the first frame, whose headers are `packet`, and the following frames that extend its
+    /// aggregate.
     pub(crate) fn receive(
         &mut self,
         frames: &mut IntoIter<Frame<B>>,
@@ -127,7 +128,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         }
     }
 
-    /// Passes a frame that cannot be held, or drops it for its checksum.
+    /// Passes a frame that cannot be held, or drops it for a wrong checksum, as configured.
     fn pass_or_drop(&self, frame: Frame<B>, packet: &UdpPacket, reason: PassReason, out: &mut Outbox<B>) {
         if reason == PassReason::BadChecksum
             && self.bad_checksum == BadChecksum::Drop
@@ -139,7 +140,8 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         out.pass(frame, 0, reason);
     }
 
-    /// Appends a datagram to what its flow holds; flushes that and gives the frame back where it does not join.
+    /// Appends a datagram to its flow's aggregate. If it does not fit there, flushes the aggregate and
+    /// returns the frame.
     fn join(
         &mut self,
         index: Index,
@@ -169,7 +171,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         Err(frame)
     }
 
-    /// Why the last datagram of a flow, with so many bytes, ends the aggregate.
+    /// Returns why the last datagram of a flow, of `payload_len` bytes, ends the aggregate.
     fn ended_by(&self, index: Index, payload_len: u32) -> Option<FlushReason> {
         let run = self.table.peek(index)?;
         if payload_len < run.first_len {
@@ -179,7 +181,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         }
     }
 
-    /// Appends those of these frames, from the first on, that are the expected next datagrams of a flow.
+    /// Appends the leading frames that are the expected next datagrams of a flow.
     fn join_expected(
         &mut self,
         index: Index,
@@ -208,7 +210,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         }
     }
 
-    /// Holds a datagram as the first of its flow, in `run`.
+    /// Starts an aggregate in `run` with the first datagram of a flow.
     fn hold(
         &mut self,
         mut run: PooledRun<B>,
@@ -233,7 +235,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         }
     }
 
-    /// Hands on what a flow holds.
+    /// Flushes a flow.
     fn flush(&mut self, index: Index, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
         self.ages.remove(index);
         if let Some(run) = self.table.remove(index) {
@@ -242,7 +244,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
     }
 }
 
-/// The datagram in a frame, if it can be held.
+/// Returns the datagram of a frame, or why it cannot be held.
 fn admit<B: AsRef<[u8]>>(frame: &Frame<B>, packet: &UdpPacket) -> Result<Datagram, PassReason> {
     let datagram = packet.datagram?;
     match segment::verify(frame, datagram.layout, datagram.payload_len) {
@@ -251,8 +253,8 @@ fn admit<B: AsRef<[u8]>>(frame: &Frame<B>, packet: &UdpPacket) -> Result<Datagra
     }
 }
 
-/// Whether a frame has this IPv4 identification, checksums that are re-created as they are, and the UDP length that its IP
-/// length asks for.
+/// Returns true if a frame has the IPv4 identification `ident`, checksums that can be re-created, and a UDP
+/// length that agrees with its IP length.
 fn has_expected_fields(frame: &[u8], layout: segment::Layout, ident: u16) -> bool {
     let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
     let ip: Option<&[u8; 12]> = frame.get(network..).and_then(<[u8]>::first_chunk);

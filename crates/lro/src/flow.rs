@@ -1,4 +1,4 @@
-//! What makes segments one flow: addresses, ports and VLAN.
+//! The flow key: addresses, ports, protocol and VLANs.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,7 +31,7 @@ impl FlowKey {
         )
     }
 
-    /// As [`FlowKey::ipv4`], of both addresses and both ports as they follow each other in a packet.
+    /// As [`FlowKey::ipv4`], from both addresses and both ports as they are adjacent in a packet.
     #[inline(always)]
     pub(crate) fn ipv4_words(addresses: u64, ports: u32) -> Self {
         Self { addresses: (addresses, 0, 0, 0), ports, network: 4 << 28 }
@@ -58,7 +58,7 @@ impl FlowKey {
         Self { network: self.network | UDP, ..self }
     }
 
-    /// The same flow within a tunnel, whichever that is.
+    /// The same flow within a tunnel; the kind of tunnel is not part of the key.
     #[inline]
     #[must_use]
     pub fn in_tunnel(self) -> Self {
@@ -151,8 +151,8 @@ impl fmt::Display for FlowKey {
     }
 }
 
-/// A keyed hash of flows: folded multiplication, as in wyhash. The key comes from a seed, so that nobody who does not
-/// know it can choose addresses and ports that collide.
+/// A keyed hash of flows: folded multiplication, as in wyhash. The keys derive from a seed: who does not know
+/// it cannot choose addresses and ports that collide.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyHasher {
     keys: [u64; 5],

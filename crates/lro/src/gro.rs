@@ -1,23 +1,23 @@
-//! The `gro` profile: lossless coalescing, so that the received packets can be re-created bit for bit.
+//! The `gro` profile: lossless coalescing. The received packets can be re-created bit for bit.
 //!
-//! The rules are those of the Linux kernel's `tcp_gro_receive`: segments merge that are next in sequence and equal in
-//! every header bit but the IPv4 identification (which is the same in all or goes up by one each), PSH and FIN (which
-//! end the aggregate), lengths, checksums and the sequence number; all payloads are as long as the first but the last,
-//! which may be shorter. Whatever cannot merge first flushes what its flow holds, and never overtakes it.
+//! The rules are those of the Linux kernel's `tcp_gro_receive`. Consecutive segments merge if they are equal
+//! in every header bit except the IPv4 identification (constant, or incremented by one), PSH and FIN (which
+//! end the aggregate), lengths, checksums and the sequence number. All payloads have the length of the first;
+//! the last may be shorter. A segment that cannot merge flushes its flow first, and never overtakes it.
 //!
 //! | case | what happens |
 //! |---|---|
 //! | SYN, RST, URG, CWR, no payload | flow flushed, frame passed |
-//! | PSH or FIN on data | appended, then the flow is flushed; passed where nothing is held |
-//! | next in sequence, other header field | flow flushed, held anew |
-//! | out of order, overlap, old sequence | flow flushed, held anew: the host sees the order of arrival |
-//! | longer than the first, or no more room | flow flushed, held anew |
+//! | PSH or FIN on data | appended, then the flow is flushed; passed if the flow holds nothing |
+//! | next in sequence, other header field | flow flushed; the segment starts a new aggregate |
+//! | out of order, overlap, old sequence | flow flushed; the segment starts a new aggregate: the host sees the order of arrival |
+//! | longer than the first, or no more room | flow flushed; the segment starts a new aggregate |
 //! | wrong checksum | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
-//! | table full | the flow that was held longest is flushed for the new one |
-//! | every aggregate in the driver's hands | frame passed |
-//! | TCP within IP or PPP over Ethernet, where `Config::tunnels` says so | as without the tunnel, whose header must be equal but for length, checksum, and an identification that is the same in all or goes up by one each |
-//! | UDP datagrams, where `Config::udp` says so | coalesced by rules of their own: see `datagrams.rs` |
+//! | table full | the flow held longest is flushed for the new one |
+//! | no free aggregate: the driver has all of them | frame passed |
+//! | TCP within IP or PPP over Ethernet, with `Config::tunnels` | as without the tunnel; the tunnel header must be equal except length, checksum and identification (constant, or incremented by one) |
+//! | UDP datagrams, with `Config::udp` | see `datagrams.rs` |
 
 use std::fmt;
 use std::mem;
@@ -55,20 +55,20 @@ pub struct Gro<B: AsRef<[u8]>> {
     max_connections: usize,
     hasher: KeyHasher,
     masks: Masks,
-    /// The flows that began to hold segments last. Most flows are flushed while they are here.
+    /// The flows that began to hold segments most recently; most flows are flushed from here.
     recent: Recent<B>,
-    /// The flows that began to hold segments before those.
+    /// Older flows that still hold segments.
     table: ConnectionTable<PooledRun<B>>,
     ages: AgeList,
     pool: RunPool<B>,
-    /// UDP datagrams that are held, where they are coalesced.
+    /// The held UDP datagrams, if `Config::udp` is set.
     datagrams: Option<Box<Datagrams<B>>>,
-    /// Flows that held segments when the last batch ended.
+    /// Flows that held segments or datagrams when the last batch ended.
     last_batch: usize,
-    /// Segments of this batch whose flows have nothing else in it and hold nothing.
+    /// Segments that are alone in their flow in this batch.
     singles: Singles<B>,
     out: Outbox<B>,
-    /// Room for a burst of one frame.
+    /// A reusable vector for bursts of one frame.
     single_burst: Vec<Frame<B>>,
 }
 
@@ -81,7 +81,7 @@ impl<B: AsRef<[u8]>> fmt::Debug for Gro<B> {
     }
 }
 
-/// Where a flow that holds segments is.
+/// Where a flow's run is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Recent(Nth),
@@ -89,7 +89,7 @@ enum Place {
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
-    /// An engine that holds segments for `hold`; all its memory is reserved here.
+    /// Creates an engine that holds segments for `hold`, and reserves all its memory.
     ///
     /// # Errors
     /// A value of `config` is out of its range.
@@ -105,7 +105,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             hasher: KeyHasher::new(config.seed),
             masks: Masks::new(Rule::Lossless),
             recent: Recent::new(),
-            // Few flows hold something at the same time, and few chains stay in the nearest cache.
+            // Few flows hold segments at a time, and few chains fit in the nearest cache.
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
@@ -117,12 +117,13 @@ impl<B: AsRef<[u8]>> Gro<B> {
         })
     }
 
-    /// What the engine has done so far.
+    /// Returns the counters since the engine was created.
     pub fn statistics(&self) -> &Statistics {
         &self.out.stats
     }
 
-    /// Flows that hold segments now; where nothing is held longer than a batch, at the end of the last batch.
+    /// Returns the number of flows that hold segments now; with [`Hold::Batch`], at the end of the last
+    /// batch.
     pub fn connections(&self) -> usize {
         match self.hold {
             Hold::Batch => self.last_batch,
@@ -130,24 +131,24 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Hands on everything that is held.
+    /// Flushes all flows.
     pub fn drain(&mut self) {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// TCP flows that hold segments.
+    /// Returns the number of TCP flows that hold segments.
     #[inline]
     fn held(&self) -> usize {
         self.recent.len() + self.table.len()
     }
 
-    /// UDP flows that hold datagrams.
+    /// Returns the number of UDP flows that hold datagrams.
     #[inline]
     fn held_datagrams(&self) -> usize {
         self.datagrams.as_ref().map_or(0, |datagrams| datagrams.len())
     }
 
-    /// Where a flow holds segments.
+    /// Finds the run of a flow.
     #[inline(always)]
     fn find(&self, hash: u32, flow: &FlowKey) -> Option<Place> {
         if let Some(nth) = self.recent.find(hash, flow) {
@@ -159,7 +160,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.table.find(hash, flow).map(Place::Table)
     }
 
-    /// What a flow holds.
+    /// Returns the run at `place`.
     #[inline(always)]
     fn run_mut(&mut self, place: Place) -> Option<&mut Run<B>> {
         match place {
@@ -168,7 +169,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// The fields of a frame that joins what `place` holds, or why it does not: its checksum may be wrong, too.
+    /// Returns the fields of a frame that extends the run at `place`; else why the run ends, also on a wrong
+    /// checksum.
     #[inline(never)]
     fn joining(&mut self, place: Place, frame: &Frame<B>) -> Result<Follower, FlushReason> {
         let run = match place {
@@ -190,7 +192,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if joins { Ok(follower) } else { Err(FlushReason::UnequalField) }
     }
 
-    /// Appends the first of these frames, which joins.
+    /// Appends the first frame, which [`Gro::joining`] has accepted.
     #[inline]
     fn join(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>, follower: &Follower) {
         let Some(frame) = frames.next() else { return };
@@ -205,7 +207,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Appends those of these frames, from the first on, that the flow at `place` expects; returns whether it does.
+    /// Appends the leading frames that are the expected next segments of the flow at `place`. Returns false
+    /// if there are none.
     #[inline(never)]
     fn join_expected(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>) -> bool {
         let run = match place {
@@ -224,14 +227,14 @@ impl<B: AsRef<[u8]>> Gro<B> {
         bytes > 0
     }
 
-    /// As [`Gro::join_expected`], of a recent flow, if that began with a usual frame.
+    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual).
     #[inline(always)]
     fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
         let is_usual = self.recent.get(nth).is_some_and(|run| usual::is_layout(run.layout));
         is_usual && self.join_run(nth, frames)
     }
 
-    /// As [`Gro::join_usual`], of a flow that began with a usual frame.
+    /// As [`Gro::join_usual`], once the flow is known to have begun with a common frame.
     #[inline(always)]
     fn join_run(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some(run) = self.recent.get_mut(nth) else { return false };
@@ -251,7 +254,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         bytes > 0
     }
 
-    /// Holds the first of these frames, of which `first` says what it is, as the first segment of a recent flow.
+    /// Starts a run for a recent flow with the first frame, whose fields are `first`. Returns false if there
+    /// is no room.
     #[inline(always)]
     fn hold_usual(
         &mut self,
@@ -277,8 +281,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         true
     }
 
-    /// Flushes what a recent flow holds and holds the first of these frames, if that is a usual segment of the same flow with
-    /// another ACK number or window.
+    /// Flushes a recent flow and starts a new run with the first frame, if that is a common segment of the
+    /// same flow with another ACK number or window. Returns false otherwise.
     #[inline(never)]
     fn hold_instead(
         &mut self,
@@ -305,8 +309,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.hold_usual(frames, hash, flow, segment, now)
     }
 
-    /// Hands on the segment that a recent flow holds alone since now, and holds the first of these frames in its place: no flow
-    /// has held something for less long.
+    /// Replaces a run of one segment, begun at `now`, by one with the first frame, and delivers the segment.
+    /// The flow stays the most recent one.
     #[inline(always)]
     fn replace_single(
         &mut self,
@@ -329,7 +333,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         true
     }
 
-    /// Takes these frames. What one is and where it goes is seen where it lies, so that it is moved once.
+    /// Consumes the frames. Each is examined in place and moved once.
     #[inline(never)]
     fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
         let mut burst = mem::take(frames).into_iter();
@@ -343,7 +347,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
                 self.receive_unusual(&mut burst, now);
                 continue;
             };
-            // Of a frame that is not usual, what is hashed is no flow, but equal for those that are alike.
+            // For an uncommon frame the hash is of arbitrary header bytes, but equal for frames with equal
+            // headers.
             let flow = usual::flow(head);
             let hash = self.hasher.hash(&flow);
             if let Some(nth) = self.recent.likely(hash) {
@@ -351,7 +356,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
                     continue;
                 }
             } else if self.table.len() == 0
-                // No flow with this hash holds anything.
+                // No flow with this hash holds segments.
                 && let Some(segment) = usual::first_segment(first.bytes())
                 && segment::verify(first, segment.layout, segment.payload_len).is_ok()
                 && self.hold_usual(&mut burst, hash, flow, segment, now)
@@ -363,7 +368,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         *frames = burst::emptied(burst);
     }
 
-    /// Takes the first of these frames if it is `alone` and a usual one that can be held.
+    /// Consumes the first frame if its bit in `alone` is set and it is a common segment that can be held.
     #[inline(always)]
     fn receive_single(&mut self, frames: &mut IntoIter<Frame<B>>, alone: u64) -> bool {
         let Some((frame, behind)) = frames.as_slice().split_first() else { return false };
@@ -378,10 +383,11 @@ impl<B: AsRef<[u8]>> Gro<B> {
         true
     }
 
-    /// Which of these frames are alone; none where that does not pay, since the last batch was of few flows.
+    /// Returns the frames that are alone in their flow, as bits; 0 if the last batch had too few flows for
+    /// the search to pay.
     #[inline]
     fn alone(&self, frames: &[Frame<B>]) -> u64 {
-        /// A batch of fewer may be a part of one.
+        /// A smaller batch may be the rest of a larger one.
         const LEAST: usize = 8;
         let pays = self.last_batch > frames.len() / 2 && frames.len() >= LEAST && self.hold == Hold::Batch;
         if pays && self.held() == 0 && self.medium == Medium::Ethernet {
@@ -391,7 +397,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Holds what was held by itself as the first segment of its flow: the batch goes on.
+    /// Starts runs with the segments held as singles: the batch continues.
     #[cold]
     fn hold_singles(&mut self, now: Instant) {
         let mut frames = self.singles.take();
@@ -399,7 +405,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.singles.give_back(frames);
     }
 
-    /// Takes the first of these frames, whose flow may hold something.
+    /// Consumes the first frame, whose flow may hold segments.
     #[inline(never)]
     fn receive_known(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
@@ -409,7 +415,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Takes the first of these frames, which is not a usual one.
+    /// Consumes the first frame, which is not a common one.
     #[inline(never)]
     fn receive_unusual(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
@@ -420,7 +426,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Takes the first of these frames, which is `parsed`.
+    /// Consumes the first frame, whose headers are `parsed`.
     fn receive_parsed(&mut self, frames: &mut IntoIter<Frame<B>>, parsed: &Parsed, now: Instant) {
         match parsed {
             Parsed::Tcp(segment) => {
@@ -437,7 +443,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Takes the first of these frames, which may be a UDP datagram, or a TCP segment in a tunnel.
+    /// Consumes the first frame, which may be a UDP datagram or a TCP segment in a tunnel.
     fn receive_not_tcp(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         if let Some(datagrams) = &mut self.datagrams
@@ -452,7 +458,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.receive_parsed(frames, &parsed, now);
     }
 
-    /// Takes the first of these frames, a segment.
+    /// Consumes the first frame, a TCP segment.
     fn receive_segment(
         &mut self,
         frames: &mut IntoIter<Frame<B>>,
@@ -477,7 +483,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.receive_first(frames, hash, segment, now);
     }
 
-    /// Takes the first of these frames, a segment of a flow that holds nothing.
+    /// Consumes the first frame, a segment of a flow that holds nothing.
     fn receive_first(&mut self, frames: &mut IntoIter<Frame<B>>, hash: u32, segment: &Segment, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
@@ -487,7 +493,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Passes the first of these frames, which cannot be held, or drops it for its checksum.
+    /// Passes the first frame, which cannot be held, or drops it for a wrong checksum, as configured.
     #[inline(never)]
     fn pass_or_drop(&mut self, frames: &mut IntoIter<Frame<B>>, segment: &Segment, reason: PassReason) {
         let Some(frame) = frames.as_slice().first() else { return };
@@ -500,7 +506,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.pass(frames, segment.payload_len, reason);
     }
 
-    /// Passes the first of these frames.
+    /// Passes the first frame.
     #[inline]
     fn pass(&mut self, frames: &mut IntoIter<Frame<B>>, payload_len: u32, reason: PassReason) {
         if let Some(frame) = frames.next() {
@@ -508,7 +514,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Holds the first of these frames, the first segment of a flow, and those that carry it on.
+    /// Starts a run with the first frame, a flow's first segment, and appends the following frames that
+    /// extend it.
     fn hold(&mut self, frames: &mut IntoIter<Frame<B>>, hash: u32, segment: &Segment, now: Instant) {
         if self.held() >= self.max_connections
             && let Some((oldest, _)) = self.oldest()
@@ -528,7 +535,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Moves the recent flows to the large table.
+    /// Moves the recent flows to the table.
     #[cold]
     #[inline(never)]
     fn settle(&mut self) {
@@ -540,7 +547,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// The flow that has held something longest, and since when.
+    /// Returns the flow held longest, and when it began to hold segments.
     #[inline]
     fn oldest(&self) -> Option<(Place, Instant)> {
         if let Some((index, since)) = self.ages.oldest() {
@@ -550,7 +557,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         Some((Place::Recent(nth), run.since))
     }
 
-    /// Hands on what a flow holds.
+    /// Flushes a flow.
     #[inline]
     fn flush(&mut self, place: Place, reason: FlushReason) {
         let run = match place {

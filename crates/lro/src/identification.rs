@@ -1,19 +1,19 @@
-//! The rule that the IPv4 identifications of merged segments follow.
+//! The rule by which IPv4 identifications advance within an aggregate.
 
-/// How the IPv4 identification goes on from segment to segment of an aggregate.
+/// How the IPv4 identification advances from segment to segment of an aggregate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identification {
-    /// One more each.
+    /// Incremented by one per segment.
     Incrementing,
-    /// The same in all.
+    /// Constant.
     Fixed,
-    /// As it came: the profile does not keep it.
+    /// Not recorded: the profile does not preserve it.
     Any,
 }
 
 impl Identification {
-    /// The rule that identifications follow which began with `first` and go on with `next` after `count` packets, by this rule
-    /// where there is more than one; `None` if they follow none.
+    /// Returns the rule that holds with packet `count` (from 0), whose identification is `next`, after
+    /// packets that began with `first` and followed this rule; `None` if there is no such rule.
     #[inline]
     pub(crate) fn with(self, first: u16, next: u16, count: usize) -> Option<Self> {
         let ahead = usize::from(next.wrapping_sub(first));
@@ -27,7 +27,7 @@ impl Identification {
         (count == 1 || rule == self).then_some(rule)
     }
 
-    /// The identification of packet `nth` where the first one has `first`.
+    /// Returns the identification of packet `nth` if the first has `first`.
     #[inline]
     pub(crate) fn of(self, first: u16, nth: u16) -> u16 {
         match self {

@@ -1,8 +1,8 @@
-//! What the latest segment of an aggregate says, under the rule of equal streams.
+//! Header fields of an aggregate that follow its latest segment, for the profiles that keep byte streams.
 
 use nichrome_wire::{SeqNumber, TcpFlags};
 
-/// The fields of a segment of which the latest counts for the whole.
+/// The fields that the latest segment determines.
 #[derive(Clone, Copy)]
 pub(crate) struct Latest {
     pub(crate) ack: SeqNumber,
@@ -12,7 +12,8 @@ pub(crate) struct Latest {
 }
 
 impl Latest {
-    /// The ACK number becomes the latest, and the window the one that came with it.
+    /// Takes over a segment's fields. ACK number and window stay those of the latest ACK number; flags
+    /// accumulate.
     #[inline]
     pub(crate) fn follow(&mut self, next: Self) {
         if !next.ack.before(self.ack) {

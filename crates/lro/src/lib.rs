@@ -10,19 +10,19 @@
 //! | UDP | an option: datagrams of one flow and one size | passed | passed |
 //! | ACKs | untouched | untouched | [active ACK](ActiveAck): off, as in the paper, or safe |
 //!
-//! lro-netfpga is Antichi, Callegari, Giordano: "Implementation of TCP Large Receive Offload on Open Hardware Platform"
-//! (HPPN 2013); lro-npu is Li, Chen, Su: "Implementation of TCP Large Receive Offload on Multi-core NPU Platform". Each
-//! module begins with the table of its rules, and of where they differ from the paper's.
+//! lro-netfpga is Antichi, Callegari, Giordano: "Implementation of TCP Large Receive Offload on Open Hardware
+//! Platform" (HPPN 2013); lro-npu is Li, Chen, Su: "Implementation of TCP Large Receive Offload on Multi-core
+//! NPU Platform". Each module begins with a table of its rules and their differences from the paper's.
 //!
-//! All of them do no I/O ([`nichrome_wire::engine`] has the contract), never copy payload, allocate nothing per packet,
-//! and reserve their memory when they are made.
+//! The engines do no I/O ([`nichrome_wire::engine`] has the contract), never copy payload, allocate nothing
+//! per packet, and reserve their memory at creation.
 //!
 //! ```
 //! use nichrome_lro::{Config, Frame, Gro, Hold, Output, Packet};
 //! use nichrome_wire::{Engine, Instant, SeqNumber, TcpFrame};
 //!
 //! # fn main() -> Result<(), nichrome_lro::ConfigError> {
-//! // Any buffer that shows its bytes will do: here vectors, in a driver handles that go back to their pool on drop.
+//! // Any buffer that implements `AsRef<[u8]>` will do: vectors here, in a driver handles that return to a pool.
 //! let segment = |nth: u32| TcpFrame { seq: SeqNumber(nth * 1448), payload: vec![0; 1448], ..TcpFrame::default() };
 //! let burst = (0..3).map(|nth| segment(nth).build());
 //! let now = Instant::ZERO;

@@ -1,4 +1,4 @@
-//! The lossless rule of the `gro` profile: which segments can be held, which join a run, and which end it.
+//! The lossless rule of the `gro` profile: which segments can be held, which extend a run, and which end it.
 
 use nichrome_wire::TcpFlags;
 
@@ -7,7 +7,7 @@ use crate::reason::{FlushReason, PassReason};
 use crate::run::{Limits, Run};
 use crate::segment::{self, Follower, Segment};
 
-/// Why a segment with these flags is the last of its aggregate.
+/// Returns why a segment with these flags ends its aggregate.
 #[inline]
 pub(crate) fn ended_by(flags: TcpFlags) -> Option<FlushReason> {
     if !flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
@@ -19,7 +19,7 @@ pub(crate) fn ended_by(flags: TcpFlags) -> Option<FlushReason> {
     }
 }
 
-/// Why a segment with an equal header does not join the run; `None` where it does.
+/// Returns why a segment with an equal header cannot extend the run; `None` if it can.
 #[inline]
 pub(crate) fn why_not<B: AsRef<[u8]>>(
     run: &Run<B>,
@@ -41,13 +41,13 @@ pub(crate) fn why_not<B: AsRef<[u8]>>(
     }
 }
 
-/// Whether the checksums of a frame would be re-created as they are.
+/// Returns true if the checksums of a frame can be re-created.
 #[inline]
 pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
     usual || frame.checksum == ChecksumStatus::Unfinished
 }
 
-/// Why a segment cannot be held: its checksum, or a [`barrier`].
+/// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`].
 #[inline(always)]
 pub(crate) fn why_not_held<B: AsRef<[u8]>>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
     match segment::verify(frame, segment.layout, segment.payload_len) {
@@ -56,7 +56,7 @@ pub(crate) fn why_not_held<B: AsRef<[u8]>>(segment: &Segment, frame: &Frame<B>) 
     }
 }
 
-/// Why a segment can neither join nor be held: what its flow holds goes first, then it.
+/// Returns why a segment can neither extend a run nor be held. Its flow is flushed before it passes.
 #[inline]
 fn barrier<B>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
     if let Some(reason) = segment.control() {

@@ -1,5 +1,5 @@
-//! Header prediction: whether a frame carries on a flow is seen from one masked comparison with the header of the
-//! flow's first segment, without parsing it again (the idea is Van Jacobson's, applied to coalescing).
+//! Header prediction: one masked comparison with the header of a flow's first segment tells whether a frame
+//! extends the flow, without parsing it (Van Jacobson's idea, applied to coalescing).
 
 use nichrome_wire::{SeqNumber, TcpFlags};
 
@@ -8,27 +8,27 @@ use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
 use crate::tunnel::Tunnel;
 use crate::usual;
 
-/// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number never count;
-/// they are checked on their own. Datagrams are merged under the lossless rule only.
+/// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number are
+/// checked separately. Datagrams merge under the lossless rule only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// All that could not be re-created: everything but the identification, PSH and FIN.
+    /// Every bit that could not be re-created otherwise: all except identification, PSH and FIN.
     Lossless,
-    /// What the host must be able to tell apart: everything but Ethernet addresses, identification, TTL, ACK number,
-    /// window, PSH, and the values of the timestamps.
+    /// Every bit that the host must be able to distinguish: all except Ethernet addresses, identification,
+    /// TTL, ACK number, window, PSH and timestamp values.
     Stream,
-    /// As `Stream`, and TTL: the hardware module's.
+    /// As `Stream`, and TTL: the rule of the hardware module.
     StreamOfOneTtl,
 }
 
-/// The header bits that count in frames of one layout.
+/// The header bits to compare in frames of one layout.
 ///
-/// Two comparisons: [`Mask::matches`] leaves out what is checked on its own; [`Mask::matches_full_size`] compares the
-/// lengths too, so that of a segment of full size little is left to check.
+/// [`Mask::matches`] leaves out the fields that are checked separately. [`Mask::matches_full_size`] also
+/// compares the lengths, so that little is left to check of a full-size segment.
 #[repr(C, align(64))]
 pub(crate) struct Mask {
     bits: HeaderBytes,
-    /// The first of these bits with the lengths.
+    /// The leading `bits`, and the length fields.
     full_bits: [u8; USUAL],
     layout: Layout,
 }
@@ -39,7 +39,7 @@ impl Mask {
         Self { bits, full_bits: full_mask(layout, &bits), layout }
     }
 
-    /// Whether `frame` has the header of `first` where it counts, and something after it.
+    /// Returns true if `frame` has the masked header bits of `first`, and bytes after the header.
     #[inline]
     pub(crate) fn matches(&self, first: &[u8], frame: &[u8]) -> bool {
         let len = usize::from(self.layout.payload);
@@ -67,18 +67,18 @@ impl Mask {
         }
     }
 
-    /// Whether `frame` has the header of `first` where it counts, and the same lengths.
+    /// Returns true if `frame` has the masked header bits of `first`, and the same lengths.
     #[inline]
     pub(crate) fn matches_full_size(&self, first: &[u8; USUAL], frame: &[u8; USUAL]) -> bool {
         usize::from(self.layout.payload) <= USUAL && equal_where(frame, first, &self.full_bits)
     }
 
-    /// What the frames after `first` are compared with under the lossless rule; `None` where their headers are longer than
-    /// usual.
+    /// Returns what the frames after `first` are compared with under the lossless rule; `None` if their
+    /// headers exceed [`USUAL`] bytes, or have two identifications to check.
     #[inline(always)]
     pub(crate) fn expected<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
         let Layout { network, tunnel, transport, payload, .. } = self.layout;
-        // Of one identification only it is said what it is to be.
+        // `Expected` checks one identification only.
         (usize::from(payload) <= USUAL && tunnel != Tunnel::Ipv4).then(|| Expected {
             mask: &self.full_bits,
             header: first,
@@ -88,7 +88,7 @@ impl Mask {
         })
     }
 
-    /// As [`Mask::expected`], where the frames [are usual](crate::usual).
+    /// As [`Mask::expected`], for [common frames](crate::usual).
     #[inline(always)]
     pub(crate) fn expected_usual<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
         self.expected(first).map(|expected| Expected {
@@ -100,8 +100,8 @@ impl Mask {
     }
 }
 
-/// The header that the next segments of a flow have where it counts, and where the fields are that change: the same for a
-/// whole train.
+/// The header that the next segments of a flow must have, and the positions of the fields that change:
+/// computed once per train.
 pub(crate) struct Expected<'a> {
     mask: &'a [u8; USUAL],
     header: &'a [u8; USUAL],
@@ -111,8 +111,8 @@ pub(crate) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// The flags of a frame that is the expected next one: equal where it counts, with the same lengths, this sequence number
-    /// and identification, and checksums that a sender computes.
+    /// Returns the flags of a frame if it is the expected next one: equal header bits and lengths, this
+    /// sequence number and identification, and checksums that can be re-created.
     #[inline(always)]
     pub(crate) fn flags_of(&self, frame: &[u8], seq: SeqNumber, ident: u16) -> Option<TcpFlags> {
         let frame: &[u8; USUAL] = frame.first_chunk()?;
@@ -126,7 +126,7 @@ impl Expected<'_> {
     }
 }
 
-/// The masks of the layouts that came lately: most traffic has a few.
+/// The masks of the most recent layouts: most traffic has a few.
 pub(crate) struct Masks {
     rule: Rule,
     cells: Box<[Mask; Self::CELLS]>,
@@ -139,7 +139,7 @@ impl Masks {
         Self { rule, cells: Box::new(std::array::from_fn(|_| Mask::new(Layout::default(), rule))) }
     }
 
-    /// The mask of a layout, made anew where another was asked for since.
+    /// Returns the mask of a layout, computed again if the layout was evicted.
     #[inline(always)]
     pub(crate) fn of(&mut self, layout: Layout) -> &Mask {
         let place = usize::from(layout.payload / 2) + usize::from(layout.version);
@@ -157,15 +157,15 @@ fn make_anew(mask: &mut Mask, layout: Layout, rule: Rule) {
     *mask = Mask::new(layout, rule);
 }
 
-/// The part of a header that is compared in one go.
+/// Returns the part of a header that is compared at once.
 #[inline]
 fn usual_part(header: &HeaderBytes) -> &[u8; USUAL] {
     const { assert!(USUAL <= MAX_HEADER) };
     header.first_chunk().unwrap_or(&[0; USUAL])
 }
 
-/// Whether `a` and `b` are equal in the bits that `mask` has set. Without branches and 16 bytes at a time, so that it becomes
-/// a few vector instructions.
+/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches and 16 bytes at a time,
+/// so that the compiler uses vector instructions.
 #[inline(always)]
 fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
     let mut difference = [0u64; 2];
@@ -181,7 +181,7 @@ fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool
     difference[0] | difference[1] == 0
 }
 
-/// The bits that count for this layout.
+/// Computes the bits to compare for a layout.
 fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     if layout == Layout::default() {
         return [0; MAX_HEADER];
@@ -230,7 +230,7 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     mask
 }
 
-/// The bits that count for a segment of full size: the lengths of the IP packet and of a tunnel, too.
+/// Adds the length fields of the IP packet and of a tunnel, for full-size segments.
 fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
     let mut full = *usual_part(mask);
     let own = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };

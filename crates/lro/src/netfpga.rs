@@ -8,16 +8,16 @@
 //! | rule | the paper | here |
 //! |---|---|---|
 //! | eligible | no PSH, SYN, FIN, URG; no options but timestamps; not a pure ACK | also no RST, CWR, AE: those would be lost |
-//! | a non-eligible packet of the stored flow | forwarded at once | the aggregate is closed first: control must not overtake data |
+//! | a non-eligible packet of the stored flow | forwarded at once | the aggregate is closed first: control segments must not overtake data |
 //! | flows in the store | one | 1 to 16; a new flow closes the aggregate that started first |
 //! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
-//! | checksums of what is not TCP over IP | verified before the packet is forwarded | not verified: the host does |
+//! | checksums of packets that are not TCP over IP | verified before the packet is forwarded | not verified: the host does |
 //! | bytes after the IP packet | not said | at most 8 B, Ethernet's padding; a longer trailer is passed |
 //! | headers that end beyond the first 256 B | not said | the parser does not reach the flow: all aggregates are closed, the packet is passed |
-//! | timestamps | the first packet's | the same; an older one than the last closes the aggregate, for PAWS |
+//! | timestamps | the first packet's | the same; a timestamp older than the last closes the aggregate, for PAWS |
 //! | window | not said | of the packet with the latest ACK number |
 //! | sequence | 32-bit comparison not described | serial arithmetic |
-//! | checksums of an aggregate | left as they are, the driver does not look | TCP: the pseudo-header's sum, to be completed |
+//! | checksums of an aggregate | left as they are, the driver does not check them | TCP: the pseudo-header sum, to be completed |
 
 use std::fmt;
 use std::slice;
@@ -40,31 +40,31 @@ use crate::segment::{self, Medium, Segment};
 use crate::stats::Statistics;
 pub use crate::template::MAX_HEADER;
 
-/// Bytes after an IP packet that pass for Ethernet's padding.
+/// Bytes after an IP packet that are accepted as Ethernet padding.
 pub const MAX_PADDING: usize = 8;
 
-/// What only the `netfpga` profile is configured with.
+/// Configuration of the `netfpga` profile alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetfpgaConfig {
-    /// An aggregate is closed this long after its first packet.
+    /// Time from an aggregate's first packet to its closing.
     pub timer: Duration,
-    /// Flows in the store, 1 (the paper's) to 16.
+    /// Flows in the store block, 1 (the paper's) to 16.
     pub flows: usize,
 }
 
 impl NetfpgaConfig {
-    /// The paper's module, of one flow, with this timer.
+    /// The paper's module: one flow, with this timer.
     pub const fn with_timer(timer: Duration) -> Self {
         Self { timer, flows: 1 }
     }
 }
 
-/// What the parser leaves in the buffer for the blocks behind it (section 5, Figure 5).
+/// The parser's result for the later blocks (section 5, Figure 5).
 struct LroStruct {
     segment: Segment,
     /// AGGR: why the packet is not eligible for aggregation; `None` where it is.
     not_eligible: Option<PassReason>,
-    /// CSUM: what is wrong with the checksums; `None` where they are right.
+    /// CSUM: which checksum is wrong; `None` if all are right.
     wrong_checksum: Option<DropReason>,
 }
 
@@ -79,7 +79,7 @@ impl LroStruct {
     }
 }
 
-/// The list of section 3; whether a packet is in order is for the store block to see.
+/// The eligibility rules of section 3; the store block checks the sequence number.
 fn not_eligible(segment: &Segment) -> Option<PassReason> {
     if let Some(reason) = segment.control() {
         Some(reason)
@@ -103,7 +103,7 @@ pub struct Netfpga<B: AsRef<[u8]>> {
     timer: Duration,
     flows: usize,
     limits: Limits,
-    /// The aggregates in the store, in the order in which they started; so their deadlines are in order, too.
+    /// The aggregates in the store block, in order of start and so of deadline.
     stored: Vec<Stored<B>>,
     pool: RunPool<B>,
     masks: Masks,
@@ -123,12 +123,12 @@ impl<B: AsRef<[u8]>> fmt::Debug for Netfpga<B> {
 struct Stored<B> {
     flow: FlowKey,
     run: PooledRun<B>,
-    /// When the timer that its first packet started runs out.
+    /// When the timer started by its first packet fires.
     deadline: Instant,
 }
 
 impl<B: AsRef<[u8]>> Netfpga<B> {
-    /// A module with this timer and room for so many flows.
+    /// Creates a module with the timer and the number of flows of `netfpga`.
     ///
     /// # Errors
     /// A value of `config` or `netfpga` is out of its range.
@@ -148,17 +148,17 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
         })
     }
 
-    /// What the engine has done so far.
+    /// Returns the counters since the engine was created.
     pub fn statistics(&self) -> &Statistics {
         &self.out.stats
     }
 
-    /// Flows that hold segments now.
+    /// Returns the number of flows that hold segments now.
     pub fn connections(&self) -> usize {
         self.stored.len()
     }
 
-    /// Hands on what is stored, the oldest aggregate first.
+    /// Flushes all aggregates, the oldest first.
     pub fn drain(&mut self) {
         self.close_all(FlushReason::Drain);
     }
@@ -169,25 +169,25 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
         }
     }
 
-    /// Closes the aggregate at this place, and frees the place.
+    /// Closes the aggregate at `place` and removes it from the store.
     fn close(&mut self, place: usize, reason: FlushReason) {
         let stored = self.stored.remove(place);
         self.pool.finish(stored.run, reason, &mut self.out);
     }
 
-    /// Where this flow's aggregate is.
+    /// Returns the place of a flow's aggregate.
     fn place_of(&self, flow: &FlowKey) -> Option<usize> {
         self.stored.iter().position(|stored| stored.flow == *flow)
     }
 
-    /// Closes the aggregate of this flow, if there is one.
+    /// Closes the aggregate of a flow, if there is one.
     fn close_flow(&mut self, flow: &FlowKey) {
         if let Some(place) = self.place_of(flow) {
             self.close(place, FlushReason::Barrier);
         }
     }
 
-    /// The store block with an eligible packet (Figure 7).
+    /// Passes an eligible packet through the store block (Figure 7).
     fn store(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(place) = self.place_of(&segment.flow) else {
             if self.stored.len() >= self.flows {
@@ -211,7 +211,7 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
         }
     }
 
-    /// Invokes the stitcher for the first packet of an aggregate and starts the timer.
+    /// Starts an aggregate with a packet (the stitcher), and its timer.
     fn start(&mut self, frame: Frame<B>, segment: &Segment, now: Instant) {
         match self.pool.start(frame, segment, Rule::StreamOfOneTtl, self.limits, now) {
             Ok(run) => {

@@ -1,4 +1,5 @@
-//! The network layer of a frame, read in one pass: link header, VLAN tags, IP header and extension headers.
+//! The headers up to the transport header, read in one pass: link header, VLAN tags, IP header and extension
+//! headers.
 
 use nichrome_wire::{Ecn, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader};
 
@@ -7,36 +8,37 @@ use crate::reason::PassReason;
 use crate::segment::Medium;
 use crate::tunnel::{Tunnel, has_usual_checksum};
 
-/// What the headers before a transport header say.
+/// Positions and fields of the headers before the transport header. Positions are in bytes from the start of
+/// the frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Network {
-    /// Where the IP header is in the frame.
+    /// The IP header.
     pub(crate) start: usize,
-    /// What is before it.
+    /// The tunnel header before the IP header.
     pub(crate) tunnel: Tunnel,
-    /// Where the transport header is in the frame.
+    /// The transport header.
     pub(crate) transport: usize,
-    /// Where the packet ends in the frame.
+    /// The end of the IP packet.
     pub(crate) end: usize,
     pub(crate) version: u8,
-    /// The TCP flow with these addresses and VLANs, and ports 0.
+    /// The TCP flow with these addresses and VLANs; its ports are 0.
     pub(crate) addresses: FlowKey,
     pub(crate) options: bool,
-    /// Why the packet must be passed on, although ports and payload can be read.
+    /// Why the packet must pass, although its ports and payload could be read.
     pub(crate) barrier: Option<PassReason>,
     pub(crate) usual_checksum: bool,
     pub(crate) congestion_experienced: bool,
 }
 
-/// The VLAN identifiers in front of a packet, and how many there are.
+/// The VLAN identifiers of a frame, and their number.
 type Vlans = ([u16; 2], usize);
 
 const NO_VLAN: Vlans = ([0; 2], 0);
 
-/// Reads the headers before a transport header of this protocol.
+/// Reads the headers before a transport header of `protocol`.
 ///
 /// # Errors
-/// The headers are malformed, announce something else, or the frame is not the first fragment.
+/// The headers are malformed, there is another protocol, or the frame is not a first fragment.
 pub(crate) fn read(frame: &[u8], medium: Medium, protocol: IpProtocol) -> Result<Network, PassReason> {
     let (ethertype, start, vlans) = link(frame, medium).ok_or(PassReason::NotTcp)?;
     match ethertype {
@@ -49,7 +51,8 @@ pub(crate) fn read(frame: &[u8], medium: Medium, protocol: IpProtocol) -> Result
 /// As [`read`], through one tunnel.
 ///
 /// # Errors
-/// There is no tunnel, or its header has options, is a fragment's or malformed, or what is within is not to be read.
+/// There is no tunnel, the tunnel header has options, is a fragment's or malformed, or the inner headers
+/// cannot be read.
 pub(crate) fn read_tunneled(
     frame: &[u8],
     medium: Medium,
@@ -79,10 +82,11 @@ pub(crate) fn read_tunneled(
     })
 }
 
-/// A tunnel, whether IPv4 is within, and where the packet ends, from the start of the tunnel's header.
+/// A tunnel, whether its inner packet is IPv4 (else IPv6), and the end of the inner packet in bytes from the
+/// tunnel header.
 type Within = (Tunnel, bool, usize);
 
-/// Which IP version a packet of this protocol is within another: IPv4 or not.
+/// Returns whether a tunnel with this protocol number carries IPv4; `None` if it carries no IP.
 fn ip_within(protocol: IpProtocol) -> Option<bool> {
     match protocol {
         IpProtocol::IPV4 => Some(true),
@@ -102,7 +106,7 @@ fn through_ipv6(outer: &[u8]) -> Option<Within> {
     Some((Tunnel::Ipv6, ip_within(ip.next_header())?, Ipv6Header::LEN + usize::from(ip.payload_len())))
 }
 
-/// Session data (RFC 2516 section 6): version and type 1, code 0, the session, the length, and PPP's protocol.
+/// Reads PPPoE session data (RFC 2516 section 6): version and type 1, code 0, session, length, PPP protocol.
 fn through_pppoe(outer: &[u8]) -> Option<Within> {
     let [0x11, 0, _, _, high, low, 0, protocol] = outer.first_chunk()? else { return None };
     let is_ipv4 = match protocol {
@@ -113,7 +117,7 @@ fn through_pppoe(outer: &[u8]) -> Option<Within> {
     Some((Tunnel::Pppoe, is_ipv4, 6 + usize::from(u16::from_be_bytes([*high, *low]))))
 }
 
-/// What follows the link header, where, and the VLANs.
+/// Returns the EtherType, the position after the link header, and the VLANs.
 fn link(frame: &[u8], medium: Medium) -> Option<(EtherType, usize, Vlans)> {
     if medium == Medium::Ip {
         let is_ipv6 = frame.first().is_some_and(|first| first >> 4 == 6);
@@ -171,7 +175,7 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
             if !header.fragment.is_first() {
                 return Err(PassReason::Fragment);
             }
-            // An atomic fragment is a whole packet, but one whose fragment header nothing would re-create.
+            // An atomic fragment is a whole packet, but its fragment header could not be re-created.
             barrier = Some(PassReason::Fragment);
         }
         // A routing header changes the address that the checksum covers; AH signs fields that merging changes.

@@ -1,4 +1,4 @@
-//! What an engine has decided and the driver has not fetched yet.
+//! The outputs of an engine that the driver has not fetched yet.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,14 +10,14 @@ use crate::frame::Frame;
 use crate::reason::{DropReason, FlushReason, PassReason};
 use crate::stats::Statistics;
 
-/// What comes out of a coalescing engine.
+/// An output of a coalescing engine.
 pub enum Output<B> {
     /// A packet for the host's network stack.
     ToHost(Packet<B>),
-    /// An acknowledgement for the wire (active ACK, lro-npu V.C), to be sent after the packets before it were handed
-    /// to the host, and only if they were.
+    /// An ACK frame for the wire (active ACK, lro-npu V.C). Send it only after the outputs before it were
+    /// delivered to the host.
     ToWire(AckFrame),
-    /// A frame that goes no further.
+    /// A dropped frame.
     Dropped(Frame<B>, DropReason),
 }
 
@@ -31,18 +31,18 @@ impl<B: AsRef<[u8]> + fmt::Debug> fmt::Debug for Output<B> {
     }
 }
 
-/// Outputs in order, counted as they are put in.
+/// The outputs in order; counts each when it is added.
 pub(crate) struct Outbox<B> {
-    /// Those that are taken first.
+    /// Outputs that `pop` returns before those in `outputs`.
     ready: VecDeque<Output<B>>,
     outputs: Vec<Output<B>>,
-    /// What one input can bring about.
+    /// Most outputs of one input.
     room: usize,
     pub(crate) stats: Statistics,
 }
 
 impl<B: AsRef<[u8]>> Outbox<B> {
-    /// Room for what one input can bring about.
+    /// Reserves memory for `room` outputs, the most of one input.
     pub(crate) fn new(room: usize) -> Self {
         Self {
             ready: VecDeque::with_capacity(room),
@@ -52,14 +52,14 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         }
     }
 
-    /// Counts frames that came in.
+    /// Counts received frames.
     #[inline]
     pub(crate) fn received(&mut self, frames: &[Frame<B>]) {
         self.stats.packets_in += frames.len() as u64;
         self.stats.bytes_in += frames.iter().map(|frame| frame.bytes().len() as u64).sum::<u64>();
     }
 
-    /// Hands on a frame as it came, with so many bytes of TCP payload.
+    /// Delivers a frame as received, with `payload_len` bytes of TCP payload.
     #[inline]
     pub(crate) fn pass(&mut self, frame: Frame<B>, payload_len: u32, reason: PassReason) {
         self.stats.passes.count(reason);
@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
-    /// Hands on a single segment that was held, with so many bytes of TCP payload.
+    /// Delivers a single held segment, with `payload_len` bytes of TCP payload.
     #[inline]
     pub(crate) fn flush_frame(&mut self, frame: Frame<B>, payload_len: u32, reason: FlushReason) {
         self.stats.flushes.count(reason);
@@ -75,7 +75,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
-    /// Hands on two or more segments that were held.
+    /// Delivers two or more held segments as an aggregate.
     #[inline]
     pub(crate) fn flush_aggregate(&mut self, aggregate: Aggregate<B>, reason: FlushReason) {
         self.stats.flushes.count(reason);
@@ -85,8 +85,8 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.push(Output::ToHost(Packet::Aggregate(aggregate)));
     }
 
-    /// Puts an output last. Where there is room, it is put together in its place: put together elsewhere, it would be read
-    /// again at once in other pieces than it was written in, for which the processor waits.
+    /// Appends an output. With room, the output is built in its place: built on the stack, it would be read
+    /// back at once in other sizes than it was written, which stalls store forwarding.
     #[inline]
     fn push(&mut self, output: Output<B>) {
         if self.outputs.len() < self.outputs.capacity() {
@@ -96,7 +96,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         }
     }
 
-    /// Makes room first: the driver has not fetched what there was.
+    /// Grows the vector first: the driver has not fetched earlier outputs.
     #[cold]
     fn push_beyond_room(&mut self, output: Output<B>) {
         self.outputs.push(output);
@@ -126,7 +126,7 @@ impl<B: AsRef<[u8]>> Outbox<B> {
             if self.outputs.is_empty() {
                 return None;
             }
-            // From the front on, which is warm.
+            // Refilled from the front, which is in the cache.
             let mut drained = mem::take(&mut self.ready);
             drained.clear();
             self.ready = mem::replace(&mut self.outputs, drained.into()).into();
@@ -134,8 +134,8 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.ready.pop_front()
     }
 
-    /// Takes all outputs. Where `outputs` is empty, the two change places, and `outputs` gets room for what comes next
-    /// unless it has it, as one that was given before.
+    /// Takes all outputs. If `outputs` is empty, swaps the two vectors and reserves room for the next input
+    /// in the new one.
     pub(crate) fn pop_all(&mut self, outputs: &mut Vec<Output<B>>) {
         outputs.extend(self.ready.drain(..));
         if outputs.is_empty() {

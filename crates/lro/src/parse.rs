@@ -1,4 +1,4 @@
-//! Reading the headers of a frame in one pass.
+//! Reads the headers of a frame in one pass.
 
 use nichrome_wire::{
     CommonOptions, Ecn, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpHeader,
@@ -12,18 +12,19 @@ use crate::template::MAX_HEADER;
 use crate::tunnel::Tunnel;
 use crate::usual::{self, NETWORK, OPTIONS, TRANSPORT};
 
-/// What a frame is.
+/// The kind of a frame.
 pub(crate) enum Parsed {
     /// A TCP segment.
     Tcp(Segment),
-    /// A TCP segment of this flow that is not whole, or whose checksum covers what is not at hand: to be passed on after
-    /// what its flow holds. Neither it nor the packet that it is a fragment of brings bytes from `end` on.
+    /// A TCP segment of this flow that is incomplete (a first fragment), or whose checksum covers unknown
+    /// bytes (a routing header). Its flow is flushed before it passes. No byte of it, or of the packet that
+    /// it is a fragment of, is at `end` or after.
     Barrier { flow: FlowKey, end: SeqNumber, reason: PassReason },
-    /// Something else, to be passed on.
+    /// Any other frame, which passes.
     Other(PassReason),
 }
 
-/// Reads the headers of a frame. Never fails: what is not a well-formed TCP segment is something else.
+/// Reads the headers of a frame. Does not fail: whatever is not a well-formed TCP segment is `Other`.
 #[inline]
 pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
     match parse_usual(frame, medium) {
@@ -32,18 +33,18 @@ pub(crate) fn parse(frame: &[u8], medium: Medium) -> Parsed {
     }
 }
 
-/// By far the most frames: a TCP segment in an untagged IPv4 packet without options. All its fields are at constant
-/// places, so that one look at the length does for all of them.
+/// The common case: a TCP segment in an untagged IPv4 packet without options. Its fields are at constant
+/// offsets, so that one length check covers all of them.
 pub(crate) struct Usual<'f> {
     frame: &'f [u8],
     ip: Ipv4Header<'f>,
     tcp: TcpHeader<'f>,
-    /// Where the packet ends in the frame.
+    /// The end of the IP packet, in bytes from the start of the frame.
     end: usize,
 }
 
 impl<'f> Usual<'f> {
-    /// Reads the headers of a frame; `None` where it is not usual.
+    /// Reads the headers of a frame; `None` if the frame is not a common one.
     #[inline(always)]
     pub(crate) fn read(frame: &'f [u8], medium: Medium) -> Option<Self> {
         let header: &[u8; OPTIONS] = frame.first_chunk()?;
@@ -65,7 +66,7 @@ impl<'f> Usual<'f> {
         self.frame.first_chunk().map(usual::flow).unwrap_or_default()
     }
 
-    /// The segment in it.
+    /// Returns the segment.
     #[inline(always)]
     pub(crate) fn segment(&self) -> Option<Segment> {
         let Self { frame, ip, tcp, end } = *self;
@@ -86,14 +87,14 @@ impl<'f> Usual<'f> {
     }
 }
 
-/// Reads the headers of a usual frame.
+/// Reads the headers of a common frame; `None` if the frame is not one.
 #[inline(always)]
 pub(crate) fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
     Usual::read(frame, medium)?.segment()
 }
 
-/// The flow of a frame that is likely a TCP segment (untagged, IP without options) at the cost of a few loads; not a check
-/// of anything.
+/// Returns the flow of a frame that is probably a TCP segment (untagged, IP without options), at the cost of
+/// a few loads. Validates nothing.
 #[inline(always)]
 pub(crate) fn likely_flow(frame: &[u8], medium: Medium) -> Option<FlowKey> {
     let start = if medium == Medium::Ethernet { EthernetHeader::LEN } else { 0 };
@@ -113,7 +114,7 @@ fn likely_flow_v6(packet: &[u8]) -> Option<FlowKey> {
     Some(FlowKey::ipv6(ip.src(), ip.dst(), u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
 }
 
-/// Reads the headers of a frame that is not usual.
+/// Reads the headers of any frame.
 #[inline(never)]
 pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     match network::read(frame, medium, IpProtocol::TCP) {
@@ -122,7 +123,7 @@ pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     }
 }
 
-/// Reads the headers of a frame whose TCP segment is sent through a tunnel.
+/// Reads the headers of a TCP segment within a tunnel.
 #[inline(never)]
 pub(crate) fn parse_tunneled(frame: &[u8], medium: Medium) -> Parsed {
     match network::read_tunneled(frame, medium, IpProtocol::TCP) {
@@ -145,7 +146,7 @@ fn tcp(frame: &[u8], ip: &Network) -> Parsed {
     }
 }
 
-/// The segment whose TCP header is at `transport`.
+/// Returns the segment whose TCP header is at `ip.transport`.
 #[inline(always)]
 fn segment(frame: &[u8], flow: FlowKey, ip: &Network, tcp: TcpHeader<'_>, options: &[u8]) -> Segment {
     let common = CommonOptions::classify(options);
@@ -178,7 +179,7 @@ fn segment(frame: &[u8], flow: FlowKey, ip: &Network, tcp: TcpHeader<'_>, option
     }
 }
 
-/// Where the values start in options that hold timestamps and padding only.
+/// Returns the offset of the timestamp values in options of timestamps and padding only.
 #[inline]
 fn timestamps_at(options: &[u8]) -> u8 {
     const NO_OPERATION: u8 = 1;

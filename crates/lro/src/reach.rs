@@ -1,17 +1,17 @@
-//! How far into a frame the parser of the hardware module reads.
+//! The parsing range of the hardware module.
 
 use nichrome_wire::{EtherType, IpProtocol, Ipv6Header, LinkHeader, TcpHeader};
 
 use crate::segment::Medium;
 
-/// Bytes from the start of a frame in which all headers must end.
+/// Number of bytes from the start of a frame in which all headers must end.
 pub const REACH: usize = 256;
 
-/// The part of an IPv6 extension header that holds its length and type.
+/// Bytes of an IPv6 extension header that hold its type and length.
 const EXTENSION_START: usize = 8;
 
-/// Whether the headers of a frame end beyond [`REACH`]. Only chains of IPv6 extension headers are so long; the first header of
-/// the chain that is out of reach decides, whatever it is.
+/// Returns true if the headers of a frame end beyond [`REACH`]. Only chains of IPv6 extension headers are so
+/// long; the first header beyond the range decides, of any type.
 pub(crate) fn exceeds_reach(frame: &[u8], medium: Medium) -> bool {
     let network = match medium {
         Medium::Ip => Some(0),
@@ -21,7 +21,7 @@ pub(crate) fn exceeds_reach(frame: &[u8], medium: Medium) -> bool {
     };
     let header = network.and_then(|at| Some((at, Ipv6Header::new(frame.get(at..)?)?)));
     match header {
-        // Hardly any packet has extension headers.
+        // Few packets have extension headers.
         Some((at, ip)) if ip.version() == 6 && ip.next_header() != IpProtocol::TCP => chain_exceeds(at, &ip),
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! Why an aggregate ended, why a frame was passed on untouched, why one was dropped: names that stay stable.
+//! Why an aggregate ended, why a frame passed, why a frame was dropped: stable names.
 
 /// Declares an enum of reasons with a stable name for each, and the counters for it.
 macro_rules! reasons {

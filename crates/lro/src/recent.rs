@@ -1,4 +1,5 @@
-//! The flows that began to hold segments last: what a burst is merged in, without a word about it in the large table.
+//! The flows that began to hold segments most recently: a burst is merged here, without access to the large
+//! table.
 
 use std::mem;
 
@@ -11,18 +12,18 @@ pub(crate) struct Nth(u8);
 
 /// No entry: the end of a chain.
 const NIL: u8 = u8::MAX;
-/// Chains of entries: few enough to stay in the nearest cache.
+/// Number of chains: their heads fit in the nearest cache.
 const CHAINS: usize = 256;
 
-/// Up to [`Recent::MOST`] flows in the order in which they began to hold segments, found by hash, with chaining. A flow
-/// that leaves early leaves a gap.
+/// Up to [`Recent::MOST`] flows in the order in which they began to hold segments, found by hash, with
+/// chaining. Removing a flow leaves a gap.
 pub(crate) struct Recent<B> {
     /// First entry of each chain.
     heads: Box<[u8; CHAINS]>,
     entries: Box<[Entry<B>]>,
-    /// The entries before this one are gaps.
+    /// The first entry in use.
     first: usize,
-    /// The entries from this one on are not in use.
+    /// The first unused entry after those in use.
     end: usize,
     held: usize,
 }
@@ -37,7 +38,7 @@ struct Entry<B> {
 }
 
 impl<B> Recent<B> {
-    /// The most flows.
+    /// Most flows.
     pub(crate) const MOST: usize = 64;
 
     pub(crate) fn new() -> Self {
@@ -47,13 +48,13 @@ impl<B> Recent<B> {
         Self { heads: Box::new([NIL; CHAINS]), entries, first: 0, end: 0, held: 0 }
     }
 
-    /// Flows present.
+    /// Returns the number of flows.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.held
     }
 
-    /// Whether another flow can be added.
+    /// Returns true if another flow can be added.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.end < Self::MOST
@@ -64,7 +65,7 @@ impl<B> Recent<B> {
         hash as usize % CHAINS
     }
 
-    /// The first flow with this hash: likely the only one.
+    /// Finds the first flow with this hash, without comparing the key.
     #[inline(always)]
     pub(crate) fn likely(&self, hash: u32) -> Option<Nth> {
         let mut at = self.heads[Self::chain(hash)];
@@ -77,7 +78,7 @@ impl<B> Recent<B> {
         None
     }
 
-    /// This flow.
+    /// Finds a flow.
     #[inline(always)]
     pub(crate) fn find(&self, hash: u32, flow: &FlowKey) -> Option<Nth> {
         let mut at = self.heads[Self::chain(hash)];
@@ -90,35 +91,35 @@ impl<B> Recent<B> {
         None
     }
 
-    /// What a flow holds.
+    /// Returns a flow's run.
     #[inline(always)]
     pub(crate) fn get(&self, nth: Nth) -> Option<&Run<B>> {
         self.entries.get(usize::from(nth.0))?.run.as_deref()
     }
 
-    /// The flow at this place.
+    /// Returns a flow's key.
     #[inline(always)]
     pub(crate) fn flow(&self, nth: Nth) -> Option<&FlowKey> {
         self.entries.get(usize::from(nth.0)).map(|entry| &entry.flow)
     }
 
-    /// What a flow holds.
+    /// Returns a flow's run.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, nth: Nth) -> Option<&mut Run<B>> {
         self.entries.get_mut(usize::from(nth.0))?.run.as_deref_mut()
     }
 
-    /// Adds a flow that is not there; `None` where there is no room.
+    /// Adds a flow that is not present; `None` if there is no room.
     #[inline(always)]
     pub(crate) fn push(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) -> Option<Nth> {
         let entry = self.entries.get_mut(self.end)?;
         let nth = self.end as u8;
         let head = &mut self.heads[Self::chain(hash)];
-        // Field by field: an entry as a whole would be put together on the stack first.
+        // Field by field: a whole entry would be built on the stack first.
         entry.flow = flow;
         entry.hash = hash;
         entry.next = *head;
-        // None was there: forgetting it saves the test for that.
+        // The place holds None: forgetting it saves a test and a drop.
         mem::forget(entry.run.replace(run));
         *head = nth;
         self.end += 1;
@@ -142,7 +143,7 @@ impl<B> Recent<B> {
         Some(run)
     }
 
-    /// Takes entry `gone` out of a chain, where `after` followed it.
+    /// Unlinks entry `gone` from a chain, in which `after` follows it.
     fn unchain(&mut self, chain: usize, gone: u8, after: u8) {
         if self.heads[chain] == gone {
             self.heads[chain] = after;
@@ -158,7 +159,7 @@ impl<B> Recent<B> {
         }
     }
 
-    /// Leaves out gaps on both ends; some flow is there.
+    /// Skips gaps at both ends. At least one flow must be present.
     fn skip_gaps(&mut self) {
         let is_gap = |at: usize| self.entries.get(at).is_some_and(|entry| entry.run.is_none());
         while is_gap(self.first) {
@@ -169,7 +170,7 @@ impl<B> Recent<B> {
         }
     }
 
-    /// The flow that began first, and what it holds.
+    /// Returns the flow that began first, and its run.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<(Nth, &Run<B>)> {
         let nth = Nth(self.first as u8);

@@ -1,26 +1,27 @@
-//! Objects that are reserved at start, lent out, and come back by themselves.
+//! Objects that are allocated at start, lent out, and returned when dropped.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
 use crate::sync::{Arc, Mutex};
 
-/// A fixed number of objects. Taking one and getting it back costs no allocation.
+/// A fixed set of objects. Taking and returning one allocates nothing.
 pub(crate) struct Recycler<T: Recycle> {
-    /// Objects that have not been used yet. They are cold, and taken last.
+    /// Objects that have not been used yet: cold in the cache, so taken last.
     reserve: Vec<Pooled<T>>,
-    /// Objects that came back.
+    /// Objects to take next.
     spare: Vec<Pooled<T>>,
     home: Arc<Home<T>>,
 }
 
-/// What is done to an object before it is used again.
+/// Cleanup of an object before its reuse.
 pub(crate) trait Recycle {
-    /// Gives up what the object holds.
+    /// Drops what the object holds.
     fn clear(&mut self);
 }
 
-/// An object of a [`Recycler`], which carries the way back to it: lending it touches nothing that others share.
+/// An object of a [`Recycler`]. It holds a reference to the recycler, so that lending it touches no shared
+/// memory.
 pub(crate) struct Pooled<T> {
     member: Box<Member<T>>,
 }
@@ -30,14 +31,14 @@ struct Member<T> {
     home: Arc<Home<T>>,
 }
 
-/// Where objects go when they are dropped, on whichever thread.
+/// The list that dropped objects return to, from any thread.
 struct Home<T> {
-    /// `None` once the recycler is gone: what comes back then is freed.
+    /// `None` once the recycler is dropped: later returns are freed.
     returned: Mutex<Option<Vec<Pooled<T>>>>,
 }
 
 impl<T: Recycle> Recycler<T> {
-    /// As many objects as `objects` gives.
+    /// Creates a recycler of the given objects.
     pub(crate) fn new(objects: impl Iterator<Item = T>) -> Self {
         let home = Arc::new(Home { returned: Mutex::new(None) });
         let member = |object| Pooled { member: Box::new(Member { object, home: Arc::clone(&home) }) };
@@ -48,7 +49,7 @@ impl<T: Recycle> Recycler<T> {
         Self { reserve, spare, home }
     }
 
-    /// A clear object, or `None` where all are lent out.
+    /// Takes a clear object; `None` if all are lent out.
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Pooled<T>> {
         self.spare.pop().or_else(|| self.take_returned())
@@ -62,7 +63,7 @@ impl<T: Recycle> Recycler<T> {
         self.spare.pop().or_else(|| self.reserve.pop())
     }
 
-    /// Gets back an object that was taken and never lent, and that is clear.
+    /// Takes back an object that was taken, not lent, and is clear.
     #[inline]
     pub(crate) fn give_back(&mut self, object: Pooled<T>) {
         self.spare.push(object);
@@ -70,7 +71,7 @@ impl<T: Recycle> Recycler<T> {
 }
 
 impl<T: Recycle> Drop for Recycler<T> {
-    /// Frees what came back, which holds the way to where it lies.
+    /// Frees the returned objects, each of which holds a reference to the list.
     fn drop(&mut self) {
         let returned = self.home.returned.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(returned);
@@ -100,7 +101,7 @@ pub(crate) struct Recycled<T: Recycle> {
 }
 
 impl<T: Recycle> Recycled<T> {
-    /// Lends an object that was taken.
+    /// Lends an object out.
     #[inline]
     pub(crate) fn lend(object: Pooled<T>) -> Self {
         Self { object: Some(object) }

@@ -1,4 +1,4 @@
-//! Segments that wait together: the aggregate under construction.
+//! A run: the aggregate under construction.
 
 use std::mem;
 use std::vec::IntoIter;
@@ -17,7 +17,7 @@ use crate::template::{Template, USUAL};
 use crate::tunnel::Tunnel;
 use crate::usual::{self, Whole};
 
-/// How large an aggregate may become.
+/// Maximum size of an aggregate.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Bytes of the IP packet.
@@ -27,22 +27,22 @@ pub(crate) struct Limits {
 
 /// Segments with consecutive payload, collected under the header of the first.
 ///
-/// In memory as written here: a run often stays alone with its first frame, and then touches the first two cache lines.
+/// The order of fields is the order in memory: a run of one frame touches the first two cache lines only.
 #[repr(C, align(64))]
 pub(crate) struct Run<B> {
     /// The first frame; present while the run is in use.
     first: Option<Frame<B>>,
-    /// Where the headers of every frame lie.
+    /// Positions of the headers, equal in all frames.
     pub(crate) layout: Layout,
-    /// The sequence number of the first byte.
+    /// Sequence number of the first byte.
     pub(crate) start: SeqNumber,
-    /// The sequence number after the last byte.
+    /// Sequence number after the last byte.
     pub(crate) end: SeqNumber,
     /// Bytes of the first frame.
     frame_len: u32,
     /// Segments collected.
     count: u32,
-    /// When the first segment came.
+    /// Arrival of the first segment.
     pub(crate) since: Instant,
     /// Payload bytes.
     pub(crate) bytes: u32,
@@ -50,34 +50,35 @@ pub(crate) struct Run<B> {
     pub(crate) mss: u32,
     /// The first segment's payload.
     pub(crate) first_len: u32,
-    /// With more payload than this, another segment of the first one's size would not fit.
+    /// Above this number of payload bytes, another segment of the first one's size does not fit.
     full_above: u32,
     max_segments: u32,
     pub(crate) ack: SeqNumber,
-    /// The newest timestamp value in it.
+    /// The newest timestamp value of the segments.
     pub(crate) newest_timestamp: Option<u32>,
-    /// Only this timestamp value may join: the host has been handed a newer one, and may refuse this (PAWS).
+    /// If set, the only timestamp value that may join: the host has received a newer one, and may refuse this
+    /// one (PAWS).
     pub(crate) only_timestamp: Option<u32>,
     pub(crate) window: u16,
-    /// Flags that one of the segments has: PSH and FIN of the last count for all.
+    /// Union of the segments' flags; PSH and FIN come from the last segment.
     pub(crate) flags: TcpFlags,
     /// The IPv4 identification of the first segment.
     first_ident: u16,
     pub(crate) identification: Identification,
-    /// As `identification`, of the header of an IPv4 tunnel.
+    /// As `identification`, for the header of an IPv4 tunnel.
     pub(crate) outer_identification: Identification,
     pub(crate) reason: FlushReason,
     /// The frames after the first.
     followers: Followers<B>,
-    /// The header of the whole, once it is [sealed](Run::seal).
+    /// The header of the aggregate, once [sealed](Run::seal).
     template: Template,
 }
 
-/// A run of a pool of them.
+/// A run from a [`RunPool`](crate::run_pool::RunPool).
 pub(crate) type PooledRun<B> = Pooled<Run<B>>;
 
 impl<B: AsRef<[u8]>> Run<B> {
-    /// A run that is not in use, with room for so many segments.
+    /// Creates an unused run with room for `segments` segments.
     pub(crate) fn with_room(segments: usize) -> Self {
         Self {
             first: None,
@@ -106,7 +107,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
-    /// Starts anew with the first segment.
+    /// Starts the run with its first segment.
     #[inline(always)]
     pub(crate) fn begin(
         &mut self,
@@ -138,7 +139,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
-    /// As [`Run::begin`], under the lossless rule.
+    /// As [`Run::begin`], with the fields that the lossless rule needs.
     #[inline(always)]
     pub(crate) fn start_with(
         &mut self,
@@ -160,17 +161,17 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.max_segments = limits.segments;
         self.since = now;
         self.end = seq + payload_len;
-        // A guess until there are two: the usual sender counts.
+        // An assumption until the second segment: most senders increment.
         self.identification = Identification::Incrementing;
         self.outer_identification = Identification::Incrementing;
         self.flags = flags;
         self.ack = ack;
         self.window = window;
-        // None was there: forgetting it saves the test for that.
+        // The place holds None: forgetting it saves a test and a drop.
         mem::forget(self.first.replace(frame));
     }
 
-    /// As [`Run::start_with`], with another first segment; gives the one that was alone in the run.
+    /// As [`Run::start_with`], for a run of one segment, which is returned.
     #[inline(always)]
     pub(crate) fn start_again(
         &mut self,
@@ -184,71 +185,72 @@ impl<B: AsRef<[u8]>> Run<B> {
         alone
     }
 
-    /// Segments collected.
+    /// Returns the number of segments.
     #[inline]
     pub(crate) fn segments(&self) -> usize {
         self.count as usize
     }
 
-    /// The first frame's bytes; none before [`Run::begin`].
+    /// Returns the first frame's bytes; empty before [`Run::begin`].
     #[inline]
     pub(crate) fn first(&self) -> &[u8] {
         self.first.as_ref().map_or(&[], Frame::bytes)
     }
 
-    /// The header of the first segment, as it was received.
+    /// Returns the header of the first segment as received.
     pub(crate) fn received_header(&self) -> Template {
         let mut header = Template::default();
         header.set(self.first(), self.layout);
         header
     }
 
-    /// The header of a run that is sealed.
+    /// Returns the header of a sealed run.
     pub(crate) fn template(&self) -> &Template {
         &self.template
     }
 
-    /// Whether `frame` is as long as the first and has the sequence number that is next: cheap to see, and seldom so in
-    /// a frame of another flow.
+    /// Returns true if `frame` has the length of the first and the next sequence number: a cheap test that
+    /// few frames of other flows pass.
     #[inline]
     pub(crate) fn may_be_next(&self, frame: &[u8]) -> bool {
         let seq = usize::from(self.layout.transport) + 4;
         frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
 
-    /// As [`Run::may_be_next`] of a run and a frame that [are usual](crate::usual), under the lossless rule: the ACK number is
-    /// that of the first segment, too.
+    /// As [`Run::may_be_next`], under the lossless rule and for [common frames](crate::usual): the ACK number
+    /// must equal the first segment's, too.
     #[inline(always)]
     pub(crate) fn may_be_next_usual(&self, frame: &Frame<B>) -> bool {
         usual::sequence_and_ack(frame.bytes()) == Some((self.end, self.ack))
     }
 
-    /// Whether the second of these frames may be the next but one, as [`Run::may_be_next_usual`].
+    /// Returns true if the second frame may be the next but one, tested as in [`Run::may_be_next_usual`].
     #[inline(always)]
     pub(crate) fn may_be_train(&self, frames: &[Frame<B>]) -> bool {
         let second = frames.get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
         second == Some((self.end + self.first_len, self.ack))
     }
 
-    /// Whether another segment of the first one's size would not fit.
+    /// Returns true if another segment of the first one's size does not fit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > self.full_above || self.count >= self.max_segments
     }
 
-    /// Bytes of TCP payload.
+    /// Returns the TCP payload in bytes, 0 for UDP.
     #[inline]
     pub(crate) fn tcp_bytes(&self) -> u32 {
         if self.layout.is_udp() { 0 } else { self.bytes }
     }
 
-    /// Bytes of the whole as an IP packet, with the headers of a tunnel.
+    /// Returns the length of the aggregate as an IP packet, tunnel headers included.
     #[inline]
     pub(crate) fn len_on_ip(&self) -> u32 {
         self.layout.counted_headers() + self.bytes
     }
 
-    /// How the identifications go on with these, and those of a tunnel; `None` where they would follow no rule.
+    /// Returns the identification rules, inner and tunnel, after adding `idents`; `None` if `idents` break a
+    /// rule.
     #[inline]
     pub(crate) fn identification_with(&self, idents: Idents) -> Option<(Identification, Identification)> {
         let count = self.segments();
@@ -266,7 +268,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         Some((own, outer))
     }
 
-    /// Adds a segment or datagram with these identifications and so many bytes, which are next, under the lossless rule.
+    /// Adds the next segment or datagram, of `len` payload bytes, under the lossless rule.
     #[inline]
     pub(crate) fn follow(&mut self, frame: Frame<B>, idents: Idents, len: u32, flags: TcpFlags) {
         (self.identification, self.outer_identification) =
@@ -275,7 +277,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.push(frame, len);
     }
 
-    /// Why a segment that is next in sequence cannot join under the rule of equal streams; `None` where it can.
+    /// Returns why a segment that is next in sequence cannot join under the stream rule; `None` if it can.
     #[inline]
     pub(crate) fn why_not_stream(
         &self,
@@ -299,8 +301,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
-    /// Whether a segment with this timestamp value may hide behind the first one's in the host's test for old segments
-    /// (PAWS, RFC 7323 section 5): it must not be older than the last.
+    /// Returns true if a segment with this timestamp value may join. The host sees the first segment's value
+    /// in its test for old segments (PAWS, RFC 7323 section 5), so a later one must not be older.
     #[inline]
     fn accepts_timestamp(&self, timestamp: Option<u32>, newest: Option<u32>) -> bool {
         match (timestamp, newest) {
@@ -312,8 +314,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
-    /// Adds a segment that goes on where the run ends, under the rule of equal streams: the ACK number becomes the
-    /// latest, and the window the one that came with it.
+    /// Adds the next in-order segment under the stream rule. ACK number and window become those of the latest
+    /// ACK number.
     #[inline]
     pub(crate) fn follow_stream(&mut self, frame: Frame<B>, segment: &Segment) {
         let mut latest = self.latest();
@@ -327,8 +329,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.push(frame, segment.payload_len);
     }
 
-    /// Adds those of these frames, from the first on, that are the expected next segments, of full size, under the rule of equal
-    /// streams: as many as there is room for, up to one with a flag of `ends`. Gives how many.
+    /// Adds the leading frames that are the expected next segments of full size, under the stream rule, up to
+    /// one with a flag of `ends` or until the run is full. Returns their number.
     #[inline(always)]
     pub(crate) fn add_stream_train(
         &mut self,
@@ -345,7 +347,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
-    /// As [`Run::add_stream_train`], of the first of these frames, where they [are usual](crate::usual).
+    /// As [`Run::add_stream_train`], for the first frame only, if it is a [common one](crate::usual).
     #[inline(always)]
     fn add_usual_stream(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some(frame) = frames.as_slice().first() else { return false };
@@ -366,8 +368,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         true
     }
 
-    /// As [`Run::add_stream_train`], where the frames are any. Not inlined: the compiler then keeps the header of the first and
-    /// the mask in registers, for all frames.
+    /// As [`Run::add_stream_train`], for any frames. Not inlined, so that the compiler keeps the first header
+    /// and the mask in registers across frames.
     #[inline(never)]
     fn add_masked_stream(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>, ends: TcpFlags) -> u32 {
         let Some(first) = self.first().first_chunk() else { return 0 };
@@ -387,7 +389,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         count
     }
 
-    /// What a frame says that goes on at `seq`, of full size, after one with the timestamp value `newest`.
+    /// Returns the fields of the frame if it is the full-size segment at `seq`, and its timestamp may follow
+    /// `newest`.
     #[inline(always)]
     fn expected_stream(
         &self,
@@ -418,14 +421,14 @@ impl<B: AsRef<[u8]>> Run<B> {
         })
     }
 
-    /// What the segments so far say.
+    /// Returns the fields that follow the latest segment.
     #[inline(always)]
     fn latest(&self) -> Latest {
         let Self { ack, window, flags, newest_timestamp: timestamp, .. } = *self;
         Latest { ack, window, flags, timestamp }
     }
 
-    /// Takes over what the segments say.
+    /// Stores the fields that follow the latest segment.
     #[inline(always)]
     fn note(&mut self, Latest { ack, window, flags, timestamp }: Latest) {
         self.ack = ack;
@@ -434,7 +437,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.newest_timestamp = timestamp;
     }
 
-    /// The flags of a frame that is the expected next segment, of full size, where the first frame [is usual](crate::usual).
+    /// Returns the flags of a frame if it is the expected next segment of full size, for [common
+    /// frames](crate::usual).
     #[inline(always)]
     pub(crate) fn expects_usual(&self, frame: &Frame<B>) -> Option<TcpFlags> {
         let bytes = frame.bytes();
@@ -446,15 +450,15 @@ impl<B: AsRef<[u8]>> Run<B> {
         segment::verify(frame, self.layout, self.first_len).is_ok().then_some(flags)
     }
 
-    /// The identification that the next segment has if it goes on as those before it did.
+    /// Returns the identification that the next segment has under the current rule.
     #[inline(always)]
     pub(crate) fn next_ident(&self) -> u16 {
         let step = u16::from(self.identification == Identification::Incrementing);
         self.first_ident.wrapping_add(step.wrapping_mul(self.count as u16))
     }
 
-    /// Adds those of these frames, from the first on, that are the expected next segments: as many as there is room for, up
-    /// to one that ends the run. Gives their payload and the flags of the one that ends it.
+    /// Adds the leading frames that are the expected next segments, until the run is full or a segment ends
+    /// it. Returns the payload in bytes, and the flags of the segment that ends the run.
     #[inline]
     pub(crate) fn add_train(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>) -> (u32, TcpFlags) {
         let Some(first) = self.first().first_chunk() else { return (0, TcpFlags::NONE) };
@@ -468,15 +472,15 @@ impl<B: AsRef<[u8]>> Run<B> {
         (count * self.first_len, ends)
     }
 
-    /// How many of these frames, from the first on, are the expected next segments, and the flags of the last if it ends the
-    /// run.
+    /// Counts the leading frames that are the expected next segments, and returns the flags of the last if it
+    /// ends the run.
     #[inline(never)]
     fn predicts(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
         self.count_expected(mask.expected(first), frames)
     }
 
-    /// As [`Run::predicts`], where the frames [are usual](crate::usual). Not inlined: the compiler then keeps the header of
-    /// the first and the mask in registers, for all of them.
+    /// As [`Run::predicts`], for [common frames](crate::usual). Not inlined, so that the compiler keeps the
+    /// first header and the mask in registers across frames.
     #[inline(never)]
     fn predicts_usual(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
         self.count_expected(mask.expected_usual(first), frames)
@@ -507,19 +511,19 @@ impl<B: AsRef<[u8]>> Run<B> {
         (count, TcpFlags::NONE)
     }
 
-    /// Those of these frames that there is room for, where all have the first one's size.
+    /// Returns the leading frames for which there is room, if all have the first one's size.
     #[inline(always)]
     fn fitting<'f>(&self, frames: &'f [Frame<B>]) -> &'f [Frame<B>] {
         let bytes = u64::from(self.bytes) + frames.len() as u64 * u64::from(self.first_len);
         let limit = u64::from(self.full_above) + u64::from(self.first_len);
-        // Mostly there is room for all, which is seen without a division.
+        // Mostly all fit, which needs no division to see.
         if bytes <= limit && frames.len() + self.segments() <= self.max_segments as usize {
             return frames;
         }
         frames.get(..self.room()).unwrap_or(frames)
     }
 
-    /// How many more segments of the first one's size fit.
+    /// Returns how many more segments of the first one's size fit.
     #[cold]
     fn room(&self) -> usize {
         let by_bytes = match self.full_above.checked_sub(self.bytes) {
@@ -529,7 +533,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         by_bytes.min(self.max_segments.saturating_sub(self.count)) as usize
     }
 
-    /// Adds the first of these segments, which has full size, and whose payload follows.
+    /// Adds the first frame, a full-size segment that is next in sequence.
     #[inline(always)]
     pub(crate) fn add_expected(&mut self, frames: &mut IntoIter<Frame<B>>, flags: TcpFlags) {
         self.flags = self.flags | flags;
@@ -539,7 +543,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.followers.add(frames.next());
     }
 
-    /// Adds the first `count` of these segments, which have full size and whose payload follows.
+    /// Adds the first `count` frames, full-size segments that are next in sequence.
     #[inline]
     fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: u32) {
         let bytes = count * self.first_len;
@@ -549,13 +553,13 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.followers.extend(frames, count as usize);
     }
 
-    /// Whether a segment of the first one's size fits.
+    /// Returns true if a segment of the first one's size fits.
     #[inline(always)]
     fn has_room(&self) -> bool {
         self.bytes <= self.full_above && self.count < self.max_segments
     }
 
-    /// Adds a segment whose payload follows.
+    /// Adds a segment that is next in sequence.
     #[inline]
     fn push(&mut self, frame: Frame<B>, len: u32) {
         self.followers.add(Some(frame));
@@ -565,30 +569,30 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.end += len;
     }
 
-    /// The frames in order.
+    /// Returns the frames in order.
     pub(crate) fn frames(&self) -> impl Iterator<Item = &Frame<B>> {
         self.first.iter().chain(self.followers.iter())
     }
 
-    /// The payloads in order.
+    /// Returns the payloads in order.
     pub(crate) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
         self.frames().map(|frame| segment::payload(frame.bytes(), self.layout).unwrap_or_default())
     }
 
-    /// Segment `nth`: the payload bytes before it, and its payload.
+    /// Returns segment `nth`: the number of payload bytes before it, and its payload.
     pub(crate) fn segment(&self, nth: usize) -> Option<(u32, &[u8])> {
         let before: usize = self.payloads().take(nth).map(<[u8]>::len).sum();
         Some((before as u32, self.payloads().nth(nth)?))
     }
 
-    /// Takes the first frame, of a run that goes.
+    /// Takes the first frame out of a run that ends.
     #[inline(always)]
     pub(crate) fn take_first(&mut self) -> Option<Frame<B>> {
         self.first.take()
     }
 
-    /// Writes the header of the whole over that of the first segment: lengths, flags, ACK number, window, the IPv4
-    /// header checksum, and the pseudo-header's sum in the TCP checksum field.
+    /// Writes the header of the aggregate: lengths, flags, ACK number, window, IPv4 header checksum, and the
+    /// pseudo-header sum in the transport checksum field.
     #[inline]
     pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;

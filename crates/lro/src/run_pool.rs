@@ -1,4 +1,4 @@
-//! Memory for the runs of an engine, which come back when the host is done with them.
+//! The pool of runs of an engine. Runs return when the host has released their packets.
 
 use nichrome_wire::Instant;
 
@@ -11,16 +11,16 @@ use crate::recycle::{Recycled, Recycler};
 use crate::run::{Limits, PooledRun, Run};
 use crate::segment::Segment;
 
-/// Memory for a fixed number of runs.
+/// A fixed number of runs.
 pub(crate) struct RunPool<B>(Recycler<Run<B>>);
 
 impl<B: AsRef<[u8]>> RunPool<B> {
-    /// Room for `runs` runs of up to `segments` segments.
+    /// Reserves memory for `runs` runs of up to `segments` segments.
     pub(crate) fn new(runs: usize, segments: usize) -> Self {
         Self(Recycler::new((0..runs).map(|_| Run::with_room(segments))))
     }
 
-    /// Starts a run with its first segment; gives the frame back where all runs are in use.
+    /// Starts a run with its first segment; returns the frame if all runs are in use.
     #[inline(always)]
     pub(crate) fn start(
         &mut self,
@@ -35,13 +35,13 @@ impl<B: AsRef<[u8]>> RunPool<B> {
         Ok(run)
     }
 
-    /// Memory for a run, to be started by the caller.
+    /// Takes a run, which the caller starts; `None` if all are in use.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Option<PooledRun<B>> {
         self.0.take()
     }
 
-    /// Hands on a run: a single segment leaves as the frame that it was, more as an aggregate.
+    /// Delivers a run to the host: a single segment as its frame, more as an aggregate.
     #[inline]
     pub(crate) fn finish(&mut self, mut run: PooledRun<B>, reason: FlushReason, out: &mut Outbox<B>) {
         if run.segments() == 1

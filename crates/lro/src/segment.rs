@@ -1,4 +1,4 @@
-//! What an engine needs to know of a received TCP segment, read in one pass over its headers.
+//! Header fields of a received TCP segment, read in one pass.
 
 use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags, UdpHeader};
 
@@ -7,7 +7,7 @@ use crate::frame::{ChecksumStatus, Frame};
 use crate::reason::{DropReason, PassReason};
 use crate::tunnel::{self, Tunnel};
 
-/// What a frame begins with.
+/// The outermost header of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Medium {
     /// An Ethernet header.
@@ -17,24 +17,25 @@ pub enum Medium {
     Ip,
 }
 
-/// Where the headers of a frame lie, in bytes from its start; two frames with the same layout differ in values only.
+/// Positions of the headers of a frame, in bytes from its start. Frames with the same layout differ in values
+/// only.
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub(crate) struct Layout {
     /// The IP header that the transport header belongs to.
     pub(crate) network: u8,
-    /// What is between the link header and that.
+    /// The headers between the link header and that IP header.
     pub(crate) tunnel: Tunnel,
     /// The TCP or UDP header.
     pub(crate) transport: u16,
     /// The payload.
     pub(crate) payload: u16,
     pub(crate) version: u8,
-    /// Where the values of the timestamps option are, from the start of the TCP options; 0 where there is none.
+    /// Position of the timestamp values, from the start of the TCP options; 0 without timestamps.
     pub(crate) timestamps: u8,
 }
 
 impl PartialEq for Layout {
-    /// As one number, which is how it lies in memory.
+    /// Compares the layouts as one 64-bit number.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
         let number = |layout: &Self| {
@@ -48,49 +49,50 @@ impl PartialEq for Layout {
 }
 
 impl Layout {
-    /// Whether the IP header is IPv4 (otherwise IPv6).
+    /// Returns true for IPv4, false for IPv6.
     #[inline]
     pub(crate) fn is_ipv4(self) -> bool {
         self.version == 4
     }
 
-    /// Where the headers of the tunnel begin: the IP header, where there is none.
+    /// Returns the position of the tunnel header, or of the IP header without a tunnel.
     #[inline]
     pub(crate) fn outer(self) -> usize {
         usize::from(self.network) - self.tunnel.len()
     }
 
-    /// Bytes from the IP header to the payload.
+    /// Returns the number of bytes from the IP header to the payload.
     #[inline]
     pub(crate) fn ip_headers(self) -> u16 {
         self.payload - u16::from(self.network)
     }
 
-    /// Bytes before the payload that count for the length of a packet: from the outermost IP header on.
+    /// Returns the header bytes that count for the length of a packet: from the outermost IP header to the
+    /// payload.
     #[inline]
     pub(crate) fn counted_headers(self) -> u32 {
         u32::from(self.ip_headers()) + self.tunnel.counted() as u32
     }
 
-    /// Whether the transport header is UDP's (otherwise TCP's, which has 20 bytes or more).
+    /// Returns true if the transport header is UDP's; TCP's has 20 bytes or more.
     #[inline]
     pub(crate) fn is_udp(self) -> bool {
         usize::from(self.payload - self.transport) == UdpHeader::LEN
     }
 
-    /// The protocol of the transport header.
+    /// Returns the transport protocol.
     #[inline]
     pub(crate) fn protocol(self) -> IpProtocol {
         if self.is_udp() { IpProtocol::UDP } else { IpProtocol::TCP }
     }
 
-    /// Where the transport header's checksum is, in bytes from its start.
+    /// Returns the offset of the checksum in the transport header.
     #[inline]
     pub(crate) fn checksum_offset(self) -> u16 {
         if self.is_udp() { 6 } else { 16 }
     }
 
-    /// Where the values of the timestamps option are, in bytes from the start of the frame.
+    /// Returns the position of the timestamp values, in bytes from the start of the frame.
     #[inline]
     pub(crate) fn timestamps(self) -> Option<usize> {
         (self.timestamps > 0).then(|| usize::from(self.transport) + 20 + usize::from(self.timestamps))
@@ -115,31 +117,31 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
     pub(crate) payload_len: u32,
     pub(crate) timestamps: Option<Timestamps>,
-    /// TCP options are there that are neither timestamps nor padding.
+    /// TCP options other than timestamps and padding are present.
     pub(crate) other_options: bool,
     pub(crate) ip_options: bool,
     /// Bytes follow the IP packet.
     pub(crate) trailer: bool,
-    /// Neither checksum is 0xFFFF, which a sender never computes and nothing would re-create.
+    /// Neither checksum is 0xFFFF, which a sender never computes and which could not be re-created.
     pub(crate) usual_checksums: bool,
     /// Marked CE (RFC 3168).
     pub(crate) congestion_experienced: bool,
 }
 
 impl Segment {
-    /// The sequence number after the payload; SYN and FIN do not count.
+    /// Returns the sequence number after the payload; SYN and FIN do not count.
     #[inline]
     pub(crate) fn end(&self) -> SeqNumber {
         self.seq + self.payload_len
     }
 
-    /// Whether there are IPv6 extension headers.
+    /// Returns true if there are IPv6 extension headers.
     pub(crate) fn has_extension_headers(&self) -> bool {
         !self.layout.is_ipv4() && self.layout.transport - u16::from(self.layout.network) > 40
     }
 
-    /// Why this is not data that may be coalesced, in any profile: the flags say so, or nothing is in it. PSH and FIN
-    /// are left to the profile.
+    /// Returns why the segment cannot be coalesced in any profile: its flags, or no payload. PSH and FIN are
+    /// left to the profile.
     #[inline]
     pub(crate) fn control(&self) -> Option<PassReason> {
         let free = TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
@@ -149,7 +151,7 @@ impl Segment {
     }
 }
 
-/// Why a segment with these flags, which is not data, is not.
+/// Returns the reason for a segment that [`Segment::control`] rejects.
 fn why_control(flags: TcpFlags, payload_len: u32) -> PassReason {
     if flags.contains(TcpFlags::SYN) {
         PassReason::Syn
@@ -168,7 +170,7 @@ fn why_control(flags: TcpFlags, payload_len: u32) -> PassReason {
     }
 }
 
-/// What a run begins with under the lossless rule.
+/// The fields that start a run under the lossless rule.
 #[derive(Clone, Copy)]
 pub(crate) struct FirstSegment {
     pub(crate) layout: Layout,
@@ -181,7 +183,7 @@ pub(crate) struct FirstSegment {
     pub(crate) window: u16,
 }
 
-/// The fields of a frame that may differ between segments that join, read where a known layout says they are.
+/// The fields that may differ between the segments of a run, read at the offsets of a known layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Follower {
     pub(crate) seq: SeqNumber,
@@ -190,12 +192,12 @@ pub(crate) struct Follower {
     pub(crate) payload_len: u32,
     /// Bytes follow the IP packet.
     pub(crate) trailer: bool,
-    /// Neither checksum is 0xFFFF, which a sender never computes and nothing would re-create.
+    /// Neither checksum is 0xFFFF, which a sender never computes and which could not be re-created.
     pub(crate) usual_checksums: bool,
 }
 
 impl Follower {
-    /// Reads a frame whose headers have this layout; `None` where its lengths do not agree with that.
+    /// Reads a frame with this layout; `None` if its length fields disagree with the layout or the frame.
     #[inline]
     pub(crate) fn read(frame: &[u8], layout: Layout) -> Option<Self> {
         let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
@@ -220,7 +222,8 @@ impl Follower {
     }
 }
 
-/// Whether the length field and the checksum of the tunnel's header are those of an IP packet of `total` bytes.
+/// Returns true if the tunnel header has the length field and the checksum of a tunnel around an IP packet of
+/// `total` bytes.
 #[inline]
 pub(crate) fn is_wrapped_whole(frame: &[u8], layout: Layout, total: u32) -> bool {
     let Some((at, len)) = layout.tunnel.length(total as u16) else { return true };
@@ -230,7 +233,7 @@ pub(crate) fn is_wrapped_whole(frame: &[u8], layout: Layout, total: u32) -> bool
         && (layout.tunnel != Tunnel::Ipv4 || Ipv4Header::new(header).is_some_and(tunnel::has_usual_checksum))
 }
 
-/// The IPv4 identifications of a packet: its own and that of the tunnel's header, each 0 where there is none.
+/// The IPv4 identifications of a packet, inner and tunnel; 0 without an IPv4 header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Idents {
     pub(crate) own: u16,
@@ -238,7 +241,7 @@ pub(crate) struct Idents {
 }
 
 impl Idents {
-    /// Those of a frame whose headers have this layout.
+    /// Reads the identifications of a frame with this layout.
     #[inline]
     pub(crate) fn read(frame: &[u8], layout: Layout) -> Self {
         let at = |ip: usize| {
@@ -252,7 +255,7 @@ impl Idents {
     }
 }
 
-/// The payload of a segment whose headers have this layout; `None` where its lengths do not agree with that.
+/// Returns the payload of a frame with this layout; `None` if its length fields disagree with the layout.
 #[inline]
 pub(crate) fn payload(frame: &[u8], layout: Layout) -> Option<&[u8]> {
     let network = usize::from(layout.network);
@@ -262,7 +265,7 @@ pub(crate) fn payload(frame: &[u8], layout: Layout) -> Option<&[u8]> {
     frame.get(usize::from(layout.payload)..end)
 }
 
-/// Verifies the checksums of a frame whose status is unknown.
+/// Verifies the checksums of a frame whose checksum status is unknown.
 #[inline]
 pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32) -> Result<(), DropReason> {
     if frame.checksum != ChecksumStatus::Unknown {

@@ -1,11 +1,11 @@
-//! Counters that every profile keeps.
+//! The counters of the engines.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::reason::{DropReason, FlushReason, PassReason, Reason};
 
-/// One counter for each reason of a kind.
+/// One counter per reason.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Counts<R> {
     counts: [u64; 24],
@@ -20,17 +20,17 @@ impl<R: Reason> Counts<R> {
         self.counts[reason.position()] += 1;
     }
 
-    /// How often this reason occurred.
+    /// Returns how often a reason occurred.
     pub fn get(&self, reason: R) -> u64 {
         self.counts[reason.position()]
     }
 
-    /// All reasons together.
+    /// Returns the sum over all reasons.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The reasons that occurred, by name, in a stable order.
+    /// Returns the reasons that occurred, by name, in a stable order.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
         R::ALL.iter().map(|reason| (reason.name(), self.get(*reason))).filter(|(_, count)| *count > 0)
     }
@@ -49,8 +49,8 @@ impl<R: Reason> fmt::Debug for Counts<R> {
     }
 }
 
-/// What an engine has done since it was made. Every frame that came in is counted once more as passed, dropped, or a
-/// segment of something flushed.
+/// The counters of an engine since its creation. Every received frame is counted once more: as passed, as
+/// dropped, or as a segment of a flushed packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Frames received.
@@ -71,16 +71,16 @@ pub struct Statistics {
     pub segments_aggregated: u64,
     /// Acknowledgements sent to the wire (active ACK).
     pub acks_sent: u64,
-    /// Why what was held was handed to the host.
+    /// Why held segments were delivered to the host.
     pub flushes: Counts<FlushReason>,
-    /// Why frames were passed on untouched.
+    /// Why frames passed unchanged.
     pub passes: Counts<PassReason>,
     /// Why frames were dropped.
     pub drops: Counts<DropReason>,
 }
 
 impl Statistics {
-    /// Segments per aggregate, 0 where there is no aggregate.
+    /// Returns the mean number of segments per aggregate; 0 without aggregates.
     pub fn mean_segments_per_aggregate(&self) -> f64 {
         if self.aggregates == 0 { 0.0 } else { self.segments_aggregated as f64 / self.aggregates as f64 }
     }

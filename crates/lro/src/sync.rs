@@ -1,3 +1,3 @@
-//! The primitives that objects come back by. `tests/loom` compiles `recycle.rs` with those of a model checker in their place.
+//! Synchronization primitives of the recycler. `tests/loom` compiles `recycle.rs` with loom's in their place.
 
 pub(crate) use std::sync::{Arc, Mutex};

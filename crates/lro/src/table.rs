@@ -11,8 +11,8 @@ const NIL: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Index(pub(crate) u32);
 
-/// Up to `capacity` connections, each with a descriptor `D`. Colliding connections are chained; free slots are kept in
-/// a chain of their own, so that taking and releasing a descriptor never allocates.
+/// Up to `capacity` connections, each with a descriptor `D`. Colliding connections are chained. Free slots
+/// form a list, so that taking and releasing a descriptor allocates nothing.
 pub(crate) struct ConnectionTable<D> {
     hasher: KeyHasher,
     /// First slot of each chain; a power of two.
@@ -20,25 +20,25 @@ pub(crate) struct ConnectionTable<D> {
     slots: Box<[Slot<D>]>,
     free: u32,
     len: usize,
-    /// Where the search for a connection to evict goes on.
+    /// The clock hand: where the next search for a victim begins.
     hand: usize,
 }
 
-/// Aligned so that a slot takes no more cache lines than it must.
+/// Cache-line aligned, so that a slot spans as few lines as possible.
 #[repr(align(64))]
 struct Slot<D> {
     flow: FlowKey,
-    /// Next in the chain of the bucket, or of the free slots.
+    /// Next slot of the bucket's chain, or of the free list.
     next: u32,
     hash: u32,
-    /// Used since the hand last passed (second chance).
+    /// Used since the clock hand last passed (second chance).
     referenced: bool,
     descriptor: Option<D>,
 }
 
 impl<D> ConnectionTable<D> {
-    /// A table of at most `capacity` connections (1 to 2³¹) in about `chains` chains, hashed with a key derived from
-    /// `seed`.
+    /// Creates a table of at most `capacity` connections (1 to 2³¹) in about `chains` chains, hashed with a
+    /// key derived from `seed`.
     pub(crate) fn new(capacity: usize, chains: usize, seed: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 31);
         let slots = (1..=capacity)
@@ -60,23 +60,23 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Connections present.
+    /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether another connection needs an eviction first.
+    /// Returns true if adding a connection needs an eviction first.
     pub(crate) fn is_full(&self) -> bool {
         self.free == NIL
     }
 
-    /// The hash of a flow, for [`ConnectionTable::find`] and [`ConnectionTable::insert`].
+    /// Returns the hash of a flow, for [`ConnectionTable::find`] and [`ConnectionTable::insert`].
     #[inline]
     pub(crate) fn hash(&self, flow: &FlowKey) -> u32 {
         self.hasher.hash(flow)
     }
 
-    /// The hash and the flow of a connection.
+    /// Returns the hash and the flow of a connection.
     pub(crate) fn key(&self, index: Index) -> Option<(u32, FlowKey)> {
         let slot = self.slots.get(index.0 as usize).filter(|slot| slot.descriptor.is_some())?;
         Some((slot.hash, slot.flow))
@@ -87,7 +87,7 @@ impl<D> ConnectionTable<D> {
         hash as usize & (self.buckets.len() - 1)
     }
 
-    /// The connection of this flow.
+    /// Finds the connection of a flow.
     #[inline]
     pub(crate) fn find(&self, hash: u32, flow: &FlowKey) -> Option<Index> {
         let mut at = self.buckets[self.bucket(hash)];
@@ -100,7 +100,7 @@ impl<D> ConnectionTable<D> {
         None
     }
 
-    /// The first connection with this hash: likely the only one.
+    /// Finds the first connection with this hash, without comparing the key.
     #[inline]
     pub(crate) fn likely(&self, hash: u32) -> Option<Index> {
         let mut at = self.buckets[self.bucket(hash)];
@@ -113,9 +113,9 @@ impl<D> ConnectionTable<D> {
         None
     }
 
-    /// Reads what [`ConnectionTable::find`] will need for these hashes, so that the cache misses of a batch overlap
-    /// instead of following each other. Gives the slots: the first of each chain, or the second where the first is of
-    /// another connection.
+    /// Prefetches what [`ConnectionTable::find`] will read for these hashes, so that the cache misses of a
+    /// batch overlap. Returns the slots: the first of each chain, or the second if the first has another
+    /// hash.
     pub(crate) fn look_ahead<const N: usize>(&self, hashes: &[u32; N]) -> [u32; N] {
         let mut places = hashes.map(|hash| self.buckets[self.bucket(hash)]);
         let mut read = places.iter().fold(0, |sum, place| sum ^ self.read(*place));
@@ -129,13 +129,13 @@ impl<D> ConnectionTable<D> {
         places
     }
 
-    /// Reads something of each cache line of a slot.
+    /// Reads one word of each cache line of a slot.
     #[inline]
     fn read(&self, place: u32) -> u32 {
         self.slots.get(place as usize).map_or(0, |slot| slot.hash ^ u32::from(slot.descriptor.is_some()))
     }
 
-    /// Adds a connection that is not in the table; gives the descriptor back where the table is full.
+    /// Adds a connection that is not in the table; returns the descriptor if the table is full.
     #[inline]
     pub(crate) fn insert(&mut self, hash: u32, flow: FlowKey, descriptor: D) -> Result<Index, D> {
         let at = self.free;
@@ -144,7 +144,7 @@ impl<D> ConnectionTable<D> {
             return Err(descriptor);
         };
         self.free = slot.next;
-        // Field by field: a slot as a whole would be put together on the stack first.
+        // Field by field: a whole slot would be built on the stack first.
         slot.flow = flow;
         slot.hash = hash;
         slot.next = self.buckets[bucket];
@@ -155,13 +155,13 @@ impl<D> ConnectionTable<D> {
         Ok(Index(at))
     }
 
-    /// Whether this is the place of a flow.
+    /// Returns true if the connection at `index` is this flow's.
     #[inline]
     pub(crate) fn is_of(&self, index: Index, flow: &FlowKey) -> bool {
         self.slots.get(index.0 as usize).is_some_and(|slot| slot.flow == *flow)
     }
 
-    /// The flow and descriptor of a connection, which counts as used.
+    /// Returns the descriptor of a connection, and marks the connection as used.
     #[inline]
     pub(crate) fn get_mut(&mut self, index: Index) -> Option<&mut D> {
         let slot = self.slots.get_mut(index.0 as usize)?;
@@ -169,18 +169,18 @@ impl<D> ConnectionTable<D> {
         slot.descriptor.as_mut()
     }
 
-    /// The descriptor of a connection, which does not count as used.
+    /// Returns the descriptor of a connection, without marking the connection as used.
     #[inline]
     pub(crate) fn peek(&self, index: Index) -> Option<&D> {
         self.slots.get(index.0 as usize)?.descriptor.as_ref()
     }
 
-    /// The places of all connections, present and to come.
+    /// Returns the indexes of all slots, in use or not.
     pub(crate) fn indexes(&self) -> impl Iterator<Item = Index> + use<D> {
         (0..self.slots.len() as u32).map(Index)
     }
 
-    /// Removes a connection; its slot is free for the next.
+    /// Removes a connection and frees its slot.
     #[inline]
     pub(crate) fn remove(&mut self, index: Index) -> Option<D> {
         let slot = self.slots.get_mut(index.0 as usize)?;
@@ -193,7 +193,7 @@ impl<D> ConnectionTable<D> {
         Some(descriptor)
     }
 
-    /// Takes slot `gone` out of its bucket's chain, where `after` followed it.
+    /// Unlinks slot `gone` from its bucket's chain, in which `after` follows it.
     fn unchain(&mut self, hash: u32, gone: u32, after: u32) {
         let bucket = self.bucket(hash);
         if self.buckets[bucket] == gone {
@@ -210,8 +210,8 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// A connection to evict: the first that was not used since the hand last passed it, after at most
-    /// [`Self::PATIENCE`] steps any (second chance, an approximation of the oldest that costs nothing per packet).
+    /// Returns a connection to evict: the first not used since the clock hand last passed, else the last of
+    /// [`Self::PATIENCE`] used ones. Second chance approximates least recently used at no cost per packet.
     pub(crate) fn victim(&mut self) -> Option<Index> {
         let mut last = None;
         for _ in 0..self.slots.len().saturating_mul(2) {
@@ -235,11 +235,12 @@ impl<D> ConnectionTable<D> {
         last.map(|(index, _)| index)
     }
 
-    /// Used connections that the hand passes before it takes one all the same.
+    /// Used connections that the clock hand passes before it takes one.
     const PATIENCE: usize = 64;
 }
 
-/// Slots in the order in which they began to hold something, so that the oldest is found at once and any may leave.
+/// Slots in the order in which they began to hold segments: finds the oldest in constant time, and removes
+/// any.
 pub(crate) struct AgeList {
     links: Box<[Link]>,
     oldest: u32,
@@ -254,13 +255,13 @@ struct Link {
 }
 
 impl AgeList {
-    /// A list for the slots of a table of `capacity`.
+    /// Creates a list for a table of `capacity` slots.
     pub(crate) fn new(capacity: usize) -> Self {
         let link = Link { older: NIL, newer: NIL, since: Instant::ZERO };
         Self { links: vec![link; capacity].into(), oldest: NIL, newest: NIL }
     }
 
-    /// The oldest slot and the time since when it has been in the list.
+    /// Returns the oldest slot, and when it was added.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<(Index, Instant)> {
         let link = self.links.get(self.oldest as usize)?;

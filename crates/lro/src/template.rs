@@ -1,4 +1,5 @@
-//! The header of an aggregate: that of its first segment, rewritten for the whole, and for each segment of it again.
+//! The header of an aggregate, rewritten from its first segment's, and the headers of its segments re-created
+//! from it.
 
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags};
@@ -8,16 +9,18 @@ use crate::segment::Layout;
 use crate::tunnel::Tunnel;
 use crate::usual::{self, Whole};
 
-/// The longest header that is kept: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or within IPv6, TCP with 60.
+/// Longest header that is kept, in bytes: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or
+/// within IPv6, TCP with 60.
 pub const MAX_HEADER: usize = 192;
 
-/// Headers up to this length are copied and compared in one go: Ethernet, one tag, IPv6, TCP with timestamps take 90 bytes.
+/// Headers up to this length are copied and compared at once: Ethernet, one tag, IPv6 and TCP with timestamps
+/// take 90 bytes.
 pub(crate) const USUAL: usize = 96;
 
-/// The bytes of a header; those past its end are zero or left over, and masked.
+/// The bytes of a header; those after its end are undefined and masked in comparisons.
 pub(crate) type HeaderBytes = [u8; MAX_HEADER];
 
-/// The header of a packet, to be rewritten.
+/// The header of a packet, for rewriting.
 #[derive(Clone)]
 pub(crate) struct Template {
     header: HeaderBytes,
@@ -30,11 +33,11 @@ impl Default for Template {
 }
 
 impl Template {
-    /// Takes over the header of `frame`, which has this layout.
+    /// Copies the header of `frame`, which has this layout.
     #[inline]
     pub(crate) fn set(&mut self, frame: &[u8], layout: Layout) {
         match (frame.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
-            // One fixed-size copy instead of a call for a variable one; what it takes too much is never read.
+            // One copy of fixed size instead of a call for a variable one; the excess is never read.
             (Some(bytes), Some(header)) if usize::from(layout.payload) <= USUAL => *header = *bytes,
             _ => self.set_unusual(frame, layout),
         }
@@ -60,14 +63,14 @@ impl Template {
         }
     }
 
-    /// The header, which has this layout.
+    /// Returns the header, which has this layout.
     pub(crate) fn header(&self, layout: Layout) -> &[u8] {
         &self.header[..usize::from(layout.payload).min(MAX_HEADER)]
     }
 
-    /// Takes over the header of `first`, a frame with this layout, as that of the whole: lengths, of TCP flags, ACK number and
-    /// window, the IPv4 header checksum, and in the transport checksum field the pseudo-header's sum (what a card that
-    /// completes checksums expects).
+    /// Writes the aggregate's header, from the header of `first`, a frame with this layout: lengths; TCP
+    /// flags, ACK number and window; the IPv4 header checksum; and in the transport checksum field the
+    /// pseudo-header sum, which a card completes.
     #[inline]
     pub(crate) fn seal(&mut self, first: &[u8], layout: Layout, whole: Whole) {
         self.set(first, layout);
@@ -79,7 +82,7 @@ impl Template {
         }
     }
 
-    /// As [`Template::seal`] of a header that is there already.
+    /// As [`Template::seal`], with the first header already copied.
     #[inline(never)]
     fn seal_unusual(&mut self, layout: Layout, Whole { payload, flags, ack, window }: Whole) {
         if layout.is_udp() {
@@ -93,8 +96,8 @@ impl Template {
         self.write_lengths(layout, payload);
     }
 
-    /// Writes the header of segment `nth` of a sealed packet, `before` bytes after its start, as it was sent, but for
-    /// the transport checksum, which is the pseudo-header's sum. PSH and FIN are for the last segment only.
+    /// Returns the header of segment `nth` of a sealed aggregate, `before` bytes after its start, as sent.
+    /// The transport checksum field holds the pseudo-header sum. Only the last segment has PSH or FIN.
     pub(crate) fn segment_header(
         &self,
         layout: Layout,
@@ -123,8 +126,8 @@ impl Template {
         header
     }
 
-    /// Sets the length fields for `payload` bytes, the IPv4 header checksum by difference (RFC 1624), and the transport
-    /// checksum field to the sum of the pseudo-header.
+    /// Sets the length fields for `payload` bytes, updates the IPv4 header checksum incrementally (RFC 1624),
+    /// and writes the pseudo-header sum to the transport checksum field.
     fn write_lengths(&mut self, layout: Layout, payload: u32) {
         let network = within(layout.network.into(), MAX_HEADER - 20);
         let transport = within(layout.transport, MAX_HEADER - 20);
@@ -150,17 +153,17 @@ impl Template {
         self.write(transport + usize::from(layout.checksum_offset()), pseudo.to_be_bytes());
     }
 
-    /// Sets the length of the IPv4 packet whose header is at `ip`, and the header checksum by difference.
+    /// Sets the total length of the IPv4 header at `ip`, and updates the header checksum incrementally.
     fn write_ipv4_length(&mut self, ip: usize, len: u16) {
         self.replace(ip, ip + 2, len);
     }
 
-    /// Sets the identification of the IPv4 packet whose header is at `ip`, and the header checksum by difference.
+    /// Sets the identification of the IPv4 header at `ip`, and updates the header checksum incrementally.
     fn set_ident(&mut self, ip: usize, ident: u16) {
         self.replace(ip, ip + 4, ident);
     }
 
-    /// Sets a field of the IPv4 header at `ip`, and its checksum by difference.
+    /// Sets a field of the IPv4 header at `ip`, and updates the header checksum incrementally.
     fn replace(&mut self, ip: usize, field: usize, value: u16) {
         let old = u16::from_be_bytes(self.read(field));
         let sum = u16::from_be_bytes(self.read(ip + 10));
@@ -168,12 +171,12 @@ impl Template {
         self.write(ip + 10, checksum::update(sum, old, value).to_be_bytes());
     }
 
-    /// The identification of the IPv4 packet whose header is at `ip`.
+    /// Returns the identification of the IPv4 header at `ip`.
     fn ident_at(&self, ip: usize) -> u16 {
         u16::from_be_bytes(self.read(ip + 4))
     }
 
-    /// Whether the segments carry the congestion mark (CE, RFC 3168).
+    /// Returns true if the segments carry the congestion mark (CE, RFC 3168).
     pub(crate) fn is_congestion_experienced(&self, layout: Layout) -> bool {
         let at = usize::from(layout.network);
         let [first, second] = self.read(at);
@@ -181,13 +184,13 @@ impl Template {
         class & 0b11 == 0b11
     }
 
-    /// A copy of the header.
+    /// Returns a copy of the header.
     pub(crate) fn header_array(&self) -> HeaderBytes {
         self.header
     }
 }
 
-/// A place in a header, within a bound that the compiler sees: what is read there is not checked any more.
+/// Clamps a position to a bound that the compiler can see, which saves the bounds check of the access.
 #[inline]
 fn within(place: u16, bound: usize) -> usize {
     usize::from(place).min(bound)

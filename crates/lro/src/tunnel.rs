@@ -1,12 +1,12 @@
-//! Headers between the link header and the IP header of a segment that is sent through a tunnel.
+//! The tunnel headers between the link header and the IP header of a segment.
 
 use nichrome_wire::Ipv4Header;
 
-/// What a packet is wrapped in, once.
+/// The tunnel around a packet: at most one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Tunnel {
-    /// Nothing.
+    /// No tunnel.
     #[default]
     None,
     /// IPv4 without options (RFC 2003, RFC 4213).
@@ -18,7 +18,7 @@ pub(crate) enum Tunnel {
 }
 
 impl Tunnel {
-    /// Bytes of its headers, directly before the IP header.
+    /// Returns the length of the tunnel headers, directly before the IP header.
     #[inline]
     pub(crate) const fn len(self) -> usize {
         match self {
@@ -29,7 +29,7 @@ impl Tunnel {
         }
     }
 
-    /// Bytes that count for the limit of 65,535 beside those of the IP packet within: PPP's length field covers the
+    /// Returns the tunnel bytes that count for the limit of 65,535 bytes: PPP's length field covers the
     /// protocol number.
     #[inline]
     pub(crate) const fn counted(self) -> usize {
@@ -39,7 +39,8 @@ impl Tunnel {
         }
     }
 
-    /// Where its length field is, from its start, and what that says of an IP packet of so many bytes within.
+    /// Returns the offset of the length field in the tunnel header, and its value around an IP packet of
+    /// `packet` bytes.
     #[inline]
     pub(crate) const fn length(self, packet: u16) -> Option<(usize, u16)> {
         match self {
@@ -51,7 +52,7 @@ impl Tunnel {
     }
 }
 
-/// Whether the checksum of an IPv4 header is right, and the one that a sender computes.
+/// Returns true if the checksum of an IPv4 header is right and can be re-created.
 pub(crate) fn has_usual_checksum(ip: Ipv4Header<'_>) -> bool {
     ip.has_valid_checksum() && ip.checksum() != 0xFFFF
 }

@@ -1,5 +1,5 @@
-//! The usual frame: untagged Ethernet, IPv4 without options, TCP. All its fields are at constant places, so that one look
-//! at the length does for all of them.
+//! The common frame: untagged Ethernet, IPv4 without options, TCP. Its fields are at constant offsets, so
+//! that one length check covers all of them.
 
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags, TcpHeader};
@@ -9,7 +9,7 @@ use crate::latest::Latest;
 use crate::segment::{FirstSegment, Layout};
 use crate::tunnel::Tunnel;
 
-/// Where the headers begin.
+/// Positions of the headers.
 pub(crate) const NETWORK: usize = EthernetHeader::LEN;
 pub(crate) const TRANSPORT: usize = NETWORK + Ipv4Header::LEN;
 pub(crate) const OPTIONS: usize = TRANSPORT + TcpHeader::LEN;
@@ -17,28 +17,30 @@ pub(crate) const OPTIONS: usize = TRANSPORT + TcpHeader::LEN;
 /// The bytes of a frame up to the TCP options.
 pub(crate) type Head = [u8; OPTIONS];
 
-/// Where the payload begins in the usual frame with timestamps, padded as everybody pads them.
+/// Position of the payload in a common frame with timestamps in the recommended padding (RFC 7323 appendix
+/// A).
 const WITH_TIMESTAMPS: usize = OPTIONS + 12;
 
-/// The flow of a usual frame with this head.
+/// Returns the flow of a common frame.
 #[inline(always)]
 pub(crate) fn flow(head: &Head) -> FlowKey {
     let addresses = u64::from_be_bytes(array::<26, 8>(head));
     FlowKey::ipv4_words(addresses, u32::from_be_bytes(array::<34, 4>(head)))
 }
 
-/// Whether frames with this layout are usual.
+/// Returns true if frames with this layout are common ones.
 #[inline(always)]
 pub(crate) fn is_layout(layout: Layout) -> bool {
     let places = (usize::from(layout.network), usize::from(layout.transport));
     places == (NETWORK, TRANSPORT) && layout.is_ipv4() && !layout.is_udp()
 }
 
-/// The first segment of a run, if a frame is what most are: data without anything remarkable.
+/// Returns the fields of a common frame that may start a run: data with ACK, no other flag but ECE, and
+/// checksums that can be re-created.
 #[inline(always)]
 pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
     let (head, len): (&Head, usize) = (frame.first_chunk()?, frame.len());
-    // ACK, maybe ECE; none of the reserved flags.
+    // ACK and optionally ECE; no reserved flag.
     const FLAGS: u32 = u32::from_be_bytes([0x0F, 0xBF, 0, 0]);
     const ACK: u32 = u32::from_be_bytes([0, 0x10, 0, 0]);
     let total = usize::from(u16::from_be_bytes(array::<16, 2>(head)));
@@ -75,16 +77,17 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
 const NOT_FRAGMENTED: u32 = u32::from_ne_bytes([0x3F, 0xFF, 0, 0xFF]);
 const TCP: u32 = u32::from_ne_bytes([0, 0, 0, 6]);
 
-/// The sequence and ACK numbers of a usual frame. They lie side by side, and are compared as one word.
+/// Returns the sequence and ACK numbers of a common frame. They are adjacent, and compared as one word.
 #[inline(always)]
 pub(crate) fn sequence_and_ack(frame: &[u8]) -> Option<(SeqNumber, SeqNumber)> {
     let numbers = u64::from_be_bytes(array::<38, 8>(frame.first_chunk()?));
     Some((SeqNumber((numbers >> 32) as u32), SeqNumber(numbers as u32)))
 }
 
-/// The flags of a frame that is the expected next one after `first`, a usual frame of the same length whose payload begins
-/// at `payload`, under the lossless rule: with this sequence number, the ACK number of the first and this identification,
-/// checksums that a sender computes, and otherwise equal but for PSH and FIN.
+/// Returns the flags of a frame if it is the expected next one after `first` under the lossless rule. Both
+/// are common frames of the same length with the payload at `payload`. The frame must have the sequence and
+/// ACK `numbers`, this identification, and checksums that can be re-created; all else but PSH and FIN must be
+/// equal.
 #[inline(always)]
 pub(crate) fn expected(
     first: &[u8],
@@ -97,9 +100,9 @@ pub(crate) fn expected(
     if sequence_and_ack(frame) != Some(numbers) {
         return None;
     }
-    // As a sender never has them: 0xFFFF.
+    // 0xFFFF, which a sender never computes.
     let odd_checksum = array::<24, 2>(b) == [0xFF; 2] || array::<50, 2>(b) == [0xFF; 2];
-    // Flags are in the second byte of the word that ends with the window.
+    // The flags are the second byte of the word that ends with the window.
     const ENDS: u32 = u32::from_ne_bytes([0, 0x09, 0, 0]);
     let [length, _] = u32_halves(word32::<16>(a));
     let different = (word::<0>(a) ^ word::<0>(b))
@@ -114,22 +117,23 @@ pub(crate) fn expected(
         .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
 }
 
-/// Whether frames with this layout are usual, and have no options but timestamps, padded as everybody pads them.
+/// Returns true if frames with this layout are common ones, with no option but timestamps in the recommended
+/// padding.
 #[inline(always)]
 pub(crate) fn is_stream_layout(layout: Layout) -> bool {
     let options = (usize::from(layout.payload), layout.timestamps);
     is_layout(layout) && matches!(options, (OPTIONS, 0) | (WITH_TIMESTAMPS, 4))
 }
 
-/// What a frame says that is the expected next one after `first`, a frame [of such a layout](is_stream_layout) and of the same
-/// length whose payload begins at `payload`, under the rule of equal streams: with this sequence number, and equal in what
-/// counts.
+/// Returns the fields of a frame if it is the expected next one after `first` under the stream rule. Both
+/// have the same length and [such a layout](is_stream_layout), with the payload at `payload`. The frame must
+/// have this sequence number; the compared fields must be equal.
 #[inline(always)]
 pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> Option<Latest> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
-    // Everything but the time to live.
+    // All but TTL.
     const FRAGMENT_AND_PROTOCOL: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0, 0xFF]);
-    // The offset and the flags but PSH.
+    // Data offset, and flags except PSH.
     const FLAGS: u32 = u32::from_ne_bytes([0xFF, 0xF7, 0, 0]);
     const LENGTH: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0, 0]);
     let different = (word32::<12>(a) ^ word32::<12>(b))
@@ -160,7 +164,7 @@ pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize, seq: S
     })
 }
 
-/// What the header of a whole has instead of the first segment's.
+/// The fields in which an aggregate's header differs from its first segment's.
 #[derive(Clone, Copy)]
 pub(crate) struct Whole {
     pub(crate) payload: u32,
@@ -169,9 +173,10 @@ pub(crate) struct Whole {
     pub(crate) window: u16,
 }
 
-/// Makes of `head`, a copy of the head `first` of a segment with so many bytes of headers, that of the whole: lengths, flags,
-/// ACK number and window, the IPv4 header checksum by difference (RFC 1624), and in the TCP checksum field the pseudo-header's
-/// sum. What was just copied is not read: a field that was written in two pieces is waited for.
+/// Turns `head`, a copy of the head `first` of a segment with `headers` bytes of headers, into the
+/// aggregate's: lengths, flags, ACK number, window, the IPv4 header checksum incrementally (RFC 1624), and
+/// the pseudo-header sum in the TCP checksum field. Reads `first`, not the copy just written: reading a field
+/// that was written in two stores stalls store forwarding.
 #[inline(always)]
 pub(crate) fn seal(first: &Head, head: &mut Head, headers: usize, whole: Whole) {
     let tcp_len = (headers - TRANSPORT) as u32 + whole.payload;
@@ -192,7 +197,7 @@ pub(crate) fn seal(first: &Head, head: &mut Head, headers: usize, whole: Whole) 
     head[50..52].copy_from_slice(&pseudo.to_be_bytes());
 }
 
-/// Whether the bytes from the options to the payload are equal.
+/// Returns true if the bytes from the options to the payload are equal.
 #[inline(always)]
 fn same_options(a: &[u8], b: &[u8], payload: usize) -> bool {
     if payload == OPTIONS {

@@ -1,4 +1,4 @@
-//! Active ACK (lro-npu V.C): the acknowledgements that the card sends by itself.
+//! Active ACK (lro-npu V.C): ACK frames that the card generates.
 
 use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{SeqNumber, TcpFlags};
@@ -6,43 +6,44 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 use crate::ack_frame::AckBytes;
 use crate::segment::{Layout, Segment};
 
-/// When the card acknowledges by itself (lro-npu V.C).
+/// When the card generates ACK frames (lro-npu V.C).
 ///
 /// | rule | `paper` | `safe` |
 /// |---|---|---|
-/// | when | for every data packet | when data was handed to the host |
-/// | ACK number | nextseq: what is buffered counts | what the host was handed without a gap, and not yet acknowledged |
-/// | window | 0xFFFF | up to the right edge that the host itself has advertised; none without its window scale |
+/// | when | for every data packet | when data was delivered to the host |
+/// | ACK number | nextseq: buffered bytes count | the end of the bytes delivered without a gap, if the host has not acknowledged them yet |
+/// | window | 0xFFFF | up to the right edge that the host has advertised; no ACK without the host's window scale |
 /// | timestamps | the values of the packet, exchanged | the host's latest value, as seen on the transmit path |
-/// | off | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host; after RST, or a packet that the host did not take, until the host speaks again; after FIN or eviction, until the next SYNs: what was acknowledged is forgotten then, and must not be taken back |
-/// | segments that are not looked into (fragments, IPv6 routing header) | not said | left to the host |
+/// | suspended | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host; after RST, or a packet that the host refused, until the host transmits again; after FIN or eviction, until the next SYNs: the state is gone, and an ACK number must not go back |
+/// | segments that are not parsed (fragments, IPv6 routing header) | not said | left to the host |
 ///
-/// As the paper has it, bytes are acknowledged that the host may never get (it drops an aggregate, it stops reading),
-/// and the connection breaks: the sender has forgotten them. `safe` acknowledges only what was handed over.
+/// The paper's rule acknowledges bytes that the host may never receive (it drops an aggregate, it stops
+/// reading). That breaks the connection: the sender has released them. `safe` acknowledges only delivered
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActiveAck {
     /// Never.
     #[default]
     Off,
-    /// As lro-npu V.C says. It can break connections.
+    /// As in lro-npu V.C. Can break connections.
     Paper,
-    /// Only what the host was handed, within the window that the host has advertised.
+    /// Only bytes delivered to the host, within the window that the host has advertised.
     Safe,
 }
 
-/// What an acknowledgement says.
+/// The fields of an ACK frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Acknowledgement {
     pub(crate) seq: SeqNumber,
     pub(crate) ack: SeqNumber,
-    /// As it stands in the header, scaled.
+    /// The header field, scaled.
     pub(crate) window: u16,
     /// Value and echo of the timestamps option.
     pub(crate) timestamps: Option<(u32, u32)>,
 }
 
 impl Acknowledgement {
-    /// What the paper's rule says to a data packet: nextseq, and the largest window that fits.
+    /// Returns the paper's ACK for a data packet: nextseq, and the largest window field.
     pub(crate) fn paper(segment: &Segment, nextseq: SeqNumber) -> Self {
         Self {
             seq: segment.ack,
@@ -52,7 +53,8 @@ impl Acknowledgement {
         }
     }
 
-    /// Writes the answer to a frame with the header of `received`, from the receiver to the sender of it.
+    /// Writes an ACK frame with these fields to `out`, addressed to the sender of the frame with the header
+    /// `received`.
     pub(crate) fn write(&self, received: &[u8], layout: Layout, out: &mut AckBytes) -> Option<()> {
         let network = usize::from(layout.network);
         let transport = usize::from(layout.transport);
@@ -85,7 +87,7 @@ impl Acknowledgement {
     }
 }
 
-/// Writes an IP header that answers `received`, for `payload` bytes.
+/// Writes an IP header with the addresses of `received` exchanged, for `payload` bytes.
 fn write_ip(received: &[u8], ip: &mut [u8], payload: usize) -> Option<()> {
     const HOPS: u8 = 64;
     const TCP: u8 = 6;

@@ -1,4 +1,4 @@
-//! The part of the engine that acknowledges by itself.
+//! The active-ACK part of the engine: per-connection host state and ACK frames.
 
 use super::ack::{Acknowledgement, ActiveAck};
 use super::host::{Handshakes, HostSide};
@@ -7,19 +7,19 @@ use crate::recycle::{Recycled, Recycler};
 use crate::segment::Layout;
 use crate::table::Index;
 
-/// What active ACK keeps apart from the descriptors, so that these stay small where it is off.
+/// State of active ACK, kept apart from the descriptors: without active ACK these stay small.
 pub(crate) struct Acker {
-    /// The host's side of each connection in the table.
+    /// The host state of each connection in the table.
     hosts: Box<[HostSide]>,
     pub(crate) handshakes: Handshakes,
     frames: Recycler<AckBytes>,
 }
 
 impl Acker {
-    /// Acknowledgements that may be in the driver's hands at once; more are not sent.
+    /// Most ACK frames that the driver may hold; beyond, none is sent.
     const FRAMES: usize = 64;
 
-    /// For a table of `connections`; `None` where active ACK is off.
+    /// Creates the state for a table of `connections`; `None` without active ACK.
     pub(crate) fn new(mode: ActiveAck, connections: usize) -> Option<Self> {
         (mode != ActiveAck::Off).then(|| Self {
             hosts: vec![HostSide::default(); connections].into(),
@@ -28,19 +28,19 @@ impl Acker {
         })
     }
 
-    /// The host's side of a connection.
+    /// Returns the host state of a connection.
     pub(crate) fn host(&mut self, index: Index) -> Option<&mut HostSide> {
         self.hosts.get_mut(index.0 as usize)
     }
 
-    /// Forgets the host's side of a connection that is gone.
+    /// Clears the host state of a removed connection.
     pub(crate) fn forget(&mut self, index: Index) {
         if let Some(host) = self.host(index) {
             *host = HostSide::default();
         }
     }
 
-    /// The frame that says `acknowledgement` in answer to a received header; `None` where all frames are in use.
+    /// Returns the ACK frame that answers a received header; `None` if all frames are in use.
     pub(crate) fn frame(
         &mut self,
         received: &[u8],

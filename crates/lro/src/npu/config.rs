@@ -1,4 +1,4 @@
-//! What only the `npu` profile is configured with.
+//! Configuration of the `npu` profile alone.
 
 use std::time::Duration;
 
@@ -7,43 +7,45 @@ use nichrome_wire::instant;
 use super::ack::ActiveAck;
 use crate::config::{self, ConfigError};
 
-/// Whether the paper's rules apply where they can break a connection.
+/// Which rules apply where the paper's can break a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rules {
-    /// What keeps connections alive: see the table of the [module](super).
+    /// The safe rules: see the table of the [module](super).
     #[default]
     Safe,
-    /// Algorithms 1 and 2 and section IV.A as written; [`NpuConfig::paper`] has the times and bounds that go with them.
+    /// Algorithms 1 and 2 and section IV.A as written; [`NpuConfig::paper`] has the matching times and
+    /// limits.
     Paper,
 }
 
-/// What PSH does to the segments that are buffered.
+/// Treatment of PSH on data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PshRule {
-    /// Nothing: the timeouts deliver.
+    /// Ignored: a timeout delivers the run.
     #[default]
     Hold,
-    /// The aggregate ends with it.
+    /// PSH ends the aggregate.
     End,
 }
 
-/// What only the `npu` profile is configured with.
+/// Configuration of the `npu` profile alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NpuConfig {
-    /// A connection never times out sooner after its last segment than this.
+    /// Minimum timeout of a connection after its last segment.
     pub floor: Duration,
-    /// It always times out this long after its last segment, and nothing waits longer, however steadily more comes.
+    /// Maximum timeout of a connection after its last segment, and maximum time that a segment is held while
+    /// more arrive.
     pub ceiling: Duration,
-    /// How long segments wait for a gap before them to be filled. A gap that is held hides loss from the sender: stay
-    /// well below the round-trip time.
+    /// Time that segments wait behind a gap. A held gap hides loss from the sender: stay well below the
+    /// round-trip time.
     pub reorder_hold: Duration,
-    /// How far ahead in bytes a segment may wait.
+    /// Maximum distance of a waiting segment from nextseq, in bytes.
     pub reorder_bytes: u32,
-    /// How many segments of a connection may wait behind a gap, 1 to 1,023.
+    /// Maximum number of segments of a connection behind a gap, 1 to 1,023.
     pub reorder_segments: usize,
-    /// What PSH does.
+    /// Treatment of PSH.
     pub psh: PshRule,
-    /// When the card acknowledges by itself.
+    /// When the card generates ACK frames.
     pub active_ack: ActiveAck,
     /// The paper's rules or the safe ones.
     pub rules: Rules,
@@ -64,16 +66,16 @@ impl Default for NpuConfig {
     }
 }
 
-/// The longest time that can be configured, in nanoseconds.
+/// Upper bound of the configurable times, in nanoseconds.
 const LONGEST: u64 = 60_000_000_000;
-/// The furthest ahead in bytes that a segment may wait.
+/// Upper bound of `reorder_bytes`.
 const FURTHEST: u32 = 1 << 30;
-/// The most segments that may wait behind a gap.
+/// Upper bound of `reorder_segments`.
 const MOST_WAITING: usize = 1023;
 
 impl NpuConfig {
-    /// The paper's rules: no floor and no bounds but the largest that can be configured. See the table of the
-    /// [module](super) for what stays ours.
+    /// Returns the paper's rules: no floor, and the largest configurable limits. The table of the
+    /// [module](super) names the rules that stay safe.
     #[must_use]
     pub fn paper() -> Self {
         Self {
@@ -101,7 +103,7 @@ impl NpuConfig {
         ])
     }
 
-    /// The default with other hold times: `hold` is the ceiling and the time that a gap is held.
+    /// Returns the default with `hold` as the ceiling and as the time that segments wait behind a gap.
     #[must_use]
     pub fn with_hold(hold: Duration) -> Self {
         let default = Self::default();

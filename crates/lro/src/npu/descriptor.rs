@@ -1,4 +1,4 @@
-//! What the engine knows of one connection (lro-npu IV.A, IV.E).
+//! The state of one connection (lro-npu IV.A, IV.E).
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags, instant};
 
@@ -9,34 +9,36 @@ use crate::recycle::Pooled;
 use crate::run::{PooledRun, Run};
 use crate::segment::Segment;
 
-/// The state of one connection towards the host; its four-tuple is the key of the table.
+/// The state of one connection towards the host; the table's key is its flow.
 pub(crate) struct ConnectionDescriptor<B> {
-    /// The sequence number after the consecutive payload that was buffered or handed on.
+    /// The sequence number after the consecutive payload that was buffered or delivered.
     pub(crate) nextseq: SeqNumber,
-    /// Where the stream goes on, while old segments (a gap that was given up and is filled late) are behind it and
-    /// nextseq follows them.
+    /// The end of the stream, while nextseq follows old segments before it (late segments of a gap that was
+    /// given up).
     pub(crate) frontier: Option<SeqNumber>,
-    /// The consecutive payload that is buffered: it ends at nextseq. Its count and bytes are the paper's.
+    /// The buffered consecutive payload, which ends at nextseq. Count and bytes are the paper's.
     pub(crate) run: Option<PooledRun<B>>,
-    /// The segments beyond a gap; present only while there are any.
+    /// The segments behind a gap, if any.
     pub(crate) waiting: Option<Pooled<ReorderList<B>>>,
-    /// Nanoseconds between arrivals: the mean of the last interval and of what it was before.
+    /// Average inter-arrival time in nanoseconds: the mean of the last interval and the previous average.
     average_interval: u64,
-    /// How many of the last intervals, one after another, were longer than anything is held.
+    /// Number of consecutive last intervals above the hold limit.
     pauses: u8,
-    /// How many intervals were longer than anything is held since one that was no pause between trains either.
+    /// Number of intervals above the hold limit since the last one between a tenth of that limit and the
+    /// limit.
     train_pauses: u8,
-    /// Segments that have come without a pause before them, the first included; more than two count as two.
+    /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
+    /// up to 2.
     near: u8,
     pub(crate) last_arrival: Instant,
-    /// Whether the timer is not set yet to the segments that came last.
+    /// True if the timer is not set yet for the latest segments.
     pub(crate) untimed: bool,
-    /// The newest timestamp value that the host was handed.
+    /// The newest timestamp value delivered to the host.
     pub(crate) newest_timestamp: Option<u32>,
 }
 
 impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
-    /// A connection whose next byte is `nextseq`.
+    /// Creates the state of a connection whose next byte is `nextseq`.
     pub(crate) fn new(nextseq: SeqNumber, now: Instant) -> Self {
         Self {
             nextseq,
@@ -53,12 +55,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Whether a segment at `seq` goes on at the frontier, or beyond it, instead of with the old segments.
+    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments.
     pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber) -> bool {
         self.frontier.is_some_and(|frontier| !seq.before(frontier) && seq != self.nextseq)
     }
 
-    /// Moves nextseq to the end of what was added there.
+    /// Moves nextseq to `end`, the end of the segments added there.
     #[inline]
     pub(crate) fn advance(&mut self, end: SeqNumber) {
         self.nextseq = end;
@@ -67,13 +69,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Moves on to at least `end`: everything before it was handed on, or given up.
+    /// Moves nextseq to at least `end`: all before it was delivered or given up.
     pub(crate) fn catch_up(&mut self, end: SeqNumber) {
         let furthest = self.frontier.take().unwrap_or(self.nextseq);
         self.nextseq = furthest.later(end);
     }
 
-    /// Follows an old segment that was handed on and ended at `end`.
+    /// Moves nextseq back to `end`, the end of an old segment that was delivered.
     pub(crate) fn rewind(&mut self, end: SeqNumber) {
         let frontier = self.frontier.unwrap_or(self.nextseq);
         if end.before(frontier) {
@@ -82,8 +84,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Notes an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval of
-    /// more than `pause` nanoseconds is a pause.
+    /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval
+    /// of more than `pause` nanoseconds is a pause.
     #[inline]
     pub(crate) fn arrived(&mut self, now: Instant, pause: u64) {
         let interval = now.nanos_since(self.last_arrival);
@@ -103,7 +105,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.last_arrival = now;
     }
 
-    /// Notes `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each of them.
+    /// Records `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each.
     #[inline]
     pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, pause: u64) {
         self.arrived(now, pause);
@@ -114,14 +116,16 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
     }
 
-    /// Whether segments have lately come so far apart that the next will not find the last one held. Trains, however
-    /// far apart, have short intervals between the long ones.
+    /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
+    /// segment would not find this one. Trains of segments have short intervals between the long ones, and
+    /// are not sparse.
     #[inline]
     pub(crate) fn is_sparse(&self) -> bool {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
-    /// Whether a segment that comes now begins a run: nothing is held, it is next, and its connection is not sparse.
+    /// Returns true if a segment that arrives now starts a run: nothing is held, it is next in sequence, and
+    /// the connection is not sparse.
     #[inline]
     pub(crate) fn begins_with(&self, segment: &Segment, now: Instant, pause: u64) -> bool {
         let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > pause));
@@ -132,7 +136,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             && pauses < Self::SPARSE
     }
 
-    /// Holds a run that a segment has begun; gives why it ends at once, if it does.
+    /// Stores the run that a segment has started; returns why the run ends at once, if it does.
     #[inline]
     pub(crate) fn hold(
         &mut self,
@@ -148,15 +152,16 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         ended
     }
 
-    /// Whether only one segment has come, or each after a pause.
+    /// Returns true if only one segment has arrived, or each after a pause.
     pub(crate) fn is_single(&self) -> bool {
         self.near < 2
     }
 
-    /// So many long intervals one after another make a connection sparse; so many between trains count for the average.
+    /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
+    /// for the average.
     const SPARSE: u8 = 2;
 
-    /// Whether a segment's timestamp is older than one that the host was handed.
+    /// Returns true if a segment's timestamp is older than one delivered to the host.
     pub(crate) fn is_older(&self, segment: &Segment) -> bool {
         match (segment.timestamps, self.newest_timestamp) {
             (Some(new), Some(newest)) => SeqNumber(new.value).before(SeqNumber(newest)),
@@ -164,7 +169,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Notes that segments go to the host, the newest of which has this timestamp value.
+    /// Records a delivery whose newest timestamp value is `timestamp`.
     #[inline]
     pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
         self.newest_timestamp = match (self.newest_timestamp, timestamp) {
@@ -174,7 +179,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     }
 }
 
-/// Why a run ends with the segment that was just added, which has these flags.
+/// Returns why a run ends with the segment just added, which has these flags.
 #[inline]
 pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRule) -> Option<FlushReason> {
     if run.is_full() {
@@ -186,18 +191,18 @@ pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRu
     }
 }
 
-/// When a connection's timers are due.
+/// The timeouts of connections.
 #[derive(Clone, Copy)]
 pub(crate) struct Timeouts {
     floor: u64,
     pub(crate) ceiling: u64,
-    /// The shortest interval that is a pause: longer than anything is held. The paper has none.
+    /// The hold limit: a longer interval is a pause. The paper's rules have none.
     pub(crate) pause: u64,
     reorder_hold: u64,
 }
 
 impl Timeouts {
-    /// A connection has timed out after this many average intervals without a segment (IV.E).
+    /// A connection times out after this many average intervals without a segment (IV.E).
     const INTERVALS: u64 = 10;
 
     pub(crate) fn new(config: &NpuConfig) -> Self {
@@ -207,7 +212,7 @@ impl Timeouts {
         Self { floor: floor.min(ceiling), ceiling, pause, reorder_hold }
     }
 
-    /// When the run is due, if there is one.
+    /// Returns the deadline of the run, if there is one.
     #[inline]
     pub(crate) fn run_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
         let run = descriptor.run.as_ref()?;
@@ -217,13 +222,13 @@ impl Timeouts {
         Some(by_quiet.min(run.since.plus_nanos(self.ceiling)))
     }
 
-    /// When the gap is given up, if there is one.
+    /// Returns when the gap is given up, if there is one.
     #[inline]
     pub(crate) fn gap_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
         Some(descriptor.waiting.as_ref()?.since.plus_nanos(self.reorder_hold))
     }
 
-    /// When either is due.
+    /// Returns the earlier of both deadlines.
     #[inline]
     pub(crate) fn deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
         match (self.run_deadline(descriptor), self.gap_deadline(descriptor)) {

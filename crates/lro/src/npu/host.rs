@@ -1,4 +1,5 @@
-//! What active ACK `safe` must know of the host: its window, what it has acknowledged, what it was handed.
+//! The host's side of a connection, for active ACK `safe`: its window, its ACK number, the bytes delivered to
+//! it.
 
 use nichrome_wire::{SeqNumber, TcpFlags, TcpOption, TcpOptions};
 
@@ -6,17 +7,17 @@ use super::ack::Acknowledgement;
 use crate::flow::FlowKey;
 use crate::segment::Segment;
 
-/// What the transmit path has shown of the host's side of a connection.
+/// The host's side of a connection, as learned from its transmitted segments.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HostSide {
     seen: Option<HostAck>,
-    /// How far the host's window field is shifted (RFC 7323), known from both SYNs.
+    /// The host's window scale (RFC 7323), known from both SYNs.
     scale: Option<u8>,
-    /// Every byte before this was handed to the host; known since the host first acknowledged something.
+    /// Every byte before this was delivered to the host; known from the host's first ACK on.
     solid: Option<SeqNumber>,
-    /// The last ACK number that the card sent.
+    /// The last ACK number that the card generated.
     sent: Option<SeqNumber>,
-    /// What is before this is for the host to acknowledge.
+    /// Only the host may acknowledge bytes before this.
     left_to_host: Option<SeqNumber>,
 }
 
@@ -24,16 +25,16 @@ pub(crate) struct HostSide {
 #[derive(Clone, Copy, Debug)]
 struct HostAck {
     ack: SeqNumber,
-    /// What it has sent: the sequence number of its next byte.
+    /// The sequence number of the host's next byte.
     next: SeqNumber,
     window: u16,
     timestamp: Option<u32>,
-    /// Plain: no SACK or other options, no ECN echo, no flag but ACK and PSH.
+    /// True without SACK or other options, ECN echo, or a flag except ACK and PSH.
     plain: bool,
 }
 
 impl HostSide {
-    /// Learns from a segment that the host sends.
+    /// Learns from a segment that the host transmits.
     pub(crate) fn observe(&mut self, segment: &Segment, scale: Option<u8>) {
         if segment.flags.contains(TcpFlags::RST) {
             return self.stop();
@@ -62,8 +63,8 @@ impl HostSide {
         self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
     }
 
-    /// Begins anew where the host opens a connection. Where it answers the peer's SYN, what it was handed since may be of
-    /// this connection: a mark that arrived before the answer still waits for its echo.
+    /// Resets the state when the host opens a connection. A SYN-ACK answers the peer's SYN: bytes delivered
+    /// since may belong to the new connection, so a CE mark among them still waits for the host's echo.
     fn open(&mut self, flags: TcpFlags) {
         if flags.contains(TcpFlags::ACK) {
             self.stop();
@@ -72,37 +73,38 @@ impl HostSide {
         }
     }
 
-    /// Acknowledges nothing until the host has spoken again: there was a RST, or it did not take a packet. Whether a RST is
-    /// heeded is not known (RFC 5961 section 3.2); where the connection goes on, nothing that was sent may be taken back,
-    /// and no mark be forgotten.
+    /// Suspends active ACK until the host transmits again, after a RST or a refused packet. The host may
+    /// ignore the RST (RFC 5961 section 3.2): if the connection continues, the ACK number must not go back
+    /// and no CE mark may be lost.
     pub(crate) fn stop(&mut self) {
         *self = Self { sent: self.sent, left_to_host: self.left_to_host, ..Self::default() };
     }
 
-    /// Notes that the bytes from `seq` to `end` were handed to the host. Beyond a gap, the host has something to say.
+    /// Records that the bytes from `seq` to `end` were delivered to the host. Behind a gap, only the host may
+    /// acknowledge.
     #[inline]
     pub(crate) fn handed(&mut self, seq: SeqNumber, end: SeqNumber) {
         match self.solid {
             Some(solid) if seq.after(solid) => self.leave_to_host(end),
             Some(solid) => self.solid = Some(solid.later(end)),
-            // Whether there is a gap before it, only the host knows.
+            // Only the host knows whether there is a gap before it.
             None => self.leave_to_host(end),
         }
     }
 
-    /// Acknowledges nothing until the host has acknowledged every byte before `end`: there is a gap to report, or a
-    /// mark to echo.
+    /// Suspends active ACK until the host has acknowledged every byte before `end`: it has a gap to report or
+    /// a CE mark to echo.
     pub(crate) fn leave_to_host(&mut self, end: SeqNumber) {
         self.left_to_host = Some(self.left_to_host.map_or(end, |left| left.later(end)));
     }
 
-    /// Whether the host has acknowledged every byte before `end`.
+    /// Returns true if the host has acknowledged every byte before `end`.
     pub(crate) fn has_acknowledged(&self, end: SeqNumber) -> bool {
         self.seen.is_some_and(|seen| !end.after(seen.ack))
     }
 
-    /// What may be acknowledged now, `newest` being the newest timestamp value handed to the host; `None` where it
-    /// says nothing new, or the host would not have said it.
+    /// Returns the ACK to generate now; `newest` is the newest timestamp value delivered to the host. `None`
+    /// if the ACK would be no news, or one that the host itself would not send.
     pub(crate) fn acknowledgement(&mut self, newest: Option<u32>) -> Option<Acknowledgement> {
         let (seen, solid) = (self.seen?, self.solid?);
         if self.left_to_host.is_some()
@@ -124,8 +126,8 @@ impl HostSide {
         Some(Acknowledgement { seq: seen.next, ack: solid, window, timestamps })
     }
 
-    /// What repeats the host's own acknowledgement, as the host would answer a duplicate; `None` where it is not
-    /// known well enough, and where the card has acknowledged more by itself, because that must not be taken back.
+    /// Returns a copy of the host's last ACK, which answers a duplicate. `None` if the host's state is
+    /// incomplete, or if the card has acknowledged more: an ACK number must not go back.
     pub(crate) fn repetition(&self, newest: Option<u32>) -> Option<Acknowledgement> {
         let seen = self.seen.filter(|seen| seen.plain && seen.window > 0 && self.scale.is_some())?;
         if self.sent.is_some_and(|sent| sent.after(seen.ack)) {
@@ -139,8 +141,8 @@ impl HostSide {
     }
 }
 
-/// The window scales of connections that were opened lately. A fixed number of places: under a flood of SYNs places
-/// are lost, and with them active ACK on new connections, but nothing grows.
+/// The window scales from recent SYNs, in a fixed number of entries. A SYN flood overwrites entries, and
+/// disables active ACK for the new connections, but allocates nothing.
 pub(crate) struct Handshakes {
     places: Box<[Handshake]>,
 }
@@ -149,9 +151,9 @@ pub(crate) struct Handshakes {
 struct Handshake {
     /// The flow towards the host.
     flow: FlowKey,
-    /// The window scale option in the host's SYN, and whether there was one.
+    /// The window scale in the host's SYN, if the SYN was seen; `Some(None)` without the option.
     host: Option<Option<u8>>,
-    /// Whether the peer's SYN had one.
+    /// True if the peer's SYN had the option, if the SYN was seen.
     peer: Option<bool>,
 }
 
@@ -170,22 +172,22 @@ impl Handshakes {
         place
     }
 
-    /// Notes a SYN from the peer. One that answers none begins another connection, of which the host has said nothing.
+    /// Records a SYN of the peer. Without ACK it opens another connection, whose host SYN is not seen yet.
     pub(crate) fn peer_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
         let place = self.place(hash, flow);
         place.peer = Some(window_scale(options).is_some());
         place.host = place.host.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
-    /// Notes a SYN from the host, likewise; `flow` is the one towards the host.
+    /// Records a SYN of the host, likewise; `flow` is the one towards the host.
     pub(crate) fn host_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
         let place = self.place(hash, flow);
         place.host = Some(window_scale(options));
         place.peer = place.peer.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
-    /// Forgets a connection whose descriptor is given back, and with it what the card has acknowledged and what is left
-    /// to the host. Without the window scale, it acknowledges nothing that would contradict that.
+    /// Forgets a removed connection. Without the window scale, active ACK stays off, and cannot contradict
+    /// what the card acknowledged before.
     pub(crate) fn forget(&mut self, hash: u32, flow: &FlowKey) {
         if let Some(place) =
             self.places.get_mut(hash as usize % Self::PLACES).filter(|place| place.flow == *flow)
@@ -194,8 +196,7 @@ impl Handshakes {
         }
     }
 
-    /// How far the host's window is shifted: by nothing unless both SYNs had the option; `None` where not both SYNs
-    /// were seen.
+    /// Returns the host's window scale: 0 unless both SYNs had the option; `None` unless both SYNs were seen.
     pub(crate) fn scale(&self, hash: u32, flow: &FlowKey) -> Option<u8> {
         let place = self.places.get(hash as usize % Self::PLACES).filter(|place| place.flow == *flow)?;
         let (host, peer) = (place.host?, place.peer?);

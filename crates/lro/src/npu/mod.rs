@@ -1,47 +1,49 @@
 //! The `npu` profile: receive offload as in lro-npu, section IV, with reordering by sequence number.
 //!
-//! Each connection has a `ConnectionDescriptor` in the ConnectionTable, from memory reserved at start. Data segments
-//! go through the filter (IV.B), are put in order (IV.C, Algorithms 1 to 3), and are handed to the host as one packet
-//! (IV.D) when 64 KB of consecutive payload are there, when a FIN comes, or on a timeout of ten average intervals
-//! between arrivals (IV.E). The header of the whole (section II): sequence number and timestamps of the first segment,
-//! ACK number and window of the last. [Active ACK](ActiveAck) (V.C) is an output of its own.
+//! Each connection has a `ConnectionDescriptor` in the ConnectionTable, in memory reserved at start. Data
+//! segments pass the filter (IV.B), are put in order (IV.C, Algorithms 1 to 3), and are delivered to the host
+//! as one packet (IV.D) at 64 KB of consecutive payload, on FIN, or after a timeout of ten average
+//! inter-arrival times (IV.E). The packet's header (section II) has the sequence number and timestamps of the
+//! first segment, and the ACK number and window of the last. [Active ACK](ActiveAck) (V.C) generates outputs
+//! of its own.
 //!
-//! Where a rule of the paper would break a connection, the safe rule is the default. [`NpuConfig::paper`] has the paper's
-//! rules as far as the last column says; [`ActiveAck::Paper`] is V.C. "Ours" there: the safe rule also holds with the paper's.
+//! Where a rule of the paper would break a connection, the safe rule is the default. [`NpuConfig::paper`]
+//! selects the paper's rules; "ours" in the last column marks the cases in which it keeps the safe rule.
+//! [`ActiveAck::Paper`] selects V.C.
 //!
 //! | case | the paper | here by default | `NpuConfig::paper` |
 //! |---|---|---|---|
 //! | comparing sequence numbers | as integers | serial arithmetic | ours |
-//! | below nextseq | dropped (Algorithm 1) | everything held goes up, then the segment: the host may have lost what it was handed, or must answer a keepalive. What follows it without a gap is merged again. With active ACK, what the host has acknowledged is dropped and acknowledged again | paper |
-//! | the same bytes held already | dropped (Algorithm 2) | as below nextseq | paper |
+//! | below nextseq | dropped (Algorithm 1) | the connection's segments are flushed, then the segment passes: the host may have dropped its bytes, or must answer a keepalive. The in-order segments after it are merged again. With active ACK, bytes that the host has acknowledged are dropped and acknowledged again | paper |
+//! | same bytes as a held segment | dropped (Algorithm 2) | as below nextseq | paper |
 //! | begins below nextseq, ends above | dropped (Algorithm 1) | as below nextseq | paper |
-//! | overlaps what waits behind a gap | both kept | as below nextseq | ours: the host would get the bytes twice |
+//! | overlaps a segment behind a gap | both kept | as below nextseq | ours: the host would get the bytes twice |
 //! | Insert (Algorithm 2) at the end | never happens as printed | appends | ours |
-//! | a gap that is not filled | held until the timeout | held `reorder_hold` only: a gap hides loss from the sender | paper: at most 60 s, as any timeout |
-//! | further ahead than `reorder_bytes` | held | everything held goes up, then the segment | paper: up to 1 GB ahead |
-//! | more than `reorder_segments` behind a gap | held | everything held goes up, then the segment | ours, at 1,023 segments: memory is reserved at start |
+//! | a gap that is not filled | held until the timeout | held for `reorder_hold` only: a gap hides loss from the sender | paper: at most 60 s, as any timeout |
+//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes | paper: up to 1 GB ahead |
+//! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
-//! | SYN | takes a descriptor | takes nothing: SYNs are free to forge. A connection takes its descriptor with its first data, also mid-stream | paper; mid-stream as ours |
-//! | FIN | held data, then the descriptor is released | the same; FIN itself is passed after it | paper |
-//! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | everything held goes up first, then the segment; the descriptor stays | ours |
+//! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with its first data, also mid-stream | paper; mid-stream as ours |
+//! | FIN | delivers held data, then releases the descriptor | the same; FIN itself passes after it | paper |
+//! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | the connection's segments are flushed, then the segment passes; the descriptor stays | ours |
 //! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
-//! | an older timestamp behind a newer one | merged | not merged, but with its equals: PAWS must see it | ours |
-//! | ACK number of the whole | of the last segment | the latest of all, with its window: after reordering, the last is not the newest | ours |
-//! | average interval | of all intervals | without pauses longer than the ceiling, from the third on while segments come in trains: they say nothing of how long a train goes on | paper |
-//! | timeout | ten average intervals | within a floor and a ceiling, and the ceiling holds from the first segment on, too | paper: no floor, a ceiling of 60 s |
-//! | time of an arrival | of each packet | one for a burst, whose segments arrive at once | ours |
-//! | segments further apart than the ceiling | each held until the ceiling, in vain | after two such intervals in a row, handed on at once, until two come nearer to each other; meanwhile the connection has no descriptor (but with active ACK) | paper |
-//! | ACKs that a burst makes (V.C) | one for each packet | the same, at most 64 between two polls of the driver | ours |
-//! | no free descriptor | not said | one that was not used lately is evicted, its data handed on; if it has held one segment only, the next that comes later than the ceiling is handed on at once | ours; the next is held |
-//! | no free aggregate | not said | the segment is passed | ours |
-//! | PSH | not said | ignored, since the timeouts deliver; or ends the aggregate | ours |
+//! | an older timestamp behind a newer one | merged | merged with equal ones only: the host's PAWS test must see it | ours |
+//! | ACK number of the aggregate | of the last segment | the latest of all, with its window: after reordering, the last segment is not the newest | ours |
+//! | average interval | of all intervals | without intervals above the ceiling, from the third on while segments come in trains: they do not predict how long a train continues | paper |
+//! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
+//! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
+//! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK) | paper |
+//! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
+//! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
+//! | no free aggregate | not said | the segment passes | ours |
+//! | PSH | not said | ignored, since a timeout delivers; or ends the aggregate | ours |
 
 mod ack;
 mod acker;
 mod config;
 mod descriptor;
 mod host;
-mod lull;
+mod last_arrivals;
 mod receive;
 mod reconstruct;
 mod reorder;
@@ -56,7 +58,7 @@ pub use self::config::{NpuConfig, PshRule, Rules};
 
 use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, Timeouts};
-use self::lull::Lulls;
+use self::last_arrivals::LastArrivals;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::frame::Frame;
@@ -71,7 +73,7 @@ use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{ConnectionTable, Index};
 
-/// Nanoseconds between two places of the timing wheel, whose turn takes 4.2 ms.
+/// Resolution of the timing wheel in nanoseconds; its period is 4.2 ms.
 const WHEEL_TICK: u64 = 1024;
 
 /// The reordering engine: see the [module](self).
@@ -88,13 +90,14 @@ pub struct Npu<B: AsRef<[u8]>> {
     masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
-    lulls: Lulls,
-    /// For so many of the next segments it is likely that their connections are in a lull.
-    lulls_likely: u32,
-    /// Connections that took segments of this burst, whose timers are not set to them yet.
+    last_arrivals: LastArrivals,
+    /// While above 0, the last-arrival cache is tested before the table: counts down the segments of
+    /// connections with a descriptor.
+    sparse_likely: u32,
+    /// Connections that took segments of this burst and whose timers are not set yet.
     untimed: Vec<Index>,
     out: Outbox<B>,
-    /// Room for a burst of one frame.
+    /// A reusable vector for bursts of one frame.
     single_burst: Vec<Frame<B>>,
 }
 
@@ -105,7 +108,7 @@ impl<B: AsRef<[u8]>> fmt::Debug for Npu<B> {
 }
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// An engine with all its memory reserved.
+    /// Creates an engine and reserves all its memory.
     ///
     /// # Errors
     /// A value of `config` or `npu` is out of its range.
@@ -119,42 +122,42 @@ impl<B: AsRef<[u8]>> Npu<B> {
             limits: config.limits(),
             config: *npu,
             timeouts: Timeouts::new(npu),
-            // Many connections are known, and one that is not the first of its chain costs a cache miss more.
+            // There are many connections, and each step along a chain costs a cache miss.
             table: ConnectionTable::new(config.max_connections, config.max_connections * 4, config.seed),
             wheel: TimingWheel::new(config.max_connections),
             runs: RunPool::new(config.max_aggregates, config.max_segments),
             masks: Masks::new(Rule::Stream),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
             acker: Acker::new(npu.active_ack, config.max_connections),
-            lulls: Lulls::new(config.max_connections),
-            lulls_likely: 0,
+            last_arrivals: LastArrivals::new(config.max_connections),
+            sparse_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
             out: Outbox::new(npu.reorder_segments + 64),
             single_burst: Vec::with_capacity(1),
         })
     }
 
-    /// The most connections whose timers are left.
+    /// Most connections in `untimed`.
     const UNTIMED: usize = 64;
 
-    /// What the engine has done so far.
+    /// Returns the counters since the engine was created.
     pub fn statistics(&self) -> &Statistics {
         &self.out.stats
     }
 
-    /// Connections that have a descriptor.
+    /// Returns the number of connections with a descriptor.
     pub fn connections(&self) -> usize {
         self.table.len()
     }
 
-    /// Hands on everything that is held.
+    /// Flushes all connections.
     pub fn drain(&mut self) {
         for index in self.table.indexes() {
             self.reconstruct_all(index, FlushReason::Drain);
         }
     }
 
-    /// Learns from a frame that the host sends: its window scale, what it has acknowledged, how far its window goes.
+    /// Learns the window scale, the ACK number and the window from a frame that the host transmits.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
         let Some(acker) = &mut self.acker else { return };
         let Parsed::Tcp(segment) = parse::parse(frame, self.medium) else { return };
@@ -171,7 +174,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Learns that the host did not take a packet. On its connection, nothing is acknowledged until the host has spoken.
+    /// Records that the host refused a packet: suspends active ACK on its connection until the host
+    /// transmits.
     pub fn observe_refusal(&mut self, packet: &[u8]) {
         let Some(acker) = &mut self.acker else { return };
         let flow = match parse::parse(packet, self.medium) {
@@ -186,7 +190,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Takes a descriptor for a new connection, from one that was not used lately if none is free (IV.A).
+    /// Takes a descriptor for a new connection; evicts one that was not used lately if none is free (IV.A).
     fn establish(&mut self, hash: u32, segment: &Segment, nextseq: SeqNumber, now: Instant) -> Option<Index> {
         if self.table.is_full() {
             let victim = self.table.victim()?;
@@ -194,23 +198,23 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.evict(victim);
         }
         let index = self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq, now)).ok()?;
-        self.lulls.joined(hash);
+        self.last_arrivals.descriptor_added(hash);
         Some(index)
     }
 
-    /// Gives a descriptor back of which another has more need. If its connection goes on as sparsely as it began, it has no need
-    /// of one.
+    /// Releases a descriptor that another connection needs. Records the last arrival of a connection with one
+    /// segment only, which then counts as sparse.
     fn evict(&mut self, victim: Index) {
         let is_free = self.config.rules == Rules::Safe && self.acker.is_none();
         let sparse = self.table.peek(victim).filter(|descriptor| is_free && descriptor.is_single());
-        let heard = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
+        let arrival = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
         self.release(victim);
-        if let Some((last_arrival, (hash, _))) = heard {
-            self.lulls.heard(hash, last_arrival);
+        if let Some((last_arrival, (hash, _))) = arrival {
+            self.last_arrivals.arrived(hash, last_arrival);
         }
     }
 
-    /// Gives a descriptor back.
+    /// Releases a descriptor.
     fn release(&mut self, index: Index) {
         self.wheel.cancel(index.0);
         let Some((hash, flow)) = self.table.key(index) else { return };
@@ -219,10 +223,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
             acker.handshakes.forget(hash, &flow);
         }
         self.table.remove(index);
-        self.lulls.left(hash);
+        self.last_arrivals.descriptor_removed(hash);
     }
 
-    /// A segment that is not data: a barrier. Everything held of its connection goes up, then it, untouched.
+    /// Flushes a connection, then passes a control segment of it unchanged.
     fn receive_control(
         &mut self,
         found: Option<Index>,
@@ -257,7 +261,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// A SYN on a known four-tuple: a new connection, whose data begins after it.
+    /// Restarts a known connection on a SYN: its data begins after it.
     fn restart(&mut self, index: Index, segment: &Segment, now: Instant) {
         if let Some(descriptor) = self.table.get_mut(index) {
             *descriptor = ConnectionDescriptor::new(segment.end() + 1, now);
@@ -267,7 +271,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Notes that a segment was handed on by itself.
+    /// Records that a segment was delivered by itself.
     fn handed(&mut self, index: Index, segment: &Segment) {
         if segment.payload_len > 0
             && let Some(descriptor) = self.table.get_mut(index)
@@ -281,22 +285,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Notes for active ACK that the host was handed the bytes from `seq` to `end`.
+    /// Records for active ACK that the bytes from `seq` to `end` were delivered to the host.
     fn tell_host(&mut self, index: Index, seq: SeqNumber, end: SeqNumber) {
         if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
             host.handed(seq, end);
         }
     }
 
-    /// Notes for active ACK that the host has something to say of what is before `end`.
+    /// Leaves the acknowledgement of the bytes before `end` to the host.
     fn leave_to_host(&mut self, index: Index, end: SeqNumber) {
         if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
             host.leave_to_host(end);
         }
     }
 
-    /// Sees to it that the timer of a connection that says so is set once [`Npu::settle_timers`] is called: more segments of the
-    /// burst may be of the same.
+    /// Defers the timer of a connection, whose `untimed` is set, to [`Npu::settle_timers`]: the burst may
+    /// have more segments of the connection.
     #[inline]
     fn leave_untimed(&mut self, index: Index, now: Instant) {
         if self.untimed.len() >= Self::UNTIMED {
@@ -305,7 +309,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.untimed.push(index);
     }
 
-    /// Sets the timers that were left.
+    /// Sets the deferred timers.
     #[inline]
     fn settle_timers(&mut self, now: Instant) {
         let mut untimed = mem::take(&mut self.untimed);
@@ -318,7 +322,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.untimed = untimed;
     }
 
-    /// Sets the timer to what the connection holds.
+    /// Sets the timer for what the connection holds.
     #[inline]
     fn set_timer(&mut self, index: Index, now: Instant) {
         if let Some(descriptor) = self.table.get_mut(index)
@@ -329,7 +333,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 }
 
-/// The filter (IV.B, Figure 6): why a segment is not data that may wait and be merged; `None` where it may.
+/// The filter (IV.B, Figure 6): returns why a segment must pass instead of waiting and merging.
 fn filter(segment: &Segment) -> Option<PassReason> {
     if let Some(reason) = segment.control() {
         Some(reason)
@@ -342,7 +346,7 @@ fn filter(segment: &Segment) -> Option<PassReason> {
     }
 }
 
-/// The TCP options of a frame.
+/// Returns the TCP options of a frame.
 fn options<'a>(frame: &'a [u8], segment: &Segment) -> &'a [u8] {
     let tcp = frame.get(usize::from(segment.layout.transport)..).unwrap_or_default();
     TcpHeader::new(tcp).and_then(|tcp| tcp.options()).unwrap_or_default()

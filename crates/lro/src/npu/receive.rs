@@ -1,4 +1,4 @@
-//! Taking frames: which way each of them goes, the usual ones the shortest.
+//! The receive path: dispatches the frames of a burst, common segments by the shortest way.
 
 use std::mem;
 use std::vec::IntoIter;
@@ -17,20 +17,20 @@ use crate::reason::{FlushReason, PassReason};
 use crate::segment::{self, Segment};
 use crate::table::Index;
 
-/// Frames whose connections are looked for at the same time.
+/// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
 
-/// A table with more connections than this does not stay in the nearest caches.
+/// Connections above which the table does not fit in the nearest caches.
 const LARGE: usize = 1024;
 
-/// So many segments after one of a connection in a lull, others are likely of such, too.
+/// Number of segments of known connections after which the last-arrival cache is no longer tested first.
 const LATELY: u32 = 8;
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// Takes the frames of a burst. What joins is looked at where it lies, and moved once.
+    /// Consumes the frames of a burst. Frames that join a run are examined in place and moved once.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         let mut burst = mem::take(frames).into_iter();
-        if self.lulls_likely > 0 || self.table.len() > LARGE {
+        if self.sparse_likely > 0 || self.table.len() > LARGE {
             self.receive_ahead(&mut burst, now);
         }
         while !burst.as_slice().is_empty() {
@@ -39,11 +39,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         *frames = burst::emptied(burst);
     }
 
-    /// Takes the first of these frames, and those that go on with it.
+    /// Consumes the first frame, and the following frames that extend it.
     #[inline(always)]
     fn receive_next(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         let Some(bytes) = burst.as_slice().first().map(Frame::bytes) else { return };
-        // What is no segment, or of another connection with this hash, does not join.
+        // Frames that are no segment, or of another connection with this hash, are rejected by the
+        // comparisons below.
         let hash = parse::likely_flow(bytes, self.medium).map_or(0, |flow| self.table.hash(&flow));
         let likely = self.table.likely(hash);
         if likely.is_some_and(|index| self.join_train(index, burst, now)) {
@@ -63,13 +64,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Takes all these frames where what is known of their connections is far away in memory: that of [`AHEAD`] frames is
-    /// fetched together.
+    /// Consumes all frames, for connection state that is not in the cache: prefetches it for [`AHEAD`] frames
+    /// at a time.
     fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
             let hashes = self.hashes(burst.as_slice());
-            if self.lulls_likely > 0 {
-                self.lulls.look_ahead(&hashes);
+            if self.sparse_likely > 0 {
+                self.last_arrivals.look_ahead(&hashes);
             }
             if self.table.len() > LARGE {
                 self.wheel.look_ahead(&self.table.look_ahead(&hashes));
@@ -79,18 +80,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
             while let Some(hash) = hashes.get(all - burst.len())
                 && !burst.as_slice().is_empty()
             {
-                if !(self.lulls_likely > 0 && self.receive_in_lull(*hash, burst, now)) {
+                if !(self.sparse_likely > 0 && self.receive_sparse(*hash, burst, now)) {
                     self.receive_next(burst, now);
                 }
             }
         }
     }
 
-    /// Takes the first of these frames if it is a usual segment of a connection in a lull, which is handed on at once.
-    /// `hash` is that of its connection, if it is a usual segment.
+    /// Consumes the first frame if it is a common segment of a sparse connection, and delivers it at once.
+    /// `hash` is the hash of its connection.
     #[inline]
-    fn receive_in_lull(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if !(self.lulls.is_unknown(hash) && self.lulls.is_lull(hash, now, self.timeouts.ceiling)) {
+    fn receive_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        if !(self.last_arrivals.has_no_descriptor(hash)
+            && self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling))
+        {
             return false;
         }
         let Some(frame) = frames.as_slice().first() else { return false };
@@ -101,20 +104,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         if let Some(frame) = frames.next() {
-            self.pass_in_lull(hash, frame, segment.payload_len, now);
+            self.pass_sparse(hash, frame, segment.payload_len, now);
         }
         true
     }
 
-    /// Hands on a segment of a connection without a descriptor that goes on sparsely.
+    /// Delivers a segment of a sparse connection, which has no descriptor.
     #[inline(always)]
-    pub(super) fn pass_in_lull(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
-        self.lulls.heard(hash, now);
-        self.lulls_likely = LATELY;
+    pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
+        self.last_arrivals.arrived(hash, now);
+        self.sparse_likely = LATELY;
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// The hashes of the connections of the first [`AHEAD`] frames; of what is no usual segment any.
+    /// Returns the connection hashes of the first [`AHEAD`] frames; 0 for frames that are no common segments.
     fn hashes(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
         let mut hashes = [0; AHEAD];
         for (hash, frame) in hashes.iter_mut().zip(frames) {
@@ -124,7 +127,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         hashes
     }
 
-    /// Reads ahead what will be needed when the next timers fire: as many as segments came in.
+    /// Prefetches the state for the next `count` timers, as many as segments arrived.
     fn look_ahead_of_timers(&self, count: usize) {
         let descriptors =
             || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
@@ -134,12 +137,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         std::hint::black_box(read);
     }
 
-    /// The usual case, without parsing: adds those of these frames, from the first on, that are the next segments of a
-    /// connection, of full size, with nothing waiting. Returns whether there are any.
+    /// The fast path, without parsing: adds the leading frames that are the next full-size segments of a
+    /// connection without a gap. Returns false if there are none.
     #[inline(always)]
     fn join_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.config.active_ack == ActiveAck::Paper {
-            // Every packet is acknowledged, also these.
+            // The paper's rule acknowledges every packet, also those of a train.
             return false;
         }
         let Some(descriptor) = self.table.get_mut(index) else { return false };
@@ -166,8 +169,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Begins a run with the first of these frames, a segment, which is then moved once: where its connection, if that has this
-    /// place, holds nothing and goes on with it. Returns whether it is so.
+    /// Starts a run with the first frame, whose segment is `segment`, if its connection is the one at
+    /// `index`, holds nothing and expects the segment. Moves the frame once. Returns false otherwise.
     #[inline(always)]
     fn begin_train(
         &mut self,
@@ -192,7 +195,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(frame) = frames.next() else { return false };
         run.begin(frame, segment, Rule::Stream, self.limits, now);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        self.lulls_likely = self.lulls_likely.saturating_sub(1);
+        self.sparse_likely = self.sparse_likely.saturating_sub(1);
         descriptor.arrived(now, self.timeouts.pause);
         descriptor.advance(segment.end());
         let was_untimed = mem::replace(&mut descriptor.untimed, true);
@@ -206,7 +209,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Takes a frame that is not a usual segment.
+    /// Consumes a frame that is not a common segment.
     #[inline(never)]
     fn receive_unusual(&mut self, frame: Frame<B>, now: Instant) {
         match &parse::parse_any(frame.bytes(), self.medium) {
@@ -224,7 +227,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Takes a segment whose connection has this hash.
+    /// Consumes a segment whose connection has this hash.
     fn receive_segment(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
         let found = self.table.find(hash, &segment.flow);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
@@ -241,10 +244,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.out.pass(frame, segment.payload_len, PassReason::BadChecksum);
         } else if let Some(reason) = filter(segment) {
             self.receive_control(found, hash, frame, segment, reason, now);
-        } else if found.is_none() && self.lulls.is_lull(hash, now, self.timeouts.ceiling) {
-            self.pass_in_lull(hash, frame, segment.payload_len, now);
+        } else if found.is_none() && self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling) {
+            self.pass_sparse(hash, frame, segment.payload_len, now);
         } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
-            self.lulls_likely = self.lulls_likely.saturating_sub(1);
+            self.sparse_likely = self.sparse_likely.saturating_sub(1);
             self.reorder_packet(index, frame, segment, now);
         } else {
             self.out.pass(frame, segment.payload_len, PassReason::TableFull);

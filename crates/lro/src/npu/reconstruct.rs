@@ -1,4 +1,4 @@
-//! Putting segments in order and together (lro-npu IV.C and IV.D), and acknowledging them (V.C).
+//! Reordering and reconstruction (lro-npu IV.C and IV.D), and the ACKs for it (V.C).
 
 use std::mem;
 
@@ -49,11 +49,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Hands on the segment at nextseq of a sparse connection, which needs its descriptor no more, but for active ACK.
+    /// Delivers the segment at nextseq of a sparse connection, and releases its descriptor unless active ACK
+    /// needs it.
     fn hand_on_at_once(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         if self.acker.is_none() {
             self.release(index);
-            return self.pass_in_lull(self.table.hash(&segment.flow), frame, segment.payload_len, now);
+            return self.pass_sparse(self.table.hash(&segment.flow), frame, segment.payload_len, now);
         }
         let Some(descriptor) = self.table.get_mut(index) else { return };
         descriptor.advance(segment.end());
@@ -71,7 +72,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Goes on where the stream was before old segments came.
+    /// Moves nextseq back to the frontier, after old segments.
     fn resume(&mut self, index: Index) {
         if let Some(descriptor) = self.table.get_mut(index)
             && let Some(frontier) = descriptor.frontier.take()
@@ -80,7 +81,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Adds the segment at nextseq to the run of consecutive payload, or hands that on and starts anew.
+    /// Adds the segment at nextseq to the run, or delivers the run and starts another.
     fn append(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         descriptor.advance(segment.end());
@@ -100,7 +101,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Starts a run.
+    /// Starts a run with a segment.
     fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
@@ -126,7 +127,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let Some(descriptor) = self.table.get_mut(index) else { return };
         if let Some(run) = &mut descriptor.run {
-            // What has waited for the gap has waited; the ceiling is for both.
+            // The wait behind the gap counts towards the ceiling.
             run.since = run.since.min(since);
         }
         let overlaps = list.first_seq().is_some_and(|seq| seq.before(descriptor.nextseq));
@@ -173,7 +174,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.answer(index, segment, answer);
     }
 
-    /// A segment that begins below nextseq: bytes that were seen, and perhaps new ones.
+    /// Handles a segment that begins below nextseq: bytes received before, and perhaps new ones.
     fn receive_old(&mut self, index: Index, frame: Frame<B>, segment: &Segment) {
         if self.config.rules == Rules::Paper {
             let answer = Header::of(&frame);
@@ -196,21 +197,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Hands on everything held, then a segment by itself.
+    /// Flushes a connection, then passes a segment of it.
     fn release_alone(&mut self, index: Index, frame: Frame<B>, segment: &Segment, reason: PassReason) {
         self.reconstruct_all(index, FlushReason::Barrier);
         self.handed(index, segment);
         self.out.pass(frame, segment.payload_len, reason);
     }
 
-    /// Packet reconstruction (IV.D): the run of consecutive payload goes to the host, and is acknowledged if that is safe.
+    /// Packet reconstruction (IV.D): delivers the run to the host, and acknowledges it if active ACK `safe`
+    /// may.
     pub(super) fn reconstruct(&mut self, index: Index, reason: FlushReason) {
         if let Some((header, layout)) = self.hand_over(index, reason) {
             self.acknowledge_handed(index, &header, layout);
         }
     }
 
-    /// Acknowledges what the host was handed, as far as that is safe, in answer to a received header.
+    /// Acknowledges the delivered bytes if active ACK `safe` may, in answer to a received header.
     fn acknowledge_handed(&mut self, index: Index, received: &[u8], layout: Layout) {
         if let Some(descriptor) = self.table.peek(index)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
@@ -220,8 +222,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Hands the run to the host. Gives its header where active ACK `safe` may acknowledge now: nothing waits behind
-    /// a gap. A mark of congestion is for the host to echo.
+    /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
+    /// segment waits behind a gap. Leaves a CE mark to the host to echo.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let descriptor = self.table.get_mut(index)?;
         let run = descriptor.run.take()?;
@@ -241,7 +243,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         answered
     }
 
-    /// Hands on everything that a connection holds, in order of sequence, gaps and all.
+    /// Delivers all segments of a connection in order of sequence, across gaps.
     pub(super) fn reconstruct_all(&mut self, index: Index, reason: FlushReason) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let Some(mut list) = descriptor.waiting.take() else { return self.reconstruct(index, reason) };
@@ -258,7 +260,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.lists.give_back(list);
     }
 
-    /// Sends what active ACK, as the paper has it, says to a data packet.
+    /// Sends the ACK of the paper's rule for a data packet.
     fn answer(&mut self, index: Index, segment: &Segment, received: Option<Header>) {
         if self.config.active_ack != ActiveAck::Paper {
             return;
@@ -271,7 +273,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sends an acknowledgement in answer to a received header.
+    /// Sends an ACK frame in answer to a received header.
     fn acknowledge(&mut self, received: &[u8], layout: Layout, acknowledgement: &Acknowledgement) {
         if let Some(acker) = &mut self.acker
             && let Some(frame) = acker.frame(received, layout, acknowledgement)
@@ -281,7 +283,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 }
 
-/// A copy of the headers of a received frame, for answering it after it is gone.
+/// A copy of a received frame's headers, to answer the frame after it has moved on.
 struct Header(HeaderBytes);
 
 impl Header {

@@ -1,4 +1,4 @@
-//! Segments that wait for those before them, sorted by sequence number (Algorithms 1 and 2 of lro-npu).
+//! The list of segments behind a gap, sorted by sequence number (Algorithms 1 and 2 of lro-npu).
 
 use nichrome_wire::{Instant, SeqNumber};
 
@@ -6,28 +6,28 @@ use crate::frame::Frame;
 use crate::recycle::Recycle;
 use crate::segment::Segment;
 
-/// A segment beyond a gap.
+/// A segment behind a gap.
 pub(crate) struct Waiting<B> {
     pub(crate) frame: Frame<B>,
     pub(crate) segment: Segment,
 }
 
-/// The out-of-order part of a descriptor's packet list: in order of sequence, nothing overlapping.
+/// The out-of-order part of a descriptor's packet list: in order of sequence, without overlaps.
 pub(crate) struct ReorderList<B> {
     waiting: Vec<Waiting<B>>,
-    /// When the first one came.
+    /// Arrival of the first segment.
     pub(crate) since: Instant,
 }
 
-/// What became of an insertion.
+/// The result of an insertion.
 pub(crate) enum Insertion<B> {
-    /// It waits.
+    /// The segment waits.
     Waits,
-    /// The same bytes wait already.
+    /// A segment with the same bytes waits already.
     Duplicate(Frame<B>),
-    /// Some of its bytes wait already.
+    /// Some of the bytes wait already.
     Overlap(Frame<B>),
-    /// There is no room.
+    /// The list is full.
     Full(Frame<B>),
 }
 
@@ -38,7 +38,7 @@ impl<B> Recycle for ReorderList<B> {
 }
 
 impl<B> ReorderList<B> {
-    /// A list of up to `room` segments.
+    /// Creates a list for up to `room` segments.
     pub(crate) fn new(room: usize) -> Self {
         Self { waiting: Vec::with_capacity(room), since: Instant::ZERO }
     }
@@ -47,13 +47,13 @@ impl<B> ReorderList<B> {
         self.waiting.is_empty()
     }
 
-    /// The sequence number of the first segment.
+    /// Returns the sequence number of the first segment.
     pub(crate) fn first_seq(&self) -> Option<SeqNumber> {
         self.waiting.first().map(|waiting| waiting.segment.seq)
     }
 
-    /// Insert of Algorithm 2, from the end, where most segments belong. As printed, the algorithm compares from the
-    /// front and never appends; appending is what it must mean.
+    /// Insert of Algorithm 2, searched from the end, where most segments belong. As printed, the algorithm
+    /// compares from the front and never appends; appending must be meant.
     pub(crate) fn insert(&mut self, frame: Frame<B>, segment: Segment) -> Insertion<B> {
         let after = self.waiting.iter().rposition(|waiting| !waiting.segment.seq.after(segment.seq));
         let place = after.map_or(0, |at| at + 1);
@@ -73,7 +73,7 @@ impl<B> ReorderList<B> {
         Insertion::Waits
     }
 
-    /// Takes out the segments at the front that follow each other from `seq` on.
+    /// Removes the segments at the front that are consecutive from `seq` on.
     pub(crate) fn take_consecutive(&mut self, seq: SeqNumber) -> impl Iterator<Item = Waiting<B>> {
         let mut next = seq;
         let count = self

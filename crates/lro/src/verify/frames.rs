@@ -1,4 +1,4 @@
-//! The frames of one flow that are due: each must come back bit for bit, in order.
+//! The frames of one flow that have not come out yet: each must come out bit for bit, in order.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hasher};
@@ -12,7 +12,7 @@ pub(super) struct Due {
     pub(super) fingerprint: u64,
 }
 
-/// Frames that are due, oldest first.
+/// The outstanding frames, oldest first.
 #[derive(Default)]
 pub(super) struct Frames {
     due: VecDeque<Due>,
@@ -20,17 +20,17 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Notes a frame.
+    /// Records a received frame.
     pub(super) fn received(&mut self, number: u64, fingerprint: u64) {
         self.due.push_back(Due { number, fingerprint });
     }
 
-    /// The oldest frame that is due.
+    /// Returns the oldest outstanding frame.
     pub(super) fn oldest(&self) -> Option<Due> {
         self.due.front().copied()
     }
 
-    /// Checks a frame that came out: it is the oldest that is due. Returns its number.
+    /// Checks a frame that came out: it must equal the oldest outstanding one. Returns its number.
     pub(super) fn take(&mut self, frame: &[u8]) -> Result<u64, Difference> {
         let fingerprint = fingerprint(frame);
         self.bytes += frame.len() as u64;
@@ -56,7 +56,7 @@ impl Frames {
         self.take(frame).map(|_| ())
     }
 
-    /// Notes a frame that was dropped with reason, in any order.
+    /// Records a frame that was dropped for a valid reason, in any order.
     pub(super) fn dropped(&mut self, frame: &[u8]) -> Result<(), Difference> {
         let fingerprint = fingerprint(frame);
         let place = self.due.iter().position(|due| due.fingerprint == fingerprint);
@@ -66,7 +66,7 @@ impl Frames {
             .ok_or(Difference::Surplus { len: frame.len() })
     }
 
-    /// Checks that no frame is left; the bytes that were compared.
+    /// Checks that no frame is outstanding; returns the number of compared bytes.
     pub(super) fn finish(&self) -> Result<u64, Difference> {
         match self.due.front() {
             Some(due) => Err(Difference::Missing { frame: due.number }),
@@ -75,7 +75,7 @@ impl Frames {
     }
 }
 
-/// What stands for a frame that is due.
+/// Returns the hash that stands for an outstanding frame.
 pub(super) fn fingerprint(frame: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(frame);

@@ -1,11 +1,11 @@
-//! How what came out of an engine can differ from what came in.
+//! The ways in which an engine's output can differ from its input.
 
 use nichrome_wire::SeqNumber;
 use thiserror::Error;
 
 use crate::{DropReason, FlowKey};
 
-/// The first difference between what came in and what came out.
+/// The first difference between input and output.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{}: {difference}", flow.map_or("outside of any TCP flow".into(), |flow| flow.to_string()))]
 pub struct Mismatch {
@@ -15,18 +15,18 @@ pub struct Mismatch {
     pub difference: Difference,
 }
 
-/// How what came out differs from what came in. Frames are counted from 1 in the order in which they were received.
+/// A difference between input and output. Frames are counted from 1 in the order of reception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Difference {
-    /// A frame came out that is none of those that are due.
+    /// A frame came out that equals no outstanding one.
     #[error("a frame of {len} bytes came out that did not come in, or came out before; frame {due} was due")]
     Unknown {
         /// Its length in bytes.
         len: usize,
-        /// The frame that was due next.
+        /// The frame that was expected.
         due: u64,
     },
-    /// A frame came out and nothing of its flow is due.
+    /// A frame came out and its flow has none outstanding.
     #[error("a frame of {len} bytes came out that did not come in, or came out before")]
     Surplus {
         /// Its length in bytes.
@@ -57,34 +57,34 @@ pub enum Difference {
     /// Bytes of the stream never came out.
     #[error("{len} bytes from sequence number {} of frame {frame} never came out", seq.0)]
     MissingBytes {
-        /// The sequence number of the first.
+        /// The sequence number of the first byte.
         seq: SeqNumber,
-        /// How many.
+        /// Number of bytes.
         len: usize,
-        /// The frame that brought them.
+        /// The frame that contained them.
         frame: u64,
     },
     /// Bytes came out that were not received.
     #[error("{len} bytes from sequence number {} came out and were not all received", seq.0)]
     NotReceived {
-        /// The sequence number of the first.
+        /// The sequence number of the first byte.
         seq: SeqNumber,
-        /// How many.
+        /// Number of bytes.
         len: usize,
     },
-    /// A byte of the stream is another.
+    /// A byte of the stream changed.
     #[error("the byte at sequence number {} was {received:#04x} in frame {frame} and came out as {delivered:#04x}", seq.0)]
     Changed {
         /// Its sequence number.
         seq: SeqNumber,
-        /// The frame that brought it.
+        /// The frame that contained it.
         frame: u64,
         /// As it was received.
         received: u8,
         /// As it came out.
         delivered: u8,
     },
-    /// A frame was dropped that should not have been.
+    /// A frame was dropped without a valid reason.
     #[error("a frame of {len} bytes was dropped as {} and is not", reason.name())]
     Dropped {
         /// Its length in bytes.
@@ -92,7 +92,7 @@ pub enum Difference {
         /// The reason given.
         reason: DropReason,
     },
-    /// A merged packet says something else than its segments.
+    /// A header field of an aggregate contradicts its segments.
     #[error("the aggregate from sequence number {} has another {field} than its segments", seq.0)]
     Field {
         /// Its sequence number.
@@ -100,7 +100,7 @@ pub enum Difference {
         /// Which header field.
         field: &'static str,
     },
-    /// A merged packet is not a packet.
+    /// An aggregate is not a valid packet.
     #[error("an aggregate of {len} bytes is malformed: {what}")]
     Malformed {
         /// Its length in bytes.

@@ -1,19 +1,19 @@
-//! Says whether an engine has kept its promise: what came out is held against what came in.
+//! Verifies an engine: compares its output with its input.
 //!
-//! For `gro`, every frame must come back bit for bit, and in order within its flow, of TCP or UDP. For `netfpga` and `npu`, each
-//! direction of each connection must carry the same byte stream: what a receiver has that accepts every segment, in
-//! any order, keeping the first copy of each byte. With that goes what a stream alone does not show:
+//! For `gro`, every TCP or UDP frame must come out bit for bit, in order within its flow. For `netfpga` and
+//! `npu`, each direction of each connection must carry the same byte stream: the one of a receiver that
+//! accepts every segment, in any order, and keeps the first copy of each byte. In addition:
 //!
-//! - no segment overtakes one that was received before it and comes before it in the stream;
-//! - control segments (SYN, FIN, RST, URG, CWR, without payload, with unknown options) come out untouched, once, and
-//!   neither overtake data of their flow nor are overtaken by it;
-//! - a merged packet is well formed, its checksum can be completed, and its ECN mark, flags and ACK number are those
-//!   of its segments;
-//! - a frame is dropped only where its checksum is wrong, all its bytes were received before, be it in a segment that is
-//!   not looked into (a fragment, behind a routing header): a receiver may take those; or its receiver had acknowledged
-//!   all its bytes ([`Verifier::observe_transmit`]).
+//! - no segment overtakes one that was received before it and precedes it in the stream;
+//! - control segments (SYN, FIN, RST, URG, CWR, no payload, unknown options) come out unchanged, once, and
+//!   in order with the data of their flow;
+//! - an aggregate is well formed, its checksum can be completed, and its ECN mark, flags and ACK number are
+//!   those of its segments;
+//! - a frame is dropped only if its checksum is wrong, if all its bytes were received before (also in
+//!   segments that are not parsed, such as fragments, which a receiver may accept), or if its receiver had
+//!   acknowledged all its bytes ([`Verifier::observe_transmit`]).
 //!
-//! Only what is held by the engine is kept here: a capture of any size can be verified.
+//! Memory grows with what the engine holds, not with the traffic: captures of any size can be verified.
 
 mod frames;
 mod mismatch;
@@ -31,13 +31,13 @@ use self::read::{Content, Read, read};
 use self::streams::Streams;
 use crate::{Aggregate, DropReason, FlowKey, Medium, Output, Packet, Profile};
 
-/// Holds what comes out of an engine against what goes in: see the [module](self).
+/// Compares the output of an engine with its input: see the [module](self).
 ///
-/// Stops at the first difference. Frames are to be of unknown checksum status, or to have right checksums.
+/// Stops at the first difference. Frames must have an unknown checksum status, or right checksums.
 pub struct Verifier {
     profile: Profile,
     medium: Medium,
-    /// By flow; what belongs to none is one more flow.
+    /// State by flow; `None` stands for all frames without a flow.
     flows: HashMap<Option<FlowKey>, Flow>,
     verified: Verified,
     frames_out: u64,
@@ -55,18 +55,18 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// What is known of one flow.
+/// State of one flow.
 enum Flow {
     Frames(Frames),
     Streams(Streams),
 }
 
-/// What was held against each other and found equal.
+/// What was compared and found equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Frames received.
     pub frames: u64,
-    /// Flows that they were of, each direction of a connection being one.
+    /// Flows of those frames; each direction of a connection is one.
     pub flows: u64,
     /// Bytes compared: of whole frames for `gro`, of the streams for the others.
     pub bytes: u64,
@@ -80,7 +80,7 @@ impl fmt::Display for Verified {
 }
 
 impl Verifier {
-    /// A verifier for an engine of this profile whose frames begin with `medium`.
+    /// Creates a verifier for an engine of this profile whose frames begin with `medium`.
     pub fn new(profile: Profile, medium: Medium) -> Self {
         Self {
             profile,
@@ -93,7 +93,7 @@ impl Verifier {
         }
     }
 
-    /// Notes a frame; to be called for every frame, before the engine gets it.
+    /// Records a frame. Call it for every frame, before the engine receives it.
     pub fn received(&mut self, frame: &[u8]) {
         self.verified.frames += 1;
         if self.mismatch.is_some() {
@@ -107,7 +107,8 @@ impl Verifier {
         }
     }
 
-    /// Notes a frame that the host sends, as the engine sees it: what the host has acknowledged may be dropped.
+    /// Records a frame that the host transmits, as the engine sees it: the bytes that it acknowledges may be
+    /// dropped.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
         let read = self.read(frame);
         if let (Some(flow), Content::Tcp(tcp)) = (read.flow, &read.content)
@@ -117,7 +118,7 @@ impl Verifier {
         }
     }
 
-    /// Checks an output; to be called for every one, in order.
+    /// Checks an output. Call it for every output, in order.
     pub fn delivered<B: AsRef<[u8]>>(&mut self, output: &Output<B>) {
         if self.mismatch.is_some() {
             return;
@@ -131,17 +132,17 @@ impl Verifier {
         self.mismatch = checked.err();
     }
 
-    /// The first difference, if one was found already.
+    /// Returns the first difference found so far.
     pub fn mismatch(&self) -> Option<&Mismatch> {
         self.mismatch.as_ref()
     }
 
-    /// Frames that came in and have not come out.
+    /// Returns the number of received frames that have not come out.
     pub fn outstanding(&self) -> u64 {
         self.verified.frames.saturating_sub(self.frames_out)
     }
 
-    /// Checks that nothing is left.
+    /// Checks that nothing is outstanding.
     ///
     /// # Errors
     /// The first difference that was found.
@@ -161,7 +162,8 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// Reads a frame. The profiles that keep streams pass UDP and tunnels in order, as they do everything that is not TCP.
+    /// Reads a frame. The profiles that keep streams pass UDP and tunnels in order, like all frames that are
+    /// not TCP.
     fn read<'a>(&self, frame: &'a [u8]) -> Read<'a> {
         let read = read(frame, self.medium);
         if self.profile != Profile::Gro && read.flow.is_some_and(|flow| flow.is_udp() || flow.is_tunneled()) {
@@ -178,7 +180,7 @@ impl Verifier {
         })
     }
 
-    /// Checks a frame that was passed on as it is.
+    /// Checks a frame that passed unchanged.
     fn frame(&mut self, frame: &[u8]) -> Result<(), Mismatch> {
         self.frames_out += 1;
         let read = self.read(frame);
@@ -189,7 +191,7 @@ impl Verifier {
         checked.map_err(|difference| Mismatch { flow: read.flow, difference })
     }
 
-    /// Checks segments that were merged.
+    /// Checks an aggregate.
     fn aggregate<B: AsRef<[u8]>>(&mut self, aggregate: &Aggregate<B>) -> Result<(), Mismatch> {
         let mut packet = std::mem::take(&mut self.scratch);
         aggregate.copy_to(&mut packet);
@@ -243,7 +245,7 @@ impl Verifier {
     }
 }
 
-/// Checks what every aggregate promises: a valid packet, and what `gso_size` and `gso_segs` need.
+/// Checks what every aggregate must be: a valid packet, with right `gso_size` and `gso_segs`.
 fn well_formed<B: AsRef<[u8]>>(
     aggregate: &Aggregate<B>,
     packet: &[u8],

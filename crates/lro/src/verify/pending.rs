@@ -1,4 +1,4 @@
-//! The bytes of one stream: which were received, and those that have not come out yet.
+//! The bytes of one stream that were received and have not come out.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 use super::Difference;
 use super::ranges::{Place, Ranges};
 
-/// The header fields of a segment that its bytes must come out with.
+/// The header fields of a segment with which its bytes must come out.
 #[derive(Clone, Copy)]
 pub(super) struct Fields {
     /// The frame, counted from 1.
@@ -18,66 +18,67 @@ pub(super) struct Fields {
     pub(super) ack: SeqNumber,
 }
 
-/// The part of what came out that one segment had brought.
+/// A part of the delivered bytes that one segment contained.
 #[derive(Clone, Copy)]
 pub(super) struct Brought {
-    /// Where it starts, from the first byte that came out.
+    /// Its start, from the first delivered byte.
     pub(super) at: usize,
     pub(super) len: usize,
     pub(super) fields: Fields,
 }
 
-/// What a segment brought.
+/// What a received segment adds to the stream.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
-    /// No byte that was not there.
+    /// No new byte.
     Nothing,
-    /// Bytes that segments had seemed to bring which are not looked into.
+    /// Bytes that unparsed segments may have contained.
     SeenOpaque,
-    /// Bytes that were not seen before.
+    /// New bytes.
     Bytes,
 }
 
-/// Bytes that were received and have not come out.
+/// Received bytes that have not come out.
 struct Piece {
     bytes: Vec<u8>,
     fields: Fields,
 }
 
-/// One stream of bytes, of which the first copy counts.
+/// One byte stream, of which the first copy of each byte counts.
 #[derive(Default)]
 pub(super) struct Stream {
-    /// The first place, where a SYN said so; what is before it, no receiver takes.
+    /// The first byte's place, known from the SYN; receivers ignore bytes before it.
     first: Option<Place>,
-    /// Where the last segment was that others can be placed by.
+    /// Place of the last segment, by which others are placed.
     latest: Option<Place>,
-    /// What was received, also before the stream.
+    /// All received bytes, also those before the stream.
     received: Ranges,
-    /// What segments seemed to bring that are not looked into.
+    /// Bytes that unparsed segments may have contained.
     opaque: Ranges,
     pending: BTreeMap<Place, Piece>,
     compared: u64,
 }
 
 impl Stream {
-    /// A stream whose first byte has this sequence number.
+    /// Creates a stream whose first byte has this sequence number.
     pub(super) fn beginning_at(seq: SeqNumber) -> Self {
         Self { first: Some(i64::from(seq.0)), latest: Some(i64::from(seq.0)), ..Self::default() }
     }
 
-    /// A range without what is before the stream.
+    /// Returns the part of a range that is in the stream.
     fn within(&self, range: &Range<Place>) -> Range<Place> {
         self.first.map_or(range.start, |first| range.start.max(first).min(range.end))..range.end
     }
 
-    /// The place of a sequence number: the one that is nearest to that of the last segment.
+    /// Returns the place of a sequence number: the nearest to the last segment's.
     fn place(&self, seq: SeqNumber) -> Place {
         let latest = self.latest.unwrap_or_else(|| i64::from(seq.0));
         latest + i64::from(seq.since(SeqNumber(latest as u32)))
     }
 
-    /// Notes where a segment was. One that no window would reach from the last (RFC 7323 section 2.3) is of another
-    /// connection, or forged: the stream is not there, and what comes next would be of another turn.
+    /// Records the place of a segment. A place that no window reaches from the last one (RFC 7323 section
+    /// 2.3) belongs to another connection, or is forged; using it would place the next segments in another
+    /// turn of the sequence numbers.
     fn move_on(&mut self, start: Place) {
         const REACH: u64 = 1 << 29;
         if self.latest.is_none_or(|latest| latest.abs_diff(start) < REACH) {
@@ -85,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// Notes a segment.
+    /// Records a segment.
     pub(super) fn receive(&mut self, seq: SeqNumber, bytes: &[u8], fields: Fields) -> News {
         if bytes.is_empty() {
             return News::Nothing;
@@ -105,18 +106,18 @@ impl Stream {
         news
     }
 
-    /// Notes a segment that is not looked into.
+    /// Records a segment that is not parsed.
     pub(super) fn receive_opaque(&mut self, seq: SeqNumber, len: usize) {
         let start = self.place(seq);
         self.opaque.cover(start..start + len as Place);
     }
 
-    /// Forgets what a segment brought: it was dropped.
+    /// Forgets the bytes of a dropped segment.
     pub(super) fn withdraw(&mut self, frame: u64) {
         self.pending.retain(|_, piece| piece.fields.frame != frame);
     }
 
-    /// Where the pieces start that share bytes with a range.
+    /// Returns the starts of the pieces that overlap a range.
     fn overlapping(&self, range: &Range<Place>) -> impl Iterator<Item = (Place, &Piece)> {
         let (start, end) = (range.start, range.end);
         let before = self.pending.range(..start).next_back();
@@ -125,12 +126,12 @@ impl Stream {
         before.into_iter().chain(within).filter(ends_after).map(|(at, piece)| (*at, piece))
     }
 
-    /// Checks bytes that came out against the first copy of each; returns which segments had brought those that had
-    /// not come out before.
+    /// Compares delivered bytes with the first copy of each. Returns the segments that contained those not
+    /// delivered before.
     pub(super) fn deliver(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<Vec<Brought>, Difference> {
         const TURN: Place = 1 << 32;
         let nearest = self.place(seq);
-        // A segment that was held long may be of another turn of the sequence numbers than the last one received.
+        // A segment held long may belong to another turn of the sequence numbers than the last one received.
         let range = [nearest, nearest - TURN, nearest + TURN]
             .map(|start| start..start + bytes.len() as Place)
             .into_iter()
@@ -156,7 +157,8 @@ impl Stream {
         Ok(brought)
     }
 
-    /// Checks that nothing is left that was received before these segments and comes before them in the stream.
+    /// Checks that no bytes are outstanding that were received before these segments and precede them in the
+    /// stream.
     fn check_order(&self, range: &Range<Place>, brought: &[Brought]) -> Result<(), Difference> {
         let Some(frame) = brought.iter().map(|part| part.fields.frame).min() else { return Ok(()) };
         let left = self.pending.range(..range.start).map(|(_, piece)| piece.fields.frame);
@@ -166,7 +168,7 @@ impl Stream {
         }
     }
 
-    /// Compares the part of a piece that is within `range`, and keeps the rest. Returns where that part is.
+    /// Compares the part of a piece that is within `range`, and keeps the rest. Returns the part's start.
     fn compare(
         &mut self,
         start: Place,
@@ -199,12 +201,12 @@ impl Stream {
         Ok(common)
     }
 
-    /// The first frame that brought bytes which have not come out.
+    /// Returns the first frame with outstanding bytes.
     pub(super) fn oldest(&self) -> Option<u64> {
         self.pending.values().map(|piece| piece.fields.frame).min()
     }
 
-    /// Checks that all bytes came out; how many were compared.
+    /// Checks that all bytes came out; returns how many were compared.
     pub(super) fn finish(&self) -> Result<u64, Difference> {
         match self.pending.iter().next() {
             Some((start, Piece { bytes, fields })) => {

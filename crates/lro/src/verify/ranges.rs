@@ -6,12 +6,12 @@ use std::ops::Range;
 /// A place in a stream: sequence numbers unwrapped, so that they do not repeat.
 pub(super) type Place = i64;
 
-/// Ranges of places, start and end: nothing overlaps or touches.
+/// Disjoint ranges of places, start to end, that do not touch.
 #[derive(Default)]
 pub(super) struct Ranges(BTreeMap<Place, Place>);
 
 impl Ranges {
-    /// Adds a range; returns the parts that were not there before.
+    /// Adds a range; returns the parts that were not present.
     pub(super) fn cover(&mut self, range: Range<Place>) -> Vec<Range<Place>> {
         let mut new = Vec::new();
         let (mut start, mut end, mut at) = (range.start, range.end, range.start);
@@ -37,7 +37,7 @@ impl Ranges {
         new
     }
 
-    /// Whether all of a range is there.
+    /// Returns true if a whole range is present.
     pub(super) fn covers(&self, range: &Range<Place>) -> bool {
         let before = self.0.range(..=range.start).next_back();
         range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)

@@ -1,4 +1,4 @@
-//! What a frame is, read without the engines' own parser.
+//! Reads a frame, independently of the engines' parser.
 
 use nichrome_wire::{
     AddressPair, CommonOptions, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber,
@@ -7,24 +7,24 @@ use nichrome_wire::{
 
 use crate::{FlowKey, Medium};
 
-/// A frame as a receiver sees it.
+/// A frame as its receiver sees it.
 pub(super) struct Read<'a> {
     pub(super) flow: Option<FlowKey>,
     pub(super) content: Content<'a>,
 }
 
-/// What is in a frame.
+/// The content of a frame.
 pub(super) enum Content<'a> {
     /// A TCP segment with right checksums.
     Tcp(Tcp<'a>),
-    /// A UDP datagram with right checksums and so many bytes of payload.
+    /// A UDP datagram with right checksums.
     Udp { payload_len: usize },
     /// A TCP segment or UDP datagram with a wrong checksum.
     Corrupt,
-    /// A TCP segment that is not to be looked into: a first fragment, or behind a routing or authentication header. A
-    /// receiver may take the `len` bytes that it seems to bring.
+    /// A TCP segment that is not parsed: a first fragment, or behind a routing or authentication header. A
+    /// receiver may accept its `len` bytes.
     Opaque { seq: SeqNumber, len: usize },
-    /// What belongs to no flow, or a UDP datagram without checksum or that is not to be looked into.
+    /// A frame without a flow, or a UDP datagram without a checksum or that is not parsed.
     Other,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Tcp<'a> {
     /// Type of service or traffic class.
     pub(super) class: u8,
     pub(super) payload: &'a [u8],
-    /// Whether it is more than data: it must come out as it is.
+    /// True if the segment is more than data: it must come out unchanged.
     pub(super) control: bool,
 }
 
@@ -48,7 +48,7 @@ struct Ip<'a> {
     addresses: AddressPair,
     protocol: IpProtocol,
     class: u8,
-    /// Header and payload of TCP or UDP.
+    /// The transport header and payload.
     segment: &'a [u8],
     header_is_right: bool,
     options: bool,
@@ -84,7 +84,8 @@ fn ip(packet: &[u8]) -> Option<Ip<'_>> {
     }
 }
 
-/// The IP packet within IP without options, or within PPP over Ethernet, which follows the link header in the place of one.
+/// Returns the IP packet within an IP packet without options, or within PPPoE, which takes the place of a
+/// link header.
 fn tunneled(packet: &[u8], medium: Medium) -> Option<Ip<'_>> {
     let (protocol, within, outer_is_right) = match packet {
         [0x11, 0, _, _, high, low, 0, protocol, within @ ..] if medium == Medium::Ethernet => {
@@ -155,7 +156,7 @@ fn tcp<'a>(ip: &Ip<'a>, flow: Option<FlowKey>) -> Read<'a> {
     Read { flow, content: Content::Tcp(tcp) }
 }
 
-/// The IP packet, or session data of PPP over Ethernet, with what follows it, and the VLAN identifiers in front of it.
+/// Returns the IP packet or PPPoE session data after the link header, and the VLAN identifiers.
 fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     if medium == Medium::Ip {
         return Some((frame, [None; 2]));
@@ -173,7 +174,7 @@ fn link(frame: &[u8], medium: Medium) -> Option<(&[u8], [Option<u16>; 2])> {
     (version == announced).then_some((header.payload(), [vlan(0), vlan(1)]))
 }
 
-/// Whether packets of this protocol are of a flow.
+/// Returns true if packets of this protocol have a flow.
 fn is_read(protocol: IpProtocol) -> bool {
     [IpProtocol::TCP, IpProtocol::UDP].contains(&protocol)
 }

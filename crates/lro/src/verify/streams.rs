@@ -1,4 +1,4 @@
-//! One flow of a profile that keeps byte streams: its bytes, and its segments that are more than bytes.
+//! State of one flow of a profile that keeps byte streams: its bytes, and its control segments.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,17 +10,17 @@ use super::pending::{Brought, Fields, News, Stream};
 use super::read::{Content, Read, Tcp};
 use crate::DropReason;
 
-/// What is due of one flow.
+/// The outstanding parts of one flow.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// The stream that comes out now, and behind it one for each SYN that has not come out.
+    /// The current stream, then one for each SYN that has not come out.
     streams: VecDeque<Stream>,
-    /// Frames that must come out as they are.
+    /// Frames that must come out unchanged.
     controls: Frames,
-    /// Data segments that brought nothing new, by fingerprint: those may be dropped.
+    /// Data segments without a new byte, by fingerprint: may be dropped.
     repeated: HashMap<u64, u32>,
-    /// Data segments whose bytes the receiver may have had already, by fingerprint: it has acknowledged them, or they had
-    /// come in segments that are not looked into. Those may be dropped, too.
+    /// Data segments whose bytes the receiver may have, by fingerprint: acknowledged, or contained in
+    /// segments that are not parsed. They may be dropped.
     had_already: HashMap<u64, u64>,
     /// The receiver's latest ACK number on this connection.
     acknowledged: Option<SeqNumber>,
@@ -30,7 +30,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Notes a frame.
+    /// Records a frame.
     pub(super) fn received(&mut self, number: u64, frame: &[u8], read: &Read<'_>) {
         self.came_in += 1;
         if self.streams.is_empty() {
@@ -61,7 +61,8 @@ impl Streams {
         }
     }
 
-    /// Notes that the receiver of this flow has acknowledged every byte before `ack`. A SYN of its own begins a connection.
+    /// Records that the receiver has acknowledged every byte before `ack`. A SYN of the receiver opens a
+    /// connection.
     pub(super) fn acknowledged(&mut self, ack: SeqNumber, flags: TcpFlags) {
         if flags.intersects(TcpFlags::SYN | TcpFlags::RST) {
             self.acknowledged = None;
@@ -71,7 +72,7 @@ impl Streams {
         }
     }
 
-    /// Checks a frame that was passed on.
+    /// Checks a frame that passed.
     pub(super) fn frame(&mut self, frame: &[u8], read: &Read<'_>) -> Result<(), Difference> {
         self.came_out += 1;
         let Content::Tcp(tcp) = &read.content else { return self.control(frame).map(|_| ()) };
@@ -91,7 +92,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Checks a frame that must come out as it is: all that was received before it is out.
+    /// Checks a frame that must come out unchanged: all frames received before it must be out.
     fn control(&mut self, frame: &[u8]) -> Result<(), Difference> {
         let number = self.controls.take(frame)?;
         match self.streams.iter().filter_map(Stream::oldest).min() {
@@ -100,7 +101,7 @@ impl Streams {
         }
     }
 
-    /// Goes on to the stream that a SYN began.
+    /// Moves on to the stream that a SYN opened.
     fn next_stream(&mut self) -> Result<(), Difference> {
         if let Some(stream) = self.streams.pop_front() {
             self.bytes += stream.finish()?;
@@ -108,7 +109,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Checks bytes that came out; returns which segments had brought them.
+    /// Checks delivered bytes; returns the segments that contained them.
     fn data(&mut self, tcp: &Tcp<'_>) -> Result<Vec<Brought>, Difference> {
         if tcp.payload.is_empty() {
             return Ok(Vec::new());
@@ -124,7 +125,7 @@ impl Streams {
         Ok(brought)
     }
 
-    /// Checks a merged packet: its bytes, and the fields that it has in common with its segments, whose payloads have
+    /// Checks an aggregate: its bytes, and the header fields in common with its segments, whose payloads have
     /// these lengths.
     pub(super) fn aggregate(
         &mut self,
@@ -145,7 +146,7 @@ impl Streams {
             .collect();
         self.came_out += segments.len() as u64;
         if !brought.iter().map(|part| (part.at, part.len)).eq(segments) {
-            // Some bytes came in other segments first: which ones were merged is not known.
+            // Other segments contained some of the bytes first: which ones were merged is unknown.
             return Ok(());
         }
         let fields = || brought.iter().map(|part| part.fields);
@@ -164,13 +165,13 @@ impl Streams {
         }
     }
 
-    /// Notes a frame with a wrong checksum that was dropped.
+    /// Records a dropped frame with a wrong checksum.
     pub(super) fn dropped_corrupt(&mut self, frame: &[u8]) -> Result<(), Difference> {
         self.came_out += 1;
         self.controls.dropped(frame)
     }
 
-    /// Checks that a frame that was dropped brought no new byte.
+    /// Checks that a dropped frame had no new byte.
     pub(super) fn dropped_duplicate(&mut self, frame: &[u8]) -> Result<(), Difference> {
         self.came_out += 1;
         let justified = self.forget(fingerprint(frame)) || self.withdraw(fingerprint(frame));
@@ -178,7 +179,7 @@ impl Streams {
         justified.then_some(()).ok_or(Difference::Dropped { len: frame.len(), reason })
     }
 
-    /// Notes that a segment which brought nothing new came out; `false` where there was none such.
+    /// Records that a segment without a new byte came out; false if there was none.
     fn forget(&mut self, fingerprint: u64) -> bool {
         let Some(count) = self.repeated.get_mut(&fingerprint) else { return false };
         *count -= 1;
@@ -188,15 +189,14 @@ impl Streams {
         true
     }
 
-    /// Notes that the bytes of a segment, which the receiver may have had already, will not come again; `false` where there
-    /// was none such.
+    /// Records that a segment whose bytes the receiver may have will not come out; false if there was none.
     fn withdraw(&mut self, fingerprint: u64) -> bool {
         let Some(number) = self.had_already.remove(&fingerprint) else { return false };
         self.streams.iter_mut().for_each(|stream| stream.withdraw(number));
         true
     }
 
-    /// Checks that nothing is left; the bytes that were compared.
+    /// Checks that nothing is outstanding; returns the number of compared bytes.
     pub(super) fn finish(&self) -> Result<u64, Difference> {
         self.controls.finish()?;
         let mut bytes = self.bytes;

@@ -1,4 +1,4 @@
-//! The `npu` profile with connections whose segments come too far apart for any to be held.
+//! The `npu` profile with sparse connections: inter-arrival times above the hold limit.
 
 use crate::common::{Card, Change, data, us};
 use nichrome_lro::{
@@ -7,8 +7,8 @@ use nichrome_lro::{
 use nichrome_wire::engine::deliver;
 use nichrome_wire::{Instant, TcpFlags};
 
-/// A connection that has sent 5 segments of 100 bytes, each 1.1 ms behind the last, of which one more is in a lull.
-fn card_in_lull(mut card: Card) -> Card {
+/// A connection that has sent 5 segments of 100 bytes, each 1.1 ms after the last: the next segment finds it sparse.
+fn sparse_card(mut card: Card) -> Card {
     for nth in 0..5 {
         card.receive(&data(nth * 100, 100)).wait(us(1100));
     }
@@ -17,7 +17,7 @@ fn card_in_lull(mut card: Card) -> Card {
 }
 
 #[test]
-fn a_connection_in_a_lull_takes_no_descriptor_until_two_segments_come_near() {
+fn a_sparse_connection_takes_no_descriptor_until_two_segments_come_near() {
     let mut npu = Npu::new(&Config::default(), &NpuConfig::default()).unwrap();
     let mut now = Instant::ZERO;
     let mut connections = Vec::new();
@@ -31,7 +31,7 @@ fn a_connection_in_a_lull_takes_no_descriptor_until_two_segments_come_near() {
 }
 
 #[test]
-fn a_connection_that_was_evicted_after_one_segment_is_in_a_lull() {
+fn a_connection_that_was_evicted_after_one_segment_is_sparse() {
     let config = Config { max_connections: 1, ..Config::default() };
     for (npu, held) in [
         (NpuConfig::default(), false),
@@ -48,8 +48,8 @@ fn a_connection_that_was_evicted_after_one_segment_is_in_a_lull() {
 }
 
 #[test]
-fn what_comes_in_a_lull_is_handed_on_at_once_whatever_its_sequence_number() {
-    let mut card = card_in_lull(Card::npu());
+fn segments_of_a_sparse_connection_are_delivered_at_once_whatever_its_sequence_number() {
+    let mut card = sparse_card(Card::npu());
     for at in [700, 500, 600] {
         card.receive(&data(at, 100));
         assert_eq!(card.take_lens(), [100], "the segment at {at}");
@@ -59,8 +59,8 @@ fn what_comes_in_a_lull_is_handed_on_at_once_whatever_its_sequence_number() {
 }
 
 #[test]
-fn control_segments_in_a_lull_are_passed_in_order() {
-    let mut card = card_in_lull(Card::npu());
+fn control_segments_of_a_sparse_connection_pass_in_order() {
+    let mut card = sparse_card(Card::npu());
     let fin = data(600, 0).flags(TcpFlags::FIN);
     card.receive(&data(500, 100)).receive(&data(600, 0)).receive(&fin);
     assert_eq!(card.take_lens(), [100, 0, 0]);
@@ -68,8 +68,8 @@ fn control_segments_in_a_lull_are_passed_in_order() {
 }
 
 #[test]
-fn a_wrong_checksum_in_a_lull_is_dropped() {
-    let mut card = card_in_lull(Card::npu());
+fn a_wrong_checksum_on_a_sparse_connection_is_dropped() {
+    let mut card = sparse_card(Card::npu());
     let before = card.flushes(FlushReason::Sparse);
     let mut corrupt = data(500, 100).build();
     *corrupt.last_mut().unwrap() ^= 1;
@@ -78,9 +78,9 @@ fn a_wrong_checksum_in_a_lull_is_dropped() {
 }
 
 #[test]
-fn a_card_that_acknowledges_knows_a_connection_in_a_lull() {
+fn active_ack_keeps_the_descriptor_of_a_sparse_connection() {
     let config = NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() };
-    let mut card = card_in_lull(Card::npu_with(config));
+    let mut card = sparse_card(Card::npu_with(config));
     card.receive(&data(500, 100));
     assert_eq!(card.take_lens(), [100]);
     card.wait(us(1100)).receive(&data(400, 100));
@@ -88,7 +88,7 @@ fn a_card_that_acknowledges_knows_a_connection_in_a_lull() {
 }
 
 #[test]
-fn what_comes_does_not_overtake_what_is_held_since_the_lull_ended() {
+fn segments_do_not_overtake_those_held_since_the_connection_was_sparse() {
     let other = |at| data(at, 100).with(|frame| frame.src_port += 1).build();
     let mut card = Card::npu();
     for nth in 0..6 {
@@ -105,7 +105,7 @@ fn what_comes_does_not_overtake_what_is_held_since_the_lull_ended() {
     assert_eq!(
         card.take_lens(),
         [100],
-        "the other, since this one was heard of 1.2 ms ago but holds a segment"
+        "the other, since this one had an arrival 1.2 ms ago but holds a segment"
     );
     card.wait(us(1100));
     assert_eq!(card.take_lens(), [300]);
