@@ -211,3 +211,168 @@ fn window_scale(options: &[u8]) -> Option<u8> {
         _ => None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::TcpFrame;
+
+    use super::*;
+    use crate::parse::{Parsed, parse};
+    use crate::segment::Medium;
+
+    /// Length of the stream in bytes; its sequence numbers wrap at the third.
+    const BYTES: u32 = 3;
+    /// Number of events in a row.
+    const DEPTH: usize = 5;
+    const SCALE: u8 = 1;
+
+    fn seq(at: u32) -> SeqNumber {
+        SeqNumber(u32::MAX - 1) + at
+    }
+
+    /// An event of a connection.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        /// The host acknowledges the bytes before this one, with a window field.
+        Acknowledges {
+            at: u32,
+            window: u16,
+            plain: bool,
+        },
+        /// The card delivers these bytes, and the host takes them.
+        Handed {
+            from: u32,
+            to: u32,
+        },
+        /// The card delivers these bytes, and the host refuses them.
+        Refused {
+            from: u32,
+            to: u32,
+        },
+        /// The card leaves the acknowledgement of the bytes before this one to the host.
+        Left {
+            at: u32,
+        },
+        Reset,
+    }
+
+    fn all_events() -> Vec<Event> {
+        let ranges = || (0..BYTES).flat_map(|from| (from + 1..=BYTES).map(move |to| (from, to)));
+        let mut events = vec![Event::Reset];
+        for at in 0..=BYTES {
+            events.push(Event::Acknowledges { at, window: 2, plain: true });
+            events.push(Event::Acknowledges { at, window: 0, plain: true });
+            events.push(Event::Acknowledges { at, window: 4, plain: false });
+        }
+        events.extend(ranges().map(|(from, to)| Event::Handed { from, to }));
+        events.extend(ranges().map(|(from, to)| Event::Refused { from, to }));
+        events.extend((1..=BYTES).map(|at| Event::Left { at }));
+        events
+    }
+
+    /// What is true of the host, beside what the card knows of it.
+    #[derive(Clone, Copy)]
+    struct Truth {
+        host: HostSide,
+        /// The bytes that the host has, as bits.
+        has: u32,
+        /// The host's latest ACK number, right edge and kind of segment since the last suspension, as offsets.
+        acknowledged: Option<(u32, u32, bool)>,
+        /// The host's latest ACK number, which never goes back, as an offset.
+        host_ack: u32,
+        /// The highest ACK number that the card has generated or the host has sent.
+        highest: u32,
+        left: u32,
+    }
+
+    impl Truth {
+        /// Returns the end of the bytes that the host has without a gap.
+        fn contiguous(&self) -> u32 {
+            self.has.trailing_ones()
+        }
+
+        /// Applies an event; returns false if a host never causes it.
+        fn apply(&mut self, event: Event, sample: &Segment) -> bool {
+            match event {
+                Event::Acknowledges { at, .. } if at > self.contiguous() || at < self.host_ack => {
+                    return false;
+                }
+                Event::Acknowledges { at, window, plain } => {
+                    let segment = Segment { ack: seq(at), window, other_options: !plain, ..*sample };
+                    self.host.observe(&segment, Some(SCALE));
+                    self.host_ack = at;
+                    if self.acknowledged.is_none_or(|(last, ..)| at >= last) {
+                        self.acknowledged = Some((at, at + (u32::from(window) << SCALE), plain));
+                        self.highest = self.highest.max(at);
+                        self.left = if at >= self.left { 0 } else { self.left };
+                    }
+                }
+                Event::Handed { from, to } => {
+                    self.has |= (1 << to) - (1 << from);
+                    self.host.handed(seq(from), seq(to));
+                }
+                Event::Refused { from, to } => {
+                    self.host.handed(seq(from), seq(to));
+                    // The driver discards the ACK for refused bytes.
+                    self.host.acknowledgement(None);
+                    self.suspend();
+                }
+                Event::Left { at } => {
+                    self.left = self.left.max(at);
+                    self.host.leave_to_host(seq(at));
+                }
+                Event::Reset => self.suspend(),
+            }
+            true
+        }
+
+        fn suspend(&mut self) {
+            self.host.stop();
+            self.acknowledged = None;
+        }
+
+        /// Checks the ACK that the card generates now, if any.
+        fn check(&mut self, events: &[Event]) {
+            let Some(ack) = self.host.acknowledgement(None) else { return };
+            let at = ack.ack.since(seq(0)).cast_unsigned();
+            let (last, edge, plain) = self.acknowledged.expect("an ACK while suspended");
+            assert!(at <= self.contiguous(), "{at} is not delivered: {events:?}");
+            assert_eq!(self.has >> self.contiguous(), 0, "there is a gap: {events:?}");
+            assert!(at > last && at > self.highest, "{at} is no news: {events:?}");
+            assert!(plain && self.left == 0, "{at} is for the host to acknowledge: {events:?}");
+            let new_edge = at + (u32::from(ack.window) << SCALE);
+            assert!(ack.window > 0 && new_edge <= edge, "the edge {new_edge} is beyond {edge}: {events:?}");
+            self.highest = at;
+        }
+    }
+
+    /// Continues a sequence of events with each other one; returns how many ACKs were generated.
+    fn continue_with_all(truth: Truth, events: &mut Vec<Event>, all: &[Event], sample: &Segment) -> u64 {
+        if events.len() == DEPTH {
+            return 0;
+        }
+        let mut count = 0;
+        for event in all {
+            let mut next = truth;
+            if !next.apply(*event, sample) {
+                continue;
+            }
+            events.push(*event);
+            let before = next.highest;
+            next.check(events);
+            count += u64::from(next.highest != before) + continue_with_all(next, events, all, sample);
+            events.pop();
+        }
+        count
+    }
+
+    #[test]
+    fn no_sequence_of_events_acknowledges_bytes_that_the_host_has_not_got() {
+        let frame = TcpFrame { payload: Vec::new(), ..TcpFrame::default() }.build();
+        let Parsed::Tcp(sample) = parse(&frame, Medium::Ethernet) else { panic!("no segment") };
+        let truth =
+            Truth { host: HostSide::default(), has: 0, acknowledged: None, host_ack: 0, highest: 0, left: 0 };
+        let count = continue_with_all(truth, &mut Vec::new(), &all_events(), &sample);
+        assert!(count > 1000, "only {count} ACKs");
+    }
+}

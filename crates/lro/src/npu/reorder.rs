@@ -88,3 +88,97 @@ impl<B> ReorderList<B> {
         self.waiting.drain(..count)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::TcpFrame;
+
+    use super::*;
+    use crate::parse::{Parsed, parse};
+    use crate::segment::Medium;
+
+    /// Longest stream in bytes; its sequence numbers wrap at the fourth.
+    const BYTES: u32 = 6;
+    /// Number of insertions in a row.
+    const DEPTH: u32 = 4;
+
+    /// A segment of the stream.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct Part {
+        at: u32,
+        len: u32,
+    }
+
+    impl Part {
+        fn all() -> impl Iterator<Item = Self> {
+            (0..BYTES).flat_map(|at| (1..=3.min(BYTES - at)).map(move |len| Self { at, len }))
+        }
+
+        fn overlaps(self, other: Self) -> bool {
+            self.at < other.at + other.len && other.at < self.at + self.len
+        }
+
+        fn seq(self) -> SeqNumber {
+            SeqNumber(u32::MAX - 2) + self.at
+        }
+    }
+
+    /// The result of inserting a part, by a list of the parts that wait.
+    fn expected(waiting: &[Part], part: Part, room: usize) -> &'static str {
+        match waiting.iter().find(|other| other.overlaps(part)) {
+            Some(_) if waiting.contains(&part) => "duplicate",
+            Some(_) => "overlap",
+            None if waiting.len() == room => "full",
+            None => "waits",
+        }
+    }
+
+    fn name(insertion: &Insertion<Vec<u8>>) -> &'static str {
+        match insertion {
+            Insertion::Waits => "waits",
+            Insertion::Duplicate(_) => "duplicate",
+            Insertion::Overlap(_) => "overlap",
+            Insertion::Full(_) => "full",
+        }
+    }
+
+    /// Inserts the parts in this order and compares each result, and what is taken at the end, with a sorted list.
+    fn check(parts: &[Part], room: usize, sample: &Segment) {
+        let mut list = ReorderList::new(room);
+        let mut waiting: Vec<Part> = Vec::new();
+        for part in parts {
+            let segment = Segment { seq: part.seq(), payload_len: part.len, ..*sample };
+            let result = list.insert(Frame::new(Vec::new()), segment);
+            assert_eq!(name(&result), expected(&waiting, *part, room), "{parts:?}, room for {room}");
+            if matches!(result, Insertion::Waits) {
+                waiting.push(*part);
+                waiting.sort_unstable_by_key(|part| part.at);
+            }
+        }
+        while let Some(seq) = list.first_seq() {
+            let before = waiting.len();
+            let mut end = seq;
+            for taken in list.take_consecutive(seq) {
+                let part = waiting.remove(0);
+                assert_eq!((taken.segment.seq, part.seq()), (end, end), "{parts:?}, room for {room}");
+                end = taken.segment.end();
+            }
+            assert!(
+                waiting.len() < before && waiting.first().is_none_or(|part| part.seq() != end),
+                "{parts:?}"
+            );
+        }
+        assert!(waiting.is_empty(), "{parts:?}, room for {room}");
+    }
+
+    #[test]
+    fn every_sequence_of_insertions_agrees_with_a_sorted_list() {
+        let frame = TcpFrame { payload: vec![0], ..TcpFrame::default() }.build();
+        let Parsed::Tcp(sample) = parse(&frame, Medium::Ethernet) else { panic!("no segment") };
+        let all: Vec<Part> = Part::all().collect();
+        for code in 0..all.len().pow(DEPTH) {
+            let parts: Vec<Part> = (0..DEPTH).map(|nth| all[code / all.len().pow(nth) % all.len()]).collect();
+            (1..=3).for_each(|room| check(&parts, room, &sample));
+        }
+    }
+}

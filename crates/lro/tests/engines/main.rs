@@ -15,6 +15,7 @@ mod linux_selftest;
 mod netfpga;
 mod npu;
 mod npu_bursts;
+mod npu_exhaustive;
 mod npu_sparse;
 mod npu_timeouts;
 mod profiles;
