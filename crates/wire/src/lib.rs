@@ -4,10 +4,13 @@
 //! Each format has an unchecked view, a struct over bytes whose length was checked once, so that reading a field
 //! cannot fail; and a validated representation, `Repr`, that cannot express an invalid header. Parsing never panics
 //! and never reads out of bounds.
+//!
+//! The feature `rdma` (default) adds the formats of RoCEv2, iWARP, StaR and the connection manager.
 #![forbid(unsafe_code)]
 
 mod bytes;
 pub mod checksum;
+#[cfg(feature = "rdma")]
 pub mod cm;
 mod common_options;
 pub mod engine;
@@ -21,11 +24,14 @@ mod ipv4;
 mod ipv4_fragments;
 mod ipv6;
 mod ipv6_extensions;
+#[cfg(feature = "rdma")]
 pub mod iwarp;
 mod number_map;
 mod packet_too_big;
+#[cfg(feature = "rdma")]
 pub mod rdma;
 mod seq;
+#[cfg(feature = "rdma")]
 pub mod star;
 mod tcp;
 mod tcp_flags;

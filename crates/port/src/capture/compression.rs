@@ -1,10 +1,7 @@
 //! Captures compressed by gzip or zstd, decompressed while they are read. Reads all members or frames of a file, as
-//! written by concatenation and by parallel compressors.
+//! written by concatenation and by parallel compressors. Without the feature `compression`, such files are refused.
 
 use std::io::{self, BufRead, BufReader, Read};
-
-use flate2::bufread::MultiGzDecoder;
-use ruzstd::decoding::StreamingDecoder;
 
 /// Size of the read-ahead buffers, for compressed and for decompressed bytes.
 pub(super) const READ_AHEAD: usize = 256 * 1024;
@@ -24,9 +21,9 @@ impl Plain {
         let mut input = BufReader::with_capacity(READ_AHEAD, input);
         let start = input.fill_buf()?;
         let decompressed: Box<dyn Read + Send> = if start.starts_with(GZIP) {
-            Box::new(MultiGzDecoder::new(input))
+            decompress::gzip(input)?
         } else if start.starts_with(ZSTD) {
-            Box::new(ZstdFrames { input: Some(input), frame: None })
+            decompress::zstd(input)?
         } else {
             return Ok(Self { bytes: Box::new(input), was_compressed: false });
         };
@@ -35,34 +32,69 @@ impl Plain {
     }
 }
 
-/// Decodes a sequence of zstd frames; holds the decoder of the current frame, or the input between two frames.
-struct ZstdFrames<R: BufRead> {
-    input: Option<R>,
-    frame: Option<Frame<R>>,
-}
+#[cfg(feature = "compression")]
+mod decompress {
+    use std::io::{self, BufRead, Read};
 
-type Frame<R> = StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
+    use flate2::bufread::MultiGzDecoder;
+    use ruzstd::decoding::StreamingDecoder;
 
-impl<R: BufRead> Read for ZstdFrames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(frame) = &mut self.frame {
-                match frame.read(buffer)? {
-                    0 if !buffer.is_empty() => {}
-                    count => return Ok(count),
+    pub(super) fn gzip(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(MultiGzDecoder::new(input)))
+    }
+
+    pub(super) fn zstd(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(ZstdFrames { input: Some(input), frame: None }))
+    }
+
+    /// Decodes a sequence of zstd frames; holds the decoder of the current frame, or the input between two frames.
+    struct ZstdFrames<R: BufRead> {
+        input: Option<R>,
+        frame: Option<Frame<R>>,
+    }
+
+    type Frame<R> = StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
+
+    impl<R: BufRead> Read for ZstdFrames<R> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            loop {
+                if let Some(frame) = &mut self.frame {
+                    match frame.read(buffer)? {
+                        0 if !buffer.is_empty() => {}
+                        count => return Ok(count),
+                    }
+                    self.input = self.frame.take().map(StreamingDecoder::into_inner);
                 }
-                self.input = self.frame.take().map(StreamingDecoder::into_inner);
+                let Some(mut input) = self.input.take() else { return Ok(0) };
+                if input.fill_buf()?.is_empty() {
+                    return Ok(0);
+                }
+                self.frame = Some(StreamingDecoder::new(input).map_err(io::Error::other)?);
             }
-            let Some(mut input) = self.input.take() else { return Ok(0) };
-            if input.fill_buf()?.is_empty() {
-                return Ok(0);
-            }
-            self.frame = Some(StreamingDecoder::new(input).map_err(io::Error::other)?);
         }
     }
 }
 
+#[cfg(not(feature = "compression"))]
+mod decompress {
+    use std::io::{self, BufRead, Read};
+
+    pub(super) fn gzip(_input: impl BufRead) -> io::Result<Box<dyn Read + Send>> {
+        Err(unsupported("gzip"))
+    }
+
+    pub(super) fn zstd(_input: impl BufRead) -> io::Result<Box<dyn Read + Send>> {
+        Err(unsupported("zstd"))
+    }
+
+    fn unsupported(format: &str) -> io::Error {
+        let error = format!("{format} is not supported: this build lacks the feature 'compression'");
+        io::Error::new(io::ErrorKind::Unsupported, error)
+    }
+}
+
 #[cfg(test)]
+#[cfg(feature = "compression")]
 mod tests {
     use super::*;
     use flate2::Compression;
