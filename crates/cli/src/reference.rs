@@ -1,4 +1,4 @@
-//! The book's reference, made of what the command says of itself: NICHROME_UPDATE=1 writes it anew.
+//! The book's reference, generated from the command's help: NICHROME_UPDATE=1 rewrites it.
 
 use std::env;
 use std::fmt::Write;

@@ -115,8 +115,12 @@ fn the_table_has_a_column_for_each_transport() {
 fn wrong_options_are_told_in_one_line() {
     let room = room();
     for (arguments, told, status) in [
-        ("--delay 5ms", "this command varies the delay itself: --delays 0,5ms says which there are", 2),
-        ("--delays 2s", "--delays are up to 1s", 2),
+        (
+            "--delay 5ms",
+            "the figures vary the delay of the path: set it with --delays, such as --delays 0,5ms",
+            2,
+        ),
+        ("--delays 2s", "--delays takes delays of at most 1s", 2),
         ("--html no/page.html", "cannot write no/page.html: No such file or directory (os error 2)", 1),
         ("--svg no/pictures", "cannot create no/pictures: No such file or directory (os error 2)", 1),
     ] {

@@ -108,7 +108,7 @@ trait Run {
     /// Takes at least so many packets.
     fn run(&mut self, packets: usize);
 
-    /// The median of the runs after the first, and what was counted in them.
+    /// The median of the runs after the first, and their counters.
     fn measured(&self) -> Measured;
 }
 

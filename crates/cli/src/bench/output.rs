@@ -36,7 +36,7 @@ impl OutputOptions {
 }
 
 impl Output {
-    /// Prints a report and writes its page, to which `figures` adds what is drawn.
+    /// Prints a report and writes its page, to which `figures` adds the charts.
     pub(super) fn finish(
         self,
         title: &str,

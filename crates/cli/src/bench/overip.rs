@@ -1,4 +1,5 @@
-//! `nichrome bench overip`: RDMA over IP and sockets between two hosts, by the figures of rdma-over-ip (sections 4 and 5).
+//! `nichrome bench overip`: latency, overlap, progress and processor use of RDMA over IP and of sockets
+//! between two hosts, by the figures of rdma-over-ip (sections 4 and 5).
 
 mod bearer;
 mod claims;
@@ -55,7 +56,7 @@ Examples:
 
 No root is needed, and nothing leaves this process.";
 
-/// Measure what RDMA over IP is worth: latency, overlap, progress and processor use over sockets, iWARP, RoCE and StaR, between
+/// Compare RDMA over IP with sockets: latency, overlap, progress and processor use over sockets, iWARP, RoCE and StaR, between
 /// two hosts with a delaying path between them. Takes about ten minutes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
@@ -63,7 +64,7 @@ pub(crate) struct Overip {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
-    /// Fewer places and shorter rounds: about a minute.
+    /// Measure fewer points in shorter rounds: about a minute.
     #[arg(long)]
     quick: bool,
     /// Measure this figure only; may be given several times.
@@ -77,14 +78,14 @@ pub(crate) struct Overip {
     svg: Option<PathBuf>,
     #[command(flatten)]
     page: PageOption,
-    /// What all random choices of the path come from.
+    /// The seed of the path's random choices.
     #[arg(long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     impairments: ImpairmentOptions,
 }
 
-/// The longest delay, which all time limits are longer than.
+/// The longest delay; the time limits of all waits exceed it.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Overip {
@@ -132,24 +133,24 @@ impl Overip {
         Ok(Plan { delays, ..plan })
     }
 
-    /// What happens on the path besides its delay.
+    /// Applies the impairment options to the path. Its delay varies with the figures and cannot be given.
     fn impairments(&self) -> anyhow::Result<[Impairments; 2]> {
         let mut impairments = [Impairments::default(), Impairments::default()];
         let asked = self.impairments.asked()?;
         asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
         if impairments.iter().any(|of| of.delay != Delay::ZERO) {
             return Err(failure::usage(
-                "this command varies the delay itself: --delays 0,5ms says which there are",
+                "the figures vary the delay of the path: set it with --delays, such as --delays 0,5ms",
             ));
         }
         if self.delays.iter().any(|delay| *delay > LONGEST) {
-            return Err(failure::usage("--delays are up to 1s"));
+            return Err(failure::usage("--delays takes delays of at most 1s"));
         }
         Ok(impairments)
     }
 }
 
-/// A bar for who sits at a terminal.
+/// Shows a progress bar if standard error is a terminal.
 fn progress_bar(steps: usize) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();

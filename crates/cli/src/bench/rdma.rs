@@ -34,7 +34,7 @@ pub(crate) struct Rdma {
     #[arg(long, value_enum, value_name = "NAME", default_value = "roce")]
     transport: Subject,
     /// Measure instead how connections are made by address and port (rdma_cm), over roce, star and iwarp, beside TCP: latency,
-    /// connections per second, and memory of 10,000 that stand in one process.
+    /// connections per second, and memory of 10,000 in one process.
     #[arg(long, conflicts_with = "transport")]
     connect: bool,
     #[command(flatten)]

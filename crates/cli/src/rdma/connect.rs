@@ -72,7 +72,7 @@ impl Connect {
             Role::Server => (serve(&meeting, parameters)?, None),
             Role::Client => client(&meeting, parameters)?,
         };
-        // Neither end lets go of its connections before both have measured.
+        // Both ends keep their connections until both have measured.
         let growth =
             if parameters.keep { before.growth(parameters.connections as usize) } else { Growth::default() };
         meeting.barrier()?;
@@ -143,7 +143,7 @@ impl<'a> End<'a> {
     }
 }
 
-/// Accepts all connections; returns those that stand.
+/// Accepts all connections; returns the open ones.
 fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connected>> {
     let adapter = &meeting.adapter;
     let listener = adapter.listen(0, 0)?;
@@ -163,7 +163,7 @@ fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connec
     })
 }
 
-/// Makes all connections; returns those that stand, and what they took.
+/// Makes all connections; returns the open ones, and their set-up times.
 fn client(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<(Vec<Connected>, Option<Connecting>)> {
     let server = meeting.of_server(None)?;
     let remaining = Remaining::new(parameters.connections);

@@ -1,15 +1,15 @@
-//! What carries messages: sockets or RDMA's transports.
+//! The bearers of messages: sockets and the RDMA transports.
 
 use nichrome_hca::Transport;
 use serde::Serialize;
 
-/// What carries messages between the two hosts.
+/// A bearer of messages between the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Bearer {
-    /// TCP; programs wait in the system call.
+    /// TCP; programs block in the system call.
     SocketsBlocking,
-    /// TCP; programs repeat the system call until there is something.
+    /// TCP; programs poll with a non-blocking system call.
     SocketsNonblocking,
     Iwarp,
     Roce,
@@ -21,7 +21,7 @@ impl Bearer {
     pub(super) const ALL: [Self; 5] =
         [Self::SocketsBlocking, Self::SocketsNonblocking, Self::Iwarp, Self::Roce, Self::Star];
 
-    /// RDMA's transports.
+    /// The RDMA transports.
     pub(super) const RDMA: [Self; 3] = [Self::Iwarp, Self::Roce, Self::Star];
 
     /// The name in tables and JSON.
@@ -35,7 +35,7 @@ impl Bearer {
         }
     }
 
-    /// RDMA's transport; `None` of sockets.
+    /// Returns the RDMA transport; `None` for sockets.
     pub(super) const fn transport(self) -> Option<Transport> {
         match self {
             Self::SocketsBlocking | Self::SocketsNonblocking => None,

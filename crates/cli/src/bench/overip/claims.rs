@@ -11,7 +11,7 @@ use super::progress::LOAD;
 use super::series::{Estimate, Figure, Series};
 use super::table::number;
 
-/// The sockets that the paper compares with.
+/// The sockets that the paper compares RDMA with.
 const SOCKETS: Bearer = Bearer::SocketsNonblocking;
 
 /// Whether a claim holds over a transport.
@@ -19,13 +19,13 @@ const SOCKETS: Bearer = Bearer::SocketsNonblocking;
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
     Holds,
-    /// The spread of the rounds or this machine leaves it open.
+    /// The spread of the rounds, or this machine, leaves it open.
     CannotBeShown,
     DoesNotHold,
 }
 
 impl Verdict {
-    /// The name as a class of pages.
+    /// Returns the CSS class.
     pub(super) const fn class(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -62,7 +62,7 @@ pub(super) struct Claim {
     pub(super) transports: Vec<Judgement>,
 }
 
-/// A value that a claim limits.
+/// A measured value and its allowed range.
 struct Value {
     what: String,
     value: Estimate,
@@ -85,7 +85,7 @@ impl Value {
         }
     }
 
-    /// How far the median is outside of what is allowed.
+    /// Returns the distance of the median from the allowed range, 0 within it.
     fn excess(&self) -> f64 {
         let median = self.value.median;
         (self.allowed.start() - median).max(median - self.allowed.end())
@@ -118,7 +118,7 @@ fn scaled(a: &Estimate, by: f64) -> Estimate {
     Estimate { median: a.median * by, low: a.low * by, high: a.high * by }
 }
 
-/// The values of two series at the places that both have.
+/// Pairs the values of two series at their common places.
 fn common<'a>(a: &'a Series, b: &'a Series) -> impl Iterator<Item = (f64, &'a Estimate, &'a Estimate)> {
     a.points.iter().filter_map(|point| {
         let other = b.points.iter().find(|other| other.x == point.x)?;
@@ -126,13 +126,13 @@ fn common<'a>(a: &'a Series, b: &'a Series) -> impl Iterator<Item = (f64, &'a Es
     })
 }
 
-/// The slope between the first place and the last.
+/// Returns the slope between the first and the last place.
 fn slope(series: &Series) -> Option<Estimate> {
     let (first, last) = (series.points.first()?, series.points.last()?);
     (last.x > first.x).then(|| scaled(&difference(&last.y, &first.y), 1.0 / (last.x - first.x)))
 }
 
-/// Evaluates the claims of the figures that were measured, on a machine with so many processors.
+/// Evaluates the claims on the measured figures, on a machine with `processors` processors.
 pub(super) fn evaluate(figures: &[Figure], processors: usize) -> Vec<Claim> {
     type Values = fn(&Figure, Bearer) -> Vec<Value>;
     const CLAIMS: [(&str, &str, &str, Values); 11] = [
@@ -184,7 +184,7 @@ pub(super) fn evaluate(figures: &[Figure], processors: usize) -> Vec<Claim> {
         (
             "C11",
             "iwarp-rendezvous",
-            "the data is there after half a round trip (eager) or one and a half (rendezvous) (2 %)",
+            "the data arrives after half a round trip (eager) or one and a half (rendezvous) (2 %)",
             c11,
         ),
     ];
@@ -204,7 +204,7 @@ pub(super) fn evaluate(figures: &[Figure], processors: usize) -> Vec<Claim> {
     claims.collect()
 }
 
-/// The worst verdict on any value, and the value that is furthest outside.
+/// Returns the worst verdict on any value, and the value furthest outside its range.
 fn judgement(values: &[Value]) -> (Verdict, String) {
     let worst = values.iter().max_by(|a, b| {
         let by_verdict = a.verdict().cmp(&b.verdict());
@@ -308,7 +308,7 @@ fn c8(figure: &Figure, transport: Bearer) -> Vec<Value> {
     application(figure, transport, 1.0, "ms")
 }
 
-/// The longest of small messages, in bytes.
+/// Longest of the small messages, in bytes.
 const SMALL: f64 = 64.0;
 
 fn c9(figure: &Figure, transport: Bearer) -> Vec<Value> {

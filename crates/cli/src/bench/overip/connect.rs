@@ -24,11 +24,11 @@ use crate::side::Side;
 /// Time for which a program that has a processor of its own spins.
 const SPIN: Duration = Duration::from_millis(1);
 
-/// The key of StaR's set-up: a file that has no name, and goes with the process.
+/// The pre-shared key of StaR's set-up, in an unnamed file that ends with the process.
 pub(super) struct Key(File);
 
 impl Key {
-    /// A random key.
+    /// Draws a random key.
     pub(super) fn new() -> anyhow::Result<Self> {
         let mut bytes = [0; 32];
         File::open("/dev/urandom")
@@ -45,18 +45,18 @@ impl Key {
     }
 }
 
-/// Connections, and the threads of the cards.
+/// Connections, and the threads of the adapters.
 pub(super) struct Connections {
     pub(super) pairs: Vec<Pair>,
-    /// Threads of each host's card, the left one's first: none of sockets.
+    /// Threads of each host's adapter, the left one's first; empty for sockets.
     pub(super) cards: [Threads; 2],
 }
 
-/// Where connections are made.
+/// The hosts between which connections are made.
 pub(super) struct Site<'a> {
     pub(super) hosts: &'a Hosts,
     pub(super) processors: &'a Processors,
-    /// The host whose program is measured, and has a processor of its own.
+    /// The measured host, whose program has a processor of its own.
     pub(super) measured: Side,
     pub(super) key: &'a Key,
 }
@@ -101,7 +101,7 @@ impl Site<'_> {
         })
     }
 
-    /// A program that shares its processor with the path lets it go on.
+    /// Returns the wait of a program: on a processor shared with the path it yields at once.
     fn spin(&self, side: Side) -> Duration {
         let shares = match self.role(side) {
             Role::Application => self.processors.count() < 2,
@@ -130,7 +130,7 @@ impl Site<'_> {
         Ok(Connections { pairs, cards: [left_card, right_card] })
     }
 
-    /// Opens the adapter of a host; returns its threads, too.
+    /// Opens the adapter of a host; returns its threads with it.
     fn adapter(&self, transport: Transport, side: Side) -> anyhow::Result<(Threads, Adapter)> {
         let config = AdapterConfig {
             transport,

@@ -23,30 +23,31 @@ use crate::side::Side;
 const TIME: Axis = Axis { quantity: "time_ratio", label: "application's time / time without traffic" };
 const SIZES: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
 
-/// The same by the clock, with all that others on this machine take.
+/// The same by wall-clock time, which includes the time of other threads.
 const WALL: &str = "wall_ratio";
-/// What reaches the host.
+/// Throughput at the host.
 const RATE: &str = "gbps";
-/// Processors that the card's threads use.
+/// Processors used by the card's threads.
 const CARD: &str = "card_processors";
-/// Processors that receiving programs use.
+/// Processors used by the receiving programs.
 const RECEIVERS: &str = "receiver_processors";
 
-/// Message size where it does not vary, in bytes.
+/// Message size in bytes, where it is not the variable.
 const SIZE: usize = 16 * 1024;
 
 /// The paper's link.
 const LINK: &str = "1gbit";
 
-/// Senders push for this long, and for several round trips, before the application starts: windows have opened then.
+/// Lead of the senders before the application starts, besides several round trips: TCP's windows have opened
+/// by then.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// Time that a sender sleeps if no connection has room.
 const NO_ROOM: Duration = Duration::from_micros(100);
 
-/// What one run has measured.
+/// The measurements of one run.
 struct Run {
-    /// Of the application and the receiving programs, on the processor that they share.
+    /// Processor time of the application and the receiving programs, which share a processor.
     time: Duration,
     wall: Duration,
     gbps: f64,
@@ -54,7 +55,7 @@ struct Run {
     receivers: f64,
 }
 
-/// Counters at a time.
+/// A snapshot of the counters.
 struct Mark {
     at: Instant,
     application: Duration,
@@ -66,13 +67,13 @@ struct Mark {
 /// Traffic to the left host.
 struct Traffic {
     stop: AtomicBool,
-    /// Bytes that its card has placed, and those that its programs have taken.
+    /// Bytes that the host's card has placed, and bytes that its programs have received.
     placed: AtomicU64,
     taken: AtomicU64,
 }
 
 impl Traffic {
-    /// Pushes messages of `len` bytes on all connections in turn.
+    /// Pushes messages of `len` bytes, over all connections in turn.
     fn push(&self, ends: &mut [Box<dyn End>], len: usize) -> anyhow::Result<()> {
         while !self.stop.load(Ordering::Relaxed) {
             let mut has_pushed = false;
@@ -159,7 +160,7 @@ fn run(
     })
 }
 
-/// Measures every transport at a place of the figure. The path does not delay while connections are made.
+/// Measures every transport at one place of the figure. The path has no delay while connections are set up.
 fn measure_place(
     testbed: &Testbed,
     hosts: &Hosts,
@@ -195,7 +196,7 @@ fn measure_place(
     Ok(())
 }
 
-/// Hosts with the paper's link between them, unless the rate is given.
+/// Creates hosts with the paper's link rate between them, unless the options give one.
 fn link(testbed: &Testbed) -> anyhow::Result<Hosts> {
     let rate = Some(LINK.parse()?);
     let limited = testbed.impairments.clone().map(|of| match (of.rate, &of.trace) {

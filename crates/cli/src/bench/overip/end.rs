@@ -1,4 +1,4 @@
-//! The ends of a connection: what every figure measures, whatever carries the messages.
+//! The ends of a connection: the operations that the figures measure, over any bearer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::{self, ScopedJoinHandle};
@@ -12,10 +12,10 @@ use crate::side::Side;
 /// Time limit for anything that an end waits for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Bytes of a message that only says something: a request, START, REPLY, FIN.
+/// Length in bytes of messages without data: a request, START, REPLY, FIN.
 pub(super) const CONTROL: usize = 32;
 
-/// One end of a connection. Messages alternate: an end that has sent one receives one before it sends the next.
+/// One end of a connection. Messages alternate: an end that has sent one receives one before it sends again.
 pub(super) trait End: Send {
     /// Sends a message of `len` bytes: by RDMA a WRITE into the peer's memory.
     fn send(&mut self, len: usize) -> anyhow::Result<()>;
@@ -23,32 +23,36 @@ pub(super) trait End: Send {
     /// Waits for the next message, which has `len` bytes.
     fn receive(&mut self, len: usize) -> anyhow::Result<()>;
 
-    /// Fetches `len` bytes of the peer's memory: by RDMA a READ, else a request that the peer's program answers.
+    /// Fetches `len` bytes of the peer's memory: with RDMA by READ, else by a request that the peer's program
+    /// answers.
     fn fetch(&mut self, len: usize) -> anyhow::Result<()>;
 
-    /// Puts `len` bytes into the buffer of the peer's program, and says so: by RDMA a WRITE and a message behind it.
+    /// Puts `len` bytes into the buffer of the peer's program and notifies it: with RDMA by a WRITE and a
+    /// message after it.
     fn put(&mut self, len: usize) -> anyhow::Result<()>;
 
-    /// Waits for what the peer puts here.
+    /// Waits for the peer's [`End::put`].
     fn await_put(&mut self, len: usize) -> anyhow::Result<()>;
 
-    /// Begins to send `len` bytes to the peer; returns false if there is no room now.
+    /// Starts sending `len` bytes to the peer; returns false if there is no room now.
     fn push(&mut self, len: usize) -> anyhow::Result<bool>;
 
-    /// Takes what the peer pushes until `stop` is set, and adds the number of bytes to `taken`. By RDMA the card does that.
+    /// Receives the peer's pushed bytes until `stop` is set, and adds their number to `taken`. With RDMA the
+    /// card receives them.
     fn absorb(&mut self, stop: &AtomicBool, taken: &AtomicU64) -> anyhow::Result<()>;
 
-    /// Bytes pushed that the peer has without its program's doing: by RDMA those that have completed.
+    /// Returns the pushed bytes that arrived without the peer's program: with RDMA those of completed
+    /// requests.
     fn placed(&self) -> u64;
 
-    /// Returns true if the peer's program need not call anything for a fetch or a push.
+    /// Returns true if fetches and pushes need no call by the peer's program.
     fn is_one_sided(&self) -> bool;
 }
 
 /// The two ends of a connection, the left one first.
 pub(super) type Pair = [Box<dyn End>; 2];
 
-/// Calls `attempt` until it returns a value. From `spin` on it yields the processor after each call.
+/// Calls `attempt` until it returns a value. From `spin` on, yields the processor after each call.
 pub(super) fn poll_until<T>(
     spin: Duration,
     mut attempt: impl FnMut() -> anyhow::Result<Option<T>>,
@@ -68,7 +72,7 @@ pub(super) fn poll_until<T>(
     }
 }
 
-/// Runs the programs of both hosts, each on its processor, and returns their results, the left one's first.
+/// Runs the programs of both hosts, each on its processor. Returns their results, the left one's first.
 pub(super) fn run_both<L: Send, R: Send>(
     processors: &Processors,
     measured: Side,
@@ -83,7 +87,7 @@ pub(super) fn run_both<L: Send, R: Send>(
     })
 }
 
-/// The result of a program's thread.
+/// Returns the result of a program's thread.
 fn joined<T>(thread: ScopedJoinHandle<'_, anyhow::Result<T>>) -> anyhow::Result<T> {
     thread.join().unwrap_or_else(|_| Err(anyhow!("a program has panicked")))
 }

@@ -1,4 +1,4 @@
-//! The two hosts: with a path between them, or on one wire.
+//! The two hosts, with an emulated path or a veth pair between them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,18 +16,18 @@ use crate::wan::{Host, LivePath, Remote, Setup, veth_hosts};
 /// The longest IP packet, in bytes.
 const MTU: u32 = 1500;
 
-/// Bytes of a frame besides its IP packet.
+/// Length of a frame's headers outside the IP packet, in bytes.
 const LINK_LEN: usize = 14 + 8;
 
-/// The hosts.
+/// The two hosts.
 pub(super) enum Hosts {
-    /// A path that delays.
+    /// Two hosts with an emulated path between them.
     Wan(Box<Wan>),
-    /// The kernel's own virtual wire.
+    /// Two hosts on one wire: the kernel's veth pair.
     Lan([NetworkNamespace; 2]),
 }
 
-/// Hosts with a path between them.
+/// Creates hosts with a path between them.
 pub(super) struct Wan {
     hosts: [Host; 2],
     path: LivePath,
@@ -36,7 +36,7 @@ pub(super) struct Wan {
 }
 
 impl Hosts {
-    /// Hosts with a path between them, which impairs packets besides delaying them.
+    /// Creates hosts with a path between them that has these impairments besides its delay.
     pub(super) fn wan(
         impairments: &[Impairments; 2],
         seed: u64,
@@ -56,12 +56,12 @@ impl Hosts {
         Ok(Self::Wan(Box::new(Wan { hosts, path, remote, impairments: impairments.clone() })))
     }
 
-    /// Hosts with nothing between them.
+    /// Creates hosts on one wire.
     pub(super) fn lan() -> anyhow::Result<Self> {
         veth_hosts(MTU).map(Self::Lan)
     }
 
-    /// Where the programs of a host run.
+    /// Returns the namespace of a host's programs.
     pub(super) fn namespace(&self, side: Side) -> &NetworkNamespace {
         match self {
             Self::Wan(wan) => side.of(&wan.hosts).namespace(),
@@ -69,12 +69,12 @@ impl Hosts {
         }
     }
 
-    /// The address of a host.
+    /// Returns the address of a host.
     pub(super) const fn address(side: Side) -> Ipv4Addr {
         side.ipv4()
     }
 
-    /// Has packets that enter the path from now on take `delay`; on a wire nothing.
+    /// Sets the delay of packets that enter the path from now on; no effect on a wire.
     pub(super) fn set_delay(&self, delay: Duration) -> anyhow::Result<()> {
         let Self::Wan(wan) = self else { return Ok(()) };
         let delay = Delay::new(delay).context("the delay is too long")?;

@@ -1,4 +1,4 @@
-//! A figure as it is to be measured.
+//! The definition of a figure: its axis, its notes, and its measurement.
 
 use super::plan::Plan;
 use super::series::{Axis, Grid};
@@ -17,14 +17,14 @@ pub(super) struct Kind {
     pub(super) rounds: fn(&Plan) -> usize,
     /// Places on the axis.
     pub(super) places: fn(&Plan) -> Vec<f64>,
-    /// Adds the values of the round of this number, with hosts and connections of its own.
+    /// Measures round `round` and adds its values. Each round has hosts and connections of its own.
     pub(super) measure: fn(&Testbed, usize, &mut Grid) -> anyhow::Result<()>,
-    /// What this machine cannot show, or shows differently.
+    /// Notes on effects that this machine cannot show, or shows differently.
     pub(super) notes: fn(&Testbed) -> Vec<String>,
 }
 
 impl Kind {
-    /// Steps of progress.
+    /// Number of progress steps.
     pub(super) fn steps(&self, plan: &Plan) -> usize {
         (self.rounds)(plan) * (self.places)(plan).len()
     }

@@ -1,4 +1,5 @@
-//! Latency: half a round trip of messages, by their size and by the path's delay (figures 3a, 3b and 8).
+//! Latency: half the round-trip time of messages, by message size and by the path's delay (figures 3a, 3b and
+//! 8).
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +12,24 @@ use super::series::{Axis, Grid, median_us};
 use super::testbed::{Testbed, millis};
 use crate::side::Side;
 
-/// Message size where it does not vary, in bytes.
+/// Message size in bytes, where it is not the variable.
 pub(super) const SIZE: usize = 1024;
 
 /// Expected round trip on a path without delay.
 pub(super) const BARE_ROUND_TRIP: Duration = Duration::from_micros(150);
 
-/// Expected time that a byte adds to a round trip.
+/// Expected increase of a round trip per byte.
 const TIME_OF_A_BYTE: Duration = Duration::from_nanos(40);
 
-/// Messages that are not counted: the first after another measurement finds cold caches and sleeping threads.
+/// Warm-up messages, not counted: the first ones find cold caches and sleeping threads.
 const WARM_UP: u32 = 2;
 
 const LATENCY: Axis = Axis { quantity: "latency_us", label: "one-way latency (µs)" };
 const SIZES: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
-/// The axis of delays.
+/// The axis of path delays.
 pub(super) const DELAYS: Axis = Axis { quantity: "delay_ms", label: "delay of the path (ms)" };
 
-/// The times of `iterations` round trips of `len` bytes. The right end begins, and does something else between sending and
+/// Measures `iterations` round trips of `len` bytes. The right end starts each, and works between sending and
 /// receiving.
 pub(super) fn round_trips(
     processors: &Processors,
@@ -62,7 +63,7 @@ pub(super) fn round_trips(
     Ok(times)
 }
 
-/// Half the time of each of `iterations` round trips of `len` bytes.
+/// Returns half the time of each of `iterations` round trips of `len` bytes.
 pub(super) fn ping_pong(
     processors: &Processors,
     pair: &mut Pair,

@@ -1,4 +1,4 @@
-//! Files for the pictures and the page, created before anything is measured, and removed if the measurement is interrupted.
+//! The output files of pictures and page: created before the measurement, and removed if it is interrupted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use crate::page::{PageFile, PageOption};
 use crate::picture_file::PictureFile;
 use crate::signals;
 
-/// The files.
+/// The output files.
 pub(super) struct Outputs {
     pictures: Vec<PictureFile>,
     page: PageFile,
-    /// Files and folders that did not exist before.
+    /// Files and folders that the command has created.
     new: Vec<PathBuf>,
 }
 
@@ -51,12 +51,12 @@ impl Outputs {
         Ok(file)
     }
 
-    /// From now on a signal removes the files that are new and ends the process.
+    /// Removes the created files and ends the process on a signal from now on.
     pub(super) fn remove_on_signals(&self) -> anyhow::Result<()> {
         let new = self.new.clone();
         signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |signal| -> Result<(), ()> {
             for path in new.iter().rev() {
-                // Someone else may have removed it, or put a file into the folder.
+                // Another process may have removed it, or put a file into the folder.
                 let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
             }
             process::exit(128 + signal)

@@ -15,17 +15,17 @@ use crate::side::Side;
 const RATIO: Axis = Axis { quantity: "overlap_ratio", label: "computation / total" };
 const COMPUTATIONS: Axis = Axis { quantity: "computation_us", label: "computation (µs)" };
 
-/// Time of an exchange besides its computation.
+/// Time of an exchange minus its computation.
 const NOT_HIDDEN: &str = "not_hidden_us";
 
-/// The readings of the paper's "242ms".
+/// The possible meanings of the paper's "242ms".
 pub(super) const READINGS: [(&str, Duration); 3] = [
     ("242us", Duration::from_micros(242)),
     ("2.42ms", Duration::from_micros(2420)),
     ("242ms", Duration::from_millis(242)),
 ];
 
-/// The client's times of exchanges with `computation` between sending and receiving.
+/// Measures exchanges at the client, with `computation` between sending and receiving.
 fn exchanges(
     processors: &Processors,
     pair: &mut Pair,
@@ -35,7 +35,7 @@ fn exchanges(
     round_trips(processors, pair, SIZE, iterations, || work.run(computation))
 }
 
-/// Adds what exchanges have measured.
+/// Adds the values of measured exchanges.
 fn add(
     grid: &mut Grid,
     (bearer, variant): (Bearer, &'static str),
@@ -44,7 +44,7 @@ fn add(
     times: &[Duration],
 ) {
     let (total, computation) = (median_us(times), micros(computation));
-    // What a computation takes varies by less than the processor's clock.
+    // The computation's time varies by less than the clock's resolution.
     grid.add((bearer, RATIO.quantity, variant), place, (computation / total).min(1.0));
     grid.add((bearer, NOT_HIDDEN, variant), place, (total - computation).max(0.0));
 }
@@ -71,7 +71,7 @@ pub(super) const BY_COMPUTATION: Kind = Kind {
     },
 };
 
-/// By the path's delay, for each reading of the computation that the paper prints.
+/// By the path's delay, for each possible meaning of the printed computation.
 pub(super) const BY_DELAY: Kind = Kind {
     name: "iwarp-overlap-delay",
     paper: "5b",
@@ -134,5 +134,5 @@ fn delays(testbed: &Testbed, round: usize, grid: &mut Grid) -> anyhow::Result<()
     hosts.close()
 }
 
-/// Computations longer than this are measured in fewer rounds.
+/// Computations above this length are measured in fewer rounds.
 const LONG: Duration = Duration::from_millis(100);

@@ -1,11 +1,11 @@
-//! All figures and claims as a page.
+//! The HTML page of all figures and claims.
 
 use super::report::Report;
 use super::series::{Figure, Series};
 use super::table::{at, estimate, label, number, places, quantities};
 use crate::page::{self, Axis, Line, Page, Scale, Table};
 
-/// The page.
+/// Renders the page.
 pub(super) fn page(report: &Report, seed: u64) -> anyhow::Result<Page> {
     let mut page = Page::new("RDMA over IP and sockets").with("seed", seed.to_string());
     page.text(&report.machine.to_string());
@@ -16,7 +16,7 @@ pub(super) fn page(report: &Report, seed: u64) -> anyhow::Result<Page> {
     Ok(page)
 }
 
-/// A row for each claim and transport.
+/// The table of claims, a row per claim and transport.
 fn claims(report: &Report) -> Table {
     const VERDICT: usize = 4;
     let mut table = Table::new("Claims", ["claim", "figure", "statement", "transport", "verdict", "reason"]);
@@ -60,7 +60,7 @@ fn section(page: &mut Page, figure: &Figure) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The lines of a quantity.
+/// Returns the lines of a quantity.
 fn drawn(figure: &Figure, quantity: &str, series: &[&Series]) -> page::Figure {
     let is_size = figure.x.quantity == "bytes";
     let scale = if is_size { Scale::Log2 } else { Scale::Linear };

@@ -1,29 +1,29 @@
-//! How much is measured.
+//! The extent of the measurement: places, rounds, repetitions.
 
 use std::time::Duration;
 
-/// Values along the axes, repetitions, and how long each takes.
+/// Values along the axes, numbers of repetitions, and the duration of each.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// Each measures all places of a figure over all transports once.
+    /// Rounds. Each measures all places of a figure over all transports once.
     pub(super) rounds: usize,
-    /// Rounds of what takes long.
+    /// Rounds of slow measurements.
     pub(super) long_rounds: usize,
-    /// Of a place over a transport in a round; fewer messages take longer at large delays.
+    /// Messages per place and transport in a round; fewer at large delays.
     pub(super) time: Duration,
     /// One-way delays of the path.
     pub(super) delays: Vec<Duration>,
-    /// Bytes of messages.
+    /// Message sizes in bytes.
     pub(super) sizes: &'static [usize],
-    /// Computation between sending and receiving, where there is no delay.
+    /// Computation between sending and receiving, without path delay.
     pub(super) computations: &'static [Duration],
     /// Time that the server's program computes before each answer.
     pub(super) loads: &'static [Duration],
-    /// Bytes of messages that senders push.
+    /// Sizes of pushed messages, in bytes.
     pub(super) pushed_sizes: &'static [usize],
     /// Senders to one host.
     pub(super) senders: usize,
-    /// Computation of the application while they send.
+    /// Computation of the application during the pushes.
     pub(super) application: Duration,
 }
 
@@ -47,14 +47,14 @@ const LOADS: [Duration; 7] = micros([0, MILLI, 2 * MILLI, 4 * MILLI, 8 * MILLI, 
 const QUICK_LOADS: [Duration; 3] = micros([0, 4 * MILLI, 16 * MILLI]);
 const KI: usize = 1024;
 
-/// The most messages of a measurement.
+/// Most messages of a measurement.
 const MOST: u128 = 1000;
 
-/// The fewest.
+/// Fewest messages of a measurement.
 const FEWEST: u128 = 3;
 
 impl Plan {
-    /// Every place of the paper's figures, in ten minutes.
+    /// All places of the paper's figures, in ten minutes.
     pub(super) fn full() -> Self {
         Self {
             rounds: 5,
@@ -86,12 +86,12 @@ impl Plan {
         }
     }
 
-    /// The longest message of any figure, in bytes.
+    /// Returns the longest message of any figure, in bytes.
     pub(super) fn max_len(&self) -> usize {
         self.sizes.iter().chain(self.pushed_sizes).copied().fold(KI, usize::max)
     }
 
-    /// Messages of a measurement that takes `expected` for each.
+    /// Returns the number of messages of a measurement, if each takes `expected`.
     pub(super) fn iterations(&self, expected: Duration) -> u32 {
         let each = expected.max(Duration::from_micros(20)).as_nanos();
         (self.time.as_nanos() / each).clamp(FEWEST, MOST) as u32

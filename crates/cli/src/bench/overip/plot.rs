@@ -6,10 +6,10 @@ use super::bearer::Bearer;
 use super::series::{Figure, Series};
 use crate::chart::{self, Area, Axis, COLORS, Grid, HEADROOM, Painted, legend, short};
 
-/// Of a chart, in pixels.
+/// Size of a chart in pixels.
 const SIZE: (u32, u32) = (640, 460);
 
-/// Draws a figure, each variant in a chart of its own.
+/// Draws a figure with one chart per variant.
 pub(super) fn draw(figure: &Figure) -> anyhow::Result<String> {
     let mut variants: Vec<&str> = Vec::new();
     for series in figure.series.iter().filter(|series| series.quantity == figure.y.quantity) {

@@ -7,20 +7,21 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
-/// What runs on a processor.
+/// A role that gets a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The program that is measured.
+    /// The measured program.
     Application,
     /// The card of its host.
     Card,
-    /// The program of the other host and its card.
+    /// The other host's program and card.
     Peer,
     /// The path between the hosts.
     Path,
 }
 
-/// The processors that this process may use. The first is the measured program's alone, where there are others.
+/// The processors that this process may use. The first is reserved for the measured program, if there are
+/// several.
 pub(super) struct Processors {
     all: CpuSet,
     usable: Vec<usize>,
@@ -33,12 +34,12 @@ impl Processors {
         Ok(Self { all, usable })
     }
 
-    /// The number of processors.
+    /// Returns the number of processors.
     pub(super) fn count(&self) -> usize {
         self.usable.len()
     }
 
-    /// The processor of a role; roles that come last share the last processor.
+    /// Returns the processor of a role; the last roles share the last processor.
     fn of(&self, role: Role) -> CpuSet {
         let nth = match role {
             Role::Application => 0,
@@ -55,7 +56,7 @@ impl Processors {
 
     /// Runs `work`, and the threads that it starts, on the processor of `role`.
     pub(super) fn on<T>(&self, role: Role, work: impl FnOnce() -> T) -> T {
-        // Where the system refuses, figures are only less steady.
+        // If the system refuses, the figures have more noise.
         let _ = sched_setaffinity(None, &self.of(role));
         let result = work();
         let _ = sched_setaffinity(None, &self.all);
@@ -65,7 +66,7 @@ impl Processors {
     /// Moves threads to the processor of `role`.
     pub(super) fn place(&self, threads: &Threads, role: Role) {
         for thread in &threads.0 {
-            // As above.
+            // If the system refuses, the figures have more noise.
             let _ = sched_setaffinity(Pid::from_raw(*thread), &self.of(role));
         }
     }
@@ -76,20 +77,20 @@ impl Processors {
 pub(super) struct Threads(BTreeSet<i32>);
 
 impl Threads {
-    /// All that there are.
+    /// Returns the threads of the process.
     fn now() -> Self {
         let entries = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         Self(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
     }
 
-    /// Those that `work` starts and leaves running, while no other thread starts any.
+    /// Returns the threads that `work` starts and leaves running. No other thread may start meanwhile.
     pub(super) fn started_by<T>(work: impl FnOnce() -> T) -> (Self, T) {
         let before = Self::now();
         let result = work();
         (Self(Self::now().0.difference(&before.0).copied().collect()), result)
     }
 
-    /// The processor time that they have used.
+    /// Returns the processor time of the threads.
     pub(super) fn time(&self) -> Duration {
         let time = |thread: &i32| {
             on_processor(&fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)

@@ -16,17 +16,17 @@ use crate::side::Side;
 const FETCH: Axis = Axis { quantity: "fetch_us", label: "time of a fetch (µs)" };
 const LOADS: Axis = Axis { quantity: "load_ms", label: "load before each answer (ms)" };
 
-/// The load where it does not vary.
+/// The load, where it is not the variable.
 pub(super) const LOAD: Duration = Duration::from_millis(16);
 
-/// Fetches that are not counted.
+/// Warm-up fetches, not counted.
 const WARM_UP: u32 = 1;
 
-/// How often a program without load looks whether it is to end.
+/// Interval at which a program without load tests whether to end.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// The client's times of fetches of 1 KB. The server's program computes for `load` before each answer; where the card
-/// answers, it does nothing but compute.
+/// Measures fetches of 1 KB at the client. The server's program computes for `load` before each answer; if
+/// the card answers, it only computes.
 fn fetches(
     processors: &Processors,
     [left, right]: &mut Pair,

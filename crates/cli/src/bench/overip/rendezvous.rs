@@ -1,6 +1,7 @@
-//! The time of a message whose buffer the sender does not know: by an eager copy, and by rendezvous (figure 9).
+//! Transfer time to a buffer whose address the sender does not know: by eager copy, and by rendezvous (figure
+//! 9).
 //!
-//! | way | sender | receiver | the data is there after |
+//! | way | sender | receiver | time until the data is in place |
 //! |---|---|---|---|
 //! | eager | the message | copies it out | half a round trip |
 //! | WRITE | START, then WRITE and FIN | REPLY | one and a half |
@@ -17,16 +18,16 @@ use super::series::{Axis, Grid, median_us};
 use super::testbed::Testbed;
 use crate::side::Side;
 
-/// Bytes of the message: few enough for TCP's first window.
+/// Length of the message in bytes: within TCP's initial window.
 const LEN: usize = 8192;
 
 const MESSAGE: Axis = Axis { quantity: "message_rtts", label: "time of a message (round trips)" };
 const TIME: &str = "message_us";
 
-/// Messages that are not counted.
+/// Warm-up messages, not counted.
 const WARM_UP: u32 = 1;
 
-/// How the data gets into the receiver's buffer.
+/// The way by which the data reaches the receiver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Eager,
@@ -45,13 +46,13 @@ impl Way {
         }
     }
 
-    /// Sockets have nothing that reads the peer's memory.
+    /// Sockets have no operation that reads the peer's memory.
     fn exists(self, bearer: Bearer) -> bool {
         self != Self::Read || bearer.transport().is_some()
     }
 }
 
-/// The times from the sender's start until the data is in the receiver's buffer. The right end sends.
+/// Measures the time from the sender's start until the data is in the receiver's buffer. The right end sends.
 fn messages(
     processors: &Processors,
     [left, right]: &mut Pair,

@@ -1,4 +1,4 @@
-//! The report: figures, claims, and the machine they were measured on.
+//! The report: figures, claims, and the machine.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::series::Figure;
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Machine {
     pub(super) processors: usize,
-    /// Whether this build has optimizations.
+    /// True if this build is optimized.
     pub(super) optimized: bool,
 }
 

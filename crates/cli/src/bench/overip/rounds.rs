@@ -1,4 +1,4 @@
-//! Rounds of all figures.
+//! Runs the rounds of all figures.
 
 use anyhow::Context;
 
@@ -21,8 +21,8 @@ pub(super) const FIGURES: [Kind; 10] = [
     rendezvous::BY_DELAY,
 ];
 
-/// Measures figures. A round measures each of them once: what changes slowly, and what differs between connections, is in the
-/// spread of the rounds.
+/// Measures figures. Each round measures each figure once, so that slow changes, and differences between
+/// connections, show in the spread of the rounds.
 pub(super) fn measure(testbed: &Testbed, kinds: &[Kind]) -> anyhow::Result<Vec<Figure>> {
     let plan = &testbed.plan;
     let mut grids: Vec<Grid> = kinds.iter().map(|kind| Grid::new((kind.places)(plan))).collect();

@@ -1,4 +1,4 @@
-//! Figures as numbers: medians of rounds with their spread.
+//! The values of figures: medians of rounds, with their spread.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::super::figures::median;
 use super::bearer::Bearer;
 
-/// The median of rounds, and the least and the greatest of them. The names of the fields are JSON keys.
+/// Median, minimum and maximum of rounds. The names of the fields are JSON keys.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Estimate {
     pub(super) median: f64,
@@ -16,7 +16,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Of the values that rounds have measured; zeros of none.
+    /// Returns the estimate from the values of rounds; zeros without values.
     pub(super) fn of(rounds: &[f64]) -> Self {
         let least = rounds.iter().copied().reduce(f64::min).unwrap_or_default();
         let greatest = rounds.iter().copied().reduce(f64::max).unwrap_or_default();
@@ -25,7 +25,7 @@ impl Estimate {
     }
 }
 
-/// Five significant digits.
+/// Rounds to five significant digits.
 fn significant(number: f64) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return 0.0;
@@ -34,7 +34,7 @@ fn significant(number: f64) -> f64 {
     (number * scale).round() / scale
 }
 
-/// The median of the times of a round, in microseconds.
+/// Returns the median of a round's times, in microseconds.
 pub(super) fn median_us(times: &[Duration]) -> f64 {
     median(times.iter().map(|time| time.as_secs_f64() * 1e6).collect())
 }
@@ -51,9 +51,9 @@ pub(super) struct Point {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Series {
     pub(super) transport: Bearer,
-    /// What is measured: that of the figure's axis, or another quantity of the same runs.
+    /// The quantity: that of the figure's axis, or another one of the same runs.
     pub(super) quantity: &'static str,
-    /// What tells series of a transport and quantity apart; empty if nothing must.
+    /// Distinguishes series of the same transport and quantity; may be empty.
     pub(super) variant: &'static str,
     pub(super) points: Vec<Point>,
 }
@@ -78,17 +78,17 @@ pub(super) struct Figure {
     pub(super) y: Axis,
     pub(super) rounds: usize,
     pub(super) series: Vec<Series>,
-    /// What this machine cannot show, or shows differently.
+    /// Notes on effects that this machine cannot show, or shows differently.
     pub(super) notes: Vec<String>,
 }
 
 impl Figure {
-    /// The series of a transport with the quantity of the figure's axis.
+    /// Returns a transport's series of the axis's quantity.
     pub(super) fn of(&self, transport: Bearer) -> Option<&Series> {
         self.variant(transport, "")
     }
 
-    /// The variant of a transport's series.
+    /// Returns a variant of a transport's series.
     pub(super) fn variant(&self, transport: Bearer, variant: &str) -> Option<&Series> {
         self.series.iter().find(|series| {
             series.transport == transport
@@ -98,19 +98,19 @@ impl Figure {
     }
 }
 
-/// The values of rounds by series and place on the axis, while they are being measured.
+/// The values of rounds during the measurement, by series and place on the axis.
 pub(super) struct Grid {
     xs: Vec<f64>,
     lines: Vec<(Bearer, &'static str, &'static str, Vec<Vec<f64>>)>,
 }
 
 impl Grid {
-    /// No values yet at these places.
+    /// Creates an empty grid with these places.
     pub(super) fn new(xs: impl IntoIterator<Item = f64>) -> Self {
         Self { xs: xs.into_iter().collect(), lines: Vec::new() }
     }
 
-    /// Adds the value of a round at the place with this number.
+    /// Adds a round's value at the place with this number.
     pub(super) fn add(
         &mut self,
         (transport, quantity, variant): (Bearer, &'static str, &'static str),
@@ -133,7 +133,7 @@ impl Grid {
         }
     }
 
-    /// The series, those of one quantity together.
+    /// Returns the series, grouped by quantity.
     pub(super) fn finish(self) -> Vec<Series> {
         let Self { xs, lines } = self;
         let of_line =

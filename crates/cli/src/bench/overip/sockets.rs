@@ -11,16 +11,16 @@ use nichrome_port::clock;
 
 use super::end::{CONTROL, End, PATIENCE, poll_until};
 
-/// How a program waits for data.
+/// The way in which a program waits for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// In the system call.
+    /// Blocks in the system call.
     Blocking,
-    /// Repeats a system call that does not wait. From this time on it yields the processor in between.
+    /// Polls with a non-blocking system call. From this time on, yields the processor in between.
     Nonblocking(Duration),
 }
 
-/// How often a program that absorbs looks whether it is to stop.
+/// Interval at which a receiving program tests whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// An end.
@@ -28,12 +28,12 @@ pub(super) struct SocketEnd {
     stream: TcpStream,
     wait: Wait,
     buffer: Vec<u8>,
-    /// Bytes of the message that is being pushed and has not left yet.
+    /// Bytes of the current pushed message that are not sent yet.
     unsent: usize,
 }
 
 impl SocketEnd {
-    /// An end for messages of up to `max_len` bytes.
+    /// Creates an end for messages of up to `max_len` bytes.
     pub(super) fn new(stream: TcpStream, wait: Wait, max_len: usize) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -94,7 +94,7 @@ impl End for SocketEnd {
     }
 
     fn push(&mut self, len: usize) -> anyhow::Result<bool> {
-        // A sender with many connections waits for none of them.
+        // Non-blocking: a sender with many connections waits for none of them.
         self.stream.set_nonblocking(true)?;
         if self.unsent == 0 {
             self.unsent = len;

@@ -26,13 +26,13 @@ pub(super) fn estimate(of: &Estimate) -> String {
     format!("{} ±{}", number(of.median), number((of.high - of.low) / 2.0))
 }
 
-/// The name of a series.
+/// Returns the name of a series.
 pub(super) fn label(series: &Series) -> String {
     let Series { transport, variant, .. } = series;
     if variant.is_empty() { transport.name().to_owned() } else { format!("{} {variant}", transport.name()) }
 }
 
-/// The quantities of a figure in their order, each once.
+/// Returns the quantities of a figure, in order, without repetition.
 pub(super) fn quantities(figure: &Figure) -> Vec<&'static str> {
     let mut quantities = Vec::new();
     for series in &figure.series {
@@ -43,7 +43,7 @@ pub(super) fn quantities(figure: &Figure) -> Vec<&'static str> {
     quantities
 }
 
-/// The places along the axis of series, in their order.
+/// Returns the places along the axis, in order.
 pub(super) fn places(series: &[&Series]) -> Vec<f64> {
     let mut places: Vec<f64> = series.iter().flat_map(|of| of.points.iter().map(|point| point.x)).collect();
     places.sort_by(f64::total_cmp);
@@ -51,7 +51,7 @@ pub(super) fn places(series: &[&Series]) -> Vec<f64> {
     places
 }
 
-/// The value of a series at a place.
+/// Returns the value of a series at a place.
 pub(super) fn at(series: &Series, place: f64) -> Option<&Estimate> {
     series.points.iter().find(|point| point.x == place).map(|point| &point.y)
 }

@@ -1,4 +1,4 @@
-//! What every figure is measured with.
+//! The testbed of a figure: plan, processors, hosts and connections.
 
 use std::time::Duration;
 
@@ -22,28 +22,28 @@ pub(super) struct Testbed {
     pub(super) progress: ProgressBar,
 }
 
-/// A connection over each transport, or several.
+/// One connection over each transport, or several.
 pub(super) type Everything = Vec<(Bearer, Connections)>;
 
 impl Testbed {
-    /// Two hosts with a path between them that does not delay yet.
+    /// Creates two hosts with a path between them, at first without delay.
     pub(super) fn wan(&self) -> anyhow::Result<Hosts> {
         Hosts::wan(&self.impairments, self.seed, &self.processors)
     }
 
-    /// Where connections are made between `hosts`. The program on `measured` is measured.
+    /// Returns the connector between `hosts`. The program on `measured` is measured.
     pub(super) fn site<'a>(&'a self, hosts: &'a Hosts, measured: Side) -> Site<'a> {
         Site { hosts, processors: &self.processors, measured, key: &self.key }
     }
 
-    /// A connection over each transport.
+    /// Sets up a connection over each transport.
     pub(super) fn connect_all(&self, hosts: &Hosts, measured: Side) -> anyhow::Result<Everything> {
         let site = self.site(hosts, measured);
         let connect = |bearer| Ok((bearer, site.connect(bearer, 1, self.plan.max_len())?));
         Bearer::ALL.into_iter().map(connect).collect()
     }
 
-    /// Calls `measure` for the number of each place on a figure's axis and the place, and shows how far it is.
+    /// Calls `measure` with number and value of each place on a figure's axis, and shows the progress.
     pub(super) fn at_each<X: Copy>(
         &self,
         places: &[X],
@@ -57,12 +57,12 @@ impl Testbed {
     }
 }
 
-/// Milliseconds, as figures have them.
+/// Converts to milliseconds, the unit of the figures.
 pub(super) fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Microseconds, as figures have them.
+/// Converts to microseconds, the unit of the figures.
 pub(super) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }

@@ -1,4 +1,4 @@
-//! An end of an RDMA connection. Messages are WRITEs: the program of the target looks for a mark in its own memory.
+//! An end of an RDMA connection. Messages are WRITEs: the receiving program polls a mark in its memory.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
@@ -18,31 +18,32 @@ const INLINE: usize = 256;
 /// ACK timeout: 4.096 µs · 2¹⁷ is four round trips of 128 ms.
 const ACK_TIMEOUT: u8 = 17;
 
-/// The adapter yields the processor itself.
+/// The adapter yields the processor by itself.
 const SPIN: Duration = Duration::MAX;
 
-/// An end. Its region has three parts of equal length: messages to here, messages from here, and the buffer of the program.
+/// An end. Its region has three parts of equal length: received messages, sent messages, and the program's
+/// buffer.
 pub(super) struct VerbsEnd {
     queue_pair: QueuePair,
     completions: CompletionQueue,
     region: Region,
-    /// Of the peer; `None` before [`VerbsEnd::connect`].
+    /// The peer's endpoint; `None` before [`VerbsEnd::connect`].
     peer: Option<RemoteRegion>,
     adapter: Adapter,
     max_len: usize,
-    /// Last byte of the last message sent, and the last received: 1 to 255.
+    /// Mark of the last message sent, and of the last received: 1 to 255, in the last byte.
     marks: [u8; 2],
-    /// Where the mark of the last message is, among those from here.
+    /// Position of the last message's mark in the part for sent messages.
     marked: Option<usize>,
     outstanding: usize,
     done: Vec<Completion>,
-    /// Length of messages that are being pushed, and bytes of those that have completed.
+    /// Length of pushed messages, and bytes of the completed ones.
     push_len: usize,
     placed: u64,
 }
 
 impl VerbsEnd {
-    /// An end of messages of up to `max_len` bytes.
+    /// Creates an end for messages of up to `max_len` bytes.
     pub(super) fn new(adapter: &Adapter, max_len: usize) -> anyhow::Result<Self> {
         let max_len = max_len.max(CONTROL);
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
@@ -67,7 +68,7 @@ impl VerbsEnd {
         })
     }
 
-    /// Connects two ends to each other. Their transport may still be negotiated then.
+    /// Connects two ends to each other. Their transport may still be negotiated afterwards.
     pub(super) fn connect(pair: [&mut Self; 2]) -> anyhow::Result<()> {
         let [left, right] = pair;
         let mtu = left.adapter.mtu().min(right.adapter.mtu());
@@ -105,7 +106,7 @@ impl VerbsEnd {
         Ok(())
     }
 
-    /// Takes completions that there are.
+    /// Takes the available completions.
     fn reap(&mut self) -> anyhow::Result<()> {
         self.done.clear();
         self.completions.drain(&mut self.done);
@@ -127,7 +128,7 @@ impl VerbsEnd {
         })
     }
 
-    /// The next mark.
+    /// Returns the next mark.
     fn next(mark: u8) -> u8 {
         mark % 255 + 1
     }
@@ -144,7 +145,7 @@ impl End for VerbsEnd {
             inline[len - 1] = mark;
             return self.post(write, Payload::Inline(inline));
         }
-        // The peer has answered the last message, so its bytes are not read any more.
+        // The peer has answered the last message, so its buffer is free.
         let unmarked = self.marked.replace(max_len + len - 1);
         self.region.with(|bytes| {
             unmarked.into_iter().for_each(|at| bytes[at] = 0);
@@ -159,7 +160,7 @@ impl End for VerbsEnd {
         self.marks[1] = mark;
         let region = &self.region;
         poll_until(SPIN, || Ok(region.poll(|bytes| bytes[len - 1] == mark).then_some(())))?;
-        // A longer or shorter message that follows has its mark at another place.
+        // Clears the mark: a message of another length has its mark elsewhere.
         region.with(|bytes| bytes[len - 1] = 0);
         Ok(())
     }

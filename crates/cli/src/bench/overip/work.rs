@@ -1,22 +1,22 @@
-//! The computation of programs.
+//! Simulated computation of programs.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// A computation of a given time: so many steps as take that long where nothing else runs.
+/// Computes for a given time: the number of steps that take so long on an idle processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     steps_per_second: f64,
 }
 
-/// Steps of a sample: about a tenth of a millisecond.
+/// Steps of a sample: about 0.1 ms.
 const SAMPLE: u64 = 20_000;
 
-/// Samples; the fastest counts, for the others were interrupted.
+/// Number of samples; the fastest counts, since the others were interrupted.
 const SAMPLES: u32 = 200;
 
 impl Work {
-    /// Measures how long a step takes on this processor.
+    /// Measures the duration of a step on this processor.
     pub(super) fn calibrate() -> Self {
         let sample = |_| {
             let start = Instant::now();
@@ -27,7 +27,7 @@ impl Work {
         Self { steps_per_second: SAMPLE as f64 / fastest.as_secs_f64().max(1e-9) }
     }
 
-    /// Computes for `time`, longer by what the processor does for others meanwhile.
+    /// Computes steps for `time`; takes longer if the processor runs other threads meanwhile.
     pub(super) fn run(self, time: Duration) {
         compute((time.as_secs_f64() * self.steps_per_second) as u64);
     }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn work_of_ten_times_the_time_takes_longer() {
         let work = Work::calibrate();
-        // The shortest of some: others were interrupted.
+        // The shortest of several: the others were interrupted.
         let time = |millis| {
             let run = |_| {
                 let start = Instant::now();

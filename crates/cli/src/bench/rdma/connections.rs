@@ -16,21 +16,21 @@ const TRANSPORTS: [Transport; 3] = [ROCE, STAR, IWARP];
 /// Numbers of connections and repetitions.
 pub(super) struct ConnectionPlan {
     rounds: usize,
-    /// Made one at a time.
+    /// Connections made one at a time.
     in_turn: u32,
-    /// Made [`AT_A_TIME`].
+    /// Connections made [`AT_A_TIME`].
     together: u32,
-    /// That stand at once.
+    /// Connections open at once.
     standing: u32,
 }
 
-/// Connections that are made at a time where their rate is measured.
+/// Number of concurrent set-ups in the measurement of the rate.
 const AT_A_TIME: u32 = 16;
 
 impl ConnectionPlan {
     pub(super) const FULL: Self = Self { rounds: 5, in_turn: 1000, together: 4000, standing: 10_000 };
 
-    /// Too few for more than rough results.
+    /// Few connections, for a rough check.
     pub(super) const QUICK: Self = Self { rounds: 1, in_turn: 50, together: 100, standing: 1000 };
 }
 
@@ -38,9 +38,9 @@ impl ConnectionPlan {
 #[derive(Serialize)]
 pub(super) struct Connections {
     transports: Vec<Figures>,
-    /// Connections that are made at a time where their rate is measured.
+    /// Number of concurrent set-ups in the measurement of the rate.
     parallel: u32,
-    /// Connections that stand at once.
+    /// Connections open at once.
     standing: u32,
     rounds: usize,
 }
@@ -49,10 +49,11 @@ pub(super) struct Connections {
 #[derive(Serialize)]
 struct Figures {
     transport: &'static str,
-    /// One connection at a time: until it stands for the client, and until the client has the server's first message.
+    /// One connection at a time: time until it is established at the client, and until the client has the
+    /// server's first message.
     connect_us: f64,
     first_message_us: f64,
-    /// Several at a time, each ended after its message.
+    /// Rate of concurrent set-ups, each connection ended after its message.
     connections_per_s: f64,
     /// `None` for TCP, whose connections are in the kernel.
     standing: Option<Standing>,
@@ -61,19 +62,19 @@ struct Figures {
 /// Many connections between two processes. The names of the fields are JSON keys.
 #[derive(Serialize)]
 struct Standing {
-    /// Rate at which they were made, several at a time.
+    /// Rate of their set-up, several at a time.
     connections_per_s: f64,
     /// Growth of an end's resident memory per connection.
     client_bytes: u64,
     server_bytes: u64,
 }
 
-/// How an end of a pair is started: the command and its options.
+/// The commands of a pair's ends, with their options.
 struct Commands {
     name: &'static str,
     server: String,
     client: String,
-    /// What the client's command ends with.
+    /// Last argument of the client's command.
     peer: &'static str,
 }
 
@@ -91,7 +92,7 @@ impl Commands {
     /// Makes connections; returns the JSON of server and client. TCP's server has none.
     fn run(&self, pair: &Pair, how: &str) -> anyhow::Result<[anyhow::Result<Value>; 2]> {
         let Self { name, server, client, peer } = self;
-        // A server of the connection manager learns from its client how many there will be.
+        // The connection manager's server learns the number of connections from its client.
         let server = if *name == "tcp" { format!("{server} {how}") } else { server.clone() };
         pair.run_both(&server, &format!("{client} {how}{peer}"))
     }
@@ -175,7 +176,7 @@ impl fmt::Display for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "two processes on loopback, medians of {} rounds in turn\n", self.rounds)?;
         let together = format!("{} at a time", self.parallel);
-        let standing = format!("{} that stand", Grouped(u64::from(self.standing)));
+        let standing = format!("{} at once", Grouped(u64::from(self.standing)));
         writeln!(f, "{:<10} {:>26} {together:>14} {standing:>39}", "", "one at a time")?;
         write!(
             f,

@@ -19,7 +19,7 @@ pub(super) struct Plan {
 pub(super) const FULL: Plan =
     Plan { rounds: 5, duration: "1s", seconds_of_tcp: "1", iters: 200_000, rounds_of_qps: 3 };
 
-/// One round of each measurement, too short for more than rough results.
+/// One round of each measurement, for a rough check.
 pub(super) const QUICK: Plan =
     Plan { rounds: 1, duration: "50ms", seconds_of_tcp: "1", iters: 200, rounds_of_qps: 1 };
 
@@ -31,19 +31,20 @@ pub(super) struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    /// Throughput of 64 KB WRITEs in Gbit/s, 128 outstanding on `qps` connections in turn; and the growth of the client's resident
-    /// memory per idle connection in bytes, of 1000 connections or more.
+    /// Measures the throughput of 64 KB WRITEs in Gbit/s, with 128 outstanding over `qps` connections in
+    /// turn; and from 1000 connections on, the growth of the client's resident memory per idle connection, in
+    /// bytes.
     pub(super) fn throughput(&self, qps: u32) -> anyhow::Result<(f64, Option<u64>)> {
         let report = self.writes(65_536, qps)?;
         Ok((figure(&report, "gbps")?, report["bytes_per_qp"].as_u64()))
     }
 
-    /// 8-byte WRITEs per second, 128 outstanding on `qps` connections in turn.
+    /// Measures 8-byte WRITEs per second, with 128 outstanding over `qps` connections in turn.
     pub(super) fn messages_per_s(&self, qps: u32) -> anyhow::Result<f64> {
         figure(&self.writes(8, qps)?, "messages_per_s")
     }
 
-    /// Half a round trip of 8-byte WRITEs, in microseconds.
+    /// Measures half a round trip of 8-byte WRITEs, in microseconds.
     pub(super) fn half_round_trip_us(&self) -> anyhow::Result<f64> {
         let Transport { server, client, .. } = self.transport;
         let iters = self.plan.iters;
@@ -61,7 +62,8 @@ impl Measurement<'_> {
     }
 }
 
-/// Half a round trip of 8 bytes over TCP in microseconds, with ends that wait as `wait` says: `blocking` or `polling`.
+/// Measures half a round trip of 8 bytes over TCP in microseconds. `wait` is the ends' way of waiting:
+/// `blocking` or `polling`.
 pub(super) fn tcp_half_round_trip_us(pair: &Pair, plan: &Plan, wait: &str) -> anyhow::Result<f64> {
     let iters = plan.iters;
     let end = |end| format!("bench tcp-ping-pong {end} --iters {iters} --wait {wait}");

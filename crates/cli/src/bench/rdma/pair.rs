@@ -85,15 +85,15 @@ impl Pair {
     }
 }
 
-/// TCP ports below those that Linux gives to outgoing connections. Thousands of these may be in TIME_WAIT, which keeps their
-/// ports from a listener at all addresses.
+/// TCP ports below those that Linux assigns to outgoing connections. Thousands of those may be in TIME_WAIT,
+/// which blocks a listener at the wildcard address.
 const PORTS: Range<u16> = 20_000..32_768;
 
 /// Returns a TCP port at which a server could listen at the time of the call.
 fn free_port() -> anyhow::Result<u16> {
-    // Benchmarks that run at a time begin their search at different ports.
+    // Concurrent benchmarks start their search at different ports.
     let first = std::process::id() as usize % PORTS.len();
-    // IPv6's covers IPv4, where the machine has IPv6.
+    // The IPv6 wildcard covers IPv4, if the machine has IPv6.
     let everywhere = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let is_free = |port: &u16| everywhere.iter().any(|address| TcpListener::bind((*address, *port)).is_ok());
     PORTS.cycle().skip(first).take(PORTS.len()).find(is_free).context("no TCP port is free")

@@ -35,7 +35,7 @@ impl TcpConnect {
         match self.end {
             TcpEnd::Server => self.serve(&TcpListener::bind(address)?),
             TcpEnd::Client => {
-                // The first connection says that the server listens.
+                // The first connection shows that the server listens.
                 let listening = reach(address).context("cannot reach the server")?;
                 let connecting = self.connect(address)?;
                 drop(listening);

@@ -40,7 +40,7 @@ pub(super) struct Parts {
     pub(super) queue_pair: i64,
     /// Connecting it: state of the connection, on StaR also the client's copy of the memory table.
     pub(super) connection: i64,
-    /// A WRITE of 64 KB: queues grow to what is in use, and keep it.
+    /// A WRITE of 64 KB: queues grow to their size in use, and keep it.
     pub(super) traffic: i64,
 }
 
@@ -102,7 +102,7 @@ fn live() -> i64 {
     bytes_allocated as i64 - bytes_deallocated as i64
 }
 
-/// Makes `count` objects; returns what they allocate each, and the objects.
+/// Makes `count` objects; returns the bytes allocated by each, and the objects.
 fn each<T>(count: usize, mut make: impl FnMut() -> anyhow::Result<T>) -> anyhow::Result<(i64, Vec<T>)> {
     let mut objects = Vec::with_capacity(count);
     let before = live();
