@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the scripts: installs Debian's packages where something is missing, or says what to install.
+# Sourced by the scripts: installs missing Debian packages, or prints what to install.
 
 fail() {
   echo "${0##*/}: $*" >&2
@@ -20,7 +20,7 @@ install_packages() {
     fail "apt-get could not install: $*"
 }
 
-# need COMMAND PACKAGE...: installs the packages unless the command is there.
+# need COMMAND PACKAGE...: installs the packages if the command is missing.
 need() {
   local command=$1
   shift

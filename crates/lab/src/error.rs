@@ -1,35 +1,35 @@
-//! Why there is no host or no path.
+//! Errors of hosts and paths.
 
 use nichrome_nic::{CardError, WireError};
 use nichrome_port::{InvalidName, NamespaceError, NetlinkError, TapError};
 
-/// Why there is no host or no path.
+/// An error of a host or a path.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The kernel refuses a namespace.
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
-    /// An interface cannot be called so.
+    /// The interface name is invalid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// The host's interface cannot be made.
+    /// Creating the host's interface failed.
     #[error(transparent)]
     Tap(#[from] TapError),
-    /// The host's interface cannot be set up.
+    /// Configuring the host's interface failed.
     #[error(transparent)]
     Netlink(#[from] NetlinkError),
-    /// A host's address is refused.
+    /// Assigning a host's address failed.
     #[error("the host on the {side}: {error}")]
     Address {
-        /// Which host.
+        /// The host.
         side: &'static str,
-        /// Why.
+        /// The cause.
         error: NetlinkError,
     },
     /// The impairments contradict each other.
     #[error(transparent)]
     Wire(#[from] WireError),
-    /// A card cannot be started, or has ended early.
+    /// A card failed to start, or ended early.
     #[error(transparent)]
     Card(#[from] CardError),
 }

@@ -17,16 +17,16 @@ const QUEUE_LEN: u32 = 20_000;
 /// Name of the hosts' interface.
 const INTERFACE: &str = "wan";
 
-/// Environment variables and their values.
+/// Pairs of environment variable and value.
 pub type Variables = BTreeMap<&'static str, String>;
 
-/// A host; removed after it is dropped and its programs have ended.
+/// A host. The kernel removes it after the drop, when its programs have ended.
 pub struct Host {
     namespace: NetworkNamespace,
     interface: InterfaceName,
     /// The wire end of its interface.
     pub tap: Arc<Tap>,
-    /// Whether it has an IPv6 address besides the IPv4 address.
+    /// True if the interface has an IPv6 address besides the IPv4 address.
     pub ipv6: Result<(), NoIpv6>,
     side: Side,
 }
@@ -38,8 +38,7 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// Creates the host on `side` of the path, with an interface MTU of `mtu` bytes. Without IPv6 if the kernel has
-    /// none.
+    /// Creates the host on `side` of the path, with an interface MTU of `mtu` bytes; without IPv6 if the kernel has none.
     ///
     /// # Errors
     /// The kernel refuses the namespace or the interface.
@@ -50,17 +49,18 @@ impl Host {
         Ok(Self { namespace, interface, tap: Arc::new(tap), ipv6, side })
     }
 
-    /// Returns its end of the path.
+    /// Returns the host's end of the path.
     pub const fn side(&self) -> Side {
         self.side
     }
 
-    /// Returns its network namespace.
+    /// Returns the host's network namespace.
     pub const fn namespace(&self) -> &NetworkNamespace {
         &self.namespace
     }
 
-    /// Runs `work` on a thread in its network namespace; sockets, threads and child processes that it creates are there.
+    /// Runs `work` on a thread in the host's network namespace. Its sockets, threads and child processes belong to the
+    /// host.
     ///
     /// # Errors
     /// The thread cannot enter the namespace.
@@ -99,8 +99,8 @@ const fn mac(side: Side) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, side.number()])
 }
 
-/// Configures the interface in this thread's namespace. Neighbours are static: only packets of programs pass the path,
-/// and connections do not wait for address resolution.
+/// Configures the interface, in this thread's namespace. Neighbours are static: only packets of programs cross the path,
+/// and connections need no address resolution.
 fn connect(
     side: Side,
     name: InterfaceName,

@@ -1,15 +1,15 @@
-//! Tests of users who may not make network namespaces as they are.
+//! Runs tests in a user namespace if the user may not create network namespaces directly.
 
 use std::env;
 use std::process::Command;
 
 use nichrome_port::NetworkNamespace;
 
-/// Runs a test where network namespaces can be made: here, as root is able to, else once more in a process of its own and in a user
-/// namespace, by unshare(1). `name` is the test's, with its modules: `module::name_of_the_test`.
+/// Runs a test that creates network namespaces: directly for root, else again in a new process and user namespace, by
+/// unshare(1). `name` is the test's name with its modules: `module::name_of_the_test`.
 ///
 /// # Panics
-/// The test fails, or this user may not have user namespaces.
+/// The test fails, or the system denies user namespaces.
 #[allow(clippy::panic)]
 pub fn in_namespaces(name: &str, test: impl FnOnce()) {
     const WITHIN: &str = "NICHROME_LAB_WITHIN";

@@ -18,7 +18,7 @@ const MTU: u32 = 1500;
 /// Bytes of a frame's Ethernet header.
 const LINK: usize = 14;
 
-/// Two hosts and the path between them. Both go when this does.
+/// Two hosts and the path between them; removed when dropped.
 pub struct Lab {
     hosts: [Host; 2],
     cards: [Card; 2],
@@ -33,8 +33,8 @@ impl fmt::Debug for Lab {
 }
 
 impl Lab {
-    /// Makes both hosts, and a path between them that impairs packets to the left one and to the right one like this. All random
-    /// choices come from the seed.
+    /// Creates both hosts, and a path with these impairments towards the left and towards the right host. The seed
+    /// determines all random choices.
     ///
     /// # Errors
     /// The kernel refuses a namespace or an interface, or the impairments contradict each other.
@@ -60,12 +60,12 @@ impl Lab {
         Ok(Self { hosts, cards, paths })
     }
 
-    /// The host on this side.
+    /// Returns the host on `side`.
     pub fn host(&self, side: Side) -> &Host {
         side.of(&self.hosts)
     }
 
-    /// Replaces the impairments of packets to the host on this side. Packets on their way keep what was decided for them.
+    /// Replaces the impairments of packets to the host on `to`. Packets already on the path keep theirs.
     ///
     /// # Errors
     /// The impairments contradict each other; the path keeps its own.
@@ -73,15 +73,15 @@ impl Lab {
         to.of(&self.paths).set(impairments)
     }
 
-    /// Returns the counters of the path to the host on this side.
+    /// Returns the counters of the path to the host on `to`.
     pub fn stats(&self, to: Side) -> Stats {
         to.of(&self.paths).stats()
     }
 
-    /// Ends the path. Packets on their way are lost.
+    /// Ends the path; packets on it are lost.
     ///
     /// # Errors
-    /// It has ended early: an interface is gone.
+    /// The path had ended early: an interface was removed.
     pub fn stop(self) -> Result<(), LabError> {
         for card in self.cards {
             card.stop()?;

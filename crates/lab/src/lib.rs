@@ -1,8 +1,8 @@
 //! Two hosts on this machine and a wide-area path between them, for tests of programs that use the network.
 //!
-//! A [`Host`] is a network namespace with the kernel's own TCP/IP and one interface, whose wire is this process. A [`Lab`] joins two
-//! of them by a path with the impairments of `nichrome-wan`, seeded, which [`Lab::impair`] changes while it is in use. [`in_namespaces`] runs a test where it may make namespaces:
-//! nobody needs to be root.
+//! A [`Host`] is a network namespace with the kernel's own TCP/IP and one interface, whose wire is this process. A [`Lab`]
+//! joins two hosts by a path with the impairments of `nichrome-wan`, seeded; [`Lab::impair`] changes them while the path is
+//! in use. [`in_namespaces`] runs a test without root.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};
@@ -14,7 +14,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let slow = Impairments { delay: "30ms".parse()?, ..Impairments::default() };
 //! let lab = Lab::new(&[slow.clone(), slow], 1)?;
-//! // What is made within `run` is on that host: sockets, threads, child processes.
+//! // Sockets, threads and child processes created within `run` belong to that host.
 //! let listener = lab.host(Side::Left).run(|| TcpListener::bind(("0.0.0.0", 80)))??;
 //! let begun = Instant::now();
 //! let mut client = lab.host(Side::Right).run(|| TcpStream::connect((Side::Left.ipv4(), 80)))??;
@@ -22,7 +22,7 @@
 //! let mut server = listener.accept()?.0;
 //! let mut received = [0; 5];
 //! server.read_exact(&mut received)?;
-//! // A round trip for the connection, and half a one for the data.
+//! // One round trip for the handshake, half a round trip for the data.
 //! assert!(&received == b"hello" && begun.elapsed() >= Duration::from_millis(90));
 //! lab.stop()?;
 //! # Ok(())

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Where servers are.
+    /// The usual side of servers.
     Left,
-    /// Where clients are.
+    /// The usual side of clients.
     Right,
 }
 
 impl Side {
-    /// Both.
+    /// Both sides, the left one first.
     pub const BOTH: [Self; 2] = [Self::Left, Self::Right];
 
-    /// The other one.
+    /// Returns the other side.
     pub const fn other(self) -> Self {
         match self {
             Self::Left => Self::Right,
@@ -27,7 +27,7 @@ impl Side {
         }
     }
 
-    /// Its name.
+    /// Returns the side's name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Left => "left",
@@ -35,7 +35,7 @@ impl Side {
         }
     }
 
-    /// The name of the direction that leads to it.
+    /// Returns the name of the direction towards the side.
     pub const fn direction(self) -> &'static str {
         match self {
             Self::Left => "to_left",
@@ -43,7 +43,7 @@ impl Side {
         }
     }
 
-    /// Its number: 1 or 2.
+    /// Returns the side's number: 1 or 2.
     pub const fn number(self) -> u8 {
         match self {
             Self::Left => 1,
@@ -51,23 +51,23 @@ impl Side {
         }
     }
 
-    /// The IPv4 address of the host there.
+    /// Returns the IPv4 address of the side's host.
     pub const fn ipv4(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 0, 0, self.number())
     }
 
-    /// The IPv6 address of the host there.
+    /// Returns the IPv6 address of the side's host.
     pub const fn ipv6(self) -> Ipv6Addr {
         Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, self.number() as u16)
     }
 
-    /// Which of a pair, the left one first, is its own.
+    /// Returns the side's element of a pair, the left one first.
     pub fn of<T>(self, pair: &[T; 2]) -> &T {
         &pair[usize::from(self.number() - 1)]
     }
 }
 
-/// A text is neither `left` nor `right`.
+/// The text is neither `left` nor `right`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is left or right")]
 pub struct NoSide;
