@@ -7,7 +7,7 @@ pub struct Counters {
     pub received: u64,
     /// Messages sent, retransmissions included.
     pub sent: u64,
-    /// Messages sent again because no answer came, or because the peer repeated what they answer.
+    /// Retransmitted messages: without an answer in time, or because the peer repeated the message that they answer.
     pub retransmitted: u64,
     /// Received: no message of the connection manager.
     pub malformed: u64,

@@ -181,7 +181,7 @@ pub enum Output {
         /// Data for the peer's program.
         private_data: Vec<u8>,
     },
-    /// Ends a connection once what was posted is sent. [`Input::Closed`] follows.
+    /// Ends a connection after its posted requests are sent. [`Input::Closed`] follows.
     Disconnect(StreamName),
     /// Forgets a connection: closes it if it stands. The driver reports nothing more of it.
     Release(StreamName),

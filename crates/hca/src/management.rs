@@ -1,4 +1,4 @@
-//! The connection manager of a live device: when it starts, and what it needs of the wire.
+//! The connection manager of a live device: its start, and its access to the wire.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;

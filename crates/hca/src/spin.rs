@@ -1,4 +1,4 @@
-//! How long a program that polls in vain keeps its processor.
+//! How long a program that polls an empty queue keeps its processor.
 //!
 //! A program that may use one processor only is not yet alone on it: the peer that it waits for may have another one. The
 //! kernel knows which processor took in the last packet of a socket, on loopback the sender's.

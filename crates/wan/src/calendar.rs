@@ -155,7 +155,7 @@ mod tests {
                     prop_assert!(!dues.iter().flatten().any(is_over));
                     now = now.max(expected.unwrap_or(0) * DAY);
                 }
-                // Time passes up to what is put down first.
+                // Time advances no further than to the earliest entry.
                 now = dues.iter().flatten().min().map_or(now + pass, |first| (now + pass).min(*first));
             }
         }

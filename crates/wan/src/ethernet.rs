@@ -119,7 +119,7 @@ mod tests {
     }
 
     proptest! {
-        /// etherparse reads what was marked: a valid header with the same fields but for the ECN bits.
+        /// etherparse reads the marked packet: a valid header, equal in all fields but the ECN bits.
         #[test]
         fn a_mark_sets_ce_and_keeps_the_ipv4_checksum_right(
             tos: u8,

@@ -1,4 +1,4 @@
-//! The connections of an adapter, how they are found, and what they transmit.
+//! The connections of an adapter, their lookup, and their transmitted messages.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

@@ -11,7 +11,7 @@
 //! | `indications.rs` | what messages and timeouts mean to identifiers |
 //! | `streams.rs` | connections that the driver sets up |
 //! | `multicast.rs` | memberships in groups |
-//! | `report.rs` | queue pair attributes, what is known of an identifier |
+//! | `report.rs` | queue pair attributes, the state of an identifier |
 //! | `drive.rs` | the engine contract |
 
 mod addressing;

@@ -1,4 +1,4 @@
-//! The attributes of queue pairs, and what is known of an identifier.
+//! Queue pair attributes and the state of an identifier, for queries.
 
 use std::net::SocketAddr;
 
@@ -70,7 +70,7 @@ impl<H> Manager<H> {
         change.ok_or(CommandError::State)
     }
 
-    /// Returns what is known of an identifier.
+    /// Returns the addresses, route and state of an identifier.
     ///
     /// # Errors
     /// No such identifier.

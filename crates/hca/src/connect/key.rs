@@ -1,4 +1,4 @@
-//! The pre-shared key of handshakes, and what goes wrong with it.
+//! The pre-shared key of handshakes, and its errors.
 
 use std::fmt;
 

@@ -166,7 +166,7 @@ impl<M: Memory> StarHandshake<M> {
         self.negotiate(pending, &opening)
     }
 
-    /// Gives the engine input, and does what it asks for.
+    /// Passes input to the engine, and executes its outputs.
     fn negotiate(&mut self, pending: &Pending<M>, bytes: &[u8]) -> Result<(), SetupFailure> {
         let State::Running(running) = &mut self.state else { return Ok(()) };
         self.budget = self.budget.checked_sub(bytes.len()).ok_or(SetupError::Garbage)?;

@@ -146,7 +146,7 @@ impl Requester {
         number
     }
 
-    /// Executes local requests, fails those that cannot be sent, and completes what is done.
+    /// Executes local requests, fails those that cannot be sent, and completes the finished ones.
     #[inline]
     pub(super) fn run<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         while may_begin_in(context.qp.state)
@@ -474,7 +474,7 @@ impl Requester {
         }
     }
 
-    /// Forgets what is outstanding. The caller flushes the send queue.
+    /// Forgets the outstanding requests. The caller flushes the send queue.
     pub(super) fn stop(&mut self, qp: &mut QueuePair) {
         self.outstanding.clear();
         self.cursor = Cursor::default();

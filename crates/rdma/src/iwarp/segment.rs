@@ -52,7 +52,7 @@ impl Data {
 }
 
 impl Body {
-    /// The immediate data stands in the first four of eight bytes.
+    /// The immediate data is in the first four of eight bytes.
     pub(super) fn immediate(data: ImmediateData) -> Self {
         let mut bytes = [0; IMMEDIATE_LEN];
         bytes[..4].copy_from_slice(&data.0);

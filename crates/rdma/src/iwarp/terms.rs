@@ -9,9 +9,9 @@ pub struct Terms {
     pub role: Role,
     /// Whether FPDUs have CRCs, in both directions.
     pub crc: Crc,
-    /// The peer asked for markers in what it receives.
+    /// The peer requested markers in the stream that it receives.
     pub markers_out: bool,
-    /// This end asked for markers in what it receives.
+    /// This end requested markers in the stream that it receives.
     pub markers_in: bool,
     /// READ and atomic requests of the peer outstanding at once, at most.
     pub ird: u16,

@@ -18,7 +18,7 @@ pub enum SelectiveRepeat {
 /// How a device speaks RoCE.
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
-    /// The UDP source port of what it sends.
+    /// The UDP source port of sent datagrams.
     pub source_port: u16,
     /// The congestion controller of its connections.
     pub congestion: Congestion,

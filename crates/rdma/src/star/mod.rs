@@ -15,7 +15,7 @@
 //! | `security.rs` | the egress module: blocks packets that no server has allowed |
 //! | `setup.rs`, `negotiate.rs` | the negotiation of roles, and its questions to the device |
 //! | `config.rs`, `shared.rs` | configuration and state that the queue pairs of a device share |
-//! | `lease.rs`, `revoked.rs` | how long a client may use what it was granted; leases that are void before their time |
+//! | `lease.rs`, `revoked.rs` | how long a client may use its grants; leases revoked before their end |
 //! | `grants.rs` | the card's cache of keys and codes |
 //! | `tag.rs` | keyed tags: keys derived from one secret, and the server's clock at the client |
 

@@ -80,7 +80,7 @@ impl Shared for StarShared {
             let ecn = datagram.traffic_class.ecn();
             return Some((repr.connection, Incoming { repr, payload, authentication, ecn }));
         }
-        // A host without a stateless connection drops what is for a card.
+        // A host without a stateless connection drops packets for a card.
         match self.stateless {
             0 => verbs.counters.dropped_unknown += 1,
             _ => self.card.receive(datagram, kind, verbs),

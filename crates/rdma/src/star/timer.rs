@@ -128,7 +128,7 @@ impl RetransmissionTimer {
         [self.probe, self.deadline].into_iter().flatten().min()
     }
 
-    /// Returns what is due. The caller restarts the timer.
+    /// Returns the timeout that is due. The caller restarts the timer.
     pub(super) fn expire(&mut self, settings: &Settings, now: Instant) -> Option<Expiry> {
         if self.deadline.is_some_and(|deadline| deadline <= now) {
             self.stop();

@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(player.send(1000 + 1500 + 1500, ms(20)), ms(50));
         // Used up: the next round begins at 50 ms.
         assert_eq!(player.next_start_after(ms(50)), ms(60));
-        // Idle: what was left is wasted.
+        // Idle: the rest of the opportunity is wasted.
         assert_eq!(player.send(100, ms(60)), ms(60));
         assert_eq!(player.next_start(ms(60)), ms(70));
         assert_eq!(player.send(1500 + 1500 + 100, ms(70)), ms(100));

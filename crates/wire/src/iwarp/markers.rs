@@ -32,7 +32,7 @@ impl Markers {
         total
     }
 
-    /// Appends an FPDU to `output` with markers, and computes the CRC anew.
+    /// Appends an FPDU to `output` with markers, and computes the CRC again.
     pub fn insert(&mut self, fpdu: &[u8], crc: Crc, output: &mut Vec<u8>) {
         let start = output.len();
         let mut rest = fpdu;

@@ -138,7 +138,7 @@ const TAGGED: u8 = 0x80;
 const LAST: u8 = 0x40;
 const DDP_VERSION: u8 = 1;
 const DDP_VERSION_MASK: u8 = 0x03;
-/// RDMAP's version stands in the top two bits of its byte, the opcode in the low four.
+/// RDMAP's version is in the top two bits of its byte, the opcode in the low four.
 const RDMAP_VERSION: u8 = 1;
 
 impl Segment {

@@ -27,7 +27,7 @@ pub enum StartKind {
 /// Flags of a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StartFlags {
-    /// M: the sender of this frame wants markers in what it receives.
+    /// M: the sender of this frame requests markers in the stream that it receives.
     pub markers: bool,
     /// C: the sender wants CRCs. They are used if either side does.
     pub crc: bool,

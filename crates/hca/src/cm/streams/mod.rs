@@ -138,7 +138,7 @@ impl Streams {
         self.with_call(name, now, |call, _| call.reject(private_data));
     }
 
-    /// Closes a connection without a word of what becomes of it.
+    /// Closes a connection without reporting an event.
     pub(super) fn forget(&mut self, name: StreamName) {
         let Some(token) = self.token_of(name) else { return };
         if let Some(mut stream) = self.remove(token) {

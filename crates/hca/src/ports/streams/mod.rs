@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_millis(500);
 /// Bytes that a queue pair sends in its turn: one system call for several of the longest FPDUs.
 const SEND_LEN: usize = 256 << 10;
 
-/// The token of what is watched besides the streams.
+/// The epoll token of descriptors other than streams.
 const OTHER: u64 = u64::MAX;
 
 /// Turns of queue pairs before the driver looks for received bytes again.

@@ -75,7 +75,7 @@ impl Initiator {
                 Ok(Some(Established { terms, private_data, rest }))
             }
             Err(error) => {
-                // Markers would have to stand in the TERMINATE: such a peer sees the end of the stream only.
+                // The TERMINATE would need markers: such a peer only sees the end of the stream.
                 if let Some(code) = error.terminate().filter(|_| !reply.flags.markers) {
                     let crc = self.options.crc || reply.flags.crc;
                     self.output.extend(terminate(code, if crc { Crc::Used } else { Crc::Unused }));

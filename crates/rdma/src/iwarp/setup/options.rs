@@ -29,7 +29,7 @@ pub struct Options {
     pub revision: Revision,
     /// Asks for CRCs. They are used if either end asks.
     pub crc: bool,
-    /// Asks for markers in what is received. siw refuses.
+    /// Requests markers in the received stream. siw refuses.
     pub markers: bool,
     /// READ and atomic requests accepted at once, at most 0x3FFE.
     pub ird: u16,

@@ -73,7 +73,7 @@ impl Requester {
         complete
     }
 
-    /// Everything up to this number has arrived: completes what is complete.
+    /// Handles a cumulative ACK up to this PSN: completes the requests that it covers.
     #[inline]
     fn arrived_through<M: Memory>(
         &mut self,
@@ -115,7 +115,7 @@ impl Requester {
         self.skip_acknowledged(qp);
     }
 
-    /// Moves the cursor past what is acknowledged.
+    /// Moves the cursor past the acknowledged packets.
     #[inline]
     fn skip_acknowledged(&mut self, qp: &QueuePair) {
         if self.cursor.work > 0 {
@@ -143,7 +143,7 @@ impl Requester {
         };
     }
 
-    /// Completes what is at the front of the queue and waits for nothing from the peer.
+    /// Completes the requests at the front of the queue that need nothing from the peer.
     #[inline]
     pub(super) fn retire<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         while let Some(work) = context.qp.sends.front() {
@@ -314,7 +314,7 @@ impl Requester {
         earlier(earlier(self.deadline, self.waiting_until), self.probe.due)
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub(in super::super) fn handle_timeout<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         let now = context.verbs.now;
         if self.waiting_until.is_some_and(|until| until <= now) {

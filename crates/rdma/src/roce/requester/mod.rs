@@ -374,7 +374,7 @@ impl Requester {
         self.control.notified(serial(self.unacked), serial(self.next), now);
     }
 
-    /// Begins nothing more, and forgets what is outstanding.
+    /// Starts no further request, and forgets the outstanding ones.
     pub(super) fn stop(&mut self, qp: &mut QueuePair) {
         self.unacked = self.next;
         self.spans.clear();

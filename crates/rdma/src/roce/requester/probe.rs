@@ -53,7 +53,7 @@ impl Probe {
         self.restart(outstanding, now);
     }
 
-    /// Starts the time without progress anew.
+    /// Restarts the time without progress.
     #[inline]
     pub(super) fn restart(&mut self, outstanding: u32, now: Instant) {
         let wait = self.round_trip.map(|time| (ROUND_TRIPS * time).max(FLOOR) << self.sent.min(16));

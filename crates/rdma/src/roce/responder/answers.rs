@@ -277,12 +277,12 @@ impl Answers {
         }
     }
 
-    /// An acknowledgement is to leave, unless one waits already.
+    /// Queues an ACK, unless an answer is queued already.
     pub(super) fn acknowledge(&mut self) {
         self.acknowledgement.get_or_insert(Acknowledgement::Positive);
     }
 
-    /// A NAK is to leave in place of what waits.
+    /// Queues a NAK in place of a queued answer.
     pub(super) fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
         self.acknowledgement = Some(Acknowledgement::Negative(psn, syndrome));
     }

@@ -152,7 +152,7 @@ impl Responder {
         }
     }
 
-    /// Does what was held and is expected now.
+    /// Executes the held requests that are next in sequence.
     #[inline]
     fn do_held<M: Memory>(&mut self, context: &mut Context<'_, M>) -> Result<(), Refused> {
         while let Some(held) = self.reorder.take_expected() {

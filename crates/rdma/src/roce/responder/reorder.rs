@@ -92,7 +92,7 @@ impl Reorder {
         true
     }
 
-    /// The expected request was done and took `packets` numbers: drops what was kept of these.
+    /// The expected request was executed and took `packets` PSNs: drops the kept packets among these.
     pub(super) fn advance(&mut self, packets: u32, spare: &mut Spare) {
         if self.places.is_empty() {
             return;
