@@ -8,7 +8,7 @@ use super::expected::Ends;
 
 /// A request to connect a held queue pair, with what its transport is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held<T> {
+pub(crate) struct ConnectRequest<T> {
     pub(crate) qp: QpHandle,
     pub(crate) number: QpNumber,
     pub(crate) address: IpAddr,
@@ -16,7 +16,7 @@ pub(crate) struct Held<T> {
     pub(crate) asked: T,
 }
 
-impl<T> Held<T> {
+impl<T> ConnectRequest<T> {
     /// Holds a queue pair of the adapter at `address` that `change` has brought to RTR; `None` if it needs no connection. A program
     /// that only receives stops at RTR.
     ///
@@ -39,7 +39,7 @@ impl<T> Held<T> {
     }
 }
 
-impl<T> Ends for Held<T> {
+impl<T> Ends for ConnectRequest<T> {
     fn address(&self) -> IpAddr {
         self.address
     }

@@ -27,11 +27,11 @@ mod stream;
 
 pub(crate) use expected::Ends;
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
-pub(crate) use held::Held;
+pub(crate) use held::ConnectRequest;
 pub(crate) use key::{PreSharedKey, SealError};
 pub(crate) use listener::{listen, open_port};
 pub(crate) use places::Places;
 pub(crate) use reactor::{Connector, Limits};
 pub(crate) use requests::{PROGRAM_TIMEOUT, Requests};
 pub(crate) use sealed::Sealed;
-pub(crate) use stream::{Stream, dial_from};
+pub(crate) use stream::{HandshakeStream, dial_from};

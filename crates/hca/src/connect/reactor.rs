@@ -32,7 +32,7 @@ use nichrome_wire::Instant;
 use super::handshake::{Cause, Context, Handshake, Phase, RequestOf};
 use super::inbound::Inbound;
 use super::places::Yielding;
-use super::stream::{Direction, Stream, dial};
+use super::stream::{Direction, HandshakeStream, dial};
 
 /// Bounds of the handshakes that run at a time.
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +159,7 @@ struct Reactor<H: Handshake> {
     context: H::Context,
     /// Requests that wait for an outbound place.
     queue: VecDeque<RequestOf<H>>,
-    streams: HashMap<u64, Stream<H>>,
+    streams: HashMap<u64, HandshakeStream<H>>,
     inbound: Inbound,
     next_token: u64,
 }
@@ -190,12 +190,13 @@ impl<H: Handshake> Reactor<H> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let streams = self.streams.values().map(Stream::deadline).min();
+        let streams = self.streams.values().map(HandshakeStream::deadline).min();
         [streams, self.context.poll_timeout(), self.paused_until].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let is_late = |(token, stream): (&u64, &Stream<_>)| (stream.deadline() <= now).then_some(*token);
+        let is_late =
+            |(token, stream): (&u64, &HandshakeStream<_>)| (stream.deadline() <= now).then_some(*token);
         let late: Vec<u64> = self.streams.iter().filter_map(is_late).collect();
         for token in late {
             self.close(token, Cause::Deadline);
@@ -216,7 +217,7 @@ impl<H: Handshake> Reactor<H> {
         if !has_new {
             return;
         }
-        let is_parked = |(token, stream): (&u64, &Stream<H>)| {
+        let is_parked = |(token, stream): (&u64, &HandshakeStream<H>)| {
             (stream.handshake.phase() == Phase::Parked).then_some(*token)
         };
         for token in self.streams.iter().filter_map(is_parked).collect::<Vec<_>>() {
@@ -229,7 +230,12 @@ impl<H: Handshake> Reactor<H> {
     }
 
     /// Does something with a stream, then ends it or adapts its registration and its place.
-    fn with_stream(&mut self, token: u64, now: Instant, f: impl FnOnce(&mut Stream<H>, &mut H::Context)) {
+    fn with_stream(
+        &mut self,
+        token: u64,
+        now: Instant,
+        f: impl FnOnce(&mut HandshakeStream<H>, &mut H::Context),
+    ) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
         let (interest, phase) = (stream.interest(), stream.handshake.phase());
         f(stream, &mut self.context);
@@ -266,7 +272,7 @@ impl<H: Handshake> Reactor<H> {
     }
 
     /// Forgets a stream, which makes room for another.
-    fn remove(&mut self, token: u64) -> Option<Stream<H>> {
+    fn remove(&mut self, token: u64) -> Option<HandshakeStream<H>> {
         let stream = self.streams.remove(&token)?;
         // Closing would not end the registration where a child of fork has the socket too.
         let _ = self.epoll.remove(&stream);
@@ -278,7 +284,7 @@ impl<H: Handshake> Reactor<H> {
     }
 
     /// Adds a stream and runs its handshake.
-    fn add(&mut self, stream: Stream<H>, now: Instant) {
+    fn add(&mut self, stream: HandshakeStream<H>, now: Instant) {
         let token = self.next_token;
         self.next_token += 1;
         match self.epoll.add(&stream, token, stream.interest()) {
@@ -305,7 +311,7 @@ impl<H: Handshake> Reactor<H> {
             let outbound = H::outbound(request, &mut self.context, now);
             let Some((route, mut handshake)) = outbound else { continue };
             match dial(route) {
-                Ok(socket) => self.add(Stream::connecting(socket, route, handshake, now), now),
+                Ok(socket) => self.add(HandshakeStream::connecting(socket, route, handshake, now), now),
                 Err(error) => handshake.close(&mut self.context, Cause::Io(error)),
             }
         }
@@ -332,7 +338,7 @@ impl<H: Handshake> Reactor<H> {
                 continue;
             }
             self.make_room(now);
-            if let Ok(stream) = Stream::accepted(socket, peer, now) {
+            if let Ok(stream) = HandshakeStream::accepted(socket, peer, now) {
                 self.add(stream, now);
             }
         }

@@ -36,7 +36,7 @@ pub(super) enum Direction {
 }
 
 /// A handshake and the socket that carries it.
-pub(crate) struct Stream<H> {
+pub(crate) struct HandshakeStream<H> {
     socket: TcpStream,
     pub(crate) peer: IpAddr,
     pub(super) direction: Direction,
@@ -50,7 +50,7 @@ pub(crate) struct Stream<H> {
     lingers_until: Option<Instant>,
 }
 
-impl<H: Handshake> Stream<H> {
+impl<H: Handshake> HandshakeStream<H> {
     /// Starts an inbound handshake on an accepted socket.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl<H: Handshake> Stream<H> {
         self.lingers_until.unwrap_or_else(|| self.handshake.deadline())
     }
 
-    /// Reads, runs the handshake and writes. To be followed by [`Stream::end`] if the phase is then [`Phase::Done`].
+    /// Reads, runs the handshake and writes. To be followed by [`HandshakeStream::end`] if the phase is then [`Phase::Done`].
     pub(crate) fn advance(&mut self, context: &mut H::Context, now: Instant) {
         self.read(context, now);
         self.write(context, now);
@@ -188,7 +188,7 @@ impl<H: Handshake> Stream<H> {
     }
 }
 
-impl<H> AsFd for Stream<H> {
+impl<H> AsFd for HandshakeStream<H> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -212,7 +212,7 @@ pub(crate) fn dial_from(stream: TcpStream, to: SocketAddr) -> io::Result<TcpStre
     }
 }
 
-/// Closing resets the stream, so that no port stays in TIME_WAIT; [`Stream::finish`] has the exceptions.
+/// Closing resets the stream, so that no port stays in TIME_WAIT; [`HandshakeStream::finish`] has the exceptions.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;

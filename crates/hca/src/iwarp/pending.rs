@@ -12,11 +12,11 @@ use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
 
 use super::counters::SharedCounters;
-use crate::connect::{Context, Ends, Held, PROGRAM_TIMEOUT, PreSharedKey, Requests};
+use crate::connect::{ConnectRequest, Context, Ends, PROGRAM_TIMEOUT, PreSharedKey, Requests};
 use crate::connected_stream::ConnectedStream;
 
 /// A queue pair that is held until its connection is set up.
-pub(crate) type Request = Held<Options>;
+pub(crate) type Request = ConnectRequest<Options>;
 
 /// Why a connection could not be set up.
 #[derive(Debug, Error)]

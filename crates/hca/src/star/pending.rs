@@ -14,10 +14,10 @@ use thiserror::Error;
 
 use super::slots::slot_of;
 pub(super) use crate::connect::PROGRAM_TIMEOUT;
-use crate::connect::{Context, Held, PreSharedKey, Requests, SealError};
+use crate::connect::{ConnectRequest, Context, PreSharedKey, Requests, SealError};
 
 /// A queue pair that is held until its transport is negotiated.
-pub(crate) type Request = Held<Asked>;
+pub(crate) type Request = ConnectRequest<Asked>;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use nichrome_wire::{Instant, NumberMap};
 
 use self::call::{Call, Outcomes, failure};
 pub(super) use self::call::{Outcome, Ready};
-use crate::connect::{Cause, Handshake, Phase, Places, Route, Stream, dial_from};
+use crate::connect::{Cause, Handshake, HandshakeStream, Phase, Places, Route, dial_from};
 use crate::iwarp::{self, IwarpOptions};
 
 /// Connections whose Request is not complete.
@@ -46,7 +46,7 @@ pub(super) struct Streams {
     /// By token.
     listeners: BTreeMap<u64, (IdName, TcpListener)>,
     /// By token, which is the number of an inbound connection.
-    calls: NumberMap<u64, Stream<Call>>,
+    calls: NumberMap<u64, HandshakeStream<Call>>,
     outgoing: BTreeMap<IdName, u64>,
     opening: Places,
     outcomes: Outcomes,
@@ -118,7 +118,7 @@ impl Streams {
         match dialled {
             Ok(socket) => {
                 let route = Route { from: local.ip(), to: peer };
-                self.add(token, Stream::connecting(socket, route, call, now), now);
+                self.add(token, HandshakeStream::connecting(socket, route, call, now), now);
             }
             Err(error) => self.outcomes.add(Outcome::Failed(StreamName::Outgoing(id), failure(&error))),
         }
@@ -163,8 +163,9 @@ impl Streams {
             }
         }
         if self.due.is_some_and(|due| due <= now) {
-            let is_late =
-                |(token, stream): (&u64, &Stream<Call>)| (stream.deadline() <= now).then_some(*token);
+            let is_late = |(token, stream): (&u64, &HandshakeStream<Call>)| {
+                (stream.deadline() <= now).then_some(*token)
+            };
             for token in self.calls.iter().filter_map(is_late).collect::<Vec<_>>() {
                 self.close(token, Cause::Deadline);
             }
@@ -173,7 +174,7 @@ impl Streams {
             self.watch_listeners(Interest::READ);
             self.paused_until = None;
         }
-        self.due = self.calls.values().map(Stream::deadline).min();
+        self.due = self.calls.values().map(HandshakeStream::deadline).min();
     }
 
     /// What has become of connections since the last call.
@@ -238,7 +239,7 @@ impl Streams {
             let source = peer.ip().to_canonical();
             // The peer has gone already.
             let Ok(local) = socket.local_addr() else { continue };
-            let Ok(mut stream) = Stream::<Call>::accepted(socket, source, now) else { continue };
+            let Ok(mut stream) = HandshakeStream::<Call>::accepted(socket, source, now) else { continue };
             let token = self.next_token();
             stream.handshake.name_inbound(token, id, (local, peer));
             self.opening.insert(source, token);
@@ -253,7 +254,7 @@ impl Streams {
         }
     }
 
-    fn add(&mut self, token: u64, stream: Stream<Call>, now: Instant) {
+    fn add(&mut self, token: u64, stream: HandshakeStream<Call>, now: Instant) {
         match self.epoll.add(&stream, token, stream.interest()) {
             Ok(()) => {
                 self.due = Some(self.due.map_or(stream.deadline(), |due| due.min(stream.deadline())));
@@ -296,7 +297,7 @@ impl Streams {
         }
     }
 
-    fn remove(&mut self, token: u64) -> Option<Stream<Call>> {
+    fn remove(&mut self, token: u64) -> Option<HandshakeStream<Call>> {
         let stream = self.calls.remove(&token)?;
         self.opening.remove(stream.peer, token);
         if let StreamName::Outgoing(id) = stream.handshake.name() {

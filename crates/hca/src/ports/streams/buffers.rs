@@ -55,9 +55,9 @@ impl Buffer {
     }
 }
 
-/// Received bytes that a stream holds.
+/// Received bytes of a stream that its transport has not consumed.
 #[derive(Debug, Default)]
-pub(super) enum Held {
+pub(super) enum Unconsumed {
     #[default]
     Nothing,
     Buffer(Buffer),
@@ -65,7 +65,7 @@ pub(super) enum Held {
     Copy(Box<[u8]>),
 }
 
-impl Held {
+impl Unconsumed {
     pub(super) const fn is_empty(&self) -> bool {
         matches!(self, Self::Nothing)
     }
@@ -80,11 +80,11 @@ pub(super) struct Pool {
 
 impl Pool {
     /// A buffer with the bytes of `held`.
-    pub(super) fn lend(&mut self, held: &mut Held) -> Buffer {
+    pub(super) fn lend(&mut self, held: &mut Unconsumed) -> Buffer {
         let copy = match mem::take(held) {
-            Held::Buffer(buffer) => return buffer,
-            Held::Copy(bytes) => bytes,
-            Held::Nothing => Box::default(),
+            Unconsumed::Buffer(buffer) => return buffer,
+            Unconsumed::Copy(bytes) => bytes,
+            Unconsumed::Nothing => Box::default(),
         };
         self.lent += 1;
         let memory = self.free.pop().unwrap_or_else(|| vec![0; BUFFER_LEN]);
@@ -94,18 +94,22 @@ impl Pool {
     }
 
     /// Takes a buffer back; returns what the stream holds.
-    pub(super) fn keep(&mut self, buffer: Buffer) -> Held {
+    pub(super) fn keep(&mut self, buffer: Buffer) -> Unconsumed {
         if !buffer.bytes().is_empty() && self.lent <= MAX_LENT {
-            return Held::Buffer(buffer);
+            return Unconsumed::Buffer(buffer);
         }
-        let held = if buffer.bytes().is_empty() { Held::Nothing } else { Held::Copy(buffer.bytes().into()) };
+        let held = if buffer.bytes().is_empty() {
+            Unconsumed::Nothing
+        } else {
+            Unconsumed::Copy(buffer.bytes().into())
+        };
         self.take_back(buffer);
         held
     }
 
     /// Takes back what a stream holds that ends.
-    pub(super) fn discard(&mut self, held: Held) {
-        if let Held::Buffer(buffer) = held {
+    pub(super) fn discard(&mut self, held: Unconsumed) {
+        if let Unconsumed::Buffer(buffer) = held {
             self.take_back(buffer);
         }
     }
@@ -124,7 +128,7 @@ mod tests {
 
     #[test]
     fn bytes_stay_in_order_however_a_buffer_is_filled_and_consumed() {
-        let (mut pool, mut held) = (Pool::default(), Held::default());
+        let (mut pool, mut held) = (Pool::default(), Unconsumed::default());
         let (mut written, mut read) = (0_u32, 0_u32);
         for round in 0..500 {
             let mut buffer = pool.lend(&mut held);
@@ -146,21 +150,21 @@ mod tests {
     #[test]
     fn a_stream_without_bytes_holds_no_buffer_and_the_pool_is_bounded() {
         let mut pool = Pool::default();
-        let empty = pool.lend(&mut Held::Nothing);
+        let empty = pool.lend(&mut Unconsumed::Nothing);
         assert!(pool.keep(empty).is_empty());
-        let mut streams: Vec<Held> = (0..MAX_LENT + 10)
+        let mut streams: Vec<Unconsumed> = (0..MAX_LENT + 10)
             .map(|nth| {
-                let mut buffer = pool.lend(&mut Held::Nothing);
+                let mut buffer = pool.lend(&mut Unconsumed::Nothing);
                 buffer.extend(&[nth as u8; 100]);
                 pool.keep(buffer)
             })
             .collect();
-        assert_eq!(streams.iter().filter(|held| matches!(held, Held::Buffer(_))).count(), MAX_LENT);
+        assert_eq!(streams.iter().filter(|held| matches!(held, Unconsumed::Buffer(_))).count(), MAX_LENT);
         assert_eq!(pool.lent, MAX_LENT);
         for (nth, held) in streams.iter_mut().enumerate() {
             let buffer = pool.lend(held);
             assert_eq!(buffer.bytes(), [nth as u8; 100]);
-            pool.discard(Held::Buffer(buffer));
+            pool.discard(Unconsumed::Buffer(buffer));
         }
         assert_eq!((pool.lent, pool.free.len()), (0, MAX_LENT));
     }

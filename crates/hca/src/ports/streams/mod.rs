@@ -22,7 +22,7 @@ use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::{Instant, NumberMap};
 use rustix::io;
 
-use self::buffers::{Buffer, Held, Pool};
+use self::buffers::{Buffer, Pool, Unconsumed};
 use self::device::{Outgoing, StreamDevice};
 use self::faults::{Content, StreamPath};
 use self::stream::{ReadOutcome, State, Stream};
@@ -184,7 +184,7 @@ impl StreamPorts {
         }
         if !rest.is_empty() {
             record(&mut stream, Sender::Peer, &rest, recorder, now);
-            (stream.held, stream.state) = (Held::Copy(rest.into()), State::Paused);
+            (stream.held, stream.state) = (Unconsumed::Copy(rest.into()), State::Paused);
             self.paused.push(token);
         }
         self.streams.insert(token, stream);
@@ -431,7 +431,7 @@ impl StreamPorts {
             }
         }
         let mut buffer =
-            if paths.is_some() { pool.lend(&mut Held::Nothing) } else { pool.lend(&mut stream.held) };
+            if paths.is_some() { pool.lend(&mut Unconsumed::Nothing) } else { pool.lend(&mut stream.held) };
         let room = buffer.room();
         let capacity = room.len();
         let outcome = stream.read(room);
@@ -466,7 +466,7 @@ impl StreamPorts {
     /// Gives a transport the bytes of its stream, and pauses the stream if it wants no more.
     fn deliver(&mut self, token: u64, mut buffer: Buffer, device: &mut impl StreamDevice, now: Instant) {
         let Some(stream) = self.streams.get_mut(&token) else {
-            self.pool.discard(Held::Buffer(buffer));
+            self.pool.discard(Unconsumed::Buffer(buffer));
             return;
         };
         let is_closing = matches!(stream.state, State::Closing(_));

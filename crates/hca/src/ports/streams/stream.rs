@@ -10,7 +10,7 @@ use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::Instant;
 use rustix::net::sockopt::set_socket_linger;
 
-use super::buffers::Held;
+use super::buffers::Unconsumed;
 use super::trace::Trace;
 
 /// A queue pair's connection.
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     /// The peer was connected by queue pair number.
     pub(super) by_number: bool,
     /// Received bytes that the transport has not consumed.
-    pub(super) held: Held,
+    pub(super) held: Unconsumed,
     /// Bytes that the socket has not accepted.
     unsent: Vec<u8>,
     /// A FIN follows the bytes that the socket has not accepted.
@@ -60,7 +60,7 @@ impl Stream {
             socket,
             qp,
             by_number,
-            held: Held::Nothing,
+            held: Unconsumed::Nothing,
             unsent: Vec::new(),
             finishes: false,
             state,
