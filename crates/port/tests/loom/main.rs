@@ -16,15 +16,20 @@ mod sync {
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 }
 
+use std::sync::atomic::AtomicBool;
+
 use loom::cell::UnsafeCell;
 use loom::thread;
 use pool::BufferPool;
 use return_list::ReturnList;
-use sync::Arc;
+use sync::{Arc, AtomicU32, Ordering};
 
 /// The memory of frames, and the list on which they come back.
 struct Frames {
     list: ReturnList,
+    /// Frames pushed so far. loom compares an access with the last one only, which in `push` is a load of its own: it does not
+    /// see that a take before the push conflicts with it. This counter shows the conflict, and orders nothing.
+    pushed: AtomicU32,
     memory: [UnsafeCell<u32>; 3],
 }
 
@@ -33,7 +38,11 @@ unsafe impl Sync for Frames {}
 
 impl Frames {
     fn new() -> Arc<Self> {
-        Arc::new(Self { list: ReturnList::new(3), memory: [0; 3].map(UnsafeCell::new) })
+        Arc::new(Self {
+            list: ReturnList::new(3),
+            pushed: AtomicU32::new(0),
+            memory: [0; 3].map(UnsafeCell::new),
+        })
     }
 
     /// Writes into the frame. The caller has its number.
@@ -51,11 +60,13 @@ fn returning(frames: &Arc<Frames>, number: u32) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         frames.touch(number);
         frames.list.push(number);
+        frames.pushed.fetch_add(1, Ordering::Relaxed);
     })
 }
 
 #[test]
 fn each_frame_comes_back_once_and_with_what_was_done_to_it() {
+    static TAKEN_EARLY: AtomicBool = AtomicBool::new(false);
     loom::model(|| {
         let frames = Frames::new();
         let threads = [returning(&frames, 0), returning(&frames, 2)];
@@ -66,7 +77,9 @@ fn each_frame_comes_back_once_and_with_what_was_done_to_it() {
                 taken.push(number);
             }
         };
+        frames.pushed.load(Ordering::Relaxed);
         take(&mut taken);
+        TAKEN_EARLY.fetch_or(!taken.is_empty(), Ordering::Relaxed);
         for thread in threads {
             thread.join().unwrap();
         }
@@ -74,6 +87,7 @@ fn each_frame_comes_back_once_and_with_what_was_done_to_it() {
         taken.sort_unstable();
         assert_eq!(taken, [0, 2]);
     });
+    assert!(TAKEN_EARLY.load(Ordering::Relaxed), "no execution takes a frame while another thread pushes");
 }
 
 #[test]
