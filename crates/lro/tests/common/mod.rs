@@ -1,4 +1,4 @@
-//! An engine of any profile in virtual time, driven by the loop that every driver uses, and verified as it goes.
+//! An engine of any profile in virtual time, driven by the loop that every driver uses; the verifier checks every output.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod segments;
@@ -25,20 +25,20 @@ pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// What came out of an engine.
+/// An output of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// A frame as it was.
+    /// A frame as received.
     Frame(Vec<u8>),
     /// Merged segments.
     Merged(Merged),
-    /// An acknowledgement for the wire.
+    /// An ACK frame for the wire.
     Ack(Vec<u8>),
-    /// A frame that goes no further.
+    /// A dropped frame.
     Dropped(Vec<u8>, DropReason),
 }
 
-/// Merged segments, with what the driver is told of them.
+/// An aggregate, with the metadata for the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     /// The packet, its checksum completed.
@@ -83,7 +83,7 @@ impl Sent {
         }
     }
 
-    /// The merged segments; fails where it is something else.
+    /// Returns the aggregate; fails for any other output.
     pub fn merged(&self) -> &Merged {
         match self {
             Self::Merged(merged) => merged,
@@ -92,7 +92,7 @@ impl Sent {
     }
 }
 
-/// An engine in virtual time. What came out is verified when it is dropped.
+/// An engine in virtual time. Dropping it verifies its outputs.
 pub struct Card {
     pub engine: Coalescer<Vec<u8>>,
     now: Instant,
@@ -121,7 +121,7 @@ impl Card {
         Self::new(&Config::default(), &ProfileConfig::Netfpga(NetfpgaConfig::with_timer(ms(1))))
     }
 
-    /// `npu` as it is by default.
+    /// `npu` with the default configuration.
     pub fn npu() -> Self {
         Self::npu_with(NpuConfig::default())
     }
@@ -136,7 +136,7 @@ impl Card {
         each_profile(ms(1)).map(|profile| (profile.profile(), Self::new(config, &profile)))
     }
 
-    /// Does not verify: a rule is tested that breaks streams.
+    /// Disables the verifier, for rules that break streams.
     pub fn unverified(mut self) -> Self {
         self.verifier = None;
         self
@@ -160,7 +160,7 @@ impl Card {
         self.receive_frame(Frame::new(frame))
     }
 
-    /// Receives a frame of which something is known.
+    /// Receives a frame with a checksum status.
     pub fn receive_frame(&mut self, frame: Frame<Vec<u8>>) -> &mut Self {
         let Self { engine, now, sent, verifier } = self;
         advance(engine, *now, &mut |_, output| keep(sent, verifier, &output));
@@ -193,7 +193,7 @@ impl Card {
         self
     }
 
-    /// Tells the engine that the host did not take a packet.
+    /// Reports to the engine that the host refused a packet.
     pub fn host_refuses(&mut self, packet: &[u8]) -> &mut Self {
         self.engine.observe_refusal(packet);
         self
@@ -214,7 +214,7 @@ impl Card {
         self
     }
 
-    /// Asks for everything that is held.
+    /// Flushes the engine.
     pub fn drain(&mut self) -> &mut Self {
         self.engine.drain();
         while let Some(output) = self.engine.poll() {
@@ -223,46 +223,46 @@ impl Card {
         self
     }
 
-    /// What came out since the last call.
+    /// Takes the outputs since the last call.
     pub fn take(&mut self) -> Vec<Sent> {
         std::mem::take(&mut self.sent)
     }
 
-    /// The one packet that came out since the last call.
+    /// Takes the only output since the last call.
     pub fn take_one(&mut self) -> Sent {
         let mut sent = self.take();
         assert_eq!(sent.len(), 1, "{sent:?}");
         sent.remove(0)
     }
 
-    /// The payload lengths of the packets that the host got since the last call.
+    /// Takes the outputs, and returns the payload lengths of the packets for the host.
     pub fn take_lens(&mut self) -> Vec<usize> {
         let to_host = |sent: &Sent| matches!(sent, Sent::Frame(_) | Sent::Merged(_));
         self.take().iter().filter(|sent| to_host(sent)).map(|sent| tcp(sent.bytes()).payload.len()).collect()
     }
 
-    /// The acknowledgements that went to the wire since the last call; the other outputs are forgotten.
+    /// Takes the outputs, and returns the ACK frames among them.
     pub fn take_acks(&mut self) -> Vec<Ack> {
         let acks = |sent: Sent| if let Sent::Ack(bytes) = sent { Some(tcp(&bytes)) } else { None };
         self.take().into_iter().filter_map(acks).collect()
     }
 
-    /// How often frames were passed for this reason.
+    /// Returns how many frames passed for this reason.
     pub fn passes(&self, reason: PassReason) -> u64 {
         self.engine.statistics().passes.get(reason)
     }
 
-    /// How often what was held was handed on for this reason.
+    /// Returns how many flushes had this reason.
     pub fn flushes(&self, reason: FlushReason) -> u64 {
         self.engine.statistics().flushes.get(reason)
     }
 
-    /// How often frames were dropped for this reason.
+    /// Returns how many frames were dropped for this reason.
     pub fn drops(&self, reason: DropReason) -> u64 {
         self.engine.statistics().drops.get(reason)
     }
 
-    /// Hands on what is held, verifies everything, and checks that the counters add up.
+    /// Flushes the engine, verifies all outputs, and checks that the counters add up.
     pub fn finish(&mut self) -> Verified {
         self.drain();
         assert_consistent(self.engine.statistics());
@@ -303,7 +303,7 @@ pub fn each_profile(hold: Duration) -> [ProfileConfig; 3] {
     ]
 }
 
-/// Checks that every frame that came in was counted once more: when nothing is held.
+/// Checks that every received frame was counted once more. Nothing may be held.
 pub fn assert_consistent(statistics: &Statistics) {
     let Statistics { packets_in, packets_out, aggregates, segments_aggregated, .. } = *statistics;
     let (passes, flushes, drops) =

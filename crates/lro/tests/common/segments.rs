@@ -7,7 +7,7 @@ use nichrome_wire::{Network, SeqNumber, TcpFlags, TcpFrame};
 /// The sequence number that [`data`] counts from.
 pub const BASE: u32 = 1;
 
-/// What stands at a place of a stream: the same bytes whichever segment brings them.
+/// The bytes of the stream at a sequence number, equal in every segment that contains them.
 pub fn pattern(seq: SeqNumber, len: usize) -> Vec<u8> {
     let at = |n: usize| seq.0.wrapping_add(n as u32);
     (0..len).map(|n| (at(n) ^ at(n) >> 8 ^ at(n) >> 16) as u8).collect()
@@ -61,7 +61,7 @@ impl Change for TcpFrame {
     }
 }
 
-/// A TCP segment as etherparse, which is not ours, reads it.
+/// A TCP segment as etherparse, an independent parser, reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
     pub src: (IpAddr, u16),
