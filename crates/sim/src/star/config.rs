@@ -2,7 +2,9 @@
 
 use nichrome_wire::rdma::PathMtu;
 
+use super::baselines::Baseline;
 use super::card::CardConfig;
+use super::operation::{Message, Operation};
 use crate::LinkConfig;
 
 /// The traffic pattern.
@@ -23,8 +25,8 @@ pub(super) enum Transport {
     Stateless,
     /// Reliable until a card has `budget` contexts, StaR beyond (section 3.3).
     Auto { budget: usize },
-    /// Unreliable datagrams: one context for all connections, and software that answers.
-    Datagram,
+    /// A transport without an engine.
+    Outline(Baseline),
 }
 
 /// Congestion control.
@@ -34,47 +36,6 @@ pub(super) enum Congestion {
     None,
     /// DCTCP.
     Dctcp,
-}
-
-/// A message and its segmentation into packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Message {
-    pub(super) packets: u32,
-    /// Payload of each packet but the last, in bytes.
-    full: u32,
-    last: u32,
-}
-
-impl Message {
-    /// Creates a message of `len` bytes in packets of at most `full`, at least 1.
-    pub(super) fn new(len: u32, full: u32) -> Self {
-        let packets = len.div_ceil(full.max(1)).max(1);
-        Self { packets, full, last: len - (packets - 1) * full }
-    }
-
-    /// Returns the length of the message, in bytes.
-    pub(super) fn len(self) -> u64 {
-        u64::from(self.packets - 1) * u64::from(self.full) + u64::from(self.last)
-    }
-
-    /// Returns the payload of packet `sequence` in a stream of such messages.
-    pub(super) fn payload(self, sequence: u32) -> u32 {
-        if self.ends_with(sequence) { self.last } else { self.full }
-    }
-
-    /// Returns true if packet `sequence` is the last of its message.
-    pub(super) fn ends_with(self, sequence: u32) -> bool {
-        (sequence + 1).is_multiple_of(self.packets)
-    }
-}
-
-/// The operation of clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operation {
-    /// WRITE to the server.
-    Write,
-    /// An RPC: request and response by SEND. `reposts`: the server posts a RECV for each request.
-    Rpc { response: Message, reposts: bool },
 }
 
 /// Connections take turns in groups.
@@ -119,12 +80,22 @@ pub(super) struct NetworkConfig {
     pub(super) card: CardConfig,
     /// Size of a StaR client's context relative to RoCEv2's.
     pub(super) star_context: f64,
+    /// Consecutive connections that share a context at the server, at least 1.
+    pub(super) sharing: u32,
+    /// Time of a packet in a card's receive or send pipeline; 0 for none.
+    pub(super) packet_time: u64,
+    /// Core time of an element in the driver of StaR's server; 0 for none.
+    pub(super) element_time: u64,
+    /// True if StaR's packets carry tags.
+    pub(super) tags: bool,
+    /// From the refusal of a context to the next request for one.
+    pub(super) retry: u64,
     /// Maximum packets in flight per sender.
     pub(super) window: u32,
     pub(super) congestion: Congestion,
     /// `None` for a lossless network.
     pub(super) recovery: Option<Recovery>,
-    /// Cores per server for datagrams, and time per request.
+    /// Cores per server for software and StaR's driver, and software's time per request.
     pub(super) cores: usize,
     pub(super) request_time: u64,
     /// Connections start at random times within this interval.
@@ -139,26 +110,5 @@ impl NetworkConfig {
             Operation::Write => self.request.len(),
             Operation::Rpc { response, .. } => self.request.len() + response.len(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_cut_into_full_packets_and_a_rest() {
-        let message = Message::new(2800, 1400);
-        assert_eq!(
-            (message.packets, message.payload(0), message.payload(3), message.len()),
-            (2, 1400, 1400, 2800)
-        );
-        let message = Message::new(2867, 1400);
-        assert_eq!(
-            (message.packets, message.payload(2), message.payload(3), message.len()),
-            (3, 67, 1400, 2867)
-        );
-        assert!(message.ends_with(5) && !message.ends_with(3));
-        assert_eq!(Message::new(0, 1400).packets, 1);
     }
 }

@@ -10,6 +10,8 @@ pub(super) struct Connection {
     pub(super) nodes: [u32; 2],
     /// The indices of its contexts at the cards; `None` if the side has none.
     pub(super) contexts: [Option<u32>; 2],
+    /// True if the server's card has a context on demand for it.
+    pub(super) is_open: bool,
     /// True if an operation is under way, when it came, and those that came since.
     pub(super) is_busy: bool,
     pub(super) started: Instant,
@@ -27,6 +29,7 @@ impl Connection {
         Self {
             nodes: [client as u32, server as u32],
             contexts,
+            is_open: false,
             is_busy: false,
             started: Instant::ZERO,
             waiting: VecDeque::new(),

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use nichrome_rdma::star::{CardAuthentication, ServerSecret};
 use nichrome_rdma::{Config, Congestion as Controller, SendWindow, StarConfig};
 
 use super::config::{Congestion, NetworkConfig};
@@ -22,7 +23,10 @@ pub(super) fn device_config(config: &NetworkConfig, address: IpAddr) -> Config {
     device.roce.congestion = congestion;
     // Each packet is its own IP datagram, with identification 0.
     device.roce.sees_identifications = true;
-    device.star = StarConfig { congestion, waiting_packets: WAITING_PACKETS, ..StarConfig::default() };
+    let secret = ServerSecret::new(device.seed.to_be_bytes());
+    let authentication = config.tags.then_some(CardAuthentication { secret });
+    let waiting_packets = WAITING_PACKETS;
+    device.star = StarConfig { congestion, waiting_packets, authentication, ..StarConfig::default() };
     device
 }
 

@@ -14,9 +14,10 @@ use nichrome_wire::rdma::{ROCE_PORT, UdpFlow};
 use nichrome_wire::star::{CommonHeader, Flags, PacketType, STAR_PORT};
 use nichrome_wire::{AddressPair, Instant, TrafficClass};
 
-use super::config::{self, NetworkConfig};
+use super::config::NetworkConfig;
 use super::engine_config::device_config;
-use super::packet::{Kind, Packet, Side};
+use super::packet::{Kind, Packet};
+use super::side::Side;
 use crate::experiment::RunError;
 
 /// The start of each program's memory.
@@ -108,8 +109,8 @@ impl Engines {
     pub(super) fn new(config: &NetworkConfig, connections: usize) -> Result<Self, RunError> {
         let request = config.request.len() as u32;
         let (response, is_write) = match config.operation {
-            config::Operation::Write => (0, true),
-            config::Operation::Rpc { response, .. } => (response.len() as u32, false),
+            super::operation::Operation::Write => (0, true),
+            super::operation::Operation::Rpc { response, .. } => (response.len() as u32, false),
         };
         let memory = request.max(response).max(8) as usize;
         let end = |side| End::new(config, side, connections, memory);
@@ -182,8 +183,15 @@ impl Engines {
         let names_server = header.flags().contains(Flags::TO_SERVER);
         let whose = if names_server { Side::Server } else { Side::Client };
         let connection = ends[whose as usize].connection(header.connection())?;
-        let is_work = [PacketType::Rdp, PacketType::Gd].iter().any(|kind| *kind as u8 == header.type_code());
-        Some((connection, if is_work { Kind::Work } else { Kind::Answer }))
+        let is_one_of = |types: &[PacketType]| types.iter().any(|kind| *kind as u8 == header.type_code());
+        let kind = if is_one_of(&[PacketType::Rdp, PacketType::Gd]) {
+            Kind::Work
+        } else if is_one_of(&[PacketType::Wqep, PacketType::Cqep, PacketType::Ea]) {
+            Kind::Element
+        } else {
+            Kind::Answer
+        };
+        Some((connection, kind))
     }
 
     /// Returns the next completion of a side.

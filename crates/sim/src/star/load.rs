@@ -5,22 +5,12 @@ use std::time::Duration;
 use nichrome_wire::Instant;
 use rand_pcg::rand_core::RngCore;
 
-use super::config::{Grouping, Message, Operation};
+use super::config::Grouping;
 use super::network::{Event, Network};
-use super::packet::Side;
+use super::side::Side;
 use crate::EventQueue;
 
 impl Network {
-    /// Returns the message that a side sends.
-    pub(super) fn message(&self, sender: Side) -> Message {
-        match (sender, self.config.operation) {
-            (Side::Client, _) => self.config.request,
-            (Side::Server, Operation::Rpc { response, .. }) => response,
-            // Software answers a WRITE by datagram with an empty one.
-            (Side::Server, Operation::Write) => Message::new(0, 1),
-        }
-    }
-
     /// Schedules the first operations.
     pub(super) fn start(&mut self, queue: &mut EventQueue<Event>) {
         if self.config.offered.is_some() {

@@ -13,27 +13,30 @@
 //! | StaR | section 3.1, Figures 2 and 3 | the engine of crates/rdma, StaR (`engines.rs`, `set_up.rs`) |
 //! | auto-adaptation | section 3.3 | reliable until the budget is used, stateless beyond |
 //! | congestion control | section 3.1: window-based, such as DCTCP | optionally the engine's DCTCP for both |
-//! | alternatives | section 5 | connections that take turns in groups, datagrams with software, a larger context cache |
+//! | alternatives | section 5 | connections that take turns in groups or share contexts, a larger context cache; transports without an engine (`baselines.rs`) |
 //!
 //! A packet built by an engine goes to its card, which sends it when it has the connection's context; responses (ACK,
 //! RA, SDP, EA) and a driver's packets (WQEP, CQEP) need none. An arrived packet reaches the engine when its card has
 //! the context. Not modelled: host work other than posting (the paper's computation takes no time either), and payload
 //! DMA.
 
+mod baselines;
 mod card;
 mod config;
 mod connection;
 mod context_cache;
-mod datagram;
 mod engine_config;
 mod engines;
 mod lengths;
 mod load;
 mod network;
+mod operation;
+mod outline;
 mod packet;
 mod parameters;
 mod runner;
 mod set_up;
+mod side;
 mod topology;
 
 pub use runner::Star;

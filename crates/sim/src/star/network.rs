@@ -1,15 +1,20 @@
 //! The world: nodes around a switch.
 
+use std::sync::Arc;
+
 use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 use super::card::{Card, Direction, Step};
-use super::config::{NetworkConfig, Operation};
+use super::config::NetworkConfig;
 use super::connection::Connection;
 use super::engines::{Done, Engines};
-use super::packet::{Kind, Packet, Side};
+use super::operation::Operation;
+use super::outline::{ContextPool, Outline};
+use super::packet::{Kind, Packet};
+use super::side::Side;
 use crate::experiment::RunError;
 use crate::{EventQueue, Fingerprint, Link, Server, Timer, TraceHash, World};
 
@@ -18,7 +23,11 @@ pub(super) struct Node {
     pub(super) uplink: Link,
     pub(super) downlink: Link,
     pub(super) card: Card<Task>,
-    /// Cores that process datagrams at a server.
+    /// Contexts of a server that connections take on demand.
+    pub(super) pool: ContextPool,
+    /// The card's pipelines: received packets, and packets to send.
+    pub(super) pipelines: [Server; 2],
+    /// Cores of a server for software and StaR's driver.
     pub(super) cores: Vec<Server>,
 }
 
@@ -52,6 +61,14 @@ pub(super) enum Event {
         connection: u32,
         side: Side,
     },
+    /// A flight of an operation without an engine is sent.
+    Flight {
+        connection: u32,
+        flight: u8,
+    },
+    /// The driver of StaR's server has processed an element that arrived, or that it sends.
+    ElementTaken(Packet),
+    ElementMade(Packet),
     /// A timer of a side's device.
     Timer(Side),
     /// A Poisson arrival.
@@ -70,6 +87,9 @@ impl Fingerprint for Event {
             Self::Posted { connection, side } => [4, u64::from(*connection) << 1 | *side as u64],
             Self::Timer(side) => [5, *side as u64],
             Self::Arrives => [6, 0],
+            Self::Flight { connection, flight } => [7, u64::from(*connection) << 8 | u64::from(*flight)],
+            Self::ElementTaken(packet) => [8, packet.fingerprint()],
+            Self::ElementMade(packet) => [9, packet.fingerprint()],
         };
         TraceHash::of(&numbers)
     }
@@ -84,6 +104,8 @@ pub(super) struct NetworkCounters {
     pub(super) packets: u64,
     pub(super) lost: u64,
     pub(super) marked: u64,
+    /// Contexts on demand that a server's card refused.
+    pub(super) refused: u64,
     /// Packets to servers, and their total queueing delay in the switch.
     pub(super) queued: u64,
     pub(super) queueing: u64,
@@ -94,8 +116,9 @@ pub(super) struct Network {
     pub(super) config: NetworkConfig,
     pub(super) nodes: Vec<Node>,
     pub(super) connections: Vec<Connection>,
-    /// `None` if software sends datagrams.
+    /// Either the engines, or the outline of a transport without an engine.
     pub(super) engines: Option<Engines>,
+    pub(super) outline: Option<Arc<Outline>>,
     pub(super) random: Pcg64Mcg,
     pub(super) counters: NetworkCounters,
     /// Durations of operations.
@@ -115,12 +138,14 @@ impl Network {
         nodes: Vec<Node>,
         connections: Vec<Connection>,
         engines: Option<Engines>,
+        outline: Option<Outline>,
     ) -> Self {
         Self {
             config,
             nodes,
             connections,
             engines,
+            outline: outline.map(Arc::new),
             random: Pcg64Mcg::seed_from_u64(config.seed),
             counters: NetworkCounters::default(),
             latencies: DelayHistogram::new(),
@@ -135,11 +160,28 @@ impl Network {
     pub(super) fn transmit(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let node = self.connections[packet.connection as usize].nodes[packet.to.other() as usize];
+        let node = &mut self.nodes[node as usize];
+        let processed = through(&mut node.pipelines[Direction::Send as usize], self.config.packet_time, now);
         // The uplink's queue is host memory: it is never full.
-        if let Ok(sent) = self.nodes[node as usize].uplink.send(packet.len as usize, now) {
+        if let Ok(sent) = node.uplink.send(packet.len as usize, processed) {
             self.sent_until = sent.ends;
             queue.schedule(sent.arrives, Event::AtSwitch(packet));
         }
+    }
+
+    /// Occupies a core of a connection's server for `nanos`; returns when that ends.
+    pub(super) fn work_on_core(&mut self, connection: u32, nanos: u64, now: Instant) -> Instant {
+        let server = self.connections[connection as usize].nodes[Side::Server as usize];
+        let cores = &mut self.nodes[server as usize].cores;
+        let core = connection as usize % cores.len().max(1);
+        cores.get_mut(core).map_or(now, |core| through(core, nanos, now))
+    }
+
+    /// Returns when the driver of StaR's server has processed an element; `None` if that takes no time.
+    fn driven(&mut self, packet: &Packet, at: Side, now: Instant) -> Option<Instant> {
+        let nanos = self.config.element_time;
+        let costs = nanos > 0 && packet.kind == Kind::Element && at == Side::Server;
+        costs.then(|| self.work_on_core(packet.connection, nanos, now))
     }
 
     /// Passes an engine's packet to its card, which sends it when it has the connection's context.
@@ -152,7 +194,10 @@ impl Network {
                 self.nodes[node as usize].card.submit(Direction::Send, context, Task::Send(packet));
                 self.woken.push(node);
             }
-            None => self.transmit(packet, queue),
+            None => match self.driven(&packet, packet.to.other(), queue.now()) {
+                Some(done) => queue.schedule(done, Event::ElementMade(packet)),
+                None => self.transmit(packet, queue),
+            },
         }
     }
 
@@ -219,10 +264,13 @@ impl Network {
             return;
         }
         let node = self.connections[packet.connection as usize].nodes[packet.to as usize];
-        let Ok(sent) = self.nodes[node as usize].downlink.send(packet.len as usize, now) else {
+        let node = &mut self.nodes[node as usize];
+        let Ok(sent) = node.downlink.send(packet.len as usize, now) else {
             self.counters.lost += 1;
             return;
         };
+        let pipeline = &mut node.pipelines[Direction::Receive as usize];
+        let processed = through(pipeline, self.config.packet_time, sent.arrives);
         if packet.to == Side::Server {
             self.counters.queued += 1;
             self.counters.queueing += sent.begins.nanos_since(now);
@@ -231,7 +279,7 @@ impl Network {
             packet.marked = true;
             self.counters.marked += 1;
         }
-        queue.schedule(sent.arrives, Event::AtCard(packet));
+        queue.schedule(processed, Event::AtCard(packet));
     }
 
     fn arrive(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
@@ -242,19 +290,21 @@ impl Network {
                 self.nodes[node as usize].card.submit(Direction::Receive, context, Task::Receive(packet));
                 self.woken.push(node);
             }
-            None => self.receive(packet, queue),
+            None => match self.driven(&packet, packet.to, queue.now()) {
+                Some(done) => queue.schedule(done, Event::ElementTaken(packet)),
+                None => self.receive(packet, queue),
+            },
         }
     }
 
     fn receive(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
         let (connection, to) = (packet.connection, packet.to);
         match packet.kind {
-            Kind::Request(is_last) | Kind::Response(is_last) => {
-                if is_last {
-                    self.receive_datagram(connection, to, queue);
-                }
+            Kind::Outline { flight, context, is_last } => {
+                self.receive_outline(connection, to, (flight, context, is_last), queue);
             }
-            Kind::Work | Kind::Answer => {
+            Kind::Refused => self.refused(connection, queue),
+            Kind::Work | Kind::Answer | Kind::Element => {
                 if let Some(engines) = &mut self.engines {
                     engines.receive(packet, queue.now());
                 }
@@ -306,7 +356,7 @@ impl Network {
     }
 
     fn posted(&mut self, connection: u32, side: Side, queue: &mut EventQueue<Event>) {
-        let Some(engines) = &mut self.engines else { return self.post_datagram(connection, side, queue) };
+        let Some(engines) = &mut self.engines else { return self.send_flight(connection, 0, queue) };
         let posted = engines.post(connection, side);
         self.failed = self.failed.take().or(posted.err());
         if side == Side::Server {
@@ -325,6 +375,11 @@ impl Network {
     }
 }
 
+/// Passes a job that takes `nanos` through a server; returns when it is done, `now` for 0 ns.
+fn through(server: &mut Server, nanos: u64, now: Instant) -> Instant {
+    if nanos == 0 { now } else { server.serve(nanos, now).unwrap_or(now) }
+}
+
 impl World for Network {
     type Event = Event;
 
@@ -341,6 +396,9 @@ impl World for Network {
                 self.run_card(node, queue);
             }
             Event::Posted { connection, side } => self.posted(connection, side, queue),
+            Event::Flight { connection, flight } => self.send_flight(connection, flight, queue),
+            Event::ElementTaken(packet) => self.receive(packet, queue),
+            Event::ElementMade(packet) => self.transmit(packet, queue),
             Event::Timer(side) => self.timer(side, queue),
             Event::Arrives => self.operation_arrives(queue),
         }

@@ -1,35 +1,24 @@
-//! Packets: an engine's datagram, or an outline of a software datagram.
+//! Packets: an engine's datagram, or the outline of a transport without an engine.
 
 use crate::{Fingerprint, TraceHash};
 
+use super::baselines::ContextUse;
 use super::lengths::UNDERLAY;
-
-/// The two ends of a connection. The client requests; with StaR it is the stateful one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Client = 0,
-    Server = 1,
-}
-
-impl Side {
-    pub(super) const fn other(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
+use super::side::Side;
 
 /// The role of a packet for the cards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A packet of a stateful card's own work: needs the connection's context.
     Work,
-    /// A response, or a driver's packet.
+    /// A response.
     Answer,
-    /// A software datagram: packet of a request or response; true for the last packet.
-    Request(bool),
-    Response(bool),
+    /// A packet between StaR's drivers.
+    Element,
+    /// A packet of this flight of an operation without an engine; `is_last` in its flight.
+    Outline { flight: u8, context: ContextUse, is_last: bool },
+    /// The server's card has no context for the operation.
+    Refused,
 }
 
 /// The ECN bits of a traffic class (RFC 3168).
@@ -68,8 +57,8 @@ impl Packet {
         Self { connection, kind, to, marked: false, len, bytes, port, class }
     }
 
-    /// Creates a software datagram.
-    pub(super) fn of_software(connection: u32, to: Side, kind: Kind, len: u32) -> Self {
+    /// Creates a packet without an engine.
+    pub(super) fn outline(connection: u32, to: Side, kind: Kind, len: u32) -> Self {
         Self { connection, kind, to, marked: false, len, bytes: Vec::new(), port: 0, class: 0 }
     }
 

@@ -5,9 +5,11 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use nichrome_wan::QueueLimit;
 use nichrome_wire::rdma::PathMtu;
 
+use super::baselines::Baseline;
 use super::card::{CardConfig, Engines};
-use super::config::{Congestion, Grouping, Message, NetworkConfig, Operation, Pattern, Recovery, Transport};
+use super::config::{Congestion, Grouping, NetworkConfig, Pattern, Recovery, Transport};
 use super::context_cache::Replacement;
+use super::operation::{Message, Operation};
 use crate::experiment::{ParameterSpec, Parameters, RunError};
 use crate::{LinkConfig, PcieConfig};
 
@@ -15,7 +17,7 @@ const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
 
-pub(super) static PARAMETERS: [ParameterSpec; 40] = [
+pub(super) static PARAMETERS: [ParameterSpec; 45] = [
     ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
     ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
     ParameterSpec::choice("pattern", &["fan-in", "all-to-all"], "who talks to whom"),
@@ -27,7 +29,11 @@ pub(super) static PARAMETERS: [ParameterSpec; 40] = [
         "machines that these come from; 0: one for each",
     ),
     ParameterSpec::count("nodes", "nodes", 2..=1000, "nodes, of all to all"),
-    ParameterSpec::choice("transport", &["rdma", "star", "auto", "datagram"], "what carries the operations"),
+    ParameterSpec::choice(
+        "transport",
+        &["rdma", "star", "auto", "datagram", "dct", "uet", "1rma"],
+        "what carries the operations",
+    ),
     ParameterSpec::count(
         "budget",
         "connections",
@@ -58,6 +64,13 @@ pub(super) static PARAMETERS: [ParameterSpec; 40] = [
     ParameterSpec::count("contexts", "contexts", 1..=1_000_000, "contexts that fit on chip"),
     ParameterSpec::size("context", 1..=65_536, "a context"),
     ParameterSpec::factor("star-context", 100, "a client's context of StaR, of one of RoCEv2"),
+    ParameterSpec::count(
+        "sharing",
+        "connections",
+        1..=65_536,
+        "connections to a server that share a context there",
+    ),
+    ParameterSpec::time("retry", 0..=SECOND, "from a refused context to the next request for one"),
     ParameterSpec::choice("replacement", &["lru", "random"], "which context leaves the chip"),
     ParameterSpec::count(
         "overlap",
@@ -70,7 +83,10 @@ pub(super) static PARAMETERS: [ParameterSpec; 40] = [
     ParameterSpec::rate("pcie-rate", 1000..=FASTEST, "rate of PCIe"),
     ParameterSpec::size("pcie-payload", 64..=4096, "what a packet of PCIe carries"),
     ParameterSpec::size("pcie-overhead", 0..=64, "what a packet of PCIe takes beside"),
-    ParameterSpec::count("cores", "cores", 1..=1024, "cores that answer datagrams"),
+    ParameterSpec::time("card-time", 0..=MILLISECOND, "time of a packet in a card, in each direction"),
+    ParameterSpec::flag("tags", "whether StaR's packets are authenticated"),
+    ParameterSpec::time("element-time", 0..=MILLISECOND, "time that a core takes for an element of StaR"),
+    ParameterSpec::count("cores", "cores", 1..=1024, "cores of a server: for datagrams, and StaR's driver"),
     ParameterSpec::time("request-time", 0..=MILLISECOND, "time that a core takes for a datagram"),
     ParameterSpec::size("switch-queue", 0..=1 << 40, "what may wait at a port of the switch; 0: anything"),
     ParameterSpec::size("ecn-threshold", 0..=1 << 40, "what waits where packets are marked; 0: none are"),
@@ -117,6 +133,11 @@ fn network(parameters: &Parameters, seed: u64) -> Result<NetworkConfig, RunError
         post: parameters.nanos("post")?,
         card: card(parameters)?,
         star_context: parameters.fraction("star-context")?.max(f64::MIN_POSITIVE),
+        sharing: small(parameters.count("sharing")?),
+        packet_time: parameters.nanos("card-time")?,
+        element_time: parameters.nanos("element-time")?,
+        tags: parameters.flag("tags")?,
+        retry: parameters.nanos("retry")?,
         window: small(parameters.count("window")?),
         congestion: parameters
             .choice("congestion-control", [("none", Congestion::None), ("dctcp", Congestion::Dctcp)])?,
@@ -129,8 +150,10 @@ fn network(parameters: &Parameters, seed: u64) -> Result<NetworkConfig, RunError
     if config.recovery.is_none() && (parameters.fraction("loss")? > 0.0 || link.queue != UNLIMITED) {
         return Err(RunError::Impossible("loss and a switch-queue other than 0 need recovery = true".into()));
     }
-    if config.recovery.is_some() && config.transport == Transport::Datagram {
-        return Err(RunError::Impossible("datagrams have no recovery: set it to false".into()));
+    if config.recovery.is_some() && matches!(config.transport, Transport::Outline(_)) {
+        return Err(RunError::Impossible(
+            "a transport without an engine has no recovery: set it to false".into(),
+        ));
     }
     Ok(config)
 }
@@ -158,7 +181,10 @@ fn transport(parameters: &Parameters) -> Result<Transport, RunError> {
             ("rdma", Transport::Reliable),
             ("star", Transport::Stateless),
             ("auto", Transport::Auto { budget }),
-            ("datagram", Transport::Datagram),
+            ("datagram", Transport::Outline(Baseline::Datagrams)),
+            ("dct", Transport::Outline(Baseline::Dynamic)),
+            ("uet", Transport::Outline(Baseline::Ephemeral)),
+            ("1rma", Transport::Outline(Baseline::Solicited)),
         ],
     )
 }

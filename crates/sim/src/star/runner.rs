@@ -16,7 +16,7 @@ use crate::{Simulation, Stop};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Star;
 
-static METRICS: [MetricSpec; 13] = [
+static METRICS: [MetricSpec; 14] = [
     MetricSpec { name: "operations", unit: "Mop/s", about: "operations completed" },
     MetricSpec { name: "goodput", unit: "Gb/s", about: "data of completed operations" },
     MetricSpec { name: "latency-p50", unit: "us", about: "time of an operation, median" },
@@ -31,6 +31,7 @@ static METRICS: [MetricSpec; 13] = [
     MetricSpec { name: "pcie-traffic", unit: "GB/s", about: "contexts over PCIe, both ways" },
     MetricSpec { name: "wire-load", unit: "%", about: "load of a server's incoming link" },
     MetricSpec { name: "queueing", unit: "us", about: "mean wait of a packet in the switch" },
+    MetricSpec { name: "refused", unit: "refusals", about: "refused contexts for an operation" },
     MetricSpec { name: "lost", unit: "%", about: "packets lost" },
     MetricSpec { name: "marked", unit: "%", about: "packets marked" },
     MetricSpec { name: "repeated", unit: "%", about: "packets sent again, of all" },
@@ -155,6 +156,7 @@ impl Counted {
         ];
         let parts = [
             ("misses", number(|counted| counted.card.missed), operations),
+            ("refused", number(|counted| counted.network.refused), operations),
             (
                 "queueing",
                 number(|counted| counted.network.queueing) / 1000.0,

@@ -6,10 +6,11 @@ use nichrome_rdma::{
 use nichrome_wire::rdma::{PathMtu, Psn};
 use nichrome_wire::{Ecn, Instant, SeqNumber, TrafficClass};
 
-use super::config::{NetworkConfig, Operation};
+use super::config::NetworkConfig;
 use super::engine_config::timeout_code;
 use super::engines::{Engines, address, refused};
-use super::packet::Side;
+use super::operation::Operation;
+use super::side::Side;
 use crate::experiment::RunError;
 
 /// Size of a send queue: an operation needs one entry, and completed ones wait to be polled.

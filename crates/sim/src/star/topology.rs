@@ -7,6 +7,7 @@ use super::config::{NetworkConfig, Pattern, Transport};
 use super::connection::Connection;
 use super::engines::Engines;
 use super::network::{Network, Node};
+use super::outline::{ContextPool, Outline};
 use super::set_up::Keeps;
 use crate::experiment::RunError;
 use crate::{Link, Server};
@@ -50,11 +51,12 @@ impl Network {
     /// # Errors
     /// The engines reject the configuration.
     pub(super) fn build(config: NetworkConfig, nanos: u64) -> Result<Self, RunError> {
-        let mut contexts = vec![0; config.pattern.nodes()];
+        let outline = outline(&config)?;
+        let mut contexts = vec![Contexts::default(); config.pattern.nodes()];
         let pairs = config.pattern.pairs();
         let mut connections = Vec::with_capacity(pairs.len());
         let mut engines = match config.transport {
-            Transport::Datagram => None,
+            Transport::Outline(_) => None,
             _ => Some(Engines::new(&config, pairs.len())?),
         };
         for pair in &pairs {
@@ -69,8 +71,36 @@ impl Network {
         if let Some(engines) = &mut engines {
             engines.settle(Instant::ZERO);
         }
-        let nodes = (0..).zip(&contexts).map(|(nth, contexts)| node(&config, nth, *contexts as usize));
-        Ok(Self::new(config, nodes.collect(), connections, engines))
+        let nodes = (0..).zip(&contexts).map(|(nth, contexts)| node(&config, nth, contexts.count as usize));
+        Ok(Self::new(config, nodes.collect(), connections, engines, outline))
+    }
+}
+
+/// Returns the packets of an operation of a transport without an engine.
+fn outline(config: &NetworkConfig) -> Result<Option<Outline>, RunError> {
+    let Transport::Outline(baseline) = config.transport else { return Ok(None) };
+    let flights = baseline.flights(config.request, config.operation);
+    let only_writes = || RunError::Impossible("the model has WRITEs of this transport only".into());
+    Ok(Some(Outline { baseline, flights: flights.ok_or_else(only_writes)? }))
+}
+
+/// The contexts of a card.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contexts {
+    count: u32,
+    /// Connections that the last one has room for.
+    room: u32,
+}
+
+impl Contexts {
+    /// Returns the context of the next connection, when each has room for `sharing`.
+    fn take(&mut self, sharing: u32) -> u32 {
+        if self.room == 0 {
+            self.count += 1;
+            self.room = sharing;
+        }
+        self.room -= 1;
+        self.count - 1
     }
 }
 
@@ -82,21 +112,23 @@ fn node(config: &NetworkConfig, nth: u64, contexts: usize) -> Node {
     };
     let card = CardConfig { contexts: fit, ..config.card };
     let is_server = nth < config.pattern.servers() as u64;
-    let cores = if config.transport == Transport::Datagram && is_server { config.cores } else { 0 };
+    let cores = if is_server { config.cores } else { 0 };
     Node {
         uplink: Link::new(config.uplink),
         downlink: Link::new(config.downlink),
         card: Card::new(card, contexts, config.seed.wrapping_add(APART.wrapping_mul(nth))),
+        pool: ContextPool::new(fit),
+        pipelines: std::array::from_fn(|_| Server::new(usize::MAX)),
         cores: vec![Server::new(usize::MAX); cores],
     }
 }
 
 /// Returns the stateful sides of the next connection.
-fn keeps(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &[u32]) -> Keeps {
+fn keeps(config: &NetworkConfig, [client, server]: [usize; 2], contexts: &[Contexts]) -> Keeps {
     let is_reliable = match config.transport {
         Transport::Reliable => true,
-        Transport::Auto { budget } => contexts[client].max(contexts[server]) < budget as u32,
-        Transport::Stateless | Transport::Datagram => false,
+        Transport::Auto { budget } => contexts[client].count.max(contexts[server].count) < budget as u32,
+        Transport::Stateless | Transport::Outline(_) => false,
     };
     if is_reliable { Keeps::Both } else { Keeps::Client }
 }
@@ -106,15 +138,13 @@ fn take_contexts(
     config: &NetworkConfig,
     keeps: Keeps,
     pair: [usize; 2],
-    contexts: &mut [u32],
+    contexts: &mut [Contexts],
 ) -> [Option<u32>; 2] {
-    let mut context = |node: usize| {
-        contexts[node] += 1;
-        Some(contexts[node] - 1)
-    };
+    let mut context = |node: usize, sharing| Some(contexts[node].take(sharing));
+    let [client, server] = pair;
     match (config.transport, keeps) {
-        (Transport::Datagram, _) => [None, None],
-        (_, Keeps::Both) => pair.map(context),
-        (_, Keeps::Client) => [context(pair[0]), None],
+        (Transport::Outline(_), _) => [None, None],
+        (_, Keeps::Both) => [context(client, 1), context(server, config.sharing)],
+        (_, Keeps::Client) => [context(client, 1), None],
     }
 }

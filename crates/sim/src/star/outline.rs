@@ -1,0 +1,108 @@
+//! Operations without an engine: their flights, and the contexts that they take on demand.
+
+use super::baselines::{Baseline, ContextUse, Flight, Sender};
+use super::network::{Event, Network};
+use super::packet::{Kind, Packet};
+use super::side::Side;
+use crate::EventQueue;
+
+/// The flights of an operation, which are equal for all.
+#[derive(Clone, Debug)]
+pub(super) struct Outline {
+    pub(super) baseline: Baseline,
+    pub(super) flights: Vec<Flight>,
+}
+
+/// Contexts of a card that connections take on demand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContextPool {
+    capacity: usize,
+    taken: usize,
+}
+
+impl ContextPool {
+    /// Creates a pool of `capacity` free contexts.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { capacity, taken: 0 }
+    }
+
+    /// Takes a context; returns false if none is free.
+    fn take(&mut self) -> bool {
+        let is_free = self.taken < self.capacity;
+        self.taken += usize::from(is_free);
+        is_free
+    }
+
+    fn give_back(&mut self) {
+        self.taken -= 1;
+    }
+}
+
+impl Network {
+    /// Sends a flight of an operation.
+    pub(super) fn send_flight(&mut self, connection: u32, flight: u8, queue: &mut EventQueue<Event>) {
+        let Some(outline) = self.outline.clone() else { return };
+        let Flight { from, packets, .. } = &outline.flights[flight as usize];
+        for (nth, (len, context)) in packets.iter().enumerate() {
+            let kind = Kind::Outline { flight, context: *context, is_last: nth + 1 == packets.len() };
+            self.transmit(Packet::outline(connection, from.other(), kind, *len), queue);
+        }
+    }
+
+    /// Receives a packet of a flight; sends the next flight if it was the last.
+    pub(super) fn receive_outline(
+        &mut self,
+        connection: u32,
+        to: Side,
+        (flight, context, is_last): (u8, ContextUse, bool),
+        queue: &mut EventQueue<Event>,
+    ) {
+        let has_context = self.use_context(connection, to, context);
+        if !has_context && context == ContextUse::Opens {
+            self.refuse(connection, queue);
+        }
+        let Some(outline) = self.outline.clone().filter(|_| has_context && is_last) else { return };
+        if outline.flights[flight as usize].completes {
+            self.complete(connection, queue);
+        }
+        let next = flight + 1;
+        match outline.flights.get(next as usize).map(|flight| flight.sender) {
+            Some(Sender::Card) => self.send_flight(connection, next, queue),
+            Some(Sender::Software) => {
+                let done = self.work_on_core(connection, self.config.request_time, queue.now());
+                queue.schedule(done.plus_nanos(self.config.post), Event::Flight { connection, flight: next });
+            }
+            None => {}
+        }
+    }
+
+    /// Opens or closes the connection's context at the server; returns false if the packet has no context.
+    fn use_context(&mut self, connection: u32, to: Side, context: ContextUse) -> bool {
+        let this = &mut self.connections[connection as usize];
+        let pool = &mut self.nodes[this.nodes[to as usize] as usize].pool;
+        match context {
+            ContextUse::None => true,
+            ContextUse::Needs => this.is_open,
+            ContextUse::Opens => {
+                this.is_open = pool.take();
+                this.is_open
+            }
+            ContextUse::Closes => {
+                this.is_open = false;
+                pool.give_back();
+                true
+            }
+        }
+    }
+
+    fn refuse(&mut self, connection: u32, queue: &mut EventQueue<Event>) {
+        self.counters.refused += 1;
+        let len = self.outline.as_ref().map_or(0, |outline| outline.baseline.refusal_len());
+        self.transmit(Packet::outline(connection, Side::Client, Kind::Refused, len), queue);
+    }
+
+    /// Repeats a refused operation later.
+    pub(super) fn refused(&mut self, connection: u32, queue: &mut EventQueue<Event>) {
+        queue.schedule_in(self.config.retry, Event::Flight { connection, flight: 0 });
+    }
+}
