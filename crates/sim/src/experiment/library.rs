@@ -56,6 +56,8 @@ pub static BUILT_IN: Library = Library {
         "lro-npu-costs",
         "lro-npu-rings",
         "lro-npu-pause",
+        "lro-npu-latency",
+        "lro-npu-software",
         "lro-npu-active-ack",
         "lro-npu-stopped-reader",
         "lro-npu-reorder",

@@ -18,6 +18,7 @@
 //! | `timeout_checker.rs`, `balancer.rs` | the timeout checking thread and its DMA load balance | IV.E, V.B, Figure 10 |
 //! | `dma.rs` | the DMA engine and its stack of requests | V.B, Figure 9 |
 //! | `card.rs` | the card | |
+//! | `driver.rs` | the server's driver with LRO in software | I, II |
 //! | `testbed.rs` | client, wire, card, server | VII, Figure 12 |
 //! | `points.rs`, `probes.rs` | capture points, sampled values | |
 //! | `parameters.rs`, `runner.rs` | parameters and metrics | |
@@ -28,6 +29,7 @@ mod config;
 mod cores;
 mod distribution;
 mod dma;
+mod driver;
 mod parameters;
 mod points;
 mod probes;

@@ -10,6 +10,7 @@ use nichrome_wire::Instant;
 use super::config::{AckOrder, CardConfig, DmaOrder, ReceiveConfig, Rings};
 use super::cores::BESIDE_RECEIVERS;
 use super::dma::DmaConfig;
+use super::driver::DriverConfig;
 use super::testbed::{Programs, TestbedConfig};
 use crate::experiment::{ParameterSpec, Parameters, RunError};
 use crate::host::{CongestionControl, Exchange, HostConfig, Role};
@@ -19,7 +20,7 @@ const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
 
-pub(super) static PARAMETERS: [ParameterSpec; 56] = [
+pub(super) static PARAMETERS: [ParameterSpec; 59] = [
     ParameterSpec::count("connections", "connections", 1..=20_000, "connections that the client opens"),
     ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
     ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
@@ -118,6 +119,13 @@ pub(super) static PARAMETERS: [ParameterSpec; 56] = [
     ParameterSpec::time("cpu-interrupt", 0..=MILLISECOND, "CPU time of an interrupt"),
     ParameterSpec::time("cpu-packet", 0..=MILLISECOND, "CPU time of a packet"),
     ParameterSpec::time_per_byte("cpu-byte", 0..=1_000_000, "CPU time of a byte"),
+    ParameterSpec::flag("host-lro", "whether the server's driver coalesces in software"),
+    ParameterSpec::time("host-lro-time", 0..=MILLISECOND, "CPU time of a packet in such a driver"),
+    ParameterSpec::time(
+        "interrupt-distance",
+        0..=SECOND,
+        "least time between two interrupts of such a driver",
+    ),
     ParameterSpec::time("start-interval", 0..=SECOND, "time from a connection's SYN to the next's"),
 ];
 
@@ -173,9 +181,20 @@ fn testbed(parameters: &Parameters) -> Result<TestbedConfig, RunError> {
             per_packet: parameters.nanos("cpu-packet")?,
             picos_per_byte: parameters.picos_per_byte("cpu-byte")?,
         },
+        driver: driver(parameters)?,
         programs: programs(parameters)?,
         seed: 0,
     })
+}
+
+/// Returns the server's LRO in software. It merges as inet_lro does: in order, up to 64 KB, until the end of a poll.
+fn driver(parameters: &Parameters) -> Result<Option<(DriverConfig, Config)>, RunError> {
+    let config = DriverConfig {
+        per_packet: parameters.nanos("host-lro-time")?,
+        distance: parameters.nanos("interrupt-distance")?,
+    };
+    let lro = Config { max_connections: small(parameters, "connections")?, ..Config::default() };
+    Ok(parameters.flag("host-lro")?.then_some((config, lro)))
 }
 
 fn programs(parameters: &Parameters) -> Result<Programs, RunError> {

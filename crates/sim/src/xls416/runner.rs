@@ -17,7 +17,7 @@ use crate::{Simulation, Stop, TraceHash};
 #[derive(Debug)]
 pub struct Xls416;
 
-static METRICS: [MetricSpec; 18] = [
+static METRICS: [MetricSpec; 20] = [
     MetricSpec { name: "throughput", unit: "Gb/s", about: "TCP payload that the server's programs read" },
     MetricSpec { name: "established", unit: "connections", about: "connections established" },
     MetricSpec {
@@ -51,6 +51,11 @@ static METRICS: [MetricSpec; 18] = [
     MetricSpec { name: "core-load", unit: "%", about: "time that the card's cores work" },
     MetricSpec { name: "cpu-load", unit: "%", about: "time that the server's CPU works" },
     MetricSpec {
+        name: "cpu-demand",
+        unit: "us/MB",
+        about: "CPU time of the server for what its programs read",
+    },
+    MetricSpec {
         name: "latency-p50",
         unit: "us",
         about: "from a request to its response, median over the first run",
@@ -59,6 +64,11 @@ static METRICS: [MetricSpec; 18] = [
         name: "latency-p99",
         unit: "us",
         about: "from a request to its response, 99th percentile over the first run",
+    },
+    MetricSpec {
+        name: "latency-p999",
+        unit: "us",
+        about: "from a request to its response, 99.9th percentile over the first run",
     },
     MetricSpec { name: "retransmitted", unit: "segments/s", about: "segments that the client sends again" },
     MetricSpec {
@@ -123,7 +133,8 @@ fn percentiles(latencies: &DelayHistogram) -> Vec<Measurement> {
         return Vec::new();
     }
     let micros = |quantile| latencies.quantile(quantile).as_nanos() as f64 / 1000.0;
-    vec![Measurement::new("latency-p50", micros(0.5)), Measurement::new("latency-p99", micros(0.99))]
+    let of = |(metric, quantile)| Measurement::new(metric, micros(quantile));
+    [("latency-p50", 0.5), ("latency-p99", 0.99), ("latency-p999", 0.999)].map(of).into()
 }
 
 /// A running repetition.
@@ -273,6 +284,9 @@ impl Measured {
         if self.established > 0 {
             let mean = self.establishment_nanos as f64 / self.established as f64 / 1e6;
             measurements.push(Measurement::new("establishment", mean));
+        }
+        if self.bytes > 0 {
+            measurements.push(Measurement::new("cpu-demand", self.cpu_busy as f64 * 1e3 / self.bytes as f64));
         }
         if self.card.packets > 0 {
             let segments = self.card.segments as f64 / self.card.packets as f64;

@@ -1,6 +1,6 @@
 //! The test bed of lro-npu VII (Figure 12): a client with TCP senders, a wire, the card, and its server.
 
-use nichrome_lro::{ConfigError, Packet};
+use nichrome_lro::{Config, ConfigError, Packet};
 use nichrome_wan::{Impairments, Output as PathOutput, Path};
 use nichrome_wire::Engine;
 use nichrome_wire::engine::{advance, deliver};
@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::card::{Card, CardEvent, CardOutput, Effects};
 use super::config::CardConfig;
+use super::driver::{Driver, DriverConfig, Polled};
 use super::points::Points;
 use crate::host::{Compact, ConnectError, ConnectionId, Host, HostConfig, HostConfigError, Role};
 use crate::observe::Capture;
@@ -35,6 +36,8 @@ pub(super) struct TestbedConfig {
     pub(super) tcp: HostConfig,
     /// CPU costs of the server per delivered packet.
     pub(super) cpu: CpuCosts,
+    /// The server's LRO in software, if it has one.
+    pub(super) driver: Option<(DriverConfig, Config)>,
     /// The programs of each connection.
     pub(super) programs: Programs,
     /// Seed of random choices.
@@ -75,6 +78,7 @@ pub(super) struct Testbed {
     path: Path<Compact>,
     path_timer: Timer,
     card: Card,
+    driver: Option<Driver>,
     cpu: Server,
     costs: CpuCosts,
     role: Role,
@@ -108,6 +112,10 @@ pub(super) enum Event {
     Card(CardEvent),
     /// The server's CPU has processed a packet of this receiving thread.
     Taken(usize, Packet<Vec<u8>>),
+    /// The server's driver is interrupted.
+    Interrupt,
+    /// The server's CPU has processed the packets of a poll.
+    Polled(Polled),
     /// A TCP timer of a host.
     Timer(Side),
 }
@@ -133,6 +141,7 @@ impl Testbed {
             path: Path::new(&config.path, config.seed)?,
             path_timer: Timer::default(),
             card: Card::new(&config.card)?,
+            driver: config.driver.map(|(driver, lro)| Driver::new(driver, &lro)).transpose()?,
             // The card's descriptors bound the number of waiting packets.
             cpu: Server::new(usize::MAX),
             costs: config.cpu,
@@ -186,6 +195,27 @@ impl Testbed {
         self.server.receive(in_one_piece(packet).into_owned(), queue.now());
         self.after(Side::Server, queue);
         self.card.refill(place, queue.now(), &mut self.effects);
+        self.apply(queue);
+    }
+
+    /// The driver takes what has arrived; the CPU is busy with it for a time.
+    fn interrupt(&mut self, queue: &mut EventQueue<Event>) {
+        let now = queue.now();
+        let Some(driver) = &mut self.driver else { return };
+        let polled = driver.interrupt(&self.costs, now);
+        let done = self.cpu.serve(polled.nanos, now).unwrap_or(now);
+        queue.schedule(done, Event::Polled(polled));
+    }
+
+    /// The server's kernel takes the packets of a poll; the driver refills their descriptors.
+    fn polled(&mut self, polled: &Polled, queue: &mut EventQueue<Event>) {
+        for packet in &polled.packets {
+            self.server.receive(in_one_piece(packet).into_owned(), queue.now());
+            self.after(Side::Server, queue);
+        }
+        for place in &polled.places {
+            self.card.refill(*place, queue.now(), &mut self.effects);
+        }
         self.apply(queue);
     }
 
@@ -259,6 +289,13 @@ impl Testbed {
                 }
                 CardOutput::ToHost(place, packet) => {
                     self.points.host_in(&packet, now);
+                    if let Some(driver) = &mut self.driver {
+                        let interrupt = driver.receive(place, packet, now, self.cpu.idle_from());
+                        if let Some(at) = interrupt {
+                            queue.schedule(at, Event::Interrupt);
+                        }
+                        continue;
+                    }
                     let work = Work { interrupts: 1, packets: 1, bytes: packet.len() as u64 };
                     let done = self.cpu.serve(self.costs.of(work), now).unwrap_or(now);
                     queue.schedule(done, Event::Taken(place, packet));
@@ -298,6 +335,8 @@ impl World for Testbed {
                 self.apply(queue);
             }
             Event::Taken(place, packet) => self.take(place, &packet, queue),
+            Event::Interrupt => self.interrupt(queue),
+            Event::Polled(polled) => self.polled(&polled, queue),
             Event::Timer(side) => self.timer(side, queue),
         }
     }
@@ -314,6 +353,8 @@ impl Fingerprint for Event {
             Self::Card(event) => TraceHash::of(&[6, event.fingerprint()]),
             Self::Taken(place, packet) => TraceHash::of(&[7, *place as u64, packet.len() as u64]),
             Self::Timer(side) => TraceHash::of(&[8, *side as u64]),
+            Self::Interrupt => 9,
+            Self::Polled(polled) => TraceHash::of(&[10, polled.packets.len() as u64, polled.nanos]),
         }
     }
 }
