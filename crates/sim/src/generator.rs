@@ -1,9 +1,12 @@
-//! A paced traffic generator: full TCP frames back to back at line rate, without a receiver's feedback.
+//! A paced traffic generator: TCP or UDP frames back to back at line rate, without a receiver's feedback.
 
 use std::num::NonZeroU32;
 
 use nichrome_wire::checksum::Sum;
-use nichrome_wire::{EthernetHeader, Instant, MacAddr, Network, SeqNumber, TcpFrame};
+use nichrome_wire::{
+    AddressPair, EthernetHeader, Instant, IpProtocol, MacAddr, Network, SeqNumber, TcpFrame, UdpChecksum,
+    UdpHeader, UdpRepr,
+};
 use thiserror::Error;
 
 use crate::{HostId, Outline, Pacer, Packet, Rate};
@@ -45,6 +48,21 @@ pub struct FlowConfig {
     pub dst_port: u16,
     /// The flow's share of the frames, relative to the other weights.
     pub weight: NonZeroU32,
+    /// The transport protocol.
+    pub protocol: FlowProtocol,
+    /// Frames with a time to live one lower than the others', of 10⁹: they have come another way.
+    pub other_ttl: u32,
+    /// Frames with a wrong checksum of TCP or UDP, of 10⁹.
+    pub wrong_checksum: u32,
+}
+
+/// The transport protocol of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowProtocol {
+    /// TCP, with consecutive sequence numbers.
+    Tcp,
+    /// UDP.
+    Udp,
 }
 
 /// An invalid generator configuration.
@@ -86,6 +104,9 @@ struct Flow {
     /// Deficit of the flow; the largest one is next (smooth weighted round robin).
     behind: i64,
     sent: u64,
+    protocol: FlowProtocol,
+    other_ttl: u32,
+    wrong_checksum: u32,
     /// The flow's frame with identification and sequence number 0.
     template: Vec<u8>,
 }
@@ -94,6 +115,10 @@ struct Flow {
 const IP: usize = EthernetHeader::LEN;
 const TCP: usize = IP + 20;
 const PAYLOAD: usize = TCP + 20;
+const TTL: usize = IP + 8;
+const PROTOCOL: usize = IP + 9;
+/// -0x0100, the time to live one lower, in ones' complement.
+const MINUS_ONE_HOP: u32 = 0xFEFF;
 
 impl Generator {
     /// Creates a generator whose first frame begins at `start`.
@@ -152,27 +177,64 @@ impl Iterator for Generator {
 
 impl Flow {
     fn new(config: &FlowConfig, frame_len: usize) -> Self {
-        let FlowConfig { from, to, src_port, dst_port, weight } = *config;
+        let FlowConfig { from, to, src_port, dst_port, weight, protocol, other_ttl, wrong_checksum } =
+            *config;
         let [src_mac, dst_mac]: [MacAddr; 2] = [from.mac(), to.mac()];
         let network = Network::ipv4(from.ip(), to.ip());
         let payload = vec![0; frame_len - PAYLOAD];
         let (seq, defaults) = (SeqNumber(0), TcpFrame::default());
         let frame = TcpFrame { src_mac, dst_mac, network, src_port, dst_port, seq, payload, ..defaults };
-        Self { weight: i64::from(weight.get()), behind: 0, sent: 0, template: frame.build() }
+        let mut template = frame.build();
+        if protocol == FlowProtocol::Udp {
+            into_udp(&mut template, config);
+        }
+        let weight = i64::from(weight.get());
+        Self { weight, behind: 0, sent: 0, protocol, other_ttl, wrong_checksum, template }
     }
 
     /// Builds frame `number` of the flow.
     fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = self.template.clone();
-        let payload = (frame.len() - PAYLOAD) as u64;
-        // Both fields wrap.
-        let (ident, seq) = (number as u16, (number * payload) as u32);
+        // The fields wrap.
+        let ident = number as u16;
         put(&mut frame, IP + 4, ident.to_be_bytes());
-        put(&mut frame, TCP + 4, seq.to_be_bytes());
         add_to_checksum(&mut frame, IP + 10, u32::from(ident));
-        add_to_checksum(&mut frame, TCP + 16, seq);
+        if self.protocol == FlowProtocol::Tcp {
+            let payload = (frame.len() - PAYLOAD) as u64;
+            let seq = (number * payload) as u32;
+            put(&mut frame, TCP + 4, seq.to_be_bytes());
+            add_to_checksum(&mut frame, TCP + 16, seq);
+        }
+        if is_one_of(self.other_ttl, number) {
+            frame[TTL] -= 1;
+            add_to_checksum(&mut frame, IP + 10, MINUS_ONE_HOP);
+        }
+        if is_one_of(self.wrong_checksum, number) {
+            if let Some(last) = frame.last_mut() {
+                *last ^= 1;
+            }
+        }
         frame
     }
+}
+
+/// Returns true for `part` of 10⁹ frames, spread evenly.
+fn is_one_of(part: u32, number: u64) -> bool {
+    let until = |number: u64| u128::from(number) * u128::from(part) / 1_000_000_000;
+    until(number + 1) > until(number)
+}
+
+/// Turns a TCP frame without options into one of UDP of the same length.
+fn into_udp(frame: &mut Vec<u8>, config: &FlowConfig) {
+    let addresses = AddressPair::V4 { src: config.from.ip(), dst: config.to.ip() };
+    let udp =
+        UdpRepr { src_port: config.src_port, dst_port: config.dst_port, checksum: UdpChecksum::Present };
+    let payload = vec![0; frame.len() - TCP - UdpHeader::LEN];
+    frame.truncate(TCP);
+    // Fails only beyond 65,535 bytes.
+    let _ = udp.emit(&addresses, &payload, frame);
+    frame[PROTOCOL] = IpProtocol::UDP.0;
+    add_to_checksum(frame, IP + 10, u32::from(IpProtocol::UDP.0) + u32::from(!u16::from(IpProtocol::TCP.0)));
 }
 
 fn put<const N: usize>(frame: &mut [u8], at: usize, bytes: [u8; N]) {
@@ -199,6 +261,9 @@ mod tests {
             src_port: 40_000 + nth as u16,
             dst_port: 80,
             weight: NonZeroU32::new(*weight).unwrap(),
+            protocol: FlowProtocol::Tcp,
+            other_ttl: 0,
+            wrong_checksum: 0,
         };
         let flows = weights.iter().enumerate().map(flow).collect();
         GeneratorConfig { rate: Rate::GIGABIT, overhead: 24, frame_len, content: Content::Frames, flows }
@@ -232,6 +297,23 @@ mod tests {
                 next_seq = next_seq.wrapping_add(payload.len() as u32);
             }
         }
+    }
+
+    #[test]
+    fn odd_frames_are_spread_and_right_but_for_the_wrong_checksums() {
+        let mut config = config(1514, &[1]);
+        let flow = &mut config.flows[0];
+        (flow.protocol, flow.other_ttl, flow.wrong_checksum) = (FlowProtocol::Udp, 250_000_000, 100_000_000);
+        let (mut ttls, mut wrong) = ([0; 2], 0);
+        for generated in Generator::new(config, Instant::ZERO).unwrap().take(1000) {
+            let Packet::Frame(frame) = generated.packet else { panic!("no bytes") };
+            let (_, packet) = EthernetRepr::parse(&frame).unwrap();
+            let (ip, datagram) = Ipv4Repr::parse(packet).unwrap();
+            ttls[usize::from(64 - ip.ttl)] += 1;
+            let addresses = AddressPair::V4 { src: ip.src, dst: ip.dst };
+            wrong += usize::from(UdpRepr::parse(datagram, &addresses).is_err());
+        }
+        assert_eq!((ttls, wrong), ([750, 250], 100));
     }
 
     #[test]

@@ -67,6 +67,8 @@ pub static BUILT_IN: Library = Library {
         "lro-netfpga-drops",
         "lro-netfpga-two-flows",
         "lro-netfpga-flows",
+        "lro-netfpga-other",
+        "lro-netfpga-ttl",
         "star-stress",
         "star-rpc",
         "star-collapse",

@@ -8,6 +8,7 @@ use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Engine, Instant};
 
 use super::clock::Clock;
+use super::protocol::is_wrong_udp;
 
 /// Receive queues: one per port and one per port's host queue, for four ports.
 const QUEUES: usize = 8;
@@ -26,6 +27,8 @@ pub(super) struct CardConfig {
     pub(super) frame_overhead: u64,
     /// Size of each queue, in bytes.
     pub(super) queue_bytes: usize,
+    /// True if the LRO module verifies the checksums of UDP, too (section 5: before a packet is forwarded).
+    pub(super) checks_other: bool,
 }
 
 /// The module in the data path, between input arbiter and host queue.
@@ -60,20 +63,23 @@ pub(super) struct CardCounters {
     pub(super) dropped_at_port: u64,
     /// Frames dropped because the host queue was full, single or in an aggregate.
     pub(super) dropped_to_host: u64,
+    /// Datagrams dropped because of a wrong checksum.
+    pub(super) wrong: u64,
 }
 
 impl CardCounters {
-    /// Returns the number of dropped frames.
+    /// Returns the number of frames dropped for want of room.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped_at_port + self.dropped_to_host
     }
 
     /// Returns the counters with their names.
-    pub(super) fn named(&self) -> [(&'static str, u64); 3] {
+    pub(super) fn named(&self) -> [(&'static str, u64); 4] {
         [
             ("arrived", self.arrived),
             ("dropped_at_port", self.dropped_at_port),
             ("dropped_to_host", self.dropped_to_host),
+            ("wrong", self.wrong),
         ]
     }
 }
@@ -168,6 +174,9 @@ impl Card {
         let Some(frame) = self.passing.take().map(Frame::new) else { return };
         match &mut self.module {
             Module::Forward => self.queue_for_host(Packet::Frame(frame)),
+            Module::Lro(_) if self.config.checks_other && is_wrong_udp(frame.bytes()) => {
+                self.counters.wrong += 1;
+            }
             Module::Lro(lro) => {
                 let mut packets = Vec::new();
                 deliver(lro.as_mut(), frame, now, &mut |_, output| packets.extend(to_host(output)));
@@ -260,7 +269,7 @@ mod tests {
 
     fn config() -> CardConfig {
         let clock = Clock::new(125_000_000).unwrap();
-        CardConfig { clock, width: 8, frame_overhead: 1, queue_bytes: 4000 }
+        CardConfig { clock, width: 8, frame_overhead: 1, queue_bytes: 4000, checks_other: true }
     }
 
     /// A frame of 1054 bytes of a stream.
@@ -304,11 +313,17 @@ mod tests {
         for nth in 0..5 {
             card.arrive(0, segment(nth));
         }
-        assert_eq!(card.counters(), CardCounters { arrived: 5, dropped_at_port: 2, dropped_to_host: 0 });
+        assert_eq!(
+            card.counters(),
+            CardCounters { arrived: 5, dropped_at_port: 2, dropped_to_host: 0, wrong: 0 }
+        );
         pass_all(&mut card, Instant::ZERO);
         card.arrive(0, segment(5));
         pass_all(&mut card, Instant::ZERO);
-        assert_eq!(card.counters(), CardCounters { arrived: 6, dropped_at_port: 2, dropped_to_host: 1 });
+        assert_eq!(
+            card.counters(),
+            CardCounters { arrived: 6, dropped_at_port: 2, dropped_to_host: 1, wrong: 0 }
+        );
         assert_eq!(card.counters().dropped(), 3);
     }
 

@@ -7,6 +7,7 @@ use nichrome_lro::{Config, ConfigError, Gro, Hold, Output, Packet};
 use nichrome_wire::Instant;
 use nichrome_wire::engine::{deliver, end_batch};
 
+use super::protocol::is_tcp_frame;
 use crate::Server;
 
 /// CPU costs of received packets, in nanoseconds and, per byte, in picoseconds.
@@ -35,6 +36,8 @@ pub(super) struct HostConfig {
     pub(super) poll_budget: usize,
     /// Minimum interval between interrupts, in nanoseconds.
     pub(super) interrupt_distance: u64,
+    /// True if the core verifies the checksums of packets other than TCP's that a card with LRO passes.
+    pub(super) checks_other: bool,
     /// CPU costs.
     pub(super) costs: Costs,
 }
@@ -164,6 +167,7 @@ impl Host {
     /// Processes packets of the ring through driver, coalescing and stack; returns the cost.
     fn take(&mut self, now: Instant) -> u64 {
         let before = self.counters;
+        let mut unverified = 0;
         self.taken = self.ring.len().min(self.config.poll_budget);
         let packets = self.ring.drain(..self.taken);
         let in_ring = packets.len() as u64;
@@ -187,8 +191,17 @@ impl Host {
             self.counters.packets += 1;
             self.counters.segments += packet.segments() as u64;
             self.counters.payload += payload_len(packet) as u64;
+            if self.config.checks_other && !is_tcp(packet) {
+                unverified += payload_len(packet) as u64;
+            }
         }
-        self.cost(in_ring, self.counters.packets - before.packets, self.counters.payload - before.payload)
+        let checksums = unverified * self.config.costs.checksum / 1000;
+        checksums
+            + self.cost(
+                in_ring,
+                self.counters.packets - before.packets,
+                self.counters.payload - before.payload,
+            )
     }
 
     fn cost(&self, in_ring: u64, for_stack: u64, payload: u64) -> u64 {
@@ -198,6 +211,14 @@ impl Host {
             None => (costs.driver, costs.copy),
         };
         in_ring * per_packet + for_stack * costs.stack + payload * per_byte / 1000
+    }
+}
+
+/// Returns true for a packet of TCP over IPv4; aggregates are.
+fn is_tcp(packet: &Packet<Vec<u8>>) -> bool {
+    match packet {
+        Packet::Frame(frame) => is_tcp_frame(frame.bytes()),
+        Packet::Aggregate(_) => true,
     }
 }
 
@@ -221,7 +242,7 @@ mod tests {
     fn config() -> HostConfig {
         let costs =
             Costs { interrupt: 1000, driver: 100, software_lro: 10, stack: 500, checksum: 2000, copy: 1000 };
-        HostConfig { ring: 4, poll_budget: 2, interrupt_distance: 50_000, costs }
+        HostConfig { ring: 4, poll_budget: 2, interrupt_distance: 50_000, checks_other: false, costs }
     }
 
     /// A frame of 1000 bytes of a stream.

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::host::{Costs, Host, HostConfig};
 use super::world::{Counted, Machine};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
-use crate::generator::{Content, FlowConfig, Generator, GeneratorConfig};
+use crate::generator::{Content, FlowConfig, FlowProtocol, Generator, GeneratorConfig};
 use crate::observe::{Capture, Observer};
 use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop};
 
@@ -22,7 +22,7 @@ pub struct NetfpgaRunner;
 
 const GIGA: u64 = 1_000_000_000;
 
-static PARAMETERS: [ParameterSpec; 32] = [
+static PARAMETERS: [ParameterSpec; 36] = [
     ParameterSpec::flag(
         "lro",
         "whether the card has the LRO module; without, the host coalesces in software",
@@ -30,6 +30,17 @@ static PARAMETERS: [ParameterSpec; 32] = [
     ParameterSpec::size("frame", 60..=1514, "length of the frames, without their check sequence"),
     ParameterSpec::count("flows", "flows", 1..=64, "flows of one rate that the generator sends in turn"),
     ParameterSpec::fraction("second-flow", "frames of one more flow for one of each of them"),
+    ParameterSpec::fraction("not-tcp", "frames of a UDP flow for one of each of them"),
+    ParameterSpec::fraction("wrong-checksum", "frames of UDP whose checksum is wrong"),
+    ParameterSpec::fraction(
+        "other-ttl",
+        "frames of TCP that have come another way, with another time to live",
+    ),
+    ParameterSpec::choice(
+        "other-checksums",
+        &["card", "host"],
+        "who verifies checksums of what is not TCP, with LRO",
+    ),
     ParameterSpec::time("warm-up", 0..=GIGA, "what is not measured"),
     ParameterSpec::time("duration", 1_000_000..=10 * GIGA, "what is measured"),
     ParameterSpec::rate("line", 1_000_000..=100 * GIGA, "rate of the generator"),
@@ -123,7 +134,9 @@ impl Runner for NetfpgaRunner {
 /// Builds the idle machine.
 fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunError> {
     let lro = parameters.flag("lro")?;
+    let card_checks_other = parameters.choice("other-checksums", [("card", true), ("host", false)])?;
     let host = HostConfig {
+        checks_other: lro && !card_checks_other,
         ring: parameters.count("ring")? as usize,
         poll_budget: parameters.count("poll-budget")? as usize,
         interrupt_distance: parameters.nanos("interrupt-distance")?,
@@ -143,14 +156,21 @@ fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunErro
 /// billionths.
 fn generator(parameters: &Parameters) -> Result<Generator, RunError> {
     let second = parameters.billionths("second-flow")?;
-    let weights = std::iter::repeat_n(GIGA, parameters.count("flows")? as usize).chain([second]);
-    let flow = |(place, weight): (u16, u64)| {
+    let other = (FlowProtocol::Udp, parameters.billionths("not-tcp")?);
+    let flows = std::iter::repeat_n(GIGA, parameters.count("flows")? as usize).chain([second]);
+    let weights = flows.map(|weight| (FlowProtocol::Tcp, weight)).chain([other]);
+    let [ttl, wrong] = [parameters.billionths("other-ttl")?, parameters.billionths("wrong-checksum")?];
+    let flow = |(place, (protocol, weight)): (u16, (FlowProtocol, u64))| {
+        let (other_ttl, wrong_checksum) = if protocol == FlowProtocol::Tcp { (ttl, 0) } else { (0, wrong) };
         Some(FlowConfig {
             from: HostId(0),
             to: HostId(1),
             src_port: 5001 + place,
             dst_port: 80,
             weight: NonZeroU32::new(u32::try_from(weight).ok()?)?,
+            protocol,
+            other_ttl: u32::try_from(other_ttl).ok()?,
+            wrong_checksum: u32::try_from(wrong_checksum).ok()?,
         })
     };
     let config = GeneratorConfig {
@@ -190,6 +210,7 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
         width: parameters.bytes("path-width")? as usize,
         frame_overhead: parameters.count("path-overhead")?,
         queue_bytes: parameters.bytes("queue")? as usize,
+        checks_other: parameters.choice("other-checksums", [("card", true), ("host", false)])?,
     };
     if !lro {
         return Ok(Card::reference(config));
