@@ -118,6 +118,58 @@ fn auto_adaptation_is_rdma_within_the_budget_and_no_collapse_beyond() {
     assert!(auto > star && star > 4.0 * rdma, "{auto}, {star}, {rdma}");
 }
 
+/// Posting takes 1 us, a round trip 12 us; software answers after 0.1 us and 1 us more to post.
+#[test]
+fn a_write_takes_the_round_trips_of_its_transport() {
+    let of = |series| measure("star-baselines", series, 1, &[("card-time", "0")], "latency-p50");
+    for (series, micros) in [
+        ("UET, contexts on demand", 13.0),
+        ("StaR", 13.0),
+        ("datagrams, 8 cores", 14.1),
+        ("SRNIC, 10,000 contexts", 14.0),
+        ("DCT, another peer each time", 25.0),
+        ("1RMA", 25.0),
+    ] {
+        assert_near(of(series), micros, 0.005);
+    }
+}
+
+#[test]
+fn a_card_without_a_free_context_refuses_and_reads_none() {
+    for series in ["UET, contexts on demand", "DCT, another peer each time"] {
+        let of = |x| observe("star-baselines", series, x, &[]).0;
+        assert_eq!(value(&of(300), "refused"), 0.0, "{series}");
+        let beyond = of(600);
+        assert!(value(&beyond, "refused") > 0.5, "{series}: {}", value(&beyond, "refused"));
+        assert_eq!(value(&beyond, "pcie-reads"), 0.0);
+        assert!(value(&beyond, "operations") > 0.9 * value(&of(300), "operations"), "{series}");
+    }
+}
+
+#[test]
+fn connections_that_share_contexts_miss_none_until_these_are_too_many() {
+    let times = [("warm-up", "2ms"), ("duration", "0.5ms")];
+    let misses = |x| measure("star-baselines", "XRC, 8 processes", x, &times, "misses");
+    assert_eq!(misses(2400), 0.0);
+    assert!(misses(2401) > 0.0);
+}
+
+#[test]
+fn a_packet_takes_its_time_in_the_cards_pipelines() {
+    // A WRITE and its acknowledgement pass two pipelines each.
+    let of = |time| measure("star-stress", "StaR", 1, &[("card-time", time)], "latency-p50");
+    assert_near(of("1us") - of("0"), 4.0, 0.001);
+    let rate = measure("star-stress", "StaR", 4000, &[("card-time", "20ns")], "operations");
+    assert_near(rate, 50.0, 0.001);
+}
+
+/// An RPC has six elements at the server: the response's WQE, two completions, and their acknowledgements.
+#[test]
+fn elements_take_their_time_in_the_servers_driver() {
+    let rate = measure("star-costs", "the same with one core", 400, &[], "operations");
+    assert_near(rate, 1.0 / 0.6, 0.005);
+}
+
 /// Whatever is lost, every connection goes on, and what was not lost is not sent again without end.
 #[test]
 fn what_is_lost_is_recovered() {
@@ -192,10 +244,11 @@ fn a_run_depends_on_nothing_but_parameters_and_seed() {
 
 #[test]
 fn what_does_not_go_together_is_refused() {
-    let definition = definition("star-stress");
+    let definition = definition("star-rpc");
     for (set, told) in [
         (("loss", "1%"), "loss and a switch-queue other than 0 need recovery = true"),
         (("switch-queue", "1MB"), "loss and a switch-queue other than 0 need recovery = true"),
+        (("transport", "uet"), "the model has WRITEs of this transport only"),
     ] {
         let mut point = definition.points().remove(0);
         let spec = definition.runner.parameters().iter().find(|spec| spec.key == set.0).unwrap();

@@ -63,7 +63,7 @@ fn takes_long(command: &str) -> bool {
 }
 
 /// Experiments that take more than ten seconds of a processor.
-const LONG: [&str; 11] = [
+const LONG: [&str; 15] = [
     "iwarp-cpu-delay",
     "iwarp-today-loss",
     "lro-npu-10000",
@@ -72,9 +72,13 @@ const LONG: [&str; 11] = [
     "lro-npu-dma-seeds",
     "star-all-to-all",
     "star-alternatives",
+    "star-baselines",
     "star-collapse",
+    "star-costs",
+    "star-icnp",
     "star-latency",
     "star-scale",
+    "star-ton",
 ];
 
 fn document() -> String {

@@ -161,10 +161,12 @@ impl Network {
         let now = queue.now();
         let node = self.connections[packet.connection as usize].nodes[packet.to.other() as usize];
         let node = &mut self.nodes[node as usize];
-        let processed = through(&mut node.pipelines[Direction::Send as usize], self.config.packet_time, now);
+        let nanos = self.config.packet_time;
+        let processed = through(&mut node.pipelines[Direction::Send as usize], nanos, now);
         // The uplink's queue is host memory: it is never full.
         if let Ok(sent) = node.uplink.send(packet.len as usize, processed) {
-            self.sent_until = sent.ends;
+            // The pipeline takes the next packet while it passes this one on.
+            self.sent_until = Instant::from_nanos(sent.ends.as_nanos().saturating_sub(nanos));
             queue.schedule(sent.arrives, Event::AtSwitch(packet));
         }
     }
