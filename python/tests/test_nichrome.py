@@ -55,12 +55,15 @@ def test_a_sweep_gives_the_same_on_any_executor(executor):
     assert here == there and len(here) > 2
 
 
-def test_a_sweep_gives_the_same_on_hyperqueue(tmp_path):
-    lists = {"path-clock": ["125MHz", "250MHz"]}
+def test_a_sweep_of_1000_points_gives_the_same_on_hyperqueue(tmp_path):
+    frames = [f"{64 + 58 * nth}B" for nth in range(25)]
+    costs = [f"{1000 + 100 * nth}ns" for nth in range(20)]
+    lists = {"frame": frames, "interrupt-cost": costs, "warm-up": ["0"], "duration": ["1ms"]}
     here = nichrome.sim.sweep_records("lro-netfpga-cpu", lists)
+    assert len(here) == 1000
     job = hyperqueue.Job(default_workdir=tmp_path, max_fails=0)
     for task in nichrome.sim.tasks("lro-netfpga-cpu", lists, store=tmp_path / "store"):
-        job.program(task)
+        job.program(task, stdout=None, stderr=None)
     with hyperqueue.LocalCluster(server_dir=str(tmp_path / "server")) as cluster:
         for _ in range(2):
             cluster.start_worker(WorkerConfig(cores=1))

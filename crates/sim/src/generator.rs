@@ -209,10 +209,8 @@ impl Flow {
             frame[TTL] -= 1;
             add_to_checksum(&mut frame, IP + 10, MINUS_ONE_HOP);
         }
-        if is_one_of(self.wrong_checksum, number) {
-            if let Some(last) = frame.last_mut() {
-                *last ^= 1;
-            }
+        if let Some(last) = frame.last_mut().filter(|_| is_one_of(self.wrong_checksum, number)) {
+            *last ^= 1;
         }
         frame
     }

@@ -44,6 +44,33 @@ fn the_document_has_a_block_and_the_figures_of_every_experiment() {
     }
 }
 
+/// How many predictions hold, as `2 of 3`; `None` for a block without any.
+fn predictions(block: &str) -> Option<String> {
+    let all: Vec<&str> = block.lines().filter(|line| line.starts_with("predicted ")).collect();
+    let within = all.iter().filter(|line| line.split_whitespace().nth(1) == Some("within")).count();
+    (!all.is_empty()).then(|| format!("{within} of {}", all.len()))
+}
+
+#[test]
+fn the_summary_counts_the_predictions_of_every_block() {
+    let document = document();
+    let rows = document.lines().filter(|line| line.starts_with("| `"));
+    let mut counted = Vec::new();
+    for row in rows {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let names = cells[1].split(", ").map(|name| name.trim_matches('`'));
+        counted
+            .extend(names.zip(cells[3].split(", ")).map(|(name, holds)| (name.to_owned(), holds.to_owned())));
+    }
+    let blocks = document.split(PROMPT).skip(1).filter_map(|block| block.split("```").next());
+    let mut expected: Vec<_> = blocks
+        .filter_map(|block| Some((block.split_whitespace().nth(1)?.to_owned(), predictions(block)?)))
+        .collect();
+    counted.sort();
+    expected.sort();
+    assert_eq!(counted, expected);
+}
+
 #[test]
 fn the_document_has_the_tables_and_figures_of_short_runs() {
     is_as_in_the_document(|command| !takes_long(command));

@@ -44,6 +44,13 @@ pub(super) enum Baseline {
     Solicited,
 }
 
+/// The flights of an operation, which are equal for all.
+#[derive(Clone, Debug)]
+pub(super) struct Outline {
+    pub(super) baseline: Baseline,
+    pub(super) flights: Vec<Flight>,
+}
+
 /// What a packet does to its connection's context on the server's card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContextUse {

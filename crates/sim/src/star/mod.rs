@@ -25,6 +25,7 @@ mod card;
 mod config;
 mod connection;
 mod context_cache;
+mod context_pool;
 mod engine_config;
 mod engines;
 mod lengths;

@@ -7,12 +7,13 @@ use nichrome_wire::Instant;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
+use super::baselines::Outline;
 use super::card::{Card, Direction, Step};
 use super::config::NetworkConfig;
 use super::connection::Connection;
+use super::context_pool::ContextPool;
 use super::engines::{Done, Engines};
 use super::operation::Operation;
-use super::outline::{ContextPool, Outline};
 use super::packet::{Kind, Packet};
 use super::side::Side;
 use crate::experiment::RunError;

@@ -1,42 +1,10 @@
 //! Operations without an engine: their flights, and the contexts that they take on demand.
 
-use super::baselines::{Baseline, ContextUse, Flight, Sender};
+use super::baselines::{ContextUse, Flight, Sender};
 use super::network::{Event, Network};
 use super::packet::{Kind, Packet};
 use super::side::Side;
 use crate::EventQueue;
-
-/// The flights of an operation, which are equal for all.
-#[derive(Clone, Debug)]
-pub(super) struct Outline {
-    pub(super) baseline: Baseline,
-    pub(super) flights: Vec<Flight>,
-}
-
-/// Contexts of a card that connections take on demand.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ContextPool {
-    capacity: usize,
-    taken: usize,
-}
-
-impl ContextPool {
-    /// Creates a pool of `capacity` free contexts.
-    pub(super) fn new(capacity: usize) -> Self {
-        Self { capacity, taken: 0 }
-    }
-
-    /// Takes a context; returns false if none is free.
-    fn take(&mut self) -> bool {
-        let is_free = self.taken < self.capacity;
-        self.taken += usize::from(is_free);
-        is_free
-    }
-
-    fn give_back(&mut self) {
-        self.taken -= 1;
-    }
-}
 
 impl Network {
     /// Sends a flight of an operation.

@@ -2,12 +2,13 @@
 
 use nichrome_wire::Instant;
 
+use super::baselines::Outline;
 use super::card::{Card, CardConfig};
 use super::config::{NetworkConfig, Pattern, Transport};
 use super::connection::Connection;
+use super::context_pool::ContextPool;
 use super::engines::Engines;
 use super::network::{Network, Node};
-use super::outline::{ContextPool, Outline};
 use super::set_up::Keeps;
 use crate::experiment::RunError;
 use crate::{Link, Server};
