@@ -3,10 +3,10 @@
 //!
 //! | transport | context at the server | packets of a WRITE | source |
 //! |---|---|---|---|
-//! | datagrams | one for all | request; response by software | Kalia, Kaminsky, Andersen: eRPC, NSDI 2019, sections 4 and 5 |
+//! | datagrams | one for all | request; response by software | Kalia, Kaminsky, Andersen: eRPC, NSDI 2019 |
 //! | dynamic | from the connect packet to the disconnect | connect, its ACK, data, ACK, disconnect | US 8,761,189 (Mellanox), claim 1; Subramoni et al.: MPI library with DCT, ISC 2014 |
 //! | ephemeral | from the first packet of data to the close | data, ACK, close and its ACK | Ultra Ethernet Specification 1.0, 3.5: packet delivery contexts (PDC) |
-//! | solicited | none | request, read, data, completion | Singhvi et al.: 1RMA, SIGCOMM 2020, sections 3 and 4 |
+//! | solicited | none | request, read, data, completion | Singhvi et al.: 1RMA, SIGCOMM 2020: solicitation |
 //!
 //! A card without a free context refuses: a connect NAK of the dynamic transport, a NACK of the ephemeral one. Contexts
 //! of the client are not modelled, since a client has few connections.
@@ -17,18 +17,18 @@ use super::lengths::{UNDERLAY, datagram_len};
 use super::operation::{Message, Operation};
 use super::side::Side;
 
-/// The DC extended transport header: access key and initiator's numbers (mlx5: 16 bytes).
+/// The DC extended transport header, with access key and initiator's numbers. Assumed: no specification is public.
 const DCETH: usize = 16;
-/// Ultra Ethernet 1.0, 3.5.10: PDS headers of a request, an ACK, and of a NACK or control packet.
+/// PDS headers (Ultra Ethernet 1.0, 3.5) of a request or ACK, and of a NACK or control packet.
 const PDS: usize = 12;
 const PDS_CONTROL: usize = 16;
-/// Ultra Ethernet 1.0, 3.4.2: the standard SES header of a request, and that of a response.
+/// The standard SES header (Ultra Ethernet 1.0, 3.4) of a request, and that of a response.
 const SES: usize = 44;
 const SES_RESPONSE: usize = 12;
-/// Ultra Ethernet 1.0, 3.5.10: the optional CRC.
+/// Ultra Ethernet's optional CRC.
 const UET_CRC: usize = 4;
-/// A request of 1RMA with its authentication tag. The paper has no layout: 32 bytes for command, addresses and length,
-/// and a tag of AES-GCM.
+/// A header of 1RMA with its authentication tag. Assumed: 32 bytes for command, addresses and length, and a tag of
+/// AES-GCM.
 const ONE_RMA: usize = 32 + 16;
 
 /// A transport without an engine.
