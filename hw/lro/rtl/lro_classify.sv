@@ -282,7 +282,7 @@ module lro_classify
 
   // The next frame's last word is held back while two frames wait, so that all above stays until it is taken here.
   logic waiting_reg;
-  wire load = (stage_reg[VERDICT] || waiting_reg) && (!struct_valid || struct_take);
+  wire load = (stage_reg[VERDICT] || waiting_reg) && !struct_valid;
 
   always_ff @(posedge clk) begin
     waiting_reg  <= (stage_reg[VERDICT] || waiting_reg) && !load;

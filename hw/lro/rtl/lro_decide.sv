@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Decide: the flow table, the rule of the store block (Figure 7), and the timer. The twin of crates/lro/src/netfpga.rs.
 //
-// Eight cycles a frame, one or two more where an aggregate is closed. All comparisons are registered.
+// Nine cycles a frame that joins an aggregate, one more where the aggregate is closed. All comparisons are registered; those of
+// keys in parts, which are joined a cycle later.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -45,14 +46,15 @@ module lro_decide
 );
   localparam int SLOT_W = FLOWS > 1 ? $clog2(FLOWS) : 1;
   localparam int COUNT_W = $clog2(FLOWS + 1);
-  // Flows are compared in parts.
-  localparam int FLOW_PARTS = 6;
-  localparam int FLOW_PART_W = ($bits(flow_t) + FLOW_PARTS - 1) / FLOW_PARTS;
+  localparam int PART_W = 16;
+  localparam int FLOW_PARTS = ($bits(flow_t) + PART_W - 1) / PART_W;
+  localparam int TEMPLATE_PARTS = ($bits(template_t) + PART_W - 1) / PART_W;
   typedef logic [SLOT_W-1:0] slot_t;
 
   typedef enum logic [3:0] {
     STATE_IDLE,
     STATE_MATCH,
+    STATE_HIT,
     STATE_PICK,
     STATE_LOAD,
     STATE_CHECK,
@@ -61,8 +63,7 @@ module lro_decide
     STATE_APPEND,
     STATE_CLOSE,
     STATE_START,
-    STATE_PASS,
-    STATE_AGAIN
+    STATE_PASS
   } state_t;
 
   state_t state_reg;
@@ -83,24 +84,26 @@ module lro_decide
 
   // Comparisons with the frame.
   logic [FLOWS-1:0][FLOW_PARTS-1:0] flow_equal_reg;
+  logic [FLOWS-1:0][TEMPLATE_PARTS-1:0] template_part_equal_reg;
   logic [FLOWS-1:0] template_equal_reg;
   logic due_reg;
   logic now_due_reg;
   logic [TIME_W-1:0] oldest_deadline_reg;
   logic [TIME_W-1:0] deadline_reg;
 
-  logic hit;
+  // A flow is in one slot at most.
+  logic hit_reg;
+  slot_t hit_slot_reg;
+  logic [FLOWS-1:0] hits;
   slot_t hit_slot;
   slot_t free_slot;
   always_comb begin
-    hit = 1'b0;
+    hits = '0;
     hit_slot = '0;
     free_slot = '0;
     for (int i = FLOWS - 1; i >= 0; i--) begin
-      if (&flow_equal_reg[i]) begin
-        hit = 1'b1;
-        hit_slot = slot_t'(i);
-      end
+      hits[i] = &flow_equal_reg[i];
+      if (hits[i]) hit_slot = hit_slot | slot_t'(i);
       if (!used_reg[i]) free_slot = slot_t'(i);
     end
   end
@@ -111,10 +114,16 @@ module lro_decide
     for (int i = 0; i < FLOWS; i++) begin
       for (int j = 0; j < FLOW_PARTS; j++) begin
         flow_equal_reg[i][j] <=
-            used_reg[i] && FLOW_PART_W'(flows_reg[i] >> (FLOW_PART_W * j)) == FLOW_PART_W'(frame_reg.flow >> (FLOW_PART_W * j));
+            used_reg[i] && PART_W'(flows_reg[i] >> (PART_W * j)) == PART_W'(frame_reg.flow >> (PART_W * j));
       end
-      template_equal_reg[i] <= templates_reg[i] == frame_reg.template_;
+      for (int j = 0; j < TEMPLATE_PARTS; j++) begin
+        template_part_equal_reg[i][j] <=
+            PART_W'(templates_reg[i] >> (PART_W * j)) == PART_W'(frame_reg.template_ >> (PART_W * j));
+      end
+      template_equal_reg[i] <= &template_part_equal_reg[i];
     end
+    hit_reg <= |hits;
+    hit_slot_reg <= hit_slot;
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
     due_reg <= oldest_deadline_reg <= frame_reg.arrival;
     now_due_reg <= oldest_deadline_reg <= now;
@@ -268,13 +277,15 @@ module lro_decide
         else if (idle_close_reg) state_reg <= STATE_LOAD;
       end
 
-      STATE_MATCH: state_reg <= STATE_PICK;
+      STATE_MATCH: state_reg <= STATE_HIT;
+
+      STATE_HIT: state_reg <= STATE_PICK;
 
       STATE_PICK: begin
         // The slot to be closed or to be joined, and what follows a close.
         slot_reg <= order_reg[0];
         reason_reg <= FLUSH_TIMEOUT;
-        behind_reg <= STATE_AGAIN;
+        behind_reg <= STATE_MATCH;
         state_reg <= STATE_PASS;
         if (any && due_reg) state_reg <= STATE_LOAD;
         else
@@ -285,17 +296,17 @@ module lro_decide
               if (any) state_reg <= STATE_LOAD;
             end
             CLASS_PASS_FLOW: begin
-              slot_reg   <= hit_slot;
+              slot_reg   <= hit_slot_reg;
               reason_reg <= FLUSH_BARRIER;
               behind_reg <= STATE_PASS;
-              if (hit) state_reg <= STATE_LOAD;
+              if (hit_reg) state_reg <= STATE_LOAD;
             end
             CLASS_STORE: begin
-              check_reg  <= hit;
-              slot_reg   <= hit ? hit_slot : order_reg[0];
-              reason_reg <= hit ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
-              behind_reg <= hit ? STATE_PASS : STATE_START;
-              state_reg  <= (hit || full) ? STATE_LOAD : STATE_START;
+              check_reg  <= hit_reg;
+              slot_reg   <= hit_reg ? hit_slot_reg : order_reg[0];
+              reason_reg <= hit_reg ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
+              behind_reg <= hit_reg ? STATE_PASS : STATE_START;
+              state_reg  <= (hit_reg || full) ? STATE_LOAD : STATE_START;
             end
             default: ;
           endcase
@@ -341,9 +352,6 @@ module lro_decide
       end
 
       STATE_PASS: if (close_ready) state_reg <= STATE_IDLE;
-
-      // The deadline of the slot that is the oldest now is read.
-      STATE_AGAIN: state_reg <= STATE_MATCH;
 
       default: state_reg <= STATE_IDLE;
     endcase

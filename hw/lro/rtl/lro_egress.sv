@@ -82,6 +82,7 @@ module lro_egress
   logic last_reg;  // there are none
   page_t page_reg;
   logic [INDEX_W-1:0] index_reg;
+  logic page_ends_reg;  // this word is the page's last
   logic [1:0] link_wait_reg;  // one-hot: cycles until the page's link is read
   lane_t tail_reg;
   logic flush_reg;
@@ -98,12 +99,10 @@ module lro_egress
 
   // Bytes that this word has of the piece.
   logic [LANE_W+1:0] filled;
-  logic page_ends;
   logic issue;
   assign filled =
       (LANE_W + 2)'(tail_reg) + (LANE_W + 2)'(lane_t'((last_reg ? last_lane_reg : '1) - lane_reg)) + (LANE_W + 2)'(1);
-  assign page_ends = index_reg == INDEX_W'(PAGE_WORDS - 1);
-  assign issue = reading_reg && room_reg && !flush_reg && (!page_ends || last_reg || link_wait_reg == 0);
+  assign issue = reading_reg && room_reg && !flush_reg && (!page_ends_reg || last_reg || link_wait_reg == 0);
 
   wire done = (issue && last_reg) || freeing_reg;
   wire load = piece_valid && ((!reading_reg && !freeing_reg) || done);
@@ -151,7 +150,8 @@ module lro_egress
       tail_reg <= filled[LANE_W-1:0];
       at_reg <= at_reg + 8'(BYTES / 2);
       if (at_reg[7:6] == 2'b01) patch_reg <= 1'b0;
-      if (page_ends) begin
+      page_ends_reg <= index_reg == INDEX_W'(PAGE_WORDS - 2);
+      if (page_ends_reg) begin
         page_reg <= link;
         link_wait_reg <= 2'b10;
       end
@@ -177,6 +177,7 @@ module lro_egress
       last_reg <= piece.single;
       page_reg <= piece.first;
       index_reg <= piece.at[6:LANE_W];
+      page_ends_reg <= piece.at[6:LANE_W] == '1;
       link_wait_reg <= 2'b10;
       // The IP header begins at byte 14, or behind the tags.
       at_reg <= 8'd249 - {5'b0, piece.tags, 1'b0};
