@@ -10,6 +10,10 @@ use crate::error::CommandError;
 use crate::host::{Host, PortCondition};
 use crate::name::IdName;
 
+/// Ports that are looked at for an unused one. Each look takes system calls: with almost all ports in TIME_WAIT, all of them would
+/// take a tenth of a second for each connection.
+const MOST_TRIES: usize = 1024;
+
 /// How an identifier wants to be bound.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
@@ -49,7 +53,7 @@ impl Ports {
         }
     }
 
-    /// Binds to the first unused port from a random one on; if there is none, to the first reusable one.
+    /// Binds to the first unused port from a random one on; if there is none among the first ones, to the first reusable one.
     fn bind_any<H: Host>(
         &mut self,
         host: &mut H,
@@ -59,13 +63,15 @@ impl Ports {
     ) -> Result<u16, CommandError> {
         let (first, last) = self.ephemeral;
         let start = first + self.random.below(u32::from(last - first) + 1) as u16;
-        let mut first_of = |condition| {
+        let mut first_of = |tries, condition| {
             (start..=last)
                 .chain(first..start)
                 .filter(|port| !self.owners.contains_key(&(space, *port)))
+                .take(tries)
                 .find(|port| host.reserve_port(space, binding.source.ip(), *port, condition))
         };
-        let free = first_of(PortCondition::Unused).or_else(|| first_of(PortCondition::Reusable));
+        let free = first_of(MOST_TRIES, PortCondition::Unused)
+            .or_else(|| first_of(usize::MAX, PortCondition::Reusable));
         let port = free.ok_or(CommandError::AddressNotAvailable)?;
         self.owners.insert(
             (space, port),
