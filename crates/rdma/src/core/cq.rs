@@ -133,7 +133,7 @@ impl CompletionQueue {
         due
     }
 
-    /// Removes the completions of a queue pair that is reset: programs would take them for those of later requests.
+    /// Removes the completions of a queue pair that is reset or destroyed: programs would take them for those of later requests.
     pub(crate) fn forget(&mut self, qp: QpNumber) {
         self.entries.retain(|completion| completion.qp != qp);
     }

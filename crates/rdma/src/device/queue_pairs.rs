@@ -244,7 +244,8 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete; completions already generated can still be polled.
+    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete, and its completions that were
+    /// not polled are removed, as RDMA cards do: programs free what they point to together with the queue pair.
     ///
     /// # Errors
     /// The queue pair does not exist.
@@ -261,7 +262,9 @@ impl<M: Memory> Device<M> {
         self.leave(qp.domain);
         self.qps_of.remove(qp.domain, handle.index());
         for cq in [qp.send_cq, qp.receive_cq] {
-            self.cq_mut(cq)?.users -= 1;
+            let cq = self.cq_mut(cq)?;
+            cq.forget(qp.number);
+            cq.users -= 1;
         }
         if let Receives::Shared(srq) = qp.receives {
             self.srq_mut(srq)?.users -= 1;

@@ -527,6 +527,22 @@ fn a_hundred_thousand_queue_pairs() {
     assert_eq!((pair.ends[0].device.qps(), pair.ends[1].device.qps()), (0, 0));
 }
 
+/// libfabric polls after it has destroyed a queue pair, and uses what a completion points to, which mlx5 and others do not leave there.
+#[test]
+fn completions_of_a_destroyed_queue_pair_are_removed() {
+    let mut pair = Pair::new();
+    let qps = [pair.connect(QpType::Rc, &Link::default()), pair.connect(QpType::Rc, &Link::default())];
+    for (nth, [a, b]) in qps.into_iter().enumerate() {
+        pair.ends[1].receive(b, 10 + nth as u64, 0, 100);
+        pair.ends[0].post_local(a, nth as u64, Operation::Send);
+    }
+    pair.run();
+    for (end, left) in [(0, 1), (1, 11)] {
+        pair.ends[end].device.destroy_qp(qps[0][end]).unwrap();
+        assert_eq!(pair.ends[end].statuses(), [(left, Status::Success)]);
+    }
+}
+
 /// A queue pair that goes into error while a message is coming in, or an answer is going out.
 #[test]
 fn error_flushes_the_receive_of_half_a_message_and_drops_answers() {
