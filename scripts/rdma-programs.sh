@@ -2,6 +2,8 @@
 # run_list, which runs one end of each program of a list. Sourced by both ends.
 port=7500
 failures=0
+# What clients print if no server listens: sockets, perftest, librdmacm, rsockets, and perftest with -R (event 8: rejected).
+readonly REFUSED='onnect|REJECTED|UNREACHABLE|rpoll: Operation now in progress|CM event bl blka 8'
 
 # run_list LIST ROLE OWN PEER GID: runs each program of LIST twice, as client and as server; ROLE is the first role. OWN and PEER are
 # the addresses of the ends, GID the GID index of this end. Prints a line for each run, and counts the failures. Leaves out the
@@ -43,7 +45,7 @@ run_program() {
   local output tries=100 command
   read -ra command <<<"$2"
   until output=$(timeout 60 "${command[@]}" 2>&1); do
-    if [[ $1 == server || ! $output =~ onnect|REJECTED|UNREACHABLE ]] || ((tries-- == 0)); then
+    if [[ $1 == server || ! $output =~ $REFUSED ]] || ((tries-- == 0)); then
       echo "failed as $1: $2"
       echo "$output" | tail -5
       return 1
