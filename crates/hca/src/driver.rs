@@ -303,30 +303,31 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Receives, sends, then calls verbs: for programs that poll. Yields the processor if `verbs` finds nothing and there
     /// was no traffic for 1 ms, or the peer needs the processor: two ends of a connection that poll on one processor would otherwise keep each other from
-    /// answering for a time slice.
-    pub fn poll<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> Option<T>) -> Option<T> {
+    /// answering for a time slice. After that it looks once more: a program that finds nothing may go on to an event that
+    /// came meanwhile, say the end of the connection, and destroy the queue pair whose completions it has not seen.
+    pub fn poll<T>(&self, mut verbs: impl FnMut(&mut Device<M>) -> Option<T>) -> Option<T> {
+        let look = self.look(&mut verbs);
+        let Look::Idle = look else { return look.found() };
+        thread::yield_now();
+        self.look(&mut verbs).found()
+    }
+
+    /// Receives, sends, then calls verbs.
+    fn look<T>(&self, verbs: &mut impl FnMut(&mut Device<M>) -> Option<T>) -> Look<T> {
         let Shared { handover, events, .. } = &*self.shared;
-        let mut is_waiting_long = false;
-        let found = {
-            let live = &mut *self.shared.live();
-            let before = live.wire.counters();
-            let now = live.progress(events);
-            handover.polled(now);
-            if live.wire.counters() != before {
-                handover.moved(now);
-            }
-            let found = verbs(&mut live.device);
-            if found.is_none() {
-                let busy_at = handover.busy_at();
-                let limit = self.spin.limit(busy_at, || live.wire.incoming_processor());
-                is_waiting_long = now - busy_at > limit;
-            }
-            found
-        };
-        if is_waiting_long {
-            thread::yield_now();
+        let live = &mut *self.shared.live();
+        let before = live.wire.counters();
+        let now = live.progress(events);
+        handover.polled(now);
+        if live.wire.counters() != before {
+            handover.moved(now);
         }
-        found
+        if let Some(found) = verbs(&mut live.device) {
+            return Look::Found(found);
+        }
+        let busy_at = handover.busy_at();
+        let limit = self.spin.limit(busy_at, || live.wire.incoming_processor());
+        if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
     /// Drives the device until `waker` is signalled or it is `until`: for programs that wait.
@@ -387,6 +388,24 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// Counters of datagrams.
     pub fn wire_counters(&self) -> WireCounters {
         self.shared.live().wire.counters()
+    }
+}
+
+/// What a program that polls has found.
+enum Look<T> {
+    Found(T),
+    /// Nothing yet.
+    Nothing,
+    /// Nothing for so long that the program yields its processor.
+    Idle,
+}
+
+impl<T> Look<T> {
+    fn found(self) -> Option<T> {
+        match self {
+            Self::Found(found) => Some(found),
+            Self::Nothing | Self::Idle => None,
+        }
     }
 }
 

@@ -159,7 +159,7 @@ impl Region {
     }
 
     /// Drives the adapter, then evaluates `condition` on the bytes: for programs that wait for a peer's WRITE.
-    pub fn poll(&self, condition: impl FnOnce(&[u8]) -> bool) -> bool {
+    pub fn poll(&self, mut condition: impl FnMut(&[u8]) -> bool) -> bool {
         let driver = &self.adapter.inner.driver;
         driver.poll(|device| condition(device.memory().piece(self.piece.address)).then_some(())).is_some()
     }

@@ -182,6 +182,23 @@ fn polling_is_as_good_as_waiting() {
     }
 }
 
+/// What arrives while the poll yields its processor must not come after an event that the program takes next.
+#[test]
+fn a_poll_that_has_yielded_looks_again() {
+    let [end, _] = &connected(&AdapterConfig::default());
+    let looks_twice = || {
+        let mut looks = 0;
+        end.region.poll(|_| {
+            looks += 1;
+            looks == 2
+        })
+    };
+    let start = Instant::now();
+    while !looks_twice() {
+        assert!(start.elapsed() < PATIENCE, "no poll looked twice");
+    }
+}
+
 #[test]
 fn a_wait_ends_in_time_and_by_a_completion_of_another_thread() {
     let [a, b] = &connected(&AdapterConfig::default());
