@@ -3,7 +3,7 @@
 port=7500
 failures=0
 # What clients print if no server listens: sockets, perftest, librdmacm, rsockets, and perftest with -R (event 8: rejected).
-readonly REFUSED='onnect|REJECTED|UNREACHABLE|rpoll: Operation now in progress|CM event bl blka 8'
+readonly REFUSED='onnect|REJECTED|UNREACHABLE|CONNECT_ERROR|rpoll: |CM event bl blka 8'
 
 # run_list LIST ROLE OWN PEER GID: runs each program of LIST twice, as client and as server; ROLE is the first role. OWN and PEER are
 # the addresses of the ends, GID the GID index of this end. Prints a line for each run, and counts the failures. Leaves out the
@@ -42,15 +42,19 @@ options() {
 
 # run_program ROLE COMMAND: runs one end. A client retries until it can connect to the server.
 run_program() {
-  local output tries=100 command
+  local output tries=100 patience=60 attempts=1 command
+  # perftest connects twice, and its server has no listener in between. A client that is refused there leaves a server that
+  # waits for the second connection: both ends begin anew.
+  [[ $2 != *' -R '* ]] || { patience=40 attempts=5; }
   read -ra command <<<"$2"
-  until output=$(timeout 60 "${command[@]}" 2>&1); do
-    if [[ $1 == server || ! $output =~ $REFUSED ]] || ((tries-- == 0)); then
+  until output=$(timeout "$patience" "${command[@]}" 2>&1); do
+    if [[ $1 == client && $output =~ $REFUSED ]] && ((tries-- > 0)); then
+      sleep 0.2
+    elif ((--attempts == 0)); then
       echo "failed as $1: $2"
       echo "$output" | tail -5
       return 1
     fi
-    sleep 0.2
   done
   echo "passed as $1: $2"
 }
