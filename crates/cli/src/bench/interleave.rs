@@ -19,7 +19,7 @@ use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Style};
 
 /// Keeps each row below one second.
-const PLAN: Plan = Plan { runs: 7, packets: 32_000 };
+pub(super) const PLAN: Plan = Plan { runs: 7, packets: 32_000 };
 /// A single pass, for counting instructions.
 const COUNTED: Plan = Plan { runs: 0, packets: 0 };
 
@@ -56,6 +56,14 @@ const ROWS: [Interleaving; 24] = [
     row(1000, 2, false),
 ];
 
+/// How the cost of a packet is measured.
+#[derive(Clone, Copy)]
+pub(super) enum Method<'f> {
+    Time(Plan),
+    /// Instructions, of a child process that reads this file.
+    Count(&'f Path),
+}
+
 #[derive(Serialize)]
 struct Report {
     rows: Vec<Row>,
@@ -83,13 +91,13 @@ enum Cost {
     Instructions { instructions_per_packet: f64 },
 }
 
-/// Measures every row and prints the table. Counts instructions in a child process if `counted` is the file's path.
-pub(super) fn run(file: &File, counted: Option<&Path>, output: Output) -> anyhow::Result<()> {
+/// Measures every row and prints the table.
+pub(super) fn run(file: &File, method: Method<'_>, output: Output) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (nth, interleaving) in ROWS.into_iter().enumerate() {
-        let cost = |profile| match counted {
-            Some(path) => count(path, nth, profile),
-            None => measure(file, interleaving, profile),
+        let cost = |profile| match method {
+            Method::Count(path) => count(path, nth, profile),
+            Method::Time(plan) => measure(file, interleaving, profile, plan),
         };
         let profiles = Profile::ALL
             .iter()
@@ -170,10 +178,10 @@ impl fmt::Display for Report {
     }
 }
 
-fn measure(file: &File, interleaving: Interleaving, profile: Profile) -> anyhow::Result<Cost> {
+fn measure(file: &File, interleaving: Interleaving, profile: Profile, plan: Plan) -> anyhow::Result<Cost> {
     let works = [ChecksumStatus::Verified, ChecksumStatus::Unknown].map(Work::Coalesce);
     let [verified, unknown] = subject(file, interleaving, profile)
-        .measure(PLAN, works, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
+        .measure(plan, works, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
     Ok(Cost::Time {
         ns_per_packet: rounded(verified.ns_per_packet),
         ns_per_packet_with_checksum: rounded(unknown.ns_per_packet),

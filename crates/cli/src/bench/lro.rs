@@ -10,7 +10,7 @@ use nichrome_lro::{Config, Profile};
 use serde::Serialize;
 
 use super::figures::rounded;
-use super::interleave;
+use super::interleave::{self, Method};
 use super::lane::{BURST, Plan, Subject, Traffic, Work};
 use super::output::OutputOptions;
 use super::traffic::{File, Flows};
@@ -19,6 +19,8 @@ use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Style};
 
 const PLAN: Plan = Plan { runs: 15, packets: 144_000 };
+/// With --quick.
+const QUICK: Plan = Plan { runs: 1, packets: 1600 };
 
 /// Measure the cost of coalescing per packet, without and with checksum verification.
 #[derive(Args)]
@@ -43,6 +45,9 @@ pub(crate) struct Lro {
     /// With --interleave: write the packets of each row to a pcap file in this directory instead.
     #[arg(long, value_name = "DIR", requires = "interleave", conflicts_with = "instructions")]
     captures: Option<PathBuf>,
+    /// Measure each value once, briefly, to check that it works. The results are rough.
+    #[arg(long, conflicts_with_all = ["instructions", "captures"])]
+    quick: bool,
     /// Internal: the row and profile to run under valgrind.
     #[arg(long, hide = true, requires = "profile", conflicts_with = "interleave")]
     row: Option<usize>,
@@ -77,10 +82,15 @@ impl Lro {
             return interleave::write_captures(&file, directory);
         }
         if self.interleave {
-            let counted = self.instructions.then_some(self.file.as_path());
-            return interleave::run(&file, counted, self.output.open()?);
+            let method = match (self.instructions, self.quick) {
+                (true, _) => Method::Count(&self.file),
+                (false, true) => Method::Time(QUICK),
+                (false, false) => Method::Time(interleave::PLAN),
+            };
+            return interleave::run(&file, method, self.output.open()?);
         }
         let output = self.output.open()?;
+        let plan = if self.quick { QUICK } else { PLAN };
         let config = Config { medium: file.medium, ..Config::default() };
         // Only `npu` keeps flows that hold nothing, so only its table must grow with the flows.
         let connections = config.max_connections.max(self.flows.unwrap_or(0) as usize);
@@ -93,7 +103,7 @@ impl Lro {
             })
         };
         let subject = Subject { profile: self.profile, config, connections };
-        let [verified, unknown, read] = subject.measure(PLAN, Work::BESIDE_READ, traffic)?;
+        let [verified, unknown, read] = subject.measure(plan, Work::BESIDE_READ, traffic)?;
         let bits = unknown.bytes_per_packet * 8.0;
         let report = Report {
             profile: self.profile.name(),
@@ -106,7 +116,7 @@ impl Lro {
             allocations_per_packet: verified.allocations_per_packet.max(unknown.allocations_per_packet),
             packets_in: unknown.packets_in,
             packets_out: unknown.packets_out,
-            runs: PLAN.runs,
+            runs: plan.runs,
         };
         let title = format!("{} through {}", self.file.display(), report.profile);
         output.finish(&title, &report, Text { title: &title, report: &report }, |page| {

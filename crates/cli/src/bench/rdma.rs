@@ -100,7 +100,9 @@ impl Rdma {
         if self.connect {
             let plan = if self.quick { &ConnectionPlan::QUICK } else { &ConnectionPlan::FULL };
             let measured = Connections::measure(plan)?;
-            return output.finish("Connections by address and port", &measured, &measured, |_| Ok(()));
+            return output.finish("Connections by address and port", &measured, &measured, |page| {
+                measured.figures(page)
+            });
         }
         let iperf3 = iperf3::version();
         if let Err(error) = &iperf3 {

@@ -5,6 +5,8 @@ mod engine;
 mod probe;
 mod throughput;
 
+use std::time::Duration;
+
 use clap::Args;
 use nichrome_port::gain_network_admin;
 use serde::Serialize;
@@ -21,9 +23,49 @@ pub(crate) use self::probe::Probe;
 /// throughput compared with a bare copy loop.
 #[derive(Args)]
 pub(crate) struct Wan {
+    /// Measure each value once, briefly, with delays of up to 20 ms and without Mahimahi, to check that it works. The
+    /// results are rough.
+    #[arg(long)]
+    quick: bool,
     #[command(flatten)]
     output: OutputOptions,
 }
+
+/// The extent of a measurement.
+struct Plan {
+    engine_runs: usize,
+    iperf3_runs: usize,
+    /// Packets of a run of the engine.
+    packets: u64,
+    /// Configured delays, in milliseconds.
+    delays: &'static [u64],
+    /// Duration of sending over each delay.
+    sending: Duration,
+    /// Duration of a run of iperf3, in seconds.
+    seconds: &'static str,
+    mahimahi: bool,
+}
+
+const FULL: Plan = Plan {
+    engine_runs: 7,
+    iperf3_runs: 5,
+    packets: 2_000_000,
+    delays: &[0, 1, 20, 100, 300],
+    sending: probe::TIME,
+    seconds: "2",
+    mahimahi: true,
+};
+
+/// With --quick.
+const QUICK: Plan = Plan {
+    engine_runs: 1,
+    iperf3_runs: 1,
+    packets: 100_000,
+    delays: &[0, 1, 20],
+    sending: Duration::from_millis(200),
+    seconds: "1",
+    mahimahi: false,
+};
 
 #[derive(Serialize)]
 struct Report {
@@ -36,11 +78,16 @@ impl Wan {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let output = self.output.open()?;
         let iperf3 = throughput::check()?;
-        let mut delays = delays::measure_mahimahi();
+        let plan = if self.quick { &QUICK } else { &FULL };
+        let mut delays = Delays::new(plan);
+        if plan.mahimahi {
+            delays.measure_mahimahi(plan);
+        }
         // Requires a single-threaded process.
         gain_network_admin()?;
-        delays.measure_ours()?;
-        let report = Report { engine: engine::measure()?, delays, throughput: throughput::measure(iperf3)? };
+        delays.measure_ours(plan)?;
+        let report =
+            Report { engine: engine::measure(plan)?, delays, throughput: throughput::measure(plan, iperf3)? };
         let text = format!("{}\n\n{}\n\n{}", report.engine, report.delays, report.throughput);
         output.finish("The wide-area path", &report, text, |page| page.figure(&report.delays.figure()))
     }

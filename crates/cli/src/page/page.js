@@ -1,6 +1,10 @@
 "use strict";
-const COLORS = ["#2a6f97", "#c2410c", "#4d7c0f", "#7c3aed", "#f59e0b", "#6b7280", "#0d9488", "#be185d", "#1e3a8a", "#854d0e"];
-const WIDTH = 960, HEIGHT = 420, LEFT = 76, RIGHT = 16, TOP = 12, BOTTOM = 52;
+/* The style sheet has this many colors for lines. */
+const COLORS = 10;
+const HEIGHT = 420, LEFT = 76, RIGHT = 16, TOP = 12, BOTTOM = 52;
+/* Mean width of a character, in pixels, and the space that a number along an axis needs. */
+const CHARACTER = 7.2, MARK = 100;
+const color_of = nth => `var(--line-${nth % COLORS})`;
 const SCALES = {
   linear: { to: v => v, from: p => p },
   log2: { to: Math.log2, from: p => 2 ** p },
@@ -53,9 +57,9 @@ function name_of(axis, value) {
 /* Draws a figure in a box; the returned function draws other lines. */
 function figure(box, data) {
   const x_scale = SCALES[data.x.scale], y_scale = SCALES[data.y.scale], hidden = new Set();
-  let view, full, dragged = null, is_zoomed = false;
+  let view, full, dragged = null, is_zoomed = false, width = 0;
   make(box, "h3", {}, data.title);
-  const svg = make(box, "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": data.title });
+  const svg = make(box, "svg", { role: "img", "aria-label": data.title });
   const tools = make(box, "div", { class: "tools" }), legend = make(box, "div", { class: "legend" });
   for (const [label, factor] of [["+", 0.5], ["\u2212", 2]])
     make(tools, "button", { type: "button", "aria-label": factor < 1 ? "zoom in" : "zoom out" }, label)
@@ -65,8 +69,12 @@ function figure(box, data) {
   make(tools, "small", {}, "drag to zoom, double-click to show all");
   const readout = make(tools, "output", {});
   const shown = () => data.lines.filter(line => !hidden.has(line.name));
-  const px = x => LEFT + (x_scale.to(x) - view[0]) / (view[1] - view[0]) * (WIDTH - LEFT - RIGHT);
-  const py = y => HEIGHT - BOTTOM - (y_scale.to(y) - view[2]) / (view[3] - view[2]) * (HEIGHT - TOP - BOTTOM);
+  const longest = Math.max(0, ...data.x.names.map(name => name.length)) * CHARACTER;
+  /* Names that do not fit beside each other are slanted. */
+  const is_slanted = () => longest > (width - LEFT - RIGHT) / (data.x.names.length || 1);
+  const bottom = () => is_slanted() ? BOTTOM + longest * 0.6 : BOTTOM;
+  const px = x => LEFT + (x_scale.to(x) - view[0]) / (view[1] - view[0]) * (width - LEFT - RIGHT);
+  const py = y => HEIGHT - bottom() - (y_scale.to(y) - view[2]) / (view[3] - view[2]) * (HEIGHT - TOP - bottom());
   const is_there = ([x, y]) => Number.isFinite(x_scale.to(x)) && Number.isFinite(y_scale.to(y));
 
   function range(axis, scale, values) {
@@ -100,52 +108,61 @@ function figure(box, data) {
   }
 
   function draw() {
+    width = Math.max(280, Math.round(svg.getBoundingClientRect().width));
+    svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
     svg.replaceChildren();
-    const clip = `clip-${figure.count = (figure.count ?? 0) + 1}`;
-    const inner = { x: LEFT, y: TOP, width: WIDTH - LEFT - RIGHT, height: HEIGHT - TOP - BOTTOM };
+    const clip = `clip-${figure.count = (figure.count ?? 0) + 1}`, floor = HEIGHT - bottom();
+    const inner = { x: LEFT, y: TOP, width: width - LEFT - RIGHT, height: floor - TOP };
     make(make(svg, "clipPath", { id: clip }), "rect", inner);
-    make(svg, "rect", { ...inner, fill: "#fff", stroke: "#999" });
+    make(svg, "rect", { ...inner, class: "frame" });
     for (const value of marks(data.y, view[2], view[3], 6)) {
       const y = py(value);
-      make(svg, "line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y, stroke: "#e4e4e4" });
+      make(svg, "line", { x1: LEFT, x2: width - RIGHT, y1: y, y2: y, class: "grid" });
       make(svg, "text", { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "y-mark" }, name_of(data.y, value));
     }
-    for (const value of marks(data.x, view[0], view[1], 8)) {
-      const x = px(value);
-      make(svg, "line", { x1: x, x2: x, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM + 5, stroke: "#999" });
-      make(svg, "text", { x, y: HEIGHT - BOTTOM + 19, "text-anchor": "middle", class: "x-mark" }, name_of(data.x, value));
+    for (const value of marks(data.x, view[0], view[1], Math.max(2, Math.min(8, inner.width / MARK)))) {
+      const x = px(value), turned = is_slanted() ? { transform: `rotate(-40 ${x} ${floor + 16})`, "text-anchor": "end" } : { "text-anchor": "middle" };
+      make(svg, "line", { x1: x, x2: x, y1: floor, y2: floor + 5, class: "mark" });
+      make(svg, "text", { x, y: floor + 19, class: "x-mark", ...turned }, name_of(data.x, value));
     }
-    make(svg, "text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 8, "text-anchor": "middle" }, data.x.label);
-    make(svg, "text", { transform: `translate(16 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`, "text-anchor": "middle" }, data.y.label);
+    label(width / 2, HEIGHT - 8, 0, data.x.label, width - 8);
+    label(16, HEIGHT / 2, -90, data.y.label, HEIGHT - 8);
     const plot = make(svg, "g", { "clip-path": `url(#${clip})` });
-    data.lines.forEach((line, nth) => hidden.has(line.name) || paint(plot, line, COLORS[nth % COLORS.length], nth));
+    data.lines.forEach((line, nth) => hidden.has(line.name) || paint(plot, line, color_of(nth)));
   }
 
-  function paint(plot, line, color, nth) {
-    const points = line.points.filter(is_there), zero = Math.min(HEIGHT - BOTTOM, py(data.y.scale === "linear" ? 0 : y_scale.from(view[2])));
+  /* An axis' label, condensed where it has not enough room. */
+  function label(x, y, angle, text, room) {
+    const node = make(svg, "text", { transform: `translate(${x} ${y}) rotate(${angle})`, "text-anchor": "middle" }, text);
+    if (node.getComputedTextLength() > room)
+      for (const [key, value] of [["textLength", room], ["lengthAdjust", "spacingAndGlyphs"]]) node.setAttribute(key, value);
+  }
+
+  function paint(plot, line, color) {
+    const points = line.points.filter(is_there), zero = Math.min(HEIGHT - bottom(), py(data.y.scale === "linear" ? 0 : y_scale.from(view[2])));
     if (line.style === "bars") {
-      const bars = data.lines.filter(of => of.style === "bars"), width = (px(1) - px(0)) * 0.8 / bars.length;
+      const bars = data.lines.filter(of => of.style === "bars"), wide = (px(1) - px(0)) * 0.8 / bars.length;
       for (const [x, y] of points)
-        make(plot, "rect", { x: px(x) - width * bars.length / 2 + width * bars.indexOf(line), y: Math.min(py(y), zero), width, height: Math.abs(zero - py(y)), fill: color });
+        make(plot, "rect", { x: px(x) - wide * bars.length / 2 + wide * bars.indexOf(line), y: Math.min(py(y), zero), width: wide, height: Math.abs(zero - py(y)) }).style.fill = color;
       return;
     }
     const corners = points.flatMap(([x, y], at) =>
       line.style === "steps" && at > 0 ? [[px(x), py(points[at - 1][1])], [px(x), py(y)]] : [[px(x), py(y)]]);
     if (line.style !== "marks")
-      make(plot, "polyline", { points: corners.join(" "), fill: "none", stroke: color, "stroke-width": 2 });
+      make(plot, "polyline", { points: corners.join(" "), fill: "none", "stroke-width": 2 }).style.stroke = color;
     for (const [x, y, low, high] of points) {
       if (low !== null && high !== null && is_there([x, low]) && is_there([x, high]))
-        make(plot, "line", { x1: px(x), x2: px(x), y1: py(low), y2: py(high), stroke: color, "stroke-width": 4, opacity: 0.35 });
+        make(plot, "line", { x1: px(x), x2: px(x), y1: py(low), y2: py(high), "stroke-width": 4, opacity: 0.35 }).style.stroke = color;
       if (line.style === "marks")
-        make(plot, "path", { d: `M${px(x) - 5} ${py(y) - 5}l10 10m0-10l-10 10`, stroke: color, "stroke-width": 2 });
-      else if (line.style === "line") make(plot, "circle", { cx: px(x), cy: py(y), r: 3, fill: color });
+        make(plot, "path", { d: `M${px(x) - 5} ${py(y) - 5}l10 10m0-10l-10 10`, "stroke-width": 2 }).style.stroke = color;
+      else if (line.style === "line") make(plot, "circle", { cx: px(x), cy: py(y), r: 3 }).style.fill = color;
     }
   }
 
   /* Where the pointer is, in the picture's own units. */
   function place(event) {
     const at = svg.getBoundingClientRect();
-    return [(event.clientX - at.left) * WIDTH / at.width, (event.clientY - at.top) * HEIGHT / at.height];
+    return [(event.clientX - at.left) * width / at.width, (event.clientY - at.top) * HEIGHT / at.height];
   }
 
   function read([x, y]) {
@@ -158,13 +175,13 @@ function figure(box, data) {
     svg.querySelector(".cursor")?.remove();
     if (!best) return;
     const { line, point: [at_x, at_y, low, high] } = best;
-    make(svg, "circle", { class: "cursor", cx: px(at_x), cy: py(at_y), r: 6, fill: "none", stroke: "#333" });
+    make(svg, "circle", { class: "cursor", cx: px(at_x), cy: py(at_y), r: 6 });
     const spread = low === null || high === null ? "" : ` (${short(low)} to ${short(high)})`;
     readout.textContent = `${line.name}: ${data.x.names.length ? name_of(data.x, at_x) : trimmed(at_x)}, ${Number(at_y.toPrecision(6))}${spread}`;
   }
 
   svg.addEventListener("pointerdown", event => {
-    dragged = { from: place(event), rect: make(svg, "rect", { fill: "#2a6f97", opacity: 0.2 }) };
+    dragged = { from: place(event), rect: make(svg, "rect", { class: "part" }) };
     svg.setPointerCapture(event.pointerId);
   });
   svg.addEventListener("pointermove", event => {
@@ -180,14 +197,14 @@ function figure(box, data) {
     dragged.rect.remove();
     dragged = null;
     if (Math.abs(from[0] - to[0]) < 8 || Math.abs(from[1] - to[1]) < 8) return;
-    const x = at => view[0] + (at - LEFT) / (WIDTH - LEFT - RIGHT) * (view[1] - view[0]);
-    const y = at => view[2] + (HEIGHT - BOTTOM - at) / (HEIGHT - TOP - BOTTOM) * (view[3] - view[2]);
+    const x = at => view[0] + (at - LEFT) / (width - LEFT - RIGHT) * (view[1] - view[0]);
+    const y = at => view[2] + (HEIGHT - bottom() - at) / (HEIGHT - TOP - bottom()) * (view[3] - view[2]);
     zoom([x(Math.min(from[0], to[0])), x(Math.max(from[0], to[0])), y(Math.max(from[1], to[1])), y(Math.min(from[1], to[1]))]);
   });
   svg.addEventListener("dblclick", reset);
   data.lines.forEach((line, nth) => {
     const button = make(legend, "button", { type: "button", "aria-pressed": true });
-    make(button, "i", {}).style.background = COLORS[nth % COLORS.length];
+    make(button, "i", {}).style.background = color_of(nth);
     button.append(line.name);
     button.addEventListener("click", () => {
       hidden.has(line.name) ? hidden.delete(line.name) : hidden.add(line.name);
@@ -197,6 +214,7 @@ function figure(box, data) {
   });
   measure();
   draw();
+  new ResizeObserver(() => Math.round(svg.getBoundingClientRect().width) !== width && !dragged && draw()).observe(svg);
   return lines => {
     data.lines.forEach((line, nth) => line.points = lines[nth]);
     measure();

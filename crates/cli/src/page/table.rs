@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::escaped::escaped;
 
@@ -29,9 +29,10 @@ impl Table {
         }
     }
 
-    /// A row for each object, a column for each name in any of them.
+    /// A row for each object, a column for each name in any of them. An object with a list of objects has a row for each
+    /// of these.
     pub(super) fn of(caption: &str, objects: &[Value]) -> Self {
-        let rows: Vec<Vec<(String, String)>> = objects.iter().map(flat).collect();
+        let rows: Vec<Vec<(String, String)>> = objects.iter().flat_map(rows).collect();
         let mut header: Vec<String> = Vec::new();
         for (name, _) in rows.iter().flatten() {
             if !header.contains(name) {
@@ -89,6 +90,22 @@ fn is_number(text: &str) -> bool {
         && number.chars().all(|of| !of.is_alphabetic() || of == 'e')
 }
 
+/// The rows of an object: one for each object of the first list of objects in it, with the other values in each.
+fn rows(object: &Value) -> Vec<Vec<(String, String)>> {
+    let is_list = |value: &Value| {
+        value.as_array().is_some_and(|values| !values.is_empty() && values.iter().all(Value::is_object))
+    };
+    let Some((name, list)) = object.as_object().into_iter().flatten().find(|(_, value)| is_list(value))
+    else {
+        return vec![flat(object)];
+    };
+    let mut shared = object.clone();
+    shared[name] = Value::Object(Map::new());
+    let shared = flat(&shared);
+    let row = |inner| shared.iter().cloned().chain(flat(inner)).collect();
+    list.as_array().into_iter().flatten().map(row).collect()
+}
+
 /// The values of an object by name, those of inner objects with both names.
 fn flat(object: &Value) -> Vec<(String, String)> {
     let mut values = Vec::new();
@@ -138,7 +155,20 @@ fn rounded(number: f64, decimals: i32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_list_of_objects_within_an_object_becomes_rows() {
+        let objects =
+            json!([{ "flows": 4, "inner": [{ "profile": "gro", "ns": 1 }, { "profile": "npu", "ns": 2 }] }]);
+        let table = Table::of("rows", objects.as_array().unwrap());
+        assert_eq!(table.header, ["flows", "profile", "ns"]);
+        let texts: Vec<Vec<&str>> =
+            table.rows.iter().map(|row| row.iter().map(|cell| &*cell.text).collect()).collect();
+        assert_eq!(texts, [["4", "gro", "1"], ["4", "npu", "2"]]);
+    }
 
     #[test]
     fn six_digits_count() {

@@ -102,6 +102,16 @@ impl Browser {
         }
     }
 
+    /// Sets the size of the window, and whether the user prefers dark pages.
+    pub(crate) fn show_as(&mut self, (width, height): (u32, u32), scheme: &str) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+        let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
+        // Two frames later, what observes sizes has seen the new one.
+        self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    }
+
     /// Something that a mouse does.
     pub(crate) fn mouse(&mut self, kind: &str, x: f64, y: f64) {
         let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1 });

@@ -10,6 +10,7 @@ use super::super::transport::{IWARP, ROCE, STAR, Transport};
 use super::measurement::progress;
 use super::pair::Pair;
 use crate::number::Grouped;
+use crate::page::{Axis, Figure, Line, Page, Style};
 
 const TRANSPORTS: [Transport; 3] = [ROCE, STAR, IWARP];
 
@@ -169,6 +170,35 @@ impl Connections {
         transports.push(of_tcp.1.medians(of_tcp.0.name));
         progress.finish_and_clear();
         Ok(Self { transports, parallel: AT_A_TIME, standing: plan.standing, rounds: plan.rounds })
+    }
+}
+
+impl Connections {
+    /// Adds a figure for latencies and one for rates, a group of bars per transport.
+    pub(super) fn figures(&self, page: &mut Page) -> anyhow::Result<()> {
+        let bars = |name: &str, value: fn(&Figures) -> f64| {
+            let values = self.transports.iter().map(value);
+            Line::new(name, Style::Bars, (0..).map(f64::from).zip(values))
+        };
+        let mut figure = |title: &str, unit: &str, lines| {
+            let names = self.transports.iter().map(|of| of.transport.to_owned());
+            page.figure(&Figure {
+                title: title.into(),
+                x: Axis::named("transport", names),
+                y: Axis::linear(unit),
+                lines,
+            })
+        };
+        figure(
+            "One connection at a time",
+            "microseconds",
+            vec![
+                bars("until it is established", |of| of.connect_us),
+                bars("until the first message", |of| of.first_message_us),
+            ],
+        )?;
+        let together = format!("{} connections at a time", self.parallel);
+        figure(&together, "connections per second", vec![bars("made and ended", |of| of.connections_per_s)])
     }
 }
 

@@ -14,14 +14,12 @@ use nichrome_wan::{DelayHistogram, Impairments};
 use serde::Serialize;
 
 use super::super::figures::rounded;
-use super::probe::{self, RATE, TIME};
+use super::Plan;
+use super::probe::{self, RATE};
 use crate::page::{Axis, Figure, Line};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::wan::{Host, LivePath, Setup};
-
-/// Configured delays, in milliseconds.
-const ASKED: [u64; 5] = [0, 1, 20, 100, 300];
 
 /// The receiver's port.
 const PORT: u16 = 7000;
@@ -32,7 +30,7 @@ const BARS: [f64; 8] = [10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, f64::INFI
 #[derive(Serialize)]
 pub(super) struct Delays {
     packets_per_second: u64,
-    seconds: u64,
+    seconds: f64,
     paths: Vec<Measured>,
     /// The reason if Mahimahi was not measured.
     mahimahi: Option<String>,
@@ -56,28 +54,32 @@ struct Measured {
     histogram: Vec<(Option<f64>, u64)>,
 }
 
-/// Measures all delays over mm-delay as long as it works. Uses the machine's own network.
-pub(super) fn measure_mahimahi() -> Delays {
-    let (mut paths, mut mahimahi) = (Vec::new(), None);
-    for asked in ASKED {
-        match mm_delay(asked) {
-            Ok(errors) => {
-                paths.push(Measured::new("mm-delay, program to program", asked, &errors, Machine::default()));
-            }
-            Err(error) => {
-                mahimahi = Some(format!("{error:#}"));
-                break;
+impl Delays {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let seconds = plan.sending.as_secs_f64();
+        Self { packets_per_second: RATE, seconds, paths: Vec::new(), mahimahi: None }
+    }
+
+    /// Adds all delays over mm-delay as long as it works. Uses the machine's own network.
+    pub(super) fn measure_mahimahi(&mut self, plan: &Plan) {
+        for &asked in plan.delays {
+            match mm_delay(asked) {
+                Ok(errors) => {
+                    let path = "mm-delay, program to program";
+                    self.paths.push(Measured::new(path, asked, &errors, Machine::default()));
+                }
+                Err(error) => {
+                    self.mahimahi = Some(format!("{error:#}"));
+                    break;
+                }
             }
         }
     }
-    Delays { packets_per_second: RATE, seconds: TIME.as_secs(), paths, mahimahi }
-}
 
-impl Delays {
     /// Adds all delays over our path, between the timestamps at the two TAP devices and from program to program.
-    pub(super) fn measure_ours(&mut self) -> anyhow::Result<()> {
-        for asked in ASKED {
-            let (at_devices, at_programs, machine) = ours(asked)?;
+    pub(super) fn measure_ours(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        for &asked in plan.delays {
+            let (at_devices, at_programs, machine) = ours(asked, plan.sending)?;
             self.paths.push(Measured::new("nichrome, TAP to TAP", asked, &at_devices, machine));
             self.paths.push(Measured::new("nichrome, program to program", asked, &at_programs, machine));
         }
@@ -117,7 +119,7 @@ struct Machine {
 }
 
 /// Measures the errors between the timestamps, and from program to program.
-fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)> {
+fn ours(asked: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)> {
     let [left, right] = Side::BOTH;
     let hosts = [Host::new(left, 1500, Offloads::All)?, Host::new(right, 1500, Offloads::All)?];
     let impairments = Impairments { delay: format!("{asked}ms").parse()?, ..Impairments::default() };
@@ -131,7 +133,8 @@ fn ours(asked: u64) -> anyhow::Result<(DelayHistogram, DelayHistogram, Machine)>
     let path = LivePath::start(&setup, || {})?;
     let before = Ticks::now();
     let socket = hosts[0].run(|| UdpSocket::bind((left.ipv4(), PORT)))??;
-    let sender = hosts[1].run(|| thread::spawn(|| probe::send((Side::Left.ipv4(), PORT).into())))?;
+    let sender =
+        hosts[1].run(|| thread::spawn(move || probe::send((Side::Left.ipv4(), PORT).into(), sending)))?;
     let errors = probe::receive(&socket, Duration::from_millis(asked))?;
     sender.join().map_err(|_| anyhow!("the sender has panicked"))??;
     let [to_left, _] = path.stop()?;

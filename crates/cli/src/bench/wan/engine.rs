@@ -12,11 +12,10 @@ use serde::Serialize;
 
 use super::super::figures::{median, rounded};
 use super::super::pin::pin;
+use super::Plan;
 use crate::number::Grouped;
 
 const IN_FLIGHT: u64 = 100_000;
-const PACKETS: u64 = 2_000_000;
-const RUNS: usize = 7;
 
 const PACKET: Dummy = Dummy { len: 1500, ecn: Ecn::NotEct, corrupt: false, id: 0 };
 
@@ -37,18 +36,20 @@ struct Speed {
 }
 
 /// Measures several kinds of paths one after another on one CPU.
-pub(super) fn measure() -> anyhow::Result<Engines> {
+pub(super) fn measure(plan: &'static Plan) -> anyhow::Result<Engines> {
     thread::spawn(|| {
         pin();
         let paths = paths()?
             .into_iter()
             .map(|(path, impairments)| {
-                run(&impairments)?;
-                let rates = (0..RUNS).map(|_| run(&impairments)).collect::<anyhow::Result<Vec<_>>>()?;
+                run(&impairments, plan.packets)?;
+                let rates = (0..plan.engine_runs)
+                    .map(|_| run(&impairments, plan.packets))
+                    .collect::<anyhow::Result<Vec<_>>>()?;
                 Ok(Speed { path, packets_per_second: rounded(median(rates)) })
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Engines { in_flight: IN_FLIGHT, runs: RUNS, paths })
+        Ok(Engines { in_flight: IN_FLIGHT, runs: plan.engine_runs, paths })
     })
     .join()
     .map_err(|_| anyhow!("the engine has panicked"))?
@@ -79,7 +80,7 @@ fn paths() -> anyhow::Result<[(&'static str, Impairments); 4]> {
 }
 
 /// Returns packets per second once the path is full.
-fn run(impairments: &Impairments) -> anyhow::Result<f64> {
+fn run(impairments: &Impairments, packets: u64) -> anyhow::Result<f64> {
     let mut path = Path::new(impairments, 1)?;
     let mut released = 0u64;
     let mut sink = |_, output| released += u64::from(matches!(output, Output::Released(_)));
@@ -88,12 +89,12 @@ fn run(impairments: &Impairments) -> anyhow::Result<f64> {
         deliver(&mut path, PACKET, at(nth), &mut sink);
     }
     let start = Instant::now();
-    for nth in IN_FLIGHT..IN_FLIGHT + PACKETS {
+    for nth in IN_FLIGHT..IN_FLIGHT + packets {
         deliver(&mut path, PACKET, at(nth), &mut sink);
     }
     let seconds = start.elapsed().as_secs_f64();
-    anyhow::ensure!(released > PACKETS / 2, "the path has released {released} packets only");
-    Ok(PACKETS as f64 / seconds)
+    anyhow::ensure!(released > packets / 2, "the path has released {released} packets only");
+    Ok(packets as f64 / seconds)
 }
 
 impl fmt::Display for Engines {

@@ -12,7 +12,7 @@ use nichrome_wire::Instant;
 /// Datagrams per second.
 pub(super) const RATE: u64 = 20_000;
 
-/// Duration of sending.
+/// Duration of sending, unless it is to be quick.
 pub(super) const TIME: Duration = Duration::from_secs(2);
 
 /// Length of a datagram, in bytes.
@@ -32,13 +32,13 @@ pub(crate) struct Probe {
 impl Probe {
     /// Sends all datagrams.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        Ok(send(self.to)?)
+        Ok(send(self.to, TIME)?)
     }
 }
 
-/// Sends [`RATE`] datagrams per second for [`TIME`], and a final one without a time. After a delay continues at that
+/// Sends [`RATE`] datagrams per second for the duration, and a final one without a time. After a delay continues at that
 /// rate, without a burst.
-pub(super) fn send(to: SocketAddr) -> io::Result<()> {
+pub(super) fn send(to: SocketAddr, duration: Duration) -> io::Result<()> {
     clock::sleep_precisely()?;
     let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };
     let socket = UdpSocket::bind(any)?;
@@ -46,7 +46,7 @@ pub(super) fn send(to: SocketAddr) -> io::Result<()> {
     let gap = 1_000_000_000 / RATE;
     let mut at = clock::now();
     let mut datagram = [0; LEN];
-    for _ in 0..RATE * TIME.as_secs() {
+    for _ in 0..RATE * duration.as_millis() as u64 / 1000 {
         if at > clock::now() {
             clock::wait([], Some(at))?;
         }

@@ -11,15 +11,11 @@ use serde::Serialize;
 
 use super::super::figures::{median, rounded};
 use super::super::iperf3::{self, End};
+use super::Plan;
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::wan::{Host, LivePath, Setup};
-
-const RUNS: usize = 5;
-
-/// Duration of a run, in seconds.
-const SECONDS: &str = "2";
 
 /// Port of iperf3's server.
 const PORT: u16 = 5201;
@@ -38,11 +34,11 @@ pub(super) struct Throughput {
 }
 
 /// Measures both alternately.
-pub(super) fn measure(measured_with: String) -> anyhow::Result<Throughput> {
+pub(super) fn measure(plan: &Plan, measured_with: String) -> anyhow::Result<Throughput> {
     let (mut path, mut copy_loop) = (Vec::new(), Vec::new());
-    for _ in 0..RUNS {
-        path.push(over_path()?);
-        copy_loop.push(over_copy_loop()?);
+    for _ in 0..plan.iperf3_runs {
+        path.push(over_path(plan)?);
+        copy_loop.push(over_copy_loop(plan)?);
     }
     let (path, copy_loop) = (median(path), median(copy_loop));
     Ok(Throughput {
@@ -50,7 +46,7 @@ pub(super) fn measure(measured_with: String) -> anyhow::Result<Throughput> {
         path_gbps: rounded(path),
         copy_loop_gbps: rounded(copy_loop),
         ratio: rounded(path / copy_loop),
-        runs: RUNS,
+        runs: plan.iperf3_runs,
     })
 }
 
@@ -63,7 +59,7 @@ fn devices(hosts: &[Host; 2]) -> [SharedDevice; 2] {
     hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice)
 }
 
-fn over_path() -> anyhow::Result<f64> {
+fn over_path(plan: &Plan) -> anyhow::Result<f64> {
     let hosts = hosts()?;
     let setup = Setup {
         devices: devices(&hosts),
@@ -73,23 +69,23 @@ fn over_path() -> anyhow::Result<f64> {
         recording: None,
     };
     let path = LivePath::start(&setup, || {})?;
-    let gbps = transfer(&hosts)?;
+    let gbps = transfer(&hosts, plan)?;
     path.stop()?;
     Ok(gbps)
 }
 
-fn over_copy_loop() -> anyhow::Result<f64> {
+fn over_copy_loop(plan: &Plan) -> anyhow::Result<f64> {
     let hosts = hosts()?;
     let copying = CopyLoop::start(&devices(&hosts))?;
-    let gbps = transfer(&hosts)?;
+    let gbps = transfer(&hosts, plan)?;
     copying.stop()?;
     Ok(gbps)
 }
 
 /// Returns iperf3's throughput from the right to the left host, in Gbit/s.
-fn transfer(hosts: &[Host; 2]) -> anyhow::Result<f64> {
+fn transfer(hosts: &[Host; 2], plan: &Plan) -> anyhow::Result<f64> {
     let [left, right] = hosts;
-    let stream = iperf3::Stream { server: &Side::Left.ipv4().to_string(), port: PORT, seconds: SECONDS };
+    let stream = iperf3::Stream { server: &Side::Left.ipv4().to_string(), port: PORT, seconds: plan.seconds };
     stream.measure(|end, command| {
         let host = if end == End::Server { left } else { right };
         host.run(|| command.spawn())?.context(MISSING)
