@@ -1,6 +1,7 @@
 """Fixtures for pytest: ``wan``, two hosts and a path for each test, and ``rdma_device``. Tests run in parallel with xdist.
 
-A test that fails keeps its packets: ``NAME.pcapng`` in the folder ``--nichrome-captures`` (``nichrome-captures``).
+A test that fails keeps its packets in the folder ``--nichrome-captures`` (``nichrome-captures``): ``NAME.pcapng`` for a path,
+``NAME-rdma-PROCESS.pcapng`` for each program with a device.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ def _options(request: pytest.FixtureRequest, mark: str) -> Dict[str, Any]:
     return {name: value for found in reversed(marks) for name, value in found.kwargs.items()}
 
 
-def _keep_if_failed(request: pytest.FixtureRequest, capture: Path) -> None:
+def _keep_if_failed(request: pytest.FixtureRequest, capture: Path, suffix: str = "") -> None:
     if request.node.stash.get(_FAILED, False) and capture.exists():
         folder = Path(request.config.rootpath, request.config.getoption("--nichrome-captures"))
         os.makedirs(folder, exist_ok=True)
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.nodeid)
-        shutil.move(str(capture), str(folder / f"{name}.pcapng"))
+        shutil.move(str(capture), str(folder / f"{name}{suffix}.pcapng"))
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_wan.Path]:
 @pytest.fixture
 def rdma_device(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Dict[str, str]]:
     """The environment of a program that finds the device ``nichrome0``; options from ``@pytest.mark.rdma_device``."""
-    capture = tmp_path / "rdma.pcapng"
-    yield _rdma.environment(capture=str(capture), **_options(request, "rdma_device"))
-    _keep_if_failed(request, capture)
+    # %p is the number of a program's process.
+    yield _rdma.environment(capture=str(tmp_path / "rdma-%p.pcapng"), **_options(request, "rdma_device"))
+    for capture in sorted(tmp_path.glob("rdma-*.pcapng")):
+        _keep_if_failed(request, capture, "-" + capture.stem)

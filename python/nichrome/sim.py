@@ -65,8 +65,9 @@ def sweep_records(
         parameters: A list of values for each parameter.
         seeds: The seeds of each combination.
         store: The folder of results. A run whose result is in it is not repeated. By default a temporary one.
-        executor: Runs one task a run: any ``concurrent.futures`` executor whose workers have this package and see ``store``.
-            By default the command itself uses all processors.
+        executor: Runs one task a run: any ``concurrent.futures`` executor whose workers have this package and see ``store``,
+            such as a ``ProcessPoolExecutor``, that of a Dask client, or mpi4py's ``MPIPoolExecutor``. By default the command
+            itself uses all processors.
     """
     with tempfile.TemporaryDirectory(prefix="nichrome-sweep-") as folder:
         kept = os.path.abspath(os.fspath(store)) if store is not None else os.path.join(folder, "store")

@@ -1,6 +1,7 @@
 """What the package does, against the command itself."""
 
 import concurrent.futures
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,18 @@ def test_a_sweep_gives_the_same_on_any_executor(executor):
     assert here == there and len(here) > 2
 
 
+def test_a_sweep_gives_the_same_on_workers_of_mpi(tmp_path):
+    here = nichrome.sim.sweep_records("lro-netfpga-cpu", {"path-clock": ["125MHz", "250MHz"]})
+    example = REPOSITORY / "python/examples/mpi_sweep.py"
+    # One process submits, two are workers. Another MPI may be installed beside Debian's openmpi.
+    launcher = ["mpiexec.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3"]
+    environment = {**os.environ, "MPI4PY_LIBMPI": "libmpi.so.40"}
+    words = [*launcher, sys.executable, "-m", "mpi4py.futures", example, tmp_path / "store"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, f"{len(here)} runs\n"), done.stderr
+    assert nichrome.sim.records(tmp_path / "store") == here
+
+
 def test_a_sweep_of_1000_points_gives_the_same_on_hyperqueue(tmp_path):
     frames = [f"{64 + 58 * nth}B" for nth in range(25)]
     costs = [f"{1000 + 100 * nth}ns" for nth in range(20)]
@@ -103,6 +116,28 @@ def test_a_wrong_impairment_is_raised():
 def test_programs_find_the_device():
     found = subprocess.run(["ibv_devinfo"], env=nichrome.rdma.environment(), capture_output=True, text=True, check=True)
     assert "nichrome0" in found.stdout
+
+
+def test_a_failing_test_keeps_the_packets_of_its_device(pytester):
+    pytester.makepyfile(
+        """
+        import subprocess
+
+        def test_programs(rdma_device):
+            server = subprocess.Popen(["ibv_rc_pingpong", "-g", "0", "-n", "10"], env=rdma_device, stdout=subprocess.DEVNULL)
+            client = ["ibv_rc_pingpong", "-g", "0", "-n", "10", "127.0.0.1"]
+            # Refused until the server listens.
+            while subprocess.run(client, env=rdma_device, capture_output=True).returncode != 0:
+                assert server.poll() is None
+            server.wait()
+            assert False
+        """
+    )
+    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
+    result.assert_outcomes(failed=1)
+    kept = sorted((pytester.path / "nichrome-captures").iterdir(), key=lambda file: file.stat().st_size)
+    # The server's and that of the client which was served: 10 messages of 4096 bytes each way.
+    assert all(file.stat().st_size > 2 * 10 * 4096 for file in kept[-2:]), kept
 
 
 def test_a_failing_test_keeps_its_packets(pytester):

@@ -14,7 +14,7 @@
 //! | `NICHROME_PACKETS` | `1`: receive from the interfaces (AF_PACKET), which needs CAP_NET_RAW | receive from a UDP socket |
 //! | `NICHROME_LOSS`, `_DELAY`, `_JITTER`, `_REORDER`, `_DUPLICATE`, `_CORRUPT`, `_RATE` | as the options of `nichrome wan` | no faults |
 //! | `NICHROME_SEED` | seed of the faults, memory keys and queue pair numbers | the kernel's random numbers |
-//! | `NICHROME_CAPTURE` | pcapng file to record packets in | no capture |
+//! | `NICHROME_CAPTURE` | pcapng file to record packets in; `%p` in its name is the process number | no capture |
 //! | `NICHROME_STATS` | `1`: print the counters to standard error when the program exits | no counters |
 //! | `NICHROME_DOCTOR` | existing file to append the program's verbs and device paths to | no record |
 
@@ -24,6 +24,7 @@ use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::process;
 use std::str::FromStr;
 
 use nichrome_hca::{AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Transport};
@@ -149,7 +150,7 @@ impl Configuration {
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if flag(PACKETS)?.unwrap_or(false) { Reception::Packets } else { Reception::Socket },
             faults: faults(seed)?,
-            capture: variable::<PathBuf>(CAPTURE)?,
+            capture: variable::<String>(CAPTURE)?.map(|name| of_process(&name, process::id())),
             seed,
         };
         Ok(Self { adapter, prints_stats: flag(STATS)?.unwrap_or(false) })
@@ -159,6 +160,11 @@ impl Configuration {
 /// Returns true if the device's transport is iWARP.
 pub(crate) fn is_iwarp() -> bool {
     matches!(variable(TRANSPORT), Ok(Some(Transport::Iwarp)))
+}
+
+/// Returns a process's own file: `%p` in the name is its number.
+fn of_process(name: &str, process: u32) -> PathBuf {
+    name.replace("%p", &process.to_string()).into()
 }
 
 fn place() -> Result<Place, ConfigurationError> {

@@ -86,7 +86,8 @@ pub(crate) struct Run {
     /// random.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// Record every packet in a pcapng file.
+    /// Record every packet in a pcapng file. %p in its name is the number of the process: programs that start others need
+    /// a file for each.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
     /// Also show the device in /sys and /dev by mounts that only the program and its children see: for statically linked
