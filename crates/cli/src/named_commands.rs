@@ -234,7 +234,7 @@ fn all_named() -> Vec<Named> {
     let mut named = in_examples(&Arguments::command());
     let top = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"];
     let mut texts: Vec<PathBuf> = top.iter().map(|name| root.join(name)).collect();
-    for folder in ["docs", "book/src", "bench", "python"] {
+    for folder in ["docs", "book/src", "bench", "python", "crates", "hw", "fuzz", ".github"] {
         texts.extend(files(&root.join(folder), "md"));
     }
     for path in &texts {
@@ -255,15 +255,45 @@ fn all_named() -> Vec<Named> {
         let (place, text) = read(&path);
         named.extend(quoted(&place, &text.replace("``", "`"), '`'));
     }
-    for path in
-        files(&root.join("dist/workflows"), "yml").iter().chain(&files(&root.join("dist/workflows"), "yaml"))
-    {
+    for path in files(&root.join("python"), "ipynb") {
+        let (place, text) = read(&path);
+        named.extend(in_notebook(&place, &text));
+    }
+    let mut jobs = vec![root.join("action.yml"), root.join("dist/Containerfile")];
+    for extension in ["yml", "service", "toml"] {
+        jobs.extend(files(&root.join("dist"), extension));
+    }
+    for path in &jobs {
         let (place, text) = read(path);
-        let joined = text.replace("\\\n", " ");
-        for line in joined.lines().map(|line| line.trim_start().trim_start_matches("- run: ")) {
-            if line.starts_with("nichrome ") {
-                named.extend(ours(line).into_iter().map(|words| Named { place: place.clone(), words }));
-            }
+        named.extend(in_jobs(&place, &text));
+        named.extend(quoted(&place, &text, '\''));
+    }
+    named
+}
+
+/// The commands in lines of workflows and units, behind the keys that run them.
+fn in_jobs(place: &str, text: &str) -> Vec<Named> {
+    let joined = text.replace("\\\n", " ");
+    let lines = joined.lines().map(|line| {
+        line.trim_start().trim_start_matches("- run: ").trim_start_matches("ExecStart=/usr/bin/")
+    });
+    let lines = lines.filter(|line| line.starts_with("nichrome "));
+    lines.flat_map(ours).map(|words| Named { place: place.to_owned(), words }).collect()
+}
+
+/// The commands in the prose and in the shell lines of a notebook.
+fn in_notebook(place: &str, text: &str) -> Vec<Named> {
+    let notebook: serde_json::Value = serde_json::from_str(text).unwrap();
+    let mut named = Vec::new();
+    for cell in notebook["cells"].as_array().unwrap() {
+        let lines = cell["source"].as_array().unwrap().iter().map(|line| line.as_str().unwrap());
+        let source: String = lines.collect();
+        if cell["cell_type"] == "markdown" {
+            named.extend(in_markdown(place, &source));
+        } else {
+            let lines = source.lines().filter_map(|line| line.strip_prefix('!'));
+            let words = lines.flat_map(ours);
+            named.extend(words.map(|words| Named { place: place.to_owned(), words }));
         }
     }
     named
@@ -301,6 +331,19 @@ fn wrong_names_are_found() {
     let wrong: Vec<_> =
         in_source("source", source).into_iter().filter(|named| refused(&named.words).is_some()).collect();
     assert_eq!(wrong.len(), 1, "{wrong:?}");
+}
+
+#[test]
+fn wrong_names_are_found_in_jobs_and_notebooks() {
+    let jobs = "steps:\n  - run: nichrome wan --delay 1ms\n  - run: |\n      nichrome won \\\n        -x\nExecStart=/usr/bin/nichrome nic upp\n";
+    let notebook = r#"{"cells": [
+        {"cell_type": "markdown", "source": ["As `nichrome\n", "sim rum` does"]},
+        {"cell_type": "code", "source": ["!nichrome sim list\n", "x = 1\n", "!nichrome symulate"]}
+    ]}"#;
+    for (named, expected) in [(in_jobs("jobs", jobs), (3, 2)), (in_notebook("notebook", notebook), (3, 2))] {
+        let wrong = named.iter().filter(|named| refused(&named.words).is_some()).count();
+        assert_eq!((named.len(), wrong), expected, "{named:?}");
+    }
 }
 
 #[test]
