@@ -89,7 +89,7 @@ impl Page {
              <meta name=\"viewport\" content=\"width=device-width\">\n<link rel=\"icon\" href=\"data:,\">\n\
              <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n\
              <noscript><p>Figures are drawn by a script; the tables have the same numbers.</p></noscript>\n\
-             {body}<h2>Where this is from</h2>\n{origin}<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
+             {body}<h2>Origin</h2>\n{origin}<script>\n{SCRIPT}</script>\n</body>\n</html>\n"
         )
     }
 }

@@ -61,7 +61,7 @@ impl Report {
             Line::new(name, Style::Line, self.sizes.iter().map(|size| (size.bytes as f64, of(size))))
         };
         Figure {
-            title: "Bytes that are summed or read per time".into(),
+            title: "Throughput".into(),
             x: Axis::new("bytes at a time", Scale::Log2),
             y: Axis::linear("GB/s"),
             lines: vec![

@@ -106,7 +106,7 @@ pub(super) fn run(file: &File, method: Method<'_>, output: Output) -> anyhow::Re
         rows.push(Row { interleaving, profiles });
     }
     let report = Report { rows, burst: BURST };
-    output.finish("Flows that take turns", &report, &report, |page| page.figure(&report.figure()))
+    output.finish("Interleaved flows", &report, &report, |page| page.figure(&report.figure()))
 }
 
 impl Report {
@@ -121,7 +121,7 @@ impl Report {
         };
         let counts = self.rows.iter().flat_map(|row| &row.profiles).any(|of| of.cost.is_counted());
         Figure {
-            title: "What a packet costs".into(),
+            title: "Cost of a packet".into(),
             x: Axis::named("flows / segments in a row, - where nothing merges", self.rows.iter().map(name)),
             y: Axis::linear(if counts { "instructions" } else { "nanoseconds" }),
             lines: Profile::ALL.iter().enumerate().map(|(nth, profile)| line(nth, profile)).collect(),

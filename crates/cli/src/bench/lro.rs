@@ -129,7 +129,7 @@ impl Report {
     fn figure(&self) -> Figure {
         let bars = [(0.0, self.ns_per_packet), (1.0, self.ns_per_packet_with_checksum)];
         Figure {
-            title: "What a packet costs".into(),
+            title: "Cost of a packet".into(),
             x: Axis::named("", ["without checksum".to_owned(), "with checksum".to_owned()]),
             y: Axis::linear("nanoseconds"),
             lines: vec![Line::new(self.profile, Style::Bars, bars)],

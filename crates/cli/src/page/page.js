@@ -19,6 +19,13 @@ function make(parent, name, attributes, text) {
   return parent.appendChild(node);
 }
 
+/* Condenses a text that is longer than this. */
+function fit(node, room) {
+  if (node.getComputedTextLength() <= room) return;
+  node.setAttribute("textLength", room);
+  node.setAttribute("lengthAdjust", "spacingAndGlyphs");
+}
+
 function short(value) {
   const size = Math.abs(value);
   if (size >= 1e9) return trimmed(value / 1e9) + "G";
@@ -70,9 +77,10 @@ function figure(box, data) {
   const readout = make(tools, "output", {});
   const shown = () => data.lines.filter(line => !hidden.has(line.name));
   const longest = Math.max(0, ...data.x.names.map(name => name.length)) * CHARACTER;
-  /* Names that do not fit beside each other are slanted. */
-  const is_slanted = () => longest > (width - LEFT - RIGHT) / (data.x.names.length || 1);
-  const bottom = () => is_slanted() ? BOTTOM + longest * 0.6 : BOTTOM;
+  /* Names that do not fit beside each other are slanted, and condensed if they are longer than this. */
+  const is_slanted = () => longest + CHARACTER > (width - LEFT - RIGHT) / (data.x.names.length || 1);
+  const slant = Math.min(longest, 130);
+  const bottom = () => is_slanted() ? BOTTOM + slant * 0.77 : BOTTOM;
   const px = x => LEFT + (x_scale.to(x) - view[0]) / (view[1] - view[0]) * (width - LEFT - RIGHT);
   const py = y => HEIGHT - bottom() - (y_scale.to(y) - view[2]) / (view[3] - view[2]) * (HEIGHT - TOP - bottom());
   const is_there = ([x, y]) => Number.isFinite(x_scale.to(x)) && Number.isFinite(y_scale.to(y));
@@ -121,9 +129,9 @@ function figure(box, data) {
       make(svg, "text", { x: LEFT - 6, y: y + 4, "text-anchor": "end", class: "y-mark" }, name_of(data.y, value));
     }
     for (const value of marks(data.x, view[0], view[1], Math.max(2, Math.min(8, inner.width / MARK)))) {
-      const x = px(value), turned = is_slanted() ? { transform: `rotate(-40 ${x} ${floor + 16})`, "text-anchor": "end" } : { "text-anchor": "middle" };
+      const x = px(value), turned = is_slanted() ? { transform: `rotate(-50 ${x} ${floor + 16})`, "text-anchor": "end" } : { "text-anchor": "middle" };
       make(svg, "line", { x1: x, x2: x, y1: floor, y2: floor + 5, class: "mark" });
-      make(svg, "text", { x, y: floor + 19, class: "x-mark", ...turned }, name_of(data.x, value));
+      fit(make(svg, "text", { x, y: floor + 19, class: "x-mark", ...turned }, name_of(data.x, value)), is_slanted() ? slant : width);
     }
     label(width / 2, HEIGHT - 8, 0, data.x.label, width - 8);
     label(16, HEIGHT / 2, -90, data.y.label, HEIGHT - 8);
@@ -131,11 +139,8 @@ function figure(box, data) {
     data.lines.forEach((line, nth) => hidden.has(line.name) || paint(plot, line, color_of(nth)));
   }
 
-  /* An axis' label, condensed where it has not enough room. */
   function label(x, y, angle, text, room) {
-    const node = make(svg, "text", { transform: `translate(${x} ${y}) rotate(${angle})`, "text-anchor": "middle" }, text);
-    if (node.getComputedTextLength() > room)
-      for (const [key, value] of [["textLength", room], ["lengthAdjust", "spacingAndGlyphs"]]) node.setAttribute(key, value);
+    fit(make(svg, "text", { transform: `translate(${x} ${y}) rotate(${angle})`, "text-anchor": "middle" }, text), room);
   }
 
   function paint(plot, line, color) {

@@ -81,7 +81,7 @@ const LAYOUT: &str = "(() => {
                 wrong.push(`outside: ${of.textContent}`);
         }
         // Boxes of slanted names overlap, the names do not.
-        const level = texts.filter(of => !of.getAttribute('transform')?.includes('-40'));
+        const level = texts.filter(of => !of.getAttribute('transform')?.includes('-50'));
         level.forEach((a, nth) => level.slice(nth + 1).forEach(b =>
             overlap(box(a), box(b)) && wrong.push(`'${a.textContent}' over '${b.textContent}'`)));
     }

@@ -103,7 +103,7 @@ impl Delays {
             Line::with_ranges(name, points)
         };
         Figure {
-            title: "How far delays are from what was asked".into(),
+            title: "Error of the delays".into(),
             x: Axis::linear("delay asked (ms)"),
             y: Axis::linear("error: median, and up to the 99th percentile (µs)"),
             lines: names.into_iter().map(line).collect(),
@@ -219,7 +219,7 @@ impl fmt::Display for Delays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "how far delays are from what was asked, {} datagrams/s for {} s; µs, and the share of packets up to so many µs",
+            "error of the delays, {} datagrams/s for {} s: percentiles in µs, and the share of packets by error",
             self.packets_per_second, self.seconds
         )?;
         write!(f, "{:<30}{:>7}{:>9}{:>9}{:>9} ", "", "asked", "p50", "p99", "max")?;
