@@ -1,12 +1,13 @@
 const EVERY = 250, KEPT = 240;
 const DIRECTIONS = [["to_right", "to the right"], ["to_left", "to the left"]];
-const UNITS = { us: 1e-3, ms: 1, s: 1e3, kbit: 1e-3, mbit: 1, gbit: 1e3, "%": 1 };
-/* Rates are on a logarithmic slider; the last place is no bottleneck. */
+const UNITS = { us: 1e-3, ms: 1, s: 1e3, kbit: 1e-3, mbit: 1, gbit: 1e3, "%": 1, p: 1 };
+/* Rates and queues are on logarithmic sliders; the last rate is no bottleneck, and without one there is no queue. */
 const SLIDERS = [
   { name: "delay", most: 500, step: 1, value: at => `${at}ms`, place: ms => ms },
   { name: "jitter", most: 100, step: 1, value: at => at > 0 ? `${at}ms` : "none", place: ms => ms },
   { name: "loss", most: 20, step: 0.1, value: at => at > 0 ? `${at}%` : "none", place: percent => percent },
   { name: "rate", most: 51, step: 1, value: at => at < 51 ? `${Math.round(64 * 10 ** (at / 10))}kbit` : "none", place: mbit => Math.round(10 * Math.log10(mbit * 1000 / 64)), none: 51 },
+  { name: "queue", most: 40, step: 1, value: at => `${Math.round(10 ** (at / 10))}p`, place: packets => Math.round(10 * Math.log10(packets)), needs: "rate" },
 ];
 const message = document.getElementById("message"), sliders = [], samples = [];
 const headers = location.hash.length > 1 ? { Authorization: `Bearer ${location.hash.slice(1)}` } : {};
@@ -60,9 +61,10 @@ for (const [direction, title] of DIRECTIONS) {
 function follow(state) {
   for (const { direction, kind, input, shown } of sliders) {
     const text = state[direction].impairments[kind.name];
+    input.disabled = kind.needs !== undefined && state[direction].impairments[kind.needs] === undefined;
     if (is_sending || document.activeElement === input) continue;
     shown.textContent = text ?? "none";
-    const parts = /^([\d.]+)(us|ms|s|kbit|mbit|gbit|%)$/.exec(text ?? "");
+    const parts = /^([\d.]+)(us|ms|s|kbit|mbit|gbit|%|p)$/.exec(text ?? "");
     input.value = text === undefined ? kind.none ?? 0 : parts ? kind.place(Number(parts[1]) * UNITS[parts[2]]) : input.value;
   }
 }

@@ -63,9 +63,14 @@ fn is_followed_and_changed(web: &str) {
         browser.evaluate(&format!("{of}.value = {place}; {of}.dispatchEvent(new Event('input'))"));
     }
     browser.wait_until("!is_sending && samples.at(-1).to_left.impairments.rate !== undefined");
+    let of = slider("queue");
+    assert_eq!(browser.evaluate("document.querySelector('[data-direction=to_right][data-name=queue]').disabled"), true);
+    browser.wait_until(&format!("!{of}.disabled && {of}.value === '30'"));
+    browser.evaluate(&format!("{of}.value = 20; {of}.dispatchEvent(new Event('input'))"));
+    browser.wait_until("!is_sending && samples.at(-1).to_left.impairments.queue === '100p'");
     let asked = browser.evaluate("samples.at(-1)");
     let impairments =
-        json!({ "delay": "20ms", "loss": "1%", "rate": "640mbit", "queue": "1000p", "aqm": "tail-drop" });
+        json!({ "delay": "20ms", "loss": "1%", "rate": "640mbit", "queue": "100p", "aqm": "tail-drop" });
     assert_eq!(asked["to_left"]["impairments"], impairments);
     assert_eq!(asked["to_right"]["impairments"], json!({ "delay": "5ms" }));
     let of = slider("rate");
