@@ -337,7 +337,7 @@ fn wrong_names_are_found() {
 fn wrong_names_are_found_in_jobs_and_notebooks() {
     let jobs = "steps:\n  - run: nichrome wan --delay 1ms\n  - run: |\n      nichrome won \\\n        -x\nExecStart=/usr/bin/nichrome nic upp\n";
     let notebook = r#"{"cells": [
-        {"cell_type": "markdown", "source": ["As `nichrome\n", "sim rum` does"]},
+        {"cell_type": "markdown", "source": ["As `nichrome sim\n", "rum` does"]},
         {"cell_type": "code", "source": ["!nichrome sim list\n", "x = 1\n", "!nichrome symulate"]}
     ]}"#;
     for (named, expected) in [(in_jobs("jobs", jobs), (3, 2)), (in_notebook("notebook", notebook), (3, 2))] {
