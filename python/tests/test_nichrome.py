@@ -137,7 +137,7 @@ def test_a_failing_test_keeps_the_packets_of_its_device(pytester):
     result.assert_outcomes(failed=1)
     kept = sorted((pytester.path / "nichrome-captures").iterdir(), key=lambda file: file.stat().st_size)
     # The server's and that of the client which was served: 10 messages of 4096 bytes each way.
-    assert all(file.stat().st_size > 2 * 10 * 4096 for file in kept[-2:]), kept
+    assert len(kept) >= 2 and all(file.stat().st_size > 2 * 10 * 4096 for file in kept[-2:]), kept
 
 
 def test_a_failing_test_keeps_its_packets(pytester):
