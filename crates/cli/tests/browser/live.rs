@@ -64,7 +64,10 @@ fn is_followed_and_changed(web: &str) {
     }
     browser.wait_until("!is_sending && samples.at(-1).to_left.impairments.rate !== undefined");
     let of = slider("queue");
-    assert_eq!(browser.evaluate("document.querySelector('[data-direction=to_right][data-name=queue]').disabled"), true);
+    assert_eq!(
+        browser.evaluate("document.querySelector('[data-direction=to_right][data-name=queue]').disabled"),
+        true
+    );
     browser.wait_until(&format!("!{of}.disabled && {of}.value === '30'"));
     browser.evaluate(&format!("{of}.value = 20; {of}.dispatchEvent(new Event('input'))"));
     browser.wait_until("!is_sending && samples.at(-1).to_left.impairments.queue === '100p'");
