@@ -125,7 +125,9 @@ models! {
     model_64_1 BITS64_FLOWS1: Bits64, 1, lro_new_64_1, lro_delete_64_1, lro_cycle_64_1;
     model_64_4 BITS64_FLOWS4: Bits64, 4, lro_new_64_4, lro_delete_64_4, lro_cycle_64_4;
     model_64_8 BITS64_FLOWS8: Bits64, 8, lro_new_64_8, lro_delete_64_8, lro_cycle_64_8;
+    model_128_1 BITS128_FLOWS1: Bits128, 1, lro_new_128_1, lro_delete_128_1, lro_cycle_128_1;
     model_128_4 BITS128_FLOWS4: Bits128, 4, lro_new_128_4, lro_delete_128_4, lro_cycle_128_4;
+    model_128_8 BITS128_FLOWS8: Bits128, 8, lro_new_128_8, lro_delete_128_8, lro_cycle_128_8;
     model_64_2 SMALL: Bits64, 2, lro_new_64_2, lro_delete_64_2, lro_cycle_64_2;
 }
 
