@@ -420,7 +420,8 @@ module lro
   logic idle_reg;
   logic [1:0] settled_reg;
   always_ff @(posedge clk) begin
-    busy <= !quiet || working || !nothing_leaves;
+    // What decide hands on shows in `nothing_leaves` two cycles later.
+    busy <= !quiet || working || !settled_reg[0] || !nothing_leaves;
     idle_reg <= !busy && stored == 0;
     deadline_valid <= stored != 0 && settled_reg[1];
     settled_reg <= {settled_reg[0], !working};
