@@ -25,6 +25,8 @@ pub(super) struct CardConfig {
     pub(super) width: usize,
     /// Overhead cycles of a frame on the data path.
     pub(super) frame_overhead: u64,
+    /// Cycles of a frame on the data path at the least.
+    pub(super) frame_least: u64,
     /// Size of each queue, in bytes.
     pub(super) queue_bytes: usize,
     /// True if the LRO module verifies the checksums of UDP, too (section 5: before a packet is forwarded).
@@ -164,7 +166,7 @@ impl Card {
         let turn = queues.find(|queue| !self.receive[*queue].entries.is_empty())?;
         self.turn = (turn + 1) % QUEUES;
         let frame = self.receive[turn].pop(Vec::len)?;
-        let cycles = self.words(frame.len()) + self.config.frame_overhead;
+        let cycles = (self.words(frame.len()) + self.config.frame_overhead).max(self.config.frame_least);
         self.passing = Some(frame);
         Some(now.max(self.free_from).plus_nanos(self.config.clock.nanos(cycles)))
     }
@@ -269,7 +271,14 @@ mod tests {
 
     fn config() -> CardConfig {
         let clock = Clock::new(125_000_000).unwrap();
-        CardConfig { clock, width: 8, frame_overhead: 1, queue_bytes: 4000, checks_other: true }
+        CardConfig {
+            clock,
+            width: 8,
+            frame_overhead: 1,
+            frame_least: 10,
+            queue_bytes: 4000,
+            checks_other: true,
+        }
     }
 
     /// A frame of 1054 bytes of a stream.
@@ -301,10 +310,17 @@ mod tests {
     #[test]
     fn a_frame_takes_a_cycle_a_word_and_its_overhead() {
         let mut card = Card::reference(config());
-        card.arrive(0, vec![0; 65]);
-        // Nine words and the module header at 8 ns.
-        assert_eq!(card.arbitrate(Instant::ZERO), Some(Instant::from_nanos(80)));
+        card.arrive(0, vec![0; 73]);
+        // Ten words and one cycle more, at 8 ns.
+        assert_eq!(card.arbitrate(Instant::ZERO), Some(Instant::from_nanos(88)));
         assert_eq!(card.arbitrate(Instant::ZERO), None, "one frame at a time");
+    }
+
+    #[test]
+    fn a_short_frame_takes_the_least_cycles() {
+        let mut card = Card::reference(config());
+        card.arrive(0, vec![0; 60]);
+        assert_eq!(card.arbitrate(Instant::ZERO), Some(Instant::from_nanos(80)));
     }
 
     #[test]
@@ -341,7 +357,7 @@ mod tests {
         let aggregate = card.next_for_host().unwrap();
         assert_eq!((aggregate.len(), aggregate.segments()), (3054, 3));
         card.arrive(0, vec![0; 8]);
-        // 382 words of the aggregate, then one word and the module header of the frame.
-        assert_eq!(card.arbitrate(due), Some(due.plus_nanos((382 + 2) * 8)));
+        // 382 words of the aggregate, then the least cycles of a frame.
+        assert_eq!(card.arbitrate(due), Some(due.plus_nanos((382 + 10) * 8)));
     }
 }

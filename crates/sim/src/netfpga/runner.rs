@@ -22,7 +22,7 @@ pub struct NetfpgaRunner;
 
 const GIGA: u64 = 1_000_000_000;
 
-static PARAMETERS: [ParameterSpec; 36] = [
+static PARAMETERS: [ParameterSpec; 37] = [
     ParameterSpec::flag(
         "lro",
         "whether the card has the LRO module; without, the host coalesces in software",
@@ -47,6 +47,7 @@ static PARAMETERS: [ParameterSpec; 36] = [
     ParameterSpec::frequency("path-clock", 1_000_000..=10 * GIGA, "clock of the data path"),
     ParameterSpec::size("path-width", 1..=256, "what the data path moves in a cycle"),
     ParameterSpec::count("path-overhead", "cycles", 0..=1000, "cycles of a frame beside its words"),
+    ParameterSpec::count("path-least", "cycles", 0..=1000, "cycles of a frame at the least"),
     ParameterSpec::size("queue", 2048..=1 << 30, "each queue of the card"),
     ParameterSpec::time("store-timer", 1000..=GIGA, "after which the store block sends what it has"),
     ParameterSpec::count("store-flows", "flows", 1..=16, "flows in the store block"),
@@ -209,6 +210,7 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
         clock: clock(parameters, "path-clock")?,
         width: parameters.bytes("path-width")? as usize,
         frame_overhead: parameters.count("path-overhead")?,
+        frame_least: parameters.count("path-least")?,
         queue_bytes: parameters.bytes("queue")? as usize,
         checks_other: parameters.choice("other-checksums", [("card", true), ("host", false)])?,
     };

@@ -1,4 +1,5 @@
-//! Cycles per frame: what the module takes of its input while its sink is ready.
+//! Cycles per frame: what the module takes of its input while its sink is ready, and the simulator's parameters, which are
+//! measured here.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -55,6 +56,28 @@ fn a_frame_takes_two_cycles_more_than_it_has_words() {
                     model.flows
                 );
             }
+        }
+    }
+}
+
+/// A parameter of the simulator's model of the card.
+fn parameter(name: &str) -> u64 {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../experiments/parameters/netfpga.toml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} = {{ value = "))).unwrap();
+    line.split(',').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_simulators_card_takes_the_cycles_of_the_module() {
+    let (overhead, least) = (parameter("path-overhead"), parameter("path-least"));
+    for len in (60..=130).chain([256, 590, 1514, 9018]) {
+        let words = (len as u64).div_ceil(8);
+        for model in Model::ALL.iter().filter(|model| model.width == Width::Bits64) {
+            let report = run(*model, &segments(len, 1, true));
+            // A word waits between frames only, a cycle less between the first two.
+            let measured = words as f64 + report.refused as f64 / f64::from(FRAMES - 1);
+            assert_eq!(measured.round(), (words + overhead).max(least) as f64, "{len} bytes: {measured}");
         }
     }
 }
