@@ -8,7 +8,10 @@
 
 module lro_closer
   import lro_types_pkg::*;
-(
+#(
+    // Decisions in the queue.
+    parameter int DEPTH = 16
+) (
     input wire clk,
     input wire rst,
 
@@ -27,7 +30,6 @@ module lro_closer
     output logic [15:0] closed_len,  // bytes of the packet
     output logic empty
 );
-  localparam int DEPTH = 16;
   localparam int STAGES = 3;
 
   logic [$clog2(DEPTH):0] queued;

