@@ -278,12 +278,18 @@ impl Rtl {
         let control = self.control();
         self.settle();
         self.write(address("control"), control | 4);
+        // The status is read at any cycle of a close.
+        for _ in 0..self.random.next_u32() % 8 {
+            self.cycle();
+        }
         let started = self.cycles;
         while self.read(address("status")) & 1 == 0 {
             assert!(self.cycles - started < PATIENCE, "the module is not drained");
         }
+        let packets = self.packets.len();
         self.write(address("control"), control);
         self.settle();
+        assert_eq!(self.packets.len(), packets, "the module was idle with a packet on its way");
     }
 
     /// The next packet that left.
