@@ -2,10 +2,9 @@
 
 mod delays;
 mod engine;
+mod plan;
 mod probe;
 mod throughput;
-
-use std::time::Duration;
 
 use clap::Args;
 use nichrome_port::gain_network_admin;
@@ -15,6 +14,7 @@ use super::output::OutputOptions;
 
 use self::delays::Delays;
 use self::engine::Engines;
+use self::plan::{FULL, QUICK};
 use self::throughput::Throughput;
 
 pub(crate) use self::probe::Probe;
@@ -30,42 +30,6 @@ pub(crate) struct Wan {
     #[command(flatten)]
     output: OutputOptions,
 }
-
-/// The extent of a measurement.
-struct Plan {
-    engine_runs: usize,
-    iperf3_runs: usize,
-    /// Packets of a run of the engine.
-    packets: u64,
-    /// Configured delays, in milliseconds.
-    delays: &'static [u64],
-    /// Duration of sending over each delay.
-    sending: Duration,
-    /// Duration of a run of iperf3, in seconds.
-    seconds: &'static str,
-    mahimahi: bool,
-}
-
-const FULL: Plan = Plan {
-    engine_runs: 7,
-    iperf3_runs: 5,
-    packets: 2_000_000,
-    delays: &[0, 1, 20, 100, 300],
-    sending: probe::TIME,
-    seconds: "2",
-    mahimahi: true,
-};
-
-/// With --quick.
-const QUICK: Plan = Plan {
-    engine_runs: 1,
-    iperf3_runs: 1,
-    packets: 100_000,
-    delays: &[0, 1, 20],
-    sending: Duration::from_millis(200),
-    seconds: "1",
-    mahimahi: false,
-};
 
 #[derive(Serialize)]
 struct Report {

@@ -50,7 +50,7 @@ function marks(axis, from, to, count) {
   if (axis.names.length) return axis.names.map((_, at) => at).filter(at => at >= from && at <= to);
   const scale = SCALES[axis.scale];
   if (axis.scale !== "linear" && to - from >= 2) {
-    const every = Math.ceil((to - from) / 12), values = [];
+    const every = Math.ceil((to - from) / (count * 1.5)), values = [];
     for (let p = Math.ceil(from); p <= to; p++) if (p % every === 0) values.push(scale.from(p));
     return values;
   }

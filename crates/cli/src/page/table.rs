@@ -87,7 +87,7 @@ impl Table {
 fn is_number(text: &str) -> bool {
     let number = text.trim_start_matches(['≥', '≤', '+', '-', ' ']);
     number.starts_with(|first: char| first.is_ascii_digit())
-        && number.chars().all(|of| !of.is_alphabetic() || of == 'e')
+        && number.chars().all(|of| !of.is_alphabetic() && !":→".contains(of) || of == 'e')
 }
 
 /// The rows of an object: one for each object of the first list of objects in it, with the other values in each.
@@ -189,7 +189,9 @@ mod tests {
         for number in ["1", "1,024", "≥ 5", "-3.5", "1.5e-7", "10.0 ±1.50", "+2.5 %"] {
             assert!(is_number(number), "{number}");
         }
-        for text in ["", "–", "gro", "10.0.0.1:80 → 10.0.0.2:90 tcp", "5 packets", "e"] {
+        for text in
+            ["", "–", "gro", "10.0.0.1:80 → 10.0.0.2:90 tcp", "10.0.0.1:80 → 10.0.0.2:90", "5 packets", "e"]
+        {
             assert!(!is_number(text), "{text}");
         }
     }

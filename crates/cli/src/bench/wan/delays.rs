@@ -14,7 +14,7 @@ use nichrome_wan::{DelayHistogram, Impairments};
 use serde::Serialize;
 
 use super::super::figures::rounded;
-use super::Plan;
+use super::plan::Plan;
 use super::probe::{self, RATE};
 use crate::page::{Axis, Figure, Line};
 use crate::shared_device::SharedDevice;

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::super::figures::{median, rounded};
 use super::super::pin::pin;
-use super::Plan;
+use super::plan::Plan;
 use crate::number::Grouped;
 
 const IN_FLIGHT: u64 = 100_000;

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::super::figures::{median, rounded};
 use super::super::iperf3::{self, End};
-use super::Plan;
+use super::plan::Plan;
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
