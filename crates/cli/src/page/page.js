@@ -26,6 +26,11 @@ function fit(node, room) {
   node.setAttribute("lengthAdjust", "spacingAndGlyphs");
 }
 
+/* Moves a centered text that would reach beyond the right edge. */
+function keep_inside(node, x, edge) {
+  node.setAttribute("x", Math.min(x, edge - node.getComputedTextLength() / 2));
+}
+
 function short(value) {
   const size = Math.abs(value);
   if (size >= 1e9) return trimmed(value / 1e9) + "G";
@@ -131,7 +136,9 @@ function figure(box, data) {
     for (const value of marks(data.x, view[0], view[1], Math.max(2, Math.min(8, inner.width / MARK)))) {
       const x = px(value), turned = is_slanted() ? { transform: `rotate(-50 ${x} ${floor + 16})`, "text-anchor": "end" } : { "text-anchor": "middle" };
       make(svg, "line", { x1: x, x2: x, y1: floor, y2: floor + 5, class: "mark" });
-      fit(make(svg, "text", { x, y: floor + 19, class: "x-mark", ...turned }, name_of(data.x, value)), is_slanted() ? slant : width);
+      const mark = make(svg, "text", { x, y: floor + 19, class: "x-mark", ...turned }, name_of(data.x, value));
+      if (is_slanted()) fit(mark, slant);
+      else keep_inside(mark, x, width);
     }
     label(width / 2, HEIGHT - 8, 0, data.x.label, width - 8);
     label(16, HEIGHT / 2, -90, data.y.label, HEIGHT - 8);
