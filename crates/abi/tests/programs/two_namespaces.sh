@@ -3,10 +3,10 @@
 set -e
 ip link set lo up
 ip link add end0 type veth peer name end1
-unshare --net sleep 60 &
-other=$!
+coproc OTHER { exec unshare --net sh -c 'echo in the namespace; exec sleep 60'; }
+other=$OTHER_PID
 trap 'kill $other' EXIT
-until [[ $(readlink /proc/$other/ns/net) != $(readlink /proc/self/ns/net) ]]; do sleep 0.01; done
+read -r -u "${OTHER[0]}"
 ip link set end1 netns "$other"
 ip address add 10.9.0.1/24 dev end0
 ip link set end0 up
