@@ -158,7 +158,7 @@ impl Region {
         self.adapter.inner.driver.touch(|memory| f(memory.piece_mut(self.piece.address)))
     }
 
-    /// Drives the adapter, then evaluates `condition` on the bytes: for programs that wait for a peer's WRITE.
+    /// Drives the adapter, then evaluates `condition` on the bytes, at most twice: for programs that wait for a peer's WRITE.
     pub fn poll(&self, mut condition: impl FnMut(&[u8]) -> bool) -> bool {
         let driver = &self.adapter.inner.driver;
         driver.poll(|device| condition(device.memory().piece(self.piece.address)).then_some(())).is_some()
