@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind as ClapError;
+use clap::error::{ContextKind, ErrorKind as ClapError};
 use nichrome_port::capture::WriteError;
 
 /// An invalid combination of options.
@@ -40,8 +40,9 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// Reports a usage error, or prints the requested help or version.
-pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
+/// Reports a usage error, or prints the requested help or version. For an unknown subcommand that resembles none, names
+/// those of `command` that are there.
+pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
     let help_wanted = matches!(error.kind(), ClapError::DisplayHelpOnMissingArgumentOrSubcommand);
     if !error.use_stderr() || help_wanted {
         let _ = error.print();
@@ -49,9 +50,21 @@ pub(crate) fn report_usage(error: &clap::Error) -> ExitCode {
     }
     match error.kind() {
         ClapError::InvalidUtf8 => say(format_args!("nichrome: {}", not_utf8(env::args_os()))),
+        ClapError::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
+            let names = subcommands(command, env::args_os().skip(1)).join(", ");
+            say(format_args!("nichrome: {}; there are: {names}", one_line(error)));
+        }
         _ => say(format_args!("nichrome: {}", one_line(error))),
     }
     ExitCode::from(2)
+}
+
+/// Names the subcommands that may follow the arguments.
+fn subcommands(command: &clap::Command, arguments: impl Iterator<Item = OsString>) -> Vec<&str> {
+    let named = arguments.fold(command, |command, argument| {
+        command.find_subcommand(argument).unwrap_or(command)
+    });
+    named.get_subcommands().map(clap::Command::get_name).collect()
 }
 
 /// Names the arguments that are not valid UTF-8.
@@ -103,6 +116,15 @@ mod tests {
                        tip: a similar argument exists: '--hold'\n\nUsage: nichrome";
         let told = "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'";
         assert_eq!(paragraphs_in_one_line(unknown), told);
+    }
+
+    #[test]
+    fn subcommands_are_those_of_the_command_that_the_arguments_name() {
+        let sim = clap::Command::new("sim").subcommands([clap::Command::new("run"), clap::Command::new("list")]);
+        let all = clap::Command::new("nichrome").subcommands([sim, clap::Command::new("wan")]);
+        let after = |arguments: &[&str]| subcommands(&all, arguments.iter().map(OsString::from)).join(" ");
+        assert_eq!(after(&["wna"]), "sim wan");
+        assert_eq!(after(&["sim", "walk"]), "run list");
     }
 
     #[test]

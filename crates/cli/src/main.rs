@@ -89,7 +89,7 @@ enum Command {
 fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => return failure::report_usage(&error),
+        Err(error) => return failure::report_usage(&error, &Arguments::command()),
     };
     let done = match arguments.command {
         Command::Coalesce(coalesce) => coalesce.run().map(|()| ExitCode::SUCCESS),
