@@ -61,9 +61,8 @@ pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> Exit
 
 /// Names the subcommands that may follow the arguments.
 fn subcommands(command: &clap::Command, arguments: impl Iterator<Item = OsString>) -> Vec<&str> {
-    let named = arguments.fold(command, |command, argument| {
-        command.find_subcommand(argument).unwrap_or(command)
-    });
+    let named =
+        arguments.fold(command, |command, argument| command.find_subcommand(argument).unwrap_or(command));
     named.get_subcommands().map(clap::Command::get_name).collect()
 }
 
@@ -120,7 +119,8 @@ mod tests {
 
     #[test]
     fn subcommands_are_those_of_the_command_that_the_arguments_name() {
-        let sim = clap::Command::new("sim").subcommands([clap::Command::new("run"), clap::Command::new("list")]);
+        let sim =
+            clap::Command::new("sim").subcommands([clap::Command::new("run"), clap::Command::new("list")]);
         let all = clap::Command::new("nichrome").subcommands([sim, clap::Command::new("wan")]);
         let after = |arguments: &[&str]| subcommands(&all, arguments.iter().map(OsString::from)).join(" ");
         assert_eq!(after(&["wna"]), "sim wan");
