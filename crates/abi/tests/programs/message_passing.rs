@@ -51,7 +51,7 @@ pub(crate) const MPI4PY: Application = Application {
     name: "mpi4py",
     version: "4.1.2",
     package: "mpi4py",
-    operations: "its tests of point-to-point and collective operations with buffers, but partitioned ones on freed \
+    operations: "its tests of point-to-point and collective operations with buffers, except partitioned ones on freed \
                  communicators, on OpenMPI 5.0.11, two ranks (`./check --full`)",
     transport: "UCX, rc_verbs",
 };

@@ -17,7 +17,7 @@ const OF_LIBRDMACM: Application = Application {
     name: "rdma-core's examples of librdmacm",
     version: "65",
     package: "rdmacm-utils",
-    operations: "those above but cmtime, over RoCE, with and without packet loss (`./check --full`)",
+    operations: "those above except cmtime, over RoCE, with and without packet loss (`./check --full`)",
     transport: "connection manager; RC, UD, multicast",
 };
 
