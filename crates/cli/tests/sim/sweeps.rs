@@ -139,10 +139,7 @@ fn the_sweep_of_the_readme_has_as_many_runs_as_it_says() {
     let (before, rest) = readme.split_once("```toml\nexperiment").unwrap();
     let lab = Lab::new(&format!("experiment{}", rest.split_once("```").unwrap().0));
     let tasks = printed(&["tasks", text(&lab.path("sweep.toml")), "--store", text(&lab.path("store"))]);
-    assert!(
-        before.ends_with("With this as `sweep.toml`, 24 runs (two series, three seeds):\n\n"),
-        "{before}"
-    );
+    assert!(before.ends_with("This `sweep.toml` has 24 runs (two series, three seeds):\n\n"), "{before}");
     assert_eq!(tasks.lines().count(), 24);
 }
 
