@@ -48,7 +48,7 @@ pub(crate) fn print_summary<'a>(
 fn judge(error: ReadError, input: &Path) -> anyhow::Result<()> {
     let input = input_name(input);
     if let ReadError::Truncated { .. } = error {
-        failure::warn(format_args!("{input}: {error}; what is before that was processed"));
+        failure::warn(format_args!("{input}: {error}; the packets before that were processed"));
         return Ok(());
     }
     Err(error).context(input)

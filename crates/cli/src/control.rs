@@ -60,8 +60,8 @@ impl Drop for ControlSocket {
 /// Sends a request to the process at the other end, which must be this user's or root's, since others may have created
 /// its directory.
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
-    let peer = socket_peercred(stream).context("cannot tell whose process answers")?.uid;
-    ensure!(is_trusted(peer, geteuid()), "the process that answers is another user's");
+    let peer = socket_peercred(stream).context("cannot identify the owner of the process that answers")?.uid;
+    ensure!(is_trusted(peer, geteuid()), "the process that answers belongs to another user");
     send(stream, request)?;
     receive(stream).context("no answer")
 }

@@ -268,7 +268,7 @@ impl Setting {
             "order" => to.order = parsed(value)?.unwrap_or(nothing.order),
             _ => {
                 let names = ImpairmentOptions::default().named().map(|(name, _)| name).join(", ");
-                bail!("there is no such impairment: there are {names}");
+                bail!("there is no such impairment: the impairments are {names}");
             }
         }
         Ok(())
@@ -298,7 +298,9 @@ fn parsed<T: FromStr<Err = ParseError>>(value: Option<&str>) -> Result<Option<T>
 fn jitter(value: &str) -> anyhow::Result<Jitter> {
     match value.strip_prefix("file:") {
         Some(path) => Ok(Jitter::Samples(Samples::parse(&read(path)?).with_context(|| path.to_owned())?)),
-        None => value.parse().map_err(|error| anyhow!("{error}; or file: and the name of a file of times")),
+        None => value
+            .parse()
+            .map_err(|error| anyhow!("{error}; or file: followed by the name of a file of times")),
     }
 }
 
@@ -324,7 +326,7 @@ fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
                 continue;
             }
         };
-        let Some(table) = value.as_table() else { bail!("{key} is a table, [{key}]") };
+        let Some(table) = value.as_table() else { bail!("{key} must be a table, [{key}]") };
         for (key, value) in table {
             settings.push(setting(direction, key, value)?);
         }
@@ -346,8 +348,8 @@ fn setting(direction: Direction, name: &str, value: &toml::Value) -> anyhow::Res
         toml::Value::String(text) => text.clone(),
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::Float(number) => number.to_string(),
-        toml::Value::Table(_) => bail!("there is no table [{name}]: there are [to-right] and [to-left]"),
-        _ => bail!("{} is a text or a number, such as \"40ms\"", direction.key(name)),
+        toml::Value::Table(_) => bail!("there is no table [{name}]: the tables are [to-right] and [to-left]"),
+        _ => bail!("{} must be a text or a number, such as \"40ms\"", direction.key(name)),
     };
     Ok(Setting { direction, name: name.into(), value })
 }

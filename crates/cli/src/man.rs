@@ -54,6 +54,6 @@ fn page(command: Command) -> anyhow::Result<Vec<u8>> {
     // The build date would make builds of the same source differ.
     let source = format!("Nichrome {}", env!("CARGO_PKG_VERSION"));
     let man = clap_mangen::Man::new(command).title(title.to_uppercase()).source(source).manual("Nichrome");
-    man.render(&mut page).context("cannot make the page")?;
+    man.render(&mut page).context("cannot generate the page")?;
     Ok(page)
 }

@@ -28,7 +28,7 @@ pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         Ok(fs::metadata(directory)?.uid())
     };
-    let owner = make().with_context(|| format!("cannot make {}", directory.display()))?;
+    let owner = make().with_context(|| format!("cannot create {}", directory.display()))?;
     ensure!(owner == geteuid().as_raw(), "{} belongs to another user", directory.display());
     Ok(())
 }

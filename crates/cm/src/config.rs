@@ -123,7 +123,7 @@ pub struct Config {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No ephemeral ports.
-    #[error("the ephemeral ports end at {last}, before their first, {first}")]
+    #[error("the last ephemeral port, {last}, is below the first, {first}")]
     Ports {
         /// First port.
         first: u16,
@@ -131,10 +131,10 @@ pub enum ConfigError {
         last: u16,
     },
     /// More retransmissions than a REQ can state.
-    #[error("{0} retransmissions, where 0 to 15 are possible")]
+    #[error("{0} retransmissions, but must be 0 to 15")]
     Retries(u8),
     /// More top bits than identifiers can spare, or a value that does not fit.
-    #[error("{bits} bits cannot begin communication identifiers with {value}")]
+    #[error("the prefix {value} of communication identifiers does not fit {bits} bits")]
     Prefix {
         /// Number of bits.
         bits: u8,

@@ -32,7 +32,7 @@ pub enum CommandError {
     #[error("the port is in use at another address, or none is free")]
     AddressNotAvailable,
     /// As many objects or queued events as the configuration allows.
-    #[error("the limit of the configuration is reached")]
+    #[error("a limit of the configuration is reached")]
     Exhausted,
     /// The adapter cannot do this.
     #[error("not supported by the adapter")]

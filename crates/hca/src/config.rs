@@ -47,7 +47,7 @@ impl Transport {
 
 /// The text is not the name of a transport.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the transports are: {}", Transport::ALL.map(Transport::name).join(", "))]
+#[error("the transport must be one of: {}", Transport::ALL.map(Transport::name).join(", "))]
 pub struct TransportError;
 
 impl FromStr for Transport {
@@ -164,7 +164,7 @@ pub enum OpenError {
 #[non_exhaustive]
 pub enum StreamFaultsError {
     /// TCP would repair it below this adapter.
-    #[error("{0} cannot happen to iWARP's byte streams, which TCP repairs: use 'nichrome wan' for it")]
+    #[error("{0} does not affect iWARP's byte streams, because TCP repairs it: use 'nichrome wan' for it")]
     Repaired(&'static str),
     /// The impairments contradict each other.
     #[error(transparent)]

@@ -116,8 +116,8 @@ fn with_other_keys_no_connection_is_set_up_and_a_line_at_each_side_says_why() {
     assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
     let mut lines = LINES.lock().unwrap();
     lines.sort();
-    let [theirs, ours] = &lines[..] else { panic!("{lines:?}") };
-    let why = "a connection from 192.0.2.1 is refused: the peer's set-up is encrypted with another key: both sides need the \
+    let [ours, theirs] = &lines[..] else { panic!("{lines:?}") };
+    let why = "refused a connection from 192.0.2.1: the peer's set-up is encrypted with another key: both sides need the \
                same --key-file";
     assert_eq!(theirs, why);
     assert!(ours.ends_with("the peer does not accept this side's key: both sides need the same --key-file"));

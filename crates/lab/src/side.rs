@@ -69,7 +69,7 @@ impl Side {
 
 /// The text is neither `left` nor `right`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is left or right")]
+#[error("it must be left or right")]
 pub struct NoSide;
 
 impl FromStr for Side {

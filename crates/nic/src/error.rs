@@ -16,16 +16,18 @@ pub enum CardError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// There are no queues, or the host has neither one queue nor as many as the wire.
-    #[error("a card needs a queue of the wire for each worker, and one of the host, or as many")]
+    #[error(
+        "a card needs one queue of the wire per worker, and one queue of the host in total or per worker"
+    )]
     Queues,
     /// With active ACK, each worker must read the host queue of its connections.
-    #[error("active ACK needs as many queues of the host as there are workers")]
+    #[error("active ACK needs one queue of the host per worker")]
     ActiveAck,
     /// The kernel gives no thread or descriptor.
     #[error("cannot start a worker: {0}")]
     Start(#[from] io::Error),
     /// The wire failed.
-    #[error("the wire fails: {0}")]
+    #[error("the wire failed: {0}")]
     Wire(OsError),
     /// The host's interface failed.
     #[error(transparent)]

@@ -28,7 +28,7 @@ pub enum HostError {
     #[error("the host's interface is down")]
     Down,
     /// The interface is gone, or the device failed.
-    #[error("the host's interface is gone ({0})")]
+    #[error("the host's interface was removed ({0})")]
     Gone(OsError),
 }
 

@@ -79,7 +79,7 @@ pub enum WireError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No descriptor is free.
-    #[error("cannot make a wire: {0}")]
+    #[error("cannot create a wire: {0}")]
     Descriptor(OsError),
 }
 

@@ -20,7 +20,7 @@ pub enum NoIpv6 {
     #[error("IPv6 needs an interface MTU of {least} bytes (RFC 8200)", least = Ipv6Header::LEAST_MTU)]
     Mtu,
     /// IPv6 is disabled by sysctl.
-    #[error("IPv6 is switched off (sysctl net.ipv6.conf.default.disable_ipv6)")]
+    #[error("IPv6 is disabled (sysctl net.ipv6.conf.default.disable_ipv6)")]
     SwitchedOff,
 }
 

@@ -41,7 +41,7 @@ pub enum TapError {
     CloneDevice(OsError),
     /// The interface cannot be created.
     #[error(
-        "cannot make the TAP interface {name} ({error}): that needs CAP_NET_ADMIN and a name that is free"
+        "cannot create the TAP interface {name} ({error}): that needs CAP_NET_ADMIN and a name that is free"
     )]
     Interface {
         /// The interface.

@@ -24,7 +24,7 @@ pub enum TransmitError {
     #[error("the transmit queue is full")]
     Full,
     /// The interface does not accept frames of this length.
-    #[error("a frame of {len} bytes cannot be sent, only 14 to {max}")]
+    #[error("a frame of {len} bytes cannot be sent: frames have 14 to {max} bytes")]
     Length {
         /// The frame's length, in bytes.
         len: usize,
@@ -127,6 +127,9 @@ mod tests {
         let len = |parts: usize| frame_len(&vec![IoSlice::new(&part); parts], 28);
         assert_eq!((len(2), len(4)), (Ok(14), Ok(28)));
         assert_eq!(len(0), Err(TransmitError::Length { len: 0, max: 28 }));
-        assert_eq!(len(5).unwrap_err().to_string(), "a frame of 35 bytes cannot be sent, only 14 to 28");
+        assert_eq!(
+            len(5).unwrap_err().to_string(),
+            "a frame of 35 bytes cannot be sent: frames have 14 to 28 bytes"
+        );
     }
 }

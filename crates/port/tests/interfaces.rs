@@ -95,7 +95,7 @@ fn a_name_that_is_taken_is_refused() {
         .run(|| {
             let _tap = Tap::new(name("tap0"), Offloads::All).unwrap();
             let error = Tap::new(name("tap0"), Offloads::All).unwrap_err().to_string();
-            assert!(error.starts_with("cannot make the TAP interface tap0"), "{error}");
+            assert!(error.starts_with("cannot create the TAP interface tap0"), "{error}");
         })
         .unwrap();
 }

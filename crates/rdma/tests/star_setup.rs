@@ -140,7 +140,7 @@ fn another_version_is_an_error_at_its_byte() {
     assert_eq!(setup.receive(b"StaR"), Ok(None));
     assert_eq!(setup.receive(&[1]), Err(SetupError::Version(1)));
     let words = SetupError::Version(1).to_string();
-    assert_eq!(words, "the peer speaks version 1 of StaR's set-up, this side version 2");
+    assert_eq!(words, "the peer uses version 1 of StaR's set-up, this side version 2");
     assert_eq!(setup.receive(b""), Err(SetupError::Version(1)));
 }
 

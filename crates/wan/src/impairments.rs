@@ -84,10 +84,10 @@ pub enum ConfigError {
     #[error("rate and trace are both given: a path has one bottleneck, so one of them must be none")]
     RateAndTrace,
     /// ECN marking is on, but nothing triggers a mark.
-    #[error("ecn is mark, but the queue drops at its tail only: use codel, or a length such as mark:30p")]
+    #[error("ecn is mark, but the queue is tail-drop: use codel, or a length such as mark:30p")]
     MarkWithoutCoDel,
     /// An impairment is set but missing in the order.
-    #[error("order leaves out {0}, which is asked for: name it")]
+    #[error("order does not contain {0}, which is configured: add it")]
     OrderLeavesOut(Stage),
 }
 
@@ -294,7 +294,7 @@ mod tests {
         assert_eq!(above.validate(), Ok(()));
         let order = Impairments { order: "loss,delay".parse().unwrap(), ..rate };
         let error = order.validate().unwrap_err();
-        assert_eq!(error.to_string(), "order leaves out rate, which is asked for: name it");
+        assert_eq!(error.to_string(), "order does not contain rate, which is configured: add it");
     }
 
     #[test]

@@ -112,7 +112,7 @@ pub struct Samples(Arc<[Delay]>);
 #[non_exhaustive]
 pub enum SamplesError {
     /// The list is empty.
-    #[error("there are no samples: one time a line is expected")]
+    #[error("there are no samples: expected one time per line")]
     Empty,
     /// A line is not a time. Lines count from 1.
     #[error("line {line}: {error}")]

@@ -19,7 +19,7 @@ pub struct Trace {
 #[non_exhaustive]
 pub enum TraceError {
     /// The trace is empty.
-    #[error("the trace is empty: a time in milliseconds is expected on each line")]
+    #[error("the trace is empty: expected one time in milliseconds per line")]
     Empty,
     /// A line is not a time.
     #[error(
@@ -32,7 +32,7 @@ pub enum TraceError {
         text: String,
     },
     /// A time is before that of the line above.
-    #[error("line {line} of the trace is {time}, after {previous}: times must not go back")]
+    #[error("line {line} of the trace is {time}, after {previous}: times must not decrease")]
     GoesBack {
         /// The line number.
         line: usize,
@@ -42,7 +42,7 @@ pub enum TraceError {
         previous: u32,
     },
     /// All times are 0.
-    #[error("the trace ends at 0 ms: its last line is its length, and must be more")]
+    #[error("the trace ends at 0 ms: its last line is its length and must be above 0")]
     NoLength,
 }
 
@@ -154,6 +154,6 @@ mod tests {
         assert!(error("-1").starts_with("line 1 of the trace is '-1'"));
         assert!(error("+1").starts_with("line 1"));
         assert!(error("4294967296").starts_with("line 1"));
-        assert_eq!(error("5\n9\n7"), "line 3 of the trace is 7, after 9: times must not go back");
+        assert_eq!(error("5\n9\n7"), "line 3 of the trace is 7, after 9: times must not decrease");
     }
 }

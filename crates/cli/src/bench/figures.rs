@@ -16,7 +16,7 @@ pub(super) fn rounded(number: f64) -> f64 {
 
 /// Returns a number from a report.
 pub(super) fn figure(report: &Value, name: &str) -> anyhow::Result<f64> {
-    report[name].as_f64().with_context(|| format!("there is no {name} in what was measured"))
+    report[name].as_f64().with_context(|| format!("the measurement has no {name}"))
 }
 
 #[cfg(test)]

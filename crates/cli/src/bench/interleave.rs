@@ -229,7 +229,7 @@ fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
         (Some(instructions), Ok(packets)) if instructions > 0 && packets > 0 => {
             Ok(Cost::Instructions { instructions_per_packet: rounded(instructions as f64 / packets as f64) })
         }
-        _ => bail!("valgrind: {}", log.lines().last().unwrap_or("it counted nothing")),
+        _ => bail!("valgrind: {}", log.lines().last().unwrap_or("it printed no count")),
     }
 }
 

@@ -40,7 +40,7 @@ impl Inputs {
             if path.is_file() {
                 match first_time(&path) {
                     Ok(time) => captures.push((time, path)),
-                    Err(error) => failure::warn(format_args!("{}: {error}: left out", path.display())),
+                    Err(error) => failure::warn(format_args!("{}: {error}: skipped", path.display())),
                 }
             }
         }

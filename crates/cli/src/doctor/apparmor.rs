@@ -16,7 +16,10 @@ const PATTERN: &[char] = &['*', '?', '[', ']', '{', '}', '^', '"', '\\'];
 /// The path has characters with a meaning in profiles.
 pub(super) fn profile(path: &Path) -> anyhow::Result<String> {
     let path = path.to_str().context("the command's path is not UTF-8")?;
-    ensure!(!path.contains(PATTERN), "{path}: AppArmor would take this path for a pattern");
+    ensure!(
+        !path.contains(PATTERN),
+        "{path}: AppArmor would interpret this path as a pattern: move the command to another folder"
+    );
     Ok(format!(
         "# Allows user namespaces to nichrome, for 'nichrome wan', 'nichrome demo' and 'nichrome rdma run --mount'.\n\
          abi <abi/4.0>,\n\

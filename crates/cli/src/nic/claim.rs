@@ -81,7 +81,7 @@ impl Claim {
         netlink.disable_arp(wire)?;
         let settings = Settings { mac: Some(given), ..Settings::default() };
         netlink.configure(wire, settings).with_context(|| {
-            format!("{} takes no other address while it is up: use --backend xdp", wire.name)
+            format!("{} does not allow another MAC address while it is up: use --backend xdp", wire.name)
         })
     }
 
@@ -99,7 +99,7 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         if let Err(error) = self.give_back() {
-            failure::warn(format_args!("{} is not as it was: {error:#}", self.record.wire));
+            failure::warn(format_args!("{} is not restored: {error:#}", self.record.wire));
         }
     }
 }
@@ -145,7 +145,7 @@ impl Record {
 
     fn put_back_and_say(&self) -> anyhow::Result<()> {
         let Self { pid, wire, .. } = self;
-        let changed = self.put_back().with_context(|| format!("cannot put {wire} back"))?;
+        let changed = self.put_back().with_context(|| format!("cannot restore {wire}"))?;
         if changed {
             failure::say(format_args!("nichrome: process {pid} left {wire} changed: restored"));
         }

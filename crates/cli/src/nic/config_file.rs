@@ -25,17 +25,17 @@ fn argument(key: &str, value: &Value, command: &Command) -> anyhow::Result<Optio
     let options = || command.get_arguments().filter(|option| option.get_long() != Some("config"));
     let Some(option) = options().find(|option| option.get_long() == Some(key)) else {
         let names: Vec<_> = options().filter_map(clap::Arg::get_long).collect();
-        bail!("there is no option {key}: there are {}", names.join(", "));
+        bail!("there is no option {key}: the options are {}", names.join(", "));
     };
     let value = match (value, option.get_action().takes_values()) {
         (Value::Boolean(is_on), false) => return Ok(is_on.then(|| format!("--{key}").into())),
-        (_, false) => bail!("{key} is true or false"),
+        (_, false) => bail!("{key} must be true or false"),
         (Value::String(text), true) => text.clone(),
         (_, true) if option.get_value_parser().type_id() == TypeId::of::<PathBuf>() => {
-            bail!("{key} is the name of a file, such as \"{key}.pcapng\"")
+            bail!("{key} must be the name of a file, such as \"{key}.pcapng\"")
         }
         (Value::Integer(number), true) => number.to_string(),
-        (_, true) => bail!("{key} is a text or a number, such as \"eth0\""),
+        (_, true) => bail!("{key} must be a text or a number, such as \"eth0\""),
     };
     Ok(Some(format!("--{key}={value}").into()))
 }

@@ -42,6 +42,7 @@ fn all(kind: &str) -> anyhow::Result<Vec<(String, PathBuf)>> {
 
 /// Returns the file name suffix of this namespace.
 fn suffix(kind: &str) -> anyhow::Result<String> {
-    let namespace = fs::metadata("/proc/thread-self/ns/net").context("cannot tell the network namespace")?;
+    let namespace =
+        fs::metadata("/proc/thread-self/ns/net").context("cannot identify the network namespace")?;
     Ok(format!("@{}.{kind}", namespace.ino()))
 }

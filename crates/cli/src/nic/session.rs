@@ -134,12 +134,12 @@ impl<'a> Watch<'a> {
             self.netlink.configure(host, Settings { mtu: Some(longest), ..Settings::default() })?;
             let more = if wire.mtu > self.watched.mtu { ": for more, start the card anew" } else { "" };
             let (wire, host, mtu) = (wire.name, host.name, wire.mtu);
-            failure::say(format_args!("nichrome: {wire} has the MTU {mtu} now, {host} has {longest}{more}"));
+            failure::say(format_args!("nichrome: {wire} now has the MTU {mtu}, and {host} {longest}{more}"));
         } else if host_changed && host.mtu > longest {
             let Interface { name, mtu, .. } = host;
             failure::warn(format_args!(
-                "{name} has the MTU {mtu} now, but {} takes {longest}: longer packets are dropped \
-                 ('ip link set {name} mtu {longest}' ends that)",
+                "{name} now has the MTU {mtu}, but {} allows at most {longest}: longer packets are dropped \
+                 ('ip link set {name} mtu {longest}' prevents that)",
                 wire.name
             ));
         }

@@ -218,7 +218,7 @@ impl Up {
         captures.finish();
         let ended = match ended {
             Ok(Ended::Asked) => stopped,
-            Ok(Ended::ByItself) => stopped.and(Err(anyhow!("the card has ended by itself"))),
+            Ok(Ended::ByItself) => stopped.and(Err(anyhow!("the card has stopped unexpectedly"))),
             Err(error) => Err(error),
         };
         Ok((ended, socket))
@@ -308,8 +308,8 @@ fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -
     if !addresses.is_empty() {
         let (name, addresses) = (wire.name, addresses.join(", "));
         failure::warn(format_args!(
-            "{name} has addresses of its own ({addresses}), so the kernel uses it past the card: \
-             give them to {host} ('ip address flush dev {name}' takes them away)"
+            "{name} has addresses of its own ({addresses}), so the kernel's packets bypass the card: \
+             assign them to {host} instead ('ip address flush dev {name}' removes them)"
         ));
     }
     Ok(())
@@ -320,15 +320,15 @@ fn warn_of_controller(wire: &Interface) {
     if let Some(controller) = wire.controller {
         let name = wire.name;
         failure::warn(format_args!(
-            "{name} is a port of interface {controller} ('ip link' lists it), which gets its frames past the card: \
-             'ip link set {name} nomaster' takes it out"
+            "{name} is a port of interface {controller} ('ip link' lists it), so its frames bypass the card: \
+             'ip link set {name} nomaster' removes it"
         ));
     }
 }
 
 fn check_capabilities() -> anyhow::Result<()> {
     let needed = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
-    let ours = capabilities(None).context("cannot tell what this process may do")?.effective;
+    let ours = capabilities(None).context("cannot read the capabilities of this process")?.effective;
     ensure!(
         ours.contains(needed),
         "a card needs CAP_NET_ADMIN and CAP_NET_RAW: run this with sudo, \

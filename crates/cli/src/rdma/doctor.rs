@@ -38,9 +38,9 @@ impl Doctor {
         let mut command = self.run.command()?;
         let linkage = self.run.file()?.check()?;
         self.run.show_device()?;
-        let folder = tempfile::tempdir().context("cannot make a folder for the records")?;
+        let folder = tempfile::tempdir().context("cannot create a folder for the records")?;
         let (log, loader) = (folder.path().join("calls"), folder.path().join("loaded"));
-        File::create(&log).context("cannot make the record")?;
+        File::create(&log).context("cannot create the record")?;
         command.env(DOCTOR, &log).env("LD_DEBUG", "libs").env("LD_DEBUG_OUTPUT", &loader);
         // Ctrl-C ends the program, but not this command, which still prints the report.
         signals::forward(&[SIGINT], |_| Ok::<_, ()>(()))?;

@@ -31,7 +31,7 @@ fn with_links_in(place: &Path, folder: PathBuf) -> anyhow::Result<PathBuf> {
     let complete = place.join(name(&table)?);
     if !complete.join("devices").exists() {
         make(&folder, &table, place, &complete)
-            .with_context(|| format!("cannot make {}", complete.display()))?;
+            .with_context(|| format!("cannot create {}", complete.display()))?;
     }
     Ok(complete)
 }

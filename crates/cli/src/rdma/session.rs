@@ -154,10 +154,10 @@ fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) ->
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
         if since.elapsed() > PATIENCE {
-            bail!("the transports of {held} connections are still not negotiated");
+            bail!("the transports of {held} connections are not negotiated yet");
         }
         if is_closed(stream)? {
-            bail!("the peer gave up while {held} connections were being set up");
+            bail!("the peer gave up during the set-up of {held} connections");
         }
         thread::sleep(Duration::from_millis(1));
         let now = adapter.held_connections();

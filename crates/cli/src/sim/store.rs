@@ -43,11 +43,11 @@ impl Store {
         let path = self.folder.join(file_name(&hash, seed));
         let Some(record) = read(&path)? else { return Ok(None) };
         let is_it = record.model == runner.name() && record.hash == hash && record.seed == seed;
-        ensure!(is_it, "{} is of another run than its name says: remove it", path.display());
+        ensure!(is_it, "{} is the record of another run than its name says: remove it", path.display());
         let (version, ours) = (&record.version, record::VERSION);
         ensure!(
             version == ours,
-            "{} is of version {version}, this is {ours}: use another store",
+            "{} is of version {version}, and this is version {ours}: use another store",
             path.display()
         );
         Ok(Some(record))
@@ -77,7 +77,7 @@ pub(super) fn gather(folder: &Path) -> anyhow::Result<Vec<Record>> {
         records.extend(read(&path)?);
     }
     if records.is_empty() {
-        bail!("{}: there are no records in it: nichrome sim sweep makes them", folder.display());
+        bail!("{}: there are no records in this folder: 'nichrome sim sweep' writes them", folder.display());
     }
     Ok(records)
 }

@@ -26,12 +26,12 @@ impl Tasks {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let lists = sweep::read(&self.file)?;
         let store = Store::open(&self.store)?;
-        let program = env::current_exe().context("cannot tell where this program is")?;
-        let folder = path::absolute(&self.store).context("cannot tell where the store is")?;
+        let program = env::current_exe().context("cannot find the path of this program")?;
+        let folder = path::absolute(&self.store).context("cannot find the path of the store")?;
         let experiment = match &lists.source {
             Source::BuiltIn(experiment) => experiment.name.into(),
             Source::File(path) => {
-                path::absolute(path).context("cannot tell where the experiment is")?.display().to_string()
+                path::absolute(path).context("cannot find the path of the experiment")?.display().to_string()
             }
         };
         let axis = lists.definition.x.parameter;

@@ -171,20 +171,20 @@ fn the_host_sends_no_longer_packets_than_the_wire_takes() {
         let lab = Lab::new();
         let mut up = lab.up(&["--backend", back_end]);
         lab.ip("link set w0 mtu 1400");
-        up.wait_for("w0 has the MTU 1400 now, h0 has 1400");
+        up.wait_for("w0 now has the MTU 1400, and h0 1400");
         until("the host to send shorter packets", || lab.interface("h0").mtu == 1400);
         lab.ip("link set h0 mtu 1500");
-        up.wait_for("h0 has the MTU 1500 now, but w0 takes 1400: longer packets are dropped");
+        up.wait_for("h0 now has the MTU 1500, but w0 allows at most 1400: longer packets are dropped");
         lab.ip("link set h0 mtu 1300");
         lab.ip("link set w0 mtu 1500");
-        up.wait_for("w0 has the MTU 1500 now, h0 has 1500");
+        up.wait_for("w0 now has the MTU 1500, and h0 1500");
         // With AF_XDP, the kernel itself refuses what frames would have no room for.
         if *back_end == "packet" {
             lab.ip("link set w0 mtu 9000");
-            up.wait_for("w0 has the MTU 9000 now, h0 has 1500: for more, start the card anew");
+            up.wait_for("w0 now has the MTU 9000, and h0 1500: for more, start the card anew");
         }
         let said = up.stop();
-        let lines = said.iter().filter(|line| line.contains("has the MTU")).count();
+        let lines = said.iter().filter(|line| line.contains("now has the MTU")).count();
         assert_eq!(lines, if *back_end == "packet" { 4 } else { 3 }, "{said:?}");
     }
 }

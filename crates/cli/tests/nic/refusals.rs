@@ -127,7 +127,7 @@ fn addresses_of_the_wire_are_warned_of() {
     let warning = |said: Vec<String>| said.into_iter().find(|line| line.contains("addresses of its own"));
     let line = warning(lab.up(&[]).stop()).expect("a warning");
     assert!(line.contains("w0 has addresses of its own (10.9.0.1, fd09::1)"), "{line}");
-    assert!(line.contains("give them to h0"), "{line}");
+    assert!(line.contains("assign them to h0"), "{line}");
     lab.ip("address flush dev w0");
     assert_eq!(warning(lab.up(&[]).stop()), None);
 }
@@ -140,7 +140,7 @@ fn a_wire_in_a_bridge_is_warned_of() {
     lab.ip("link set w0 master br0");
     let warning = |said: Vec<String>| said.into_iter().find(|line| line.contains("is a port of"));
     let line = warning(lab.up(&[]).stop()).expect("a warning");
-    assert!(line.contains("'ip link set w0 nomaster' takes it out"), "{line}");
+    assert!(line.contains("'ip link set w0 nomaster' removes it"), "{line}");
     lab.ip("link set w0 nomaster");
     assert_eq!(warning(lab.up(&[]).stop()), None);
 }
@@ -151,8 +151,8 @@ fn a_number_in_a_file_is_no_name_of_a_file() {
     let lab = Lab::new();
     let file = lab.file("card.toml");
     for (line, told) in [
-        ("capture = 5", "capture is the name of a file, such as \"capture.pcapng\""),
-        ("capture-host = 1.5", "capture-host is the name of a file, such as \"capture-host.pcapng\""),
+        ("capture = 5", "capture must be the name of a file, such as \"capture.pcapng\""),
+        ("capture-host = 1.5", "capture-host must be the name of a file, such as \"capture-host.pcapng\""),
         ("hold = \"-1us\"", "invalid value '-1us' for '--hold <DURATION>': a time is a whole number with"),
     ] {
         fs::write(&file, format!("wire = \"w0\"\nhost = \"h0\"\n{line}\n")).unwrap();

@@ -219,9 +219,9 @@ fn options_come_from_a_file_and_from_the_command_line() {
     card.stop();
     let cases = [
         ("wire = \"w0\"", "names no wire or no host"),
-        ("speed = 3", "there is no option speed: there are wire, host, profile"),
-        ("wire = 1.5", "wire is a text or a number"),
-        ("force = \"yes\"", "force is true or false"),
+        ("speed = 3", "there is no option speed: the options are wire, host, profile"),
+        ("wire = 1.5", "wire must be a text or a number"),
+        ("force = \"yes\"", "force must be true or false"),
         ("wire = \"w0\"\nhost = \"h0\"\nqueues = 0", "0 is not in 1..=256"),
         ("wire =", "line 1"),
     ];

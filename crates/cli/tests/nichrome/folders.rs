@@ -47,7 +47,7 @@ fn the_captures_of_a_folder_are_parts_of_one() {
     fs::write(folder.path().join("notes.txt"), "no capture").unwrap();
     let warned = nichrome(&["coalesce", &parts]);
     let said = stderr(&warned);
-    assert!(warned.status.success() && said.contains("notes.txt: not a capture file"), "{said}");
+    assert!(warned.status.success() && said.contains("notes.txt: not a pcap or pcapng file"), "{said}");
     let same = text(&folder.path().join("trace1"));
     let refused = nichrome(&["coalesce", &parts, &same]);
     assert!(refused.status.code() == Some(2) && stderr(&refused).contains("IN and OUT are the same file"));

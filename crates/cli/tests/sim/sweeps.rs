@@ -166,7 +166,7 @@ fn a_file_that_is_no_record_is_named() {
     let other = fs::read(store.join(&names(&store)[1])).unwrap();
     for (bytes, told) in [
         (&b"{"[..], "is not a record of a run: remove it: "),
-        (&other, "is of another run than its name says: remove it"),
+        (&other, "is the record of another run than its name says: remove it"),
     ] {
         fs::write(&path, bytes).unwrap();
         let (line, status) = failure(&["sweep", text(&lab.path("sweep.toml")), "--store", text(&store)]);
@@ -174,6 +174,7 @@ fn a_file_that_is_no_record_is_named() {
     }
     let empty = lab.path("empty");
     fs::create_dir(&empty).unwrap();
-    let told = format!("{}: there are no records in it: nichrome sim sweep makes them", empty.display());
+    let told =
+        format!("{}: there are no records in this folder: 'nichrome sim sweep' writes them", empty.display());
     assert_eq!(failure(&["collect", text(&empty)]), (told, 1));
 }

@@ -25,14 +25,17 @@ fn wrong_command_lines_are_told_in_one_line() {
         (
             &["--jitter", "measured.txt"],
             "--jitter: 'measured.txt' is not a valid jitter: expected a time such as 5ms, or a time after uniform:, normal:, \
-             pareto: or pareto-normal:; at most 3600s; or file: and the name of a file of times",
+             pareto: or pareto-normal:; at most 3600s; or file: followed by the name of a file of times",
         ),
         (
             &["--rate", "1mbit", "--trace", &trace],
             "to the left: rate and trace are both given: a path has one bottleneck, so one of them must be none",
         ),
         (&["--to-left", "loss"], "'loss' is not an impairment of one direction: write --to-left NAME=VALUE"),
-        (&["--to-left", "lose=1%"], "--to-left lose: there is no such impairment: there are delay, "),
+        (
+            &["--to-left", "lose=1%"],
+            "--to-left lose: there is no such impairment: the impairments are delay, ",
+        ),
         (
             &["--dealy", "1ms"],
             "unexpected argument '--dealy' found; tip: a similar argument exists: '--delay'",
@@ -95,11 +98,17 @@ fn what_is_wrong_in_a_file_is_told_with_its_name() {
     for (text, told) in [
         ("delay = 40\n", "delay: '40' is not a valid time: expected a number with ns, us, ms or s"),
         ("delay = \"40ms\nloss = 1\n", "line 1: invalid basic string"),
-        ("delay = [\"40ms\"]\n", "delay is a text or a number, such as \"40ms\""),
-        ("[to-rigt]\nloss = \"1%\"\n", "there is no table [to-rigt]: there are [to-right] and [to-left]"),
-        ("to-left = \"1%\"\n", "to-left is a table, [to-left]"),
-        ("[to-left]\nlos = \"1%\"\n", "to-left.los: there is no such impairment: there are delay, "),
-        ("[to-right]\nloss = true\n", "to-right.loss is a text or a number, such as \"40ms\""),
+        ("delay = [\"40ms\"]\n", "delay must be a text or a number, such as \"40ms\""),
+        (
+            "[to-rigt]\nloss = \"1%\"\n",
+            "there is no table [to-rigt]: the tables are [to-right] and [to-left]",
+        ),
+        ("to-left = \"1%\"\n", "to-left must be a table, [to-left]"),
+        (
+            "[to-left]\nlos = \"1%\"\n",
+            "to-left.los: there is no such impairment: the impairments are delay, ",
+        ),
+        ("[to-right]\nloss = true\n", "to-right.loss must be a text or a number, such as \"40ms\""),
         ("loss = 0.1\nloss = 0.2\n", "line 2: duplicate key"),
         ("jitter = \"file:\"\n", "jitter: the name of a file is missing"),
     ] {

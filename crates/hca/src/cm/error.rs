@@ -48,7 +48,7 @@ pub enum ConnectError {
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
     /// Nobody listens at the peer's port (REJ, reason 8).
-    #[error("nobody listens at the peer's port")]
+    #[error("the peer's port has no listener")]
     NoListener,
     /// The peer's program rejected the connection (REJ, reason 28), with this private data, and zeros up to 148 bytes.
     #[error("the peer's program rejected the connection")]
@@ -63,7 +63,7 @@ pub enum ConnectError {
     #[error("the peer does not answer")]
     TimedOut,
     /// The peer ended the connection while it was being made.
-    #[error("the peer ended the connection while it was being made")]
+    #[error("the peer ended the connection during its set-up")]
     Withdrawn,
     /// The peer's answer breaks the rules of MPA.
     #[error("the peer's answer breaks the rules of MPA")]

@@ -79,7 +79,7 @@ impl<R: Ends> Requests<R> {
         let unreported = |refusal: &&mut Refusal| refusal.peer == peer && !refusal.is_reported;
         if let Some(refusal) = self.refusals.iter_mut().find(unreported) {
             refusal.is_reported = true;
-            (self.report)(&format!("a connection from {peer} is refused: {}", refusal.why));
+            (self.report)(&format!("refused a connection from {peer}: {}", refusal.why));
         }
     }
 
@@ -99,7 +99,7 @@ impl<R: Ends> Requests<R> {
         self.failures += 1;
         if self.failures > MAX_REPORTS {
             if self.failures == MAX_REPORTS + 1 {
-                (self.report)("more queue pairs could not be connected: not reported one by one");
+                (self.report)("more queue pairs cannot be connected; no more lines about them");
             }
             return;
         }
@@ -171,7 +171,7 @@ mod tests {
         let lines = LINES.lock().unwrap();
         assert_eq!((lines.len(), open.load(Ordering::SeqCst)), (MAX_REPORTS + 1, 0));
         assert_eq!(lines[0], "queue pair 0x5 has no connection with 0x64 at 127.0.0.1: why");
-        assert!(lines[MAX_REPORTS].contains("not reported one by one"));
+        assert!(lines[MAX_REPORTS].contains("no more lines about them"));
     }
 
     #[test]
@@ -186,6 +186,6 @@ mod tests {
         requests.route(From(101), Instant::ZERO);
         requests.route(From(102), Instant::ZERO);
         requests.refuse(HERE, "why");
-        assert_eq!(*LINES.lock().unwrap(), ["a connection from 127.0.0.1 is refused: why"]);
+        assert_eq!(*LINES.lock().unwrap(), ["refused a connection from 127.0.0.1: why"]);
     }
 }

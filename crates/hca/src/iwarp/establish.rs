@@ -35,7 +35,7 @@ pub enum EstablishError {
     #[error(transparent)]
     Modify(#[from] ModifyError),
     /// The queue pair cannot have the stream.
-    #[error("the queue pair cannot take the connection: {0}")]
+    #[error("the queue pair does not accept the connection: {0}")]
     Attach(String),
     /// The adapter's transport is another.
     #[error("connections by address and port are iWARP's: open the adapter with that transport")]

@@ -27,7 +27,7 @@ pub(super) enum SetupFailure {
     Io(#[from] std::io::Error),
     #[error("the peer's program did not connect its queue pair within {} s", PROGRAM_TIMEOUT.as_secs())]
     NoPeer,
-    #[error("the peer is another queue pair than the one to be connected to")]
+    #[error("the peer is not the queue pair that was to be connected")]
     WrongPeer,
     #[error("a queue pair cannot be connected to itself on iWARP")]
     Loop,

@@ -28,7 +28,7 @@ pub enum KeyFileError {
         error: io::Error,
     },
     /// Other users may read or write it.
-    #[error("the key file {} is open to other users (mode {mode:o}): 'chmod 600' closes it", path.display())]
+    #[error("the key file {} can be read or changed by other users (mode {mode:o}): 'chmod 600' prevents that", path.display())]
     Mode {
         /// The file.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum KeyFileError {
         mode: u32,
     },
     /// It is no regular file, or has too few or too many bytes.
-    #[error("the key file {} is not a file of {MIN} to {MAX} bytes: 'head -c 32 /dev/urandom' makes its contents", path.display())]
+    #[error("the key file {} is not a file of {MIN} to {MAX} bytes: 'head -c 32 /dev/urandom' prints suitable contents", path.display())]
     Length {
         /// The file.
         path: PathBuf,
@@ -86,8 +86,9 @@ mod tests {
         }
         for mode in [0o640, 0o604, 0o620, 0o602, 0o644] {
             let refused = outcome(&[7; 32], mode).unwrap_err();
-            let line =
-                format!("the key file KEY is open to other users (mode {mode:o}): 'chmod 600' closes it");
+            let line = format!(
+                "the key file KEY can be read or changed by other users (mode {mode:o}): 'chmod 600' prevents that"
+            );
             assert_eq!(refused, line);
         }
         for len in [0, 31, 4097] {

@@ -152,7 +152,7 @@ impl Stateless {
 
 /// The text is not the name of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the stateless side is one of: {}", Stateless::ALL.map(Stateless::name).join(", "))]
+#[error("the stateless side must be one of: {}", Stateless::ALL.map(Stateless::name).join(", "))]
 pub struct StatelessError;
 
 impl FromStr for Stateless {

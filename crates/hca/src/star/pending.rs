@@ -40,9 +40,9 @@ pub(super) enum SetupFailure {
     NoPeer,
     #[error("the peer did not complete StaR's set-up in time")]
     Timeout,
-    #[error("the peer is another queue pair than the one to be connected to")]
+    #[error("the peer is not the queue pair that was to be connected")]
     WrongPeer,
-    #[error("the peer is a process of another user: with the same --key-file at both sides it may connect")]
+    #[error("the peer is a process of another user: give both sides the same --key-file")]
     OtherUser,
     #[error(transparent)]
     Seal(#[from] SealError),

@@ -26,7 +26,7 @@ fn a_card_whose_host_interface_is_deleted_says_so_and_ends() {
     assert!(card.remote().stats().is_none());
     let error = card.stop().unwrap_err();
     assert!(matches!(error, CardError::Host(_)), "{error}");
-    assert!(error.to_string().starts_with("the host's interface is gone"), "{error}");
+    assert!(error.to_string().starts_with("the host's interface was removed"), "{error}");
 }
 
 #[test]

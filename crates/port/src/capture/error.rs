@@ -16,7 +16,7 @@ pub enum ReadError {
     #[error("the file is empty")]
     Empty,
     /// The first bytes match no capture format.
-    #[error("not a capture file: it begins with {}, and neither pcap nor pcapng does", Hex(magic))]
+    #[error("not a pcap or pcapng file: it begins with {}", Hex(magic))]
     NotACapture {
         /// The first bytes, at most four.
         magic: Vec<u8>,
@@ -28,7 +28,7 @@ pub enum ReadError {
         method: &'static str,
     },
     /// The file has an unsupported version of pcap.
-    #[error("version {major}.{minor} of pcap is not supported: 2.0 to 2.4 are")]
+    #[error("pcap version {major}.{minor} is not supported: use 2.0 to 2.4")]
     UnsupportedVersion {
         /// The major version.
         major: u16,
@@ -36,7 +36,7 @@ pub enum ReadError {
         minor: u16,
     },
     /// The packets begin with a link-layer header that Nichrome does not parse.
-    #[error("packets of link type {} are not supported: {} are", LinkCode(*code), LinkType::SUPPORTED)]
+    #[error("link type {} is not supported: supported are {}", LinkCode(*code), LinkType::SUPPORTED)]
     UnsupportedLinkType {
         /// The link type code in the file.
         code: u32,
@@ -139,13 +139,13 @@ mod tests {
         let messages = [
             (
                 ReadError::UnsupportedLinkType { code: 105 },
-                "packets of link type 105 (IEEE 802.11) are not supported: Ethernet (1), raw IP (101, 12, 14, 228, \
-                 229), Linux cooked (113, 276) and loopback (0, 108) are",
+                "link type 105 (IEEE 802.11) is not supported: supported are Ethernet (1), raw IP (101, 12, 14, 228, \
+                 229), Linux cooked (113, 276) and loopback (0, 108)",
             ),
             (
                 ReadError::UnsupportedLinkType { code: 9999 },
-                "packets of link type 9999 are not supported: Ethernet (1), raw IP (101, 12, 14, 228, 229), Linux \
-                 cooked (113, 276) and loopback (0, 108) are",
+                "link type 9999 is not supported: supported are Ethernet (1), raw IP (101, 12, 14, 228, 229), Linux \
+                 cooked (113, 276) and loopback (0, 108)",
             ),
             (
                 ReadError::truncated(Progress { records: 1, bytes: 100 }, 7),
@@ -157,7 +157,7 @@ mod tests {
             ),
             (
                 ReadError::NotACapture { magic: b"\x7fELF".to_vec() },
-                "not a capture file: it begins with 7f 45 4c 46, and neither pcap nor pcapng does",
+                "not a pcap or pcapng file: it begins with 7f 45 4c 46",
             ),
             (
                 ReadError::Corrupt { offset: 24, what: "a record of 4294967295 bytes".into() },

@@ -168,7 +168,7 @@ mod tests {
         let (magic, order, _) = MAGICS[0];
         let mut file = classic(magic, order, 1, &[]);
         file[7] = 5;
-        assert_eq!(message(&file), "version 2.5 of pcap is not supported: 2.0 to 2.4 are");
+        assert_eq!(message(&file), "pcap version 2.5 is not supported: use 2.0 to 2.4");
     }
 
     #[test]

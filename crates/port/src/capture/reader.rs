@@ -254,9 +254,9 @@ mod tests {
         assert_eq!(message(b"BZh9"), "the file is compressed with bzip2: decompress it first");
         let xz = [0xFD, b'7', b'z', b'X', b'Z', 0];
         assert_eq!(message(&xz), "the file is compressed with xz: decompress it first");
-        let neither = "not a capture file: it begins with 68 69, and neither pcap nor pcapng does";
+        let neither = "not a pcap or pcapng file: it begins with 68 69";
         assert_eq!(message(b"hi"), neither);
-        assert!(message(b"<html>").contains("3c 68 74 6d,"));
+        assert!(message(b"<html>").ends_with("3c 68 74 6d"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::socket::UdpSocket;
 #[non_exhaustive]
 pub enum PacketReceiverError {
     /// The address is not IPv4.
-    #[error("{0} is an IPv6 address: only IPv4 has an identification, receive from the socket there")]
+    #[error("{0} is an IPv6 address, and only IPv4 has an identification field: receive from the socket")]
     Ipv6(SocketAddr),
     /// The kernel returned an error.
     #[error(

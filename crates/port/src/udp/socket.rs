@@ -20,7 +20,7 @@ use super::socket_options::{
 #[derive(Debug, Error)]
 pub enum UdpError {
     /// Another process uses the address.
-    #[error("{0} is taken: another process, or the kernel's rdma_rxe, uses it: choose another address")]
+    #[error("{0} is in use by another process or by the kernel's rdma_rxe: choose another address")]
     Taken(SocketAddr),
     /// The address is not local.
     #[error("{0} is not an address of this machine ('ip address' lists them)")]
@@ -34,7 +34,7 @@ pub enum UdpError {
         slots: usize,
     },
     /// No address of 127.0.0.0/8 is free.
-    #[error("no address of 127.0.0.0/8 has UDP port {0} free")]
+    #[error("UDP port {0} is in use on every address tried in 127.0.0.0/8")]
     NoLoopback(u16),
     /// Anything else.
     #[error("cannot open UDP {address}: {error}")]

@@ -31,7 +31,7 @@ pub enum XdpError {
     #[error("there is no interface called {0} here ('ip link' lists them)")]
     NoInterface(InterfaceName),
     /// The driver does not support this mode.
-    #[error("{name} takes no XDP program in {mode} mode ({error})")]
+    #[error("{name} does not accept an XDP program in {mode} mode ({error})")]
     Mode {
         /// The interface.
         name: InterfaceName,

@@ -46,10 +46,10 @@ pub enum MulticastError {
     #[error(transparent)]
     Object(#[from] ObjectError),
     /// Only UD queue pairs receive multicast datagrams.
-    #[error("a queue pair of service {0:?} receives no multicast datagrams: UD does")]
+    #[error("a {0:?} queue pair receives no multicast datagrams: use UD")]
     Service(QpType),
     /// The address is not a multicast address.
-    #[error("{0} is no multicast address")]
+    #[error("{0} is not a multicast address")]
     Unicast(IpAddr),
     /// The device has no address of the group's family.
     #[error("the device has no address of the family of {0}")]
@@ -111,7 +111,7 @@ pub enum RegisterError {
     #[error("a region cannot have the rights {0:?}")]
     Rights(Access),
     /// The addresses wrap around.
-    #[error("{len} bytes from {address:#x} on exceed the address space")]
+    #[error("{len} bytes at {address:#x} exceed the address space")]
     Range {
         /// First address.
         address: u64,
@@ -119,7 +119,7 @@ pub enum RegisterError {
         len: u64,
     },
     /// Some of the memory does not exist.
-    #[error("not all of the {len} bytes from {address:#x} on are the program's memory")]
+    #[error("not all of the {len} bytes at {address:#x} are the program's memory")]
     NotThere {
         /// First address.
         address: u64,

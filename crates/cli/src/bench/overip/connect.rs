@@ -155,7 +155,7 @@ fn await_set_up(adapters: [&Adapter; 2]) -> anyhow::Result<()> {
     let since = Instant::now();
     while adapters.iter().any(|adapter| adapter.held_connections() > 0) {
         if since.elapsed() > PATIENCE {
-            bail!("the transport is still not negotiated");
+            bail!("the transport is not negotiated yet");
         }
         thread::sleep(Duration::from_millis(1));
     }

@@ -28,10 +28,10 @@ impl Pair {
         Ok(Self { all, server, client })
     }
 
-    /// Prints a warning if both ends share the only processor.
+    /// Prints a warning if both ends share the only usable processor.
     pub(crate) fn warn_if_crowded(&self) {
         if self.server == self.client {
-            eprintln!("nichrome: warning: both ends share the only processor");
+            eprintln!("nichrome: warning: both ends share the only usable processor");
         }
     }
 

@@ -158,7 +158,7 @@ fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
     let output = child.wait_with_output()?;
     if !output.status.success() || errors.count() == 0 {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("mm-delay failed: {}", said.lines().next().unwrap_or("it said nothing"));
+        bail!("mm-delay failed: {}", said.lines().next().unwrap_or("it printed nothing"));
     }
     Ok(errors)
 }

@@ -100,7 +100,7 @@ fn run(impairments: &Impairments, packets: u64) -> anyhow::Result<f64> {
 impl fmt::Display for Engines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (in_flight, runs) = (Grouped(self.in_flight), self.runs);
-        write!(f, "the engine in virtual time, {in_flight} packets on their way, median of {runs} runs")?;
+        write!(f, "the engine in virtual time, {in_flight} packets in flight, median of {runs} runs")?;
         for Speed { path, packets_per_second } in &self.paths {
             write!(f, "\n{:>8.2} million packets/s  {path}", packets_per_second / 1e6)?;
         }

@@ -10,7 +10,7 @@ pub enum SetupError {
     #[error(transparent)]
     Frame(#[from] StartError),
     /// A Request where a Reply is expected, or the reverse.
-    #[error("the peer sent the other MPA start frame than expected")]
+    #[error("the peer sent an MPA Request instead of a Reply, or a Reply instead of a Request")]
     WrongFrame,
     /// The peer rejected the connection, with this private data.
     #[error("the peer rejected the connection")]
@@ -19,10 +19,10 @@ pub enum SetupError {
     #[error("the peer sent data before it had the MPA Reply")]
     EarlyData,
     /// The Reply's revision is above the Request's.
-    #[error("MPA revision {0} in the Reply, above that of the Request")]
+    #[error("the Reply has MPA revision {0}, above that of the Request")]
     Revision(u8),
     /// The Reply's ORD exceeds this end's IRD (RFC 6581 section 9.1).
-    #[error("the peer wants to send {ord} READs at once, and this end takes {ird}")]
+    #[error("the peer requires {ord} outstanding READs, and this end allows {ird}")]
     Ird {
         /// The peer's.
         ord: u16,
@@ -30,7 +30,7 @@ pub enum SetupError {
         ird: u16,
     },
     /// The initiator and the responder have no ready-to-receive message in common (RFC 6581 section 9.2).
-    #[error("no ready-to-receive message in common with the peer")]
+    #[error("the peer and this end support no common ready-to-receive message")]
     Rtr,
     /// The peer closed the stream.
     #[error("the peer closed the connection during MPA's start-up")]

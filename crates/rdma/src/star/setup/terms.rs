@@ -175,16 +175,16 @@ impl Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SetupError {
     /// Bytes that are no message of set-up.
-    #[error("the peer does not speak StaR's set-up")]
+    #[error("the peer does not use StaR's set-up protocol")]
     Garbage,
     /// The peer's version is another.
-    #[error("the peer speaks version {0} of StaR's set-up, this side version {VERSION}")]
+    #[error("the peer uses version {0} of StaR's set-up, this side version {VERSION}")]
     Version(u8),
     /// The stream ended before set-up was complete.
     #[error("the peer closed the stream before StaR's set-up was complete")]
     Truncated,
     /// A message in the wrong state.
-    #[error("the peer sent a message of StaR's set-up out of turn")]
+    #[error("the peer sent an unexpected message of StaR's set-up")]
     OutOfTurn,
     /// Both sides want to be stateless: none would keep the state.
     #[error("both sides want to be stateless: one of them must keep the state")]
