@@ -1,4 +1,4 @@
-//! Symbols that other libraries of rdma-core import: driver libraries (mlx5, efa, ...) and librdmacm.
+//! Private symbols that other libraries of rdma-core import: driver libraries (mlx5, efa, ...) and librdmacm.
 //!
 //! With these symbols the libraries load beside this one. Each function returns `EOPNOTSUPP` or does nothing: the drivers'
 //! devices do not exist here.

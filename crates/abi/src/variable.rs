@@ -1,4 +1,4 @@
-//! Environment variables: their values, and names that are misspelt.
+//! Environment variables: parses values, and finds misspelt names.
 
 use std::env::{self, VarError};
 use std::fmt::Display;

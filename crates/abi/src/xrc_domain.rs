@@ -52,7 +52,7 @@ impl XrcDomain {
     }
 }
 
-/// Returns the identity of an open file; `None` for descriptor −1, which stands for no file.
+/// Returns the identity of an open file; `None` for descriptor −1, which means no file.
 fn file(fd: c_int) -> Result<Option<File>, Errno> {
     if fd == -1 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What a manager is configured with.
+//! The configuration of a manager.
 
 use nichrome_wire::cm::{Guid, TimeExponent};
 use nichrome_wire::rdma::PathMtu;
@@ -46,7 +46,7 @@ impl Default for RnrTimers {
     }
 }
 
-/// How requests for a port that nobody listens at are held if a listener was closed there, or a program has bound it.
+/// Limits for holding requests for a port without a listener, if a listener was closed there or a program has bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
     /// Nanoseconds after which a request is refused.

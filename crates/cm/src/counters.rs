@@ -1,17 +1,17 @@
-//! What the manager counts.
+//! Counters of the manager.
 
-/// Numbers of messages by what became of them.
+/// Numbers of messages by their result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Messages received.
     pub received: u64,
     /// Messages sent, retransmissions included.
     pub sent: u64,
-    /// Retransmitted messages: without an answer in time, or because the peer repeated the message that they answer.
+    /// Retransmitted messages: not answered in time, or answers to a message that the peer retransmitted.
     pub retransmitted: u64,
-    /// Received: no message of the connection manager.
+    /// Received: not a message of the connection manager.
     pub malformed: u64,
-    /// Received: repeats of messages that were answered.
+    /// Received: retransmissions of answered messages.
     pub duplicates: u64,
     /// Received: messages that name no connection with this peer, or that its state does not expect.
     pub unexpected: u64,

@@ -1,4 +1,4 @@
-//! Deadlines of many objects, at most one of each.
+//! A set of deadlines, at most one per object.
 
 use std::collections::BTreeSet;
 

@@ -4,7 +4,7 @@ use nichrome_rdma::AddressVector;
 use nichrome_wire::cm::Ece;
 use nichrome_wire::rdma::{QKey, QpNumber};
 
-/// What happened, with the numbers of `enum rdma_cm_event_type`.
+/// The kind of an event, with the numbers of `enum rdma_cm_event_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventKind {
     /// The destination's address is resolved.
@@ -89,7 +89,7 @@ pub struct Event {
     pub uid: u64,
     /// The name of the identifier, the new one in `ConnectRequest`, or of the membership.
     pub id: u32,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
     /// 0, a negative error number, or a reason of the peer's: REJ's in `Rejected`, SIDR's status in `Unreachable`.
     pub status: i32,

@@ -1,4 +1,4 @@
-//! Inputs of the driver, and the requests that it gets.
+//! Inputs from the driver, and requests to it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use crate::error::Errno;
 use crate::ib::Transmit;
 use crate::name::{ChannelName, IdName, MembershipName};
 
-/// A question to the driver. An answer that comes after the program has asked again, or let go, is ignored.
+/// A question to the driver. An answer that arrives after the program has asked again, or destroyed its identifier, is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     pub(crate) id: IdName,
@@ -49,7 +49,7 @@ pub struct StreamParameters {
 pub enum StreamFailure {
     /// The peer's program rejected it, with data.
     Rejected(Vec<u8>),
-    /// Nobody listens, or the stream was reset.
+    /// The port has no listener, or the stream was reset.
     Refused(Errno),
     /// The peer does not answer.
     TimedOut,
@@ -57,7 +57,7 @@ pub enum StreamFailure {
     Other(Errno),
 }
 
-/// What the driver reports.
+/// A report of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A datagram from queue pair 1 arrived at queue pair 1.
@@ -103,7 +103,7 @@ pub enum Input {
     Closed(StreamName),
 }
 
-/// What the driver is to do.
+/// A request to the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Sends a datagram from queue pair 1 to queue pair 1, under [`nichrome_wire::cm::GSI_QKEY`].
@@ -145,7 +145,7 @@ pub enum Output {
     Listen {
         /// The listener.
         id: IdName,
-        /// Address and port; an unspecified address stands for all.
+        /// Address and port; an unspecified address means all.
         local: SocketAddr,
         /// Connections that may wait for the program.
         backlog: u32,

@@ -1,9 +1,9 @@
-//! Requests held for a listener that is about to come.
+//! Requests held until their port has a listener.
 //!
 //! A program may tell its peer where to connect, and listen there a moment later. perftest listens again after each connection,
 //! while its client requests the next one already; qperf 0.4.11 sends the number of its port before it listens. Requests for ports at
-//! which a listener was closed recently, or which a program has bound, are therefore held for a moment instead of being refused at
-//! once. Both the ports and the requests are bounded, and a request that the peer repeats is held once.
+//! which a listener was closed recently, or which a program has bound, are therefore held for a limited time instead of being refused at
+//! once. Both the ports and the requests are bounded, and a request that the peer retransmits is held once.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

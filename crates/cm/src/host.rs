@@ -1,10 +1,10 @@
-//! What the manager asks of the machine within a command.
+//! The manager's questions about the machine that need an answer within a command.
 
 use std::net::IpAddr;
 
 use nichrome_wire::cm::PortSpace;
 
-/// What the other processes at the address do with a port.
+/// The use of a port by other processes at the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortUse {
     /// None has reserved it.
@@ -15,7 +15,7 @@ pub enum PortUse {
     Listening,
 }
 
-/// What else may be at a port that is to be reserved.
+/// The condition of a port for its reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortCondition {
     /// Nothing: not even a connection that has ended, whose port TCP keeps for a minute (TIME_WAIT).
@@ -34,7 +34,7 @@ pub trait Host {
     fn stands_for_all(&self, address: IpAddr) -> bool;
 
     /// Reserves a port among the processes that share the address; returns false if another has it, or the condition is not
-    /// met. An unspecified address stands for all. Succeeds once for each port that this manager begins to use.
+    /// met. An unspecified address means all. Succeeds once for each port that this manager begins to use.
     fn reserve_port(
         &mut self,
         space: PortSpace,

@@ -33,7 +33,7 @@ pub enum IdState {
     Listen,
 }
 
-/// What connects an identifier to its peer.
+/// The connection of an identifier to its peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     None,

@@ -1,4 +1,4 @@
-//! The connection manager, as an engine: what programs call `rdma_cm`.
+//! The connection manager as an engine: connections by address and port, known to programs as `rdma_cm`.
 //!
 //! A [`Manager`] holds channels of events and the identifiers of programs, binds them to ports, resolves addresses and routes,
 //! connects, listens, accepts, rejects and disconnects, resolves datagram services, and joins multicast groups. It does no I/O
@@ -22,7 +22,7 @@
 //! # Bounds
 //!
 //! Identifiers, memberships, channels, events of an identifier, requests in progress from one source and in total, and
-//! connections whose program has let go are bounded by [`Config`]. A request beyond a bound is dropped and counted
+//! connections that their program has destroyed are bounded by [`Config`]. A request beyond a bound is dropped and counted
 //! ([`Counters`]); the peer repeats it.
 //!
 //! # Forged messages

@@ -1,4 +1,4 @@
-//! Verbs for Rust programs: objects that hold on to their adapter and are destroyed when dropped.
+//! Verbs for Rust programs: objects that keep their adapter alive and are destroyed when dropped.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -151,7 +151,7 @@ impl Adapter {
         self.inner.driver.call(|device| *device.counters())
     }
 
-    /// What the connection manager holds; it starts if it has not.
+    /// Returns the resources that the connection manager holds; starts it if necessary.
     ///
     /// # Errors
     /// The adapter has no connection manager.

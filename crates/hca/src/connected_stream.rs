@@ -1,4 +1,4 @@
-//! A TCP connection that is set up, on its way to a queue pair.
+//! A TCP connection that is set up, before a queue pair uses it.
 
 use std::net::TcpStream;
 

@@ -47,7 +47,7 @@ const DISCONNECT_POLL: Duration = Duration::from_micros(200);
 pub struct Driver<M: Memory + Send + 'static> {
     shared: Arc<Shared<M>>,
     spin: Spin,
-    /// What sets up connections before queue pairs use them.
+    /// Sets up connections before queue pairs use them.
     set_up: SetUp,
     thread: Option<JoinHandle<()>>,
 }
@@ -302,9 +302,9 @@ impl<M: Memory + Send + 'static> Driver<M> {
     }
 
     /// Receives, sends, then calls verbs: for programs that poll. Yields the processor if `verbs` finds nothing and there
-    /// was no traffic for 1 ms, or the peer needs the processor: two ends of a connection that poll on one processor would otherwise keep each other from
-    /// answering for a time slice. After that it looks once more: a program that finds nothing may go on to an event that
-    /// came meanwhile, say the end of the connection, and destroy the queue pair whose completions it has not seen.
+    /// was no traffic for 1 ms, or if the peer needs the processor: two ends of a connection that poll on one processor would otherwise
+    /// block each other for a time slice. Then polls once more: a program that finds nothing may continue with a later event,
+    /// such as the end of the connection, and destroy the queue pair before it has polled its completions.
     pub fn poll<T>(&self, mut verbs: impl FnMut(&mut Device<M>) -> Option<T>) -> Option<T> {
         let look = self.look(&mut verbs);
         let Look::Idle = look else { return look.found() };
@@ -391,7 +391,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     }
 }
 
-/// What a program that polls has found.
+/// The result of a poll.
 enum Look<T> {
     Found(T),
     /// Nothing yet.
@@ -419,12 +419,12 @@ impl<M> fmt::Debug for Paused<'_, M> {
 }
 
 impl<M> Paused<'_, M> {
-    /// Cuts the device off from the network for good, in a child: its sockets are the parent's.
+    /// Disconnects the device from the network permanently, in a child: its sockets are the parent's.
     pub fn cut_off(&mut self) {
         self.0.wire.cut_off();
     }
 
-    /// Cuts the device off from the network for good and closes the capture, for a process that exits.
+    /// Disconnects the device from the network permanently and closes the capture, for a process that exits.
     pub fn close(&mut self) {
         self.0.wire.close();
     }
@@ -556,7 +556,7 @@ impl<M: Memory + Send> StreamHost for Shared<M> {
             live.device.connect(qp, terms)?;
             live.wire.attach_stream(qp, connected, clock::now())?;
         }
-        // What was posted meanwhile leaves, and what the peer has sent already is received.
+        // Sends the requests posted in between, and receives the data that the peer has already sent.
         self.call(|_| ());
         self.handover.call_for(Some(Instant::ZERO));
         Ok(())

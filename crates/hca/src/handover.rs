@@ -1,6 +1,6 @@
 //! The hand-over of a device between the programs that poll it and the driver's thread.
 //!
-//! A device needs somebody to receive and to serve timers. A program that polls does so inline. Nobody else does for the
+//! A device needs a thread that receives and serves timers. A program that polls does so inline. No program does for the
 //! target of a WRITE or READ, whose program calls no verb, so the driver's thread waits for the ports while no program
 //! polls. [`Handover`] decides which of them waits, without a lock and without a system call per poll. The device itself
 //! is behind a mutex: the hand-over only decides who *waits*, so a wrong decision costs time, never consistency.

@@ -1,4 +1,4 @@
-//! A device on its wire: what a thread that holds the driver's lock does.
+//! A device on its wire: the work of a thread that holds the driver's lock.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;

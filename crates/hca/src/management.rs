@@ -26,7 +26,7 @@ pub(crate) struct Management {
     side_ports: Option<OwnedFd>,
 }
 
-/// What a connection manager needs of the machine.
+/// The parts from which a connection manager is made.
 type Opened = ((IpAddr, Machine), Option<Joining>, CommIdPrefix);
 
 impl Management {

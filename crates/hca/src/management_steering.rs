@@ -1,8 +1,8 @@
-//! Which of several processes at an address a datagram of RoCE is for.
+//! Steers RoCE's datagrams to one of several processes at an address.
 //!
 //! The process's slot is in the top bits of the receiving queue pair's number. Queue pair 1 is every process's: management
 //! datagrams have the slot in the top bits of the communication identifier that the receiver chose. Requests name a service
-//! port, whose process the kernel knows; those for a port that nobody has go to a socket that all processes receive from.
+//! port, whose process the kernel knows; those for a port without a process go to a socket that all processes receive from.
 
 use nichrome_cm::CommIdPrefix;
 use nichrome_port::udp::{ManagementSteering, SPACES, ServicePort, Steering};
@@ -52,7 +52,7 @@ pub(crate) fn service_port(space: PortSpace, port: u16) -> Option<ServicePort> {
     Some(ServicePort { space, port })
 }
 
-/// What communication identifiers of a slot's process begin with.
+/// The prefix of the communication identifiers of a slot's process.
 pub(crate) fn prefix_of(slot: usize) -> CommIdPrefix {
     CommIdPrefix { bits: SLOT_BITS as u8, value: slot as u16 }
 }

@@ -18,7 +18,7 @@ use crate::adapter::{Adapter, CompletionQueue};
 use crate::iwarp::{self, EstablishError, Established, Incoming};
 use crate::region::ProtectionDomain;
 
-/// What a peer needs to connect to a queue pair.
+/// The address of a queue pair, which a peer needs to connect to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// The adapter's address.

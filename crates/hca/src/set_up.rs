@@ -1,4 +1,4 @@
-//! What sets up the connections of a transport before its queue pairs use them, for any transport.
+//! Set-up of connections before queue pairs use them, for any transport.
 
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState};
 
@@ -6,7 +6,7 @@ use crate::config::Transport;
 use crate::iwarp::{self, IwarpCounters, IwarpOptions, IwarpSetup};
 use crate::star::{self, StarSetup};
 
-/// What sets up the connections of a transport.
+/// The connection set-up of a transport.
 pub(crate) enum SetUp {
     /// RoCE: nothing.
     None,
@@ -21,7 +21,7 @@ pub(crate) enum SetUpRequest {
 }
 
 impl SetUp {
-    /// Changes a queue pair. One whose connection is to be set up is held; the request is for [`SetUp::request`], without the
+    /// Changes a queue pair, and holds it if its connection must be set up; the request is for [`SetUp::request`], without the
     /// device's lock.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Between the device and its ports: send batches, faults, capture, counters.
+//! The path between the device and its ports: send batches, faults, capture, counters.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -56,7 +56,7 @@ impl FaultyPaths {
     }
 }
 
-/// Received datagrams on their way from a port to the device.
+/// Received datagrams between a port and the device.
 struct Intake<'a, M> {
     device: &'a mut Device<M>,
     faults: Option<&'a mut FaultyPaths>,

@@ -1,4 +1,4 @@
-//! What librdmacm calls in place of open(2), fstat(2), write(2) and close(2). Calls with other files go to the C library.
+//! Replacements of open(2), fstat(2), write(2) and close(2) for librdmacm. Calls for other files go to the C library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;

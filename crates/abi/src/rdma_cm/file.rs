@@ -1,4 +1,4 @@
-//! Open device files. Each is a channel of the connection manager, and its descriptor that of the channel's events.
+//! Open device files. Each is a channel of the connection manager; its descriptor is the eventfd of the channel's events.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;

@@ -1,4 +1,4 @@
-//! The process's connection manager, and the adapter that it opens where the program says.
+//! The process's connection manager, and the adapter that it opens at the program's address.
 //!
 //! A program creates identifiers before it names an address. Its first command that needs one opens the adapter there, unless a
 //! context of the process has opened it before.
@@ -45,7 +45,7 @@ impl Manager {
         let host = CmHost::new(config.transport, u64::from_be(guid()), config.seed)
             .map_err(|error| report(&error))?;
         let manager = Arc::new(Self { host, adapter: OnceLock::new(), process: std::process::id() });
-        // An open adapter may drive a connection manager already: channels are to be that one's from the start.
+        // An open adapter may drive a connection manager already: channels must belong to that one from the start.
         Adapter::opened().map_or(Ok(()), |adapter| manager.attach(adapter))?;
         *process = Arc::downgrade(&manager);
         Ok(manager)
@@ -53,7 +53,7 @@ impl Manager {
 
     fn attach(&self, adapter: Arc<Adapter>) -> Result<(), Errno> {
         self.host.attach(&adapter.driver).map_err(|error| report(&error))?;
-        // Nobody else sets it under the process's lock.
+        // No other thread sets it under the process's lock.
         let _ = self.adapter.set(adapter);
         Ok(())
     }

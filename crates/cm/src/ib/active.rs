@@ -1,4 +1,4 @@
-//! The initiator's side: REQ, and what answers it.
+//! The initiator's side: sends REQ, and handles its answers.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ use super::indication::Indication;
 use super::message::rej;
 use crate::name::IdName;
 
-/// What a program connects with.
+/// A program's arguments for connecting.
 #[derive(Clone, Debug)]
 pub(crate) struct Connect {
     pub(crate) own_address: IpAddr,

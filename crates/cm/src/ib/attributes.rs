@@ -8,7 +8,7 @@ use nichrome_wire::rdma::Psn;
 use super::connection::{Connection, State};
 use crate::config::RnrTimers;
 
-/// Number of RNR retries that stands for no limit (IBA 9.7.5.2.8).
+/// Number of RNR retries that means no limit (IBA 9.7.5.2.8).
 const UNLIMITED_RNR_RETRIES: u8 = 7;
 
 impl Connection {

@@ -1,4 +1,4 @@
-//! The end of a connection: DREQ, DREP, REJ, and programs that let go.
+//! The end of a connection: DREQ, DREP, REJ, and destruction by the program.
 
 use std::net::IpAddr;
 
@@ -45,7 +45,7 @@ impl Connections {
         now: Instant,
     ) -> Option<Indication> {
         let answer = Mad { transaction, message: drep(swapped(dreq.ids)) };
-        // A peer that lets go at once may overtake its REP.
+        // The DREQ of a peer that disconnects at once may overtake its REP.
         let unnamed = self.of_peer(dreq.ids.remote, own, peer).filter(|known| known.state == State::ReqSent);
         let Some(connection) = self.named(dreq.ids, own, peer).or(unnamed) else {
             self.counters.unexpected += 1;
@@ -120,7 +120,7 @@ impl Connections {
         };
         match state {
             State::ReqSent if rej.reason != RejectReason::STALE => self.remove(id),
-            // A repeated REQ may still be on its way, and is no new one.
+            // A retransmitted REQ may still be in flight, and is not a new one.
             State::ReqSent
             | State::ReqReceived
             | State::RepSent
@@ -138,7 +138,7 @@ impl Connections {
         Some(Indication::Rejected(owner?, Box::new(*rej)))
     }
 
-    /// Rejects a connection for its program, which lets go of it; returns false if there is nothing to reject.
+    /// Rejects a connection for its program, which destroys it; returns false if there is nothing to reject.
     pub(crate) fn reject(
         &mut self,
         id: CommId,

@@ -34,7 +34,7 @@ pub(crate) struct Sent {
     pub(crate) is_acknowledged: bool,
 }
 
-/// What a program accepts a connection with.
+/// A program's arguments for accepting a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Accept<'a> {
     pub(crate) qp: QpNumber,
@@ -52,7 +52,7 @@ pub(crate) struct Accept<'a> {
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) state: State,
-    /// `None` once the program has let go of the connection.
+    /// `None` once the program has destroyed the connection.
     pub(crate) owner: Option<IdName>,
     pub(crate) local: CommId,
     /// 0 until the peer has named the connection.

@@ -282,7 +282,7 @@ impl Connections {
         }
     }
 
-    /// Ends the connection: answers of the peer's repeated messages remain for the time that its packets may be on their way.
+    /// Ends the connection: its answers to retransmitted messages are kept while packets of the peer may be in flight.
     pub(super) fn enter_time_wait(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.table.get_mut(&id) else { return };
         connection.state = State::TimeWait;

@@ -1,4 +1,4 @@
-//! What a message or a timeout means to programs.
+//! Indications: events of messages and timeouts for programs.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use nichrome_wire::cm::{Rej, Rep, Req, SidrRep, SidrReq, TransactionId};
 
 use crate::name::IdName;
 
-/// A REQ that is no repeat, for which a listener is to be found.
+/// A new REQ, which needs a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) own_address: IpAddr,
@@ -15,7 +15,7 @@ pub(crate) struct Request {
     pub(crate) req: Req,
 }
 
-/// A SIDR_REQ that is no repeat, for which a listener is to be found.
+/// A new SIDR_REQ, which needs a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct SidrRequest {
     pub(crate) own_address: IpAddr,
@@ -24,10 +24,10 @@ pub(crate) struct SidrRequest {
     pub(crate) req: SidrReq,
 }
 
-/// What a message or a timeout means to the owner of a connection, or to listeners.
+/// An event of a message or a timeout, for the owner of a connection or for listeners.
 #[derive(Clone, Debug)]
 pub(crate) enum Indication {
-    /// A peer wants a connection.
+    /// A peer requests a connection.
     Request(Box<Request>),
     /// A peer wants the queue pair of a datagram service.
     SidrRequest(Box<SidrRequest>),

@@ -1,4 +1,4 @@
-//! Messages from a connection's fields.
+//! Builds messages from a connection's fields.
 
 use nichrome_wire::cm::{
     CommId, CommIds, Drep, Dreq, Guid, Message, Mra, PrivateData, Received, Rej, RejectReason, Rejected, Rtu,

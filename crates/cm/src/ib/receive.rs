@@ -1,4 +1,4 @@
-//! A message that arrives.
+//! Handles received messages.
 
 use std::net::IpAddr;
 

@@ -13,7 +13,7 @@ use super::connections::Connections;
 use super::indication::{Indication, SidrRequest};
 use crate::name::IdName;
 
-/// What a program resolves a service with.
+/// A program's arguments for resolving a service.
 #[derive(Clone, Debug)]
 pub(crate) struct SidrConnect {
     pub(crate) own_address: IpAddr,

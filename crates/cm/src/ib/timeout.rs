@@ -1,4 +1,4 @@
-//! Deadlines: retransmission, giving up, forgetting.
+//! Deadlines: retransmission, giving up, and removal of ended connections.
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::CommId;

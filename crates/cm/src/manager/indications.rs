@@ -1,4 +1,4 @@
-//! What messages and timeouts mean to identifiers.
+//! Applies messages and timeouts to identifiers.
 
 use nichrome_rdma::AddressVector;
 use nichrome_wire::cm::{Rej, Rep, SidrRep, SidrStatus};

@@ -124,7 +124,7 @@ impl<H> Manager<H> {
         &mut self.host
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         self.ib.counters
     }

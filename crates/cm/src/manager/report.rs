@@ -12,7 +12,7 @@ use crate::exchange::Route;
 use crate::identifier::{IdState, Identifier, Link};
 use crate::name::{ChannelName, IdName};
 
-/// What is known of an identifier.
+/// The state of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdReport {
     /// Its channel.

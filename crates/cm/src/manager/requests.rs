@@ -1,4 +1,4 @@
-//! Requests of peers: the listener that takes them, and the identifier that they make.
+//! Connection requests of peers: finds the listener, and creates the identifier.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -45,7 +45,7 @@ impl<H: Host> Manager<H> {
     /// Passes a request to the listener at its port.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// The port has no listener.
     pub(super) fn offer(&mut self, request: Unclaimed) -> Result<(), Unclaimed> {
         let (service, destination) = request.destination();
         let Some(listener) = self.listener(service, destination) else { return Err(request) };

@@ -1,4 +1,4 @@
-//! Requests for ports that nobody listens at: held if a listener may be about to come, else refused.
+//! Requests for ports without a listener: held if a listener is likely soon, else refused.
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::RejectReason;

@@ -1,4 +1,4 @@
-//! Events and answers to bytes.
+//! Encodes events and answers.
 
 use std::net::SocketAddr;
 
@@ -159,7 +159,7 @@ pub(super) fn query_route(report: &IdReport, guid: Guid) -> Structure {
     s
 }
 
-/// What the answers about addresses have in common.
+/// The common part of answers about addresses.
 fn device_address(report: &IdReport, guid: Guid) -> Structure {
     let mut s = Structure::new(addr_resp::SIZE);
     s.u32(addr_resp::ibdev_index, NO_INDEX);

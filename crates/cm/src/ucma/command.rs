@@ -1,4 +1,4 @@
-//! Commands from bytes.
+//! Parses commands.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ use crate::event::ConnectionParameters;
 use crate::exchange::Reception;
 use crate::name::{IdName, MembershipName};
 
-/// What every command begins with.
+/// The header of every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandHeader {
     /// The number of the command.

@@ -1,4 +1,4 @@
-//! Commands on a manager.
+//! Executes commands on a manager.
 
 use nichrome_wire::Instant;
 use nichrome_wire::cm::Ece;
@@ -31,7 +31,7 @@ pub trait Caller {
 pub struct Answer {
     /// Where to write it.
     pub address: u64,
-    /// What to write.
+    /// The bytes to write.
     pub bytes: Vec<u8>,
 }
 

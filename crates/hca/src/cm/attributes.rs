@@ -1,4 +1,4 @@
-//! Attributes of a queue pair that its program chooses, in place of those of the messages; and its end.
+//! Queue pair attributes that the program chooses instead of those in the messages, and the end of the queue pair.
 
 use nichrome_rdma::{Access, Device, Memory, PathMtu, QpChange, QpHandle, QpState};
 use nichrome_wire::Ecn;

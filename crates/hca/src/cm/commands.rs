@@ -16,7 +16,7 @@ use super::manager::{Connection, ConnectionManager, EndpointNumber, HOP_LIMIT, P
 /// Milliseconds for questions to the driver, which it answers at once.
 const QUERY_TIMEOUT: u32 = 1000;
 
-/// Changes a queue pair of the device, and holds it if its transport is to be negotiated.
+/// Changes a queue pair of the device, and holds it if its transport must be negotiated.
 pub(crate) type Modify<'a, M> =
     dyn FnMut(&mut Device<M>, QpHandle, &QpChange) -> Result<(), ModifyError> + 'a;
 
@@ -35,7 +35,7 @@ pub(crate) struct ListenerName {
     channel: ChannelName,
 }
 
-/// What programs call. Methods with a device move queue pairs.
+/// Commands of programs. Methods with a device change the state of queue pairs.
 impl ConnectionManager {
     /// Listens at a port, 0 for any; returns the listener and its port.
     pub(crate) fn listen(
@@ -225,7 +225,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// How far a connection has come; `Disconnected` for one that the program has let go of.
+    /// The progress of a connection; `Disconnected` if the program has destroyed it.
     pub(crate) fn progress_of(&self, number: EndpointNumber) -> Progress {
         let connection = self.connections.get(&number);
         connection.map_or(Progress::Disconnected, |connection| connection.progress.clone())

@@ -47,7 +47,7 @@ pub enum ConnectError {
     /// The adapter has no connection manager.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// Nobody listens at the peer's port (REJ, reason 8).
+    /// The peer's port has no listener (REJ, reason 8).
     #[error("the peer's port has no listener")]
     NoListener,
     /// The peer's program rejected the connection (REJ, reason 28), with this private data, and zeros up to 148 bytes.

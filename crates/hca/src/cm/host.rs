@@ -66,7 +66,7 @@ impl CmHost {
             return Ok(());
         }
         driver.adopt(&mut place)?;
-        // Nobody else sets it under the lock.
+        // No other thread sets it under the lock.
         let _ = self.adapter.set(driver.channel_host());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! iWARP's connections and the queue pairs that they are for.
+//! Joins iWARP's connections to their queue pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -15,18 +15,18 @@ use super::streams::{Outcome, Ready, Streams};
 use crate::iwarp;
 use crate::wire::Wire;
 
-/// What connects queue pairs over TCP.
+/// Connects queue pairs over TCP.
 pub(crate) struct Joining {
     /// The adapter's.
     address: IpAddr,
     streams: Streams,
-    /// The queue pairs of connections that are being set up, and of those that stand.
+    /// The queue pairs of connections in set-up, and of established ones.
     qps: BTreeMap<StreamName, QpHandle>,
-    /// The connections that stand.
+    /// The established connections.
     standing: NumberMap<QpHandle, StreamName>,
-    /// Set up, and not yet with their queue pairs.
+    /// Set up, but not yet joined to their queue pairs.
     ready: Vec<Ready>,
-    /// Identifiers of programs of Rust whose connection nobody listened for.
+    /// Identifiers of Rust programs whose connection request found no listener.
     unheard: BTreeSet<IdName>,
 }
 

@@ -1,4 +1,4 @@
-//! What the connection manager asks of the machine: addresses, routes, ports.
+//! Answers the connection manager's questions about the machine: addresses, routes, ports.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 

@@ -169,7 +169,7 @@ impl ConnectionManager {
     }
 }
 
-/// What the driver calls.
+/// Calls of the driver.
 impl ConnectionManager {
     /// Deadline of the next timer.
     #[inline]
@@ -287,7 +287,7 @@ impl ConnectionManager {
     }
 }
 
-/// What an event means to its connection; `None` if nothing.
+/// The progress that an event means for its connection; `None` if none.
 fn progress_of(event: Event, joining: Option<&mut Joining>) -> Option<Progress> {
     Some(match (event.kind, event.parameters) {
         (EventKind::ConnectResponse, Parameters::Connection(parameters)) => {

@@ -24,7 +24,7 @@ pub(crate) struct Parked {
     pub(crate) channels: BTreeMap<ChannelName, Arc<Waker>>,
 }
 
-/// What the driver is to do with a multicast group.
+/// A request to the driver to join or leave a multicast group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupRequest {
     Join(MembershipName, IpAddr),

@@ -1,4 +1,4 @@
-//! TCP ports of a connection manager: bound as long as identifiers have them, so that other processes of the machine have others.
+//! TCP ports of a connection manager: bound while identifiers use them, so that other processes cannot bind them.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};

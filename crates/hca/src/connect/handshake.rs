@@ -1,4 +1,4 @@
-//! One side of the set-up of a connection: bytes in, bytes out, a deadline. No sockets, no clock.
+//! One side of a connection's set-up: takes and returns bytes, and has a deadline. No sockets, no clock.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -54,7 +54,7 @@ pub(crate) struct Route {
 
 /// One side of the set-up of a connection. It bounds the input that it keeps.
 pub(crate) trait Handshake: Sized {
-    /// What the handshakes of an adapter share.
+    /// State that all handshakes of an adapter share.
     type Context: Context;
 
     /// Starts an inbound handshake with the TCP peer at `peer`.
@@ -88,7 +88,7 @@ pub(crate) trait Handshake: Sized {
     fn deadline(&self) -> Instant;
 }
 
-/// What the handshakes of an adapter share: the connections that its program requests.
+/// State that all handshakes of an adapter share: the connections that its program requests.
 pub(crate) trait Context {
     /// A connection to be set up.
     type Request: Send + 'static;
@@ -96,7 +96,7 @@ pub(crate) trait Context {
     /// Takes a request of the program. Returns it if this side connects; otherwise the peer is expected to.
     fn request(&mut self, request: Self::Request, now: Instant) -> Option<Self::Request>;
 
-    /// Takes a request that is to be tried again.
+    /// Takes a request that must be tried again.
     fn retry(&mut self) -> Option<Self::Request> {
         None
     }

@@ -1,4 +1,4 @@
-//! The inbound streams of a reactor, by how much is known of them.
+//! The inbound streams of a reactor, by their phase.
 
 use std::net::IpAddr;
 

@@ -22,7 +22,7 @@ use super::key::{PreSharedKey, SealError};
 
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
 
-/// What an encrypted stream begins with, which no plain handshake does.
+/// The first bytes of an encrypted stream; no plain handshake begins with them.
 const MAGIC: [u8; 4] = *b"NPSK";
 
 /// Bytes of a message that are not payload: an ephemeral key and the tag.

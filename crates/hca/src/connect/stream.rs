@@ -70,12 +70,12 @@ impl<H: Handshake> HandshakeStream<H> {
         Self { socket, peer, direction, opened_at: now, handshake, is_silent: true, output, lingers_until }
     }
 
-    /// What the socket is to be watched for.
+    /// The readiness to watch the socket for.
     pub(crate) fn interest(&self) -> Interest {
         if self.output.is_empty() { Interest::READ } else { Interest::READ_WRITE }
     }
 
-    /// When the stream is to be closed by [`Cause::Deadline`].
+    /// When [`Cause::Deadline`] closes the stream.
     pub(crate) fn deadline(&self) -> Instant {
         self.lingers_until.unwrap_or_else(|| self.handshake.deadline())
     }

@@ -1,4 +1,4 @@
-//! Why connections of peers were refused.
+//! Counters of refused connections of peers, by reason.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! Connections by address and port, with private data of the programs, as rdma_cm makes them: the side that connects.
+//! Connecting by address and port with private data, as with rdma_cm: the active side.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;

@@ -1,4 +1,4 @@
-//! Connections by address and port, with private data of the programs, as rdma_cm makes them: the side that accepts.
+//! Connecting by address and port with private data, as with rdma_cm: the passive side.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -61,7 +61,7 @@ impl Default for IwarpOptions {
     }
 }
 
-/// What the ways to connect share.
+/// State shared by the ways to connect: by queue pair number, and by address and port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) options: IwarpOptions,
@@ -70,7 +70,7 @@ pub(crate) struct Shared {
 }
 
 impl IwarpOptions {
-    /// What an end with these depths of READs and atomics asks for.
+    /// The options that an end with these depths of READs and atomics requests.
     pub(crate) fn of(&self, ird: u16, ord: u16) -> Options {
         Options { crc: self.crc, ird, ord, max_ulpdu: MAX_ULPDU, ..Options::default() }
     }

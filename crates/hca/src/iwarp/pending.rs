@@ -90,7 +90,7 @@ impl Pending {
     }
 }
 
-/// What would be right, where the failure does not tell.
+/// The remedy, if the failure's own text does not name it.
 fn remedy(failure: &SetupFailure) -> String {
     let errno = |error: &std::io::Error| error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
     let is_without_descriptor = match failure {

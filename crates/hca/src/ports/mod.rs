@@ -1,4 +1,4 @@
-//! The ports of an adapter, and the one descriptor that is readable while anything waits at any of them.
+//! The ports of an adapter, and one descriptor that is readable while any of them has input.
 
 mod datagrams;
 mod side_ports;

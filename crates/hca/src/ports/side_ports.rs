@@ -116,7 +116,7 @@ impl SidePort {
         self.socket.local().ip() == group
     }
 
-    /// What remains when one of its joins is taken back.
+    /// The membership after one leave; `None` after the last.
     fn left_once(self) -> Option<Self> {
         let joins = self.joins - 1;
         (joins > 0).then_some(Self { joins, ..self })

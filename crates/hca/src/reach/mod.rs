@@ -1,4 +1,4 @@
-//! Peers within a cluster and between clusters: what the path to a peer is like, and the transport to reach it by.
+//! Peers within a cluster and between clusters: measures the path to a peer, and chooses the transport by it.
 //!
 //! [`probe`] sends datagrams to a UDP port of the peer, where [`answer_probe`] returns them, and measures round-trip time and loss
 //! before there is a connection. [`Policy::transport`] chooses by [`PathQuality`]. Both transports have the same verbs and the same

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::config::Transport;
 
-/// What probes have measured of a path.
+/// The quality of a path, measured by probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathQuality {
     /// The shortest round trip: queues and busy processors only add to that of the path.

@@ -118,7 +118,7 @@ fn token() -> io::Result<u64> {
 }
 
 fn send(socket: &UdpSocket, probing: &mut Probing) {
-    // A probe that is not sent is a lost one; while nobody listens, ECONNREFUSED of the one before.
+    // A probe that cannot be sent counts as lost. Without a listener, the error is ECONNREFUSED of the previous probe.
     let _ = socket.send(&probing.send(clock::now()));
 }
 
@@ -135,7 +135,7 @@ fn receive_until(
         if !is_readable {
             continue;
         }
-        // An error is that of an earlier probe: nobody listens yet.
+        // An error is of an earlier probe: there is no listener yet.
         if let Ok(len) = socket.recv(&mut datagram) {
             probing.receive(&datagram[..len], clock::now());
         }

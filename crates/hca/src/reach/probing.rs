@@ -1,4 +1,4 @@
-//! A measurement by probes: which are sent, and which were answered when.
+//! The state of a measurement by probes: sent and answered probes, and round trips.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(super) struct Probing {
 }
 
 impl Probing {
-    /// A measurement with a token that nobody can guess.
+    /// A measurement with a random token.
     pub(super) const fn new(token: u64) -> Self {
         Self { token, unanswered: Vec::new(), answered: 0, round_trip: Duration::MAX }
     }
@@ -62,7 +62,7 @@ impl Probing {
         self.answered as usize == self.unanswered.len()
     }
 
-    /// What was measured; `None` if no probe was answered.
+    /// The measured quality; `None` if no probe was answered.
     pub(super) fn quality(&self) -> Option<PathQuality> {
         let sent = self.unanswered.len() as u32;
         let Self { answered, round_trip, .. } = *self;

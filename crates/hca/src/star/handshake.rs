@@ -1,4 +1,4 @@
-//! StaR's set-up of one connection: its engine, and what each step does to the device.
+//! StaR's set-up of one connection: drives its engine, and applies each step to the device.
 //!
 //! | phase | ends when | input, bytes | time |
 //! |---|---|---|---|

@@ -1,4 +1,4 @@
-//! The file with the key that both sides of StaR's set-up know.
+//! The key file of StaR's set-up, with the key that both sides share.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -31,7 +31,7 @@ pub(crate) use slots::{SLOT_BITS, STEERING};
 /// Options of StaR.
 #[derive(Clone, Debug)]
 pub struct StarOptions {
-    /// Which side of the adapter's connections is to be stateless.
+    /// The side of the adapter's connections that should be stateless.
     pub stateless: Stateless,
     /// Connections whose state the adapter keeps; further ones are stateless at this side. `None` for any number.
     pub connection_budget: Option<usize>,
@@ -53,7 +53,7 @@ pub enum StarAddressError {
         "StaR at {0} needs a key for its set-up: give both sides the same --key-file (NICHROME_KEY_FILE)"
     )]
     NoKey(IpAddr),
-    /// Whoever reaches the port could read and write registered memory.
+    /// Any sender that reaches the port could read and write registered memory.
     #[error("StaR without authentication is for loopback addresses only: {0} needs authenticated packets")]
     NoTags(IpAddr),
     /// The key file.
@@ -116,7 +116,7 @@ impl Default for StarOptions {
     }
 }
 
-/// Which side of a connection is to be stateless.
+/// The side of a connection that should be stateless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stateless {
     /// `auto`: the side without room for state. If both have room, the connection is RoCE.

@@ -19,7 +19,7 @@ use crate::connect::{ConnectRequest, Context, PreSharedKey, Requests, SealError}
 /// A queue pair that is held until its transport is negotiated.
 pub(crate) type Request = ConnectRequest<Asked>;
 
-/// What is asked for.
+/// The requested set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(super) wish: Wish,

@@ -44,7 +44,7 @@ impl StarSetup {
         Ok(Self { connector, address, wish: options.stateless.wish(), open })
     }
 
-    /// Holds a queue pair that `change` has brought to RTR, if its transport is to be negotiated.
+    /// Holds a queue pair that `change` has moved to RTR, if its transport must be negotiated.
     ///
     /// # Errors
     /// The queue pair does not exist.

@@ -24,7 +24,7 @@ pub struct Completion {
     pub at: Instant,
 }
 
-/// What a received message carries besides its payload.
+/// Data of a received message beside its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Immediate data.

@@ -122,7 +122,7 @@ pub(crate) struct SharedReceiveQueue {
     pub(crate) xrc: Option<XrcQueue>,
 }
 
-/// What a shared receive queue of an XRC domain has in place of the queue pairs'.
+/// The XRC domain and the completion queue of a shared receive queue, which requests use in place of the target's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XrcQueue {
     pub(crate) domain: Handle<kind::Xrc>,

@@ -3,7 +3,7 @@
 /// The iWARP configuration of a device.
 #[derive(Clone, Debug, Default)]
 pub struct IwarpConfig {
-    /// What happens to a SEND for which no receive is posted.
+    /// How a SEND without a posted receive is handled.
     pub without_receive: WithoutReceive,
 }
 

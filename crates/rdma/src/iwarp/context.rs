@@ -1,4 +1,4 @@
-//! What requester and responder work on.
+//! The context of requester and responder: the queue pair and the device's objects.
 
 use crate::core::queue_pair::QueuePair;
 use crate::core::verbs::Verbs;

@@ -49,7 +49,7 @@ impl Endpoint for IwarpQp {
     }
 
     fn accepts(&self, operation: &Operation, _: &Payload<'_>, _: u32) -> Result<(), PostError> {
-        // What the peer has is known when the connection is set up.
+        // The peer's extensions are known once the connection is set up.
         let extended = self.extended || self.link.is_none();
         if is_carried(operation, extended) { Ok(()) } else { Err(PostError::Transport) }
     }
@@ -111,7 +111,7 @@ impl Endpoint for IwarpQp {
                 Err(fault) => self.fail(fault, Some(fpdu.ulpdu), verbs),
             }
         }
-        // What arrives behind the end is dropped.
+        // Bytes after the end are dropped.
         bytes.len()
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Fault {
     pub(super) kind: FaultKind,
 }
 
-/// What kind of error it is, by which it is counted.
+/// The kind of an error, which selects its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultKind {
     /// The CRC is wrong.

@@ -1,4 +1,4 @@
-//! The stream beneath a queue pair: FPDUs in and out, and how it ends.
+//! The stream below a queue pair: FPDUs in and out, and the end of the stream.
 
 use nichrome_wire::iwarp::{MessageNumber, Opcode, Segment, TerminateCode};
 
@@ -15,13 +15,13 @@ pub(super) struct Link {
     pub(super) stage: Stage,
     /// No FPDU may be sent before the initiator's first (RFC 5044 section 7.1.3).
     is_silent: bool,
-    /// The ready-to-receive message that is to be sent.
+    /// The ready-to-receive message to send.
     rtr_out: Option<RtrMessage>,
     /// The ready-to-receive message that the peer is to send.
     rtr_in: Option<RtrMessage>,
     /// An FPDU has arrived.
     has_received: bool,
-    /// The payload of the TERMINATE that is to be sent.
+    /// The payload of the TERMINATE to send.
     terminate: Option<Vec<u8>>,
 }
 
@@ -74,13 +74,13 @@ impl Link {
         self.rtr_in.take()
     }
 
-    /// Takes the ready-to-receive message that is to be sent.
+    /// Takes the ready-to-receive message to send.
     #[inline]
     pub(super) fn take_rtr(&mut self) -> Option<RtrMessage> {
         self.rtr_out.take()
     }
 
-    /// The TERMINATE that is to be sent.
+    /// The TERMINATE to send.
     pub(super) fn take_terminate(&mut self) -> Option<Outgoing> {
         let payload = self.terminate.take()?;
         let (opcode, place) = (Opcode::Terminate, untagged(MessageNumber::FIRST));

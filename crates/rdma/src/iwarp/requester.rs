@@ -1,4 +1,4 @@
-//! The requester: which segment of the send queue leaves next, and what the peer's responses do.
+//! The requester: segments of the send queue, and responses of the peer.
 //!
 //! | rule | where |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The responder: what the peer's messages do.
+//! The responder: executes the peer's messages.
 //!
 //! | rule | source |
 //! |---|---|
@@ -58,7 +58,7 @@ struct Write {
     received: u32,
 }
 
-/// What became of a segment without fault.
+/// The result of a valid segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     /// It was processed.

@@ -1,4 +1,4 @@
-//! The segment that leaves next.
+//! The next segment to send.
 
 use nichrome_wire::iwarp::{
     AtomicRequest, AtomicResponse, IMMEDIATE_LEN, MessageNumber, Opcode, Place, ReadRequest, STag, Segment,

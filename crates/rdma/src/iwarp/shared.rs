@@ -1,4 +1,4 @@
-//! What the queue pairs of a device share on iWARP.
+//! State that all iWARP queue pairs of a device share.
 
 use nichrome_wire::rdma::QpNumber;
 
@@ -8,7 +8,7 @@ use crate::core::verbs::Verbs;
 use crate::net::Datagram;
 use crate::transport::{Environment, Shared};
 
-/// What the queue pairs of a device share on iWARP.
+/// State that all iWARP queue pairs of a device share.
 pub(crate) struct IwarpShared {
     pub(super) config: IwarpConfig,
     /// Space for an FPDU that is sent with markers.

@@ -1,4 +1,4 @@
-//! A queue pair with its RDMAP stream: which segment leaves next, what the peer's segments do, and errors.
+//! A queue pair's RDMAP stream: chooses the next segment to send, dispatches the peer's segments, and handles errors.
 
 use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
 
@@ -51,7 +51,7 @@ enum Built {
     Refused(Refusal),
 }
 
-/// Whose segment leaves next.
+/// The part that provides the next segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sender {
     Link,

@@ -1,4 +1,4 @@
-//! What the two ends of a connection agree on before the first FPDU.
+//! The terms of a connection, on which both ends agree before the first FPDU.
 
 use nichrome_wire::iwarp::{Crc, MARKER_INTERVAL, MARKER_LEN, MAX_ULPDU, fpdu_len};
 

@@ -1,10 +1,10 @@
-//! What requester and responder work on.
+//! The context of requester and responder: the queue pair, RoCE's shared state and the device's objects.
 
 use super::shared::RoceShared;
 use crate::core::queue_pair::QueuePair;
 use crate::core::verbs::Verbs;
 
-/// What the two halves of a queue pair work on: the queue pair, what RoCE shares, and the objects of the device.
+/// The queue pair, RoCE's shared state and the device's objects, for the two halves of the queue pair.
 pub(super) struct Context<'a, M> {
     pub(super) qp: &'a mut QueuePair,
     pub(super) shared: &'a mut RoceShared,

@@ -1,9 +1,9 @@
-//! Which IPv4 identifications a peer's ICRCs may be right for.
+//! The IPv4 identifications with which a peer's ICRC is accepted.
 //!
-//! The ICRC covers the identification, which a UDP socket does not show: an ICRC that is right for some identification
-//! proves 16 bits less than one that is right. So the identification must be a likely one: that of a socket like this
+//! The ICRC covers the identification, which a UDP socket does not report: an ICRC that is correct for any identification
+//! proves 16 bits less than one for the real identification. So the identification must be a likely one: that of a socket like this
 //! driver's (0, or the place among datagrams sent in one call), or one near the last (Linux counts per destination). While
-//! no identification of the peer is known, only the packet that is next in sequence is accepted, and makes it known.
+//! no identification of the peer is known, only the next packet in sequence is accepted, and sets the known identification.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::IcrcCheck;
@@ -19,7 +19,7 @@ const BEHIND: i16 = -64;
 /// idle, up to once per tick.
 const MEMORY: u64 = 1_000_000_000;
 
-/// What is known of a peer's identifications.
+/// The identifications of a peer's last packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Identifications {
     last: Option<(u16, Instant)>,
@@ -75,7 +75,7 @@ mod tests {
         let mut known = Identifications::default();
         assert!(known.accept(IcrcCheck::RightFor(0xFFF0), || true, NOW));
         assert!(accept(&mut known, 0xFFF1) && accept(&mut known, 0x0090));
-        // A jump is believed when a second one follows; meanwhile being in sequence is not enough.
+        // A jump is accepted when a second one follows; until then, being in sequence is not enough.
         assert!(!known.accept(IcrcCheck::RightFor(0x5000), || true, NOW));
         assert!(accept(&mut known, 0x5001));
         let later = Instant::from_nanos(MEMORY);

@@ -1,4 +1,4 @@
-//! Packets on their way in and out.
+//! Received packets and packets to send, between the wire format and requester or responder.
 
 use nichrome_wire::rdma::{Message, PKey, Psn, RKey, SrqNumber};
 use nichrome_wire::{AddressPair, SeqNumber, TrafficClass};
@@ -53,7 +53,7 @@ pub(super) enum PayloadSource {
     },
 }
 
-/// What a packet is sent for, and so what its departure changes.
+/// The cause of a sent packet, which determines the state that changes when the packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// A send: how many packet numbers it takes, and whether it ends the send.

@@ -1,4 +1,4 @@
-//! What the queue pairs of a device share on RoCE.
+//! State that all RoCE queue pairs of a device share.
 
 use nichrome_wire::rdma::{
     BthFlags, IcrcCheck, IcrcChecker, Message, PKey, QpNumber, ROCE_PORT, Repr, SrqNumber,
@@ -15,7 +15,7 @@ use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route};
 use crate::transport::{Environment, Shared};
 
-/// What the queue pairs of a device share on RoCE.
+/// State that all RoCE queue pairs of a device share.
 pub(crate) struct RoceShared {
     pub(crate) environment: Environment,
     pub(crate) config: RoceConfig,

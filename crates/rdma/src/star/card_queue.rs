@@ -34,7 +34,7 @@ impl Packet {
     }
 }
 
-/// What waits.
+/// An entry of the queue.
 enum Waiting {
     Acknowledgement(Acknowledgement),
     /// The last packet of a connection.

@@ -1,4 +1,4 @@
-//! One end of a connection: building and receiving its packets, alike on both sides.
+//! One end of a connection: building and receiving packets, the same on both sides.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::UdpFlow;

@@ -1,4 +1,4 @@
-//! What an element has room for.
+//! The size of an element: its payload and segments must fit one packet.
 
 use nichrome_wire::star::{PacketType, Segment};
 

@@ -1,4 +1,4 @@
-//! The keys and codes of recent grants, which the card would else derive for each packet from its secret.
+//! A cache of the keys and codes of recent grants, which the card would otherwise derive from its secret for each packet.
 //!
 //! A direct-mapped cache of [`ENTRIES`] grants, whatever the number of connections. An entry is what the secret and the packet
 //! give anyway: the card may lose it at any time. Only packets with a valid tag make entries, so that others evict none.
@@ -10,7 +10,7 @@ use super::tag::{ConnectionKey, Ends, ServerSecret};
 /// Grants in the cache, a power of two.
 const ENTRIES: usize = 256;
 
-/// What a packet names: its connection, lease, region and rights.
+/// The grant that a packet names: its connection, lease, region and rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Grant {
     pub(super) ends: Ends,
@@ -21,7 +21,7 @@ pub(super) struct Grant {
     pub(super) rights: Rights,
 }
 
-/// What the tag of a packet under a grant is computed with.
+/// The inputs to the tags of packets under a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TagInput {
     pub(super) key: ConnectionKey,

@@ -24,7 +24,7 @@ const MARGIN: u64 = 5_000_000_000;
 /// Nanoseconds between two EAs that ask for a lease.
 const INTERVAL: u64 = 50_000_000;
 
-/// What the driver of the server grants one connection.
+/// Creates the grants and leases of one connection, in the server's driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Grantor {
     pub(crate) secret: ServerSecret,
@@ -39,7 +39,7 @@ impl Grantor {
         Self { secret, ends, lease, granted_at: now }
     }
 
-    /// The code of what the connection is granted.
+    /// Returns the code of a grant to the connection.
     pub(crate) fn code(&self, key: u32, range: (u64, u64), rights: Rights) -> GrantCode {
         self.secret.grant_code(&self.ends, key, range, rights)
     }

@@ -1,7 +1,7 @@
-//! How long a client's packets live: two round trips and their variation, and longer after some expired on their way.
+//! The lifetime of a client's packets: two round trips and their variation, and longer after packets expired in flight.
 //!
-//! Whoever loses a packet waits until its copy has certainly expired, so a lifetime that is too long costs as much as one that is
-//! too short. Packets that expire together after a calm period were held up by a host that did not run: that alone changes nothing.
+//! A client that loses a packet waits until its copy has certainly expired, so a lifetime that is too long costs as much as one that is
+//! too short. Packets that expire together after a calm period were delayed by a host that did not run, so one such event changes nothing.
 
 use nichrome_wire::Instant;
 

@@ -48,7 +48,7 @@ impl Reach {
     }
 }
 
-/// What a client may do with a region of these rights through a queue pair of those.
+/// A client's rights on a region with the rights `region`, through a queue pair with the rights `qp`.
 pub(crate) fn remote_rights(region: Access, qp: Access) -> Rights {
     let given = |access: Access, right| {
         if region.contains(access) && qp.contains(access) { right } else { Rights::NONE }

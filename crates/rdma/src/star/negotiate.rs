@@ -1,4 +1,4 @@
-//! A set-up's questions to the device, and putting a queue pair on StaR.
+//! The questions of StaR's set-up to the device, and the change of a queue pair to StaR.
 
 use nichrome_wire::star::PacketCheck;
 use nichrome_wire::{Instant, SeqNumber};
@@ -134,7 +134,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
     }
 }
 
-/// What grants a connection with `peer` access, with authentication.
+/// With authentication, the grantor of a connection with `peer`.
 fn grantor(qp: &QueuePair, peer: &Offer, shared: &StarShared, now: Instant) -> Option<Grantor> {
     let secret = shared.config.authentication.as_ref()?.secret.clone();
     let ends = Ends { address: peer.address, client: peer.connection, server: qp.number };

@@ -1,4 +1,4 @@
-//! A connection's packets between parser or builder and the connection.
+//! Parsed packets received by a connection, and packets to build and send.
 
 use nichrome_wire::Ecn;
 use nichrome_wire::star::{Authentication, GrantCode, Repr};
@@ -20,7 +20,7 @@ pub(crate) struct Outgoing {
     pub(crate) repr: Repr,
     pub(crate) payload_len: usize,
     pub(crate) cause: Cause,
-    /// The code of what an RDP or GD reaches.
+    /// The grant code for the memory of an RDP or GD.
     pub(crate) code: GrantCode,
     /// Bytes of the message before the payload of an RDP.
     pub(crate) offset: u32,

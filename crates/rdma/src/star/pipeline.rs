@@ -121,7 +121,7 @@ impl Operation {
     }
 }
 
-/// What the RAs say of the order in which the server stored RDPs: those that one RA names in the order of their numbers, and all
+/// The order in which the server stored RDPs, as RAs prove it: those that one RA names in the order of their numbers, and all
 /// of them after those of RAs with earlier stamps. Nothing is known of RAs with equal stamps, nor of copies that were given up.
 #[derive(Debug, Default)]
 struct StorageOrder {

@@ -1,6 +1,6 @@
 //! Results of the clients' atomic operations, which make each of them take effect once.
 //!
-//! A slot is 16 bytes of the server's host for each connection: what the last operation has found, and its ticket. The driver
+//! A slot is 16 bytes of the server's host for each connection: the last operation's result, and its ticket. The driver
 //! makes the slot with the connection; an AOP names it by the server's number of the connection, which its tag covers. The card
 //! keeps nothing: it reads the slot, and does one of these.
 //!

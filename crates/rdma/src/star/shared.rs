@@ -1,4 +1,4 @@
-//! What a device's queue pairs on StaR share: the stateless card and the egress module.
+//! State that all StaR queue pairs of a device share: the stateless card and the egress module.
 
 use nichrome_wire::Ecn;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
@@ -19,7 +19,7 @@ use crate::transport::{Environment, Shared, set_up::View};
 /// Hop limit of the card's packets.
 const HOP_LIMIT: u8 = 64;
 
-/// What the queue pairs of a device share on StaR.
+/// State that all StaR queue pairs of a device share.
 pub(crate) struct StarShared {
     pub(super) environment: Environment,
     pub(super) config: StarConfig,

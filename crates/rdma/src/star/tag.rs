@@ -9,8 +9,8 @@
 //! | lease key | the two ends, the end of the lease | the client, from set-up and masked in elements |
 //! | grant code | the two ends, key, range and rights | the client, in elements; no secret by itself |
 //!
-//! The tag of an RDP or GD is by the lease key, and covers the grant code, which the packet does not carry. Who knows the one
-//! without the other cannot make it.
+//! The tag of an RDP or GD is by the lease key, and covers the grant code, which the packet does not carry. Knowing only one of them
+//! is not enough to compute it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -31,7 +31,7 @@ pub struct Ends {
     pub server: QpNumber,
 }
 
-/// What is computed from the secret: the first byte of the input.
+/// The kind of value computed from the secret: the first byte of the input.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Purpose {

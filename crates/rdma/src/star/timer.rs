@@ -33,7 +33,7 @@ pub(super) struct RetransmissionTimer {
     deadline: Option<Instant>,
 }
 
-/// What an expired timer requires.
+/// The action that an expired timer requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// Retransmit the oldest packet.
@@ -53,7 +53,7 @@ impl Expiry {
     }
 }
 
-/// What the timer waits for.
+/// The event that the timer waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaited {
     Nothing,

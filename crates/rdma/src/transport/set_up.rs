@@ -1,4 +1,4 @@
-//! Setting up a connection on a transport: what a driver asks of a device while it negotiates, without the device
+//! Setting up a connection on a transport: the questions of a driver to a device while it negotiates, without the device
 //! knowing what is negotiated.
 
 use thiserror::Error;

@@ -17,10 +17,10 @@ use crate::connect::{Cause, Context, Handshake, PROGRAM_TIMEOUT, Phase, PreShare
 use crate::connected_stream::{ConnectedStream, Sender};
 use crate::iwarp::{IwarpOptions, Refused, SharedCounters};
 
-/// What has become of a connection.
+/// A change of a connection.
 #[derive(Debug)]
 pub(in super::super) enum Outcome {
-    /// A peer wants one.
+    /// A peer requests one.
     Requested {
         stream: u64,
         listener: IdName,

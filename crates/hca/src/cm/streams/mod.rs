@@ -177,7 +177,7 @@ impl Streams {
         self.due = self.calls.values().map(HandshakeStream::deadline).min();
     }
 
-    /// What has become of connections since the last call.
+    /// Returns the changes of connections since the last call.
     pub(super) fn take_outcomes(&mut self) -> Vec<Outcome> {
         self.outcomes.take()
     }

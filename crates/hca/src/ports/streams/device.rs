@@ -3,10 +3,10 @@
 use nichrome_rdma::{Device, Memory, QpHandle, StreamEnd, StreamEnding, StreamShutdown, Transmit};
 use nichrome_wire::Instant;
 
-/// What a device has for a stream.
+/// Output of a device for a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outgoing {
-    /// So many bytes at the front of the buffer.
+    /// This many bytes at the front of the buffer.
     Bytes(QpHandle, usize),
     /// A FIN behind all bytes.
     Finish(QpHandle),

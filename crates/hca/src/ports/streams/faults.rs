@@ -1,4 +1,4 @@
-//! Impaired paths of streams. TCP repairs what happens to segments, so a stream above it is delayed, rated and corrupted only.
+//! Impaired paths of streams. TCP repairs faults of segments, so a stream is only delayed, limited in rate and corrupted.
 
 use std::num::NonZeroU64;
 
@@ -17,7 +17,7 @@ const MAX_IN_FLIGHT: usize = 1 << 15;
 /// Bytes of headers before the payload of a chunk, for rates.
 const HEADERS: usize = EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN;
 
-/// A piece of a stream on its way.
+/// A piece of a stream in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk {
     /// The stream's token.

@@ -240,7 +240,7 @@ impl StreamPorts {
         now: Instant,
     ) -> bool {
         self.resume(device, now);
-        // What is due on the way out is older than the end of a stream that is due on the way back.
+        // Bytes that are due to be sent are older than a received end of the stream.
         self.release_sent(device, recorder, now);
         self.release_received(device, now);
         self.expire(now);
@@ -496,7 +496,7 @@ impl StreamPorts {
         record(stream, Sender::Local, bytes, recorder, now);
         self.counters.sent += 1;
         if stream.write(bytes).is_err() {
-            // What the peer sent before, a TERMINATE perhaps, is read before the end.
+            // Reads the peer's earlier bytes, perhaps a TERMINATE, before the end.
             device.block(stream.qp);
             if stream.state == State::Ended && self.paths.is_none() {
                 self.end(token, StreamEnd::Lost, device, now);

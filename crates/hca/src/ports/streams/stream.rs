@@ -26,7 +26,7 @@ pub(super) struct Stream {
     /// A FIN follows the bytes that the socket has not accepted.
     finishes: bool,
     pub(super) state: State,
-    /// What the epoll watches the socket for.
+    /// The readiness that the epoll watches the socket for.
     pub(super) watched: Interest,
     /// Sequence numbers of the capture.
     pub(super) trace: Option<Box<Trace>>,
@@ -69,7 +69,7 @@ impl Stream {
         }
     }
 
-    /// What the socket is to be watched for.
+    /// The readiness to watch the socket for.
     pub(super) fn interest(&self) -> Interest {
         let is_unread = matches!(self.state, State::Paused | State::Ended);
         match (is_unread, self.unsent.is_empty()) {

@@ -67,7 +67,7 @@ impl Side {
         Self { host, pending, open, request }
     }
 
-    /// What a set-up has done: requests left open, stateless connections, state of the queue pair.
+    /// The result of a set-up: requests left open, stateless connections, state of the queue pair.
     fn outcome(&self) -> (usize, usize, QpState) {
         let device = self.host.0.lock().unwrap();
         let state = device.query_qp(self.request.qp).unwrap().state;

@@ -1,4 +1,4 @@
-//! Why a start-up fails.
+//! Errors of MPA's start-up.
 
 use nichrome_wire::iwarp::{StartError, TerminateCode};
 use thiserror::Error;

@@ -1,4 +1,4 @@
-//! The private data between two ends of this crate, which connect queue pairs by number.
+//! The private data with which two ends of this crate connect queue pairs by number.
 //!
 //! | offset | bytes | |
 //! |---|---|---|

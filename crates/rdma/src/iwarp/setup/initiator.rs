@@ -1,4 +1,4 @@
-//! The end that opened the stream.
+//! MPA's start-up at the end that opened the stream.
 
 use std::fmt;
 

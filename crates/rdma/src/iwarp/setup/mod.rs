@@ -45,7 +45,7 @@ use super::Terms;
 /// A connection that is set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Established {
-    /// What both ends agreed on.
+    /// The terms that both ends agreed on.
     pub terms: Terms,
     /// The private data of the peer's frame.
     pub private_data: Vec<u8>,

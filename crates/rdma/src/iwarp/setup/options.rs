@@ -1,4 +1,4 @@
-//! What one end asks for in MPA's start-up.
+//! The options that one end requests in MPA's start-up.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum Revision {
     Two,
 }
 
-/// What one end asks for.
+/// The options that one end requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The revision to propose. A responder takes the initiator's.

@@ -1,4 +1,4 @@
-//! The end that accepted the stream.
+//! MPA's start-up at the end that accepted the stream.
 
 use std::fmt;
 

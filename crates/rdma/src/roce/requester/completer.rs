@@ -1,4 +1,4 @@
-//! What the peer's answers do to the requests.
+//! Completes requests by the peer's answers.
 //!
 //! | answer | here |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The requester: which request packet leaves next, and what its departure changes.
+//! The requester: chooses the next request packet, and updates the state when it leaves.
 //!
 //! | rule | where |
 //! |---|---|
@@ -50,7 +50,7 @@ pub(super) struct Requester {
     /// The oldest packet that is not acknowledged.
     unacked: Psn,
     spans: Spans,
-    /// What is sent next, again or for the first time.
+    /// The position of the next packet to send or retransmit.
     cursor: Cursor,
     /// READ requests and others that have a response of their own, outstanding.
     rd_atomic: u8,

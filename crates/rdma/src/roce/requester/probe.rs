@@ -1,4 +1,4 @@
-//! Probes: repeat the oldest packet after a few round trips without an answer, between two ends of this crate.
+//! Probes: retransmit the oldest packet after a few round trips without an answer, between two ends of this crate.
 //!
 //! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer is set by
 //! programs and is long; where the peer takes single packets again, a few round trips without progress are enough to

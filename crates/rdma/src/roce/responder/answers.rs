@@ -1,4 +1,4 @@
-//! Answers that wait to leave.
+//! The queue of answers to send.
 //!
 //! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. A FLUSH
 //! or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges everything that has arrived: a

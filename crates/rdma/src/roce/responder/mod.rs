@@ -1,4 +1,4 @@
-//! The responder: what the peer's requests do on a reliable connection.
+//! The responder: executes the peer's requests on a reliable connection.
 //!
 //! | case | answer |
 //! |---|---|
@@ -16,7 +16,7 @@
 //! | `answers.rs` | answers that wait to leave |
 //! | `delayed_ack.rs` | acknowledgements that leave together with the program's answer |
 //! | `reorder.rs` | requests that arrived ahead of a lost one, between two ends of this crate |
-//! | `requests.rs`, `outcome.rs` | what each kind of request does, and what becomes of it |
+//! | `requests.rs`, `outcome.rs` | executes each kind of request; the result of a request |
 //! | `unreliable.rs` | requests of unreliable connections, and datagrams |
 
 mod answers;
@@ -59,7 +59,7 @@ pub(super) struct Responder {
     established: bool,
     answers: Answers,
     delayed_ack: DelayedAck,
-    /// What arrived ahead of a lost packet.
+    /// Packets that arrived ahead of a lost one.
     reorder: Reorder,
     /// The peer offers selective repeat.
     offered: bool,

@@ -1,27 +1,27 @@
-//! What becomes of a request: it is done, or not and why.
+//! The result of a request: executed, or rejected with a reason.
 
-/// Why a request is not done.
+/// The reason for rejecting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reject {
     /// No receive is posted.
     NotReady,
-    /// Its form is wrong, or it is not allowed here.
+    /// The request is malformed, or not allowed on this queue pair.
     Invalid,
-    /// It names memory that it may not access.
+    /// The request names memory that it may not access.
     Access,
-    /// The receive is too short for it.
+    /// The receive is too short for the message.
     TooLong,
     /// The receive's buffers are not in registered memory.
     Receive,
     /// The program's memory failed.
     Memory,
-    /// The key that it invalidates cannot be.
+    /// The key cannot be invalidated.
     Invalidate,
 }
 
-/// What a request that was done amounts to.
+/// The effects of an executed request.
 pub(super) struct Done {
-    /// Packet numbers that it takes.
+    /// Packet numbers that the request takes.
     pub(super) packets: u32,
     /// Whether its message is complete.
     pub(super) ends: bool,

@@ -50,7 +50,7 @@ impl Held {
     }
 }
 
-/// What one queue pair has kept. The packet at place n has the number that is expected plus n.
+/// The packets that one queue pair has kept. The packet at place n has the expected packet number plus n.
 #[derive(Debug, Default)]
 pub(super) struct Reorder {
     places: VecDeque<Option<Held>>,

@@ -1,4 +1,4 @@
-//! What each kind of request does.
+//! Executes each kind of request.
 
 use nichrome_wire::rdma::{
     AtomicEth, Feth, ImmediateData, Part, Placement, Position, RKey, Reth, Selectivity, SendEnd,

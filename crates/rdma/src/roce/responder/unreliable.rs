@@ -1,8 +1,8 @@
-//! Requests of unreliable connections, and datagrams: what cannot be done is dropped without an answer.
+//! Requests of unreliable connections, and datagrams: a request that cannot be executed is dropped without an answer.
 //!
 //! | case | here |
 //! |---|---|
-//! | a packet number that is not the expected one, at the start of a message | the message before is given up, this one goes on from here (IBA 9.8.2.2) |
+//! | a packet number that is not the expected one, at the start of a message | the previous message is dropped, and this one begins (IBA 9.8.2.2) |
 //! | the same in the middle | the rest of the message is dropped |
 //! | a request that a reliable connection would refuse | its message is dropped, a receive it had is the next message's |
 //! | a datagram with another queue key, without a receive, or longer than it | dropped |

@@ -64,7 +64,7 @@ pub(crate) struct Stateful {
     /// The server's timers.
     pub(super) peer_timers: Timers,
     seal: Seal,
-    /// With authentication, what RDPs and GDs may be sent under.
+    /// With authentication, the leases under which RDPs and GDs may be sent.
     pub(super) lease: Option<Held>,
     clock: ServerClock,
     /// WQEPs.

@@ -85,7 +85,7 @@ pub(crate) struct Stateless {
     /// The client's number of the connection.
     peer: QpNumber,
     seal: Seal,
-    /// With authentication, what grants the client access.
+    /// With authentication, the grantor of the client's access.
     pub(super) grantor: Option<Grantor>,
     /// The leases of the client are void.
     is_revoked: bool,
@@ -141,7 +141,7 @@ impl Stateless {
         send.or_else(|| self.oldest_loan())
     }
 
-    /// What the retransmission timer waits for.
+    /// The event that the retransmission timer waits for.
     fn awaited(&self) -> Awaited {
         match self.outbox.outstanding() {
             Awaited::Nothing if self.is_up() && self.oldest_request().is_some() => Awaited::Liveness,
