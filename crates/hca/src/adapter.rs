@@ -54,7 +54,7 @@ impl Channels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the program that waits for a completion queue. After a CQ overrun no completion will come.
+    /// Wakes the program that waits for a completion queue. After a CQ overrun the queue gets no more completions.
     fn notify(&self, event: Event) {
         if let Event::Completion(cq) | Event::CqError(cq) = event
             && let Some(waker) = self.get().get(&cq)
@@ -65,7 +65,7 @@ impl Channels {
 }
 
 impl Adapter {
-    /// Checks a configuration as far as it can be without opening an adapter, for programs that learn their address later.
+    /// Checks the parts of a configuration that do not depend on the address, for programs that learn their address later.
     ///
     /// # Errors
     /// The faults, StaR's key file, or options that exclude each other.

@@ -118,7 +118,7 @@ pub struct Faults {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The address is taken, not local, or not usable.
+    /// The address is in use, not local, or not usable.
     #[error(transparent)]
     Udp(#[from] UdpError),
     /// StaR with [`Reception::Packets`].
@@ -142,7 +142,7 @@ pub enum OpenError {
     /// The impairments contradict each other.
     #[error(transparent)]
     Faults(#[from] nichrome_wan::ConfigError),
-    /// The impairments cannot happen to iWARP's streams.
+    /// The impairments do not apply to iWARP's streams.
     #[error(transparent)]
     StreamFaults(#[from] StreamFaultsError),
     /// The capture file cannot be written.
@@ -159,7 +159,7 @@ pub enum OpenError {
     Thread(Errno),
 }
 
-/// Impairments that cannot happen to iWARP's streams.
+/// Impairments that do not apply to iWARP's streams.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StreamFaultsError {
@@ -284,7 +284,7 @@ impl RoceSocket {
     }
 }
 
-/// The seed that is given, or one that cannot be guessed.
+/// Returns the given seed, or a random one of the kernel.
 ///
 /// # Errors
 /// The kernel gives no random numbers.
@@ -304,7 +304,7 @@ const ACKNOWLEDGEMENT_DELAY: u64 = 60_000;
 /// Bytes of the socket's receive buffer that the kernel charges for a full packet.
 const ROOM_OF_A_PACKET: usize = 2 * 4096;
 
-/// Largest send window, in packets: what the peer's socket buffers while its thread waits for a busy processor.
+/// Largest send window, in packets: the number that the peer's socket buffers while its thread waits for a busy processor.
 const MOST_PACKETS: u32 = 1024;
 
 /// Bytes of headers and trailer of a packet at most: IPv6, UDP, BTH, RETH, immediate data, ICRC.

@@ -1,7 +1,7 @@
 //! Drives a device: the program that polls it, else a thread of the driver (see [`crate::handover`]).
 //!
-//! A program that polls receives and sends inline, which saves two context switches per message. One that polls in vain
-//! for a while yields its processor now and then: the peer that it waits for may need it (see [`crate::spin`]).
+//! A program that polls receives and sends inline, which saves two context switches per message. After a time of empty polls
+//! it yields its processor, because the peer that it waits for may need it (see [`crate::spin`]).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -38,7 +38,7 @@ const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 /// single lost ACK would turn its success into an error.
 const LAST_ACKS: usize = 3;
 
-/// How often a driver that closes repeats that connections ended, how long it waits for answers, and how often it looks for them.
+/// Intervals of a closing driver: between retransmissions of the ends of connections, for all answers, and between checks for them.
 const DISCONNECT_INTERVAL: Duration = Duration::from_millis(100);
 const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
 const DISCONNECT_POLL: Duration = Duration::from_micros(200);
@@ -133,8 +133,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.manage(commands)
     }
 
-    /// As [`manage`](Self::manage), for commands that connect queue pairs: they change them by what they are given. One whose
-    /// transport is to be negotiated is held until it is.
+    /// As [`manage`](Self::manage), for commands that connect queue pairs: they change them by the function that they get. A queue pair
+    /// whose transport must be negotiated is held until then.
     ///
     /// # Errors
     /// As [`manage`](Self::manage).
@@ -157,7 +157,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
 
-    /// Destroys all channels: connections end by DREQ, requests that are not answered by REJ. Waits until the peers have
+    /// Destroys all channels: sends DREQ for connections, and REJ for unanswered requests. Waits until the peers have
     /// answered, for 1 s at most.
     pub fn close_cm_channels(&self) {
         self.shared.act(LiveDevice::close_channels);
@@ -191,7 +191,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.call(verbs)
     }
 
-    /// Changes a queue pair. One whose transport is to be negotiated is held until it is.
+    /// Changes a queue pair. Holds it if its transport must be negotiated, until then.
     ///
     /// # Errors
     /// As [`Device::modify_qp`].
@@ -237,7 +237,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.attach(qp, terms, connected)
     }
 
-    /// Attaches a queue pair to a multicast group. The first one of a group has the adapter join it, on the interface of its
+    /// Attaches a queue pair to a multicast group. For the first one of a group, the adapter joins it on the interface of its
     /// address.
     ///
     /// # Errors
@@ -330,7 +330,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
-    /// Drives the device until `waker` is signalled or it is `until`: for programs that wait.
+    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait.
     pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
         let Shared { handover, events, ports, .. } = &*self.shared;
         handover.begin_wait();
@@ -355,7 +355,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.handover.attend();
     }
 
-    /// Ends one [`Driver::attend`]: the event has come, or the program waits no more.
+    /// Ends one [`Driver::attend`]: the event has arrived, or the program no longer waits.
     pub fn leave(&self) {
         self.shared.handover.leave();
     }
@@ -396,7 +396,7 @@ enum Look<T> {
     Found(T),
     /// Nothing yet.
     Nothing,
-    /// Nothing for so long that the program yields its processor.
+    /// Nothing for a time after which the program yields its processor.
     Idle,
 }
 
@@ -462,7 +462,7 @@ impl<M: Memory> Shared<M> {
         result
     }
 
-    /// Calls the device or what drives it, and sends what they have queued.
+    /// Calls the device or the connection manager, and sends what they have queued.
     fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
         let live = &mut *self.live();
         let result = calls(live);
@@ -498,14 +498,14 @@ impl<M: Memory> Shared<M> {
         }
     }
 
-    /// Returns true if a program polls, or is about to: one that calls verbs in a row ends up polling. A program that waits
+    /// Returns true if a program polls, or is likely to poll soon: one that calls verbs in a row. A program that waits
     /// for an event does not count, however often it polls.
     fn is_polled(&self) -> bool {
         !self.handover.is_attended()
             && (self.handover.was_polled() || matches!(self.live.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Makes progress, then waits for the next datagram or timer; returns true if a datagram came or went.
+    /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or sent.
     fn watch(&self) -> rustix::io::Result<bool> {
         self.handover.arm();
         let (due, has_moved) = {

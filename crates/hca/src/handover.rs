@@ -1,7 +1,7 @@
 //! The hand-over of a device between the programs that poll it and the driver's thread.
 //!
-//! A device needs a thread that receives and serves timers. A program that polls does so inline. No program does for the
-//! target of a WRITE or READ, whose program calls no verb, so the driver's thread waits for the ports while no program
+//! A device needs a thread that receives and serves timers. A program that polls does so inline. The target's program of
+//! a WRITE or READ calls no verb, so the driver's thread waits for the ports while no program
 //! polls. [`Handover`] decides which of them waits, without a lock and without a system call per poll. The device itself
 //! is behind a mutex: the hand-over only decides who *waits*, so a wrong decision costs time, never consistency.
 //!
@@ -13,7 +13,7 @@
 //! | `attended` | programs in [`attend`](Handover::attend) | programs that wait for an event on a descriptor of their own |
 //! | `is_napping` | thread; cleared by `attend` | the thread waits for the waker alone, for a bounded time |
 //! | `wakes_at` | thread; cleared by `call_for` | when the thread's wait ends by itself; 0 while it is awake or naps |
-//! | `ended` | the driver's owner | the thread is to return |
+//! | `ended` | the driver's owner | the thread must return |
 //!
 //! ## The thread
 //!
@@ -24,8 +24,8 @@
 //!                                                       waiters > 0: the waker and the side ports
 //! ```
 //!
-//! A nap is bounded and doubles while the program keeps polling. So a program that polls now and then, and in between
-//! looks at memory that its peer writes, is served at least every 640 µs.
+//! A nap is bounded and doubles while the program keeps polling. So a program that polls sometimes, and in between
+//! reads memory that its peer writes, is served at least every 640 µs.
 //!
 //! ## No wake-up is lost
 //!
@@ -36,7 +36,7 @@
 //!    before it takes the lock, reads the device's deadline under the lock, and lowers `wakes_at` to it by `fetch_min`. A
 //!    program sets a timer under the lock and then calls [`call_for`](Handover::call_for). If the program had the lock
 //!    first, the thread reads the new deadline. Otherwise the program sees `wakes_at` armed, exchanges it for 0 and signals
-//!    the waker; of several programs one signals. The exchange is repeated if the thread lowers `wakes_at` meanwhile: the
+//!    the waker; of several programs one signals. The exchange is repeated if the thread lowers `wakes_at` in between: the
 //!    lowered value may still be later than the program's timer. The waker keeps the signal, so it may come before the
 //!    thread waits.
 //! 2. *A program begins to wait for an event* ([`attend`](Handover::attend)) *while the thread naps.* The thread stores
@@ -91,14 +91,14 @@ impl Handover {
     }
 }
 
-/// What programs call.
+/// Calls of programs.
 impl Handover {
     /// Records a poll.
     pub(crate) fn polled(&self, now: Instant) {
         self.polled_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records that a datagram came or went.
+    /// Records that a datagram was received or sent.
     pub(crate) fn moved(&self, now: Instant) {
         self.busy_at.store(now.as_nanos(), Ordering::Relaxed);
     }
@@ -150,7 +150,7 @@ impl Handover {
     }
 }
 
-/// What the thread calls.
+/// Calls of the thread.
 impl Handover {
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)

@@ -7,7 +7,7 @@
 //! | [`Driver`] | a device with any [`Memory`](nichrome_rdma::Memory) at an address, for other implementations of verbs |
 //! | [`AdapterConfig`] | address, path MTU, faults, capture |
 //! | [`cm`] | connections by address and port, with the semantics of rdma_cm |
-//! | [`reach`] | the path to a peer, measured, and the transport to reach it by |
+//! | [`reach`] | measures the path to a peer, and chooses the transport |
 //! | [`exchange`], [`Endpoint`] | out-of-band exchange of connection parameters over TCP |
 //!
 //! The program that polls drives the adapter. While none polls, the adapter's thread does, and sleeps until a datagram

@@ -18,7 +18,7 @@ const ROUNDS: usize = 8;
 /// Wait before another attempt to send to a full socket.
 const FULL_SOCKET_DELAY: Duration = Duration::from_micros(50);
 
-/// How long datagrams on the impaired path out keep an adapter from closing.
+/// How long datagrams on the outbound impaired path keep an adapter from closing.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Receives the device's events. It is called under the device's lock and must call no verb.
@@ -83,12 +83,12 @@ impl<M: Memory> LiveDevice<M> {
         self.management.close_channels(&mut self.device);
     }
 
-    /// Returns true while a peer has not answered that a connection ended.
+    /// Returns true while a peer has not acknowledged the end of a connection.
     pub(crate) fn awaits_disconnection(&self) -> bool {
         self.management.awaits_disconnection()
     }
 
-    /// Repeats to every such peer that its connection ended.
+    /// Retransmits the end of the connection to every such peer.
     pub(crate) fn repeat_disconnections(&mut self) {
         self.management.repeat_disconnections(&mut self.device);
     }
@@ -120,7 +120,7 @@ impl<M: Memory> LiveDevice<M> {
         }
     }
 
-    /// Sends the datagrams on the impaired path out, and waits for the peers to close the streams, for [`LINGER`] at most.
+    /// Sends the datagrams on the outbound impaired path, and waits for the peers to close the streams, for [`LINGER`] at most.
     pub(crate) fn linger(&mut self) {
         let until = clock::now() + LINGER;
         while let Some(due) = self.wire.outgoing_timeout().filter(|due| *due < until) {

@@ -70,7 +70,7 @@ impl Management {
         }
     }
 
-    /// Calls the connection manager, which starts if it has not, then joins and leaves the multicast groups that it asks for.
+    /// Calls the connection manager, which starts if it has not, then joins and leaves the multicast groups that it requests.
     ///
     /// # Errors
     /// The adapter has no connection manager.
@@ -99,12 +99,12 @@ impl Management {
         }
     }
 
-    /// Returns true while a peer has not answered that a connection ended.
+    /// Returns true while a peer has not acknowledged the end of a connection.
     pub(crate) fn awaits_disconnection(&self) -> bool {
         self.manager.as_ref().is_some_and(ConnectionManager::awaits_disconnection)
     }
 
-    /// Repeats to every such peer that its connection ended.
+    /// Retransmits the end of the connection to every such peer.
     pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>) {
         if let Some(manager) = &mut self.manager {
             manager.repeat_disconnections(device, clock::now());
@@ -154,7 +154,7 @@ impl Management {
         }
     }
 
-    /// Opens what a connection manager needs of the machine.
+    /// Opens the sockets and queries the addresses that a connection manager needs.
     fn open(&mut self, wire: &mut Wire) -> Result<Opened, Unavailable> {
         let address = wire.local().ip();
         if let Some(shared) = self.iwarp.clone() {

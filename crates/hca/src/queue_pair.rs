@@ -155,7 +155,7 @@ impl QueuePair {
         Endpoint { address: self.adapter.address(), qp: self.number, psn: self.psn }
     }
 
-    /// Brings the queue pair to RTS, connected to `peer`, which must connect to this [`endpoint`](Self::endpoint).
+    /// Moves the queue pair to RTS, connected to `peer`, which must connect to this [`endpoint`](Self::endpoint).
     ///
     /// # Errors
     /// The queue pair is connected already, or the peer's address is of another family.
@@ -191,7 +191,7 @@ impl QueuePair {
             .try_for_each(|change| driver.modify_qp(self.handle, change))
     }
 
-    /// Brings the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and
+    /// Moves the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and
     /// port; returns the peer's private data. Waits for up to 10 s.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl QueuePair {
         self.establish(established, connection)
     }
 
-    /// Accepts a peer that a [`Listener`](crate::Listener) has received, and brings the queue pair to RTS.
+    /// Accepts a peer that a [`Listener`](crate::Listener) has received, and moves the queue pair to RTS.
     ///
     /// # Errors
     /// The adapter's transport is not iWARP, or the connection is lost.
@@ -280,7 +280,7 @@ impl QueuePair {
         report.map_or(QpState::Reset, |report| report.state)
     }
 
-    /// Brings the queue pair to INIT, so that receives can be posted before the peer is known.
+    /// Moves the queue pair to INIT, so that receives can be posted before the peer is known.
     ///
     /// # Errors
     /// The queue pair is connected already.

@@ -12,7 +12,7 @@ use nichrome_wire::{
     TrafficClass, UdpChecksum, UdpRepr,
 };
 
-/// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not see. The IPv4
+/// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not report. The IPv4
 /// identification is the one that the ICRC is right for, else 0.
 pub(crate) struct Recorder {
     writer: Writer<Box<dyn Write + Send>>,
@@ -70,13 +70,13 @@ impl Recorder {
         self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
     }
 
-    /// Writes out the datagrams, which then stay in the file however the process ends.
+    /// Writes out the datagrams, which then stay in the file even if the process is killed.
     #[inline]
     pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
         self.writer.flush()
     }
 
-    /// Leaves the file to the parent of this process, which goes on writing to it.
+    /// Leaves the file to the parent of this process, which continues to write to it.
     pub(crate) fn abandon(self) {
         mem::forget(self);
     }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
 
-/// A protection domain beside the adapter's own: its regions are for its queue pairs only. Clones refer to the same domain.
+/// A further protection domain of the adapter: its regions are for its queue pairs only. Clones refer to the same domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(crate) shared: Arc<SharedDomain>,

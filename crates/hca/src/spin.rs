@@ -1,7 +1,7 @@
 //! How long a program that polls an empty queue keeps its processor.
 //!
-//! A program that may use one processor only is not yet alone on it: the peer that it waits for may have another one. The
-//! kernel knows which processor took in the last packet of a socket, on loopback the sender's.
+//! A program that is restricted to one processor need not share it with the peer that it waits for. The
+//! kernel reports which processor received the last packet of a socket, on loopback the sender's.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,7 +14,7 @@ use nichrome_wire::Instant;
 /// scheduler leave both ends of a connection on one processor.
 const SPIN: Duration = Duration::from_millis(1);
 
-/// The patience of the programs of a driver.
+/// The time without traffic after which a driver's programs yield.
 pub(crate) struct Spin {
     /// `None` if the process may use several processors.
     own: Option<OwnProcessor>,
@@ -24,7 +24,7 @@ pub(crate) struct Spin {
 struct OwnProcessor {
     /// Time of the traffic after which `has_peer` was read, in nanoseconds.
     read_after: AtomicU64,
-    /// The last packet came from a process on this processor, or it is not known where from.
+    /// The last packet came from a process on this processor, or from an unknown one.
     has_peer: AtomicBool,
 }
 

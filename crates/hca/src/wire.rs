@@ -32,7 +32,7 @@ pub struct WireCounters {
     pub lost: u64,
 }
 
-/// The ports, with what datagrams pass on the way to and from them.
+/// The ports, with the stages that datagrams pass to and from them.
 pub(crate) struct Wire {
     ports: Ports,
     outgoing: SendBatch,
@@ -82,7 +82,7 @@ impl<M: Memory> Sink for Intake<'_, M> {
 }
 
 impl Wire {
-    /// Checks what does not depend on the address.
+    /// Checks the parts of a configuration that do not depend on the address.
     ///
     /// # Errors
     /// The transport cannot be received as configured, or the faults.
@@ -181,7 +181,7 @@ impl Wire {
         streams.attach(qp, connected, &mut self.recorder, now)
     }
 
-    /// Watches another descriptor with the streams, for what the driver serves when it wakes.
+    /// Watches another descriptor with the streams; the driver serves it when it wakes.
     ///
     /// # Errors
     /// The adapter has no streams, or the kernel cannot watch it.
@@ -270,7 +270,7 @@ impl Wire {
         more
     }
 
-    /// Gives the device the datagrams that the impaired path releases.
+    /// Passes the device the datagrams that the impaired path releases.
     fn release_received<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         let Some(paths) = &mut self.faults else { return };
         paths.back.handle_timeout(now);

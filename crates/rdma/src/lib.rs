@@ -40,7 +40,7 @@
 //! - Selective repeat between two devices of this crate ([`SelectiveRepeat`]), go-back-N with others.
 //! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
 //! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
-//!   no atomics on that side's memory, no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
+//!   no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
 //! - [`iwarp`] for reliable connections over TCP. No SEND with immediate data, no FLUSH and no ATOMIC WRITE; atomics and WRITE
 //!   with immediate data between peers with RFC 7306.
 //!

@@ -25,8 +25,8 @@ pub enum ChannelError {
     Waker(rustix::io::Errno),
 }
 
-/// A channel of events, as a program has one by opening `/dev/infiniband/rdma_cm`. Dropping it destroys its identifiers:
-/// connections end by DREQ, requests that are not answered by REJ.
+/// A channel of events: an open file of `/dev/infiniband/rdma_cm`. Dropping it destroys its identifiers:
+/// it sends DREQ for connections, and REJ for unanswered requests.
 ///
 /// Its descriptor is readable while the channel has events that GET_EVENT has not fetched. A program that waits for it should
 /// announce that by [`Driver::attend`](crate::Driver::attend).
@@ -47,7 +47,7 @@ pub(crate) trait ChannelHost: Send + Sync {
     /// Opens a channel whose waker is signalled while it has events.
     fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError>;
 
-    /// Carries out a command that a program wrote to a channel.
+    /// Executes a command that a program wrote to a channel.
     fn execute(
         &self,
         channel: ChannelName,
@@ -71,7 +71,7 @@ impl CmChannel {
         self.name
     }
 
-    /// Carries out a command that a program wrote, and returns the answer for its memory. Does not block. `caller` is called
+    /// Executes a command that a program wrote, and returns the answer for its memory. Does not block. `caller` is called
     /// under the adapter's lock: it must call no verb.
     ///
     /// # Errors

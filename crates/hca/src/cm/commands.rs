@@ -155,7 +155,7 @@ impl ConnectionManager {
         self.engine.connect(id, parameters, Ece::default(), now)
     }
 
-    /// Accepts a request: brings the queue pair to RTS and sends a REP, or to INIT until it has its stream.
+    /// Accepts a request: moves the queue pair to RTS and sends a REP; over iWARP, moves it to INIT until it has its stream.
     pub(crate) fn accept<M: Memory>(
         &mut self,
         id: IdName,
@@ -250,7 +250,7 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Lets go of a connection: the engine ends it.
+    /// Destroys a connection: the engine ends it.
     pub(crate) fn release<M: Memory>(
         &mut self,
         number: EndpointNumber,
@@ -270,7 +270,7 @@ impl ConnectionManager {
     }
 }
 
-/// Brings a queue pair in RESET or INIT to INIT, with the rights of peers: its stream brings it further.
+/// Moves a queue pair in RESET or INIT to INIT, with the rights of peers; its stream moves it further.
 fn prepare<M: Memory>(
     qp: QpHandle,
     attributes: &Attributes,

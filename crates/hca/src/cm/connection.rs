@@ -72,7 +72,7 @@ impl Adapter {
         Ok(Connected { endpoint, queue_pair, peer, private_data })
     }
 
-    /// Evaluates `found` now and whenever something happens to the endpoint, until it returns a value or it is `until`.
+    /// Evaluates `found` now and at every change of the endpoint, until it returns a value or the time is `until`.
     pub(super) fn wait_for<T>(
         &self,
         endpoint: EndpointNumber,
@@ -105,7 +105,7 @@ impl Adapter {
     }
 }
 
-/// The error of a connection that came to this instead of being established.
+/// The error of a connection that has made this progress instead of being established.
 fn failure(progress: Progress) -> ConnectError {
     match progress {
         Progress::Failed(error) => error,
@@ -137,7 +137,7 @@ impl Endpoint {
         Self { adapter, number }
     }
 
-    /// Waits until the connection has come further than `from`.
+    /// Waits until the connection has progressed beyond `from`.
     fn wait_while(&self, from: &Progress) -> Result<Progress, WaitError> {
         let further = |manager: &mut ConnectionManager| {
             Some(manager.progress_of(self.number)).filter(|progress| progress != from)

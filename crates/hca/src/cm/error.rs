@@ -35,12 +35,12 @@ pub enum ListenError {
     Command(#[from] CommandError),
 }
 
-/// Why no request can be waited for.
+/// Why waiting for a request fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("cannot create an eventfd to wait for the peer: {0}")]
 pub struct WaitError(pub(crate) Errno);
 
-/// Why a connection was not made.
+/// Why a connection was not established.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -62,7 +62,7 @@ pub enum ConnectError {
     /// The peer does not answer.
     #[error("the peer does not answer")]
     TimedOut,
-    /// The peer ended the connection while it was being made.
+    /// The peer ended the connection during its set-up.
     #[error("the peer ended the connection during its set-up")]
     Withdrawn,
     /// The peer's answer breaks the rules of MPA.
@@ -77,7 +77,7 @@ pub enum ConnectError {
     /// The queue pair is connected already, or an attribute is out of range.
     #[error(transparent)]
     Modify(#[from] ModifyError),
-    /// The peer cannot be waited for.
+    /// Waiting for the peer fails.
     #[error(transparent)]
     Wait(#[from] WaitError),
 }

@@ -14,7 +14,7 @@ use super::machine::Machine;
 use super::manager::ConnectionManager;
 use super::programs::{GroupRequest, Parked};
 
-/// A caller that remembers which other channel its command names.
+/// A caller that records the other channel that its command names.
 struct Recording<'a> {
     caller: &'a mut dyn Caller,
     other: Option<ChannelName>,
@@ -77,7 +77,7 @@ impl ConnectionManager {
         channels.into_iter().for_each(|channel| self.close_channel(channel, device, now));
     }
 
-    /// Carries out a command of a program.
+    /// Executes a command of a program.
     ///
     /// # Errors
     /// The error number of the program's write.
@@ -109,7 +109,7 @@ impl ConnectionManager {
         std::mem::take(&mut self.programs.requests)
     }
 
-    /// The group of a membership is joined, or cannot be.
+    /// Reports that the group of a membership is joined, or that joining failed.
     pub(crate) fn group_joined<M: Memory>(
         &mut self,
         membership: MembershipName,

@@ -34,8 +34,8 @@ impl fmt::Debug for CmHost {
 }
 
 impl CmHost {
-    /// Creates a connection manager without an adapter, which will have this transport. `guid` is the adapter's; random numbers follow from the seed, or are the
-    /// kernel's.
+    /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random numbers follow from the
+    /// seed, or come from the kernel.
     ///
     /// # Errors
     /// The kernel gives no random numbers.

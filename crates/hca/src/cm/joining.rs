@@ -45,7 +45,7 @@ impl Joining {
         if self.ready.is_empty() { self.streams.poll_timeout() } else { Some(Instant::ZERO) }
     }
 
-    /// Does what the engine asks for.
+    /// Executes the engine's requests.
     pub(super) fn act<M: Memory>(
         &mut self,
         output: Output,
@@ -98,7 +98,7 @@ impl Joining {
         }
     }
 
-    /// Tells the manager what became of a connection.
+    /// Reports the outcome of a connection to the manager.
     fn report(
         &self,
         engine: &mut Manager<Machine>,
@@ -116,7 +116,7 @@ impl Joining {
         );
     }
 
-    /// Holds the queue pair of a connection until its stream is there.
+    /// Holds the queue pair of a connection until it has its stream.
     fn reserve<M: Memory>(
         &mut self,
         name: StreamName,
@@ -163,7 +163,7 @@ impl Joining {
         }
     }
 
-    /// Gives the streams that are set up to their queue pairs.
+    /// Puts queue pairs on their streams that are set up.
     pub(super) fn join<M: Memory>(
         &mut self,
         engine: &mut Manager<Machine>,

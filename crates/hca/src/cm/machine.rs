@@ -37,7 +37,7 @@ impl Machine {
         self.tcp.as_mut()
     }
 
-    /// Calls `f` with the ports that processes share and a port of them. `alone` is the result where there are none.
+    /// Calls `f` with the shared ports and one of their ports; returns `alone` if the address is not shared.
     fn with_service<T>(
         &self,
         (space, port): (PortSpace, u16),

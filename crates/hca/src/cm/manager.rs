@@ -28,10 +28,10 @@ pub(super) const HOP_LIMIT: u8 = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EndpointNumber(pub(super) u64);
 
-/// How far a connection has come.
+/// The progress of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It waits for the peer.
+    /// The connection waits for the peer.
     Pending,
     /// The peer accepts, with private data.
     Responded(Vec<u8>),
@@ -191,7 +191,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Serves the sockets of connections that are being set up, gives those that are to their queue pairs, and takes the ends of
+    /// Serves the sockets of connections in set-up, puts queue pairs on the streams that are set up, and handles the ends of
     /// streams.
     pub(crate) fn progress_streams<M: Memory>(
         &mut self,
@@ -208,23 +208,23 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// How much is in use.
+    /// Returns the resources in use.
     pub(crate) fn usage(&self) -> Usage {
         self.engine.usage()
     }
 
-    /// Returns true while a peer has not answered that a connection ended.
+    /// Returns true while a peer has not acknowledged the end of a connection.
     pub(crate) fn awaits_disconnection(&self) -> bool {
         self.engine.awaits_disconnection()
     }
 
-    /// Repeats to every such peer that its connection ended.
+    /// Retransmits the end of the connection to every such peer.
     pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         self.engine.repeat_disconnections();
         self.drain(device, now);
     }
 
-    /// Does what the engine asks for.
+    /// Executes the engine's requests.
     pub(super) fn drain<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         while let Some(output) = self.engine.poll() {
             match output {

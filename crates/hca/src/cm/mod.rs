@@ -13,12 +13,12 @@
 //! Private data has at most 56 bytes in a request, 196 in an answer and 148 in a rejection. The message has a field of this size:
 //! the peer sees zeros behind shorter data.
 //!
-//! Over StaR the messages are RoCE's. Which side is stateless is negotiated as for every queue pair that is brought to RTR, under the key
-//! of set-ups: requests that are posted before wait. The messages themselves, private data included, are neither encrypted nor
+//! Over StaR the messages are RoCE's. The sides negotiate which of them is stateless as for every queue pair in RTR, under the key
+//! of set-ups; requests wait until then. The messages themselves, private data included, are neither encrypted nor
 //! authenticated.
 //!
 //! Over iWARP ports are TCP's, and the messages are MPA's start-up, with up to 255 bytes of private data, which has no zeros behind it. A
-//! connection stands when the listening program accepts it.
+//! connection is established when the listening program accepts it.
 //!
 //! The adapter's thread, or the program that polls, retransmits messages and answers those of peers; see
 //! [`CmOptions`] for the times. A peer that stops answering is a [`ConnectError::TimedOut`].
@@ -28,7 +28,7 @@
 //!
 //! | file | concept |
 //! |---|---|
-//! | `connection.rs`, `listener.rs` | what programs hold |
+//! | `connection.rs`, `listener.rs` | objects of programs |
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
 //! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |

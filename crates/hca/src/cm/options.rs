@@ -17,7 +17,7 @@ pub struct CmOptions {
 }
 
 impl Default for CmOptions {
-    /// A message is repeated every 1.07 s, up to 15 times. A program has 69 s for a request.
+    /// A message is retransmitted every 1.07 s, up to 15 times. A program has 69 s to answer a request.
     fn default() -> Self {
         Self {
             response_timeout: TimeExponent::new(18),

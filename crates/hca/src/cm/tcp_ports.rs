@@ -51,7 +51,7 @@ impl TcpPorts {
         self.bound.remove(&port)
     }
 
-    /// Gives a port back.
+    /// Releases a port.
     pub(super) fn release(&mut self, port: u16) {
         self.bound.remove(&port);
         self.listening.remove(&port);

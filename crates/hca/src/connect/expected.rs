@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use nichrome_rdma::QpNumber;
 use nichrome_wire::Instant;
 
-/// The two ends that a request is to join.
+/// The two ends that a request connects.
 pub(crate) trait Ends {
     /// This side's address.
     fn address(&self) -> IpAddr;

@@ -7,12 +7,12 @@ use nichrome_wire::Instant;
 
 use super::key::{PreSharedKey, SealError};
 
-/// How far a handshake is.
+/// The phase of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Inbound, and the peer has not sent yet which connection it wants. May be displaced by a newer connection.
+    /// Inbound, and the peer has not named its connection yet. A newer connection may displace it.
     Opening,
-    /// Inbound, for a connection that this side's program has not requested yet. May be displaced after a while.
+    /// Inbound, for a connection that this side's program has not requested yet. May be displaced after a time.
     Parked,
     /// Negotiating.
     Running,
@@ -35,7 +35,7 @@ pub(crate) enum Cause {
     Displaced,
     /// The adapter closes.
     Shutdown,
-    /// The peer is not known to be allowed: [`Context::trusts`].
+    /// The peer is not trusted: [`Context::trusts`].
     Untrusted,
     /// The bytes cannot be decrypted.
     Seal(SealError),
@@ -67,7 +67,7 @@ pub(crate) trait Handshake: Sized {
     /// Takes bytes from the peer.
     fn receive(&mut self, context: &mut Self::Context, bytes: &[u8], now: Instant);
 
-    /// Looks for the program's request that a [`Phase::Parked`] handshake waits for.
+    /// Checks for the program's request that a [`Phase::Parked`] handshake waits for.
     fn resume(&mut self, context: &mut Self::Context, now: Instant);
 
     /// Ends the handshake. Output may be left, such as a refusal.
@@ -114,5 +114,5 @@ pub(crate) trait Context {
     fn handle_timeout(&mut self, now: Instant);
 }
 
-/// The requests that handshakes of type `H` are for.
+/// The requests for handshakes of type `H`.
 pub(crate) type RequestOf<H> = <<H as Handshake>::Context as Context>::Request;

@@ -6,7 +6,7 @@ use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, Q
 
 use super::expected::Ends;
 
-/// A request to connect a held queue pair, with what its transport is asked for.
+/// A request to connect a held queue pair, with the parameters for its transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectRequest<T> {
     pub(crate) qp: QpHandle,
@@ -17,7 +17,7 @@ pub(crate) struct ConnectRequest<T> {
 }
 
 impl<T> ConnectRequest<T> {
-    /// Holds a queue pair of the adapter at `address` that `change` has brought to RTR; `None` if it needs no connection. A program
+    /// Holds a queue pair of the adapter at `address` that `change` has moved to RTR; `None` if it needs no connection. A program
     /// that only receives stops at RTR.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use super::handshake::Phase;
 use super::places::Places;
 
-/// Inbound streams by phase. A stream that has not sent its whole request has no part in the places of those that have.
+/// Inbound streams by phase. Streams with and without a complete request have separate places.
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
     /// In [`Phase::Opening`].

@@ -18,14 +18,14 @@ impl PreSharedKey {
     }
 }
 
-/// Shows nothing of the key.
+/// Does not print the key.
 impl fmt::Debug for PreSharedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PreSharedKey")
     }
 }
 
-/// Why the two sides do not understand each other.
+/// Why the two sides cannot exchange encrypted messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum SealError {
     /// Only this side has a key.
@@ -34,7 +34,7 @@ pub(crate) enum SealError {
     /// Only the peer has a key.
     #[error("the peer's set-up is encrypted: give this side the same --key-file")]
     PeerHasKey,
-    /// The keys differ, or bytes were changed on the way.
+    /// The keys differ, or bytes were changed in transit.
     #[error("the peer's set-up is encrypted with another key: both sides need the same --key-file")]
     WrongKey,
     /// The peer closed the stream at the first message.

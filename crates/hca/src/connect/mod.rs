@@ -2,7 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `handshake` | what a transport implements: a handshake without I/O, and what its handshakes share |
+//! | `handshake` | the trait of a transport's handshake, without I/O, and the state that handshakes share |
 //! | `held` | requests to connect held queue pairs |
 //! | `expected` | requests whose peer connects |
 //! | `requests` | all requests that are not complete: their count, and reports of those that fail |

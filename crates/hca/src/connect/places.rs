@@ -8,12 +8,12 @@ use std::net::IpAddr;
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     sources: HashMap<IpAddr, BTreeSet<u64>>,
-    /// The sources by the number of their streams, then by their oldest stream: the last is the one that gives way.
+    /// The sources by the number of their streams, then by their oldest stream: the last one loses a stream.
     order: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
     len: usize,
 }
 
-/// The stream that gives way when places are short.
+/// The stream that is displaced when places are short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Yielding {
     pub(crate) token: u64,

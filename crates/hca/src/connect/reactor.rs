@@ -12,8 +12,8 @@
 //! | input of a handshake, time of a phase | by the handshake | the connection is closed |
 //! | descriptors of the process | by the kernel | the listener leaves the epoll for [`PAUSE`] |
 //!
-//! A connection that has sent its whole request never gives way to one that has not. Before an opening connection gives way, what
-//! its peer has sent is read.
+//! A connection that has sent its whole request is never displaced by one that has not. Before an opening connection is displaced, the
+//! bytes that its peer has sent are read.
 //!
 //! An honest peer keeps within `per_source`, which is not less than its own `outbound`.
 
@@ -41,9 +41,9 @@ pub(crate) struct Limits {
     /// Opening connections, parked ones, and those that a request matches: each.
     inbound: usize,
     per_source: usize,
-    /// How long a source's only opening connection gives way to none: an honest peer is not as slow.
+    /// Time in which a source's only opening connection is not displaced: an honest peer is faster.
     opening_grace: Duration,
-    /// How long a parked connection gives way to none of a source that has as many.
+    /// Time in which a parked connection is not displaced by one of a source that has as many.
     parked_grace: Duration,
 }
 
@@ -61,10 +61,10 @@ impl Default for Limits {
     }
 }
 
-/// How long the listener leaves the epoll, unless a connection ends, where no time is known at which there is room.
+/// Time that the listener leaves the epoll if it is not known when there is room; the end of a connection shortens it.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Connections accepted in one round, so that a flood does not hold up the handshakes.
+/// Connections accepted in one round, so that a flood does not delay the handshakes.
 const MAX_ACCEPTS: usize = 64;
 
 /// Tokens of the epoll; streams count up from [`FIRST_STREAM`].
@@ -130,7 +130,7 @@ impl<R: Send + 'static> Connector<R> {
         Ok(Self { requests, control, thread: Some(thread) })
     }
 
-    /// Has a connection set up.
+    /// Requests the set-up of a connection.
     pub(crate) fn request(&self, request: R) {
         // The thread outlives the handle unless the kernel refuses to wait, and then nothing can be set up.
         let _ = self.requests.send(request);
@@ -207,7 +207,7 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Takes the program's requests. They may be what parked handshakes wait for.
+    /// Takes the program's requests, for which parked handshakes may wait.
     fn take_requests(&mut self, now: Instant) {
         let mut has_new = false;
         while let Ok(request) = self.inbox.try_recv() {
@@ -229,7 +229,7 @@ impl<H: Handshake> Reactor<H> {
         self.with_stream(token, now, |stream, context| stream.advance(context, now));
     }
 
-    /// Does something with a stream, then ends it or adapts its registration and its place.
+    /// Calls `f` with a stream, then ends it or adapts its registration and its place.
     fn with_stream(
         &mut self,
         token: u64,
@@ -271,7 +271,7 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Forgets a stream, which makes room for another.
+    /// Removes a stream, which makes room for another.
     fn remove(&mut self, token: u64) -> Option<HandshakeStream<H>> {
         let stream = self.streams.remove(&token)?;
         // Closing would not end the registration where a child of fork has the socket too.
@@ -375,7 +375,7 @@ impl<H: Handshake> Reactor<H> {
         true
     }
 
-    /// Closes an opening stream unless its whole request has come.
+    /// Closes an opening stream unless its request is complete.
     fn displace_opening(&mut self, token: u64, now: Instant) {
         self.advance(token, now);
         if self.streams.get(&token).is_some_and(|stream| stream.handshake.phase() == Phase::Opening) {
@@ -383,7 +383,7 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Closes a parked stream if there are more than their places: the newest, unless another gives way to it.
+    /// Closes a parked stream if there are more than places: the newest, unless it displaces another.
     fn limit_parked(&mut self, newest: u64, source: IpAddr, now: Instant) {
         let parked = &self.inbound.parked;
         if parked.len() > self.limits.inbound

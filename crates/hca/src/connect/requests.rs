@@ -15,7 +15,7 @@ use super::expected::{Ends, Expected};
 /// How long one side waits for the program of the other.
 pub(crate) const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Failures that are reported one by one.
+/// Failures that are reported individually; further ones get one common line.
 const MAX_REPORTS: usize = 8;
 
 /// Peers whose refused connections are remembered. Beyond, the oldest is forgotten.

@@ -6,7 +6,7 @@
 //! both                     frame(ciphertext) ◄───►       the handshake's bytes, in parts
 //! ```
 //!
-//! A frame is its length (2 bytes, big endian) and a message. Who does not know the key fails at the first message, before any
+//! A frame is its length (2 bytes, big endian) and a message. A peer without the key fails at the first message, before any
 //! Diffie-Hellman computation; a replayed first message ends at the first ciphertext. The keys of the ciphertexts are new for each
 //! connection and are forgotten with it. Without a key the bytes pass as they are.
 

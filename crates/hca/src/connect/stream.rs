@@ -23,7 +23,7 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Bytes of one read.
 const CHUNK: usize = 16 << 10;
 
-/// Reads in one turn, so that one stream does not hold up the others.
+/// Reads in one turn, so that one stream does not delay the others.
 const MAX_READS: usize = 8;
 
 /// Which side connected.

@@ -13,9 +13,9 @@ pub struct IwarpCounters {
     pub early_data: u64,
     /// The private data named no queue pair.
     pub foreign: u64,
-    /// No Request came within 5 s, or no program of this side wanted the connection within 60 s.
+    /// No Request arrived within 5 s, or no program of this side requested the connection within 60 s.
     pub timed_out: u64,
-    /// A newer connection took the place.
+    /// A newer connection displaced it.
     pub displaced: u64,
     /// The peer closed the connection first.
     pub closed: u64,

@@ -21,7 +21,7 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of one read: more than a start frame.
 const CHUNK: usize = 4096;
 
-/// Why a connection by address and port was not made.
+/// Why a connection by address and port was not established.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EstablishError {
@@ -34,7 +34,7 @@ pub enum EstablishError {
     /// The queue pair is connected already, or cannot be.
     #[error(transparent)]
     Modify(#[from] ModifyError),
-    /// The queue pair cannot have the stream.
+    /// The queue pair does not accept the stream.
     #[error("the queue pair does not accept the connection: {0}")]
     Attach(String),
     /// The adapter's transport is another.

@@ -62,7 +62,7 @@ impl IwarpHandshake {
         }
     }
 
-    /// Accepts the parked Request if the program has requested what it names.
+    /// Accepts the parked Request if the program has requested the connection that it names.
     fn match_request(&mut self, pending: &mut Pending) {
         let State::Parked(responder, Identity { from, to }) = &mut self.state else { return };
         let (from, to) = (*from, *to);

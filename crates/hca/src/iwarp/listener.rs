@@ -25,7 +25,7 @@ const MAX_ACCEPTS: usize = 64;
 const LISTENER: u64 = 0;
 const FIRST_CONNECTION: u64 = 1;
 
-/// Accepts connections at an address and port. Peers that are silent, or send no Request, hold up none of the others, and are
+/// Accepts connections at an address and port. Peers that are silent, or send no Request, do not delay the others, and are
 /// counted.
 pub struct Listener {
     listener: TcpListener,
@@ -174,7 +174,7 @@ impl Opening {
         self.connections.values().map(|incoming| incoming.responder.deadline()).min()
     }
 
-    /// The connections whose Request is overdue.
+    /// Returns the tokens of connections whose Request is overdue.
     fn late(&self, now: Instant) -> Vec<u64> {
         let is_late = |incoming: &Incoming| incoming.responder.deadline() <= now;
         let late = self.connections.iter().filter(|(_, incoming)| is_late(incoming));

@@ -5,7 +5,7 @@
 //! | by address and queue pair number, as programs without a connection manager connect | `handshake.rs`, `pending.rs`, `set_up.rs` |
 //! | by address and port, with private data, as rdma_cm connects | `establish.rs`, `listener.rs` |
 //!
-//! An RC queue pair that its program brings to [`Rtr`](nichrome_rdma::QpState::Rtr) is held until its connection is set up. The
+//! An RC queue pair that its program moves to [`Rtr`](nichrome_rdma::QpState::Rtr) is held until its connection is set up. The
 //! verb returns at once. The side with the lower address and QP number connects, to [`port_of`] the other's queue pair, in
 //! peer-to-peer mode with a WRITE as the ready-to-receive message; the MPA private data names both queue pairs
 //! ([`Identity`](nichrome_rdma::iwarp::setup::Identity)).
@@ -30,15 +30,15 @@ pub use listener::{Incoming, Listener};
 pub(crate) use pending::{AttachError, Request, StreamHost};
 pub(crate) use set_up::{IwarpSetup, listen};
 
-/// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an address use the ports
-/// behind it; those of StaR are below.
+/// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an address use the following
+/// ports; StaR's ports are below.
 pub const IWARP_PORT: u16 = 4832;
 
 /// Bits of a queue pair number below those that name the adapter at an address.
 const SLOT_SHIFT: u32 = 19;
 
-/// The TCP port at which the adapter of a queue pair listens: [`IWARP_PORT`] and the top five bits of the number, which tell
-/// the adapters at an address apart.
+/// The TCP port at which the adapter of a queue pair listens: [`IWARP_PORT`] plus the top five bits of the number, which distinguish
+/// the adapters at an address.
 pub fn port_of(qp: QpNumber) -> u16 {
     IWARP_PORT + (qp.value() >> SLOT_SHIFT) as u16
 }

@@ -35,7 +35,7 @@ pub(super) enum SetupFailure {
     Attach(#[from] AttachError),
 }
 
-/// A stream cannot become a queue pair's.
+/// The queue pair does not accept the stream.
 #[derive(Debug, Error)]
 pub(crate) enum AttachError {
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub(crate) trait StreamHost: Send + Sync {
     /// Puts a held queue pair on its stream.
     ///
     /// # Errors
-    /// The queue pair is gone, or the kernel cannot watch the socket.
+    /// The queue pair does not exist, or the kernel cannot watch the socket.
     fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError>;
 
     /// Moves a queue pair to ERROR.
@@ -121,7 +121,7 @@ impl Context for Pending {
         None
     }
 
-    /// MPA has no authentication: who knows both queue pair numbers may connect, as on every RNIC.
+    /// MPA has no authentication: any peer that knows both queue pair numbers may connect, as on every RNIC.
     fn trusts(&self, _: &TcpStream) -> bool {
         true
     }

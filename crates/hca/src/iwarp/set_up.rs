@@ -45,7 +45,7 @@ impl IwarpSetup {
         Ok(Self { connector, address, options, open, counters })
     }
 
-    /// Holds a queue pair that `change` has brought to RTR; `None` if it needs no connection.
+    /// Holds a queue pair that `change` has moved to RTR; `None` if it needs no connection.
     ///
     /// # Errors
     /// The queue pair does not exist.

@@ -1,4 +1,4 @@
-//! A UDP port that datagrams arrive at.
+//! A UDP port that receives datagrams.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +19,7 @@ const MAX_PACKETS: usize = 64;
 
 /// Where received datagrams go, in two steps because a received identification is not the one that the device expects.
 pub(crate) trait Sink {
-    /// Takes a datagram as it was on the wire.
+    /// Takes a datagram with its identification as on the wire.
     fn capture(&mut self, datagram: &Datagram<'_>);
 
     /// Takes a datagram whose ICRC is for identification 0, or for an identification that is not known.

@@ -21,7 +21,7 @@ pub(crate) struct SidePorts {
     sockets: Vec<Option<SidePort>>,
     /// Groups that were joined.
     groups: usize,
-    /// Calls of [`SidePorts::receive`] since the last look.
+    /// Calls of [`SidePorts::receive`] since the last check.
     calls: u32,
     /// Readable while a datagram waits at any socket.
     ready: Epoll,

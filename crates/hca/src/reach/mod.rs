@@ -23,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! Probes and answers have 24 bytes and no authentication: who can forge them can choose the transport. An answer is as long as its
+//! Probes and answers have 24 bytes and no authentication: an attacker who can forge them can choose the transport. An answer is as long as its
 //! probe and is not answered itself.
 
 mod path;

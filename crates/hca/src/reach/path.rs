@@ -7,7 +7,7 @@ use crate::config::Transport;
 /// The quality of a path, measured by probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathQuality {
-    /// The shortest round trip: queues and busy processors only add to that of the path.
+    /// The shortest round trip: queues and busy processors only lengthen round trips.
     pub round_trip: Duration,
     /// Probes sent.
     pub sent: u32,

@@ -15,7 +15,7 @@ const ANSWER: [u8; 4] = [0, 0, 0, 2];
 
 /// Probes of one measurement.
 pub(super) struct Probing {
-    /// Tells answers from those to other measurements.
+    /// Distinguishes answers from those to other measurements.
     token: u64,
     /// When each probe was sent; `None` once it is answered.
     unanswered: Vec<Option<Instant>>,

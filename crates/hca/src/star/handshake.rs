@@ -26,7 +26,7 @@ use super::pending::{Asked, Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailur
 use super::slots::port_of;
 use crate::connect::{Cause, Ends, Handshake, Phase, Route};
 
-/// How long an inbound peer may take to say which connection it wants.
+/// How long an inbound peer may take to name its connection.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long two sides that know each other may take to negotiate.
@@ -147,7 +147,7 @@ impl<M: Memory> StarHandshake<M> {
         }
     }
 
-    /// Starts to negotiate if the program has requested what the parked peer wants.
+    /// Starts to negotiate if the program has requested the parked peer's connection.
     fn match_request(&mut self, pending: &mut Pending<M>, now: Instant) -> Result<(), SetupFailure> {
         let State::Parked(offer) = &self.state else { return Ok(()) };
         let peer = (self.peer, offer.connection);
@@ -312,13 +312,13 @@ impl<M: Memory> Running<M> {
         Ok(offer)
     }
 
-    /// Refuses the OFFER of another queue pair than the requested one.
+    /// Refuses an OFFER for another queue pair than the requested one.
     fn check_peer(&mut self, offer: &Offer) -> Result<(), SetupFailure> {
         self.knows_peer = (offer.address, offer.connection) == self.request.peer;
         if self.knows_peer { Ok(()) } else { Err(SetupFailure::WrongPeer) }
     }
 
-    /// Does what the engine asks for; returns who sent the last message if the set-up is complete.
+    /// Executes the engine's requests; returns which side sent the last message if the set-up is complete.
     fn act(&mut self, event: SetupEvent) -> Result<Option<LastMessage>, SetupFailure> {
         let Self { host, request, ours, setup, .. } = self;
         let mut result = Ok(());

@@ -35,7 +35,7 @@ pub enum KeyFileError {
         /// Its permissions.
         mode: u32,
     },
-    /// It is no regular file, or has too few or too many bytes.
+    /// It is not a regular file, or has too few or too many bytes.
     #[error("the key file {} is not a file of {MIN} to {MAX} bytes: 'head -c 32 /dev/urandom' prints suitable contents", path.display())]
     Length {
         /// The file.

@@ -1,6 +1,6 @@
 //! StaR at a live adapter: options, and the negotiation over TCP of which side of a connection is stateless.
 //!
-//! An RC queue pair that its program brings to [`Rtr`](nichrome_rdma::QpState::Rtr) is held, and neither sends nor receives,
+//! An RC queue pair that its program moves to [`Rtr`](nichrome_rdma::QpState::Rtr) is held, and neither sends nor receives,
 //! until both sides have negotiated. The verb returns at once. The side with the lower address and QP number connects.
 
 mod handshake;
@@ -62,10 +62,10 @@ pub enum StarAddressError {
 }
 
 impl StarOptions {
-    /// Reads the key of set-ups at `address`, and reports that packets are not authenticated if so.
+    /// Reads the key of set-ups at `address`, and warns if packets are not authenticated.
     ///
     /// # Errors
-    /// The key file is not usable, or the address needs what these options leave out.
+    /// The key file is not usable, or the address needs a key or authentication that these options do not have.
     pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<PreSharedKey>, StarAddressError> {
         let key = self.key(Some(address))?;
         if !self.authenticates {

@@ -23,7 +23,7 @@ pub(crate) type Request = ConnectRequest<Asked>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(super) wish: Wish,
-    /// The slot whose port is called, after the port of unshared addresses refused.
+    /// The slot whose port is called after the port of unshared addresses has refused.
     pub(super) slot: Option<usize>,
 }
 
@@ -78,7 +78,7 @@ impl<M: Memory> Pending<M> {
         self.requests.take(ours, peer)
     }
 
-    /// Has a request tried again at the port of the peer's slot.
+    /// Retries a request at the port of the peer's slot.
     pub(super) fn call_slot(&mut self, request: &Request) {
         let slot = Some(slot_of(request.peer.1));
         self.refused.push_back(Request { asked: Asked { slot, ..request.asked }, ..*request });
@@ -89,7 +89,7 @@ impl<M: Memory> Pending<M> {
         self.requests.complete();
     }
 
-    /// Reports why a peer is refused of which it is not known which request it is for.
+    /// Reports the refusal of a peer that has not named its request yet.
     pub(super) fn refuse(&mut self, peer: IpAddr, failure: &SetupFailure) {
         self.requests.refuse(peer, failure);
     }

@@ -10,14 +10,14 @@ use nichrome_wire::star::{PacketType, STAR_PORT};
 /// The slot is in the top bits of the 24 bits of a connection's number.
 pub(crate) const SLOT_BITS: u32 = 5;
 
-/// Slot 0 listens at this TCP port, each other at the one after that of the slot before it. The ports are not registered, and
-/// Linux gives them to no outgoing connection (`ip_local_port_range`).
+/// Slot n listens at this TCP port plus n. The ports are not registered, and
+/// Linux does not use them for outgoing connections (`ip_local_port_range`).
 const FIRST_PORT: u16 = 31_793;
 
 /// Bytes of a packet in front of the server's number of the connection, in RDP, GD and AOP.
 const BEFORE_SERVER: u32 = 16 + 12 + 16;
 
-/// The kernel selects the process by the number of the connection: the receiver's in the common header, but in what a card takes
+/// The kernel selects the process by the number of the connection: the receiver's in the common header, but in packets for a card
 /// the server's in the capability.
 pub(crate) const STEERING: Steering = Steering {
     byte: 5,

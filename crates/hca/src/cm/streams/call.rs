@@ -28,7 +28,7 @@ pub(in super::super) enum Outcome {
         peer: SocketAddr,
         parameters: StreamParameters,
     },
-    /// It can be given to its queue pair.
+    /// The connection is set up and can be given to its queue pair.
     Ready(Ready),
     Failed(StreamName, StreamFailure),
 }
@@ -142,7 +142,7 @@ impl Call {
         call
     }
 
-    /// Names an inbound connection and its ends: this one and the peer.
+    /// Sets the name of an inbound connection and its ends: this one and the peer.
     pub(super) fn name_inbound(&mut self, token: u64, listener: IdName, ends: (SocketAddr, SocketAddr)) {
         (self.name, self.listener, self.ends) = (StreamName::Incoming(token), Some(listener), ends);
     }

@@ -35,7 +35,7 @@ const MAX_ACCEPTS: usize = 64;
 /// How long the listeners leave the epoll after the kernel could not accept: no descriptor is left.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the sockets are looked at while a program polls.
+/// How often the sockets are checked while a program polls.
 const INTERVAL: Duration = Duration::from_micros(50);
 
 /// The connections of an adapter that are being set up.
@@ -79,7 +79,7 @@ impl Streams {
         })
     }
 
-    /// Takes connections for an identifier from now on.
+    /// Starts accepting connections for an identifier.
     ///
     /// # Errors
     /// No descriptor can be watched.
@@ -91,7 +91,7 @@ impl Streams {
         Ok(())
     }
 
-    /// Takes connections for an identifier no longer.
+    /// Stops accepting connections for an identifier.
     pub(super) fn stop_listening(&mut self, id: IdName) {
         for (_, (_, listener)) in self.listeners.extract_if(.., |_, (owner, _)| *owner == id) {
             // A child of fork may have the socket too.
@@ -200,7 +200,7 @@ impl Streams {
         }
     }
 
-    /// Does something with a call, then sends what it has to say; returns false if there is no such call.
+    /// Calls `f` with a call, then sends the call's output; returns false if there is no such call.
     fn with_call(
         &mut self,
         name: StreamName,
@@ -237,7 +237,7 @@ impl Streams {
                 self.close(yielding.token, Cause::Displaced);
             }
             let source = peer.ip().to_canonical();
-            // The peer has gone already.
+            // The peer has closed the connection already.
             let Ok(local) = socket.local_addr() else { continue };
             let Ok(mut stream) = HandshakeStream::<Call>::accepted(socket, source, now) else { continue };
             let token = self.next_token();
@@ -268,7 +268,7 @@ impl Streams {
         }
     }
 
-    /// Reads, runs the start-up and writes; lets the stream go when it is set up, or has failed.
+    /// Reads, runs the start-up and writes; releases the stream when it is set up or has failed.
     fn advance(&mut self, token: u64, now: Instant) {
         let Some(stream) = self.calls.get_mut(&token) else { return };
         let interest = stream.interest();

@@ -5,7 +5,7 @@ use std::mem;
 /// Bytes of a buffer: several of the longest FPDUs, so that a read takes as much as a socket holds.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Buffers that streams hold at most, 16 MiB in all. What further streams hold is copied to memory of its own size, less
+/// Buffers that streams hold at most, 16 MiB in all. Bytes of further streams are copied to memory of their size, less
 /// than one FPDU of 64 KiB each.
 const MAX_LENT: usize = 64;
 
@@ -40,7 +40,7 @@ impl Buffer {
         self.end = self.memory.len().min(self.end + len);
     }
 
-    /// Adds `bytes`. The buffer grows if they do not fit: those of an impaired path still come while its stream is not read.
+    /// Adds `bytes`. The buffer grows if they do not fit: an impaired path delivers bytes even while its stream is not read.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         if self.room().len() < bytes.len() {
             self.memory.resize(2 * (self.end + bytes.len()), 0);
@@ -107,7 +107,7 @@ impl Pool {
         held
     }
 
-    /// Takes back what a stream holds that ends.
+    /// Takes back the buffer of a stream that ends.
     pub(super) fn discard(&mut self, held: Unconsumed) {
         if let Unconsumed::Buffer(buffer) = held {
             self.take_back(buffer);

@@ -11,7 +11,7 @@ use crate::config::{Faults, StreamFaultsError};
 /// Payload of a chunk, in bytes: a TCP segment's on Ethernet.
 const CHUNK: usize = 1460;
 
-/// Chunks on the way in one direction, about 48 MB: beyond, the adapter neither reads nor sends.
+/// Maximum number of chunks in flight in one direction, about 48 MB; at the limit the adapter neither reads nor sends.
 const MAX_IN_FLIGHT: usize = 1 << 15;
 
 /// Bytes of headers before the payload of a chunk, for rates.
@@ -28,7 +28,7 @@ pub(super) struct Chunk {
 #[derive(Clone, Debug)]
 pub(super) enum Content {
     Bytes(Vec<u8>),
-    /// The stream ends behind these bytes: of the peer's direction, as it did; of this one, by a FIN.
+    /// The stream ends after these bytes: the peer's direction as the peer ended it, this one by a FIN.
     End(StreamEnd),
 }
 
@@ -61,10 +61,10 @@ impl Packet for Chunk {
 pub(super) struct StreamPath(Path<Chunk>);
 
 impl StreamPath {
-    /// The path out and the path back.
+    /// The outbound and the inbound path.
     ///
     /// # Errors
-    /// The impairments cannot happen to a stream.
+    /// The impairments do not apply to a stream.
     pub(super) fn both(Faults { impairments, seed }: &Faults) -> Result<[Self; 2], StreamFaultsError> {
         let impairments = of_streams(impairments)?;
         let path = |seed| Path::new(&impairments, seed).map(Self).map_err(StreamFaultsError::Config);
@@ -85,7 +85,7 @@ impl StreamPath {
         self.0.receive(Chunk { stream, content: Content::End(end) }, now);
     }
 
-    /// The next chunk that has come through.
+    /// Returns the next chunk that has passed the path.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Chunk> {
         self.0.handle_timeout(now);
         loop {

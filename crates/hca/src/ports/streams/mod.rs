@@ -1,10 +1,10 @@
 //! The streams of an adapter: a TCP connection for each queue pair, and one epoll for all.
 //!
 //! - A stream that is idle has no buffer; [`buffers`] bounds what the others hold.
-//! - A transport that consumes less than it got and wants no more pauses its stream: the socket leaves the epoll's interest,
-//!   so that it wakes nobody, and TCP's window stops the peer.
+//! - A transport that consumes less than it got and wants no more pauses its stream: the epoll stops watching the socket,
+//!   so that it wakes no thread, and TCP's window stops the peer.
 //! - A single stream is read without asking the epoll first, which saves a system call per poll.
-//! - A queue pair that leaves its stream sends a FIN behind its last byte, and discards what still comes for [`LINGER`].
+//! - A queue pair that leaves its stream sends a FIN after its last byte, and discards received bytes for [`LINGER`].
 
 mod buffers;
 mod device;
@@ -71,7 +71,7 @@ pub(crate) struct StreamPorts {
     closing: VecDeque<u64>,
     /// Queue pairs of a connection manager that have left their streams.
     left: Vec<QpHandle>,
-    /// Streams that the peer has ended, and when the device is to know.
+    /// Streams that the peer has ended, and when to report it to the device.
     ended: VecDeque<(Instant, u64)>,
     pool: Pool,
     send_buffer: Box<[u8]>,
@@ -81,10 +81,10 @@ pub(crate) struct StreamPorts {
 }
 
 impl StreamPorts {
-    /// Checks whether impairments can happen to streams.
+    /// Checks whether impairments apply to streams.
     ///
     /// # Errors
-    /// They cannot.
+    /// They do not.
     pub(super) fn check(faults: &Faults) -> Result<(), StreamFaultsError> {
         StreamPath::both(faults).map(drop)
     }
@@ -266,7 +266,7 @@ impl StreamPorts {
         more
     }
 
-    /// The only stream, if nothing but its received bytes is waited for.
+    /// The only stream, if the driver waits for nothing but its received bytes.
     fn only_open_stream(&self) -> Option<u64> {
         if self.streams.len() > 1 {
             return None;
@@ -311,7 +311,7 @@ impl StreamPorts {
         more
     }
 
-    /// Sends the chunks that have come through the impaired path.
+    /// Sends the chunks that have passed the impaired path.
     pub(crate) fn release_sent(
         &mut self,
         device: &mut impl StreamDevice,
@@ -330,7 +330,7 @@ impl StreamPorts {
         }
     }
 
-    /// Gives the device the bytes that have come through the impaired path.
+    /// Passes the device the bytes that have passed the impaired path.
     fn release_received(&mut self, device: &mut impl StreamDevice, now: Instant) {
         while let Some(chunk) = self.paths.as_mut().and_then(|[_, back]| back.poll(now)) {
             match chunk.content {
@@ -345,7 +345,7 @@ impl StreamPorts {
         }
     }
 
-    /// Gives transports that want bytes again what their streams hold, and reads them again.
+    /// Passes the held bytes to transports that want bytes again, and resumes reading.
     fn resume(&mut self, device: &mut impl StreamDevice, now: Instant) {
         if self.paused.is_empty() {
             return;
@@ -517,7 +517,7 @@ impl StreamPorts {
             back.end(token, end, now);
             self.watch(token);
         } else if end == StreamEnd::Closed && stream.has_grace() {
-            // The peer waits for this end's FIN. Nothing can come of the socket any more.
+            // The peer waits for this end's FIN. The socket has nothing more to read.
             stream.finish();
             stream.state = State::Ended;
             let _ = self.ready.remove(&*stream);

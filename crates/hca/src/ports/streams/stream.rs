@@ -48,7 +48,7 @@ pub(super) enum State {
 /// Result of a read.
 pub(super) enum ReadOutcome {
     Bytes(usize),
-    /// Nothing waits.
+    /// No bytes are waiting.
     Nothing,
     End(StreamEnd),
 }
@@ -140,7 +140,7 @@ impl Stream {
         }
     }
 
-    /// Returns true if the end of the peer's direction can wait: no connection manager reports it, and nothing is under way.
+    /// Returns true if the report of the peer's end can be delayed: no connection manager reports it, and no bytes are in flight.
     pub(super) fn has_grace(&self) -> bool {
         self.by_number && self.held.is_empty() && !self.is_blocked()
     }
