@@ -10,7 +10,7 @@ use crate::name::{IdName, MembershipName};
 pub(crate) struct Queued {
     /// The identifier that counts the event: of a connection request, the listener.
     pub(crate) context: IdName,
-    /// The identifier that a connection request made.
+    /// The identifier that a connection request created.
     pub(crate) request: Option<IdName>,
     /// The membership that also counts the event.
     pub(crate) membership: Option<MembershipName>,
@@ -24,7 +24,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Takes out the events that `belongs` selects.
+    /// Removes the events that `belongs` selects.
     pub(crate) fn take(&mut self, belongs: impl Fn(&Queued) -> bool) -> Vec<Queued> {
         let (taken, kept): (Vec<Queued>, Vec<Queued>) =
             std::mem::take(&mut self.events).into_iter().partition(|queued| belongs(queued));

@@ -33,9 +33,9 @@ impl CommIdPrefix {
 /// RNR NAK delays, as in the AETH (IBA table 45). The kernel's is 655 ms for all connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RnrTimers {
-    /// Where the REQ asks for RNR retries without limit.
+    /// If the REQ requests unlimited RNR retries.
     pub unlimited: u8,
-    /// Where it limits them: a program that posts its receives late should not use them up.
+    /// If it limits them: a longer delay, so that a program that posts its receives late does not use them up.
     pub limited: u8,
 }
 
@@ -78,13 +78,13 @@ pub struct Config {
     pub comm_ids: CommIdPrefix,
     /// First and last of the ports that are given to programs that ask for none.
     pub ephemeral_ports: (u16, u16),
-    /// Time until a message is sent again.
+    /// Time until a message is retransmitted.
     pub response_timeout: TimeExponent,
     /// Retransmissions of a message, 0 to 15.
     pub max_retries: u8,
-    /// The time that this end asks for, by MRA, until its program answers a request.
+    /// The time that this end requests by MRA for its program's answer to a request.
     pub service_timeout: TimeExponent,
-    /// The longest time that is granted to peers that ask by MRA.
+    /// The longest time granted to peers that request it by MRA.
     pub max_service_timeout: TimeExponent,
     /// The ACK timeout of queue pairs, which the peer adopts.
     pub ack_timeout: TimeExponent,
@@ -96,7 +96,7 @@ pub struct Config {
     pub max_path_mtu: PathMtu,
     /// Nanoseconds for which the end of a connection is remembered, at least.
     pub min_time_wait: u64,
-    /// Nanoseconds for which the answer to a refused request is repeated.
+    /// Nanoseconds for which the answer to a refused request is kept for retransmission.
     pub linger: u64,
     /// Maximum number of channels.
     pub max_channels: usize,
@@ -112,7 +112,7 @@ pub struct Config {
     pub max_half_open_per_source: usize,
     /// Maximum number of requests in progress.
     pub max_half_open: usize,
-    /// Maximum number of connections that wait for their last messages without their program: the oldest are removed.
+    /// Maximum number of connections that their program has destroyed and that wait for their last messages: the oldest are removed.
     pub max_lingering: usize,
     /// Requests for ports at which a program may listen soon.
     pub hold: HoldLimits,
@@ -133,7 +133,7 @@ pub enum ConfigError {
     /// More retransmissions than a REQ can state.
     #[error("{0} retransmissions, but must be 0 to 15")]
     Retries(u8),
-    /// More top bits than identifiers can spare, or a value that does not fit.
+    /// More top bits than allowed, or a value that does not fit.
     #[error("the prefix {value} of communication identifiers does not fit {bits} bits")]
     Prefix {
         /// Number of bits.
@@ -144,7 +144,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The defaults. Messages are repeated after 1.07 s, up to 15 times.
+    /// The defaults. Messages are retransmitted after 1.07 s, up to 15 times.
     pub fn new(bearer: Bearer, guid: Guid, seed: u128) -> Self {
         Self {
             bearer,

@@ -40,7 +40,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// The error number that the kernel's commands fail with.
+    /// The error number with which the kernel's command fails.
     pub const fn errno(self) -> Errno {
         match self {
             Self::NotFound => Errno::ENOENT,

@@ -9,29 +9,29 @@ use nichrome_wire::rdma::{QKey, QpNumber};
 pub enum EventKind {
     /// The destination's address is resolved.
     AddressResolved = 0,
-    /// It cannot be.
+    /// Resolving the address failed.
     AddressError = 1,
     /// The route is resolved.
     RouteResolved = 2,
-    /// It cannot be.
+    /// Resolving the route failed.
     RouteError = 3,
-    /// A peer wants a connection, or the queue pair of a datagram service.
+    /// A peer requests a connection, or the queue pair of a datagram service.
     ConnectRequest = 4,
-    /// The peer accepts. The program moves its queue pair and accepts without parameters.
+    /// The peer accepts the connection. The program moves its queue pair and accepts without parameters.
     ConnectResponse = 5,
-    /// The connection could not be made.
+    /// The connection could not be established.
     ConnectError = 6,
     /// The peer does not answer.
     Unreachable = 7,
-    /// The peer rejects.
+    /// The peer rejects the connection.
     Rejected = 8,
-    /// The connection stands.
+    /// The connection is established.
     Established = 9,
     /// The connection ended.
     Disconnected = 10,
     /// The group is joined.
     MulticastJoin = 12,
-    /// It cannot be.
+    /// Joining the group failed.
     MulticastError = 13,
     /// The queue pair of an ended connection may be used for another.
     TimewaitExit = 15,
@@ -44,7 +44,7 @@ pub struct ConnectionParameters {
     pub qp: QpNumber,
     /// The queue pair's key, for datagram services with a key of their own; otherwise 0.
     pub qkey: QKey,
-    /// Data for the other program, at most 255 bytes. In events of RoCE all that the message holds, with zeros at the end.
+    /// Private data for the other program, at most 255 bytes. In events of RoCE, the message's whole field, with zeros at the end.
     pub private_data: Vec<u8>,
     /// The queue pair has a shared receive queue.
     pub srq: bool,
@@ -60,7 +60,7 @@ pub struct ConnectionParameters {
     pub rnr_retry: u8,
 }
 
-/// Where datagrams are sent.
+/// The destination of datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DatagramParameters {
     /// Data of the other program.
@@ -69,7 +69,7 @@ pub struct DatagramParameters {
     pub qp: QpNumber,
     /// Its key.
     pub qkey: QKey,
-    /// The path there; `None` where there is none yet.
+    /// The path to it; `None` if not known yet.
     pub path: Option<AddressVector>,
 }
 
@@ -82,7 +82,7 @@ pub enum Parameters {
     Datagram(DatagramParameters),
 }
 
-/// Something that happened to an identifier or to a membership in a group.
+/// An event of an identifier or of a membership in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// The program's name of the identifier, of the listener in `ConnectRequest`, or of the membership.

@@ -27,7 +27,7 @@ pub struct Route {
 /// A connection that the driver sets up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StreamName {
-    /// One that [`Output::Connect`] asked for.
+    /// One that [`Output::Connect`] requested.
     Outgoing(IdName),
     /// One that [`Input::Incoming`] reported, by the driver's number.
     Incoming(u64),
@@ -75,29 +75,29 @@ pub enum Input {
     RouteResolved(Query, Result<Route, Errno>),
     /// The answer to [`Output::JoinGroup`].
     GroupJoined(MembershipName, Result<(), Errno>),
-    /// A peer wants a connection.
+    /// A peer requests a connection.
     Incoming {
         /// The driver's number of the connection, not used before.
         stream: u64,
         /// The listener.
         listener: IdName,
-        /// Address and port that it is to.
+        /// The own address and port.
         local: SocketAddr,
-        /// Address and port that it is from.
+        /// The peer's address and port.
         peer: SocketAddr,
         /// The peer's parameters.
         parameters: StreamParameters,
     },
-    /// The peer accepted a connection that [`Output::Connect`] asked for, or did not.
+    /// The result of [`Output::Connect`]: the peer's parameters, or why the connection failed.
     Replied {
         /// The connection.
         id: IdName,
-        /// Address and port that it is from.
+        /// The own address and port.
         local: SocketAddr,
         /// The peer's parameters.
         result: Result<StreamParameters, StreamFailure>,
     },
-    /// A connection that [`Output::Accept`] accepted stands, or failed.
+    /// The result of [`Output::Accept`]: the connection is established, or failed.
     Accepted(StreamName, Result<(), StreamFailure>),
     /// A connection was closed, by either end.
     Closed(StreamName),
@@ -136,12 +136,12 @@ pub enum Output {
         source: IpAddr,
         /// The group.
         group: IpAddr,
-        /// Whether datagrams of the group are wanted.
+        /// Whether the member receives datagrams of the group.
         reception: Reception,
     },
     /// Leaves a multicast group.
     LeaveGroup(MembershipName),
-    /// Takes connections at an address and port.
+    /// Listens for connections at an address and port.
     Listen {
         /// The listener.
         id: IdName,
@@ -150,7 +150,7 @@ pub enum Output {
         /// Connections that may wait for the program.
         backlog: u32,
     },
-    /// Takes connections no longer.
+    /// Stops listening.
     StopListening(IdName),
     /// Connects to a peer.
     Connect {
@@ -183,15 +183,15 @@ pub enum Output {
     },
     /// Ends a connection after its posted requests are sent. [`Input::Closed`] follows.
     Disconnect(StreamName),
-    /// Forgets a connection: closes it if it stands. The driver reports nothing more of it.
+    /// Drops a connection: closes it if it is established. The driver reports nothing more about it.
     Release(StreamName),
 }
 
 /// Whether a member of a group receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reception {
-    /// It does.
+    /// It receives datagrams.
     Full,
-    /// It only sends.
+    /// It only sends datagrams.
     SendOnly,
 }

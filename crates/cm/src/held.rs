@@ -1,6 +1,6 @@
 //! Requests held until their port has a listener.
 //!
-//! A program may tell its peer where to connect, and listen there a moment later. perftest listens again after each connection,
+//! A program may send its peer a port before it listens there. perftest listens again after each connection,
 //! while its client requests the next one already; qperf 0.4.11 sends the number of its port before it listens. Requests for ports at
 //! which a listener was closed recently, or which a program has bound, are therefore held for a limited time instead of being refused at
 //! once. Both the ports and the requests are bounded, and a request that the peer retransmits is held once.
@@ -73,7 +73,7 @@ impl HeldRequests {
         Self { limits, closed: VecDeque::new(), requests: Vec::new() }
     }
 
-    /// A listener at the port was closed. Returns the port that is forgotten if there are too many: the oldest.
+    /// Records that a listener at the port was closed. Returns the oldest port if it is removed because there are too many.
     pub(crate) fn close(&mut self, service: Service, now: Instant) -> Option<Service> {
         self.closed.retain(|(_, known)| *known != service);
         self.closed.push_back((now.plus_nanos(self.limits.port_time), service));
@@ -93,7 +93,7 @@ impl HeldRequests {
         self.requests.extract_if(.., is_for).map(|(_, request)| request).collect()
     }
 
-    /// Holds a request, unless it is held already: for the configured time, or for half of the peer's patience if that is shorter.
+    /// Holds a request, unless it is held already: for the configured time, or for half the time until the peer gives up if that is shorter.
     ///
     /// # Errors
     /// Too many requests are held.
@@ -115,7 +115,7 @@ impl HeldRequests {
         Some(self.requests.remove(due).1)
     }
 
-    /// Forgets a port whose listener was closed long enough ago.
+    /// Removes a port whose listener was closed long enough ago.
     pub(crate) fn expired_port(&mut self, now: Instant) -> Option<Service> {
         self.closed.pop_front_if(|(due, _)| *due <= now).map(|(_, service)| service)
     }

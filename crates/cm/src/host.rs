@@ -18,9 +18,9 @@ pub enum PortUse {
 /// The condition of a port for its reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortCondition {
-    /// Nothing: not even a connection that has ended, whose port TCP keeps for a minute (TIME_WAIT).
+    /// No connection uses it, not even an ended one, whose port TCP keeps for a minute (TIME_WAIT).
     Unused,
-    /// Connections that have ended. Connecting to one of their peers fails with EADDRNOTAVAIL.
+    /// Ended connections may use it. Connecting to one of their peers fails with EADDRNOTAVAIL.
     Reusable,
 }
 
@@ -43,17 +43,17 @@ pub trait Host {
         condition: PortCondition,
     ) -> bool;
 
-    /// Has requests of peers for a reserved port delivered to this manager; returns false if another program of the machine has it.
+    /// Directs peers' requests for a reserved port to this manager; returns false if another program of the machine has the port.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
 
-    /// Returns what the other processes at the address do with a port.
+    /// Returns the use of a port by other processes at the address.
     fn use_by_others(&mut self, space: PortSpace, port: u16) -> PortUse;
 
-    /// Gives a port back. Requests for one that this manager listened at are delivered to it until
+    /// Releases a port. Requests for a port that this manager listened at are delivered to it until
     /// [`stop_listening`](Self::stop_listening).
     fn release_port(&mut self, space: PortSpace, port: u16);
 
-    /// Ends what [`listen`](Self::listen) began, unless another process listens at the port by now.
+    /// Undoes [`listen`](Self::listen), unless another process listens at the port by now.
     fn stop_listening(&mut self, space: PortSpace, port: u16);
 }
 

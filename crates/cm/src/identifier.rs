@@ -10,7 +10,7 @@ use nichrome_wire::rdma::{Psn, QKey, QpNumber};
 use crate::exchange::{Route, StreamName};
 use crate::name::{ChannelName, IdName, MembershipName};
 
-/// How far an identifier has come (`enum rdma_cm_state`).
+/// The state of an identifier (`enum rdma_cm_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IdState {
     /// Created.
@@ -37,7 +37,7 @@ pub enum IdState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     None,
-    /// A connection of InfiniBand's messages.
+    /// A connection by InfiniBand's messages.
     Ib(CommId),
     /// A connection that the driver set up.
     Stream(StreamName),
@@ -66,7 +66,7 @@ pub(crate) struct Identifier {
     pub(crate) destination: Option<SocketAddr>,
     /// The index of the own address among those of the adapter, once the adapter is known.
     pub(crate) source_index: Option<u8>,
-    /// The port is this identifier's. Those that requests made share their listener's.
+    /// The identifier owns its port. Identifiers created by requests share their listener's port.
     pub(crate) owns_port: bool,
     pub(crate) route: Option<Route>,
     pub(crate) options: Options,

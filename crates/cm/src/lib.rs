@@ -2,18 +2,18 @@
 //!
 //! A [`Manager`] holds channels of events and the identifiers of programs, binds them to ports, resolves addresses and routes,
 //! connects, listens, accepts, rejects and disconnects, resolves datagram services, and joins multicast groups. It does no I/O
-//! and has no clock and no threads: a driver passes it what arrives ([`Input`]) and the time, and does what it asks for
+//! and has no clock and no threads: a driver passes it inputs ([`Input`]) and the time, and executes its requests
 //! ([`Output`]), by the contract of [`nichrome_wire::engine`]. Commands of programs are methods; after each the driver drains
 //! [`poll`](nichrome_wire::Engine::poll) too.
 //!
 //! Connections over RoCEv2 and StaR ([`Bearer::Roce`]) are set up by InfiniBand's messages on queue pair 1, here. Those over iWARP
-//! have a set-up of their own, which the driver runs: the manager requests connections, and the driver reports what became of them.
+//! have a set-up of their own, which the driver runs: the manager requests connections, and the driver reports the results.
 //!
 //! The semantics are those of Linux's `rdma_ucm` (drivers/infiniband/core/ucma.c, cma.c and cm.c; the table in `ib/mod.rs` says
-//! where the messages differ), so that [`ucma`], the commands of `/dev/infiniband/rdma_cm`, is a thin layer in front:
+//! where the messages differ), so that [`ucma`], the commands of `/dev/infiniband/rdma_cm`, is a thin layer on top:
 //!
-//! - The identifier that a request makes has no name of the program's until it is accepted; its events are dropped until then.
-//! - Destroying or migrating an identifier returns how many of its events were fetched: the program waits until it has
+//! - The identifier that a request creates has no name of the program's until it is accepted; its events are dropped until then.
+//! - Destroying or migrating an identifier returns the number of its events that were fetched: the program waits until it has
 //!   acknowledged as many.
 //! - A listener's backlog counts the requests that the program has not fetched.
 //! - With RoCE the initiator's event is `ConnectResponse`; the program moves its queue pair and accepts without parameters.
@@ -23,15 +23,15 @@
 //!
 //! Identifiers, memberships, channels, events of an identifier, requests in progress from one source and in total, and
 //! connections that their program has destroyed are bounded by [`Config`]. A request beyond a bound is dropped and counted
-//! ([`Counters`]); the peer repeats it.
+//! ([`Counters`]); the peer retransmits it.
 //!
 //! # Forged messages
 //!
 //! A message changes a connection only if it comes from the address that the connection began with, to the same own address,
 //! and names the connection by its random 32-bit identifier (a REQ's receiver is not known yet, so the first answer names one;
 //! all later messages both). A REQ from the address of an established connection's peer that names the peer's adapter and queue pair
-//! ends that connection, as IBA 12.9.8.3.1 demands: the peer has forgotten it. The messages carry no authentication: nothing here
-//! protects from senders on the path, or from those that send from the peer's address.
+//! ends that connection, as IBA 12.9.8.3.1 requires: the peer no longer has it. The messages have no authentication: nothing here
+//! protects against senders on the path, or against senders with the peer's address.
 //!
 //! # Example
 //!
@@ -117,7 +117,7 @@
 //! | `ib` | connections by InfiniBand's messages |
 //! | `identifier`, `channel`, `ports` | endpoints, events not fetched, ports in use |
 //! | `held` | requests for ports at which a program may listen soon |
-//! | `exchange`, `event` | what passes between manager and driver, manager and program |
+//! | `exchange`, `event` | inputs and requests between manager and driver, events for programs |
 //! | [`ucma`] | the commands of the kernel's device file |
 #![forbid(unsafe_code)]
 

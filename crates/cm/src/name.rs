@@ -1,6 +1,6 @@
 //! Names of the manager's objects. A name is reused only after 2¹⁵ others were given out.
 
-/// A channel of events, as a program opens by opening `/dev/infiniband/rdma_cm`.
+/// A channel of events: an open file of `/dev/infiniband/rdma_cm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelName(pub u32);
 

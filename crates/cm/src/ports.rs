@@ -10,15 +10,15 @@ use crate::error::CommandError;
 use crate::host::{Host, PortCondition};
 use crate::name::IdName;
 
-/// Ports that are looked at for an unused one. Each look takes system calls: with almost all ports in TIME_WAIT, all of them would
+/// Ports that are tried to find an unused one. Each try takes system calls: with almost all ports in TIME_WAIT, all of them would
 /// take a tenth of a second for each connection.
 const MOST_TRIES: usize = 1024;
 
-/// How an identifier wants to be bound.
+/// Options for binding an identifier.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     pub(crate) source: SocketAddr,
-    /// Shares the port with others that do likewise.
+    /// Shares the port with others that also share it.
     pub(crate) reuse: bool,
     /// Does not take the port of the other address family.
     pub(crate) family_only: bool,
@@ -116,7 +116,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Makes an identifier's port its own, which a listener's must be.
+    /// Makes an identifier the exclusive owner of its port, as a listener must be.
     pub(crate) fn claim(
         &mut self,
         space: PortSpace,
@@ -136,7 +136,7 @@ impl Ports {
         owners.filter(|(owner, _)| *owner == id).for_each(|(_, held)| *held = binding);
     }
 
-    /// Gives back the port of an identifier.
+    /// Releases the port of an identifier.
     pub(crate) fn release<H: Host>(&mut self, host: &mut H, space: PortSpace, port: u16, id: IdName) {
         let Some(owners) = self.owners.get_mut(&(space, port)) else { return };
         owners.retain(|(owner, _)| *owner != id);

@@ -104,7 +104,7 @@ impl Connections {
         }
     }
 
-    /// Takes a REP.
+    /// Handles a REP.
     pub(super) fn receive_rep(
         &mut self,
         own: IpAddr,
@@ -177,7 +177,7 @@ impl Connections {
         true
     }
 
-    /// Takes an MRA: waits for the answer that it announces.
+    /// Handles an MRA: waits for the answer that it announces.
     pub(super) fn receive_mra(&mut self, own: IpAddr, peer: IpAddr, mra: &Mra, now: Instant) {
         let connection = match mra.received {
             // The receiver of a REQ names its connection here for the first time.

@@ -12,7 +12,7 @@ use crate::config::RnrTimers;
 const UNLIMITED_RNR_RETRIES: u8 = 7;
 
 impl Connection {
-    /// The change to `state`; `None` if the connection has not come so far, or does not lead there. `rq_psn` is the PSN that this
+    /// The change to `state`; `None` if the connection has not progressed to it, or never enters it. `rq_psn` is the PSN that this
     /// end's REQ or REP names, which a program needs before its REP is sent.
     pub(crate) fn qp_change(
         &self,

@@ -24,18 +24,18 @@ impl Connections {
         self.send_repeated(id, dreq, now);
     }
 
-    /// The connections whose DREQ is not answered.
+    /// Returns the connections whose DREQ is not answered.
     pub(crate) fn unanswered_dreqs(&self) -> impl Iterator<Item = CommId> {
         self.all().filter(|connection| connection.state == State::DreqSent).map(|connection| connection.local)
     }
 
-    /// Sends every unanswered DREQ again, beside its retransmissions.
+    /// Sends every unanswered DREQ once more, in addition to its retransmissions.
     pub(crate) fn repeat_dreqs(&mut self) {
         let unanswered: Vec<CommId> = self.unanswered_dreqs().collect();
         unanswered.into_iter().for_each(|id| self.send_again(id));
     }
 
-    /// Takes a DREQ. The peer repeats it until the DREP arrives, which is therefore sent also where nothing is known.
+    /// Handles a DREQ. The peer retransmits it until the DREP arrives, so a DREP is sent for unknown connections, too.
     pub(super) fn receive_dreq(
         &mut self,
         own: IpAddr,
@@ -75,7 +75,7 @@ impl Connections {
         }
     }
 
-    /// Takes a DREP.
+    /// Handles a DREP.
     pub(super) fn receive_drep(
         &mut self,
         own: IpAddr,
@@ -93,7 +93,7 @@ impl Connections {
         Some(Indication::Disconnected(owner?))
     }
 
-    /// Takes a REJ.
+    /// Handles a REJ.
     pub(super) fn receive_rej(
         &mut self,
         own: IpAddr,
@@ -163,14 +163,14 @@ impl Connections {
         true
     }
 
-    /// Rejects a request, and repeats that when the request is repeated.
+    /// Rejects a request, and answers its retransmissions with the same REJ.
     fn refuse_repeatedly(&mut self, id: CommId, answer: Message, now: Instant) {
         self.send(id, answer);
         self.set_state(id, State::Refused);
         self.linger(id, answer, now);
     }
 
-    /// Keeps an answer to be repeated, without an owner.
+    /// Keeps an answer for retransmission, without an owner.
     pub(super) fn linger(&mut self, id: CommId, answer: Message, now: Instant) {
         let until = now.plus_nanos(self.config.linger);
         let Some(connection) = self.get_mut(id) else { return };
@@ -190,7 +190,7 @@ impl Connections {
         self.disown(id);
     }
 
-    /// Lets go of a connection whose program destroys its identifier.
+    /// Ends a connection whose program destroys its identifier.
     pub(crate) fn release(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.get(id) else { return };
         match connection.state {

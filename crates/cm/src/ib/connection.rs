@@ -24,7 +24,7 @@ pub(crate) enum State {
     SidrAnswered,
 }
 
-/// A message that is sent again until it is answered, or the answer that is repeated.
+/// A message that is retransmitted until it is answered, or an answer kept for retransmission.
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) mad: Mad,
@@ -72,7 +72,7 @@ pub(crate) struct Connection {
     pub(crate) initiator_depth: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry: u8,
-    /// RNR retries that the REQ asks for; 7: no limit.
+    /// RNR retries that the REQ requests; 7: no limit.
     pub(crate) asked_rnr_retry: u8,
     pub(crate) ack_timeout: TimeExponent,
     pub(crate) path_mtu: PathMtu,
@@ -81,9 +81,9 @@ pub(crate) struct Connection {
     pub(crate) flow_label: u32,
     pub(crate) sent: Option<Box<Sent>>,
     pub(crate) deadline: Option<Instant>,
-    /// Counted among the half-open connections of its source.
+    /// The connection counts as half-open at its source.
     pub(crate) is_half_open: bool,
-    /// The place among the connections without owner, in the order in which they became so.
+    /// The position among the connections without owner, in the order in which they lost it.
     pub(crate) lingers_since: Option<u64>,
 }
 

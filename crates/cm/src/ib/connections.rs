@@ -64,7 +64,7 @@ impl Connections {
         }
     }
 
-    /// Sets what depends on the adapter.
+    /// Sets the values that depend on the adapter.
     pub(crate) fn set_adapter(&mut self, comm_ids: CommIdPrefix, max_path_mtu: PathMtu) {
         (self.config.comm_ids, self.config.max_path_mtu) = (comm_ids, max_path_mtu);
     }
@@ -149,7 +149,7 @@ impl Connections {
         }
     }
 
-    /// Removes a connection without a message to anyone.
+    /// Removes a connection without sending a message.
     pub(super) fn remove(&mut self, id: CommId) {
         self.set_deadline(id, None);
         self.end_half_open(id);
@@ -168,7 +168,7 @@ impl Connections {
         }
     }
 
-    /// Takes the connection from its owner. It stays for its last messages, unless too many do: then the oldest goes.
+    /// Removes the connection's owner. The connection stays for its last messages; if there are too many such, the oldest is removed.
     pub(super) fn disown(&mut self, id: CommId) {
         let since = self.lingered;
         let Some(connection) = self.table.get_mut(&id).filter(|connection| connection.owner.is_some()) else {
@@ -200,7 +200,7 @@ impl Connections {
         self.half_open_total += 1;
     }
 
-    /// Counts the connection as half-open no longer.
+    /// Stops counting the connection as half-open.
     pub(super) fn end_half_open(&mut self, id: CommId) {
         let Some(connection) = self.table.get_mut(&id).filter(|connection| connection.is_half_open) else {
             return;
@@ -237,7 +237,7 @@ impl Connections {
         self.deadlines.due(now)
     }
 
-    /// Sends a message that is repeated until it is answered.
+    /// Sends a message that is retransmitted until it is answered.
     pub(super) fn send_repeated(&mut self, id: CommId, message: Message, now: Instant) {
         let (retries, timeout) = (self.config.max_retries, self.config.response_timeout.nanos());
         let Some(connection) = self.table.get_mut(&id) else { return };
@@ -256,7 +256,7 @@ impl Connections {
         self.transmit(own, peer, &mad);
     }
 
-    /// Sends the last repeated message, or the stored answer, again.
+    /// Retransmits the last message, or the stored answer.
     pub(super) fn send_again(&mut self, id: CommId) {
         let Some(connection) = self.table.get(&id) else { return };
         let Some(mad) = connection.sent.as_ref().map(|sent| sent.mad) else { return };

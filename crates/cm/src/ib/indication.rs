@@ -29,15 +29,15 @@ pub(crate) struct SidrRequest {
 pub(crate) enum Indication {
     /// A peer requests a connection.
     Request(Box<Request>),
-    /// A peer wants the queue pair of a datagram service.
+    /// A peer requests the queue pair of a datagram service.
     SidrRequest(Box<SidrRequest>),
     /// The peer accepts.
     Reply(IdName, Box<Rep>),
-    /// The peer has answered about a service.
+    /// The peer has answered the request for a service.
     SidrReply(IdName, Box<SidrRep>),
     /// The peer has the answer.
     Established(IdName),
-    /// The peer rejects, or ends the connection so.
+    /// The peer rejects the connection, or ends it by a REJ.
     Rejected(IdName, Box<Rej>),
     /// The connection ended.
     Disconnected(IdName),
@@ -45,6 +45,6 @@ pub(crate) enum Indication {
     DisconnectTimedOut(IdName),
     /// The peer does not answer.
     Unreachable(IdName),
-    /// The end of the connection need not be remembered any more.
+    /// TIME_WAIT is over: the queue pair may be used for another connection.
     TimeWaitOver(IdName),
 }

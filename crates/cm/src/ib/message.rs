@@ -62,7 +62,7 @@ pub(super) fn information(bytes: &[u8]) -> (u8, PrivateData<72>) {
     (len as u8, information)
 }
 
-/// The answer to a DREQ, or what a DREQ for no connection gets.
+/// The answer to a DREQ, also to one for an unknown connection.
 pub(super) fn drep(ids: CommIds) -> Message {
     Message::Drep(Drep { ids, private_data: PrivateData::default() })
 }

@@ -16,7 +16,7 @@ use super::message::{information, rej};
 use crate::name::IdName;
 
 impl Connections {
-    /// Takes a REQ.
+    /// Handles a REQ.
     pub(super) fn receive_req(
         &mut self,
         own: IpAddr,
@@ -71,12 +71,12 @@ impl Connections {
                 let ids = CommIds { local: CommId::NONE, remote: connection.remote };
                 self.send(id, Message::Rej(rej(ids, Rejected::Req, RejectReason::STALE)));
             }
-            // The REP is repeated by its own timer.
+            // The REP is retransmitted by its own timer.
             _ => {}
         }
     }
 
-    /// Rejects a request without keeping anything of it.
+    /// Rejects a request without keeping state.
     pub(crate) fn refuse_request(&mut self, request: &Request, reason: RejectReason) {
         let rej = rej(ids_of(&request.req), Rejected::Req, reason);
         self.refuse(request.own_address, request.peer_address, rej);
@@ -154,7 +154,7 @@ impl Connections {
         Ok(true)
     }
 
-    /// Takes an RTU.
+    /// Handles an RTU.
     pub(super) fn receive_rtu(&mut self, own: IpAddr, peer: IpAddr, rtu: &Rtu) -> Option<Indication> {
         let connection = self.named(rtu.ids, own, peer);
         match connection.map(|connection| (connection.local, connection.state)) {

@@ -9,7 +9,7 @@ use super::connections::Connections;
 use super::indication::Indication;
 
 impl Connections {
-    /// Takes a datagram that arrived at queue pair 1 of address `own` from queue pair 1 of `peer`.
+    /// Handles a datagram that arrived at queue pair 1 of address `own` from queue pair 1 of `peer`.
     pub(crate) fn receive(
         &mut self,
         own: IpAddr,

@@ -41,7 +41,7 @@ impl Connections {
         id
     }
 
-    /// Takes a SIDR_REQ.
+    /// Handles a SIDR_REQ.
     pub(super) fn receive_sidr_req(
         &mut self,
         own: IpAddr,
@@ -108,7 +108,7 @@ impl Connections {
         true
     }
 
-    /// Rejects a request for its program. Private data is cut to what the answer holds.
+    /// Rejects a request for its program. Private data is truncated to the answer's field.
     pub(crate) fn reject_sidr(&mut self, id: CommId, private_data: &[u8], now: Instant) {
         let Some(connection) = self.get(id).filter(|connection| connection.state == State::SidrReqReceived)
         else {
@@ -120,7 +120,7 @@ impl Connections {
         self.finish_sidr(id, SidrRep { private_data, ..rep }, now);
     }
 
-    /// Sends the answer, and repeats it when the request is repeated.
+    /// Sends the answer, and sends it again for each retransmission of the request.
     fn finish_sidr(&mut self, id: CommId, rep: SidrRep, now: Instant) {
         let message = Message::SidrRep(rep);
         self.send(id, message);
@@ -128,7 +128,7 @@ impl Connections {
         self.linger(id, message, now);
     }
 
-    /// Takes a SIDR_REP.
+    /// Handles a SIDR_REP.
     pub(super) fn receive_sidr_rep(
         &mut self,
         own: IpAddr,

@@ -8,7 +8,7 @@ use super::connections::Connections;
 use super::indication::Indication;
 
 impl Connections {
-    /// Handles one deadline that is due at `now`; `None` if none is. The inner value is what it means to a program, if anything.
+    /// Handles one deadline that is due at `now`; `None` if none is. The inner value is the event for the program, if any.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Option<Option<Indication>> {
         let id = self.due(now)?;
         self.set_deadline(id, None);
@@ -56,7 +56,7 @@ impl Connections {
         }
     }
 
-    /// Sends the unanswered message again; returns false if it was sent often enough.
+    /// Retransmits the unanswered message; returns false if the retransmissions are used up.
     fn retransmit(&mut self, id: CommId, now: Instant) -> bool {
         let timeout = self.config.response_timeout.nanos();
         let sent = self.get_mut(id).and_then(|connection| connection.sent.as_mut());

@@ -144,7 +144,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// The time for a question to the driver is over.
+    /// Handles the timeout of a question to the driver.
     pub(super) fn query_timed_out(&mut self, id: IdName) {
         let Some(identifier) = self.identifiers.get(&id) else { return };
         let query = Query { id, attempt: identifier.attempt };
@@ -155,7 +155,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Takes requests of peers. An identifier that is not bound is bound to any address and port. A backlog of 0, or beyond the
+    /// Listens for requests of peers. An unbound identifier is bound to any address and port. A backlog of 0, or above the
     /// configuration's, is the configuration's.
     ///
     /// # Errors

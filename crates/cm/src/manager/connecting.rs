@@ -26,7 +26,7 @@ impl<H> Manager<H> {
         self.config.bearer != Bearer::Roce
     }
 
-    /// The connection of InfiniBand's messages that an identifier has, unless it is over.
+    /// The identifier's connection by InfiniBand's messages, unless it has ended.
     pub(super) fn connection_of(&self, id: IdName) -> Option<CommId> {
         let Link::Ib(connection) = self.identifiers.get(&id)?.link else { return None };
         (self.ib.get(connection)?.owner == Some(id)).then_some(connection)
@@ -34,7 +34,7 @@ impl<H> Manager<H> {
 }
 
 impl<H: Host> Manager<H> {
-    /// Connects to the resolved destination, or asks for the queue pair of its datagram service.
+    /// Connects to the resolved destination, or requests the queue pair of its datagram service.
     ///
     /// # Errors
     /// [`CommandError`]; the state stays `RouteResolved`.
@@ -159,7 +159,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Rejects a request or a connection that is being made.
+    /// Rejects a request, or a connection during its set-up.
     ///
     /// # Errors
     /// [`CommandError`].
@@ -200,12 +200,12 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Returns true while a peer has not answered that a connection ended.
+    /// Returns true while a peer has not acknowledged the end of a connection.
     pub fn awaits_disconnection(&self) -> bool {
         self.ib.unanswered_dreqs().next().is_some()
     }
 
-    /// Repeats to every peer that has not answered that its connection ended: for a driver that is about to close, and cannot
+    /// Retransmits the end of the connection to every peer that has not acknowledged it: for a driver that closes, and cannot
     /// wait for the retransmissions.
     pub fn repeat_disconnections(&mut self) {
         self.ib.repeat_dreqs();
@@ -230,7 +230,7 @@ impl<H: Host> Manager<H> {
 }
 
 impl Identifier {
-    /// The transport service that a REQ asks for.
+    /// The transport service that a REQ requests.
     const fn transport(&self) -> TransportService {
         match self.kind {
             QpType::Uc => TransportService::Uc,

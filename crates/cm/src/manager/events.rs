@@ -38,7 +38,7 @@ impl<H> Manager<H> {
         self.channels.get(&channel).is_some_and(|queue| !queue.events.is_empty())
     }
 
-    /// Queues an event of an identifier, unless its program does not know of it yet.
+    /// Queues an event of an identifier, unless its program has no name for it yet.
     pub(super) fn raise(&mut self, id: IdName, kind: EventKind, status: i32) {
         let Some(identifier) = self.identifiers.get(&id) else { return };
         let parameters = identifier.no_parameters();

@@ -83,7 +83,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Destroys an identifier: it rejects, disconnects or stops listening, whatever its state needs. Returns how many of its
+    /// Destroys an identifier: rejects, disconnects or stops listening, depending on its state. Returns how many of its
     /// events were fetched.
     ///
     /// # Errors
@@ -170,10 +170,10 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Shares the port with others that do likewise and do not listen.
+    /// Allows sharing the port with identifiers that also allow it and do not listen.
     ///
     /// # Errors
-    /// No such identifier; it listens; it is bound, and would share no longer.
+    /// No such identifier; it listens; it is bound, and would no longer share.
     pub fn set_reuse_address(&mut self, id: IdName, reuse: bool) -> Result<(), CommandError> {
         let identifier = self.identifier_mut(id)?;
         let may_begin = reuse && identifier.state != IdState::Listen;

@@ -8,7 +8,7 @@
 //! | `connecting.rs` | connecting, accepting, rejecting, disconnecting |
 //! | `requests.rs` | requests of peers for listeners |
 //! | `unclaimed.rs` | requests of peers for ports without a listener |
-//! | `indications.rs` | what messages and timeouts mean to identifiers |
+//! | `indications.rs` | applies messages and timeouts to identifiers |
 //! | `streams.rs` | connections that the driver sets up |
 //! | `multicast.rs` | memberships in groups |
 //! | `report.rs` | queue pair attributes, the state of an identifier |
@@ -102,7 +102,7 @@ impl<H> Manager<H> {
         })
     }
 
-    /// Sets what depends on the adapter, for a manager whose adapter was not open when it was created.
+    /// Sets the values that depend on the adapter, for a manager created before its adapter was open.
     ///
     /// # Errors
     /// [`ConfigError::Prefix`].

@@ -21,7 +21,7 @@ pub struct IdReport {
     pub space: PortSpace,
     /// The kind of its queue pair.
     pub kind: QpType,
-    /// How far it has come.
+    /// Its state.
     pub state: IdState,
     /// Own address and port.
     pub source: SocketAddr,
@@ -33,7 +33,7 @@ pub struct IdReport {
     pub route: Option<Route>,
 }
 
-/// How much is in use.
+/// The resources in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Identifiers.
@@ -42,7 +42,7 @@ pub struct Usage {
     pub memberships: usize,
     /// Ports.
     pub ports: usize,
-    /// Connections of InfiniBand's messages, those that wait for their last messages included.
+    /// Connections by InfiniBand's messages, including those that wait for their last messages.
     pub connections: usize,
     /// Requests in progress.
     pub half_open: usize,
@@ -51,10 +51,10 @@ pub struct Usage {
 }
 
 impl<H> Manager<H> {
-    /// Returns the attributes that bring the queue pair of an identifier to `state` (INIT, RTR or RTS).
+    /// Returns the attributes that move the queue pair of an identifier to `state` (INIT, RTR or RTS).
     ///
     /// # Errors
-    /// No such identifier; it has no adapter yet; its connection has not come so far.
+    /// No such identifier; it has no adapter yet; its connection has not progressed to that state.
     pub fn qp_attributes(&self, id: IdName, state: QpState) -> Result<QpChange, CommandError> {
         let identifier = self.identifier(id)?;
         let source_index = identifier.source_index.ok_or(CommandError::State)?;
@@ -88,7 +88,7 @@ impl<H> Manager<H> {
         })
     }
 
-    /// Returns how much is in use.
+    /// Returns the resources in use.
     pub fn usage(&self) -> Usage {
         Usage {
             identifiers: self.identifiers.len(),
@@ -112,7 +112,7 @@ impl Identifier {
         }
     }
 
-    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver brings it to RTS with the
+    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver moves it to RTS with the
     /// connection: the program's change leaves the state as it is.
     fn stream_attributes(&self, state: QpState) -> QpChange {
         let port = Some(1);

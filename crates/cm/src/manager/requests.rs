@@ -16,7 +16,7 @@ use crate::ib::{Request, SidrRequest};
 use crate::identifier::{IdState, Identifier, Link};
 use crate::name::IdName;
 
-/// A request, whatever carried it.
+/// A request, from a message or a stream.
 pub(super) struct Arrival {
     pub(super) listener: IdName,
     pub(super) local: SocketAddr,
@@ -26,7 +26,7 @@ pub(super) struct Arrival {
     pub(super) parameters: Parameters,
 }
 
-/// Why a request makes no identifier: it is dropped, and the peer repeats it.
+/// Why a request creates no identifier: it is dropped, and the peer retransmits it.
 pub(super) enum Dropped {
     Backlog,
     Exhausted,
@@ -56,7 +56,7 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// A peer wants a connection.
+    /// Handles a peer's request for a connection.
     fn connection_requested(&mut self, listener: IdName, request: &Request) {
         let req = &request.req;
         let Ok(split) = IpHeader::split(&req.private_data) else {
@@ -100,7 +100,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// A peer wants the queue pair of a datagram service.
+    /// Handles a peer's request for the queue pair of a datagram service.
     fn service_requested(&mut self, listener: IdName, request: &SidrRequest) {
         let req = &request.req;
         let is_datagram = self.identifiers.get(&listener).is_some_and(Identifier::is_datagram);
@@ -145,7 +145,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Makes an identifier for a request, and queues the event of the listener.
+    /// Creates an identifier for a request, and queues the event of the listener.
     pub(super) fn admit(&mut self, arrival: Arrival) -> Result<IdName, Dropped> {
         let source_index = self.host.source_index(arrival.local.ip());
         let psn = Psn::new(self.random.next_u32());

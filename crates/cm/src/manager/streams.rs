@@ -42,7 +42,7 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// A peer wants a connection, of `listener` or of another that shares its port and has the address.
+    /// Handles a peer's request for a connection to `listener`, or to another that shares its port and has the address.
     pub(super) fn stream_arrived(
         &mut self,
         stream: u64,
@@ -77,7 +77,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// The peer accepted, or not.
+    /// Handles the result of connecting.
     pub(super) fn stream_replied(
         &mut self,
         id: IdName,
@@ -99,7 +99,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// A connection that the program accepted stands, or not.
+    /// Handles the result of accepting.
     pub(super) fn stream_accepted(&mut self, stream: StreamName, result: Result<(), StreamFailure>) {
         let Some(id) = self.id_of(stream) else { return };
         match result {

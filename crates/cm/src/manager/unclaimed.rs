@@ -44,7 +44,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// A program listens at a port: it takes the requests that were held for it.
+    /// Passes the requests held for a port to its new listener.
     pub(super) fn listener_opened(&mut self, service: Service) {
         for request in self.held.reopen(service) {
             if let Err(refused) = self.offer(request) {
@@ -53,17 +53,17 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// A program listens at a port no longer.
+    /// Handles the end of listening at a port.
     pub(super) fn listener_closed(&mut self, service: Service, now: Instant) {
         if let Some(oldest) = self.held.close(service, now) {
             self.stop_listening(oldest);
         }
     }
 
-    /// Refuses requests and forgets ports that were held for long enough.
+    /// Refuses requests that were held for the maximum time, and removes ports.
     pub(super) fn stop_holding(&mut self, now: Instant) {
         while let Some(request) = self.held.expired_request(now) {
-            // Another process may have taken the peer's repetition.
+            // Another process may have taken the peer's retransmission.
             let is_elsewhere = request
                 .service()
                 .is_some_and(|(space, port)| self.host.use_by_others(space, port) == PortUse::Listening);
@@ -76,7 +76,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Requests for a port need not reach this manager any more, unless another identifier listens there.
+    /// Stops the delivery of requests for a port, unless another identifier listens there.
     fn stop_listening(&mut self, service: Service) {
         if !self.has_owner(service, IdState::Listen) {
             let (space, port) = service;

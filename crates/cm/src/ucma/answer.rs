@@ -17,7 +17,7 @@ use super::layout::{
 use crate::event::{ConnectionParameters, DatagramParameters, Event, Parameters};
 use crate::manager::IdReport;
 
-/// An index of the adapter that says "unknown": librdmacm finds the adapter by its GUID.
+/// The adapter's index if unknown: librdmacm finds the adapter by its GUID.
 const NO_INDEX: u32 = u32::MAX;
 
 /// "Equal to" in a path record.
@@ -123,7 +123,7 @@ pub(super) fn qp_attributes(change: &QpChange, state: QpState) -> Structure {
     s
 }
 
-/// The peer's address; before there is one, the own family's unspecified address, as the kernel has it.
+/// The peer's address; if none is known yet, the own family's unspecified address, as in the kernel.
 fn destination(report: &IdReport) -> SocketAddr {
     let unspecified = match report.source {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], 0)),

@@ -19,7 +19,7 @@ use crate::name::{ChannelName, IdName};
 
 /// The program that writes commands.
 pub trait Caller {
-    /// Reads the program's memory; `None` if it is not there.
+    /// Reads the program's memory; `None` if it is not mapped.
     fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>>;
 
     /// Returns the channel of another of the program's open files; `None` if it is none.
@@ -45,7 +45,7 @@ const ACK_TIMEOUT: u32 = 3;
 /// The asynchronous event "communication established".
 const COMMUNICATION_ESTABLISHED: u32 = 4;
 
-/// Carries out a command that a program wrote to its channel's file. The write succeeds as a whole, or fails with the error.
+/// Executes a command that a program wrote to its channel's file. The write succeeds as a whole, or fails with the error.
 ///
 /// # Errors
 /// The error number of the write. EAGAIN: no event; a file that blocks waits for one.
@@ -68,7 +68,7 @@ pub fn execute<H: Host>(
     }))
 }
 
-/// Bytes that the program must have room for: what the first version of the answer had.
+/// Minimum bytes of the program's buffer: the length of the first version of the answer.
 fn least_answer(command: &Command) -> usize {
     match command {
         Command::CreateId { .. }
@@ -84,7 +84,7 @@ fn least_answer(command: &Command) -> usize {
     }
 }
 
-/// A command that is being carried out.
+/// A command in execution.
 struct Execution<'a, H, C: ?Sized> {
     manager: &'a mut Manager<H>,
     channel: ChannelName,

@@ -1,6 +1,6 @@
 //! Fields of structures in the machine's byte order.
 
-/// A structure as a program wrote it. What it did not write is zeros.
+/// A structure as a program wrote it. Missing bytes are zeros.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
@@ -31,7 +31,7 @@ impl Fields<'_> {
     }
 }
 
-/// A structure for a program, of zeros until its fields are put there.
+/// A structure for a program, zero until its fields are written.
 pub(super) struct Structure(pub(super) Vec<u8>);
 
 impl Structure {
@@ -39,7 +39,7 @@ impl Structure {
         Self(vec![0; size])
     }
 
-    /// Writes bytes at an offset; those that lie outside are left out.
+    /// Writes bytes at an offset; bytes outside are dropped.
     pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         let room = self.0.get_mut(at..).unwrap_or_default();
         let len = room.len().min(bytes.len());
