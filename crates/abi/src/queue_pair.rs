@@ -121,7 +121,7 @@ mod tests {
 
     /// `offsetof(struct ibv_qp_ex, wr_flush)` with the headers of rdma-core 65 on 64-bit machines.
     #[test]
-    fn flush_stands_where_newer_headers_have_it() {
+    fn flush_has_the_position_of_newer_headers() {
         assert_eq!(std::mem::offset_of!(QueuePair, wr_flush), 352);
     }
 }

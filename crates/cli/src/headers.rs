@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn the_header_alone_is_enough_where_the_length_is_known() {
+    fn the_header_is_enough_if_the_length_is_known() {
         let frame = TcpFrame { payload: vec![7; 100], ..TcpFrame::default() }.build();
         let headers = Headers::read(&frame[..54], frame.len(), Medium::Ethernet).unwrap();
         assert_eq!(headers.payload_len(), 100);
     }
 
     #[test]
-    fn what_is_cut_short_or_not_tcp_has_no_flow() {
+    fn truncated_frames_and_frames_other_than_tcp_have_no_flow() {
         let frame = TcpFrame { payload: vec![7; 100], ..TcpFrame::default() }.build();
         for len in 0..frame.len() {
             assert!(read(&frame[..len], Medium::Ethernet).is_none(), "{len}");

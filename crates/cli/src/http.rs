@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn malformed_requests_are_refused() {
         for (bytes, status) in [
             (&b"\r\n\r\n"[..], "400 Bad Request"),
             (b"GET\r\n\r\n", "400 Bad Request"),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_twice_has_no_value() {
+    fn a_repeated_header_has_no_value() {
         let Parsed::Whole(request) = Request::parse(b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nX: 1\r\n\r\n")
         else {
             panic!("it is a request")

@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn toml_errors_name_the_line() {
         for (text, told) in [
             ("a = \"1\nb = 2\n", "line 1: invalid basic string"),
             ("a = 1\na = 2\n", "line 2: duplicate key"),

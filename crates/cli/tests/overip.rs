@@ -112,7 +112,7 @@ fn the_table_has_a_column_for_each_transport() {
 }
 
 #[test]
-fn wrong_options_are_told_in_one_line() {
+fn wrong_options_are_refused_in_one_line() {
     let room = room();
     for (arguments, told, status) in [
         (

@@ -207,7 +207,7 @@ fn a_result_over_iwarp_speaks_of_segments_and_not_of_packets() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_one_line() {
+fn errors_are_one_line() {
     for (arguments, said) in [
         ("bw --port 28590 127.0.0.1", "start one there first"),
         ("bw --qps 0 127.0.0.1", "0 is not in 1..=131072"),

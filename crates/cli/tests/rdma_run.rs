@@ -84,7 +84,7 @@ fn complaint(output: &Output) -> String {
 }
 
 #[test]
-fn the_program_is_told_what_the_options_say_and_its_status_is_the_commands() {
+fn the_options_become_variables_and_the_programs_status_is_the_commands() {
     let script = "echo $NICHROME_TRANSPORT $NICHROME_IP $NICHROME_LOSS $NICHROME_STATS; exit 7";
     let output = run(&[
         "--transport",

@@ -156,7 +156,7 @@ fn two() -> Vec<Config> {
 }
 
 #[test]
-fn nobody_listens_is_reason_8() {
+fn a_port_without_a_listener_is_reason_8() {
     assert_eq!(rejected(two(), |_| {}).0, i32::from(RejectReason::INVALID_SERVICE_ID.0));
 }
 
@@ -287,7 +287,7 @@ fn a_reply_that_is_not_taken_is_rejected_at_the_listener() {
 }
 
 #[test]
-fn nobody_there_is_unreachable_after_the_retransmissions() {
+fn a_silent_peer_is_unreachable_after_the_retransmissions() {
     let mut network = Network::pair();
     let client = network.resolved(0, 1, PortSpace::Tcp, at(77, 7));
     network.connect(0, client, 0x11).unwrap();

@@ -119,7 +119,7 @@ fn connections_without_program_are_limited() {
 }
 
 #[test]
-fn a_port_is_shared_by_those_that_say_so_before_or_after_they_are_bound() {
+fn a_port_is_shared_by_identifiers_that_allow_it_before_or_after_binding() {
     let mut network = Network::pair();
     let ids: Vec<IdName> = (0..3).map(|_| network.create(0, 1, PortSpace::Tcp)).collect();
     let manager = &mut network.nodes[0].manager;

@@ -52,7 +52,7 @@ fn a_service_gives_its_queue_pair() {
 }
 
 #[test]
-fn a_lost_answer_is_given_again_and_the_program_asked_once() {
+fn a_lost_answer_is_retransmitted_and_the_program_asked_once() {
     let mut network = Network::pair();
     network.listen(1, 9, PortSpace::Udp, 8, 0);
     asking(&mut network);
@@ -68,7 +68,7 @@ fn a_lost_answer_is_given_again_and_the_program_asked_once() {
 }
 
 #[test]
-fn a_service_that_is_not_there_or_says_no_is_unreachable() {
+fn a_missing_or_refusing_service_is_unreachable() {
     for (is_there, status) in [(false, 1), (true, 2)] {
         let mut network = Network::pair();
         if is_there {

@@ -248,7 +248,7 @@ fn options_are_read_from_the_programs_memory() {
 }
 
 #[test]
-fn what_no_kernel_knows_fails_as_there() {
+fn unknown_commands_fail_as_with_the_kernel() {
     let mut session = Session::new();
     let id = session.create(0, 1, 0x0106);
     // AF_IB, by which librdmacm finds out which commands there are.

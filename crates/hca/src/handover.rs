@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_end_the_threads_wait_ends_it() {
+    fn each_change_that_must_end_the_threads_wait_ends_it() {
         let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
         ends(|| sleep(&handover, &ports), || handover.call_for(Some(clock::now())));
         ends(|| sleep(&handover, &ports), || handover.end());

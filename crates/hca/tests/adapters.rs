@@ -71,7 +71,7 @@ fn moves_messages([a, b]: &[End; 2], sizes: &[usize]) {
 
 /// The target of the WRITE, the READ and the atomic does not poll.
 #[test]
-fn everything_is_done_over_ipv4_by_those_who_wait() {
+fn all_operations_work_over_ipv4_for_programs_that_wait() {
     does_everything(&connected(&AdapterConfig::default()), &[1, 4096, 4097, 65_536, LEN]);
 }
 

@@ -96,7 +96,7 @@ fn a_rejection_has_the_private_data_of_the_program() {
 }
 
 #[test]
-fn where_nobody_listens_the_error_says_so() {
+fn a_port_without_a_listener_is_an_error_of_its_own() {
     let [client, server] = &pair();
     let address = SocketAddr::new(server.adapter.address(), 9);
     assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
@@ -144,7 +144,7 @@ fn a_thousand_clients_connect_at_once() {
 }
 
 #[test]
-fn requests_that_wait_at_a_listener_that_goes_are_rejected() {
+fn waiting_requests_of_a_dropped_listener_are_rejected() {
     rejects_what_waits_at_a_listener_that_goes(&pair());
 }
 
@@ -206,7 +206,7 @@ fn occupy(from: IpAddr, ports: Range<u16>, to: SocketAddr) -> Vec<OwnedFd> {
 }
 
 #[test]
-fn a_port_from_which_another_connection_goes_to_the_peer_is_not_chosen() {
+fn a_port_with_another_connection_to_the_peer_is_not_chosen() {
     let [server, client] =
         [iwarp(), AdapterConfig { seed: Some(1), ..iwarp() }].map(|config| End::open(&config));
     let listener = server.adapter.listen(0, 0).unwrap();

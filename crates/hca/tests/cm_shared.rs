@@ -89,7 +89,7 @@ fn each_of_several_processes_listens_and_connects() {
 }
 
 #[test]
-fn a_port_is_one_process_s_until_its_listener_goes() {
+fn a_port_belongs_to_one_process_until_its_listener_is_dropped() {
     let [first, second] = [(); 2].map(|()| End::join(place(3)));
     let listener = first.adapter.listen(7174, 0).unwrap();
     let taken = Some(ListenError::Command(CommandError::AddressInUse));

@@ -111,6 +111,6 @@ fn a_thousand_clients_connect_at_once() {
 }
 
 #[test]
-fn requests_that_wait_at_a_listener_that_goes_are_rejected() {
+fn waiting_requests_of_a_dropped_listener_are_rejected() {
     rejects_what_waits_at_a_listener_that_goes(&pair());
 }

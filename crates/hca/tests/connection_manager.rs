@@ -86,7 +86,7 @@ fn a_rejection_has_the_private_data_of_the_program() {
 }
 
 #[test]
-fn where_nobody_listens_the_error_says_so() {
+fn a_port_without_a_listener_is_an_error_of_its_own() {
     let [client, server] = &pair();
     let address = SocketAddr::new(server.adapter.address(), 9);
     assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
@@ -133,7 +133,7 @@ fn a_thousand_clients_connect_at_once() {
 }
 
 #[test]
-fn requests_that_wait_at_a_listener_that_goes_are_rejected() {
+fn waiting_requests_of_a_dropped_listener_are_rejected() {
     rejects_what_waits_at_a_listener_that_goes(&pair());
 }
 

@@ -196,7 +196,7 @@ fn a_capture_has_every_message_for_wireshark() {
 }
 
 #[test]
-fn what_cannot_happen_to_a_stream_is_refused_and_the_rest_happens() {
+fn faults_that_do_not_apply_to_streams_are_refused_and_the_others_apply() {
     let faults = |impairments| Some(Faults { impairments, seed: 1 });
     let loss = Impairments { loss: Some("1%".parse().unwrap()), ..Impairments::default() };
     let lossy = AdapterConfig { faults: faults(loss), ..config() };

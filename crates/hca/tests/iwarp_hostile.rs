@@ -104,12 +104,12 @@ fn resident() -> usize {
 }
 
 #[test]
-fn ten_thousand_connections_that_say_nothing_are_bounded_and_hold_up_nobody() {
+fn ten_thousand_silent_connections_are_bounded_and_delay_no_other() {
     const SILENT: usize = 10_000;
     // In a process of its own: memory and descriptors are counted.
     if std::env::var_os("NICHROME_ALONE").is_none() {
         let this = std::env::current_exe().unwrap();
-        let test = ["--exact", "ten_thousand_connections_that_say_nothing_are_bounded_and_hold_up_nobody"];
+        let test = ["--exact", "ten_thousand_silent_connections_are_bounded_and_delay_no_other"];
         assert!(Command::new(this).args(test).env("NICHROME_ALONE", "1").status().unwrap().success());
         return;
     }

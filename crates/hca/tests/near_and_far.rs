@@ -247,7 +247,7 @@ fn a_server_that_is_played_truthfully_is_believed() {
 }
 
 #[test]
-fn a_table_that_is_not_there_is_an_error_of_the_first_get() {
+fn a_missing_table_is_an_error_of_the_first_get() {
     fn wrong_key(table: RemoteRegion) -> Vec<u8> {
         let mut introduction: Value = serde_json::from_slice(&truthful(table)).unwrap();
         let key = &mut introduction["table"]["rkey"];
@@ -362,7 +362,7 @@ fn a_server_that_dies_fails_its_keys_and_no_others() {
 }
 
 #[test]
-fn nobody_where_the_book_says_is_named() {
+fn a_server_missing_at_its_address_is_named() {
     let nobody = SocketAddr::new("127.0.83.11".parse().unwrap(), PORT);
     let said = said("127.0.83.12", Transport::Roce, nobody);
     assert_eq!(said, format!("peer: {nobody} does not answer probes"));
@@ -438,7 +438,7 @@ fn a_client_that_is_killed_is_noticed() {
 }
 
 #[test]
-fn wrong_books_are_told_in_one_line() {
+fn wrong_address_books_are_refused_in_one_line() {
     let room = tempdir().unwrap();
     let book = room.path().join("book");
     let shown = book.display();

@@ -131,7 +131,7 @@ fn offer(address: IpAddr) -> Vec<u8> {
 }
 
 #[test]
-fn rubbish_behind_an_offer_for_an_unknown_queue_pair_is_refused() {
+fn random_bytes_after_an_offer_for_an_unknown_queue_pair_are_refused() {
     let source = [127, 0, 77, 5];
     let (ends, streams) = attacked(|end| {
         let mut stream = dial(end, source);
@@ -149,7 +149,7 @@ fn rubbish_behind_an_offer_for_an_unknown_queue_pair_is_refused() {
 }
 
 #[test]
-fn an_offer_with_the_address_of_somebody_else_is_refused_at_once() {
+fn an_offer_with_the_address_of_another_peer_is_refused_at_once() {
     let (ends, streams) = attacked(|end| {
         let mut stream = dial(end, [127, 0, 77, 6]);
         stream.write_all(&offer("127.0.77.7".parse().unwrap())).unwrap();

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ip_packet_belongs_to_the_first_worker() {
+    fn frames_other_than_ip_go_to_the_first_worker() {
         assert_eq!(Distribution::new(4).worker(&[0; 60]), 0);
         assert_eq!(Distribution::new(4).worker(&[]), 0);
     }

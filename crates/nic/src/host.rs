@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_refuses_an_aggregate_gets_its_segments_as_they_came() {
+    fn a_kernel_that_refuses_an_aggregate_gets_its_original_segments() {
         let (result, taken) = sent(|header, _| (header.gso_type != 0).then_some(Errno::INVAL));
         assert_eq!((result, taken), (Ok(true), segments()));
     }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_in_the_middle_is_told() {
+    fn a_refusal_within_a_batch_is_reported() {
         let (result, taken) =
             sent(|header, taken| (header.gso_type != 0 || taken == 1).then_some(Errno::INVAL));
         assert_eq!((result, taken.len()), (Err(HostError::Refused(Errno::INVAL.into())), 1));

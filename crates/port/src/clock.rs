@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_says_what_ended_it() {
+    fn a_wait_returns_the_event_that_ended_it() {
         let (quiet, woken) = (Waker::new().unwrap(), Waker::new().unwrap());
         woken.wake();
         assert_eq!(wait([quiet.as_fd(), woken.as_fd()], None), Ok([false, true]));

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_the_kernel_takes() {
+    fn valid_names_are_those_that_the_kernel_accepts() {
         for name in ["eth0", "a", "abcdefghijklmno", "...", "br-lan.7"] {
             assert_eq!(name.parse::<InterfaceName>().unwrap().to_string(), name);
         }

@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_means_something_moves() {
+    fn only_valid_offsets_move_behind_a_tag() {
         let none = VirtioNetHeader::default();
         assert_eq!(behind_a_tag(none), none);
         let full = VirtioNetHeader {

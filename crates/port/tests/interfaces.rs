@@ -77,7 +77,7 @@ fn an_interface_becomes_what_it_is_configured_to_be() {
 }
 
 #[test]
-fn an_interface_goes_with_its_device_and_an_absent_one_is_named() {
+fn an_interface_is_removed_with_its_device_and_a_missing_one_is_named() {
     namespace()
         .run(|| {
             let netlink = Netlink::open().unwrap();
@@ -111,7 +111,7 @@ fn work_in_a_namespace_leaves_the_thread_where_it_was() {
 }
 
 #[test]
-fn nothing_but_what_programs_send_comes_out_of_a_tap_device() {
+fn a_tap_device_receives_only_packets_of_programs() {
     namespace()
         .run(|| {
             let tap = Tap::new(name("tap0"), Offloads::All).unwrap();

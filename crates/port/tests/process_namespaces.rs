@@ -50,7 +50,7 @@ fn a_directory_and_exit_statuses_are_as_elsewhere() {
 }
 
 #[test]
-fn what_is_left_alone_is_waited_for_and_ends_with_the_namespace() {
+fn orphans_are_reaped_and_end_with_the_namespace() {
     let namespace = namespace();
     let init = namespace.init().as_raw_nonzero().get();
     let orphans =

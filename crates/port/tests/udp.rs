@@ -118,7 +118,7 @@ fn a_batch_goes_to_several_receivers_and_stops_at_its_size() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_counted_and_the_rest_is_sent() {
+fn refused_datagrams_are_counted_and_the_others_are_sent() {
     let [a, b] = [(); 2].map(|()| UdpSocket::open_loopback(PORT).unwrap());
     let mut batch = SendBatch::default();
     for peer in [b.local(), "0.0.0.1:9".parse().unwrap(), b.local()] {
@@ -198,7 +198,7 @@ fn for_slot(slot: usize) -> [u8; 8] {
 }
 
 #[test]
-fn datagrams_reach_the_slot_that_they_name_whoever_comes_and_goes() {
+fn datagrams_reach_the_slot_that_they_name_while_processes_start_and_end() {
     let address = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 1), PORT));
     let sender = UdpSocket::open_loopback(PORT).unwrap();
     let join = || SharedPort::join(address, STEERING).unwrap();

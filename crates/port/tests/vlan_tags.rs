@@ -76,7 +76,7 @@ fn frames_arrive_with_the_tags_that_they_were_sent_with() {
 }
 
 #[test]
-fn what_is_left_to_do_is_behind_the_tag() {
+fn offload_offsets_account_for_the_tag() {
     let wire = wire();
     for tags in [&[][..], &[INNER], &[OUTER], &[OUTER, INNER]] {
         let network = 14 + 4 * tags.len() as u16;

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_the_sum_is_added_for_each_packet() {
+    fn fields_outside_the_partial_sum_are_added_for_each_packet() {
         let mut frame = frame();
         let packet = IpPacket::parse(&frame).unwrap();
         let mut fields = IpFields::read(&frame, &packet);

@@ -38,7 +38,7 @@ fn changed(mut frame: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
 }
 
 #[test]
-fn what_the_header_says_must_be_what_the_frame_is() {
+fn the_header_must_match_the_frame() {
     let mismatch = |gso_type, version, protocol| SegmentError::Mismatch { gso_type, version, protocol };
     for (frame, gso_type, version, protocol) in [
         (udp(), TCP4, 4, IpProtocol::UDP),

@@ -119,7 +119,7 @@ mod tests {
     const DAY: u64 = 1 << DAY_BITS;
 
     #[test]
-    fn what_is_over_today_or_too_far_ahead_is_refused() {
+    fn times_in_the_past_or_too_far_ahead_are_refused() {
         let mut calendar = Calendar::new();
         let at = |day: u64| Instant::from_nanos(day * DAY);
         assert!(!calendar.put(0, at(9), at(10)));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_is_left_alone() {
+    fn frames_other_than_ip_are_unchanged() {
         let mut arp = TcpFrame::default().build();
         arp[12..14].copy_from_slice(&EtherType::ARP.0.to_be_bytes());
         let mut wrong_version = TcpFrame::default().build();

@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_order_leaves_out_comes_last() {
+    fn stages_missing_from_an_order_come_last() {
         let order: Order = "rate,loss".parse().unwrap();
         let mut stages = Stage::ALL;
         stages.sort_by_key(|stage| order.place(*stage));

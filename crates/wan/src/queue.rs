@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_what_is_allowed() {
+    fn wrong_text_is_refused_with_the_allowed_forms() {
         for text in
             ["", "100", "0p", "0B", "-1p", "+1p", "1.5kB", "p", "B", "64KB", "1025GiB", "4294967296p", "9 p"]
         {

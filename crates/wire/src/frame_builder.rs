@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rules_forbid_can_be_built() {
+    fn frames_that_rules_forbid_can_be_built() {
         let tag = VlanTag { tpid: EtherType::VLAN, tci: 1 };
         let three_tags = TcpFrame { tags: vec![tag; 3], ..TcpFrame::default() };
         let frame = three_tags.build();

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_router_does_not_fragment_is_left() {
+    fn packets_that_a_router_does_not_fragment_are_unchanged() {
         let with_df = TcpFrame { payload: vec![0; 1000], ..TcpFrame::default() }.build();
         let v6 = Network::ipv6([1; 16].into(), [2; 16].into());
         let v6 = TcpFrame { network: v6, payload: vec![0; 1000], ..TcpFrame::default() }.build();

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_router_would_not_answer_is_not_answered() {
+    fn packets_that_a_router_would_not_answer_get_no_answer() {
         let answered = |frame: Vec<u8>| packet_too_big(&frame, 1400).is_some();
         assert!(answered(v4(|_| {})) && answered(v6(|_| {})));
         let icmp = |kind| v4(move |ip| (ip[9], ip[20]) = (1, kind));

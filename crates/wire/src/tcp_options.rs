@@ -344,7 +344,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_would_not_read_back_is_not_emitted() {
+    fn options_that_would_not_read_back_are_not_emitted() {
         let mut out = vec![1];
         let unknown = |kind, data| TcpOption::Unknown { kind, data };
         assert_eq!(unknown(2, &[0, 0]).emit(&mut out), Err(OptionError::KnownKind { kind: 2 }));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ip_has_no_hash() {
+    fn frames_other_than_ip_have_no_hash() {
         let hash = Toeplitz::new(&RssKey::MICROSOFT);
         let mut frame = tcp(Network::default(), 1, 2, &[]);
         for len in 0..34 {

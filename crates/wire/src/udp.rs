@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_length_is_trimmed_and_not_checked() {
+    fn bytes_after_the_length_are_trimmed_and_not_checked() {
         let mut datagram = datagram(&REPR, &V4, b"payload");
         datagram.extend(b"padding");
         assert_eq!(UdpRepr::parse(&datagram, &V4), Ok((REPR, &b"payload"[..])));

@@ -56,7 +56,7 @@ fn place(bytes: &[u8], slice: &[u8]) -> (usize, usize) {
 }
 
 #[test]
-fn no_length_of_an_ipv4_header_leads_out_of_its_bytes() {
+fn no_length_of_an_ipv4_header_reads_out_of_bounds() {
     const LONGEST: usize = 70;
     let mut bytes = [0; LONGEST];
     for (header, total, len) in (0..16)
@@ -79,7 +79,7 @@ fn no_length_of_an_ipv4_header_leads_out_of_its_bytes() {
 }
 
 #[test]
-fn no_length_of_a_tcp_header_leads_out_of_its_bytes() {
+fn no_length_of_a_tcp_header_reads_out_of_bounds() {
     let mut bytes = [0; 70];
     for (header, len) in (0..16usize).flat_map(|header| (0..=70).map(move |len| (header, len))) {
         bytes[12] = (header as u8) << 4;

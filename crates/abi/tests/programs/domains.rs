@@ -3,7 +3,7 @@
 use crate::running::c_program;
 
 #[test]
-fn a_parent_domain_stands_for_its_domain() {
+fn a_parent_domain_is_used_as_its_domain() {
     c_program("domains.c", "parents");
 }
 
@@ -13,6 +13,6 @@ fn objects_of_another_context_are_imported_by_their_handles() {
 }
 
 #[test]
-fn memory_paged_on_demand_is_registered_before_it_is_there() {
+fn memory_paged_on_demand_can_be_registered_before_it_is_mapped() {
     c_program("domains.c", "paging");
 }

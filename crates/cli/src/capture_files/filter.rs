@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_wrong_part() {
         for (text, word) in [
             ("", "''"),
             ("tcp udp", "'udp' is not a term"),

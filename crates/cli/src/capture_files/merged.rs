@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn comments_are_read_as_written() {
         for has_fixed_identification in [false, true] {
             let merged = Merged { segments: 12, mss: 1448, reason: "hold", has_fixed_identification };
             let text = merged.to_string();

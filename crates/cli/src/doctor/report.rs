@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_root_is_refused_to_others_and_is_no_failure() {
+    fn features_for_root_are_refused_to_others_without_a_failure() {
         let refused = HashSet::from([Trial::RawSocket, Trial::NetworkAdministration, Trial::Xdp]);
         let report = Report::new(&Faked { refused, ..Faked::default() });
         let both = vec![Subject::RawSockets, Subject::NetworkAdministration];
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_process_limit_what_opens_files_and_locks_memory() {
+    fn process_limits_restrict_commands_that_open_files_or_lock_memory() {
         let report =
             Report::new(&Faked { open_files: Some(256), locked_memory: Some(8 << 20), ..Faked::default() });
         assert_eq!(outcome(&report, "nic up"), (Outcome::Limited, vec![Subject::LockedMemory]));

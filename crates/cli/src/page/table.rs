@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_told_from_texts() {
+    fn numbers_are_distinguished_from_texts() {
         for number in ["1", "1,024", "≥ 5", "-3.5", "1.5e-7", "10.0 ±1.50", "+2.5 %"] {
             assert!(is_number(number), "{number}");
         }

@@ -91,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_table_stays_where_it_is() {
+    fn a_folder_without_a_table_is_used_in_place() {
         let place = tempfile::tempdir().unwrap();
         assert_eq!(with_links(place.path().to_owned()).unwrap(), place.path());
     }
 
     #[test]
-    fn what_has_a_table_is_completed_beside_links_to_its_files() {
+    fn a_folder_with_a_table_is_completed_with_links_to_its_files() {
         let place = tempfile::tempdir().unwrap();
         let (from, runtime) = (place.path().join("from"), place.path().join("runtime"));
         fs::create_dir(&from).unwrap();
@@ -112,7 +112,7 @@ mod tests {
         }
     }
     #[test]
-    fn what_another_user_has_put_there_is_not_used() {
+    fn files_of_another_user_are_not_used() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = temporary.path().join("from");
         fs::create_dir(&folder).unwrap();

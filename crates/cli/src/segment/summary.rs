@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_names_what_was_left() {
+    fn the_text_names_the_packets_left_unchanged() {
         let left = BTreeMap::from([("IP fragments", 2)]);
         let summary = Summary {
             packets_in: 10,

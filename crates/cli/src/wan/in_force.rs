@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_in_force_and_nothing_else() {
+    fn only_requested_changes_take_effect() {
         assert_eq!(in_force(&Impairments::default()), []);
         let asked = Impairments {
             delay: "40ms".parse().unwrap(),

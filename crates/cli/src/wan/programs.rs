@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_put_in_by_their_whole_names() {
+    fn variables_are_replaced_by_their_full_names() {
         let variables = [("PEER", "10.0.0.2".to_owned()), ("PEER6", "fd00::2".to_owned())].into();
         let cases = [
             ("$PEER", "10.0.0.2"),

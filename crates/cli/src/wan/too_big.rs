@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_mtu_nobody_is_told() {
+    fn without_an_mtu_no_error_is_sent() {
         let mut too_big = TooBig::new(None);
         assert_eq!(answered(&mut too_big, 1, 0), 0);
         too_big.set_mtu(Mtu::new(1500));

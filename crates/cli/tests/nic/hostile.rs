@@ -282,13 +282,13 @@ fn withstands_with(profile: &[&str], back_end: &str) {
 }
 
 #[test]
-fn rubbish_does_not_disturb_gro() {
-    needs_namespaces!("hostile::rubbish_does_not_disturb_gro");
+fn random_frames_do_not_disturb_gro() {
+    needs_namespaces!("hostile::random_frames_do_not_disturb_gro");
     withstands(&["--profile", "gro"]);
 }
 
 #[test]
-fn rubbish_does_not_disturb_npu_with_active_ack() {
-    needs_namespaces!("hostile::rubbish_does_not_disturb_npu_with_active_ack");
+fn random_frames_do_not_disturb_npu_with_active_ack() {
+    needs_namespaces!("hostile::random_frames_do_not_disturb_npu_with_active_ack");
     withstands(&["--profile", "npu", "--active-ack", "safe"]);
 }

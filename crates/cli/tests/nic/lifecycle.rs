@@ -51,8 +51,8 @@ fn an_interface_that_had_no_arp_still_has_none() {
 }
 
 #[test]
-fn what_a_killed_card_has_left_is_put_back_by_the_next() {
-    needs_namespaces!("lifecycle::what_a_killed_card_has_left_is_put_back_by_the_next");
+fn the_next_card_restores_the_wire_of_a_killed_card() {
+    needs_namespaces!("lifecycle::the_next_card_restores_the_wire_of_a_killed_card");
     for back_end in back_ends() {
         let lab = Lab::new();
         let before = lab.interface("w0");
@@ -69,8 +69,8 @@ fn what_a_killed_card_has_left_is_put_back_by_the_next() {
 }
 
 #[test]
-fn what_a_killed_card_has_left_is_put_back_by_nic_down() {
-    needs_namespaces!("lifecycle::what_a_killed_card_has_left_is_put_back_by_nic_down");
+fn nic_down_restores_the_wire_of_a_killed_card() {
+    needs_namespaces!("lifecycle::nic_down_restores_the_wire_of_a_killed_card");
     let lab = Lab::new();
     let before = lab.interface("w0");
     lab.up(&["--backend", "packet"]).kill();
@@ -86,8 +86,8 @@ fn what_a_killed_card_has_left_is_put_back_by_nic_down() {
 }
 
 #[test]
-fn what_somebody_else_has_changed_meanwhile_stays() {
-    needs_namespaces!("lifecycle::what_somebody_else_has_changed_meanwhile_stays");
+fn changes_by_others_since_then_are_kept() {
+    needs_namespaces!("lifecycle::changes_by_others_since_then_are_kept");
     let lab = Lab::new();
     lab.up(&["--backend", "packet"]).kill();
     lab.ip("link set w0 address 02:00:00:00:00:77");
@@ -110,8 +110,8 @@ fn nic_down_returns_when_everything_is_put_back() {
 }
 
 #[test]
-fn a_wire_that_goes_ends_the_card_with_one_line() {
-    needs_namespaces!("lifecycle::a_wire_that_goes_ends_the_card_with_one_line");
+fn removing_the_wire_ends_the_card_with_one_line() {
+    needs_namespaces!("lifecycle::removing_the_wire_ends_the_card_with_one_line");
     for back_end in back_ends() {
         let lab = Lab::new();
         let up = lab.up(&["--backend", back_end]);

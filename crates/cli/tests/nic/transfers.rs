@@ -86,8 +86,8 @@ fn udp_datagrams_are_coalesced_and_arrive_one_by_one() {
 }
 
 #[test]
-fn what_is_sent_is_what_arrives_with_each_profile_on_each_back_end() {
-    needs_namespaces!("transfers::what_is_sent_is_what_arrives_with_each_profile_on_each_back_end");
+fn received_data_equals_sent_data_with_each_profile_on_each_back_end() {
+    needs_namespaces!("transfers::received_data_equals_sent_data_with_each_profile_on_each_back_end");
     let profiles: [&[&str]; 5] = [
         &["--profile", "none"],
         &["--profile", "gro"],
@@ -113,8 +113,8 @@ fn what_is_sent_is_what_arrives_with_each_profile_on_each_back_end() {
 }
 
 #[test]
-fn frames_that_senders_here_leave_unfinished_arrive_whole() {
-    needs_namespaces!("transfers::frames_that_senders_here_leave_unfinished_arrive_whole");
+fn frames_with_unfinished_checksums_of_local_senders_arrive_complete() {
+    needs_namespaces!("transfers::frames_with_unfinished_checksums_of_local_senders_arrive_complete");
     let lab = Lab::new();
     lab.there.run(|| Feature::TransmitChecksum.enable(name("p0")).unwrap()).unwrap();
     lab.there.run(|| Feature::Tso.enable(name("p0")).unwrap()).unwrap();

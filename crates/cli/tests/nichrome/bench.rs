@@ -70,7 +70,7 @@ fn checksum_and_crc_are_measured_beside_a_plain_read_at_six_sizes() {
 }
 
 #[test]
-fn iperf3_that_is_missing_is_told_before_anything_is_measured() {
+fn a_missing_iperf3_is_reported_before_the_measurement() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
     let output = command.args(["bench", "wan"]).env("PATH", "/nonexistent").output().unwrap();
     let told = "nichrome: cannot run iperf3, which throughput is measured with (install Debian's package iperf3): \

@@ -156,7 +156,7 @@ fn the_card_acknowledges_into_a_capture_of_its_own() {
 }
 
 #[test]
-fn the_text_tells_what_json_tells() {
+fn the_text_has_the_results_of_json() {
     let text =
         printed(&["coalesce", &capture("tcp-duplicate-corrupt"), "--verify", "--top", "2", "--hold", "1ms"]);
     for part in [
@@ -208,7 +208,7 @@ fn help_and_version_are_there() {
 }
 
 #[test]
-fn the_comparison_says_what_single_runs_say() {
+fn the_comparison_equals_single_runs() {
     let (folder, input) = (tempdir().unwrap(), capture("tcp-reorder"));
     let plot = folder.path().join("all.svg");
     let compared = printed(&["coalesce", &input, "--compare", "--verify", "--json", "--plot", &text(&plot)]);

@@ -234,7 +234,7 @@ fn options_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn a_file_that_cannot_be_measured_is_told_why() {
+fn files_that_cannot_be_measured_are_refused_with_the_reason() {
     let folder = tempdir().unwrap();
     let none = folder.path().join("none.pcap");
     fs::write(&none, &fs::read(capture("tcp-clean")).unwrap()[..24]).unwrap();
@@ -251,7 +251,7 @@ fn arguments_that_are_no_text_are_named() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_written_is_told_before_anything_is_measured() {
+fn a_picture_that_cannot_be_written_is_reported_before_the_measurement() {
     let begun = Instant::now();
     let told = "cannot write /nonexistent/demo.svg: No such file or directory (os error 2)";
     assert_eq!(failure(&["demo", "--plot", "/nonexistent/demo.svg"]), (told.into(), 1));
@@ -259,7 +259,7 @@ fn a_picture_that_cannot_be_written_is_told_before_anything_is_measured() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_is_told_before_anything_is_read_or_measured() {
+fn a_page_that_cannot_be_written_is_reported_before_reading_or_measuring() {
     let told = "cannot write /nonexistent/page.html: No such file or directory (os error 2)";
     let input = capture("tcp-clean");
     let commands: [&[&str]; 9] = [

@@ -69,7 +69,7 @@ fn other_link_types_are_coalesced_as_ethernet_is() {
 }
 
 #[test]
-fn what_is_no_ip_passes_unchanged_in_its_place() {
+fn frames_other_than_ip_pass_unchanged_and_in_order() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
     // 0x6558 would be the beginning of an IPv6 header.

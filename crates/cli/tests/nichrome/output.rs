@@ -40,7 +40,7 @@ fn wireshark_reads_every_output_and_finds_every_checksum_right() {
 }
 
 #[test]
-fn aggregates_tell_in_a_comment_what_they_were_made_of() {
+fn comments_of_aggregates_describe_their_segments() {
     let folder = tempdir().unwrap();
     let out = text(&folder.path().join("out.pcapng"));
     let summary = summary(&[&capture("tcp-clean"), &out, "--profile", "npu"]);
@@ -111,7 +111,7 @@ fn frames_that_were_cut_short_keep_the_length_that_they_had() {
 }
 
 #[test]
-fn time_that_goes_backwards_stands_still() {
+fn times_in_the_output_never_decrease() {
     let folder = tempdir().unwrap();
     let out = folder.path().join("out.pcapng");
     let frames = segments(1, 4);

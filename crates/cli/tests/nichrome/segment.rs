@@ -57,7 +57,7 @@ fn the_segments_of_every_capture_come_back_bit_for_bit() {
 }
 
 #[test]
-fn what_other_profiles_merge_fits_an_mtu_again() {
+fn aggregates_of_other_profiles_are_segmented_to_fit_an_mtu() {
     let folder = tempdir().unwrap();
     let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
     for capture in captures() {
@@ -106,7 +106,7 @@ fn datagrams_that_were_merged_come_back_bit_for_bit() {
 }
 
 #[test]
-fn super_packets_of_other_programs_fit_the_mtu_or_have_the_payload_asked_for() {
+fn super_packets_of_other_programs_fit_the_mtu_or_have_the_requested_payload() {
     let folder = tempdir().unwrap();
     let whole = super_packet(10_000);
     for (link_type, header) in [(LinkType::Ethernet, &whole[..ETHERNET]), (LinkType::Null, &[2, 0, 0, 0])] {
@@ -134,7 +134,7 @@ fn super_packets_of_other_programs_fit_the_mtu_or_have_the_payload_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_cut_stays_as_it_is_and_is_counted() {
+fn packets_that_cannot_be_segmented_stay_unchanged_and_are_counted() {
     let folder = tempdir().unwrap();
     let mut fragment = super_packet(3000);
     fragment[ETHERNET + 6] = 0x20;

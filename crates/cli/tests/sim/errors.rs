@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use crate::command::{SHORT, command, failure, names, text};
 
 #[test]
-fn what_is_wrong_with_a_command_is_told() {
+fn wrong_commands_are_refused_with_the_reason() {
     for (arguments, told, status) in [
         (&["run", "lro"][..], "there is no experiment 'lro': there are lro-", 1),
         (&["run", "none.toml"], "cannot read none.toml: No such file or directory (os error 2)", 1),
@@ -90,7 +90,7 @@ fn what_is_wrong_with_a_command_is_told() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_line() {
+fn errors_in_a_file_name_the_line() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("own.toml");
     let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
@@ -123,7 +123,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_line() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_to_is_told_before_anything_is_run() {
+fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

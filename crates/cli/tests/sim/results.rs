@@ -58,7 +58,7 @@ fn what_the_help_sets_can_be_set() {
 }
 
 #[test]
-fn what_is_written_says_what_was_run() {
+fn records_name_the_run() {
     let folder = tempdir().unwrap();
     let out = folder.path().join("new/folder");
     let arguments =

@@ -69,7 +69,7 @@ fn each_run_is_made_once() {
 }
 
 #[test]
-fn what_was_stored_when_a_sweep_was_killed_is_used() {
+fn records_of_a_killed_sweep_are_used() {
     let lab = Lab::new(&SWEEP.replace("duration = [\"1ms\"]", "duration = [\"100ms\"]"));
     let store = lab.path("store");
     for signal in [Signal::INT, Signal::KILL] {
@@ -144,7 +144,7 @@ fn the_sweep_of_the_readme_has_as_many_runs_as_it_says() {
 }
 
 #[test]
-fn what_is_collected_says_what_differs() {
+fn collected_tables_name_the_parameters_that_differ() {
     let lab = Lab::new(SWEEP);
     lab.sweep("store");
     let table = printed(&["collect", text(&lab.path("store")), "--out", text(&lab.path("out"))]);

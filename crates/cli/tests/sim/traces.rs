@@ -100,7 +100,7 @@ fn numbers_over_time_agree_with_the_result() {
 }
 
 #[test]
-fn what_cannot_be_traced_is_told() {
+fn points_that_cannot_be_traced_are_refused() {
     for (arguments, told, status) in [
         (
             &["--point", "NIC"][..],
@@ -140,7 +140,7 @@ fn what_cannot_be_traced_is_told() {
 }
 
 #[test]
-fn what_cannot_be_captured_leaves_a_file_as_it_is() {
+fn a_failed_capture_leaves_an_existing_file_unchanged() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("precious.pcapng");
     fs::write(&file, "precious").unwrap();

@@ -93,7 +93,7 @@ fn a_parent_may_declare_and_hand_on() {
 }
 
 #[test]
-fn a_circle_is_reported_with_what_ties_it() {
+fn a_circle_is_reported_with_its_imports() {
     let ring = [
         ("lib.rs", "mod a; mod b; mod c; mod d;"),
         ("a.rs", "\nuse crate::b::B; pub struct A;"),

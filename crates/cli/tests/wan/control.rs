@@ -40,7 +40,7 @@ fn impairments_are_changed_while_the_path_is_in_use() {
 }
 
 #[test]
-fn nobody_who_could_be_asked_is_said() {
+fn a_path_that_does_not_run_is_reported() {
     let room = Room::new();
     let nobody = ("no 'nichrome wan' of this user is running".to_owned(), 1);
     assert_eq!(failure(&room.run(&["show"])), nobody);

@@ -40,7 +40,7 @@ fn nothing_runs_on_the_right_where_the_left_command_cannot_be_started() {
 }
 
 #[test]
-fn each_host_is_told_the_addresses_and_reaches_the_other() {
+fn each_host_gets_the_addresses_and_reaches_the_other() {
     let room = Room::new();
     let print = "echo $SELF $SELF6 $PEER $PEER6";
     let output =
@@ -137,7 +137,7 @@ fn delays_given_are_no_shorter_than_asked() {
 
 /// A burst keeps its order: the delays drawn are those asked for, and what order adds is said apart.
 #[test]
-fn jitter_drawn_is_told_apart_from_what_order_adds() {
+fn drawn_jitter_is_reported_apart_from_the_delay_of_order() {
     let right = python("send $PEER 300");
     let asked = ["--delay", "20ms", "--jitter", "5ms", "--left", &python("echo"), "--right", &right];
     let (summary, _) = Room::new().summary(&asked);
@@ -210,7 +210,7 @@ fn files_that_a_file_names_are_beside_it() {
 }
 
 #[test]
-fn none_takes_away_what_a_file_asks_for() {
+fn none_removes_an_impairment_of_the_file() {
     let room = Room::new();
     let file = room.file("all.toml");
     let trace = room.file("trace");

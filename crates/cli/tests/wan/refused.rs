@@ -3,7 +3,7 @@
 use crate::run::{Room, failure, text};
 
 #[test]
-fn wrong_command_lines_are_told_in_one_line() {
+fn wrong_command_lines_are_refused_in_one_line() {
     let room = Room::new();
     let trace = room.file("trace");
     std::fs::write(&trace, "1\n").unwrap();
@@ -74,7 +74,7 @@ fn wrong_command_lines_are_told_in_one_line() {
 }
 
 #[test]
-fn files_that_cannot_be_written_are_told_before_anything_runs() {
+fn files_that_cannot_be_written_are_reported_before_the_programs_start() {
     let room = Room::new();
     let ran = room.file("ran");
     for option in ["--capture", "--plot"] {
@@ -92,7 +92,7 @@ fn files_that_cannot_be_written_are_told_before_anything_runs() {
 }
 
 #[test]
-fn what_is_wrong_in_a_file_is_told_with_its_name() {
+fn errors_in_a_file_name_the_file() {
     let room = Room::new();
     let file = room.file("path.toml");
     for (text, told) in [
@@ -119,7 +119,7 @@ fn what_is_wrong_in_a_file_is_told_with_its_name() {
 }
 
 #[test]
-fn options_that_do_nothing_are_told() {
+fn options_without_effect_are_refused() {
     let warned = |arguments: &[&str]| {
         let output = Room::new().run(&[arguments, &["--", "true"]].concat());
         text(&output.stderr)
@@ -141,7 +141,7 @@ fn options_that_do_nothing_are_told() {
 }
 
 #[test]
-fn interfaces_that_are_not_there_are_named() {
+fn missing_interfaces_are_named() {
     let output = Room::new().run(&["--between", "none0", "none1"]);
     assert_eq!(failure(&output), ("there is no interface called none0 ('ip link' lists them)".into(), 1));
 }

@@ -97,7 +97,7 @@ fn a_command_that_cannot_be_started_leaves_nothing() {
 }
 
 #[test]
-fn what_runs_on_the_hosts_does_not_outlive_a_command_that_is_killed() {
+fn programs_on_the_hosts_do_not_outlive_a_killed_command() {
     assert_processes_are_confined();
     let room = Room::new();
     let stubborn = with_daemon("trap '' TERM INT HUP; sleep 4711; sleep 4711");
@@ -122,7 +122,7 @@ fn a_host_sees_its_own_processes_only() {
 }
 
 #[test]
-fn a_signal_is_heard_while_the_right_program_waits_for_the_left_one() {
+fn a_signal_ends_the_wait_of_the_right_program_for_the_left_one() {
     let room = Room::new();
     let file = room.file("ran");
     let path = room.start(&["--left", "echo up; while :; do :; done", "--right", &format!("touch {file}")]);

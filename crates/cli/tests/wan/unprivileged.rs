@@ -76,7 +76,7 @@ fn users_who_are_not_root_have_a_page_in_the_network_that_they_came_from() {
 
 /// The limit that is set to 0 is that of a new user namespace: nobody else notices.
 #[test]
-fn a_namespace_that_is_refused_is_told_with_the_setting_that_allows_it() {
+fn a_refused_namespace_is_reported_with_the_setting_that_allows_it() {
     let (room, nichrome) = open_room();
     let without = "setpriv --bounding-set -all --inh-caps -all --ambient-caps -all";
     let script =
@@ -94,7 +94,7 @@ fn a_namespace_that_is_refused_is_told_with_the_setting_that_allows_it() {
 
 /// The first namespace of the network is for the user who is to be able, the limit is of the user around that one.
 #[test]
-fn a_network_namespace_that_is_refused_is_told_with_the_setting_that_allows_it() {
+fn a_refused_network_namespace_is_reported_with_the_setting_that_allows_it() {
     let (room, nichrome) = open_room();
     for (without, allowing) in
         [("setpriv --bounding-set -all --inh-caps -all --ambient-caps -all", 100_000), ("", 10_000)]
@@ -115,7 +115,7 @@ fn a_network_namespace_that_is_refused_is_told_with_the_setting_that_allows_it()
 
 /// However many threads and processes there may be, nothing panics and nothing is left.
 #[test]
-fn threads_that_cannot_be_had_are_told_in_one_line() {
+fn a_failure_to_start_threads_is_one_line() {
     let (room, nichrome) = open_room();
     let capture = room.file("path.pcapng");
     let few = |most: usize| {
@@ -135,7 +135,7 @@ fn threads_that_cannot_be_had_are_told_in_one_line() {
 }
 
 #[test]
-fn a_capture_for_which_there_is_no_room_does_not_cost_the_summary() {
+fn a_full_disk_ends_the_capture_but_not_the_summary() {
     let (room, nichrome) = open_room();
     let (left, right) = ("python3 transfer.py serve 1000000", "python3 transfer.py fetch $PEER 1000000");
     let script = format!(

@@ -227,7 +227,7 @@ fn clients_that_are_silent_slow_or_many_go_and_others_are_served() {
 }
 
 #[test]
-fn an_address_in_use_is_told_before_anything_starts() {
+fn an_address_in_use_is_reported_before_the_programs_start() {
     let room = Room::new();
     let site = Site::new(&room, "0");
     let (line, status) = failure(&room.run(&["--web", &site.address, "--", "true"]));

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_expected_peer_gets_a_request_and_only_until_its_deadline() {
+    fn only_the_expected_peer_matches_a_request_until_its_deadline() {
         let (mut expected, at) = (Expected::default(), Instant::from_nanos);
         assert_eq!(expected.insert(To(1, 10), at(100)), None);
         assert_eq!(expected.insert(To(2, 20), at(200)), None);

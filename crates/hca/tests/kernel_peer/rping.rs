@@ -189,7 +189,7 @@ fn we_serve_rping_of_the_kernel_on_a_clean_wire() {
 
 #[test]
 #[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
-fn the_kernel_says_that_nobody_listens() {
+fn the_kernel_refuses_without_a_listener() {
     let peer = Peer::connect(PEER);
     let end = End::open(&peer);
     let address = SocketAddr::new(peer.addresses()[1].ip(), 9);
@@ -199,7 +199,7 @@ fn the_kernel_says_that_nobody_listens() {
 
 #[test]
 #[ignore = "needs a kernel with soft-RoCE: scripts/rdma-kernel-peer"]
-fn rping_of_the_kernel_is_told_that_nobody_listens() {
+fn rping_of_the_kernel_is_refused_without_a_listener() {
     let mut peer = Peer::connect(PEER);
     let end = End::open(&peer);
     // The connection manager runs, at another port.

@@ -10,7 +10,7 @@ use nichrome_port::Netlink;
 use crate::hosts::{FRAME_LEN, config, host, impaired, interface};
 
 #[test]
-fn a_card_whose_host_interface_is_deleted_says_so_and_ends() {
+fn deleting_the_host_interface_ends_the_card_with_an_error() {
     let host = host(1, 1);
     let [wire, _peer] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
     let (ended, end) = mpsc::channel();
@@ -30,7 +30,7 @@ fn a_card_whose_host_interface_is_deleted_says_so_and_ends() {
 }
 
 #[test]
-fn what_cannot_work_is_refused() {
+fn cards_that_cannot_work_are_refused() {
     let one = host(1, 1);
     let wires = || {
         memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap().map(|wire| Queue { wire, observer: None }).into()

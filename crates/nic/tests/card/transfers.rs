@@ -8,7 +8,7 @@ use nichrome_lro::{Hold, ProfileConfig};
 use crate::hosts::{PORT, impaired, pair, pattern, profiles, stop, transfer, v4, v6};
 
 #[test]
-fn every_profile_brings_what_was_sent() {
+fn every_profile_delivers_the_sent_data() {
     for (name, profile) in profiles() {
         let (hosts, cards) = pair(profile, &impaired(&[]));
         transfer(&hosts[0], &hosts[1], v4(1), 3, 3_000_000);
@@ -27,7 +27,7 @@ fn every_profile_brings_what_was_sent() {
 }
 
 #[test]
-fn every_profile_brings_what_was_sent_over_a_bad_wire() {
+fn every_profile_delivers_the_sent_data_over_a_lossy_wire() {
     let bad = impaired(&[
         ("delay", "300us"),
         ("loss", "0.5%"),

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_say_what_is_wrong_where_and_what_would_be_right() {
+    fn messages_name_the_error_its_place_and_the_remedy() {
         let messages = [
             (
                 ReadError::UnsupportedLinkType { code: 105 },

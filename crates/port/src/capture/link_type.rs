@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_has_the_code_that_it_was_read_by() {
+    fn link_types_have_the_code_that_they_are_read_from() {
         for code in [0, 1, 101, 108, 113, 276] {
             assert_eq!(LinkType::from_code(code.into()).map(LinkType::code), Some(code));
         }

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bits_above_the_link_type_are_no_part_of_it() {
+    fn the_bits_above_the_link_type_are_ignored() {
         let (magic, order, _) = MAGICS[1];
         let (records, error, _) = read_all(&classic(magic, order, 0x5400_0065, &[(0, 0, 5, FIRST)]));
         assert!(error.is_none(), "{error:?}");

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_record_lacks_is_known_once_its_length_is() {
+    fn the_missing_bytes_of_a_truncated_record_are_known_once_its_length_is() {
         let (magic, order, _) = pcap::MAGICS[0];
         let file = classic(magic, order, 1, &[(1, 2, 90, &[7; 50])]);
         let needed = |cut: usize| match read_all(&file[..cut]).1 {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_captures_are_told_apart() {
+    fn files_other_than_captures_are_distinguished() {
         assert_eq!(message(&[]), "the file is empty");
         assert_eq!(message(b"BZh9"), "the file is compressed with bzip2: decompress it first");
         let xz = [0xFD, b'7', b'z', b'X', b'Z', 0];

@@ -58,7 +58,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn what_is_pushed_is_taken_once() {
+    fn each_pushed_frame_is_taken_once() {
         let list = ReturnList::new(4);
         assert_eq!(list.take_all().count(), 0);
         [2, 0, 3].into_iter().for_each(|number| list.push(number));

@@ -65,7 +65,7 @@ fn returning(frames: &Arc<Frames>, number: u32) -> thread::JoinHandle<()> {
 }
 
 #[test]
-fn each_frame_comes_back_once_and_with_what_was_done_to_it() {
+fn each_frame_returns_once_with_its_writes_visible() {
     static TAKEN_EARLY: AtomicBool = AtomicBool::new(false);
     loom::model(|| {
         let frames = Frames::new();

@@ -30,7 +30,7 @@ fn unfinished_header(tags: usize, gso_size: u16) -> VirtioNetHeader {
 }
 
 #[test]
-fn a_packet_ring_shows_what_senders_left_to_do() {
+fn a_packet_ring_reports_the_offloads_left_by_senders() {
     let wire = Wire::new(1500);
     let mut ring = wire.on_card(|card| PacketRing::open(card, PacketRingConfig::default()).unwrap());
     let sender = wire.sender();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_remembered_for_its_lifetime() {
+    fn lost_copies_are_kept_for_their_lifetime() {
         let mut flight = flight(&SendWindow::default(), 1);
         flight.retransmit(Expiry::Probe);
         assert_eq!(flight.lost_until(), Some(Instant::from_nanos(100)));

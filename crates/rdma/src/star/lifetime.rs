@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expires_after_a_calm_period_changes_it_only_when_more_follows() {
+    fn an_expiry_after_a_calm_period_changes_the_lifetime_only_if_more_follow() {
         let mut lifetime = Lifetime::default();
         met(&mut lifetime, CALM);
         lifetime.missed(at(0), at(50));

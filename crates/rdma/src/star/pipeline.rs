@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_storage_settles_what_was_sent_together() {
+    fn the_order_of_storage_settles_writes_that_were_sent_together() {
         let settled = |pipeline: &Pipeline| {
             pipeline.operations.iter().filter(|operation| pipeline.is_settled(operation)).count()
         };

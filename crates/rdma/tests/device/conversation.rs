@@ -99,7 +99,7 @@ fn a_program_that_falls_silent_is_waited_for_once_and_not_long() {
 }
 
 #[test]
-fn what_comes_again_is_acknowledged_at_once() {
+fn retransmissions_are_acknowledged_at_once() {
     let mut talk = Talk::warmed_up();
     talk.write(0);
     let (_, again) = talk.pair.sent[0].clone();
@@ -110,7 +110,7 @@ fn what_comes_again_is_acknowledged_at_once() {
 }
 
 #[test]
-fn it_leaves_before_its_queue_pair_goes() {
+fn a_delayed_ack_leaves_before_its_queue_pair_is_destroyed() {
     for all in [false, true] {
         let mut talk = Talk::warmed_up();
         talk.pair.ends[0].completions();

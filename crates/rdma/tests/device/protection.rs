@@ -236,7 +236,7 @@ fn another_message_may_not_begin_within_one() {
 }
 
 #[test]
-fn packets_ahead_are_told_once_and_do_nothing() {
+fn packets_ahead_get_one_nak_and_have_no_effect() {
     for ahead in [1, 2, 1000, 0x7F_FFFF] {
         let mut attack = Attack::write();
         attack.repr.bth.psn = Psn::new(PSN + ahead);
@@ -257,7 +257,7 @@ fn packets_behind_are_acknowledged_and_do_nothing() {
 }
 
 #[test]
-fn a_read_or_atomic_from_the_past_that_was_never_asked_is_ignored() {
+fn an_old_read_or_atomic_that_was_never_requested_is_ignored() {
     let mut attack = Attack::write();
     let Reth { va, rkey, .. } = attack.here(16);
     attack.repr.bth.psn = Psn::new(PSN - 5);
@@ -460,7 +460,7 @@ fn answers_to_nothing_change_nothing() {
 }
 
 #[test]
-fn data_that_was_not_asked_for_ends_the_request() {
+fn data_that_was_not_requested_fails_the_request() {
     let mut attack = Attack::write();
     let (victim, there) = (attack.victim, attack.pair.ends[0].remote(0));
     attack.pair.ends[1].post(victim, 1, Operation::Write(there), 0, 8);
@@ -474,7 +474,7 @@ fn data_that_was_not_asked_for_ends_the_request() {
 }
 
 #[test]
-fn data_of_another_length_or_place_than_asked_for_ends_the_request() {
+fn data_of_another_length_or_place_than_requested_fails_the_request() {
     let aeth = Aeth { syndrome: Syndrome::Ack(Credit::UNLIMITED), msn: Msn::new(1) };
     let asked = 2000;
     let answers = [

@@ -141,7 +141,7 @@ fn acknowledgements_of_a_batch_are_one() {
 }
 
 #[test]
-fn a_receiver_without_receives_is_asked_again() {
+fn a_receiver_without_receives_is_retried() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Rc, &Link::default());
     pair.ends[0].fill(0, b"hello");
@@ -264,7 +264,7 @@ fn a_receive_in_wrong_memory_is_an_error_at_both_ends() {
 }
 
 #[test]
-fn a_region_that_goes_is_out_of_reach_at_once() {
+fn a_deregistered_region_is_inaccessible_at_once() {
     for operation in [0, 1, 2] {
         let mut pair = Pair::new();
         let [a, _] = pair.connect(QpType::Rc, &Link::default());
@@ -463,7 +463,7 @@ fn keys_are_invalidated_when_all_before_is_done() {
 }
 
 #[test]
-fn a_window_of_kind_one_serves_its_domain_and_is_bound_anew() {
+fn a_window_of_type_one_serves_its_domain_and_can_be_rebound() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Rc, &Link::default());
     let [other, peer] = pair.connect(QpType::Rc, &Link::default());

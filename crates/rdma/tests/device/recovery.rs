@@ -27,7 +27,7 @@ fn lossy(selective: [SelectiveRepeat; 2]) -> (Counters, Counters, u64) {
 }
 
 #[test]
-fn two_of_ours_repeat_what_was_lost_and_little_more() {
+fn two_ends_of_this_crate_retransmit_little_more_than_the_lost_packets() {
     use SelectiveRepeat::{Never, Offered};
     let (selective, _, fast) = lossy([Offered, Offered]);
     let (back, _, slow) = lossy([Never, Never]);
@@ -41,7 +41,7 @@ fn two_of_ours_repeat_what_was_lost_and_little_more() {
 }
 
 #[test]
-fn one_of_ours_alone_goes_back_as_others_do() {
+fn selective_repeat_at_one_end_only_is_go_back_n() {
     use SelectiveRepeat::{Never, Offered};
     for ends in [[Offered, Never], [Never, Offered]] {
         let (alone, _, _) = lossy(ends);
@@ -59,7 +59,7 @@ fn disorder_alone_is_no_loss_between_two_of_ours() {
 }
 
 #[test]
-fn the_offer_stands_in_requests_and_is_answered() {
+fn selective_repeat_is_offered_in_requests_and_answered() {
     for offered in [SelectiveRepeat::Offered, SelectiveRepeat::Never] {
         let mut pair = Pair::with(|config| config.roce.selective_repeat = offered);
         pair.record = true;
@@ -151,7 +151,7 @@ fn reads_are_within_the_window_too() {
 }
 
 #[test]
-fn what_is_kept_is_bounded_and_given_back() {
+fn kept_packets_are_bounded_and_released() {
     for held in [0, 1, 10] {
         let faults = Faults { loss: 0.02, reorder: 0.1, ..Faults::default() };
         let (requester, _, _) =
@@ -162,7 +162,7 @@ fn what_is_kept_is_bounded_and_given_back() {
 
 /// The program at the other end is done, and goes: what is sent again after that is answered by nobody.
 #[test]
-fn a_lost_last_acknowledgement_is_made_good_before_the_queue_pair_goes() {
+fn a_lost_last_ack_is_retransmitted_before_the_queue_pair_is_destroyed() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
     let device = &mut pair.ends[1].device;

@@ -26,7 +26,7 @@ fn unreliable_connections_carry_whole_messages() {
 }
 
 #[test]
-fn an_unreliable_message_comes_whole_or_not_at_all() {
+fn an_unreliable_message_arrives_complete_or_not_at_all() {
     for seed in 0..50 {
         let faults = Faults { loss: 0.1, reorder: 0.05, duplicate: 0.05, ..Faults::default() };
         let mut pair = Pair::new().seeded(seed, faults);
@@ -103,7 +103,7 @@ fn a_datagram_too_long_for_its_receive_leaves_it_for_the_next() {
 }
 
 #[test]
-fn a_datagram_whose_way_is_gone_stops_the_send_queue_only() {
+fn a_datagram_without_a_route_stops_the_send_queue_only() {
     let mut pair = Pair::new();
     let [a, b] = pair.connect(QpType::Ud, &Link::default());
     let number = pair.ends[1].device.qp_number(b).unwrap();
@@ -125,7 +125,7 @@ fn a_datagram_whose_way_is_gone_stops_the_send_queue_only() {
 }
 
 #[test]
-fn queue_pairs_share_receives_and_the_limit_is_told_once() {
+fn queue_pairs_share_receives_and_the_limit_event_is_raised_once() {
     let mut pair = Pair::new();
     let domain = pair.ends[1].domain;
     let attributes = SrqAttributes { wrs: 64, sges: 1, limit: 0 };

@@ -65,7 +65,7 @@ fn an_answer_repeated_on_one_connection_comes_before_the_failure_on_another() {
 }
 
 #[test]
-fn what_the_card_has_executed_completes_after_the_close() {
+fn requests_that_the_card_has_executed_complete_after_the_close() {
     let mut pair = Pair::new();
     let [client, server] = pair.connect_star(1, &Link { timeout: 14, ..Link::default() });
     // A copy that could still arrive delays the completion.
@@ -87,7 +87,7 @@ fn what_the_card_has_executed_completes_after_the_close() {
 }
 
 #[test]
-fn what_was_under_way_at_the_close_completes_with_its_answer() {
+fn requests_in_flight_at_the_close_complete_with_their_answer() {
     let mut pair = Pair::new();
     let [client, server] = pair.connect_star(1, &Link { timeout: 14, ..Link::default() });
     // The Close overtakes the answers.

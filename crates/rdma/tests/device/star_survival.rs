@@ -208,7 +208,7 @@ fn connect_receiver(pair: &mut Pair) -> [QpHandle; 2] {
 }
 
 #[test]
-fn a_client_whose_program_only_receives_repeats_what_was_lost() {
+fn a_client_whose_program_only_receives_retransmits_lost_packets() {
     // A whole window, or the CQEP.
     for (kind, lost) in [(PacketType::Gd, 40), (PacketType::Sdp, 40), (PacketType::Cqep, 1)] {
         let mut pair = Pair::new();
@@ -230,7 +230,7 @@ fn a_client_whose_program_only_receives_repeats_what_was_lost() {
 }
 
 #[test]
-fn a_client_whose_program_only_receives_gives_up_a_server_that_has_gone() {
+fn a_client_whose_program_only_receives_gives_up_a_silent_server() {
     let mut pair = Pair::new();
     let [server, _] = connect_receiver(&mut pair);
     let there = pair.ends[1].remote(0);

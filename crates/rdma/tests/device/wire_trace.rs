@@ -115,7 +115,7 @@ fn link() -> Link {
 }
 
 #[test]
-fn reliable_connections_send_what_they_sent() {
+fn reliable_connections_send_the_recorded_packets() {
     let digests = [
         digest(Faults::default(), |_| {}),
         digest(LOSSY, |_| {}),
@@ -136,7 +136,7 @@ fn reliable_connections_send_what_they_sent() {
 }
 
 #[test]
-fn iwarp_sends_what_it_sent() {
+fn iwarp_sends_the_recorded_segments() {
     let digests = [
         digest_of_segments(|_| {}),
         digest_of_segments(|terms| (terms.crc, terms.rtr) = (Crc::Unused, Some(RtrMessage::Read))),

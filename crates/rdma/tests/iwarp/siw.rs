@@ -123,7 +123,7 @@ fn replay(sent: &Captured, peer: &Captured) {
 }
 
 #[test]
-fn what_siw_sent_does_what_it_did() {
+fn recorded_messages_of_siw_have_their_effect() {
     let streams = streams();
     let mut replayed = 0;
     for ((from, to), stream) in streams.iter().filter(|(_, stream)| stream.starts_with(b"MPA ID ")) {
@@ -137,7 +137,7 @@ fn what_siw_sent_does_what_it_did() {
 
 /// SENDs without padding have the same bytes from siw and from a queue pair of ours.
 #[test]
-fn sends_are_those_of_siw() {
+fn sends_equal_those_of_siw() {
     let streams = streams();
     let mut compared = 0;
     for stream in streams.values().filter(|stream| stream.starts_with(b"MPA ID Req")) {

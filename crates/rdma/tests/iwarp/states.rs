@@ -49,7 +49,7 @@ fn states_need_no_path_and_no_packet_numbers() {
 }
 
 #[test]
-fn programs_of_roce_may_set_what_they_always_set() {
+fn programs_of_roce_may_set_their_usual_attributes() {
     let mut pair = pair();
     let [qp, _] = pair.create(QpType::Rc);
     let peer = QpNumber::new(5).unwrap();

@@ -185,7 +185,7 @@ fn a_blocked_stream_is_reset_nevertheless() {
 }
 
 #[test]
-fn what_was_sent_before_an_orderly_end_arrives() {
+fn messages_sent_before_an_orderly_end_arrive() {
     let (mut pair, qps) = connected(TERMS);
     pair.streams.carriage.capacity = 70_000;
     pair.ends[1].receive(qps[1], 1, 0, 200_000);

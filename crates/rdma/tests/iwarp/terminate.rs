@@ -365,7 +365,7 @@ fn peers_without_the_extensions_get_none_and_may_send_none() {
 }
 
 #[test]
-fn memory_that_goes_while_it_is_read_refuses_the_read() {
+fn deregistering_memory_during_a_read_refuses_it() {
     let mut alone = Alone::new(RESPONDER);
     let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     let (region, keys) = alone.end().register(RegionConfig::new(BASE, 100, access));
@@ -378,7 +378,7 @@ fn memory_that_goes_while_it_is_read_refuses_the_read() {
 }
 
 #[test]
-fn a_sink_that_goes_fails_the_read() {
+fn deregistering_the_sink_fails_the_read() {
     let mut alone = Alone::new(RESPONDER);
     let (region, keys) = alone.end().register(RegionConfig::new(BASE, 100, Access::LOCAL_WRITE));
     let qp = alone.qp;

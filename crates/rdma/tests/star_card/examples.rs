@@ -18,7 +18,7 @@ fn is_in_the_specification(bytes: &[u8]) {
 }
 
 #[test]
-fn the_examples_of_the_specification_are_what_is_built() {
+fn the_examples_of_the_specification_equal_built_packets() {
     let rdp = Packet::rdp(0x111, 0x1_0000, b"StaR 2019!").built();
     is_in_the_specification(&rdp);
     is_in_the_specification(&Server::new(None).exchange(&rdp).unwrap().datagram);

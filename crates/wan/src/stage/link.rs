@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_link_forgets_what_was_left() {
+    fn an_idle_link_drops_the_fraction_left_over() {
         let mut pacer = Pacer::new("3kbit".parse().unwrap());
         assert_eq!(pacer.send(1, Instant::ZERO), Instant::from_nanos(2_666_666));
         assert_eq!(pacer.send(1, Instant::from_nanos(3_000_000)), Instant::from_nanos(5_666_666));

@@ -46,7 +46,7 @@ fn the_order_of_stages_can_be_changed() {
 }
 
 #[test]
-fn what_is_sent_makes_room_for_what_comes_at_that_time() {
+fn a_sent_packet_makes_room_for_one_that_arrives_at_that_time() {
     let impairments =
         Impairments { delay: of("1ms"), queue: of("1p"), order: of("delay,rate"), ..rate("12112kbit") };
     let mut path = Path::new(&impairments, 0).unwrap();
@@ -66,7 +66,7 @@ fn a_full_queue_drops_at_its_tail() {
 }
 
 #[test]
-fn what_is_longer_than_the_mtu_does_not_get_through() {
+fn packets_longer_than_the_mtu_are_dropped() {
     let mut path = Path::new(&Impairments { mtu: Some(of("1500")), ..NONE() }, 0).unwrap();
     let outcome =
         send(&mut path, [1514, 1515, 60].map(|len| (us(0), Dummy { len, id: len.into(), ..packet(0) })));
@@ -120,7 +120,7 @@ fn codel_waits_for_an_interval_and_then_drops_more_and_more_often() {
 }
 
 #[test]
-fn codel_leaves_a_link_alone_that_keeps_up() {
+fn codel_does_not_drop_on_a_link_that_keeps_up() {
     let codel = Impairments { aqm: of("codel:5ms,100ms"), ..rate("12112kbit") };
     let mut path = Path::new(&codel, 0).unwrap();
     // Bursts of 20 that take 20 ms to send, every 25 ms: the queue is empty in every interval.

@@ -90,7 +90,7 @@ fn without_impairments_packets_pass_at_once() {
 }
 
 #[test]
-fn time_that_goes_back_or_ends_is_no_reason_to_panic() {
+fn decreasing_and_maximum_times_do_not_panic() {
     let mut path = delay("3600s");
     path.receive(packet(1), ms(5));
     path.receive(packet(2), ms(3));
@@ -105,7 +105,7 @@ fn time_that_goes_back_or_ends_is_no_reason_to_panic() {
 }
 
 #[test]
-fn what_the_path_has_no_room_for_is_dropped_by_name() {
+fn packets_without_room_are_dropped_with_the_reason() {
     let impairments = Impairments { delay: of("1ms"), limit: of("3"), duplicate: of("100%"), ..NONE() };
     let mut path = Path::new(&impairments, 0).unwrap();
     let outcome = send(&mut path, (1..=4).map(|id| (ms(0), packet(id))));

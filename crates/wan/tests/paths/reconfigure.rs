@@ -44,7 +44,7 @@ fn a_shorter_delay_overtakes_only_where_it_may() {
 }
 
 #[test]
-fn what_is_held_when_everything_is_turned_off_leaves_as_it_was_to() {
+fn packets_held_when_everything_is_disabled_leave_as_scheduled() {
     let all = Impairments { reorder: Some(of("100%:7ms")), rate: Some(of("12112kbit")), ..delay("40ms") };
     let (outcome, _) = run(&all, &[(10, NONE())], 20);
     assert_eq!(outcome.released.len(), 20);
@@ -55,7 +55,7 @@ fn what_is_held_when_everything_is_turned_off_leaves_as_it_was_to() {
 }
 
 #[test]
-fn what_waits_for_the_link_is_sent_at_the_new_rate() {
+fn queued_packets_are_sent_at_the_new_rate() {
     let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
     let fast = Impairments { rate: Some(of("121120kbit")), ..NONE() };
     // 10 ms each. The first leaves at 10 ms, the second is being sent at the change at 15 ms; then 0.1 ms each.
@@ -67,7 +67,7 @@ fn what_waits_for_the_link_is_sent_at_the_new_rate() {
 }
 
 #[test]
-fn a_trace_takes_over_what_waits() {
+fn a_trace_takes_over_the_queued_packets() {
     let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
     let trace = Impairments { trace: Some(of("3\n")), ..NONE() };
     let (outcome, _) = run(&slow, &[(5, trace.clone())], 6);
@@ -87,7 +87,7 @@ fn smaller_limits_drop_nothing_that_was_accepted() {
 }
 
 #[test]
-fn an_impairment_that_stays_does_not_begin_anew() {
+fn an_unchanged_impairment_keeps_its_state() {
     let lossy = Impairments { loss: Some(of("packets:3,12")), ..NONE() };
     let more = Impairments { delay: of("1ms"), ..lossy.clone() };
     let (outcome, _) = run(&lossy, &[(5, more)], 20);

@@ -114,7 +114,7 @@ fn jitter_that_keeps_order_holds_packets_up_instead() {
 
 /// What keeping the order costs does not show as the jitter that was asked for.
 #[test]
-fn what_was_drawn_and_what_order_added_are_told_apart() {
+fn drawn_delay_and_delay_of_order_are_reported_separately() {
     let impairments = Impairments { delay: of("20ms"), ..jitter(of("5ms")) };
     let (outcome, path) = send_evenly(&impairments, MANY / 4, Duration::from_micros(50));
     let given = mean(&outcome.delays());

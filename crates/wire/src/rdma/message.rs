@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_what_starts_and_what_ends_it() {
+    fn a_part_has_the_headers_of_its_start_and_end() {
         let parts: [Part<u8, u8>; 4] = [Part::First(1), Part::Middle, Part::Last(2), Part::Only(1, 2)];
         for part in parts {
             assert_eq!(part.start().is_some(), part.position().starts());

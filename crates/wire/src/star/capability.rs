@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capability_covers_what_lies_within() {
+    fn a_capability_covers_ranges_within_it() {
         let (server, lease, rights) = (QpNumber::new(7).unwrap(), Lease(0), Rights::STORE);
         let whole = Capability { base: 100, len: 50, rights, server, lease };
         for (address, len, within) in [

@@ -42,7 +42,7 @@ fn every_mad_parses_and_is_built_again() {
 }
 
 #[test]
-fn the_requests_say_what_linux_puts_there() {
+fn the_requests_have_the_fields_of_linux() {
     let mut requests = 0;
     for (source, bytes) in mads() {
         let Message::Req(req) = Mad::parse(&bytes).unwrap().message else { continue };

@@ -124,7 +124,7 @@ fn of_elements() {
 }
 
 #[test]
-fn what_cannot_be_said_is_not_written() {
+fn values_that_cannot_be_encoded_are_not_written() {
     let connection = QpNumber::new(0x11).unwrap();
     let target = Target { address: 0, rkey: RKey(0) };
     let operands = Operands { compare: 0, swap_or_add: 1 };

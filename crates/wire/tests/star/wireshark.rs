@@ -382,7 +382,7 @@ fn tshark_sees_every_field_and_nothing_malformed() {
 }
 
 #[test]
-fn tshark_says_what_a_packet_is_in_one_line() {
+fn tshark_summarizes_a_packet_in_one_line() {
     let connection = QpNumber::new(0x11).unwrap();
     let mut packet = generated(1).remove(0);
     let message = Message::Ra(Err(nichrome_wire::star::Reason::Bounds));
@@ -414,7 +414,7 @@ fn tshark_marks_packets_of_another_start() {
 
 /// Whatever our parser refuses is marked as malformed, and nothing else; what is damaged at all has another epoch.
 #[test]
-fn tshark_marks_what_is_damaged() {
+fn tshark_marks_damaged_packets() {
     let mut runner = TestRunner::deterministic();
     let damage = (any::<prop::sample::Index>(), 1u8..);
     let packets = generated(1000);

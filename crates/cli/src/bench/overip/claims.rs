@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_within_its_spread_of_what_is_allowed_is_left_open() {
+    fn a_median_outside_the_tolerance_but_within_its_spread_gets_no_verdict() {
         let lines: [(Bearer, &[f64]); 4] = [
             (SOCKETS, &[100.0, 100.0]),
             (Bearer::Iwarp, &[100.0, 90.0]),
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_cannot_show_what_the_card_takes_off() {
+    fn one_processor_cannot_show_the_processor_time_of_the_card() {
         let lines: [(Bearer, &[f64]); 4] = [
             (Bearer::SocketsBlocking, &[2.0]),
             (Bearer::Iwarp, &[1.0]),
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_claim() {
+    fn figures_that_were_not_measured_have_no_claim() {
         assert!(evaluate(&[], 2).is_empty());
         let empty = figure("iwarp-lan", &[]);
         assert_eq!(verdicts(empty, "C9", 2), [Verdict::CannotBeShown; 3]);

@@ -178,7 +178,7 @@ fn frames_of_every_length_arrive_on_each_of_several_streams() {
 }
 
 #[test]
-fn a_stream_that_is_not_consumed_is_not_read_and_wakes_nobody() {
+fn a_stream_that_is_not_consumed_is_not_read_and_wakes_no_thread() {
     for others in [0, 1] {
         let mut bench = Bench::new(None);
         let qps = handles(1 + others);
@@ -227,7 +227,7 @@ fn a_full_socket_blocks_its_queue_pair_only_until_the_peer_reads() {
 }
 
 #[test]
-fn the_end_of_the_peers_stream_is_told_from_its_loss() {
+fn the_end_of_the_peers_stream_is_distinguished_from_its_loss() {
     let mut bench = Bench::new(None);
     let qps = handles(4);
     let mut peers: Vec<TcpStream> = qps.iter().map(|qp| bench.attach(*qp)).collect();
@@ -340,7 +340,7 @@ fn bytes_due_before_the_peers_end_leave_before_it_however_late_the_driver_is() {
 }
 
 #[test]
-fn what_tcp_repairs_is_refused_by_a_line_that_says_where_it_can_be_had() {
+fn faults_that_tcp_repairs_are_refused_with_the_remedy() {
     let refused = |impairments: Impairments| {
         let faults = Faults { impairments, seed: 1 };
         StreamPorts::new(Epoll::new().unwrap(), Some(&faults)).err().map(|error| error.to_string())

@@ -149,7 +149,7 @@ const WISHES: [[Wish; 2]; 4] = [
 ];
 
 #[test]
-fn set_up_leads_to_what_both_sides_wish() {
+fn set_up_follows_the_wishes_of_both_sides() {
     let results = WISHES.map(|wishes| {
         let mut connection = SetUp::new(wishes);
         connection.run(0, 0);

@@ -46,7 +46,7 @@ fn terminated(fpdu: &[u8], crc: Crc) -> TerminateCode {
 }
 
 #[test]
-fn crc_is_used_if_either_end_asks_and_markers_are_what_the_receiver_asks_for() {
+fn crc_is_used_if_either_end_requests_it_and_markers_if_the_receiver_does() {
     for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
         let options = |crc, markers| Options { crc, markers, ..Options::default() };
         let (connected, accepted) = start(options(ours, theirs), options(theirs, ours));
@@ -66,7 +66,7 @@ fn each_end_sends_no_more_reads_than_the_other_takes() {
 }
 
 #[test]
-fn depths_that_are_not_negotiated_stay_as_asked_for() {
+fn depths_that_are_not_negotiated_stay_as_requested() {
     let (options, unknown) = (Options { ird: 3, ord: 7, ..Options::default() }, Enhanced::default());
     let (connected, _) = answer(options, 2, StartFlags::default(), Some(unknown));
     let terms = connected.unwrap().unwrap().terms;

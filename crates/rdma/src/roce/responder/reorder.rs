@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_its_room_is_given_back() {
+    fn kept_packets_are_bounded_and_their_buffers_are_returned() {
         let mut kept = Kept::new();
         assert!(kept.keep(1, 2) && kept.keep(2, 2) && !kept.keep(3, 2));
         assert!(!kept.keep(REACH as u32, 9));
