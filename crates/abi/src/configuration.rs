@@ -48,7 +48,7 @@ pub const CONNECTION_BUDGET: &str = "NICHROME_CONNECTION_BUDGET";
 pub const KEY_FILE: &str = "NICHROME_KEY_FILE";
 /// `0` if packets to the stateless side are not authenticated.
 pub const AUTHENTICATE: &str = "NICHROME_AUTHENTICATE";
-/// `1` if iWARP asks for CRCs.
+/// `1` if iWARP requests CRCs.
 pub const CRC: &str = "NICHROME_CRC";
 /// The device's IP address.
 pub const IP: &str = "NICHROME_IP";

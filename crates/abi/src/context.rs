@@ -1,4 +1,4 @@
-//! Contexts: what `ibv_open_device` returns to the program.
+//! Contexts, which `ibv_open_device` returns to the program.
 
 use std::cell::UnsafeCell;
 use std::mem::offset_of;

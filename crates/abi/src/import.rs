@@ -1,4 +1,4 @@
-//! Objects of another context of the process, by their handles: `ibv_import_device` and what follows it.
+//! Objects of another context of the process, by their handles: `ibv_import_device` and the import verbs.
 //!
 //! A program passes the other context's `cmd_fd`, or a copy of that descriptor, which only this process's device can have
 //! opened. An imported object is the same object of the device under another structure. `ibv_unimport_*` ends the structure;

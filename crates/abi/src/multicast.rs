@@ -13,7 +13,7 @@ use crate::object::known;
 use crate::port::address_in;
 use crate::queue_pair::QueuePair;
 
-/// Returns the queue pair and the group that a GID stands for.
+/// Returns the queue pair, and the group of a GID.
 unsafe fn arguments<'a>(qp: *mut ibv_qp, gid: *const ibv_gid) -> Result<(&'a QueuePair, IpAddr), Errno> {
     // SAFETY: the program passes a queue pair that it created, and a GID.
     let (this, gid) = unsafe { (known::<QueuePair>(qp.cast())?, *gid) };

@@ -105,7 +105,7 @@ impl fmt::Debug for MemoryPath {
 }
 
 impl MemoryPath {
-    /// Replaces the impairments. Packets in flight keep what was decided for them.
+    /// Replaces the impairments. Packets in flight keep their drawn delays and faults.
     ///
     /// # Errors
     /// The impairments contradict each other; the path keeps its own.

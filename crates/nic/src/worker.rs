@@ -280,7 +280,7 @@ impl<W: WireQueue> Worker<W> {
         self.parts.inbox.clear();
         while let Some(order) = self.parts.inbox.next() {
             match order {
-                // The requesting thread may have gone.
+                // The requesting thread may have ended.
                 ControlMessage::Report(to) => drop(to.send(self.report())),
                 ControlMessage::Stop => return true,
             }

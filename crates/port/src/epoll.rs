@@ -13,7 +13,7 @@ use crate::clock;
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
-/// What a member of an [`Epoll`] is watched for. Errors and hang-ups are always reported, even with [`Interest::NONE`].
+/// The readiness that a member of an [`Epoll`] is watched for. Errors and hang-ups are always reported, even with [`Interest::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(EventFlags);
 
@@ -48,7 +48,7 @@ impl Epoll {
         epoll::add(&self.0, member, EventData::new_u64(token), interest.0)
     }
 
-    /// Changes what a member is watched for.
+    /// Changes the interest of a member.
     ///
     /// # Errors
     /// It is not a member.

@@ -97,7 +97,7 @@ impl NetworkNamespace {
     /// capabilities of the namespace.
     ///
     /// # Errors
-    /// The process is gone, or is another user's.
+    /// The process has ended, or belongs to another user.
     pub fn join(pid: u32, descriptor: RawFd) -> Result<(), NamespaceError> {
         let file = |name: String| {
             open(name.as_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())

@@ -45,7 +45,7 @@ pub enum PacketRingError {
         "cannot open {0} for frames: that needs CAP_NET_RAW (sudo, or 'setcap cap_net_raw,cap_net_admin+ep')"
     )]
     NotPermitted(InterfaceName),
-    /// The interface is gone, or in another network namespace.
+    /// The interface was removed, or is in another network namespace.
     #[error("cannot open {0} for frames: there is no such interface here ('ip link' lists them)")]
     NoInterface(InterfaceName),
     /// The kernel cannot allocate the ring.

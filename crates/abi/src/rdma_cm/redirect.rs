@@ -9,7 +9,7 @@ use std::slice;
 
 use super::calls;
 
-/// A function of the C library and what replaces it.
+/// A function of the C library and its replacement.
 struct Replacement {
     name: &'static CStr,
     function: *const c_void,

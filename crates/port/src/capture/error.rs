@@ -74,7 +74,7 @@ pub enum WriteError {
     /// An I/O error.
     #[error("cannot write {destination}: {error}")]
     Io {
-        /// The path, or what stands for it.
+        /// The path, or the name of a stream.
         destination: String,
         /// The error of the system.
         error: io::Error,
@@ -82,13 +82,13 @@ pub enum WriteError {
     /// The record has more bytes than readers accept.
     #[error("cannot write a record to {destination}: it is longer than {MAX_SNAP_LEN} bytes")]
     TooLong {
-        /// The path, or what stands for it.
+        /// The path, or the name of a stream.
         destination: String,
     },
     /// The record's interface was not added.
     #[error("cannot write a record to {destination}: it has no interface {interface}")]
     NoInterface {
-        /// The path, or what stands for it.
+        /// The path, or the name of a stream.
         destination: String,
         /// The interface asked for.
         interface: u32,

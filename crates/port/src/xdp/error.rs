@@ -27,7 +27,7 @@ pub enum XdpError {
         "{0} has an XDP program already: stop what attached it ('bpftool link' names it), or 'ip link set dev {0} xdp off'"
     )]
     Busy(InterfaceName),
-    /// The interface is gone, or in another network namespace.
+    /// The interface was removed, or is in another network namespace.
     #[error("there is no interface called {0} here ('ip link' lists them)")]
     NoInterface(InterfaceName),
     /// The driver does not support this mode.

@@ -24,7 +24,7 @@ pub enum QpType {
 }
 
 impl QpType {
-    /// Returns true if packets are acknowledged and repeated.
+    /// Returns true if packets are acknowledged and retransmitted.
     #[inline]
     pub(crate) const fn is_reliable(self) -> bool {
         !matches!(self, Self::Uc | Self::Ud)

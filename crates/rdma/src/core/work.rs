@@ -59,7 +59,7 @@ pub enum Operation {
         /// The summand, modulo 2⁶⁴.
         add: u64,
     },
-    /// Places what earlier requests wrote to the peer's memory. Completes when it is placed.
+    /// Makes earlier writes to the peer's memory visible or persistent there. Completes when they are.
     Flush {
         /// The first byte, or any byte of the region.
         remote: Remote,

@@ -1,4 +1,4 @@
-//! Management datagrams: what a connection manager sends and receives by queue pair 1.
+//! Management datagrams, which a connection manager sends and receives by queue pair 1.
 
 use super::Device;
 use crate::core::memory::Memory;

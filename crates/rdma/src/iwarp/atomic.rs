@@ -2,7 +2,7 @@
 
 use nichrome_wire::iwarp::AtomicOperation;
 
-/// Returns what an operation makes of a value.
+/// Returns the value after an operation.
 pub(super) fn applied(operation: AtomicOperation, value: u64) -> u64 {
     match operation {
         AtomicOperation::FetchAdd { add, mask: 0 } => value.wrapping_add(add),

@@ -7,7 +7,7 @@ pub struct IwarpConfig {
     pub without_receive: WithoutReceive,
 }
 
-/// What happens to a SEND for which no receive is posted.
+/// How a SEND without a posted receive is handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WithoutReceive {
     /// The stream is not read until a receive is posted, and TCP's window stops the peer.

@@ -18,7 +18,7 @@ use nichrome_wire::iwarp::{
 use crate::core::counters::Counters;
 use crate::core::protection::Refusal;
 
-/// An error in what the peer sent.
+/// An error in the peer's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) code: TerminateCode,

@@ -1,7 +1,7 @@
 //! FPDUs in the driver's send buffer, and in the bytes of the peer's stream.
 //!
 //! A segment is built where it leaves from: header, payload, padding and CRC in one FPDU. It is received where the driver
-//! has read it to. Markers, which only hardware asks for, take a copy in each direction.
+//! has read it to. Markers, which only hardware requests, take a copy in each direction.
 
 use nichrome_wire::iwarp::{Crc, Fpdu, FpduError, MARKER_INTERVAL, MARKER_LEN, Markers, Segment, fpdu_len};
 
@@ -86,7 +86,7 @@ pub(super) struct Received<'a> {
     pub(super) ulpdu: &'a [u8],
     /// Bytes of the stream.
     pub(super) len: usize,
-    /// The reader for what follows.
+    /// The reader of the following bytes.
     pub(super) next: FpduReader,
 }
 

@@ -3,18 +3,18 @@
 //! | file | concept |
 //! |---|---|
 //! | [`setup`] | MPA's start-up of a stream |
-//! | `terms.rs` | what the two ends agree on before the first FPDU |
+//! | `terms.rs` | the terms of a connection, agreed on before the first FPDU |
 //! | `connect.rs` | putting a queue pair on a stream |
 //! | `endpoint.rs` | a queue pair as the device sees it |
-//! | `stream.rs` | which segment leaves next, what the peer's segments do, errors |
+//! | `stream.rs` | chooses the next segment, dispatches the peer's segments, handles errors |
 //! | `link.rs` | the stream beneath: who may send, how it ends |
 //! | `framing.rs` | FPDUs in the driver's buffers |
-//! | `requester.rs` | the send queue: what leaves next, what responses do |
-//! | `responder.rs`, `responses.rs`, `atomic.rs` | what the peer's messages do, and the responses to them |
+//! | `requester.rs` | segments of the send queue, responses of the peer |
+//! | `responder.rs`, `responses.rs`, `atomic.rs` | execute the peer's messages, and send the responses |
 //! | `segment.rs` | the segment that leaves next |
 //! | `fault.rs` | errors that end a connection by a TERMINATE |
 //! | `states.rs` | the state transitions of a queue pair |
-//! | `config.rs`, `shared.rs`, `context.rs` | what the queue pairs of a device share, and what requester and responder work on |
+//! | `config.rs`, `shared.rs`, `context.rs` | configuration, state shared by queue pairs, context of requester and responder |
 
 mod atomic;
 mod config;

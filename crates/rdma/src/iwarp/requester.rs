@@ -7,7 +7,7 @@
 //! | at most ORD READs and atomics outstanding; each buffer of a READ is one | [`Requester::may_begin`] |
 //! | a SEND or WRITE is done when its last segment has left, a READ or atomic with its response | [`Requester::data_sent`] |
 //! | requests complete in order | [`Requester::retire`] |
-//! | a READ response names and fills what the oldest READ asked for, and no more | [`Requester::read_response`] |
+//! | a READ response names and fills the sink of the oldest READ only | [`Requester::read_response`] |
 //!
 //! The sink of a READ on the wire is not a key of the program: the STag is the request's number, and offsets count from 0.
 

@@ -294,7 +294,7 @@ impl Responder {
     }
 }
 
-/// Executes what the last segment of a SEND asks for.
+/// Executes the invalidation or event that the last segment of a SEND requests.
 fn end_of_send<M: Memory>(
     opcode: Opcode,
     invalidate: STag,

@@ -18,7 +18,7 @@ pub(super) enum Outgoing {
 /// The rest of a message.
 pub(super) struct Data {
     pub(super) opcode: Opcode,
-    /// Where the next segment's payload goes.
+    /// The destination of the next segment's payload.
     pub(super) place: Place,
     pub(super) origin: Origin,
     /// Bytes of the message that have not left.

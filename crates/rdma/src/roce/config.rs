@@ -4,8 +4,8 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use crate::congestion::Congestion;
 
-/// Whether lost packets are repeated one by one. The offer is a bit of each packet that the standard reserves and that other
-/// implementations ignore; towards them, everything after a loss is repeated.
+/// Whether lost packets are retransmitted one by one. The offer is a bit of each packet that the standard reserves and that other
+/// implementations ignore; with them, everything after a loss is retransmitted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SelectiveRepeat {
     /// Offered, and used with peers that offer it.
@@ -22,7 +22,7 @@ pub struct RoceConfig {
     pub source_port: u16,
     /// The congestion controller of its connections.
     pub congestion: Congestion,
-    /// Whether lost packets are repeated one by one.
+    /// Whether lost packets are retransmitted one by one.
     pub selective_repeat: SelectiveRepeat,
     /// Packets that arrived ahead of lost ones and are kept, of all queue pairs together.
     pub held_packets: usize,
@@ -30,7 +30,7 @@ pub struct RoceConfig {
     /// ([`IcrcChecker::change_ident`](nichrome_wire::rdma::IcrcChecker::change_ident)): then an ICRC is right or wrong.
     /// Otherwise an ICRC is accepted that is right for an identification to be expected from the peer.
     pub sees_identifications: bool,
-    /// How long an acknowledgement waits for a program that answers what arrives, to leave together with the answer.
+    /// How long an acknowledgement waits for the answer of a program, to leave together with it.
     /// Nanoseconds; 0 for never.
     pub acknowledgement_delay: u64,
 }

@@ -3,12 +3,12 @@
 //! | file | concept |
 //! |---|---|
 //! | `endpoint.rs` | a queue pair on RoCE: packets in and out, error, timers |
-//! | `requester/` | which request packet leaves next, and what the peer's answers do; its `mod.rs` lists the files |
-//! | `responder/` | what the peer's requests do, and the answers they get; its `mod.rs` lists the files |
+//! | `requester/` | sends request packets, and completes them by the peer's answers; its `mod.rs` lists the files |
+//! | `responder/` | executes the peer's requests, and answers them; its `mod.rs` lists the files |
 //! | `packet.rs`, `context.rs` | received packets and packets to send; the context of requester and responder |
 //! | `identifications.rs` | which IPv4 identifications the peer's ICRCs may be right for |
 //! | `general_services.rs` | management datagrams of queue pair 1 |
-//! | `config.rs`, `shared.rs` | what all queue pairs of a device share |
+//! | `config.rs`, `shared.rs` | state that all queue pairs of a device share |
 
 mod config;
 mod context;

@@ -67,7 +67,7 @@ pub struct CardCounters {
     pub bytes_fetched: u64,
     /// Packets received with a congestion mark.
     pub congestion_marks: u64,
-    /// Refused: key, owner, right, bounds or state did not allow it, or the memory is gone.
+    /// Refused: key, owner, right, bounds or state did not allow it, or the memory is not mapped.
     pub refused_memory: u64,
     /// Refused: more bytes than fit a packet.
     pub refused_length: u64,

@@ -23,7 +23,7 @@ pub(super) trait ConnectionEnd<M: Memory> {
         self.seal().is_right(&datagram.flow, datagram.bytes, packet.authentication.as_ref())
     }
 
-    /// Adds to an RDP or GD what the server has granted, if it has.
+    /// Adds the server's grant to an RDP or GD, if there is one.
     fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing;
 
     /// Appends the trailer of a packet, and returns its length in bytes.
@@ -133,7 +133,7 @@ pub(super) enum Built {
     Full,
     /// The connection has no route.
     Unroutable,
-    /// Memory or a request that the packet needs is gone.
+    /// Handles a packet that cannot be built: its memory or request no longer exists.
     Impossible,
     Blocked(Blocked),
 }

@@ -24,7 +24,7 @@ const LIMIT: usize = 8192;
 /// Packets in a burst that pacing allows.
 const BURST: u64 = 16;
 
-/// Resolution of pacing, in nanoseconds: what timers can tell apart.
+/// Resolution of pacing, in nanoseconds: that of the timers.
 const GRAIN: u64 = 20_000;
 
 /// The side whose program posted a request.

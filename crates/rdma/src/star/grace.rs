@@ -6,7 +6,7 @@
 
 use nichrome_wire::Instant;
 
-/// Nanoseconds: enough for the answers on all of a program's queue pairs to be repeated several times.
+/// Nanoseconds: enough to retransmit the answers on all of a program's queue pairs several times.
 const GRACE: u64 = 500_000_000;
 
 /// When the requests on a closed connection fail; `None` while there are none.

@@ -14,14 +14,14 @@ use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::access::Access;
 use crate::core::protection::Region;
 
-/// Nanoseconds after which a client asks for the next lease.
+/// Nanoseconds after which a client requests the next lease.
 const RENEWAL: u64 = SECONDS as u64 * 1_000_000_000 / 2;
 
 /// Nanoseconds that a client subtracts from its lease's end: the element with the lease may have been in flight for so
 /// long.
 const MARGIN: u64 = 5_000_000_000;
 
-/// Nanoseconds between two EAs that ask for a lease.
+/// Nanoseconds between two EAs that request a lease.
 const INTERVAL: u64 = 50_000_000;
 
 /// Creates the grants and leases of one connection, in the server's driver.
@@ -121,7 +121,7 @@ impl Held {
         !self.is_void && age < u64::from(SECONDS) * 1_000_000_000 - MARGIN
     }
 
-    /// Whether an EA is to ask for the next lease at `now`; records that it does.
+    /// Returns true if an EA must request the next lease at `now`, and records the request.
     #[inline]
     pub(crate) fn asks(&mut self, now: Instant) -> bool {
         let is_due = self.is_void || now.nanos_since(self.since) >= RENEWAL;

@@ -5,10 +5,10 @@
 //! | `stateless/` | the stateless side: software in the card's host that announces requests to the client in WQEPs |
 //! | `stateful/` | the stateful side, the client, which executes the requests of both sides |
 //! | `mirror.rs`, `pipeline.rs`, `flight.rs` | the client's copy of the server's queues; operations and their chunks; packets in flight |
-//! | `elements.rs`, `element_room.rs` | reliable delivery of WQEPs and CQEPs, in order; what one has room for |
+//! | `elements.rs`, `element_room.rs` | reliable delivery of WQEPs and CQEPs, in order; the size of one |
 //! | `timer.rs`, `grace.rs` | the retransmission timer; when requests fail after the peer's Close |
 //! | `endpoint.rs` | a queue pair on either side |
-//! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | what both sides share: building and receiving packets |
+//! | `connection_end.rs`, `seal.rs`, `packet.rs`, `status.rs` | building and receiving packets, on both sides |
 //! | `card.rs`, `card_queue.rs` | the stateless card, and the packets that wait for it |
 //! | `result_slots.rs` | results of the clients' atomic operations, in the memory of the server's host |
 //! | `memory_table.rs` | access to a server's registered memory, at its card and in its clients' copies |

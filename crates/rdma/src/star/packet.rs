@@ -39,6 +39,6 @@ pub(crate) enum Cause {
     Chunk(Place),
 }
 
-/// Memory or a request that a packet needs is gone.
+/// A packet cannot be built: its memory or request no longer exists.
 #[derive(Debug)]
 pub(crate) struct Impossible;

@@ -96,7 +96,7 @@ pub(super) struct Operation {
     pub(super) before: u64,
     /// The client's atomic operation, which the server's card executes.
     pub(super) atomic: Option<Atomic>,
-    /// The client's buffer for what such an operation finds; it writes the server's memory.
+    /// The client's buffer for the result of an atomic operation, which itself writes the server's memory.
     pub(super) lands: Extent,
     pub(super) writes: Extent,
     /// Whether `writes` is one buffer that the chunks fill from the front, a path MTU each.

@@ -41,10 +41,10 @@ impl ResultSlots {
         self.slots.remove(&server);
     }
 
-    /// Executes an operation on the 8 bytes at `address`, unless it has been executed. Returns what it has found.
+    /// Executes an operation on the 8 bytes at `address`, unless it has been executed. Returns their previous value.
     ///
     /// # Errors
-    /// The ticket is neither the last nor the next, the address is no multiple of 8, or the memory is gone.
+    /// The ticket is neither the last nor the next, the address is not a multiple of 8, or the memory is not mapped.
     pub(super) fn execute<M: Memory>(
         &mut self,
         server: QpNumber,

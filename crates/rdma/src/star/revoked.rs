@@ -1,7 +1,7 @@
 //! Leases that are void before their time: those of closed connections.
 //!
 //! The card keeps them until they have ended, in a table of [`CLOSED`] connections. Where it is full, all leases that end no
-//! later than those of the connection that closed first are void, and clients of open connections ask for others.
+//! later than those of the connection that closed first are void, and clients of open connections request new ones.
 
 use std::collections::VecDeque;
 

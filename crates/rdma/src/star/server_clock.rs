@@ -6,7 +6,7 @@
 use nichrome_wire::Instant;
 use nichrome_wire::star::Stamp;
 
-/// Microseconds that the stamp of set-up is taken to be old at most. Where it is older, packets expire on their way, and the
+/// Assumed maximum age of set-up's stamp, in microseconds. If it is older, packets expire in flight, and the
 /// refusals set the clock.
 const SET_UP: u32 = 10_000;
 

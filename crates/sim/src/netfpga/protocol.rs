@@ -1,4 +1,4 @@
-//! What a frame of the generator carries.
+//! The protocol of the generator's frames.
 
 use nichrome_wire::{AddressPair, EthernetRepr, IpProtocol, Ipv4Repr, UdpRepr};
 

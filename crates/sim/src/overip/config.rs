@@ -1,4 +1,4 @@
-//! What the test bed is configured with.
+//! The configuration of the test bed.
 
 use nichrome_rdma::Congestion;
 
@@ -6,7 +6,7 @@ use super::processors::Balancing;
 use crate::host::HostConfig;
 use crate::{LinkConfig, PcieConfig};
 
-/// What carries the messages.
+/// The transport of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
     /// The kernel's TCP.
@@ -20,7 +20,7 @@ pub(super) enum Transport {
 /// RDMA in datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Packets {
-    /// RoCEv2; what follows a lost packet is sent again with it.
+    /// RoCEv2 with go-back-N: the packets after a lost one are retransmitted with it.
     RoceGoBackN,
     /// RoCEv2; lost packets are sent again one by one.
     RoceSelective,
@@ -37,7 +37,7 @@ pub(super) enum Topology {
     Wan,
 }
 
-/// What a node's processors pay, in nanoseconds and, for a byte, picoseconds.
+/// The processing costs of a node's processors, in nanoseconds and, per byte, picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostCosts {
     /// Of a system call, with the switch to the program where it had to wait.
@@ -61,7 +61,7 @@ impl HostCosts {
     }
 }
 
-/// What a card is.
+/// The parameters of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CardConfig {
     /// Nanoseconds that its processor takes for an RDMA message, where it leaves and where it arrives.
@@ -83,7 +83,7 @@ pub(super) struct Moderation {
     pub(super) frames: usize,
 }
 
-/// What the router is.
+/// The parameters of the router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RouterConfig {
     /// Nanoseconds of an interrupt.
@@ -117,14 +117,14 @@ pub(super) struct TestbedConfig {
     pub(super) longest: usize,
     /// TCP, of the kernel as of the card.
     pub(super) tcp: HostConfig,
-    /// What limits RoCE and StaR beside the window.
+    /// The congestion control of RoCE and StaR, in addition to the window.
     pub(super) datagram_congestion: Congestion,
     /// Every link.
     pub(super) link: LinkConfig,
     /// Nanoseconds that a switch takes for a frame.
     pub(super) switch: u64,
     pub(super) router: RouterConfig,
-    /// What random choices follow from.
+    /// The seed of random choices.
     pub(super) seed: u64,
 }
 

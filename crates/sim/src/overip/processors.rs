@@ -215,7 +215,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// Calls it when it wants to be, until `end`; says which program was done when.
+    /// Drives it at its requested times until `end`; returns when each program was done.
     fn run(processors: &mut Processors, end: u64) -> Vec<(usize, u64)> {
         let (mut done, mut wakes) = (Vec::new(), Vec::new());
         loop {

@@ -51,7 +51,7 @@ pub(super) struct Outline {
     pub(super) flights: Vec<Flight>,
 }
 
-/// What a packet does to its connection's context on the server's card.
+/// The effect of a packet on its connection's context on the server's card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContextUse {
     /// Nothing.
@@ -64,7 +64,7 @@ pub(super) enum ContextUse {
     Closes,
 }
 
-/// What sends a flight when the previous one has arrived.
+/// The sender of a flight after the previous one has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     /// The card, at once.

@@ -9,7 +9,7 @@ pub const MAD_LEN: usize = 256;
 /// Bytes of the header.
 pub(super) const HEADER_LEN: usize = 24;
 
-/// What follows the header.
+/// The message after the header.
 pub(super) type Body = [u8; MAD_LEN - HEADER_LEN];
 
 impl CommIds {

@@ -19,7 +19,7 @@ pub enum IpHeaderError {
     IpVersion(u8),
 }
 
-/// Who wants to connect to whom. The destination's port is in the service identifier.
+/// The addresses of both ends of a connection request. The destination's port is in the service identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IpHeader {
     /// Address and port of the sender.

@@ -131,7 +131,7 @@ impl Drep {
 pub struct Lap {
     /// The connection.
     pub ids: CommIds,
-    /// The path and data of the program, as they came.
+    /// The path and data of the program, unchanged.
     pub rest: PrivateData<224>,
 }
 
@@ -152,7 +152,7 @@ impl Lap {
 pub struct Apr {
     /// The connection.
     pub ids: CommIds,
-    /// The status and data of the program, as they came.
+    /// The status and data of the program, unchanged.
     pub rest: PrivateData<224>,
 }
 

@@ -21,7 +21,7 @@ impl RejectReason {
     pub const UNSUPPORTED: Self = Self(5);
     /// The message names no connection of the sender's.
     pub const INVALID_COMM_ID: Self = Self(6);
-    /// Nobody listens at the service.
+    /// The service has no listener.
     pub const INVALID_SERVICE_ID: Self = Self(8);
     /// The listener has another transport service.
     pub const INVALID_TRANSPORT: Self = Self(9);

@@ -52,7 +52,7 @@ pub struct Req {
     pub local: CommId,
     /// Options of a vendor.
     pub ece: Ece,
-    /// The service that the sender wants to reach.
+    /// The service that the sender connects to.
     pub service: ServiceId,
     /// The sender's adapter.
     pub guid: Guid,

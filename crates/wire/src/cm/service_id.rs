@@ -33,7 +33,7 @@ impl PortSpace {
     }
 }
 
-/// What a request wants to reach.
+/// The service that a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceId(pub u64);
 

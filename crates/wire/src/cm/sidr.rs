@@ -47,7 +47,7 @@ pub struct SidrStatus(pub u8);
 impl SidrStatus {
     /// It has.
     pub const VALID: Self = Self(0);
-    /// Nobody listens at the service.
+    /// The service has no listener.
     pub const UNSUPPORTED: Self = Self(1);
     /// The program rejected the request.
     pub const REJECTED: Self = Self(2);

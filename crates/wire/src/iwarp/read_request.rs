@@ -33,7 +33,7 @@ impl ReadRequest {
         }
     }
 
-    /// The header as it stands on the wire.
+    /// The header's bytes on the wire.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         put(&mut bytes, 0, self.sink.0.to_be_bytes());

@@ -50,7 +50,7 @@ pub enum Opcode {
     Send = 3,
     /// A SEND that invalidates an STag of the receiver.
     SendInvalidate = 4,
-    /// A SEND that asks for a solicited event.
+    /// A SEND that requests a solicited event.
     SendSolicited = 5,
     /// Both.
     SendSolicitedInvalidate = 6,
@@ -58,7 +58,7 @@ pub enum Opcode {
     Terminate = 7,
     /// 8 bytes of immediate data into a receive.
     Immediate = 8,
-    /// Immediate data that asks for a solicited event.
+    /// Immediate data that requests a solicited event.
     ImmediateSolicited = 9,
     /// A request for an atomic operation.
     AtomicRequest = 10,
@@ -95,14 +95,14 @@ impl Opcode {
         }
     }
 
-    /// Returns true if the message asks for a solicited event.
+    /// Returns true if the message requests a solicited event.
     #[inline]
     pub const fn is_solicited(self) -> bool {
         matches!(self, Self::SendSolicited | Self::SendSolicitedInvalidate | Self::ImmediateSolicited)
     }
 }
 
-/// Where a segment's payload goes.
+/// The destination of a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// To memory that the STag names (tagged).
@@ -130,7 +130,7 @@ pub struct Segment {
     pub is_last: bool,
     /// The message that it is part of.
     pub opcode: Opcode,
-    /// Where its payload goes.
+    /// The destination of its payload.
     pub place: Place,
 }
 

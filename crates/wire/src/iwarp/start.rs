@@ -122,7 +122,7 @@ impl<'a> StartFrame<'a> {
         Ok(Some((Self { kind, flags, revision, enhanced, private_data }, end)))
     }
 
-    /// Appends the frame to `output`. The private data is cut to what a frame holds.
+    /// Appends the frame to `output`. Private data that does not fit a frame is truncated.
     pub fn write(&self, output: &mut Vec<u8>) {
         let enhanced = self.enhanced.filter(|_| self.revision == 2);
         let room = MAX_PRIVATE_DATA - enhanced.map_or(0, |_| Enhanced::LEN);

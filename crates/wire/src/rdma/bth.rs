@@ -79,7 +79,7 @@ pub struct BthFlags(u32);
 impl BthFlags {
     /// None.
     pub const NONE: Self = Self(0);
-    /// The receiver's program asked for an event on this message.
+    /// Solicited event: the message raises an event at a receiver that requested one.
     pub const SOLICITED: Self = Self(0x80_0000);
     /// Path migration: set by hardware, not by Linux; ignored by receivers.
     pub const MIGRATED: Self = Self(0x40_0000);

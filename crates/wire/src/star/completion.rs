@@ -47,7 +47,7 @@ pub enum Completed {
     Receive = 128,
     /// A receive of the server, consumed by a WRITE with immediate data.
     ReceiveWithWrite = 129,
-    /// No completion: the client asks for the server's shared receives before the number in `wr_id`.
+    /// No completion: the client requests the server's shared receives before the number in `wr_id`.
     ReceivesWanted = 254,
     /// The connection: the client has closed it and sends no more completions.
     Connection = 255,

@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(names, ["WQEP", "CQEP", "EA", "RDP", "RA", "GD", "SDP", "AOP"]);
     }
 
-    /// What the experiments of the simulator count on, with 42 bytes of Ethernet, IPv4 and UDP.
+    /// The lengths that the simulator's experiments assume, with 42 bytes of Ethernet, IPv4 and UDP.
     #[test]
     fn frames_are_as_long_as_the_specification_says() {
         let frame = |kind: PacketType, payload| 42 + kind.datagram_len(payload);

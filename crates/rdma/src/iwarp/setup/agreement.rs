@@ -13,7 +13,7 @@ pub(super) fn of_initiator(options: &Options, reply: &StartFrame<'_>) -> Result<
     if reply.revision > if asked.is_some() { 2 } else { 1 } {
         return Err(SetupError::Revision(reply.revision));
     }
-    // An older peer replies without them: what this end asked for holds.
+    // An older peer replies without them: this end's requested options apply.
     let agreed = reply.enhanced.filter(|_| asked.is_some());
     let terms = terms(Role::Initiator, options, &reply.flags, reply.private_data);
     let Some(Enhanced { ird, ord, peer_to_peer, rtr }) = agreed else { return Ok(terms) };

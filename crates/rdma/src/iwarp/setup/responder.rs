@@ -57,7 +57,7 @@ impl Responder {
         Ok(Some(request.private_data))
     }
 
-    /// Inbound and outbound READs at a time that a complete Request asks for; `None` where it does not say.
+    /// Inbound and outbound outstanding READs that a complete Request requests; `None` if it has none.
     pub fn depths(&self) -> (Option<u16>, Option<u16>) {
         let enhanced = match StartFrame::parse(&self.input) {
             Ok(Some((request, _))) => request.enhanced,

@@ -7,7 +7,7 @@
 //! | selective NAK | the packet with its number is sent again |
 //! | RNR NAK | as a sequence NAK, after the time that it names |
 //! | other NAK | everything before has arrived, that send fails, the rest is flushed |
-//! | READ response, atomic response | as an ACK of what is before it; the data is taken if it is what comes next |
+//! | READ response, atomic response | as an ACK of the packets before it; the data is accepted if it is the next in order |
 //! | empty READ response | the same for a FLUSH or an ATOMIC WRITE |
 //! | none in time | everything that is not acknowledged is sent again |
 
@@ -276,7 +276,7 @@ impl Requester {
         }
     }
 
-    /// Selective NAK: repeats this packet alone. A READ is requested by its first packet.
+    /// Selective NAK: retransmits this packet alone. A READ is requested by its first packet.
     fn missing<M: Memory>(&mut self, psn: Psn, context: &mut Context<'_, M>) {
         context.verbs.counters.sequence_naks_received += 1;
         let window = &context.shared.environment.window;
@@ -331,7 +331,7 @@ impl Requester {
         }
     }
 
-    /// No answer came for a few round trips: repeats the oldest packet, or the part of a READ that has not arrived.
+    /// After a few round trips without an answer, retransmits the oldest packet, or the missing part of a READ.
     fn send_probe<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         self.probe.fired(self.outstanding(), context.verbs.now);
         if !self.repeats.contains(&self.unacked) {
@@ -371,7 +371,7 @@ impl Requester {
     }
 
     /// Completes the oldest send with an error and flushes the others. With a reliable connection, the whole queue pair
-    /// goes to ERROR; else the send queue alone does.
+    /// enters ERROR; else only the send queue does.
     fn fail<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         self.pop_send(status, context);
         let Context { qp, verbs, .. } = context;

@@ -52,7 +52,7 @@ impl Cut {
         }
     }
 
-    /// Whether the packet asks for a solicited event.
+    /// Whether the packet requests a solicited event.
     #[inline]
     pub(super) fn is_solicited(&self, work: &SendWork) -> bool {
         self.ends && work.flags.contains(SendFlags::SOLICITED) && reaches_a_receive(work)
@@ -127,7 +127,7 @@ fn datagram(qp: &QueuePair, work: &SendWork) -> Option<Message> {
         _ => return None,
     };
     let Recipient { qkey, .. } = work.recipient?;
-    // A key with the top bit set stands for the queue pair's own (IBA 10.2.5).
+    // A key with the top bit set means the queue pair's own (IBA 10.2.5).
     let qkey = if qkey.0 >> 31 == 1 { qp.settings.qkey } else { qkey };
     Some(Message::Ud(Deth { qkey, src_qp: qp.number }, immediate))
 }

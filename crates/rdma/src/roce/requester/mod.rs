@@ -6,11 +6,11 @@
 //! | a fenced request waits for READs and atomics before it (IBA 10.8.3.3) | [`Requester::may_begin`] |
 //! | at most max_rd_atomic READ requests, atomics, FLUSHes and ATOMIC WRITEs outstanding | [`Requester::may_begin`] |
 //! | at most a window of packets outstanding, READ responses included | [`Requester::within_window`] |
-//! | every message's last packet asks for an acknowledgement, and so does the last that the window lets out | [`Requester::next_request`] |
+//! | every message's last packet requests an acknowledgement, and so does the last that the window allows | [`Requester::next_request`] |
 //!
 //! | file | concept |
 //! |---|---|
-//! | `completer.rs` | what the peer's answers do to the requests |
+//! | `completer.rs` | completes requests by the peer's answers |
 //! | `cut.rs` | the part of a send that one packet carries |
 //! | `spans.rs` | packet numbers of the sends in the queue |
 //! | `probe.rs` | repeating the oldest packet after a few round trips |
@@ -40,7 +40,7 @@ use cut::Cut;
 use probe::Probe;
 use spans::Spans;
 
-/// At least one packet of this many asks for an acknowledgement.
+/// At least one packet of this many requests an acknowledgement.
 const ACK_EVERY: u32 = 16;
 
 /// The requester's half of a queue pair.
@@ -61,11 +61,11 @@ pub(super) struct Requester {
     waiting_until: Option<Instant>,
     /// The retransmission timer.
     deadline: Option<Instant>,
-    /// Packets since the last that asked for an acknowledgement.
+    /// Packets since the last one that requested an acknowledgement.
     unrequested: u32,
     /// A gap is being repaired: further NAKs of it change nothing.
     recovering: bool,
-    /// The send queue failed: the whole queue pair of a reliable connection goes to ERROR.
+    /// The send queue failed: the whole queue pair of a reliable connection enters ERROR.
     failed: bool,
     control: Control,
     /// Packets that selective NAKs name, and probes.
@@ -191,7 +191,7 @@ impl Requester {
         Some(Outgoing { message, psn, ack_request, solicited, payload, payload_len, cause })
     }
 
-    /// The packet that is repeated by itself.
+    /// The packet that is retransmitted alone.
     #[inline]
     fn next_repeat(&self, qp: &QueuePair, read: u32) -> Option<Outgoing> {
         let psn = *self.repeats.front()?;
@@ -231,7 +231,7 @@ impl Requester {
         !qp.kind.is_reliable() || ahead == 0 || ahead + packets <= self.control.window()
     }
 
-    /// Does what needs no packet: requests for the device itself, and what time changes.
+    /// Executes work without packets: requests for the device itself, and timers.
     #[inline]
     pub(super) fn run<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         while let Some(work) = context.qp.sends.get(self.cursor.work)
@@ -280,7 +280,7 @@ impl Requester {
         }
     }
 
-    /// Drops repeats of packets that have been acknowledged, or have failed.
+    /// Drops queued retransmissions of packets that were acknowledged, or have failed.
     #[inline]
     fn skip_needless_repeats(&mut self, qp: &QueuePair) {
         while let Some(psn) = self.repeats.front() {
@@ -333,7 +333,7 @@ impl Requester {
         }
     }
 
-    /// The packet that was repeated by itself has left.
+    /// Records that the packet retransmitted alone was sent.
     pub(super) fn repeat_sent(&mut self) {
         self.repeats.pop_front();
     }
@@ -356,7 +356,7 @@ impl Requester {
         self.fail_at(self.cursor.work, status, context);
     }
 
-    /// A packet that was to be repeated cannot be built any more.
+    /// Handles a retransmission that cannot be built any more.
     pub(super) fn repeat_failed<M: Memory>(&mut self, index: usize, context: &mut Context<'_, M>) {
         self.repeats.clear();
         self.fail_at(index, Status::LocalProtection, context);
@@ -374,7 +374,7 @@ impl Requester {
         self.control.notified(serial(self.unacked), serial(self.next), now);
     }
 
-    /// Starts no further request, and forgets the outstanding ones.
+    /// Starts no further request, and drops the outstanding ones.
     pub(super) fn stop(&mut self, qp: &mut QueuePair) {
         self.unacked = self.next;
         self.spans.clear();

@@ -2,7 +2,7 @@
 //!
 //! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer is set by
 //! programs and is long; where the peer takes single packets again, a few round trips without progress are enough to
-//! repeat the oldest (as RFC 8985 section 7 does for TCP). A probe costs one packet, and each next one waits twice as long.
+//! retransmit the oldest (as RFC 8985 section 7 does for TCP). A probe costs one packet, and each next one waits twice as long.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::Psn;
@@ -28,13 +28,13 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// A packet that asks for an acknowledgement was sent for the first time.
+    /// Records the first transmission of a packet that requests an acknowledgement.
     #[inline]
     pub(super) fn packet_sent(&mut self, psn: Psn, now: Instant) {
         self.timed.get_or_insert((psn, now));
     }
 
-    /// A packet was repeated: the next acknowledgement may be of either copy (Karn's rule).
+    /// Records a retransmission: the next acknowledgement may be of either copy (Karn's rule).
     pub(super) fn repeated(&mut self) {
         self.timed = None;
     }

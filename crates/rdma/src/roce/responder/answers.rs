@@ -23,7 +23,7 @@ enum Acknowledgement {
     Negative(Psn, Syndrome),
 }
 
-/// A READ response or the result of an atomic, kept after it was sent: the peer may repeat its request.
+/// A READ response or the result of an atomic, kept after it was sent: the peer may retransmit its request.
 #[derive(Clone, Copy, Debug)]
 struct DataAnswer {
     /// The number of the request, and of the first packet of the answer.
@@ -157,7 +157,7 @@ impl Answers {
         (answer.start, answer.next, answer.end) = (start, start, end);
     }
 
-    /// Answers a repeated READ, or a part of it (IBA 9.7.1.2.1). Returns false if it is no repetition.
+    /// Answers a retransmitted READ, or a part of it (IBA 9.7.1.2.1). Returns false if it is not a retransmission.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, mtu: u32) -> bool {
         let Some(index) = self.position(psn) else { return false };
         let answer = &self.data[index];
@@ -195,7 +195,7 @@ impl Answers {
     }
 }
 
-/// Where the responder stands when an answer is built.
+/// The responder's state when an answer is built.
 #[derive(Clone, Copy)]
 pub(super) struct Position {
     /// The packet number that is expected.
@@ -287,7 +287,7 @@ impl Answers {
         self.acknowledgement = Some(Acknowledgement::Negative(psn, syndrome));
     }
 
-    /// A request was done, which asks for an acknowledgement or not. Returns true if that is the first that waits.
+    /// Records an executed request, and whether it requests an acknowledgement. Returns true if it is the first that waits for one.
     #[inline]
     pub(super) fn request_done(&mut self, asks: bool) -> bool {
         match self.acknowledgement {
@@ -302,7 +302,7 @@ impl Answers {
         false
     }
 
-    /// The acknowledgement has left, or a response stands for it.
+    /// Records that the acknowledgement was sent, by itself or by a response.
     pub(super) fn acknowledged(&mut self) {
         self.acknowledgement = None;
     }

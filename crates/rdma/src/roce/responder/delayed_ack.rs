@@ -6,7 +6,7 @@
 
 use nichrome_wire::Instant;
 
-/// Whether the program of a queue pair answers what arrives, and until when its acknowledgement is delayed.
+/// Whether the program of a queue pair answers messages, and until when their acknowledgement is delayed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DelayedAck {
     /// When the last request arrived that the program has not answered.
@@ -18,7 +18,7 @@ pub(super) struct DelayedAck {
 }
 
 impl DelayedAck {
-    /// A request arrived that is to be acknowledged.
+    /// Records a request that must be acknowledged.
     #[inline]
     pub(super) fn arrived(&mut self, delay: u64, now: Instant) {
         if delay > 0 {

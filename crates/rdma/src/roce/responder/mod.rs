@@ -2,14 +2,14 @@
 //!
 //! | case | answer |
 //! |---|---|
-//! | ahead of what is expected | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
+//! | ahead of the expected one | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
 //! | behind it | acknowledged again; READs, atomics, FLUSHes and ATOMIC WRITEs are answered again, and not done again (IBA 9.7.1.2) |
 //! | on XRC, names no shared receive queue of the target's XRC domain, or another than the packet before it | NAK, invalid request; error |
 //! | does not carry on the message before it, has not the length it must have, is not allowed on this queue pair | NAK, invalid request; error |
 //! | its key, bounds or rights do not fit | NAK, remote access; error |
 //! | needs a receive, and there is none | RNR NAK; it is expected again |
 //! | a receive or the program's memory cannot take it | NAK, remote operation; error |
-//! | else | done; acknowledged if it asks for that |
+//! | else | executed; acknowledged if it requests that |
 //!
 //! | file | concept |
 //! |---|---|
@@ -53,7 +53,7 @@ pub(super) struct Responder {
     inbound: Inbound,
     /// The shared receive queue of that message, on XRC.
     srq: SrqNumber,
-    /// A sequence or RNR NAK was sent: silence until what is expected comes.
+    /// A sequence or RNR NAK was sent: no further NAK until the expected packet arrives.
     nak_sent: bool,
     /// The communication established event was reported.
     established: bool,
@@ -74,13 +74,13 @@ enum Inbound {
     Nothing,
     /// A SEND, and the bytes of it that have arrived.
     Send { received: u32 },
-    /// A WRITE: where its next byte goes, by which key, how many are left.
+    /// A WRITE: the address of its next byte, its key and the remaining bytes.
     Write { address: u64, rkey: RKey, len: u32, left: u32 },
     /// The rest of an unreliable message that is lost.
     Lost,
 }
 
-/// The peer was refused: the queue pair goes to ERROR.
+/// The peer's request was refused: the queue pair enters ERROR.
 pub(super) struct Refused;
 
 impl Responder {
@@ -138,7 +138,7 @@ impl Responder {
         let Context { shared, verbs, .. } = context;
         verbs.counters.out_of_sequence += 1;
         let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
-        // After an RNR NAK the peer repeats everything anyhow.
+        // After an RNR NAK the peer retransmits everything.
         if request.selective && is_offered && !self.nak_sent && !self.answers.is_rnr_nak() {
             let limit = shared.config.held_packets;
             if self.reorder.keep(self.expected, message, request, limit, &mut shared.spare) {
@@ -227,7 +227,7 @@ impl Responder {
         srq == self.srq
     }
 
-    /// Reports that the first packet came in while the queue pair was not ready to send yet.
+    /// Reports that the first packet arrived while the queue pair was not ready to send yet.
     fn report_established<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         if !self.established && context.qp.state == QpState::Rtr {
             self.established = true;

@@ -158,7 +158,7 @@ impl Responder {
         self.answer_empty(request, limit)
     }
 
-    /// Answers a FLUSH. What was written before is in the program's memory already, and all processors see it there; the rights
+    /// Answers a FLUSH. Earlier writes are in the program's memory already, visible to all processors; the rights
     /// are those of rxe: of the queue pair for each placement type, and of the region.
     pub(super) fn flush<M: Memory>(
         &mut self,

@@ -18,7 +18,7 @@ use crate::core::cq::Urgency;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::Received;
 
-/// Bytes at the front of a datagram's receive that hold the header it came with.
+/// Bytes at the front of a datagram's receive for its network header.
 const GRH_LEN: usize = 40;
 
 impl Responder {

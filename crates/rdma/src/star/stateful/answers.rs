@@ -39,7 +39,7 @@ impl Stateful {
         {
             lease.refused();
         }
-        // The card refuses what a closed connection was granted.
+        // The card refuses the grants of a closed connection.
         if matches!(outcome, Err(Reason::Expired | Reason::Lease)) || outcome.is_err() && self.is_closed {
             let flight = self.flight_mut(transfer);
             flight.missed(sent, verbs.now);

@@ -6,7 +6,7 @@ use super::Stateful;
 use crate::core::attributes::QpState;
 
 impl Stateful {
-    /// Queues a CQEP that asks for the receives of requests posted since the last one.
+    /// Queues a CQEP that requests receives for the requests posted since the last one.
     pub(super) fn ask_for_receives(&mut self) {
         let Some(asking) = self.asking.as_mut().filter(|_| self.qp.state == QpState::Rts) else { return };
         asking.request.take_if(|request| self.outbox.is_acknowledged(*request));

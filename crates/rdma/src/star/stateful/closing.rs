@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the server has closed | complete if the card has answered or answers yet; the others fail after the [`Grace`] |
 //! | the server is silent for the timeouts and retries of the queue pair | fail at once |
-//! | the client's queue pair goes into error | are flushed |
+//! | the client's queue pair enters the error state | are flushed |
 //!
 //! [`Grace`]: crate::star::grace::Grace
 
@@ -115,7 +115,7 @@ impl Stateful {
     }
 
     /// Ends the connection with a server whose card no longer answers. Its driver may still: it learns that its requests do not
-    /// complete, and gets back what the client holds of a shared queue.
+    /// complete, and gets back the receives that the client holds.
     pub(super) fn card_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.report_end(Status::RetryExceeded);
         self.peer_gone(verbs);

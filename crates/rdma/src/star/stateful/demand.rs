@@ -11,7 +11,7 @@ use crate::core::work::Operation;
 pub(super) struct Asking {
     /// Requests posted that consume a receive.
     pub(super) needed: u64,
-    /// Receives that the server was asked for.
+    /// Receives that were requested from the server.
     pub(super) asked: u64,
     /// The last CQEP that asks, until it is acknowledged. Only one is under way at a time.
     pub(super) request: Option<SeqNumber>,

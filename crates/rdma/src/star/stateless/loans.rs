@@ -21,7 +21,7 @@ pub(super) struct Loan {
 #[derive(Debug, Default)]
 pub(super) struct Loans {
     pub(super) held: VecDeque<Loan>,
-    /// The client wants all receives before this number.
+    /// The client has requested all receives before this number.
     pub(super) wanted: u64,
     /// The queue pair is among the waiters of the shared queue.
     pub(super) is_waiting: bool,

@@ -1,7 +1,7 @@
 //! Receives of a shared queue, lent to clients on demand.
 //!
 //! The client asks by a CQEP for one receive for each SEND or WRITE with immediate data that its program has posted, so a
-//! client without such requests holds none. The driver lends what is asked for, up to [`MAX_LENT`] at a time; connections that
+//! client without such requests holds none. The driver lends the requested receives, up to [`MAX_LENT`] at a time; connections that
 //! wait take turns of one receive each. The card is not involved.
 //!
 //! A receive that is lent is not taken back while the connection lives: the client may be storing into its buffers, and only
@@ -60,7 +60,7 @@ impl Stateless {
         self.is_up() && lent < MAX_LENT && self.receives.done + (lent as u64) < self.loans.wanted
     }
 
-    /// Waits for a receive of the shared queue, if the client is to be lent another.
+    /// Waits for a receive of the shared queue, if the client may be lent another.
     pub(super) fn wait_for_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         if let Some(srq) = self.shared_queue()
             && self.wants_receive()
@@ -116,7 +116,7 @@ impl Stateless {
         self.loans.held.pop_front().map(|loan| loan.slot)
     }
 
-    /// Returns what the client holds of a shared queue, and waits no longer. The client's leases are void before the queue
+    /// Returns the client's receives to the shared queue, and stops waiting for more. The client's leases are void before the queue
     /// pairs that wait are served.
     pub(super) fn return_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.receives.elements.clear();
