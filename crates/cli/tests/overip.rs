@@ -1,4 +1,4 @@
-//! `nichrome bench overip`: figures, claims, files, and what happens to them when it is interrupted.
+//! `nichrome bench overip`: figures, claims, files, and interruption.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;

@@ -25,7 +25,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What client and server say, who meet at `port`; the server is only told the command.
+/// The output of client and server, which meet at `port`; the server gets only the command.
 fn both(command: &str, port: u16, client: &str) -> [Value; 2] {
     let server = start(&format!("{command} --json --port {port}"));
     let client = start(&format!("{command} --json --port {port} {client} 127.0.0.1"));

@@ -88,7 +88,7 @@ fn every_message_replayed_after_the_close_makes_no_connection() {
     network.destroy(0, client).unwrap();
     network.destroy(1, server).unwrap();
     let log = network.log.clone();
-    // While both ends remember the connection, and once they have forgotten it.
+    // While both ends keep the connection, and once they have removed it.
     for wait in [0, 50 * MILLISECOND, 10 * SECOND] {
         network.pass(wait);
         for transmit in &log {

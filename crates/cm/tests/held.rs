@@ -42,7 +42,7 @@ fn is_refused(network: &mut Network) -> bool {
 fn a_request_waits_for_a_listener_that_comes_back() {
     let mut network = closed(&[7]);
     let client = request(&mut network, 0x11, 7);
-    // It is repeated meanwhile, and held once.
+    // It is retransmitted in between, and held once.
     network.pass(80 * MILLISECOND);
     assert_eq!((network.events(0), network.events(1)), (vec![], vec![]));
     let listener = network.listen(1, 9, PortSpace::Tcp, 7, 0);

@@ -18,7 +18,7 @@ fn stream_parameters(data: &[u8]) -> StreamParameters {
     StreamParameters { private_data: data.to_vec(), ird: 5, ord: 6 }
 }
 
-/// What the driver of a node was asked for since the last time.
+/// The requests to a node's driver since the last call.
 fn requests(network: &mut Network, node: usize) -> Vec<Output> {
     network.pass(0);
     std::mem::take(&mut network.nodes[node].requests)

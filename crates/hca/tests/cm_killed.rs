@@ -45,7 +45,7 @@ fn end(transport: &str, address: &str) -> End {
 /// How far a connection has come when its peer is killed.
 const STEPS: [&str; 4] = ["requested", "answered", "established", "disconnecting"];
 
-/// What the peer runs: an end of a connection that stops at a step.
+/// The peer's program: an end of a connection that stops at a step.
 #[test]
 #[ignore = "the other process of these tests, which start it"]
 fn a_peer_in_another_process() {
@@ -74,7 +74,7 @@ fn connect(channel: &CmChannel, qp: u32, stops_at: &str) {
     if stops_at == "requested" {
         return;
     }
-    // Over iWARP it stands now.
+    // Over iWARP the connection is established now.
     if event(channel).0 == CONNECT_RESPONSE {
         if stops_at == "answered" {
             return;
@@ -119,7 +119,7 @@ fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
     result
 }
 
-/// What an end keeps of connections: what its connection manager has, bytes of state of the card, descriptors of the process.
+/// The resources that an end keeps for connections: in its connection manager, bytes of state of the card, descriptors of the process.
 fn kept(end: &End) -> (Usage, usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
     (end.adapter.cm_usage().unwrap(), end.adapter.card_state_bytes(), descriptors)
@@ -165,7 +165,7 @@ fn connection_to_a_server(end: &End, peer: &mut Peer) -> Result<Connected, Conne
     })
 }
 
-/// Checks that a connection whose peer is gone ends.
+/// Checks that a connection ends if its peer was killed.
 fn ends(end: &End, connected: &Connected) {
     if end.adapter.transport() == Transport::Roce {
         // Only requests notice it. Over iWARP they may complete: TCP has taken them.
@@ -191,7 +191,7 @@ fn outlives(transport: &str, side: &str) {
             _ => connection_to_a_server(&end, &mut peer),
         };
         drop(peer);
-        // Whoever accepts waits for the RTU, which over iWARP there is not; whoever connects has what it needs with the answer.
+        // The accepting side waits for the RTU, which iWARP does not have; the connecting side is ready with the answer.
         let stands = match step {
             "requested" => Some(false),
             "answered" => (transport == "roce").then_some(side == "server"),

@@ -1,4 +1,4 @@
-//! The key-value store of `examples/near_and_far`: what a client says of servers that lie, die or are slow, and a server of clients.
+//! The key-value store of `examples/near_and_far`: a client's reports of servers that lie, die or are slow, and a server's of clients.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -56,7 +56,7 @@ fn ask(
     (room, command)
 }
 
-/// What a client says of the only server in its book.
+/// A client's report of the only server in its address book.
 fn said(from: &str, transport: Transport, server: SocketAddr) -> String {
     let (_room, mut command) = ask(from, transport, &[("peer", server)], &["--keys", "3", "--gets", "10"]);
     let output = command.output().unwrap();
@@ -76,7 +76,7 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What a server says of its table.
+/// A server's report of its table.
 type Introduce = fn(RemoteRegion) -> Vec<u8>;
 
 /// How a server that is played here differs from one of the example.
@@ -206,7 +206,7 @@ impl Stranger {
         Ok(Self { _adapter: adapter.clone(), completions, region, connected })
     }
 
-    /// Where the server says that its table is.
+    /// The address of the table that the server has sent.
     fn table(&self) -> RemoteRegion {
         let introduction: Vec<u8> =
             self.connected.private_data().iter().copied().take_while(|byte| *byte != 0).collect();

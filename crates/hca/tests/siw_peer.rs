@@ -94,7 +94,7 @@ impl End {
         self.post(Operation::Send, SEND, 16);
     }
 
-    /// What the peer has advertised. A SEND of this end may complete before.
+    /// The region that the peer has advertised. A SEND of this end may complete before.
     fn advertised(&self) -> (Remote, usize) {
         while self.next_success().operation != CompletedOperation::Receive {}
         let words = self.region.with(|bytes| bytes[RECEIVE..RECEIVE + 16].to_vec());

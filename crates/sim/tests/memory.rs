@@ -1,4 +1,4 @@
-//! What a connection of a simulated host costs in memory. The only test of its process: it measures the process.
+//! The memory of a simulated host's connection. The only test of its process, because it measures the process.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

@@ -119,7 +119,7 @@ fn runs_repeat() {
     }
 }
 
-/// What is lost is sent again, and exchanges end.
+/// Lost packets are retransmitted, and exchanges end.
 #[test]
 fn lost_frames_are_sent_again() {
     for series in ["sockets", "RDMA"] {

@@ -92,7 +92,7 @@ fn threads_that_share_a_ring_wait_for_its_lock() {
     assert!(one < each * 0.8, "{one} and {each} Gb/s");
 }
 
-/// IV.E: what a pausing sender has sent waits for ten average intervals, into which the pause enters.
+/// IV.E: the segments of a pausing sender wait for ten average intervals, which include the pause.
 #[test]
 fn the_longer_a_sender_pauses_the_longer_its_last_bytes_wait_on_the_card() {
     let latency = |series, pause, timeout| {
@@ -123,7 +123,7 @@ fn the_stack_starves_connections_and_round_robin_none() {
     assert_eq!((established, stalled), (64.0, 0.0));
 }
 
-/// V.C: while the card holds data, nobody acknowledges it.
+/// V.C: while the card holds data, it is not acknowledged.
 #[test]
 fn without_active_ack_a_window_below_the_threshold_ends_in_retransmission_timeouts() {
     let of = |series| measure("lro-npu-active-ack", series, 2920, &[("duration", "500ms")], "throughput");

@@ -39,7 +39,7 @@ fn coalesce(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<Packet<Vec<u8>>> {
     packets
 }
 
-/// What a kernel would get, cut again.
+/// The packets that a kernel would get, segmented again.
 fn recut(aggregate: &Aggregate<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     aggregate.copy_to(&mut bytes);

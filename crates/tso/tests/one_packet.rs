@@ -8,7 +8,7 @@ use nichrome_wire::{AddressPair, ChecksumState, IpProtocol, Network, TcpFrame, V
 
 use common::*;
 
-/// The packet of a frame, which must be the same as what completing in place makes of it.
+/// The packet of a frame, which must equal the frame completed in place.
 fn packet(frame: &[u8], virtio: &VirtioNetRepr) -> Vec<u8> {
     let mut packets = cut(frame, virtio).unwrap();
     let mut in_place = frame.to_vec();

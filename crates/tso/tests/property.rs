@@ -1,4 +1,4 @@
-//! Generated frames: what is cut is what a sender builds, and no bytes break a promise.
+//! Generated frames: segments equal those that a sender builds, and no input breaks an invariant.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;

@@ -36,7 +36,7 @@ fn folder() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/captures"))
 }
 
-/// What became of a capture's TCP segments, by frame number from 1.
+/// The parse results of a capture's TCP segments, by frame number from 1.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Verdicts {
     right: BTreeSet<usize>,

@@ -28,7 +28,7 @@ const QPERF_PORT: &str = "19765";
 /// The TCP port of uDAPL's tests.
 const DTEST_PORT: &str = "15828";
 
-/// The group of mckey, which nobody else joins.
+/// The group of mckey, which no other test joins.
 const GROUP: &str = "239.77.0.1";
 
 const EXAMPLES_OF_LIBRDMACM: Application = Application {
@@ -167,7 +167,7 @@ impl Drop for Server {
 /// Returns true once a server takes clients.
 fn is_ready(line: &str, process: u32, more: &[(&str, &str)]) -> bool {
     match line.split(' ').next() {
-        // Its client tells the port of the connection manager over TCP.
+        // Its client sends the port of the connection manager over TCP.
         Some("qperf") => is_listening(QPERF_PORT),
         // Their clients ask for it over TCP, too.
         Some("dtest" | "dtestcm" | "dtestx") => is_listening(DTEST_PORT),

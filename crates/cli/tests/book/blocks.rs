@@ -31,13 +31,13 @@ pub(crate) fn pages() -> Vec<PathBuf> {
 /// A fenced block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// What it is written in.
+    /// Its language.
     pub(crate) language: String,
     pub(crate) text: String,
     pub(crate) note: Note,
 }
 
-/// What the comment in the line above a block says.
+/// The note in the comment above a block.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Note {
     None,

@@ -1,4 +1,4 @@
-//! Every command block of the book runs, but for those that say why they cannot.
+//! Every command block of the book runs, except those with a note that says why not.
 
 use std::ffi::OsString;
 use std::fs;

@@ -37,7 +37,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(name).collect()
 }
 
-/// What is wrong with the links of a file.
+/// The broken links of a file.
 fn broken(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
     let mut broken = Vec::new();

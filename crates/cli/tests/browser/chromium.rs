@@ -69,7 +69,7 @@ impl Browser {
         urls.skip(1).filter(|url| !url.starts_with("data:")).collect()
     }
 
-    /// What the console has said since a page was opened: errors, warnings and exceptions.
+    /// The console's messages since a page was opened: errors, warnings and exceptions.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let is_one = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown" | "Log.entryAdded") => true,
@@ -87,7 +87,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    /// Waits until an expression is true; what else happens meanwhile is up to the page.
+    /// Waits until an expression is true.
     pub(crate) fn wait_until(&mut self, expression: &str) {
         let wait = format!(
             "new Promise(done => {{ const look = () => ({expression}) ? done(true) : setTimeout(look, 20); look(); }})"
@@ -108,7 +108,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
-        // Two frames later, what observes sizes has seen the new one.
+        // Two frames later, observers of sizes have seen the new one.
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     }
 

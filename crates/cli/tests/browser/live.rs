@@ -48,7 +48,7 @@ impl Drop for Path {
     }
 }
 
-/// What a browser sees of a path, and changes.
+/// A browser reads the state of a path, and changes it.
 fn is_followed_and_changed(web: &str) {
     let (path, mut browser) = (Path::new(web), Browser::new());
     browser.open(&path.url);

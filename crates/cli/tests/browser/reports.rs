@@ -32,7 +32,7 @@ fn open(browser: &mut Browser, folder: &Path, arguments: &str) {
 const SHOWN: [((u32, u32), &str); 4] =
     [((400, 800), "light"), ((1900, 1000), "light"), ((1200, 900), "dark"), ((1200, 900), "light")];
 
-/// What must hold of every page.
+/// Checks for every page.
 fn check(browser: &mut Browser, arguments: &str) {
     let text = browser.evaluate("document.body.innerText");
     let text = text.as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What the command has printed.
+//! The output of a command.
 
 use std::process::Output;
 

@@ -47,14 +47,14 @@ fn asked() -> (Duration, u64, f64) {
     }
 }
 
-/// Between who sends rubbish and who says when it is enough.
+/// State shared by the sender of random frames and the test that stops it.
 #[derive(Default)]
 struct Flood {
     stop: AtomicBool,
     syns: AtomicU64,
 }
 
-/// Ends a flood when it goes, also with a test that fails: nobody else would.
+/// Ends a flood when dropped, also if the test fails.
 struct Ending<'f>(&'f Flood);
 
 impl Drop for Ending<'_> {
@@ -166,7 +166,7 @@ fn segment(card: MacAddr, network: Network, src_port: u16) -> TcpFrame {
     TcpFrame { dst_mac: card, src_mac, network, src_port, dst_port: 5001, ..TcpFrame::default() }
 }
 
-/// Sends rubbish until it is told to stop, three SYNs and one other frame in turn; how many frames.
+/// Sends random frames until it is stopped, three SYNs and one other frame in turn; returns the number of frames.
 fn send_rubbish(lab: &Lab, card: MacAddr, flood: &Flood) -> u64 {
     let mut wire = lab
         .there
@@ -212,7 +212,7 @@ fn sent(lab: &Lab) -> u64 {
     lab.there.run(|| Netlink::open().unwrap().interface(name("p0")).unwrap().counters.sent).unwrap()
 }
 
-/// What `counts` says when it says the same again.
+/// The value of `counts` once it no longer changes.
 fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
     loop {
         let now = counts();

@@ -151,7 +151,7 @@ impl Lab {
         self.here.run(|| command.output().unwrap()).unwrap()
     }
 
-    /// The line in which `nichrome` says why it fails, and its exit status.
+    /// The error line of `nichrome`, and its exit status.
     pub(crate) fn failure(&self, arguments: &[&str]) -> (String, i32) {
         failure(&self.run(arguments))
     }
@@ -189,7 +189,7 @@ impl Lab {
         !files.any(|file| file.file_name().to_str().unwrap().contains(&suffix))
     }
 
-    /// Sends `data` from one side to the other over TCP, and says whether the same arrived.
+    /// Sends `data` from one side to the other over TCP; returns true if it arrived unchanged.
     pub(crate) fn transfer(&self, data: &'static [u8], direction: Direction, family: Family) {
         let (from, to) = match direction {
             Direction::ToHost => (&self.there, &self.here),
@@ -236,7 +236,7 @@ impl Lab {
             let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(1));
             match self.here.run(connect).unwrap() {
                 Ok(_) => true,
-                // Somebody is there and says no.
+                // The host refuses the connection.
                 Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
             }
         });
@@ -257,7 +257,7 @@ fn listen(address: SocketAddr) -> TcpListener {
     listener.unwrap()
 }
 
-/// Which way data goes.
+/// The direction of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     ToHost,
@@ -314,7 +314,7 @@ impl Up {
         Self { child, lines, said: Vec::new() }
     }
 
-    /// Waits until it says something with these words, and returns the line.
+    /// Waits for a line that contains these words, and returns it.
     pub(crate) fn wait_for(&mut self, words: &str) -> String {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -362,7 +362,7 @@ impl Up {
         said
     }
 
-    /// Ends it as nobody should.
+    /// Kills it by SIGKILL.
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);
         assert_eq!(self.wait().1, None);

@@ -1,4 +1,4 @@
-//! How cards begin and end, and what they leave behind: nothing.
+//! The start and end of cards, which leave nothing behind.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::lab::{Lab, back_ends, failure, name, needs_namespaces, until};
 
-/// What a card may have changed.
+/// The settings that a card may have changed.
 fn state(interface: &Interface) -> (Option<nichrome_wire::MacAddr>, bool, bool, u32, Option<u32>) {
     (interface.mac, interface.arp, interface.up, interface.mtu, interface.xdp_program)
 }
@@ -147,7 +147,7 @@ fn a_wire_that_is_down_is_waited_for() {
         lab.wait_until_connected();
         lab.ip("link set w0 down");
         up.wait_for("w0 is down: the card waits until it is up again");
-        // What is sent meanwhile does not end the card either.
+        // Packets sent in between do not end the card either.
         let ping = || Command::new("ip").args(["neighbour", "flush", "all"]).status().unwrap();
         assert!(lab.here.run(ping).unwrap().success());
         let connect = || {
@@ -178,7 +178,7 @@ fn the_host_sends_no_longer_packets_than_the_wire_takes() {
         lab.ip("link set h0 mtu 1300");
         lab.ip("link set w0 mtu 1500");
         up.wait_for("w0 now has the MTU 1500, and h0 1500");
-        // With AF_XDP, the kernel itself refuses what frames would have no room for.
+        // With AF_XDP, the kernel itself refuses an MTU above the size of frames.
         if *back_end == "packet" {
             lab.ip("link set w0 mtu 9000");
             up.wait_for("w0 now has the MTU 9000, and h0 1500: for more, start the card anew");

@@ -1,4 +1,4 @@
-//! What does not work is said in one line, with what would.
+//! Errors are one line, with the remedy.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What a card says about itself: counters as text, as JSON and for Prometheus, captures, and options from a file.
+//! Reports of a card: counters as text, as JSON and for Prometheus, captures, and options from a file.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::lab::{Direction, Family, Lab, PATIENCE, needs_namespaces, text, until
 
 static DATA: [u8; 400_000] = [7; 400_000];
 
-/// A card through which some data has gone.
+/// A card that has carried some data.
 fn used(lab: &Lab) {
     lab.configure_host();
     lab.transfer(&DATA, Direction::ToHost, Family::V4);
@@ -141,7 +141,7 @@ fn prometheus_gets_the_counters_of_every_queue() {
     assert!(get("BREW /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
     let head = get("HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    // Clients that say nothing hold up nobody.
+    // Silent clients do not delay others.
     let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
     let connect = |_| lab.here.run(|| TcpStream::connect(address).unwrap()).unwrap();
     let _silent: Vec<_> = (0..130).map(connect).collect();

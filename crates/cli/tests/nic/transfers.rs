@@ -1,4 +1,4 @@
-//! Data through a card: what is sent is what arrives, and every frame is accounted for.
+//! Data through a card: received data equals sent data, and every frame is accounted for.
 
 use std::sync::LazyLock;
 
@@ -27,7 +27,7 @@ fn sum(counts: &Value) -> u64 {
     counts.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
 }
 
-/// What of the frames cannot be accounted for.
+/// The frames that cannot be accounted for.
 fn unaccounted(stats: &Value) -> Vec<String> {
     let total = &stats["total"];
     let (card, engine) = (|name: &str| total[name].as_u64().unwrap(), &total["engine"]);
@@ -51,7 +51,7 @@ fn unaccounted(stats: &Value) -> Vec<String> {
     equal.into_iter().filter(|(_, a, b)| a != b).map(|(what, a, b)| format!("{what}: {a}, {b}")).collect()
 }
 
-/// Waits until nothing is on its way any more, and all that came has gone somewhere.
+/// Waits until no frame is in flight and every received frame is accounted for.
 pub(crate) fn check_accounts(lab: &Lab) -> Value {
     until("all frames to be accounted for", || {
         let missing = unaccounted(&lab.stats());

@@ -1,4 +1,4 @@
-//! `nichrome bench`: names, and what must hold on any machine.
+//! `nichrome bench`: names in its output, and relations that hold on any machine.
 
 use std::process::Command;
 
@@ -48,7 +48,7 @@ fn flows_in_random_order_are_generated() {
 #[test]
 fn every_pass_over_a_file_is_like_the_first() {
     let folder = tempdir().unwrap();
-    // Without SYN and FIN, nothing in the file itself says that the flow begins anew.
+    // Without SYN and FIN, nothing in the file itself shows that the flow begins again.
     let frames = segments(1, 64);
     let given = frames.iter().map(|bytes| Given { interface: 0, nanos: 0, original_len: None, bytes });
     let file = write_capture(&folder.path().join("in.pcapng"), &[LinkType::Ethernet], given);

@@ -1,4 +1,4 @@
-//! What goes wrong is told in one line, with an exit status.
+//! Errors are one line, with an exit status.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -142,7 +142,7 @@ fn a_full_disk_ends_the_run_at_once() {
         .unwrap();
     let capture = fs::read(capture("tcp-clean")).unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // More is written than the pipe holds until nobody reads it.
+    // Writes more than the pipe holds before its reader closes it.
     let pieces = [&capture[..]].into_iter().chain(iter::repeat_n(&capture[24..], 100));
     let ended = pieces.map(|piece| stdin.write_all(piece)).find_map(Result::err);
     assert_eq!(ended.unwrap().kind(), ErrorKind::BrokenPipe);

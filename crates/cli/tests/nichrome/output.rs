@@ -1,4 +1,4 @@
-//! What `nichrome coalesce` writes: captures that others can read.
+//! The captures that `nichrome coalesce` writes, read by other programs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is generated from the command line: manual pages and completions; and what this machine allows.
+//! Manual pages and completions generated from the command line, and the report of `nichrome doctor`.
 
 use std::fs;
 use std::process::Command;

@@ -65,7 +65,7 @@ pub(crate) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// What the command prints where it succeeds without a word on the standard error.
+/// The output of a command that succeeds, with nothing on standard error.
 pub(crate) fn printed(arguments: &[&str]) -> String {
     let output = nichrome(arguments);
     assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {}", stderr(&output));

@@ -20,7 +20,7 @@ pub(crate) fn sim(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// What the command prints where it succeeds without a word on the standard error.
+/// The output of a command that succeeds, with nothing on standard error.
 pub(crate) fn printed(arguments: &[&str]) -> String {
     let output = sim(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();

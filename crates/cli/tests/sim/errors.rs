@@ -1,4 +1,4 @@
-//! What goes wrong is told in one line, and leaves nothing half-written.
+//! Errors are one line, and leave no partly written file.
 
 use std::fs;
 use std::process::Output;

@@ -1,4 +1,4 @@
-//! What a run prints and writes.
+//! The output and the files of a run.
 
 use std::fs::{self, File};
 

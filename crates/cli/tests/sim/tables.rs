@@ -112,7 +112,7 @@ fn document() -> String {
     fs::read_to_string(root().join("docs/experiments.md")).unwrap()
 }
 
-/// Runs commands of the document and compares what they print; or, for an update, replaces it.
+/// Runs commands of the document and compares their output, or replaces it for an update.
 fn is_as_in_the_document(chosen: impl Fn(&str) -> bool) {
     let before = document();
     let mut now = before.clone();
@@ -141,7 +141,7 @@ fn is_as_in_the_document(chosen: impl Fn(&str) -> bool) {
     assert_eq!(before.lines().count(), now.lines().count());
 }
 
-/// What begins a block of the document.
+/// The beginning of a block of the document.
 const PROMPT: &str = "\n$ nichrome sim ";
 
 /// The arguments of all blocks.

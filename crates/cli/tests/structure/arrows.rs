@@ -150,7 +150,7 @@ struct Look {
     into: usize,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Found {
     Module(usize),
     /// An item: the module that defines it, and its name.

@@ -1,4 +1,4 @@
-//! The imports between the files of each crate: they make no circle, and go the way that the tables in `layers.rs` say.
+//! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod arrows;
@@ -62,7 +62,7 @@ fn read_folder(folder: &Path, prefix: &str, sources: &mut Sources) {
     }
 }
 
-/// What a table says of a crate.
+/// A crate's entry in a table.
 fn entry_of<T: Copy>(table: &[(&str, T)], crate_name: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == crate_name).map(|(_, entry)| *entry)
 }

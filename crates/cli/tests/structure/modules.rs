@@ -12,7 +12,7 @@ pub(crate) type Sources = BTreeMap<String, String>;
 /// Names joined by `::`, from the first to the last.
 pub(crate) type Path = Vec<String>;
 
-/// What a name stands for in a module.
+/// The meaning of a name in a module.
 pub(crate) enum Definition {
     /// A type, function, constant or macro.
     Item,

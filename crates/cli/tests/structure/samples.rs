@@ -1,4 +1,4 @@
-//! Small crates: what counts as an import, and one fault each that must be reported.
+//! Small crates: the kinds of import, and one fault each that must be reported.
 
 use super::arrows::Arrows;
 use super::circles::circles;
@@ -114,7 +114,7 @@ fn a_circle_is_reported_with_its_imports() {
 const LAYERS: Layers = &[&["low.rs"], &["left/", "right/"], &["high.rs"]];
 const SIBLINGS: Siblings = &[&["left/", "right/"]];
 
-/// What is reported where `file` of a crate with these layers has this source.
+/// The report on a crate with these layers whose `file` has this source.
 fn reported(file: &str, source: &str) -> Vec<String> {
     let mut files = sources(&[
         ("lib.rs", "mod low; mod left; mod right; mod high;"),

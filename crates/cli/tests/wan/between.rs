@@ -99,7 +99,7 @@ fn set_up_host(netlink: &Netlink, at: usize) {
     }
 }
 
-/// Sends `sent` from the right host to the left one. Returns what arrives, and how long connecting has taken.
+/// Sends `sent` from the right host to the left one. Returns the received bytes, and the duration of connecting.
 fn transfer(machines: &Machines, addresses: [IpAddr; 2], sent: &[u8]) -> (Vec<u8>, Duration) {
     let listener = machines.on_host(0, |_| TcpListener::bind((addresses[0], 7000)).unwrap());
     let begun = Instant::now();

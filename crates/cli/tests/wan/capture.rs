@@ -1,4 +1,4 @@
-//! What `--capture` records.
+//! The records of `--capture`.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::run::{Room, number, printed_here, python};
 
 const LEN: u64 = 3_000_000;
 
-/// Nanoseconds asked for.
+/// Requested nanoseconds.
 const DELAY: u64 = 5_000_000;
 
 /// A packet of a capture: where it was seen, 0 for the left, when, and its bytes.

@@ -1,4 +1,4 @@
-//! Two hosts and what runs on them.
+//! Two hosts and their programs.
 
 use std::process::{Command, Stdio};
 
@@ -135,7 +135,7 @@ fn delays_given_are_no_shorter_than_asked() {
     }
 }
 
-/// A burst keeps its order: the delays drawn are those asked for, and what order adds is said apart.
+/// A burst keeps its order: the drawn delays are as requested, and the delay added by the order is reported separately.
 #[test]
 fn drawn_jitter_is_reported_apart_from_the_delay_of_order() {
     let right = python("send $PEER 300");

@@ -27,7 +27,7 @@ fn example() -> PathBuf {
     path
 }
 
-/// What the client reports of the near server and of the far one, beyond a path of such impairments.
+/// The client's report of the near server and of the far one, beyond a path with these impairments.
 fn peers_over(path: &[&str]) -> [Value; 2] {
     let (room, nichrome) = open_room();
     copy_program(example(), room.file("near_and_far"));

@@ -1,4 +1,4 @@
-//! Packets that are too long for the path: their senders are told, and send shorter ones.
+//! Packets longer than the path MTU: their senders get an ICMP error, and send shorter ones.
 
 use crate::run::{Room, drops, number, printed_here, python};
 

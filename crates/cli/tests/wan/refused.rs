@@ -1,4 +1,4 @@
-//! What cannot be done is told in one line.
+//! Impossible requests are refused in one line.
 
 use crate::run::{Room, failure, text};
 

@@ -25,7 +25,7 @@ pub(crate) fn python(program: &str) -> String {
     format!("python3 '{}/tests/wan/transfer.py' {program}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What a program of transfer.py prints outside any path.
+/// The output of transfer.py without a path.
 pub(crate) fn printed_here(program: &str) -> String {
     let output = Command::new("sh").args(["-c", &python(program)]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -75,7 +75,7 @@ impl Room {
         command.output().unwrap()
     }
 
-    /// The summary of a path over which all goes well, and what its programs have printed.
+    /// The summary of a path whose programs succeed, and the programs' output.
     pub(crate) fn summary(&self, arguments: &[&str]) -> (Value, String) {
         let output = self.run(&[&["--json"], arguments].concat());
         let told = text(&output.stderr);

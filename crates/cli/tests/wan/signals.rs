@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::run::{PATIENCE, Room, Started, processes, text};
 
-/// Network namespaces that programs say they are in.
+/// The network namespaces that programs report.
 fn namespaces(path: &Started) -> [PathBuf; 2] {
     ["left  | in ", "right | in "].map(|mark| path.wait_for(mark).into())
 }

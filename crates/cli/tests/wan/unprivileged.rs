@@ -74,7 +74,7 @@ fn users_who_are_not_root_have_a_page_in_the_network_that_they_came_from() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// The limit that is set to 0 is that of a new user namespace: nobody else notices.
+/// The limit that is set to 0 is that of a new user namespace: other processes are not affected.
 #[test]
 fn a_refused_namespace_is_reported_with_the_setting_that_allows_it() {
     let (room, nichrome) = open_room();

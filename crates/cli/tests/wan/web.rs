@@ -1,4 +1,4 @@
-//! The page of a path in use: what it answers, and what it withstands.
+//! The page of a running path: its answers, and its resistance to bad requests.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -30,7 +30,7 @@ impl Site {
         stream
     }
 
-    /// What comes back for these bytes.
+    /// The answer to these bytes.
     fn answer_to(&self, request: &str) -> String {
         let mut stream = self.connect();
         // A server that has seen enough may have closed the connection.

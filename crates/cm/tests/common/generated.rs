@@ -56,7 +56,7 @@ struct Pair {
     is_rejected: bool,
 }
 
-/// What the network does to datagrams.
+/// The network's effect on datagrams.
 struct Faults {
     /// Of 100 datagrams, how many are lost, duplicated, and delayed.
     rates: [u64; 3],
@@ -97,7 +97,7 @@ struct World {
     listeners: Vec<IdName>,
 }
 
-/// Runs programs that do what is chosen, and checks what they see.
+/// Runs programs with the chosen operations, and checks their results.
 pub(crate) fn run(choose: &mut Choose<'_>) {
     let mut draw = |bound| choose(bound).map(u64::from);
     let rates = [draw(50), draw(50), draw(100)].map(Option::unwrap_or_default);
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// The network heals, programs answer what they are asked, and both ends agree; then all is destroyed.
+    /// The network stops losing datagrams, programs answer their requests, and both ends agree; then all is destroyed.
     fn finish(&mut self) {
         for _ in 0..100 {
             self.take_events();

@@ -21,7 +21,7 @@ pub(crate) type TestManager = Manager<OwnAddresses>;
 pub(crate) const MILLISECOND: u64 = 1_000_000;
 pub(crate) const SECOND: u64 = 1000 * MILLISECOND;
 
-/// What happens to each datagram: the delays of its copies in nanoseconds.
+/// The fate of each datagram: the delays of its copies in nanoseconds.
 pub(crate) type Fate<'a> = dyn FnMut(&[u8; MAD_LEN]) -> Vec<u64> + 'a;
 
 /// Nothing does.
@@ -62,11 +62,11 @@ pub(crate) fn config(node: usize) -> Config {
 pub(crate) struct Node {
     pub(crate) manager: TestManager,
     pub(crate) channel: ChannelName,
-    /// The connections that the driver is to set up, and what it is to do for multicast groups.
+    /// The manager's requests to set up connections and to join and leave multicast groups.
     pub(crate) requests: Vec<Output>,
 }
 
-/// Machines, and the datagrams on their way by time of arrival.
+/// Machines, and the datagrams in flight by time of arrival.
 pub(crate) struct Network {
     pub(crate) now: Instant,
     pub(crate) nodes: Vec<Node>,
@@ -91,7 +91,7 @@ impl Network {
         Self::new(vec![config(0), config(1)])
     }
 
-    /// Carries out what the managers ask for.
+    /// Executes the managers' requests.
     pub(crate) fn drain(&mut self, fate: &mut Fate<'_>) {
         for n in 0..self.nodes.len() {
             while let Some(output) = self.nodes[n].manager.poll() {
@@ -251,7 +251,7 @@ impl Network {
         self.nodes[node].manager.destroy_id(id, now)
     }
 
-    /// Sends a REQ from node 0 to port 7 of node 1, where somebody listens; returns the identifiers of initiator and request.
+    /// Sends a REQ from node 0 to port 7 of node 1, which has a listener; returns the identifiers of initiator and request.
     pub(crate) fn requested(&mut self, qp: u32) -> (IdName, IdName) {
         let client = self.resolved(0, 1, PortSpace::Tcp, at(1, 7));
         self.connect(0, client, qp).unwrap();
@@ -261,7 +261,7 @@ impl Network {
         (client, IdName(request.id))
     }
 
-    /// Connects node 0 to port 7 of node 1, where somebody listens; returns both identifiers.
+    /// Connects node 0 to port 7 of node 1, which has a listener; returns both identifiers.
     pub(crate) fn connected(&mut self, qp: u32) -> (IdName, IdName) {
         let (client, server) = self.requested(qp);
         self.accept(1, server, 2, qp + 1).unwrap();

@@ -1,4 +1,4 @@
-//! Commands of `/dev/infiniband/rdma_cm` and the events that they bring, as librdmacm writes and reads them.
+//! Commands of `/dev/infiniband/rdma_cm` and their events, as librdmacm writes and reads them.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)] // Each test uses some of it.
 
 use std::collections::BTreeMap;

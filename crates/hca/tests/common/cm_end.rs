@@ -13,7 +13,7 @@ use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, ReceiveRequest, Send
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const LEN: usize = 4096;
 
-/// An adapter with what a connection needs.
+/// An adapter with the objects for a connection.
 pub(crate) struct End {
     pub(crate) adapter: Adapter,
     pub(crate) region: Region,

@@ -1,4 +1,4 @@
-//! What an end sends and receives.
+//! Messages that an end sends and receives.
 
 use nichrome_rdma::{CompletedOperation, Completion, Operation, ReceiveRequest, SendRequest, Status};
 

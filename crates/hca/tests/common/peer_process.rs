@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The variable that says what the peer does.
+/// The environment variable with the peer's task.
 const PEER: &str = "NICHROME_CM_PEER";
 
 /// The process. It prints a line after each step, and is killed when dropped.

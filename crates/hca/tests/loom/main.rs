@@ -24,7 +24,7 @@ const DUE: Instant = Instant::from_nanos(1);
 /// A timer that is never due in a model.
 const LATER: Instant = Instant::from_nanos(1000);
 
-/// Runs `program` on a thread of its own beside what the driver's thread does.
+/// Runs `program` on its own thread, concurrently with the driver's thread.
 fn beside<T>(shared: &Arc<T>, program: fn(&T), driver: impl FnOnce(&T)) -> thread::JoinHandle<()>
 where
     T: Send + Sync + 'static,
@@ -76,7 +76,7 @@ fn a_program_that_begins_to_wait_for_an_event_ends_a_nap() {
     });
 }
 
-/// Rule 3. There is traffic, which nobody else takes.
+/// Rule 3. There is traffic, which no other thread receives.
 #[test]
 fn a_program_that_stops_waiting_leaves_the_ports_to_the_thread() {
     loom::model(|| {

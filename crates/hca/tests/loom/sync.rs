@@ -1,4 +1,4 @@
-//! What `src/sync.rs` has, for the model checker.
+//! The contents of `src/sync.rs`, for the model checker.
 //!
 //! loom takes a SeqCst access for an AcqRel one. The SeqCst fences around them here, which loom does model, give such accesses
 //! the total order that they have; all other orderings are passed on.

@@ -90,7 +90,7 @@ pub struct Streams {
     /// Bytes sent and their sending end, if `record` is set.
     pub sent: Vec<(usize, Vec<u8>)>,
     pub record: bool,
-    /// Endings that queue pairs asked for, with their end.
+    /// Ends of streams that queue pairs have requested, with their end.
     pub endings: Vec<(usize, StreamShutdown)>,
     pipes: Vec<Pipe>,
 }
@@ -106,7 +106,7 @@ impl Streams {
         self.pipes.iter().filter(|pipe| pipe.from == from).map(|pipe| pipe.kept.len() + pipe.held()).sum()
     }
 
-    /// Takes what a queue pair sends.
+    /// Takes the output of a queue pair.
     pub(super) fn send(
         &mut self,
         end: &mut End,
@@ -145,7 +145,7 @@ impl Streams {
         self.pipes.iter().filter_map(|pipe| pipe.flights.front()).map(|(due, _)| *due).min()
     }
 
-    /// Delivers what has arrived, and whatever can go on. Returns true if anything did.
+    /// Delivers arrived bytes, and continues all work that can continue. Returns true if there was any.
     pub(super) fn deliver(&mut self, ends: &mut [End; 2], now: Instant, random: &mut Pcg64) -> bool {
         let mut has_changed = false;
         for nth in 0..self.pipes.len() {

@@ -58,7 +58,7 @@ fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
     }
 }
 
-/// What end 0 is.
+/// The role of end 0.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Transport {
     Roce,

@@ -74,14 +74,14 @@ fn with_key(message: RcMessage, rkey: RKey) -> RcMessage {
     }
 }
 
-/// What a responder answered: acknowledgements and data, by packet number.
+/// A responder's answers: acknowledgements and data, by packet number.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Answered {
     sequence_naks: Vec<u32>,
     other_naks: usize,
     data: BTreeMap<u32, usize>,
     last_ack: Option<u32>,
-    /// Whether everything that was asked for was done.
+    /// Whether all requests were executed.
     finished: bool,
 }
 

@@ -6,7 +6,7 @@ use nichrome_wire::rdma::{Message, RcMessage, Repr};
 
 const DELAY: u64 = 60_000;
 
-/// The timers are in turns of so many nanoseconds.
+/// The resolution of the timers, in nanoseconds.
 const TURN: u64 = 8192;
 
 struct Talk {
@@ -41,7 +41,7 @@ impl Talk {
         talk
     }
 
-    /// What was sent since the last look: whether each is an acknowledgement.
+    /// For each packet sent since the last call, whether it is an acknowledgement.
     fn acknowledgements(&mut self) -> Vec<bool> {
         let is_acknowledgement = |(_, bytes): &(usize, Vec<u8>)| {
             matches!(Repr::parse(bytes).unwrap().0.message, Message::Rc(RcMessage::Acknowledge(_)))

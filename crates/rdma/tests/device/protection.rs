@@ -1,4 +1,4 @@
-//! Nobody gets in: packets that may not change memory do not, each rule by itself.
+//! Memory protection: packets without the right to change memory do not, one test per rule.
 
 use crate::common::{ALL, BASE, Link, MEMORY, Pair, datagram, pattern};
 use nichrome_rdma::*;
@@ -69,7 +69,7 @@ impl Attack {
         self.pair.ends[1].device.memory().bytes().iter().all(|byte| *byte == 0)
     }
 
-    /// What the victim answers.
+    /// The victim's answers.
     fn fire(&mut self) -> Option<Syndrome> {
         let bytes = self.bytes();
         self.pair.inject(1, &bytes);

@@ -183,7 +183,7 @@ fn a_silent_peer_ends_everything_in_error() {
     let waited = pair.now.as_nanos();
     assert!((11 * 1_048_576..12 * 1_048_576).contains(&waited), "{waited}");
     assert_eq!(pair.ends[0].device.query_qp(a).unwrap().state, QpState::Err);
-    // What is posted afterwards is flushed.
+    // Requests posted afterwards are flushed.
     pair.ends[0].post(a, 4, Operation::Write(there), 0, 1);
     pair.ends[0].receive(a, 5, 0, 1);
     assert_eq!(pair.ends[0].statuses(), [(4, Status::Flushed), (5, Status::Flushed)]);
@@ -277,7 +277,7 @@ fn a_deregistered_region_is_inaccessible_at_once() {
         ][operation];
         pair.ends[0].post(a, 1, operation, 0, 100_000);
         pair.transmit();
-        // The first packet is taken, the others are on their way.
+        // The first packet was received, the others are in flight.
         let before = pair.ends[1].device.counters().received;
         while pair.ends[1].device.counters().received == before {
             pair.step();
@@ -449,7 +449,7 @@ fn keys_are_invalidated_when_all_before_is_done() {
     assert_eq!(ended, [(1, Status::Success), (2, Status::Success), (3, Status::LocalProtection)]);
     pair.ends[0].device.reregister(region, domain, config).unwrap();
     let renewed = pair.ends[0].device.query_region(region).unwrap();
-    // Not only the low byte, which whoever knew the old key could guess.
+    // Not only the low byte, which anyone with the old key could guess.
     assert_ne!(renewed.rkey.0 >> 8, keys.rkey.0 >> 8);
     let buffers = [Sge { lkey: renewed.lkey, ..buffers[0] }];
     pair.run();
@@ -527,7 +527,7 @@ fn a_hundred_thousand_queue_pairs() {
     assert_eq!((pair.ends[0].device.qps(), pair.ends[1].device.qps()), (0, 0));
 }
 
-/// libfabric polls after it has destroyed a queue pair, and uses what a completion points to, which mlx5 and others do not leave there.
+/// libfabric polls after it has destroyed a queue pair, and uses the objects of its completions, which mlx5 and others remove.
 #[test]
 fn completions_of_a_destroyed_queue_pair_are_removed() {
     let mut pair = Pair::new();
@@ -543,7 +543,7 @@ fn completions_of_a_destroyed_queue_pair_are_removed() {
     }
 }
 
-/// A queue pair that goes into error while a message is coming in, or an answer is going out.
+/// A queue pair that enters the error state while a message arrives, or an answer is sent.
 #[test]
 fn error_flushes_the_receive_of_half_a_message_and_drops_answers() {
     for shared in [false, true] {

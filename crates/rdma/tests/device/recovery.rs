@@ -4,7 +4,7 @@ use crate::common::{Faults, Link, Pair, pattern};
 use nichrome_rdma::*;
 use nichrome_wire::rdma::{BthFlags, Message, RcMessage, Repr};
 
-/// Writes a megabyte four times over a path with faults; what it took.
+/// Writes a megabyte four times over a path with faults; returns the costs.
 fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
     let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
     let (there, data) = (pair.ends[1].remote(0), pattern(1 << 20, 8));
@@ -35,7 +35,7 @@ fn two_ends_of_this_crate_retransmit_little_more_than_the_lost_packets() {
     assert!(selective.retransmitted < 200, "{}", selective.retransmitted);
     assert!(back.retransmitted > 2 * selective.retransmitted, "{}", back.retransmitted);
     assert!(fast < slow, "{fast} and {slow}");
-    // What nothing tells of is found by probes, which are of no use to others.
+    // Losses that no later packet reveals are found by probes, which foreign peers do not support.
     assert!(selective.probes > 0 && selective.probes < selective.retransmitted);
     assert_eq!(back.probes, 0);
 }
@@ -160,7 +160,7 @@ fn kept_packets_are_bounded_and_released() {
     }
 }
 
-/// The program at the other end is done, and goes: what is sent again after that is answered by nobody.
+/// The program at the other end exits: later retransmissions get no answer.
 #[test]
 fn a_lost_last_ack_is_retransmitted_before_the_queue_pair_is_destroyed() {
     let mut pair = Pair::new();
@@ -183,7 +183,7 @@ fn a_lost_last_ack_is_retransmitted_before_the_queue_pair_is_destroyed() {
     assert_eq!(pair.ends[0].device.counters().retransmitted, 0);
 }
 
-/// Returns the nanoseconds from a send that nobody answers to its completion with `RetryExceeded`.
+/// Returns the nanoseconds from an unanswered send to its completion with `RetryExceeded`.
 fn time_to_give_up(timeout: u8, retry_count: u8) -> u64 {
     let mut pair = Pair::new();
     let [a, _] = pair.connect(QpType::Rc, &Link { timeout, retry_count, ..Link::default() });

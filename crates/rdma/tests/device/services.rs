@@ -163,7 +163,7 @@ fn queue_pairs_share_receives_and_the_limit_event_is_raised_once() {
     assert_eq!(ids, (0..8).collect::<Vec<_>>());
     assert_eq!(pair.ends[1].events(), [Event::SrqLimit(srq)]);
     assert_eq!(pair.ends[1].device.query_srq(srq).unwrap().limit, 0);
-    // A queue pair that goes into error says that it takes no more.
+    // A queue pair that enters the error state reports that it takes no more receives.
     pair.ends[1].device.modify_qp(qps[0].1, &QpChange::to(QpState::Err)).unwrap();
     assert_eq!(pair.ends[1].events(), [Event::LastReceiveReached(qps[0].1)]);
     assert_eq!(pair.ends[1].device.destroy_srq(srq), Err(ObjectError::InUse(ObjectKind::Srq)));

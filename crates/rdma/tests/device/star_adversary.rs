@@ -1,4 +1,4 @@
-//! Two honest ends on StaR, and one who sees all their packets and sends what he likes, also in their names.
+//! Two honest ends on StaR, and an adversary who sees all their packets and sends any packets, also with their addresses.
 
 use std::net::Ipv4Addr;
 
@@ -19,7 +19,7 @@ const OPEN: std::ops::Range<usize> = 0..0x4000;
 const INBOX: std::ops::Range<usize> = 0x8000..0xC000;
 /// A part that is registered for no peer and in no element.
 const PRIVATE: usize = 0x1_0000;
-/// What stands there, and in memory that is not registered at all.
+/// The contents of that memory, and of memory that is not registered.
 const SECRET: [u8; 16] = *b"never leaves me!";
 
 fn authenticated() -> Pair {
@@ -47,7 +47,7 @@ fn prepare(server: &mut crate::common::End) -> (RKey, LKey) {
     (open.rkey, inbox.lkey)
 }
 
-/// What the adversary sends.
+/// The adversary's packets.
 #[derive(Clone, Debug)]
 enum Attack {
     /// A recorded packet again.
@@ -212,7 +212,7 @@ fn a_closed_connection_has_no_access_left_and_others_keep_theirs() {
     pair.ends[CLIENT].post(first[CLIENT], 1, remote(0), 0, 6);
     pair.run();
     assert_eq!(pair.ends[CLIENT].statuses(), [(1, Status::Success)]);
-    // The client does not hear of the end: it goes on as before.
+    // The client does not receive the close: it continues as before.
     pair.fates =
         Some(Box::new(
             |to, _| if to == CLIENT { crate::common::Fate::IsLost } else { crate::common::Fate::Arrives },
@@ -248,7 +248,7 @@ fn deregistering_revokes_at_once_whatever_the_client_knows() {
     pair.ends[CLIENT].fill(0, b"one");
     pair.ends[CLIENT].post(qps[CLIENT], 1, write, 0, 3);
     pair.run();
-    // The client does not hear of it, and the same bytes are registered anew.
+    // The client does not receive it, and the same bytes are registered again.
     pair.ends[SERVER].device.deregister(region).unwrap();
     pair.ends[SERVER].register(RegionConfig::new(BASE, 64, all));
     pair.ends[CLIENT].fill(0, b"two");

@@ -165,7 +165,7 @@ fn a_send_into_a_receive_that_was_flushed_fails() {
     assert_eq!(done, [(1, Status::RetryExceeded)]);
 }
 
-/// The card refuses a packet of a connection that is closed; the request fails as if nobody had answered.
+/// The card refuses a packet of a closed connection; the request fails as if there had been no answer.
 #[test]
 fn a_refusal_after_the_close_is_no_answer() {
     let mut pair = Pair::new();

@@ -1,4 +1,4 @@
-//! Which connections of a device are on StaR, and what their set-up agrees on.
+//! The choice between RoCE and StaR for a device's connections, and the terms of their set-up.
 
 use crate::common::{Link, Pair};
 use nichrome_rdma::star::{

@@ -1,4 +1,4 @@
-//! StaR: what the rights of a queue pair and the registrations of its server allow, from when on, and until when.
+//! StaR: the accesses that a queue pair's rights and its server's registrations allow, and when they begin and end.
 
 use crate::common::{ALL, BASE, Link, Pair};
 use nichrome_rdma::*;

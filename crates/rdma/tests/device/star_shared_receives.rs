@@ -73,7 +73,7 @@ impl Clients {
         done.into_iter().map(|completion| (self.client_of(&completion), completion)).collect()
     }
 
-    /// Loses the RDPs of a client from now on, so that it holds what it is lent.
+    /// Loses the RDPs of a client from now on, so that it keeps its lent receives.
     fn stall(&mut self, client: usize) {
         let number = self.pair.ends[0].device.qp_number(self.qps[client][0]).unwrap();
         self.pair.fates = Some(Box::new(move |_, bytes| {

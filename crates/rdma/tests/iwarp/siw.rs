@@ -12,7 +12,7 @@ use crate::foreign::{Alone, fpdu};
 use crate::siw_streams::streams;
 use crate::support::TERMS;
 
-/// What one end of a connection sent.
+/// The messages that one end of a connection sent.
 struct Captured {
     start: StartKind,
     crc: Crc,

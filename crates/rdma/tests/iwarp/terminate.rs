@@ -426,7 +426,7 @@ fn a_terminate_of_the_peer_flushes_in_both_orders_of_bits() {
     }
 }
 
-/// Within a message nothing else can be sent, not even what the requests before it wait for.
+/// Within a message nothing else can be sent, not even responses that earlier requests wait for.
 #[test]
 fn a_request_that_fails_within_its_message_flushes_those_before() {
     let mut alone = Alone::new(Terms { role: Role::Initiator, max_ulpdu: 100, ..RESPONDER });

@@ -51,7 +51,7 @@ fn the_answer_goes_where_the_packet_came_from() {
     assert_eq!(flow.addresses.src(), to_server().addresses.dst());
     assert_eq!(flow.addresses.dst(), to_server().addresses.src());
     assert_eq!((flow.src_port, flow.dst_port), (0xC123, STAR_PORT));
-    // Data may be marked on its way; the class is that of the request.
+    // Data may be marked in the network; the class is that of the request.
     assert_eq!(data.answer.route.traffic_class, class.with_ecn(Ecn::Ect0));
     let marked = class.with_ecn(Ecn::Ce);
     let stored = server.respond(to_server(), marked.0, &Packet::rdp(SHARED, BASE, b"x").built()).unwrap();

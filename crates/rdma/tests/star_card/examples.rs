@@ -6,7 +6,7 @@ use super::common::{LEASE, Packet, Server, ends, secret};
 
 const SPECIFICATION: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/star.md"));
 
-/// Bytes as they stand in the specification: words of four, eight in a line.
+/// Bytes in the format of the specification: words of four, eight per line.
 fn dump(bytes: &[u8]) -> String {
     let words: Vec<String> =
         bytes.chunks(4).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect();

@@ -71,7 +71,7 @@ fn a_connection_has_no_tag_for_another() {
     is_dropped(&Packet { tag: Tag::Of(key, GrantCode(0)), ..honest() });
 }
 
-/// A client that has the key of its lease, and the codes of what it was granted, makes other capabilities of them.
+/// A client with the key of its lease and the codes of its grants forges other capabilities.
 #[test]
 fn a_client_reaches_only_what_it_was_granted() {
     let changes: [fn(&mut Capability); 8] = [
@@ -167,7 +167,7 @@ fn a_packet_of_an_hour_ago_is_refused_when_the_clock_shows_its_time_again() {
     assert_eq!(server.exchange(&replayed).unwrap().repr.message, Message::Ra(Err(Reason::Lease)));
 }
 
-/// A refusal says nothing to those who have not proved who they are, and is no longer than what they sent.
+/// A refusal gives no reason to unauthenticated senders, and is no longer than their packet.
 #[test]
 fn an_unverified_source_gets_one_refusal_and_no_more_bytes_than_it_sent() {
     let packets = [

@@ -1,4 +1,4 @@
-//! Frames to be cut, the packets that they are cut into, and what others say of these.
+//! Frames to segment, their packets, and independent implementations that check them.
 #![allow(dead_code, unused_imports, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod oracle;

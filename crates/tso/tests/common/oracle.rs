@@ -1,8 +1,8 @@
-//! What etherparse, which shares no code with Nichrome, says of a packet.
+//! Checks packets by etherparse, which shares no code with Nichrome.
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 
-/// Asserts that etherparse reads the packet to its end and computes the checksums that stand in it.
+/// Asserts that etherparse reads the packet to its end and computes the packet's checksums.
 pub fn assert_checksums(packet: &[u8]) {
     let sliced = SlicedPacket::from_ethernet(packet).expect("headers are well formed");
     assert_ip_checksum(&sliced);

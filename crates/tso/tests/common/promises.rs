@@ -1,4 +1,4 @@
-//! What must hold of any frame and any virtio header; the fuzz target checks the same.
+//! Invariants for any frame and any virtio header; the fuzz target checks the same.
 
 use nichrome_tso::{Segments, complete_checksum};
 use nichrome_wire::{
@@ -68,7 +68,7 @@ fn keep_promises_of_cutting(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
     assert!(payload == whole.transport[repeated..]);
 }
 
-/// What an IP packet carries.
+/// The payload of an IP packet.
 struct Carried<'a> {
     addresses: AddressPair,
     protocol: IpProtocol,

@@ -15,7 +15,7 @@ pub trait Choose {
     fn is_exhausted(&self) -> bool;
 }
 
-/// Runs operations until the choices are exhausted; the error says which promise was broken.
+/// Runs operations until the choices are exhausted; the error names the broken invariant.
 pub fn run(choices: &mut impl Choose) -> Result<(), String> {
     let seed = choices.below(1000).into();
     let first = impairments(choices);
@@ -70,7 +70,7 @@ fn impairments(choices: &mut impl Choose) -> Impairments {
     impairments
 }
 
-/// What came out, without the packet's content.
+/// An output, without the packet's content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Left {
     Released(Departure<Dummy>),
@@ -80,16 +80,16 @@ enum Left {
 struct Pair {
     punctual: Path<Dummy>,
     late: Path<Dummy>,
-    /// What came out of each.
+    /// The outputs of each.
     expected: Vec<Left>,
     got: Vec<Left>,
     now: Instant,
     /// By number, when each packet arrived.
     arrivals: Vec<Instant>,
-    /// As many packets may be on their way.
+    /// Maximum number of packets in flight.
     bound: usize,
     limit: usize,
-    /// What the impairments so far allow.
+    /// The outcomes that the impairments so far allow.
     may_reorder: bool,
     may_drop: [bool; DropReason::ALL.len()],
     is_backlogged: bool,
@@ -181,7 +181,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Lets everything leave, and checks what did.
+    /// Releases all packets, and checks them.
     fn finish(mut self) -> Result<(), String> {
         let expected = &mut self.expected;
         advance(&mut self.punctual, Instant::MAX, &mut |_, output| expected.push(left(output)));

@@ -1,4 +1,4 @@
-//! What the tests share: packets at their times through a path, in virtual time.
+//! Shared by the tests: sends packets at their times through a path, in virtual time.
 #![allow(dead_code, unreachable_pub)]
 
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use nichrome_wire::{Ecn, Instant};
 
 pub const NONE: fn() -> Impairments = Impairments::default;
 
-/// What text stands for.
+/// Parses a text.
 pub fn of<T: FromStr<Err: std::fmt::Debug>>(text: &str) -> T {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
@@ -33,7 +33,7 @@ pub fn ect(id: u64) -> Dummy {
     Dummy { ecn: Ecn::Ect0, ..packet(id) }
 }
 
-/// What came out of a path.
+/// The outputs of a path.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub released: Vec<Departure<Dummy>>,
@@ -78,7 +78,7 @@ pub fn send(path: &mut Path<Dummy>, packets: impl IntoIterator<Item = (Instant, 
     outcome
 }
 
-/// Sends so many full-sized frames, numbered from 1, at even distances from time 0 on.
+/// Sends this many full-sized frames, numbered from 1, at equal intervals from time 0.
 pub fn send_evenly(impairments: &Impairments, count: u64, distance: Duration) -> (Outcome, Path<Dummy>) {
     let mut path = Path::new(impairments, 42).unwrap();
     let distance = distance.as_nanos() as u64;

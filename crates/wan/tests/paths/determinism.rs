@@ -1,4 +1,4 @@
-//! The same seed makes the same choices, whoever drives, and a stage chooses by itself.
+//! The same seed makes the same choices with any driver, and each stage chooses independently.
 
 use crate::common::{NONE, Outcome, of, packet, send, us};
 use nichrome_wan::{DropReason, Dummy, Impairments, JitterOrder, Path};
@@ -20,7 +20,7 @@ fn everything() -> Impairments {
     }
 }
 
-/// FNV-1a over everything that came out.
+/// FNV-1a over all outputs.
 fn hash(outcome: &Outcome) -> u64 {
     let released = outcome.released.iter().flat_map(|departure| {
         [
@@ -43,7 +43,7 @@ fn hash_with(seed: u64) -> u64 {
     hash(&send(&mut Path::new(&everything(), seed).unwrap(), arrivals()))
 }
 
-/// A stored trace stays what it was: this number changes only with the choices themselves.
+/// The hash of a trace, which changes only if the random choices change.
 #[test]
 fn a_seed_stands_for_its_choices() {
     assert_eq!(hash_with(7), hash_with(7));

@@ -1,4 +1,4 @@
-//! Whatever the impairments and whoever drives: what comes in comes out once, or is dropped by name.
+//! For any impairments and any driver, each packet leaves once, or is dropped with a reason.
 
 use crate::generated::Choose;
 use proptest::prelude::*;

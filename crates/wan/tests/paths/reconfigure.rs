@@ -1,4 +1,4 @@
-//! Impairments that change while packets are on their way.
+//! Impairments that change while packets are in flight.
 
 use crate::common::{NONE, Outcome, ms, of, packet, us};
 use nichrome_wan::{ConfigError, DropReason, Dummy, Impairments, JitterOrder, Path};

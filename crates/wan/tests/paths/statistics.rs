@@ -1,4 +1,4 @@
-//! Over a long run, what is measured is what was asked, within 1 %.
+//! Over a long run, measured impairments equal the requested ones within 1 %.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ fn jitter_that_keeps_order_holds_packets_up_instead() {
     assert!(outcome.delays().into_iter().all(|delay| (95e6..=105e6).contains(&delay)));
 }
 
-/// What keeping the order costs does not show as the jitter that was asked for.
+/// The delay added by keeping the order does not count as requested jitter.
 #[test]
 fn drawn_delay_and_delay_of_order_are_reported_separately() {
     let impairments = Impairments { delay: of("20ms"), ..jitter(of("5ms")) };

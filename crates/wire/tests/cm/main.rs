@@ -1,4 +1,4 @@
-//! Connection management against what others wrote: the capture of Linux's rxe, tshark; and properties of any message.
+//! Connection management against independent implementations: a capture of Linux's rxe, tshark; and properties of any message.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod captures;

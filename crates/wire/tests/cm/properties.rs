@@ -1,4 +1,4 @@
-//! What must hold for any message, and for any bytes.
+//! Invariants for any message, and for any bytes.
 
 use nichrome_wire::cm::{IpHeader, MAD_LEN, Mad, PrivateData};
 use proptest::collection::vec;

@@ -1,4 +1,4 @@
-//! iWARP against what others wrote: the capture of Linux's siw, tshark; and properties of any message.
+//! iWARP against independent implementations: a capture of Linux's siw, tshark; and properties of any message.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod generated;

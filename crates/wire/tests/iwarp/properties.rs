@@ -1,4 +1,4 @@
-//! What must hold for any message, and for any bytes.
+//! Invariants for any message, and for any bytes.
 
 use nichrome_wire::iwarp::{AtomicRequest, Crc, Fpdu, Markers, Segment, StartFrame, Terminated, fpdu_len};
 use proptest::collection::vec;

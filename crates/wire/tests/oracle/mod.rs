@@ -19,7 +19,7 @@ pub(crate) enum RebuildError {
     NotTcp,
 }
 
-/// The frame as written anew from what parsing found in it; padding after the packet is kept.
+/// The frame rebuilt from its parsed fields; padding after the packet is kept.
 pub(crate) fn rebuild(frame: &[u8]) -> Result<Vec<u8>, RebuildError> {
     let mut out = Vec::new();
     let (ethernet, packet) = EthernetRepr::parse(frame).map_err(RebuildError::Ethernet)?;

@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// A packet: headers, payload, and between whom it goes.
+/// A packet: headers, payload and addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Generated {
     pub(crate) repr: Repr,

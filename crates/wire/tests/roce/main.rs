@@ -1,4 +1,4 @@
-//! RoCEv2 against what others wrote: the captures of Linux's rxe, tshark, scapy; and properties of any packet.
+//! RoCEv2 against independent implementations: captures of Linux's rxe, tshark, scapy; and properties of any packet.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod captures;

@@ -1,4 +1,4 @@
-//! What must hold for any packet, and for any bytes.
+//! Invariants for any packet, and for any bytes.
 
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::{DatagramWriter, IcrcCheck, IcrcChecker, RdmaError, Repr};

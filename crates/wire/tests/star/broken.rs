@@ -19,7 +19,7 @@ fn built(message: Message, payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// What is wrong with the datagram of a message in which one byte is another.
+/// The error of a message's datagram with one changed byte.
 fn changed(message: Message, payload: &[u8], at: usize, byte: u8) -> StarError {
     let mut datagram = built(message, payload);
     assert!(Repr::parse(&datagram).is_ok());

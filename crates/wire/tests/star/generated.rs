@@ -12,7 +12,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// A packet: headers, payload, what its authentication says where it has one, and between whom it goes.
+/// A packet: headers, payload, authentication if any, and addresses.
 #[derive(Clone, Debug)]
 pub(crate) struct Generated {
     pub(crate) repr: Repr,

@@ -1,4 +1,4 @@
-//! StaR packets: properties of any packet, and what others compute of them.
+//! StaR packets: properties of any packet, and checks by independent implementations.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod broken;

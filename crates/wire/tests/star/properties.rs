@@ -1,4 +1,4 @@
-//! What must hold for any packet, and for any bytes.
+//! Invariants for any packet, and for any bytes.
 
 use nichrome_wire::star::{
     AUTHENTICATION_LEN, Authentication, Epoch, Flags, PacketCheck, PacketWriter, Repr, StarError, segments,
@@ -104,7 +104,7 @@ proptest! {
     }
 }
 
-/// What parses has the length that it says, and written again it says the same.
+/// A parsed packet has the length of its header, and is the same when written again.
 fn parse_or_fail(bytes: &[u8]) {
     let Ok((repr, payload, authentication)) = Repr::parse(bytes) else { return };
     assert_eq!(repr.datagram_len(payload.len()), bytes.len());

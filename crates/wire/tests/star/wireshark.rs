@@ -412,7 +412,7 @@ fn tshark_marks_packets_of_another_start() {
     assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:"]].concat()), NOTHING);
 }
 
-/// Whatever our parser refuses is marked as malformed, and nothing else; what is damaged at all has another epoch.
+/// The dissector marks exactly the packets that our parser refuses as malformed; any damaged packet has another epoch.
 #[test]
 fn tshark_marks_damaged_packets() {
     let mut runner = TestRunner::deterministic();

@@ -1,4 +1,4 @@
-//! The integrity check is what Python's zlib computes.
+//! The integrity check equals that of Python's zlib.
 
 use std::io::{Seek as _, Write as _};
 use std::process::Command;
