@@ -57,7 +57,7 @@ const EXAMPLES: &str = "\
 Examples:
   nichrome wan --delay 40ms --loss 1% --left 'iperf3 -s -1' --right 'iperf3 -c $PEER'
   nichrome wan --rate 10mbit --aqm codel --delay 20ms -- ping -c 3 '$PEER6'
-  nichrome wan --delay 300ms --shell                      a shell on the left, to try things by hand
+  nichrome wan --delay 300ms --shell                      a shell on the left host
   nichrome wan --config dsl.toml --between eth1 eth2      in line between two real interfaces (root)
   nichrome wan set --loss 5%                              while it runs
   nichrome wan --web --delay 20ms --shell                 the same by sliders, in a browser
@@ -74,13 +74,13 @@ pub(crate) struct Wan {
     remote: Option<RemoteCommand>,
     #[command(flatten)]
     impairments: ImpairmentOptions,
-    /// The command for the left host: a line for the shell.
+    /// The command for the left host, run by the shell.
     #[arg(long, value_name = "COMMAND", help_heading = "Hosts")]
     left: Option<String>,
     /// The command for the right host; its exit status is this command's.
     #[arg(long, value_name = "COMMAND", help_heading = "Hosts", conflicts_with_all = ["command", "between"])]
     right: Option<String>,
-    /// Open a shell on the left host; when it ends, everything does. Without a right command, its exit status is this
+    /// Open a shell on the left host; all programs end with it. Without a right command, its exit status is this
     /// command's.
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
@@ -103,12 +103,12 @@ pub(crate) struct Wan {
     /// Print the summary as one JSON object; the programs' output then goes to standard error.
     #[arg(long, help_heading = "Results")]
     json: bool,
-    /// Plot the delays given, and the throughput over time, to this file, as SVG.
+    /// Plot the measured delays, and the throughput over time, to this file, as SVG.
     #[arg(long, value_name = "FILE.svg", help_heading = "Results")]
     plot: Option<PathBuf>,
-    /// Serve a page for a browser at this address or port: sliders for the impairments, and what the path does, as it does it.
-    /// Without one, a free port of 127.0.0.1. Whoever reaches the address changes the path; beyond loopback only with the token
-    /// that is printed.
+    /// Serve a page for a browser at this address or port, with sliders for the impairments and the path's current state. By
+    /// default a free port of 127.0.0.1. Anyone who can reach the address can change the path; at other addresses than
+    /// loopback only with the printed token.
     #[arg(
         long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "0", value_parser = web::address,
         help_heading = "Results",
@@ -117,7 +117,7 @@ pub(crate) struct Wan {
     /// Internal: a command without '--' before it, which is reported.
     #[arg(hide = true)]
     stray: Vec<OsString>,
-    /// The program for the right host, at this terminal, and its arguments; $PEER and the like are replaced.
+    /// The program for the right host, at this terminal, and its arguments; $PEER and the other variables are replaced.
     #[arg(last = true, value_name = "COMMAND", help_heading = "Hosts")]
     command: Vec<OsString>,
 }

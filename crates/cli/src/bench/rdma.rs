@@ -33,7 +33,7 @@ pub(crate) struct Rdma {
     /// The transport: roce, with up to 100,000 connections; or iwarp with up to 10,000, beside roce and star.
     #[arg(long, value_enum, value_name = "NAME", default_value = "roce")]
     transport: Subject,
-    /// Measure instead how connections are made by address and port (rdma_cm), over roce, star and iwarp, beside TCP: latency,
+    /// Measure instead the set-up of connections by address and port (rdma_cm), over roce, star and iwarp, compared with TCP: latency,
     /// connections per second, and memory of 10,000 in one process.
     #[arg(long, conflicts_with = "transport")]
     connect: bool,

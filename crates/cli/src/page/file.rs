@@ -11,7 +11,7 @@ use crate::picture_file::PictureFile;
 /// The option.
 #[derive(Args)]
 pub(crate) struct PageOption {
-    /// Write a page for a browser: figures that zoom, tables that sort, and where the numbers are from.
+    /// Write a page for a browser, with figures to zoom, tables to sort, and the command, machine and seed.
     #[arg(long, value_name = "FILE.html")]
     html: Option<PathBuf>,
 }

@@ -17,8 +17,8 @@ use super::report::{self, Row, Traffic};
 use super::session::{Meeting, check};
 use crate::connecting::{Connecting, Moments, Remaining, on_threads};
 
-/// Measure connections by address and port, as programs of rdma_cm make them: how long one takes, how many are made each second,
-/// and the memory of those that stand. The server sends each client one message.
+/// Measure the set-up of connections by address and port, as programs of rdma_cm do: duration, rate, and memory per connection.
+/// The server sends each client one message.
 #[derive(Args)]
 pub(crate) struct Connect {
     #[command(flatten)]
@@ -26,10 +26,10 @@ pub(crate) struct Connect {
     /// Number of connections.
     #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
-    /// Number of connections that are made at a time.
+    /// Number of connections set up at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     parallel: u32,
-    /// Keep all connections until the last is made, and measure their memory. Without it each ends after its message.
+    /// Keep all connections until the last is established, and measure their memory. Without it each ends after its message.
     #[arg(long)]
     keep: bool,
 }

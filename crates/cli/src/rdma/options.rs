@@ -42,19 +42,19 @@ pub(super) struct Options {
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
     #[arg(long, value_name = "SIDE", default_value = "auto")]
     stateless: Stateless,
-    /// With --transport star, the maximum number of connections whose state this side keeps; it is stateless in further
-    /// ones.
+    /// With --transport star, the maximum number of connections whose state this side keeps; it is
+    /// stateless for further ones.
     #[arg(long, value_name = "NUMBER")]
     connection_budget: Option<usize>,
-    /// With --transport star, the file of the key under which connections are set up, the same at both sides: at least 32
-    /// bytes, closed to other users. Necessary unless the address is a loopback address.
+    /// With --transport star, the file with the key that protects connection set-up, the same at both sides: at least
+    /// 32 bytes, not accessible to other users. Required unless the address is a loopback address.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses only, where
     /// every process can then read and write registered memory.
     #[arg(long)]
     no_authenticate: bool,
-    /// With --transport iwarp, ask for CRC-32C in every FPDU. It is used if either side asks.
+    /// With --transport iwarp, request CRC-32C in every FPDU. It is used if either side requests it.
     #[arg(long)]
     crc: bool,
     /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC

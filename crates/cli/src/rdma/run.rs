@@ -33,19 +33,19 @@ pub(crate) struct Run {
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
     #[arg(long, value_name = "SIDE", value_parser = valid::<Stateless>, requires = "transport")]
     stateless: Option<String>,
-    /// With --transport star, the maximum number of connections whose state this side keeps; it is stateless in further
-    /// ones.
+    /// With --transport star, the maximum number of connections whose state this side keeps; it is
+    /// stateless for further ones.
     #[arg(long, value_name = "NUMBER", requires = "transport")]
     connection_budget: Option<usize>,
-    /// With --transport star, the file of the key under which connections are set up, the same at both sides: at least 32
-    /// bytes, closed to other users. Necessary unless the address is a loopback address.
+    /// With --transport star, the file with the key that protects connection set-up, the same at both sides: at least
+    /// 32 bytes, not accessible to other users. Required unless the address is a loopback address.
     #[arg(long, value_name = "FILE", requires = "transport")]
     key_file: Option<PathBuf>,
     /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses only, where
     /// every process can then read and write registered memory.
     #[arg(long, requires = "transport")]
     no_authenticate: bool,
-    /// With --transport iwarp, ask for CRC-32C in every FPDU. It is used if either side asks.
+    /// With --transport iwarp, request CRC-32C in every FPDU. It is used if either side requests it.
     #[arg(long, requires = "transport")]
     crc: bool,
     /// The device's address, one of this machine's. By default a free address in 127.0.0.0/8.

@@ -15,7 +15,7 @@ use super::programs::expand;
 use crate::failure;
 use crate::side::Side;
 
-/// Run a program on a host of a running path. It outlives the path, without connection then.
+/// Run a program on a host of a running path. If the path ends first, the program continues without a connection.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Exec {
@@ -25,7 +25,7 @@ pub(super) struct Exec {
     /// The host: left or right.
     #[arg(value_parser = PossibleValuesParser::new(Side::BOTH.map(Side::name)).try_map(|name| name.parse::<Side>()))]
     host: Side,
-    /// The program and its arguments; $PEER and the like are replaced.
+    /// The program and its arguments; $PEER and the other variables are replaced.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
