@@ -1,6 +1,6 @@
 """Nichrome, a network card in software, from Python: receive coalescing, the simulator, wide-area paths, RDMA devices.
 
-Every function runs the ``nichrome`` command and returns what it prints as JSON; none needs root.
+Every function runs the ``nichrome`` command and returns the JSON that it prints; none needs root.
 """
 
 from nichrome import rdma, sim, wan

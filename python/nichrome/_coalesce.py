@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Coalesced:
-    """What a card would have handed to the host. ``summary`` is all that ``nichrome coalesce --json`` prints."""
+    """The packets that a card would have handed to the host. ``summary`` is the JSON of ``nichrome coalesce --json``."""
 
     summary: Dict[str, Any]
 

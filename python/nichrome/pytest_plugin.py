@@ -1,6 +1,6 @@
 """Fixtures for pytest: ``wan``, two hosts and a path for each test, and ``rdma_device``. Tests run in parallel with xdist.
 
-A test that fails keeps its packets in the folder ``--nichrome-captures`` (``nichrome-captures``): ``NAME.pcapng`` for a path,
+The packets of a failing test are kept in the folder ``--nichrome-captures`` (``nichrome-captures``): ``NAME.pcapng`` for a path,
 ``NAME-rdma-PROCESS.pcapng`` for each program with a device.
 """
 
@@ -29,13 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Registers the marks."""
-    config.addinivalue_line("markers", "wan(**impairments): what the path of the fixture wan does, as nichrome wan's options")
+    config.addinivalue_line("markers", "wan(**impairments): impairments of the path of the fixture wan, named as the options of nichrome wan")
     config.addinivalue_line("markers", "rdma_device(**options): options of nichrome rdma run for the fixture rdma_device")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    """Notes that a test has failed, before its fixtures end."""
+    """Records that a test has failed, before its fixtures end."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True

@@ -29,7 +29,7 @@ def experiments() -> List[Dict[str, Any]]:
 def points(
     experiment: str, *, seed: Optional[int] = None, jobs: Optional[int] = None, set: Optional[Mapping[str, Value]] = None
 ) -> List[Dict[str, Any]]:
-    """Runs an experiment and returns its points: series, x, value, unit, and the paper's number where there is one.
+    """Runs an experiment and returns its points: series, x, value, unit, and the paper's number if there is one.
 
     Args:
         experiment: A built-in experiment's name, or a TOML file's.
@@ -88,7 +88,7 @@ def tasks(
 ) -> List[List[str]]:
     """Returns the command line of each run of a sweep that ``store`` lacks, for schedulers such as HyperQueue.
 
-    Each puts its record into ``store``, which all workers must see; :func:`records` reads them.
+    Each run writes its record to ``store``, which all workers must share; :func:`records` reads them.
     """
     kept = os.path.abspath(os.fspath(store))
     os.makedirs(kept, exist_ok=True)
@@ -116,7 +116,7 @@ def sweep(experiment: str, parameters: Mapping[str, Sequence[Value]], **given: A
 
 
 def _run_task(words: List[str]) -> None:
-    """Runs one task. Called in an executor's worker, whose command may be at another place than the caller's."""
+    """Runs one task. Called in an executor's worker, whose command may have another path than the caller's."""
     done = subprocess.run([command(), *words[1:]], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise NichromeError(done.stderr.strip())

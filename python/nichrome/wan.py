@@ -14,12 +14,12 @@ from nichrome._command import NichromeError, command, options, run, run_json
 
 __all__ = ["Host", "Path"]
 
-#: How long a path may take to begin, in seconds.
+#: How long a path may take to start, in seconds.
 _UNTIL_UP = 30.0
 
 
 class Host:
-    """A host at one end of a path. Programs on it see one interface, and the loopback one."""
+    """A host at one end of a path. Programs on it have one interface and the loopback interface."""
 
     def __init__(self, path: Path, side: str, address: str) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Host:
         return [command(), "wan", "exec", "--run", str(self._path.pid), self.side, "--", *arguments]
 
     def popen(self, arguments: Sequence[str], **given: Any) -> subprocess.Popen[Any]:
-        """Starts a program on this host, as ``subprocess.Popen`` does. It is ended with the path."""
+        """Starts a program on this host, as ``subprocess.Popen`` does. It ends with the path."""
         process = subprocess.Popen(self.command(arguments), **given)
         self._path._started.append(process)
         return process
@@ -46,14 +46,14 @@ class Host:
         """Waits until a program on this host listens at a TCP port.
 
         Raises:
-            TimeoutError: None does.
+            TimeoutError: No program listens in time.
         """
         end = time.monotonic() + timeout
         # Column 2 is the local address, column 4 the state: 0A is LISTEN (proc_net_tcp(5)).
         pattern = f"^ *[0-9]+: [0-9A-F]+:{port:04X} [0-9A-F:]+ 0A "
         while self.run(["grep", "-qE", pattern, "/proc/self/net/tcp", "/proc/self/net/tcp6"]).returncode != 0:
             if time.monotonic() > end:
-                raise TimeoutError(f"nobody listens at port {port} of the {self.side} host")
+                raise TimeoutError(f"no program listens at port {port} of the {self.side} host")
             time.sleep(0.02)
 
 
@@ -80,18 +80,18 @@ class Path:
         self._process: Optional[subprocess.Popen[str]] = None
         self._messages: List[str] = []
         self._started: List[subprocess.Popen[Any]] = []
-        #: What the path has done, as ``nichrome wan --json`` prints it; after the block.
+        #: The summary of ``nichrome wan --json``; set after the block.
         self.summary: Optional[Dict[str, Any]] = None
-        #: Where servers usually are.
+        #: The left host, usually for servers.
         self.left = Host(self, "left", "10.0.0.1")
-        #: Where clients usually are.
+        #: The right host, usually for clients.
         self.right = Host(self, "right", "10.0.0.2")
 
     @property
     def pid(self) -> int:
-        """The process number of the ``nichrome wan`` that is the path."""
+        """The process ID of the path's ``nichrome wan``."""
         if self._process is None:
-            raise NichromeError("the path is not in use: it is within a 'with' block")
+            raise NichromeError("the path is not running: use it within a 'with' block")
         return self._process.pid
 
     def __enter__(self) -> Path:
@@ -143,11 +143,11 @@ class Path:
             raise NichromeError("\n".join(self._messages) or f"nichrome wan: exit status {status}")
 
     def set(self, **impairments: Any) -> None:
-        """Changes impairments; what is not named stays, and ``loss="none"`` takes one away."""
+        """Changes impairments; others are unchanged, and ``loss="none"`` removes one."""
         run(["wan", "set", "--run", str(self.pid), *options(impairments)])
 
     def show(self) -> Dict[str, Any]:
-        """Returns what the path has done so far."""
+        """Returns the results of the path so far."""
         return dict(run_json(["wan", "show", "--json", "--run", str(self.pid)]))
 
     def _read_messages(self, source: IO[str]) -> None:
@@ -164,5 +164,5 @@ class Path:
                     self._reader.join()
                     raise NichromeError("\n".join(self._messages)) from None
                 if time.monotonic() > end:
-                    raise NichromeError(f"the path does not begin: {error}") from None
+                    raise NichromeError(f"the path did not start: {error}") from None
                 time.sleep(0.02)
