@@ -11,6 +11,7 @@ use crate::reason::FlushReason;
 use crate::recycle::Recycled;
 use crate::run::Run;
 use crate::segment::Layout;
+use crate::tunnel::Tunnel;
 
 /// A packet for the host.
 pub enum Packet<B> {
@@ -125,6 +126,11 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
     /// Returns the rule by which the segments' IPv4 identifications follow the header's.
     pub fn identification(&self) -> Identification {
         self.0.identification
+    }
+
+    /// As [`Aggregate::identification`], for the tunnel header; `None` without an IPv4 tunnel.
+    pub fn tunnel_identification(&self) -> Option<Identification> {
+        (self.0.layout.tunnel == Tunnel::Ipv4).then_some(self.0.outer_identification)
     }
 
     /// Returns why the engine ended the aggregate.

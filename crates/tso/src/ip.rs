@@ -23,9 +23,18 @@ pub(crate) struct IpPacket<'a> {
 impl<'a> IpPacket<'a> {
     pub(crate) fn parse(frame: &'a [u8]) -> Result<Self, SegmentError> {
         let link = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;
-        match link.ethertype() {
-            EtherType::IPV4 => Self::parse_ipv4(link.payload(), link.header_len()),
-            EtherType::IPV6 => Self::parse_ipv6(link.payload(), link.header_len()),
+        Self::parse_as(link.ethertype(), link.payload(), link.header_len())
+    }
+
+    /// Parses a packet that is at `network` in the frame.
+    pub(crate) fn parse_as(
+        ethertype: EtherType,
+        packet: &'a [u8],
+        network: usize,
+    ) -> Result<Self, SegmentError> {
+        match ethertype {
+            EtherType::IPV4 => Self::parse_ipv4(packet, network),
+            EtherType::IPV6 => Self::parse_ipv6(packet, network),
             other => Err(SegmentError::NotIp(other)),
         }
     }

@@ -11,6 +11,7 @@ use crate::fragment::FragmentFields;
 use crate::ip::IpPacket;
 use crate::place::Place;
 use crate::tcp::{self, TcpFields};
+use crate::tunnel::Tunnel;
 use crate::udp::{self, UdpFields};
 
 /// The packets of a frame: see the [crate] for the rules.
@@ -24,6 +25,7 @@ pub struct Segments<'a> {
     size: usize,
     remaining: usize,
     is_first: bool,
+    tunnel: Option<Tunnel>,
     fields: Fields,
 }
 
@@ -32,7 +34,7 @@ pub struct Segments<'a> {
 pub enum Limit {
     /// Payload of each TCP segment or UDP datagram but the last, in bytes.
     Payload(NonZeroU16),
-    /// The maximum IP packet length (the MTU), in bytes.
+    /// The maximum IP packet length (the MTU), in bytes, tunnel headers included.
     Packet(u16),
 }
 
@@ -118,16 +120,16 @@ impl<'a> Segments<'a> {
 
     fn from_parts(header: &'a [u8], payload: &'a [u8], size: usize, fields: Fields) -> Self {
         let remaining = payload.len().div_ceil(size.max(1)).max(1);
-        Self { header, payload, size, remaining, is_first: true, fields }
+        Self { header, payload, size, remaining, is_first: true, tunnel: None, fields }
     }
 
     /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams within
-    /// `limit`.
+    /// `limit`, also in a tunnel: IP in IP, or PPP over Ethernet.
     ///
     /// # Errors
     /// The frame has no TCP segment or UDP datagram that can be segmented, or the limit leaves no room for payload.
     pub fn within(frame: &'a [u8], limit: Limit) -> Result<Self, SegmentError> {
-        let packet = IpPacket::parse(frame)?;
+        let (tunnel, packet) = Tunnel::enter(frame)?;
         let (fields, header_len) = match packet.protocol {
             IpProtocol::TCP => {
                 let (fields, header_len) = TcpFields::read(frame, &packet)?;
@@ -136,7 +138,8 @@ impl<'a> Segments<'a> {
             IpProtocol::UDP => (Fields::Udp(UdpFields::read(frame, &packet)?), UdpHeader::LEN),
             other => return Err(SegmentError::OtherProtocol(other)),
         };
-        let headers = packet.transport - packet.network + header_len;
+        let outermost = tunnel.as_ref().map_or(packet.network, |tunnel| tunnel.at);
+        let headers = packet.transport - outermost + header_len;
         let size = match limit {
             Limit::Payload(payload) => usize::from(payload.get()),
             Limit::Packet(bytes) => match usize::from(bytes).checked_sub(headers) {
@@ -144,7 +147,7 @@ impl<'a> Segments<'a> {
                 Some(room) => room,
             },
         };
-        Ok(Self::from_packet(frame, &packet, header_len, size, fields))
+        Ok(Self { tunnel, ..Self::from_packet(frame, &packet, header_len, size, fields) })
     }
 
     /// Makes all packets have the frame's IPv4 identification, instead of increasing ones.
@@ -154,6 +157,11 @@ impl<'a> Segments<'a> {
             Fields::Udp(fields) => fields.fix_identification(),
             Fields::None | Fields::Checksum(_) | Fields::Fragment(_) => {}
         }
+    }
+
+    /// As [`Segments::fix_identification`], for the IPv4 header of a tunnel.
+    pub fn fix_tunnel_identification(&mut self) {
+        self.tunnel.iter_mut().for_each(Tunnel::fix_identification);
     }
 
     /// Returns the number of remaining packets.
@@ -194,6 +202,9 @@ impl<'a> Segments<'a> {
             Fields::Tcp(fields) => fields.write(packet, header_len, sum, place),
             Fields::Udp(fields) => fields.write(packet, sum),
             Fields::Fragment(fields) => fields.write(packet, header_len, place),
+        }
+        if let Some(tunnel) = &mut self.tunnel {
+            tunnel.write(packet);
         }
         self.payload = rest;
         self.remaining -= 1;

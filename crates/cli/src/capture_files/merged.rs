@@ -13,15 +13,24 @@ pub(crate) struct Merged<'a> {
     pub(crate) reason: &'a str,
     /// True if all segments had the same IPv4 identification.
     pub(crate) has_fixed_identification: bool,
+    /// True if all segments had the same identification in the IPv4 header of a tunnel.
+    pub(crate) has_fixed_tunnel_identification: bool,
 }
 
 const FIXED_IDENTIFICATION: &str = ", fixed identification";
+const FIXED_TUNNEL_IDENTIFICATION: &str = ", fixed tunnel identification";
 
 impl fmt::Display for Merged<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { segments, mss, reason, has_fixed_identification } = self;
-        let identification = if *has_fixed_identification { FIXED_IDENTIFICATION } else { "" };
-        write!(f, "nichrome: {segments} segments, MSS {mss}, flush {reason}{identification}")
+        let Self { segments, mss, reason, .. } = self;
+        write!(f, "nichrome: {segments} segments, MSS {mss}, flush {reason}")?;
+        for (is_fixed, text) in [
+            (self.has_fixed_identification, FIXED_IDENTIFICATION),
+            (self.has_fixed_tunnel_identification, FIXED_TUNNEL_IDENTIFICATION),
+        ] {
+            f.write_str(if is_fixed { text } else { "" })?;
+        }
+        Ok(())
     }
 }
 
@@ -35,10 +44,17 @@ impl<'a> Merged<'a> {
         let (segments, line) = number(line.strip_prefix("nichrome: ")?)?;
         let (mss, line) = number(line.strip_prefix(" segments, MSS ")?)?;
         let reason = line.strip_prefix(", flush ")?;
-        let fixed = reason.strip_suffix(FIXED_IDENTIFICATION);
-        let has_fixed_identification = fixed.is_some();
-        Some((Self { segments, mss, reason: fixed.unwrap_or(reason), has_fixed_identification }, rest))
+        let (reason, has_fixed_tunnel_identification) = without(reason, FIXED_TUNNEL_IDENTIFICATION);
+        let (reason, has_fixed_identification) = without(reason, FIXED_IDENTIFICATION);
+        let merged =
+            Self { segments, mss, reason, has_fixed_identification, has_fixed_tunnel_identification };
+        Some((merged, rest))
     }
+}
+
+/// Returns the text without a suffix, and whether it had it.
+fn without<'a>(text: &'a str, suffix: &str) -> (&'a str, bool) {
+    text.strip_suffix(suffix).map_or((text, false), |text| (text, true))
 }
 
 /// Parses a number; returns the remaining text too.
@@ -54,8 +70,12 @@ mod tests {
 
     #[test]
     fn comments_are_read_as_written() {
-        for has_fixed_identification in [false, true] {
-            let merged = Merged { segments: 12, mss: 1448, reason: "hold", has_fixed_identification };
+        for (has_fixed_identification, has_fixed_tunnel_identification) in
+            [(false, false), (false, true), (true, false), (true, true)]
+        {
+            let (segments, mss, reason) = (12, 1448, "hold");
+            let merged =
+                Merged { segments, mss, reason, has_fixed_identification, has_fixed_tunnel_identification };
             let text = merged.to_string();
             assert_eq!(Merged::parse(&text), Some((merged, None)));
             assert_eq!(Merged::parse(&format!("{text}\nmore\nlines")), Some((merged, Some("more\nlines"))));

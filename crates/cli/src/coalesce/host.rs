@@ -89,6 +89,7 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
         mss: aggregate.mss(),
         reason: aggregate.flush_reason().name(),
         has_fixed_identification: aggregate.identification() == Identification::Fixed,
+        has_fixed_tunnel_identification: aggregate.tunnel_identification() == Some(Identification::Fixed),
     };
     let comments = aggregate.buffers().filter_map(|captured| captured.comment.as_deref());
     [&*merged.to_string()].into_iter().chain(comments).collect::<Vec<_>>().join("\n")

@@ -81,6 +81,9 @@ impl Cutter {
         if merged.is_some_and(|(merged, _)| merged.has_fixed_identification) {
             segments.fix_identification();
         }
+        if merged.is_some_and(|(merged, _)| merged.has_fixed_tunnel_identification) {
+            segments.fix_tunnel_identification();
+        }
         let comment = merged.map_or(comment, |(_, rest)| rest);
         Found::SuperPacket { segments, header, skipped, comment }
     }

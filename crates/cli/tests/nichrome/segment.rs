@@ -4,6 +4,7 @@ use std::path::Path;
 
 use nichrome_port::capture::LinkType;
 use nichrome_wire::TcpFrame;
+use nichrome_wire::checksum::checksum;
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -102,6 +103,71 @@ fn datagrams_that_were_merged_come_back_bit_for_bit() {
         assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames.iter().map(|(frame, _)| frame)));
         let untouched = summary(&[&input, "--verify"]);
         assert_eq!((number(&untouched, "packets_out"), number(&untouched, "aggregates")), (200, 0));
+    }
+}
+
+/// Tunnels: EtherType and header around a packet of `len` bytes, the `nth` of the capture.
+type Wrap = fn(is_ipv4: bool, len: u16, nth: u16) -> (u16, Vec<u8>);
+
+const TUNNELS: [(&str, Wrap); 4] = [
+    ("IPv4", |is_ipv4, len, nth| (0x0800, ipv4_header(is_ipv4, len, nth))),
+    ("IPv4, fixed identification", |is_ipv4, len, _| (0x0800, ipv4_header(is_ipv4, len, 7))),
+    ("IPv6", |is_ipv4, len, _| {
+        let protocol = if is_ipv4 { 4 } else { 41 };
+        (0x86DD, [&[0x60, 0, 0, 0][..], &len.to_be_bytes(), &[protocol, 9], &[0xFD; 32]].concat())
+    }),
+    ("PPPoE", |is_ipv4, len, _| {
+        let [high, low] = (len + 2).to_be_bytes();
+        (0x8864, vec![0x11, 0, 0, 7, high, low, 0, if is_ipv4 { 0x21 } else { 0x57 }])
+    }),
+];
+
+fn ipv4_header(is_ipv4: bool, len: u16, ident: u16) -> Vec<u8> {
+    let protocol = if is_ipv4 { 4 } else { 41 };
+    let [total, ident] = [len + 20, ident].map(u16::to_be_bytes);
+    let mut header =
+        [&[0x45, 0][..], &total, &ident, &[0x40, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]].concat();
+    let sum = checksum(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    header
+}
+
+/// The frames of a capture, each in a tunnel. Those of one sender come one after the other, so that the tunnel's
+/// identifications go up by one within a flow.
+fn tunneled(capture: &Path, wrap: Wrap) -> Vec<(Vec<u8>, Option<u32>)> {
+    let mut frames: Vec<Vec<u8>> = records(capture).into_iter().map(|(_, bytes)| bytes).collect();
+    frames.sort_by_key(|frame| frame[6..12].to_vec());
+    let wrapped = (0..).zip(frames).filter_map(|(nth, frame)| {
+        let (link, packet) = frame.split_at_checked(ETHERNET)?;
+        let is_ipv4 = packet.first()? >> 4 == 4;
+        let (ethertype, outer) = wrap(is_ipv4, packet.len() as u16, nth);
+        Some(([&link[..12], &ethertype.to_be_bytes(), &outer, packet].concat(), None))
+    });
+    wrapped.collect()
+}
+
+#[test]
+fn segments_in_tunnels_come_back_bit_for_bit() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    for capture in captures() {
+        for (name, wrap) in TUNNELS {
+            let frames = tunneled(&capture, wrap);
+            let input = capture_of(&folder, LinkType::Ethernet, &frames);
+            let before = summary(&[&input, &text(&merged), "--tunnels", "on", "--hold", "5ms", "--verify"]);
+            let found = segment(&text(&merged), &cut, &[]);
+            let of = format!("{}, {name}: {found}", capture.display());
+            assert_eq!(found["super_packets"], before["aggregates"], "{of}");
+            assert!(number(&found, "super_packets") > 10, "{of}");
+            let mut back: Vec<_> = records(&cut).into_iter().map(|(_, bytes)| bytes).collect();
+            let mut sent: Vec<_> = frames.into_iter().map(|(frame, _)| frame).collect();
+            back.sort();
+            sent.sort();
+            assert!(back == sent, "{of}");
+            let again = segment(&text(&merged), &cut, &["--mtu", "576"]);
+            assert_eq!(again["left"], serde_json::json!({}), "{of}");
+            assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576), "{of}");
+        }
     }
 }
 

@@ -294,7 +294,7 @@ const SIM: Layers = &[
 const TSO: Layers = &[
     &["error.rs", "place.rs"],
     &["ip.rs"],
-    &["checksum.rs", "fragment.rs", "tcp.rs", "udp.rs"],
+    &["checksum.rs", "fragment.rs", "tcp.rs", "tunnel.rs", "udp.rs"],
     &["segments.rs"],
 ];
 
