@@ -1,5 +1,6 @@
 //! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
-//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default).
+//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default). `NICHROME_RTL_NETLIST` is a folder with a netlist
+//! of the one model that is made, and with what its cells are.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,6 +23,7 @@ fn main() {
     let rtl = env::var_os("NICHROME_RTL").map_or_else(|| PathBuf::from("../rtl"), PathBuf::from);
     println!("cargo:rerun-if-env-changed=NICHROME_RTL");
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_COVERAGE");
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL_NETLIST");
     println!("cargo:rerun-if-changed={}", rtl.display());
     println!("cargo:rerun-if-changed=src/shim.cpp");
     let include = verilator_include();
@@ -68,17 +70,26 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
     let mut verilator = Command::new("verilator");
     verilator.args(["--cc", "-O3", "--x-assign", "unique", "--x-initial", "unique", "-Wno-fatal"]);
     verilator.args(["--top-module", "lro", "--prefix", prefix, "--Mdir"]).arg(folder);
-    verilator
-        .arg(format!("-GDATA_W={data_w}"))
-        .arg(format!("-GFLOWS={flows}"))
-        .arg(format!("-GPAGES={pages}"));
     if has_coverage() {
         verilator.args(["--coverage-line", "--coverage-toggle"]);
     }
-    for package in ["lro_pkg", "lro_types_pkg", "lro_parser_pkg"] {
-        verilator.arg(rtl.join(format!("{package}.sv")));
+    match env::var_os("NICHROME_RTL_NETLIST").map(PathBuf::from) {
+        Some(netlist) => {
+            println!("cargo:rerun-if-changed={}", netlist.display());
+            verilator.arg(format!("+incdir+{}", netlist.display())).arg("-y").arg(rtl);
+            verilator.arg(netlist.join("cells_sim_ecp5.v")).arg(netlist.join("lro.v"));
+        }
+        None => {
+            verilator
+                .arg(format!("-GDATA_W={data_w}"))
+                .arg(format!("-GFLOWS={flows}"))
+                .arg(format!("-GPAGES={pages}"));
+            for package in ["lro_pkg", "lro_types_pkg", "lro_parser_pkg"] {
+                verilator.arg(rtl.join(format!("{package}.sv")));
+            }
+            verilator.arg("-y").arg(rtl).arg(rtl.join("lro.sv"));
+        }
     }
-    verilator.arg("-y").arg(rtl).arg(rtl.join("lro.sv"));
     let status = verilator.status().expect("the models need verilator: install the Debian package");
     assert!(status.success(), "verilator does not accept the RTL");
 }

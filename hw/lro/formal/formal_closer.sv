@@ -38,9 +38,9 @@ module formal_closer
     close.aggregate.tcp_checksum = tcp_checksum;
   end
 
-  // A short queue, which is full within the depth of the proof; one more decision is behind it, three are before it.
+  // A short queue, which is full within the depth of the proof; one more decision is behind it, four are before it.
   localparam int DEPTH = 8;
-  localparam logic [4:0] PLACES = 5'(DEPTH + 1 + 3);
+  localparam logic [4:0] PLACES = 5'(DEPTH + 1 + 4);
   lro_closer #(.DEPTH(DEPTH)) dut (.*);
 
   logic started_reg = 1'b0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The queue hands on what it got, in order, and says how much it has.
+// The queue hands on what it got, in order, and says how much it has, an entry that left the memory a cycle ago among it.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -25,6 +25,7 @@ module formal_fifo (
   logic started_reg = 1'b0;
   logic [3:0] chosen_reg;
   logic [3:0] pushed_reg, popped_reg;
+  logic [3:0] unread_reg;  // entries that were not in the output register a cycle ago
   logic [3:0] arrived_reg;  // pushes a cycle ago
   logic [3:0] followed_reg;
 
@@ -32,6 +33,7 @@ module formal_fifo (
     started_reg <= 1'b1;
     chosen_reg  <= chosen;
     arrived_reg <= pushed_reg;
+    unread_reg <= pushed_reg - popped_reg - 4'(valid) + 4'(push);
     if (push) pushed_reg <= pushed_reg + 1'b1;
     if (pop) popped_reg <= popped_reg + 1'b1;
     if (push && pushed_reg == chosen) followed_reg <= push_data;
@@ -39,6 +41,7 @@ module formal_fifo (
       pushed_reg  <= '0;
       popped_reg  <= '0;
       arrived_reg <= '0;
+      unread_reg  <= '0;
     end
   end
 
@@ -48,7 +51,7 @@ module formal_fifo (
       assume (chosen == chosen_reg);
       assume (!push || count != 3'(DEPTH));
       assume (!pop || valid);
-      assert (4'(count) + 4'(valid) == pushed_reg - popped_reg);
+      assert (4'(count) == unread_reg);
       assert (valid || arrived_reg == popped_reg);
       if (valid && popped_reg == chosen && pushed_reg < 4'd15) assert (data == followed_reg);
     end

@@ -264,6 +264,8 @@ module lro
       .lro_struct
   );
 
+  logic taken_valid;
+  lro_struct_t taken;
   logic segment_write, next_write;
   page_t segment_page, next_of, next;
   segment_t segment;
@@ -298,6 +300,8 @@ module lro
       .struct_valid,
       .struct_in(lro_struct),
       .struct_take,
+      .taken_valid,
+      .taken,
       .segment_write,
       .segment_page,
       .segment,
@@ -405,8 +409,8 @@ module lro
   lro_counters counters (
       .clk,
       .rst,
-      .taken_valid(struct_take),
-      .taken(lro_struct),
+      .taken_valid,
+      .taken,
       .closed_valid,
       .closed,
       .closed_len,

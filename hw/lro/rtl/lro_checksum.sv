@@ -40,11 +40,6 @@ module lro_checksum
   logic [CHUNKS-1:0][31:0] tcp_masked;
   logic [CHUNKS-1:0][31:0] payload_masked;
 
-  function automatic logic is_address(chunk_t chunk);
-    return (chunk.parts[PART_IPV4] && (chunk.index == 4'd3 || chunk.index == 4'd4)) ||
-        (chunk.parts[PART_IPV6] && chunk.index >= 4'd2);
-  endfunction
-
   // The packet's length as it is in its header, and the bytes of the word and of the header that it does not count.
   logic begins;
   logic [15:0] length;
@@ -87,8 +82,7 @@ module lro_checksum
   always_comb begin
     for (int i = 0; i < CHUNKS; i++) begin
       ip_masked[i] = chunks[i].parts[PART_IPV4] ? chunks[i].data : '0;
-      tcp_masked[i] = (is_address(chunks[i]) || chunks[i].parts[PART_TCP] || chunks[i].parts[PART_OPTIONS]) ?
-          chunks[i].data : '0;
+      tcp_masked[i] = chunks[i].tcp_sum ? chunks[i].data : '0;
       for (int j = 0; j < 4; j++) begin
         payload_masked[i][31-8*j-:8] =
             chunks[i].parts[PART_PAYLOAD] && (whole_reg || BYTE_W'(4 * i + j) < left_reg[BYTE_W-1:0]) ?

@@ -22,7 +22,7 @@ module lro_classify
     input wire [TIME_W-1:0] frame_arrival,
     input wire frame_bad,
 
-    // Four cycles later.
+    // Five cycles later.
     input wire fields_valid,
     input fields_t fields,
 
@@ -30,7 +30,7 @@ module lro_classify
     input wire extensions_valid,
     input extensions_t extensions,
 
-    // Eleven cycles after the frame's last word at the latest.
+    // Twelve cycles after the frame's last word at the latest; how many NOPs there are, a cycle later.
     input options_t options,
 
     // Two cycles after the fields.
@@ -100,6 +100,7 @@ module lro_classify
   logic [16:0] total6_reg;
   logic [17:0] tcp_len6_reg;  // TCP's length and protocol number, for its checksum
   logic no_link_reg;  // the Ethernet header is cut short
+  logic [6:0] network_end_reg;
   logic no_network_reg;
   logic cut_short_reg;
   logic no_transport_reg;
@@ -115,7 +116,8 @@ module lro_classify
     end_reg <= 18'(fields_reg.total) + 18'(network);
     shortest_reg <= v6 ? 17'd40 : 17'({fields_reg.header_len, 2'b00});
     no_link_reg <= extent_reg.len < 16'(network);
-    no_network_reg <= extent_reg.len < 16'(network) + (v6 ? 16'd40 : 16'd20);
+    network_end_reg <= 7'(network) + (v6 ? 7'd40 : 7'd20);
+    no_network_reg <= extent_reg.len < 16'(network_end_reg);
 
     payload_reg <= transport_reg + 9'({fields_reg.template_.data_offset, 2'b00});
     payload_at_reg <= 10'(transport_reg) + 10'({fields_reg.template_.data_offset, 2'b00}) + 10'(network);
@@ -183,25 +185,40 @@ module lro_classify
   wire extended = v6 ? extensions_reg.found : fields_reg.header_len > 4'd5;
   wire ip_options = (extended && !v6) || long_header_reg;
 
-  // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs.
+  // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs. What comes before the options in its order
+  // is known while they are still read.
+  logic before_found;
+  pass_reason_t before_options;
+  always_comb begin
+    before_found = 1'b1;
+    before_options = PASS_SYN;
+    if (syn) before_options = PASS_SYN;
+    else if (rst_flag) before_options = PASS_RST;
+    else if (empty_reg) before_options = fin ? PASS_FIN : PASS_PURE_ACK;
+    else if (urg) before_options = PASS_URG;
+    else if (cwr || ae) before_options = PASS_CONGESTION_FLAGS;
+    else if (!ack) before_options = PASS_UNUSUAL_FLAGS;
+    else if (ip_options) before_options = PASS_IP_OPTIONS;
+    else if (fin) before_options = PASS_FIN;
+    else if (psh) before_options = PASS_PSH;
+    else before_found = 1'b0;
+  end
+
+  logic before_found_reg;
+  pass_reason_t before_options_reg;
+  logic extended_reg;
+  logic has_options_reg;
   logic eligible;
   pass_reason_t not_eligible;
   always_comb begin
     eligible = 1'b0;
-    not_eligible = PASS_SYN;
-    if (syn) not_eligible = PASS_SYN;
-    else if (rst_flag) not_eligible = PASS_RST;
-    else if (empty_reg) not_eligible = fin ? PASS_FIN : PASS_PURE_ACK;
-    else if (urg) not_eligible = PASS_URG;
-    else if (cwr || ae) not_eligible = PASS_CONGESTION_FLAGS;
-    else if (!ack) not_eligible = PASS_UNUSUAL_FLAGS;
-    else if (ip_options) not_eligible = PASS_IP_OPTIONS;
-    else if (fin) not_eligible = PASS_FIN;
-    else if (psh) not_eligible = PASS_PSH;
-    else if (has_options && !has_timestamps) not_eligible = PASS_TCP_OPTIONS;
-    else if (extended) not_eligible = PASS_IP_OPTIONS;
-    else if (trailer_reg) not_eligible = PASS_TRAILER;
-    else eligible = 1'b1;
+    not_eligible = before_options_reg;
+    if (!before_found_reg) begin
+      if (has_options_reg && !has_timestamps) not_eligible = PASS_TCP_OPTIONS;
+      else if (extended_reg) not_eligible = PASS_IP_OPTIONS;
+      else if (trailer_reg) not_eligible = PASS_TRAILER;
+      else eligible = 1'b1;
+    end
   end
 
   // What the frame is: the twin of `parse_any`.
@@ -248,12 +265,18 @@ module lro_classify
     whole_reg <= whole;
     class_reg <= class_parsed;
     reason_reg <= reason_parsed;
+    before_found_reg <= before_found;
+    before_options_reg <= before_options;
+    extended_reg <= extended;
+    has_options_reg <= has_options;
     if (stage_reg[OPTIONS_READ]) begin
       eligible_reg <= eligible;
       not_eligible_reg <= not_eligible;
-      ts_at_reg <= has_options ? options.nops + 6'd2 : '0;
-      ts_nops_reg <= has_options ? options.nops_behind : '0;
       ts_value_reg <= ts_value(options);
+    end
+    if (stage_reg[OPTIONS_READ+1]) begin
+      ts_at_reg   <= has_options_reg ? options.nops + 6'd2 : '0;
+      ts_nops_reg <= has_options_reg ? options.nops_behind : '0;
     end
     whole_len_reg <= whole_reg ? payload_len_reg[15:0] : '0;
     tcp_wrong_reg <= tcp_all_reg != 17'h0FFFF;

@@ -30,16 +30,16 @@ module lro_closer
     output logic [15:0] closed_len,  // bytes of the packet
     output logic empty
 );
-  localparam int STAGES = 3;
+  localparam int STAGES = 4;
 
   logic [$clog2(DEPTH):0] queued;
   close_t [STAGES-1:0] close_reg;
   logic [STAGES-1:0] valid_reg;
 
-  // First stage: the length of the whole.
+  // First stage: the decision; second: the length of the whole.
   logic [15:0] ip_len_reg;
   logic [15:0] first_ip_len_reg;
-  // Second and third: checksums, folded twice each.
+  // Third and fourth: checksums, folded twice each.
   logic [17:0] ip_sum_reg;
   logic [16:0] tcp_fold_reg;
   logic [16:0] ip_fold_reg;
@@ -53,13 +53,13 @@ module lro_closer
   always_ff @(posedge clk) begin
     close_reg <= {close_reg[STAGES-2:0], close};
     valid_reg <= {valid_reg[STAGES-2:0], close_valid};
-    close_ready <= counters_room && queued < ($bits(queued))'(DEPTH - STAGES - 4);
+    close_ready <= counters_room && queued < ($bits(queued))'(DEPTH - STAGES - 2);
 
-    ip_len_reg <= 16'(close.aggregate.headers_len) + close.aggregate.bytes;
-    first_ip_len_reg <= 16'(close.aggregate.headers_len) + close.aggregate.first_len;
+    ip_len_reg <= 16'(close_reg[0].aggregate.headers_len) + close_reg[0].aggregate.bytes;
+    first_ip_len_reg <= 16'(close_reg[0].aggregate.headers_len) + close_reg[0].aggregate.first_len;
 
-    ip_sum_reg <= {2'b00, ~close_reg[0].aggregate.ip_checksum} + {2'b00, ~first_ip_len_reg} + 18'(ip_len_reg);
-    tcp_fold_reg <= 17'(close_reg[0].aggregate.tcp_checksum[15:0]) + 17'(close_reg[0].aggregate.tcp_checksum[16]);
+    ip_sum_reg <= {2'b00, ~close_reg[1].aggregate.ip_checksum} + {2'b00, ~first_ip_len_reg} + 18'(ip_len_reg);
+    tcp_fold_reg <= 17'(close_reg[1].aggregate.tcp_checksum[15:0]) + 17'(close_reg[1].aggregate.tcp_checksum[16]);
     ip_len_reg2 <= ip_len_reg;
 
     ip_fold_reg <= 17'(ip_sum_reg[15:0]) + 17'(ip_sum_reg[17:16]);
@@ -72,26 +72,26 @@ module lro_closer
   end
 
   assign ip_folded = ip_fold_reg[15:0] + 16'(ip_fold_reg[16]);
-  assign network = 16'd14 + {12'b0, close_reg[2].aggregate.tags, 2'b00};
+  assign network = 16'd14 + {12'b0, close_reg[3].aggregate.tags, 2'b00};
 
   // A checksum is never 0xFFFF: the sum of what it covers is never 0.
   always_comb begin
     order_next = '0;
-    order_next.first = close_reg[2].aggregate.first;
-    order_next.tags = close_reg[2].aggregate.tags;
-    order_next.meta.arrival = close_reg[2].aggregate.arrival;
-    order_next.meta.kind = close_reg[2].kind;
-    order_next.meta.reason = close_reg[2].reason;
-    order_next.meta.segments = close_reg[2].kind == KIND_AGGREGATE ? close_reg[2].aggregate.count : 11'd1;
-    order_next.meta.mss = close_reg[2].aggregate.mss;
+    order_next.first = close_reg[3].aggregate.first;
+    order_next.tags = close_reg[3].aggregate.tags;
+    order_next.meta.arrival = close_reg[3].aggregate.arrival;
+    order_next.meta.kind = close_reg[3].kind;
+    order_next.meta.reason = close_reg[3].reason;
+    order_next.meta.segments = close_reg[3].kind == KIND_AGGREGATE ? close_reg[3].aggregate.count : 11'd1;
+    order_next.meta.mss = close_reg[3].aggregate.mss;
     order_next.meta.network = network[7:0];
-    order_next.meta.transport = network[7:0] + (close_reg[2].aggregate.v6 ? 8'd40 : 8'd20);
-    order_next.meta.payload = close_reg[2].aggregate.payload_at;
-    order_next.patch.v6 = close_reg[2].aggregate.v6;
-    order_next.patch.ip_len = ip_len_reg3 - (close_reg[2].aggregate.v6 ? 16'd40 : 16'd0);
+    order_next.meta.transport = network[7:0] + (close_reg[3].aggregate.v6 ? 8'd40 : 8'd20);
+    order_next.meta.payload = close_reg[3].aggregate.payload_at;
+    order_next.patch.v6 = close_reg[3].aggregate.v6;
+    order_next.patch.ip_len = ip_len_reg3 - (close_reg[3].aggregate.v6 ? 16'd40 : 16'd0);
     order_next.patch.ip_checksum = ~ip_folded;
-    order_next.patch.ack = close_reg[2].aggregate.ack;
-    order_next.patch.window = close_reg[2].aggregate.window;
+    order_next.patch.ack = close_reg[3].aggregate.ack;
+    order_next.patch.window = close_reg[3].aggregate.window;
     order_next.patch.tcp_checksum = tcp_checksum_reg == 16'hFFFF ? 16'h0000 : tcp_checksum_reg;
   end
 
@@ -101,7 +101,7 @@ module lro_closer
   ) orders (
       .clk,
       .rst,
-      .push(valid_reg[2]),
+      .push(valid_reg[3]),
       .push_data(order_next),
       .pop(order_take),
       .valid(order_valid),
@@ -109,10 +109,10 @@ module lro_closer
       .count(queued)
   );
 
-  assign closed_valid = valid_reg[2];
-  assign closed = close_reg[2];
+  assign closed_valid = valid_reg[3];
+  assign closed = close_reg[3];
   assign closed_len =
-      close_reg[2].kind == KIND_AGGREGATE ? ip_len_reg3 + network : close_reg[2].aggregate.frame_len;
+      close_reg[3].kind == KIND_AGGREGATE ? ip_len_reg3 + network : close_reg[3].aggregate.frame_len;
   assign empty = valid_reg == '0 && queued == 0 && !order_valid;
 endmodule
 

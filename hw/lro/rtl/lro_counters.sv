@@ -108,11 +108,10 @@ module lro_counters
   logic in_turn_reg;  // the queue of which an entry is added
   logic out_turn_reg;
   logic [2:0] step_reg;
-  logic is_last;
+  logic last_reg;  // step of the entry
   addition_t next;
-  assign is_last = in_turn_reg ? step_reg == 3'(IN_STEPS) : step_reg == (out.is_aggregate ? 3'(OUT_STEPS - 1) : 3'd3);
-  assign in_take = in_turn_reg && is_last;
-  assign out_take = out_turn_reg && is_last;
+  assign in_take  = in_turn_reg && last_reg;
+  assign out_take = out_turn_reg && last_reg;
 
   always_comb begin
     next = '0;
@@ -138,11 +137,12 @@ module lro_counters
 
   always_ff @(posedge clk) begin
     room <= outs < ($bits(outs))'(DEPTH - SPARE);
-    step_reg <= (in_turn_reg || out_turn_reg) && !is_last ? step_reg + 3'd1 : '0;
+    step_reg <= (in_turn_reg || out_turn_reg) && !last_reg ? step_reg + 3'd1 : '0;
+    last_reg <= !last_reg && step_reg == (out_turn_reg && out.is_aggregate ? 3'(OUT_STEPS - 2) : 3'(IN_STEPS - 1));
     if (!in_turn_reg && !out_turn_reg) begin
       out_turn_reg <= out_valid && !clearing_reg;
       in_turn_reg  <= in_valid && !out_valid && !clearing_reg;
-    end else if (is_last) begin
+    end else if (last_reg) begin
       // The other queue next, if it has an entry.
       out_turn_reg <= in_turn_reg && out_valid;
       in_turn_reg  <= out_turn_reg && in_valid;
@@ -150,6 +150,7 @@ module lro_counters
     if (rst) begin
       room <= 1'b0;
       step_reg <= '0;
+      last_reg <= 1'b0;
       in_turn_reg <= 1'b0;
       out_turn_reg <= 1'b0;
     end
@@ -160,7 +161,8 @@ module lro_counters
   logic [63:0] sum_reg;
   logic [6:0] read_addr;
   logic [2:0] settled_reg;
-  wire idle = !clearing_reg && !in_turn_reg && !out_turn_reg && !in_valid && !out_valid && ins == 0 && outs == 0;
+  logic idle_reg;
+  logic read_reg;  // a read waits
   wire [3:0] on_the_way = {additions_reg[0].valid, additions_reg[1].valid, additions_reg[2].valid, additions_reg[3].valid};
   assign read_addr = additions_reg[0].valid ? additions_reg[0].index : read_index;
 
@@ -180,7 +182,9 @@ module lro_counters
     additions_reg[0] <= next;
     for (int i = 1; i < 4; i++) additions_reg[i] <= additions_reg[i-1];
     sum_reg <= read_data + 64'(additions_reg[2].step);
-    settled_reg <= (read_valid && !read_done && idle && on_the_way == 0) ? {settled_reg[1:0], 1'b1} : '0;
+    idle_reg <= !clearing_reg && !in_turn_reg && !out_turn_reg && !in_valid && !out_valid && ins == 0 && outs == 0;
+    read_reg <= read_valid && !read_done;
+    settled_reg <= (read_reg && idle_reg && on_the_way == 0) ? {settled_reg[1:0], 1'b1} : '0;
     read_done <= settled_reg == 3'b011;
     if (clearing_reg) clear_reg <= clear_reg + 1'b1;
     if (clear_reg == '1) clearing_reg <= 1'b0;
@@ -188,6 +192,8 @@ module lro_counters
       clearing_reg <= 1'b1;
       clear_reg <= '0;
       for (int i = 0; i < 4; i++) additions_reg[i].valid <= 1'b0;
+      idle_reg <= 1'b0;
+      read_reg <= 1'b0;
       settled_reg <= '0;
       read_done <= 1'b0;
     end

@@ -2,7 +2,7 @@
 // Decide: the flow table, the rule of the store block (Figure 7), and the timer. The twin of crates/lro/src/netfpga.rs.
 //
 // Nine cycles a frame that joins an aggregate, one more where the aggregate is closed. All comparisons are registered; those of
-// keys in parts, which are joined a cycle later.
+// keys in parts, which are joined a cycle later. What a state enables many registers by has a register of its own.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -28,6 +28,10 @@ module lro_decide
     input lro_struct_t struct_in,
     output logic struct_take,
 
+    // A cycle later: the frame that was taken.
+    output logic taken_valid,
+    output lro_struct_t taken,
+
     // Where the payload of the frame lies, for the egress; the frame behind another one.
     output logic segment_write,
     output page_t segment_page,
@@ -51,6 +55,7 @@ module lro_decide
   localparam int TEMPLATE_PARTS = ($bits(template_t) + PART_W - 1) / PART_W;
   typedef logic [SLOT_W-1:0] slot_t;
 
+  // Places in `states_t`, of which one bit is set.
   typedef enum logic [3:0] {
     STATE_IDLE,
     STATE_MATCH,
@@ -65,9 +70,12 @@ module lro_decide
     STATE_START,
     STATE_PASS
   } state_t;
+  localparam int STATES = 12;
+  typedef logic [STATES-1:0] states_t;
 
-  state_t state_reg;
-  state_t behind_reg;  // after the close
+  states_t state_reg;
+  states_t state_next;
+  states_t behind_reg;  // after the close
   flush_reason_t reason_reg;  // of the close
   slot_t slot_reg;
   lro_struct_t frame_reg;
@@ -79,8 +87,10 @@ module lro_decide
   logic [TIME_W-1:0] deadlines_reg[FLOWS];
   logic [FLOWS-1:0] used_reg;
   slot_t order_reg[FLOWS];  // the oldest first
-  aggregate_t aggregates[FLOWS];
+  aggregate_t aggregate_read;
   aggregate_t aggregate_reg;
+  logic any_reg;
+  logic full_reg;
 
   // Comparisons with the frame.
   logic [FLOWS-1:0][FLOW_PARTS-1:0] flow_equal_reg;
@@ -102,19 +112,16 @@ module lro_decide
     hit_slot = '0;
     free_slot = '0;
     for (int i = FLOWS - 1; i >= 0; i--) begin
-      hits[i] = &flow_equal_reg[i];
+      hits[i] = used_reg[i] && &flow_equal_reg[i];
       if (hits[i]) hit_slot = hit_slot | slot_t'(i);
       if (!used_reg[i]) free_slot = slot_t'(i);
     end
   end
-  wire any = stored != 0;
-  wire full = stored == COUNT_W'(FLOWS);
 
   always_ff @(posedge clk) begin
     for (int i = 0; i < FLOWS; i++) begin
       for (int j = 0; j < FLOW_PARTS; j++) begin
-        flow_equal_reg[i][j] <=
-            used_reg[i] && PART_W'(flows_reg[i] >> (PART_W * j)) == PART_W'(frame_reg.flow >> (PART_W * j));
+        flow_equal_reg[i][j] <= PART_W'(flows_reg[i] >> (PART_W * j)) == PART_W'(frame_reg.flow >> (PART_W * j));
       end
       for (int j = 0; j < TEMPLATE_PARTS; j++) begin
         template_part_equal_reg[i][j] <=
@@ -212,25 +219,26 @@ module lro_decide
   logic closing;
   logic starting;
   logic appending;
-  assign closing = state_reg == STATE_CLOSE && close_ready;
-  assign starting = state_reg == STATE_START;
-  assign appending = state_reg == STATE_APPEND;
+  assign closing = state_reg[STATE_CLOSE] && close_ready;
+  assign starting = state_reg[STATE_START];
+  assign appending = state_reg[STATE_APPEND];
 
   always_comb begin
-    struct_take = state_reg == STATE_IDLE && struct_valid;
-    segment_write = struct_take;
-    segment_page = struct_in.extent.first;
-    segment.extent = struct_in.extent;
-    segment.payload_at = struct_in.payload_at;
-    segment.payload_len = struct_in.payload_len;
+    struct_take = state_reg[STATE_IDLE] && struct_valid;
+    taken = frame_reg;
+    segment_write = taken_valid;
+    segment_page = frame_reg.extent.first;
+    segment.extent = frame_reg.extent;
+    segment.payload_at = frame_reg.payload_at;
+    segment.payload_len = frame_reg.payload_len;
     next_write = appending;
     next_of = aggregate_reg.tail;
     next = frame_reg.extent.first;
 
     close.aggregate = aggregate_reg;
     close.bad = frame_reg.class_ == CLASS_BAD;
-    if (state_reg == STATE_PASS) begin
-      close_valid = close_ready;
+    close_valid = close_ready && (state_reg[STATE_PASS] || state_reg[STATE_CLOSE]);
+    if (state_reg[STATE_PASS]) begin
       close.kind = (frame_reg.class_ == CLASS_DROP || frame_reg.class_ == CLASS_BAD) ? KIND_FREE : KIND_PASS;
       close.reason = pass_reason_reg;
       close.aggregate.first = frame_reg.extent.first;
@@ -238,134 +246,155 @@ module lro_decide
       close.aggregate.bytes = frame_reg.payload_len;
       close.aggregate.arrival = frame_reg.arrival;
     end else begin
-      close_valid = closing;
       close.kind = aggregate_reg.count == 11'd1 ? KIND_SINGLE : KIND_AGGREGATE;
       close.reason = 5'(reason_reg);
     end
   end
 
-  logic aggregate_write;
-  slot_t aggregate_slot;
-  aggregate_t aggregate_data;
-  assign aggregate_write = starting || appending;
-  assign aggregate_slot = starting ? free_slot : slot_reg;
-  assign aggregate_data = starting ? begun : joined;
+  // The aggregate is written back a cycle after it has changed. A store of one is the register itself.
+  if (FLOWS == 1) begin : gen_one
+    assign aggregate_read = aggregate_reg;
+  end else begin : gen_memory
+    (* ram_style = "distributed" *)
+    logic [$bits(aggregate_t)-1:0] aggregates[FLOWS];
+    logic changed_reg;
+    assign aggregate_read = aggregates[slot_reg];
+    always_ff @(posedge clk) begin
+      changed_reg <= starting || appending;
+      if (changed_reg) aggregates[slot_reg] <= aggregate_reg;
+      if (rst) changed_reg <= 1'b0;
+    end
+  end
 
   logic [1:0] changed_reg;
   // Without a frame, the oldest aggregate is closed a cycle after there is a reason.
   logic idle_close_reg;
   flush_reason_t idle_reason_reg;
   always_ff @(posedge clk) begin
-    idle_close_reg <= state_reg == STATE_IDLE && !struct_valid && !idle_close_reg && any &&
+    idle_close_reg <= state_reg[STATE_IDLE] && !struct_valid && !idle_close_reg && any_reg &&
         ((quiet && (drain || (now_due_reg && changed_reg == 0))) || starved);
     idle_reason_reg <= (quiet && drain) ? FLUSH_DRAIN : quiet && now_due_reg ? FLUSH_TIMEOUT : FLUSH_EVICTED;
     if (rst) idle_close_reg <= 1'b0;
   end
 
   logic check_reg;  // the slot was loaded to see whether the frame joins
+  logic pass_all_reg, pass_flow_reg, store_reg;  // the frame's class
+  logic started_reg;
+  logic update_reg;  // of the aggregate: it is loaded, begun or appended to
+  logic due;
+  logic joins;
+  logic ends;
+  assign due = due_reg && any_reg;
+  assign joins = seq_equal_reg && template_equal_reg[slot_reg] && !ts_older_reg && !too_long_reg;
+  assign ends = full_length_reg || full_count_reg;
+
+  always_comb begin
+    state_next = '0;
+    if (state_reg[STATE_IDLE]) begin
+      if (struct_valid) state_next[STATE_MATCH] = 1'b1;
+      else if (idle_close_reg) state_next[STATE_LOAD] = 1'b1;
+      else state_next[STATE_IDLE] = 1'b1;
+    end
+    if (state_reg[STATE_MATCH]) state_next[STATE_HIT] = 1'b1;
+    if (state_reg[STATE_HIT]) state_next[STATE_PICK] = 1'b1;
+    if (state_reg[STATE_PICK]) begin
+      if (due || (pass_all_reg && any_reg) || (pass_flow_reg && hit_reg) || (store_reg && (hit_reg || full_reg))) begin
+        state_next[STATE_LOAD] = 1'b1;
+      end else if (store_reg) state_next[STATE_START] = 1'b1;
+      else state_next[STATE_PASS] = 1'b1;
+    end
+    if (state_reg[STATE_LOAD] && check_reg) state_next[STATE_CHECK] = 1'b1;
+    if (state_reg[STATE_LOAD] && !check_reg) state_next[STATE_CLOSE] = 1'b1;
+    if (state_reg[STATE_CHECK]) state_next[STATE_LIMITS] = 1'b1;
+    if (state_reg[STATE_LIMITS]) state_next[STATE_STORE] = 1'b1;
+    if (state_reg[STATE_STORE] && joins) state_next[STATE_APPEND] = 1'b1;
+    if (state_reg[STATE_STORE] && !joins) state_next[STATE_CLOSE] = 1'b1;
+    if (state_reg[STATE_APPEND] && ends) state_next[STATE_CLOSE] = 1'b1;
+    if (state_reg[STATE_APPEND] && !ends) state_next[STATE_IDLE] = 1'b1;
+    if (state_reg[STATE_CLOSE] && !close_ready) state_next[STATE_CLOSE] = 1'b1;
+    if (state_reg[STATE_CLOSE] && close_ready) state_next = state_next | behind_reg;
+    if (state_reg[STATE_START]) state_next[STATE_IDLE] = 1'b1;
+    if (state_reg[STATE_PASS] && !close_ready) state_next[STATE_PASS] = 1'b1;
+    if (state_reg[STATE_PASS] && close_ready) state_next[STATE_IDLE] = 1'b1;
+  end
+
+  function automatic states_t only(state_t state);
+    return states_t'(1) << state;
+  endfunction
 
   always_ff @(posedge clk) begin
-    case (state_reg)
-      STATE_IDLE: begin
-        check_reg <= 1'b0;
-        frame_reg <= struct_in;
-        pass_reason_reg <= struct_in.reason;
-        slot_reg <= order_reg[0];
-        reason_reg <= idle_reason_reg;
-        behind_reg <= STATE_IDLE;
-        if (struct_valid) state_reg <= STATE_MATCH;
-        else if (idle_close_reg) state_reg <= STATE_LOAD;
-      end
+    state_reg   <= state_next;
+    taken_valid <= struct_take;
+    update_reg  <= state_next[STATE_LOAD] || state_next[STATE_START] || state_next[STATE_APPEND];
+    if (update_reg) aggregate_reg <= appending ? joined : starting ? begun : aggregate_read;
 
-      STATE_MATCH: state_reg <= STATE_HIT;
-
-      STATE_HIT: state_reg <= STATE_PICK;
-
-      STATE_PICK: begin
-        // The slot to be closed or to be joined, and what follows a close.
-        slot_reg <= order_reg[0];
-        reason_reg <= FLUSH_TIMEOUT;
-        behind_reg <= STATE_MATCH;
-        state_reg <= STATE_PASS;
-        if (any && due_reg) state_reg <= STATE_LOAD;
-        else
-          case (frame_reg.class_)
-            CLASS_PASS_ALL: begin
-              reason_reg <= FLUSH_BARRIER;
-              behind_reg <= STATE_PICK;
-              if (any) state_reg <= STATE_LOAD;
-            end
-            CLASS_PASS_FLOW: begin
-              slot_reg   <= hit_slot_reg;
-              reason_reg <= FLUSH_BARRIER;
-              behind_reg <= STATE_PASS;
-              if (hit_reg) state_reg <= STATE_LOAD;
-            end
-            CLASS_STORE: begin
-              check_reg  <= hit_reg;
-              slot_reg   <= hit_reg ? hit_slot_reg : order_reg[0];
-              reason_reg <= hit_reg ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
-              behind_reg <= hit_reg ? STATE_PASS : STATE_START;
-              state_reg  <= (hit_reg || full) ? STATE_LOAD : STATE_START;
-            end
-            default: ;
-          endcase
-      end
-
-      STATE_LOAD: begin
-        aggregate_reg <= aggregates[slot_reg];
-        state_reg <= check_reg ? STATE_CHECK : STATE_CLOSE;
-      end
-
-      STATE_CHECK: state_reg <= STATE_LIMITS;
-
-      STATE_LIMITS: begin
-        check_reg <= 1'b0;
-        state_reg <= STATE_STORE;
-      end
-
-      STATE_STORE: begin
-        state_reg  <= STATE_CLOSE;
-        behind_reg <= STATE_START;
-        if (!seq_equal_reg) begin
-          behind_reg <= STATE_PASS;
-          pass_reason_reg <= 5'(PASS_OUT_OF_ORDER);
-        end else if (!template_equal_reg[slot_reg] || ts_older_reg) reason_reg <= FLUSH_UNEQUAL_FIELD;
-        else if (too_long_reg) reason_reg <= FLUSH_MAX_LENGTH;
-        else state_reg <= STATE_APPEND;
-      end
-
-      STATE_APPEND: begin
-        aggregate_reg <= joined;
-        reason_reg <= FLUSH_MAX_LENGTH;
-        behind_reg <= STATE_IDLE;
-        state_reg <= (full_length_reg || full_count_reg) ? STATE_CLOSE : STATE_IDLE;
-      end
-
-      STATE_CLOSE: if (close_ready) state_reg <= behind_reg;
-
-      STATE_START: begin
-        flows_reg[free_slot] <= frame_reg.flow;
-        templates_reg[free_slot] <= frame_reg.template_;
-        deadlines_reg[free_slot] <= deadline_reg;
-        state_reg <= STATE_IDLE;
-      end
-
-      STATE_PASS: if (close_ready) state_reg <= STATE_IDLE;
-
-      default: state_reg <= STATE_IDLE;
-    endcase
-    // Two cycles from a change of the table until the timer's comparison follows it.
-    changed_reg <= {changed_reg[0], closing || starting};
-    if (aggregate_write) aggregates[aggregate_slot] <= aggregate_data;
-    if (rst) begin
-      state_reg <= STATE_IDLE;
+    if (state_reg[STATE_IDLE]) begin
       check_reg <= 1'b0;
+      frame_reg <= struct_in;
+      pass_all_reg <= struct_in.class_ == CLASS_PASS_ALL;
+      pass_flow_reg <= struct_in.class_ == CLASS_PASS_FLOW;
+      store_reg <= struct_in.class_ == CLASS_STORE;
+      pass_reason_reg <= struct_in.reason;
+      slot_reg <= order_reg[0];
+      reason_reg <= idle_reason_reg;
+      behind_reg <= only(STATE_IDLE);
+    end
+
+    // The slot to be closed or to be joined, and what follows a close.
+    if (state_reg[STATE_PICK]) begin
+      check_reg <= !due && store_reg && hit_reg;
+      slot_reg  <= (!due && !pass_all_reg && hit_reg) ? hit_slot_reg : order_reg[0];
+      if (due) begin
+        reason_reg <= FLUSH_TIMEOUT;
+        behind_reg <= only(STATE_MATCH);
+      end else if (pass_all_reg) begin
+        reason_reg <= FLUSH_BARRIER;
+        behind_reg <= only(STATE_PICK);
+      end else if (pass_flow_reg) begin
+        reason_reg <= FLUSH_BARRIER;
+        behind_reg <= only(STATE_PASS);
+      end else begin
+        reason_reg <= hit_reg ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
+        behind_reg <= only(hit_reg ? STATE_PASS : STATE_START);
+      end
+    end
+
+    // What does not join closes the aggregate.
+    if (state_reg[STATE_STORE]) begin
+      check_reg <= 1'b0;
+      if (!seq_equal_reg) pass_reason_reg <= 5'(PASS_OUT_OF_ORDER);
+      else begin
+        behind_reg <= only(STATE_START);
+        reason_reg <= (!template_equal_reg[slot_reg] || ts_older_reg) ? FLUSH_UNEQUAL_FIELD : FLUSH_MAX_LENGTH;
+      end
+    end
+
+    if (state_reg[STATE_APPEND]) begin
+      reason_reg <= FLUSH_MAX_LENGTH;
+      behind_reg <= only(STATE_IDLE);
+    end
+
+    // The table is written a cycle later, while the frame is still there.
+    if (state_reg[STATE_START]) slot_reg <= free_slot;
+    started_reg <= starting;
+    if (started_reg) begin
+      flows_reg[slot_reg] <= frame_reg.flow;
+      templates_reg[slot_reg] <= frame_reg.template_;
+      deadlines_reg[slot_reg] <= deadline_reg;
+    end
+
+    // Two cycles from a change of the table until the timer's comparison follows it.
+    changed_reg <= {changed_reg[0], closing || starting || started_reg};
+    if (rst) begin
+      state_reg   <= only(STATE_IDLE);
+      update_reg  <= 1'b0;
+      taken_valid <= 1'b0;
+      started_reg <= 1'b0;
       changed_reg <= '0;
     end
   end
 
-  assign working = state_reg != STATE_IDLE;
+  assign working = !state_reg[STATE_IDLE];
   assign deadline = oldest_deadline_reg;
 
   // Slots in the order in which they were begun.
@@ -382,16 +411,22 @@ module lro_decide
     if (closing) begin
       used_reg[slot_reg] <= 1'b0;
       stored <= stored - 1'b1;
+      any_reg <= stored != COUNT_W'(1);
+      full_reg <= 1'b0;
       for (int i = 0; i < FLOWS - 1; i++) if (behind_slot[i]) order_reg[i] <= order_reg[i+1];
     end
     if (starting) begin
       used_reg[free_slot] <= 1'b1;
       order_reg[stored[SLOT_W-1:0]] <= free_slot;
       stored <= stored + 1'b1;
+      any_reg <= 1'b1;
+      full_reg <= stored == COUNT_W'(FLOWS - 1);
     end
     if (rst) begin
       used_reg <= '0;
       stored <= '0;
+      any_reg <= 1'b0;
+      full_reg <= 1'b0;
     end
   end
 endmodule

@@ -77,12 +77,16 @@ module lro_egress
   page_t first_page_reg, last_page_reg;
   logic finish_reg;
   lane_t lane_reg;  // of its first byte in this word
-  lane_t last_lane_reg;
+  logic [LANE_W:0] span_reg;  // bytes that the piece has in this word
+  logic [LANE_W:0] last_span_reg;  // in its last word
   logic [13:0] words_reg;  // behind this one
   logic last_reg;  // there are none
+  logic final_reg;  // nor of the packet
+  logic idle_reg;  // no piece is here
   page_t page_reg;
   logic [INDEX_W-1:0] index_reg;
   logic page_ends_reg;  // this word is the page's last
+  logic stop_reg;  // the page behind it is not known yet
   logic [1:0] link_wait_reg;  // one-hot: cycles until the page's link is read
   lane_t tail_reg;
   logic flush_reg;
@@ -97,15 +101,15 @@ module lro_egress
   logic [$clog2(PACKETS):0] metas;
   logic room_reg;
 
-  // Bytes that this word has of the piece.
+  // Bytes of the output word with those of this one, and more.
   logic [LANE_W+1:0] filled;
   logic issue;
-  assign filled =
-      (LANE_W + 2)'(tail_reg) + (LANE_W + 2)'(lane_t'((last_reg ? last_lane_reg : '1) - lane_reg)) + (LANE_W + 2)'(1);
-  assign issue = reading_reg && room_reg && !flush_reg && (!page_ends_reg || last_reg || link_wait_reg == 0);
+  assign filled = (LANE_W + 2)'(tail_reg) + (LANE_W + 2)'(span_reg);
+  assign issue = reading_reg && room_reg && !stop_reg;
 
   wire done = (issue && last_reg) || freeing_reg;
-  wire load = piece_valid && ((!reading_reg && !freeing_reg) || done);
+  // A cycle passes between pieces, in which what is left over leaves.
+  wire load = piece_valid && idle_reg;
   assign piece_take = load;
   assign link_of = page_reg;
 
@@ -117,8 +121,8 @@ module lro_egress
     word_next.valid = issue;
     word_next.rotate = tail_reg - lane_reg;
     word_next.tail = tail_reg;
-    word_next.emit = issue && (filled >= (LANE_W + 2)'(BYTES) || (last_reg && finish_reg));
-    word_next.last = last_reg && finish_reg && !over;
+    word_next.emit = issue && (filled >= (LANE_W + 2)'(BYTES) || final_reg);
+    word_next.last = final_reg && !over;
     word_next.keep_all = filled >= (LANE_W + 2)'(BYTES);
     word_next.keep = filled[LANE_W-1:0];
     word_next.patch = patch_reg && issue;
@@ -142,20 +146,24 @@ module lro_egress
     free_last <= last_page_reg;
     flush_reg <= 1'b0;
     link_wait_reg <= link_wait_reg >> 1;
+    if (link_wait_reg[0]) stop_reg <= 1'b0;
     if (issue) begin
       lane_reg <= '0;
+      span_reg <= words_reg == 14'd1 ? last_span_reg : (LANE_W + 1)'(BYTES);
       words_reg <= words_reg - 14'd1;
       last_reg <= words_reg == 14'd1;
+      final_reg <= words_reg == 14'd1 && finish_reg;
       index_reg <= index_reg + 1'b1;
       tail_reg <= filled[LANE_W-1:0];
       at_reg <= at_reg + 8'(BYTES / 2);
       if (at_reg[7:6] == 2'b01) patch_reg <= 1'b0;
       page_ends_reg <= index_reg == INDEX_W'(PAGE_WORDS - 2);
+      stop_reg <= index_reg == INDEX_W'(PAGE_WORDS - 2) && words_reg != 14'd1 && link_wait_reg[1];
       if (page_ends_reg) begin
         page_reg <= link;
         link_wait_reg <= 2'b10;
       end
-      if (last_reg && finish_reg) begin
+      if (final_reg) begin
         flush_reg <= over;
         if (!over) tail_reg <= '0;
       end
@@ -164,20 +172,25 @@ module lro_egress
     if (done) begin
       reading_reg <= 1'b0;
       freeing_reg <= 1'b0;
+      idle_reg <= 1'b1;
     end
     if (load) begin
       reading_reg <= !piece.free_only;
       freeing_reg <= piece.free_only;
+      idle_reg <= 1'b0;
       first_page_reg <= piece.first;
       last_page_reg <= piece.last;
       finish_reg <= piece.finish;
       lane_reg <= piece.at[LANE_W-1:0];
-      last_lane_reg <= piece.last_lane[LANE_W-1:0];
+      span_reg <= (LANE_W + 1)'(lane_t'(piece.single ? piece.last_lane[LANE_W-1:0] : '1) - piece.at[LANE_W-1:0]) + 1'b1;
+      last_span_reg <= (LANE_W + 1)'(piece.last_lane[LANE_W-1:0]) + 1'b1;
       words_reg <= piece.words;
       last_reg <= piece.single;
+      final_reg <= piece.single && piece.finish;
       page_reg <= piece.first;
       index_reg <= piece.at[6:LANE_W];
       page_ends_reg <= piece.at[6:LANE_W] == '1;
+      stop_reg <= piece.at[6:LANE_W] == '1 && !piece.single;
       link_wait_reg <= 2'b10;
       // The IP header begins at byte 14, or behind the tags.
       at_reg <= 8'd249 - {5'b0, piece.tags, 1'b0};
@@ -191,6 +204,7 @@ module lro_egress
     if (rst) begin
       reading_reg <= 1'b0;
       freeing_reg <= 1'b0;
+      idle_reg <= 1'b1;
       free_valid <= 1'b0;
       flush_reg <= 1'b0;
       tail_reg <= '0;
@@ -238,20 +252,19 @@ module lro_egress
   choice_t [BYTES/2-1:0] choices, choices_reg;
 
   always_comb begin
-    logic [7:0] at, tcp;
-    tcp = word_reg[0].v6 ? 8'd20 : 8'd10;
+    logic [7:0] at;
+    at = word_reg[0].at;
     choices = '0;
     for (int half = 0; half < BYTES / 2; half++) begin
-      at = word_reg[0].at + 8'(half);
       if (half % 2 == 0) begin
-        if (at == 8'd1 && !word_reg[0].v6) choices[half] = {1'b1, 2'd0};
-        if (at == 8'd5 && !word_reg[0].v6) choices[half] = {1'b1, 2'd1};
-        if (at == tcp + 8'd5) choices[half] = {1'b1, 2'd2};
-        if (at == tcp + 8'd7) choices[half] = {1'b1, 2'd3};
+        if (at == 8'(1 - half) && !word_reg[0].v6) choices[half] = {1'b1, 2'd0};
+        if (at == 8'(5 - half) && !word_reg[0].v6) choices[half] = {1'b1, 2'd1};
+        if (at == (word_reg[0].v6 ? 8'(25 - half) : 8'(15 - half))) choices[half] = {1'b1, 2'd2};
+        if (at == (word_reg[0].v6 ? 8'(27 - half) : 8'(17 - half))) choices[half] = {1'b1, 2'd3};
       end else begin
-        if (at == 8'd2 && word_reg[0].v6) choices[half] = {1'b1, 2'd0};
-        if (at == tcp + 8'd4) choices[half] = {1'b1, 2'd1};
-        if (at == tcp + 8'd8) choices[half] = {1'b1, 2'd2};
+        if (at == 8'(2 - half) && word_reg[0].v6) choices[half] = {1'b1, 2'd0};
+        if (at == (word_reg[0].v6 ? 8'(24 - half) : 8'(14 - half))) choices[half] = {1'b1, 2'd1};
+        if (at == (word_reg[0].v6 ? 8'(28 - half) : 8'(18 - half))) choices[half] = {1'b1, 2'd2};
       end
       if (!word_reg[0].patch) choices[half].valid = 1'b0;
     end
@@ -289,11 +302,16 @@ module lro_egress
     end
   end
 
+  // Bytes of the output word that are there already.
+  logic [BYTES-1:0] stays_reg;
+  always_ff @(posedge clk) begin
+    for (int i = 0; i < BYTES; i++) stays_reg[i] <= lane_t'(i) < word_reg[2].tail || word_reg[2].left_over;
+  end
+
   logic [DATA_W-1:0] merged;
   always_comb begin
     for (int i = 0; i < BYTES; i++) begin
-      merged[8*i+:8] =
-          (lane_t'(i) < word_reg[3].tail || word_reg[3].left_over) ? kept_reg[8*i+:8] : rotated_reg[8*i+:8];
+      merged[8*i+:8] = stays_reg[i] ? kept_reg[8*i+:8] : rotated_reg[8*i+:8];
     end
   end
 

@@ -42,7 +42,8 @@ module lro_fetch
   page_t next_read;
   page_t page_reg;
   logic [10:0] left_reg;
-  logic [2:0] wait_reg;  // one-hot: cycles until both memories are read
+  logic [1:0] wait_reg;  // one-hot: cycles until both memories are read
+  logic read_reg;  // they are
   logic active_reg;
   logic start_reg;
   logic [$clog2(DEPTH):0] queued;
@@ -76,9 +77,7 @@ module lro_fetch
 
   logic room_reg;
   logic final_reg;  // one piece is left
-  wire push = active_reg && wait_reg == 0 && room_reg;
-  wire finish = push && final_reg;
-  assign order_take = order_valid && packet_room && (!active_reg || finish);
+  wire push = read_reg && room_reg;
   assign packet_valid = order_take && order.meta.kind != KIND_FREE;
   assign packet_aggregate = order_take && order.meta.kind == KIND_AGGREGATE;
 
@@ -137,14 +136,16 @@ module lro_fetch
 
   always_ff @(posedge clk) begin
     room_reg <= queued < ($bits(queued))'(DEPTH - 4);
+    order_take <= order_valid && packet_room && !active_reg && !order_take;
     wait_reg <= wait_reg >> 1;
+    read_reg <= wait_reg[0] || (read_reg && !push);
     if (push) begin
       page_reg <= next_read;
       left_reg <= left_reg - 1'b1;
       final_reg <= left_reg == 11'd2;
       start_reg <= 1'b0;
-      wait_reg <= 3'b010;
-      active_reg <= !finish;
+      if (final_reg) active_reg <= 1'b0;
+      else wait_reg <= 2'b10;
     end
     if (order_take) begin
       kind_reg <= order.meta.kind;
@@ -155,11 +156,13 @@ module lro_fetch
       final_reg <= order.meta.kind != KIND_AGGREGATE;
       start_reg <= 1'b1;
       active_reg <= 1'b1;
-      wait_reg <= 3'b010;
+      wait_reg <= 2'b10;
     end
     if (rst) begin
+      order_take <= 1'b0;
       active_reg <= 1'b0;
       wait_reg <= '0;
+      read_reg <= 1'b0;
     end
   end
 

@@ -15,33 +15,43 @@ module lro_fifo #(
     input wire pop,  // never without `valid`
     output logic valid,
     output logic [WIDTH-1:0] data,
-    output logic [$clog2(DEPTH):0] count  // entries in the memory
+    output logic [$clog2(DEPTH):0] count  // entries in the memory, and one that left it a cycle ago
 );
   localparam int ADDR_W = $clog2(DEPTH);
 
   (* ram_style = "distributed" *)
   logic [WIDTH-1:0] memory[DEPTH];
-  logic [ADDR_W:0] head_reg;  // with a bit more, which tells a full queue from an empty one
-  logic [ADDR_W:0] tail_reg;
-  assign count = tail_reg - head_reg;
-  wire filled = |(tail_reg ^ head_reg);  // sooner than the count
+  logic [ADDR_W-1:0] head_reg;
+  logic [ADDR_W-1:0] behind_head_reg;
+  logic [ADDR_W-1:0] tail_reg;
+  logic filled_reg;  // there is an entry in the memory
+  logic refilled_reg;
 
   // The output register is filled whenever it is empty or read.
-  wire refill = filled && (!valid || pop);
+  wire refill = filled_reg && (!valid || pop);
 
   always_ff @(posedge clk) begin
     if (push) begin
-      memory[tail_reg[ADDR_W-1:0]] <= push_data;
+      memory[tail_reg] <= push_data;
       tail_reg <= tail_reg + 1'b1;
     end
     if (refill) begin
-      data <= memory[head_reg[ADDR_W-1:0]];
-      head_reg <= head_reg + 1'b1;
+      data <= memory[head_reg];
+      head_reg <= behind_head_reg;
+      behind_head_reg <= behind_head_reg + 1'b1;
     end
+    filled_reg <= push || (filled_reg && !(refill && behind_head_reg == tail_reg));
+    refilled_reg <= refill;
+    if (push && !refilled_reg) count <= count + 1'b1;
+    if (refilled_reg && !push) count <= count - 1'b1;
     valid <= refill || (valid && !pop);
     if (rst) begin
       head_reg <= '0;
+      behind_head_reg <= ADDR_W'(1);
       tail_reg <= '0;
+      filled_reg <= 1'b0;
+      refilled_reg <= 1'b0;
+      count <= '0;
       valid <= 1'b0;
     end
   end

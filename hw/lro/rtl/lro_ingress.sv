@@ -52,16 +52,18 @@ module lro_ingress
   localparam int BYTES = DATA_W / 8;
   localparam int PAGE_WORDS = PAGE_BYTES / BYTES;
   localparam int INDEX_W = $clog2(PAGE_WORDS);
+  localparam int LANE_W = $clog2(BYTES);
 
   logic in_frame_reg;
   logic flush_reg;
   logic [3:0] spacing_reg;
-  wire gap = GAP != 0 && spacing_reg > 4'(SPACING - 1 - GAP);
+  logic open_reg;  // a word may be taken, if there is a page for it
   logic [INDEX_W-1:0] index_reg;
-  logic [15:0] len_reg;
+  logic [15-LANE_W:0] words_reg;  // of the frame before the last one that was taken
+  logic [LANE_W:0] last_bytes_reg;  // of the last one
   logic [15:0] kept_reg;  // last two bytes of the word before
 
-  assign s_axis_tready = page_valid && !flush_reg && (in_frame_reg || (enable && !gap));
+  assign s_axis_tready = page_valid && open_reg;
   wire accept = s_axis_tvalid && s_axis_tready;
   wire page_full = index_reg == INDEX_W'(PAGE_WORDS - 1);
   assign page_take = accept && (s_axis_tlast || page_full);
@@ -69,16 +71,27 @@ module lro_ingress
   wire flush = flush_reg && spacing_reg == 0 && room;
 
   logic [DATA_W-1:0] big_endian;
-  logic [$clog2(BYTES+1)-1:0] kept_bytes;
+  logic [LANE_W:0] kept_bytes;
   always_comb begin
     kept_bytes = '0;
     for (int lane = 0; lane < BYTES; lane++) begin
       big_endian[DATA_W-1-8*lane-:8] = s_axis_tkeep[lane] ? s_axis_tdata[8*lane+:8] : 8'h00;
-      kept_bytes += ($bits(kept_bytes))'(s_axis_tkeep[lane]);
+      kept_bytes += (LANE_W + 1)'(s_axis_tkeep[lane]);
     end
   end
 
+  // Whether a gap goes on, and what may come after this cycle.
+  wire gap = GAP != 0 && (flush || spacing_reg > 4'(SPACING - GAP));
+  logic open_next;
+  always_comb begin
+    if (flush_reg) open_next = flush && enable && !gap;
+    else if (accept) open_next = !s_axis_tlast;
+    else open_next = in_frame_reg || (enable && !gap);
+  end
+
+  // What means something only with a word that is taken is written with every word: whether it is taken is known late.
   always_ff @(posedge clk) begin
+    open_reg <= open_next;
     store_write <= accept;
     store_addr <= {page[STORE_ADDR_W-INDEX_W-1:0], index_reg};
     store_data <= s_axis_tdata;
@@ -90,22 +103,23 @@ module lro_ingress
     word_first <= accept && !in_frame_reg;
     word_last <= flush;
     if (accept) begin
-      word <= {in_frame_reg ? kept_reg : 16'h0000, big_endian[DATA_W-1:16]};
       kept_reg <= big_endian[15:0];
       in_frame_reg <= !s_axis_tlast;
       index_reg <= (s_axis_tlast || page_full) ? '0 : index_reg + 1'b1;
-      len_reg <= (in_frame_reg ? len_reg : 16'h0000) + 16'(kept_bytes);
+      words_reg <= in_frame_reg ? words_reg + 1'b1 : '0;
+      last_bytes_reg <= kept_bytes;
       if (!in_frame_reg) begin
         arrival <= s_axis_arrival;
         extent.first <= page;
       end
       extent.last <= page;
       bad <= s_axis_tuser;
-    end else begin
-      word <= {kept_reg, (DATA_W - 16)'(0)};
     end
-    extent.len <= len_reg;
+    if (flush_reg) word <= {kept_reg, (DATA_W - 16)'(0)};
+    else word <= {in_frame_reg ? kept_reg : 16'h0000, big_endian[DATA_W-1:16]};
+    extent.len <= {words_reg, LANE_W'(0)} + 16'(last_bytes_reg);
     if (rst) begin
+      open_reg <= 1'b0;
       in_frame_reg <= 1'b0;
       flush_reg <= 1'b0;
       spacing_reg <= '0;

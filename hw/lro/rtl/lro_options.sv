@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // TCP options: half as many chunks a cycle as arrive, so that a chunk has a cycle of its own. The verdict on 40 bytes of options
-// is there eleven cycles after the frame's last word at the latest; it stays until the next frame's options begin.
+// is there twelve cycles after the frame's last word at the latest, its counts a cycle later; it stays until the next frame's options begin.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -60,6 +60,10 @@ module lro_options
     end
     waiting = end_reg - read_reg;
     options_next = options;
+    options_next.nops = options.nops + 6'(options.nops_step);
+    options_next.nops_behind = options.nops_behind + 6'(options.behind_step);
+    options_next.nops_step = '0;
+    options_next.behind_step = '0;
     for (int i = 0; i < STEPS; i++) if (hints_valid_reg[i]) options_next = take_options(options_next, hints_reg[i]);
   end
 

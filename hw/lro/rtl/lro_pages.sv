@@ -74,7 +74,8 @@ module lro_pages
       .read_data(link)
   );
 
-  wire walk = ready && wait_reg == 0 && walk_reg != tail_reg && queued < ($bits(queued))'(QUEUE - 1);
+  // While the walk is at the last page, and for a cycle after, `wait_reg` is not 0; what is walked never becomes the last page.
+  wire walk = ready && wait_reg == 0 && queued < ($bits(queued))'(QUEUE - 1);
 
   lro_fifo #(
       .WIDTH(PAGE_W),

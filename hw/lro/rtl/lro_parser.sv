@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Parser: the header of a frame, four bytes at a time, as many a cycle as a word has.
 //
-// Stages: hints, what the walk may ask about a chunk; the walk, which says what each chunk is; chunks turned to where their place
-// in their header says; fields.
+// Stages: hints, what the walk may ask about a chunk; the walk over the headers; what each chunk is; chunks turned to where their
+// place in their header says; fields.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -21,7 +21,7 @@ module lro_parser
     input wire word_last,
     input wire [DATA_W-1:0] word,
 
-    // Chunks with what they are, two cycles after the word.
+    // Chunks with what they are, three cycles after the word.
     output logic chunks_valid,
     output logic chunks_first,
     output logic chunks_last,
@@ -56,33 +56,57 @@ module lro_parser
     end
   end
 
-  // Second stage: the walk. It is at the start again when a frame begins.
+  // Second stage: the walk. It is at the start again when a frame begins. A loop of one cycle, so nothing else is in it.
   walk_t walk_reg;
   walk_t walk_next;
-  chunk_t [CHUNKS-1:0] chunks_next;
-
   always_comb begin
     walk_next = walk_reg;
+    for (int i = 0; i < CHUNKS; i++) walk_next = walk_step(walk_next, hints_reg[i]);
+  end
+
+  // Where the walk was before the word, and the word.
+  walk_t before_reg;
+  hint_t [CHUNKS-1:0] walked_reg;
+  logic walked_valid_reg, walked_first_reg, walked_last_reg;
+  always_ff @(posedge clk) begin
+    before_reg <= walk_reg;
+    walked_reg <= hints_reg;
+    walked_valid_reg <= hints_valid_reg;
+    walked_first_reg <= hints_first_reg;
+    walked_last_reg <= hints_last_reg;
+    if (hints_valid_reg) walk_reg <= walk_next;
+    if (rst || hints_last_reg) walk_reg <= walk_start();
+    if (rst) begin
+      walked_valid_reg <= 1'b0;
+      walked_first_reg <= 1'b0;
+      walked_last_reg  <= 1'b0;
+    end
+  end
+
+  // Third stage: what each chunk is, by the same steps again.
+  walk_t walk_at;
+  chunk_t [CHUNKS-1:0] chunks_next;
+  always_comb begin
+    walk_at = before_reg;
     for (int i = 0; i < CHUNKS; i++) begin
-      chunks_next[i].data = hints_reg[i].data;
-      chunks_next[i].parts = walk_next.parts;
-      chunks_next[i].index = walk_next.index;
-      chunks_next[i].kind = walk_next.next;
-      chunks_next[i].top = hints_reg[i].top;
-      chunks_next[i].offset = hints_reg[i].offset;
-      chunks_next[i].length4 = walk_next.parts[PART_IPV4] && walk_next.first;
-      chunks_next[i].length6 = walk_next.parts[PART_IPV6] && walk_next.index == 4'd1;
-      walk_next = walk_step(walk_next, hints_reg[i]);
+      chunks_next[i].data = walked_reg[i].data;
+      chunks_next[i].parts = walk_at.parts;
+      chunks_next[i].index = walk_at.index;
+      chunks_next[i].kind = walk_at.next;
+      chunks_next[i].top = walked_reg[i].top;
+      chunks_next[i].offset = walked_reg[i].offset;
+      chunks_next[i].tcp_sum = in_tcp_sum(walk_at);
+      chunks_next[i].length4 = walk_at.parts[PART_IPV4] && walk_at.first;
+      chunks_next[i].length6 = walk_at.parts[PART_IPV6] && walk_at.index == 4'd1;
+      walk_at = walk_step(walk_at, walked_reg[i]);
     end
   end
 
   always_ff @(posedge clk) begin
-    chunks_valid <= hints_valid_reg;
-    chunks_first <= hints_first_reg;
-    chunks_last  <= hints_last_reg;
+    chunks_valid <= walked_valid_reg;
+    chunks_first <= walked_first_reg;
+    chunks_last  <= walked_last_reg;
     chunks <= chunks_next;
-    if (hints_valid_reg) walk_reg <= walk_next;
-    if (rst || hints_last_reg) walk_reg <= walk_start();
     if (rst) begin
       chunks_valid <= 1'b0;
       chunks_first <= 1'b0;
@@ -90,7 +114,7 @@ module lro_parser
     end
   end
 
-  // Third stage: chunk j of the IP header is at `ip_data[j % CHUNKS]`, and so is that of TCP.
+  // Fourth stage: chunk j of the IP header is at `ip_data[j % CHUNKS]`, and so is that of TCP.
   logic [CHUNKS-1:0][31:0] ip_data_reg;
   logic [4:0] ipv4_take_reg;
   logic [9:0] ipv6_take_reg;
@@ -151,7 +175,7 @@ module lro_parser
     end
   end
 
-  // Fourth stage: fields. Behind the EtherType come the tags, which are in their lanes: no chunk of TCP is in their word.
+  // Fifth stage: fields. Behind the EtherType come the tags, which are in their lanes: no chunk of TCP is in their word.
   always_ff @(posedge clk) begin
     fields_valid <= turned_last_reg;
     if (link_take_reg[0]) fields.template_.qinq <= tcp_data[CHUNKS-1][15:0] == ETHERTYPE_QINQ;

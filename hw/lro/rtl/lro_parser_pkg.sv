@@ -50,11 +50,20 @@ package lro_parser_pkg;
     NEXT_DESTINATION
   } next_t;
 
-  // Chunks until a part ends, this one among them. `is_[i]` holds for i + 1 of them.
+  // Chunks until a part ends: those behind this one, and `is_[i]` where there are i + 1 with it. So no subtraction waits for the
+  // choice of a count, and the end of a part is one bit.
   typedef struct packed {
-    logic [6:0] left;
-    logic [3:0] is_;
+    logic [6:0] behind;
+    logic [4:0] is_;
   } count_t;
+
+  // What the walk asks about a protocol number.
+  typedef struct packed {
+    logic tcp;
+    logic extension;
+    logic fragment;
+    logic ah;
+  } is_next_t;
 
   // A chunk with all that the walk may ask about it.
   typedef struct packed {
@@ -65,6 +74,8 @@ package lro_parser_pkg;
     logic ipv6;
     next_t top;  // the protocol in the first byte
     next_t low;  // the protocol in the third
+    is_next_t is_top;
+    is_next_t is_low;
     logic offset;  // a fragment header's offset is not 0
     logic has_options;  // a data offset above 5
     count_t ipv4_count;  // behind the first chunk of an IPv4 header
@@ -81,6 +92,7 @@ package lro_parser_pkg;
     next_t kind;  // of an extension header
     next_t top;
     logic offset;
+    logic tcp_sum;  // counts for the checksum of TCP: the addresses, the header, the options
     logic length4;  // has the length of the IPv4 packet
     logic length6;
   } chunk_t;
@@ -92,6 +104,7 @@ package lro_parser_pkg;
     logic first;  // the part begins
     count_t count;
     next_t next;  // the next header of IPv6
+    is_next_t is_next;
     logic to_tcp;  // what follows a skipped part: TCP or an extension header
     count_t options;
     logic has_options;
@@ -113,19 +126,53 @@ package lro_parser_pkg;
     return next[2:1] != 2'b00;
   endfunction
 
-  function automatic count_t count_of(logic [6:0] left);
-    return '{left: left, is_: {left == 7'd4, left == 7'd3, left == 7'd2, left == 7'd1}};
+  function automatic is_next_t is_next_of(logic [7:0] protocol);
+    return '{
+        tcp: protocol == PROTOCOL_TCP,
+        extension: is_extension(next_of(protocol)),
+        fragment: protocol == PROTOCOL_FRAGMENT,
+        ah: protocol == PROTOCOL_AH
+    };
+  endfunction
+
+  // Without a carry chain, which is slower than the few gates of so short a number.
+  function automatic logic [6:0] minus_one(logic [6:0] number);
+    logic [6:0] less;
+    logic borrow;
+    borrow = 1'b1;
+    for (int i = 0; i < 7; i++) begin
+      less[i] = number[i] ^ borrow;
+      borrow  = borrow && !number[i];
+    end
+    return less;
+  endfunction
+
+  // Chunks of an IPv4 or TCP header behind those before, as a table: it has five at least.
+  function automatic logic [6:0] rest_of(logic [3:0] length, int before_);
+    logic [6:0] rest;
+    rest = '0;
+    for (int i = 0; i < 16; i++) if (length == 4'(i)) rest = 7'((i > 5 ? i : 5) - before_);
+    return rest;
+  endfunction
+
+  function automatic count_t count_of(logic [6:0] count);
+    count_t of;
+    of.behind = count - 7'd1;
+    for (int i = 0; i < 5; i++) of.is_[i] = count == 7'(i + 1);
+    return of;
   endfunction
 
   function automatic count_t count_down(count_t count);
-    return '{left: count.left - 7'd1, is_: {count.left == 7'd5, count.is_[3:1]}};
+    return '{behind: minus_one(count.behind), is_: {count.behind == 7'd5, count.is_[4:1]}};
   endfunction
 
   // Counts beyond the parser's reach are cut to 127: the frame is out of reach then, whatever follows.
   function automatic hint_t hint_of(logic [31:0] data);
     hint_t hint;
     logic [7:0] length;
+    logic [3:0] nibble;  // of the TCP header: its length
     length = data[23:16];
+    nibble = data[31:28];
     hint.data = data;
     hint.vlan = data[15:0] == ETHERTYPE_VLAN;
     hint.qinq = data[15:0] == ETHERTYPE_QINQ;
@@ -133,13 +180,20 @@ package lro_parser_pkg;
     hint.ipv6 = data[15:0] == ETHERTYPE_IPV6;
     hint.top = next_of(data[31:24]);
     hint.low = next_of(data[15:8]);
+    hint.is_top = is_next_of(data[31:24]);
+    hint.is_low = is_next_of(data[15:8]);
     hint.offset = data[15:3] != 0;
-    hint.has_options = data[31:28] > 4'd5;
-    hint.ipv4_count = count_of(data[27:24] > 4'd5 ? 7'(data[27:24]) - 7'd1 : 7'd4);
-    hint.options_count = count_of(7'(data[31:28]) - 7'd5);
-    hint.ah_count = count_of(length >= 8'd126 ? 7'd127 : length[6:0] + 7'd1);
-    hint.link_count = count_of(hint.ipv4 ? 7'd5 : hint.ipv6 ? 7'd10 : 7'd1);
-    hint.extension_count = count_of(length >= 8'd63 ? 7'd127 : {length[5:0], 1'b1});
+    hint.has_options = nibble > 4'd5;
+    hint.ipv4_count.behind = rest_of(data[27:24], 2);
+    hint.ipv4_count.is_ = {data[27:24] == 4'd6, data[27:24] <= 4'd5, 3'b000};
+    hint.options_count.behind = rest_of(nibble, 6);
+    for (int i = 0; i < 5; i++) hint.options_count.is_[i] = nibble == 4'(i + 6);
+    hint.ah_count.behind = length >= 8'd126 ? 7'd126 : length[6:0];
+    for (int i = 0; i < 5; i++) hint.ah_count.is_[i] = length == 8'(i);
+    hint.link_count.behind = hint.ipv4 ? 7'd4 : hint.ipv6 ? 7'd9 : 7'd0;
+    hint.link_count.is_ = {hint.ipv4, 3'b000, !hint.ipv4 && !hint.ipv6};
+    hint.extension_count.behind = length >= 8'd63 ? 7'd126 : {length[5:0], 1'b0};
+    hint.extension_count.is_ = {length == 8'd2, 1'b0, length == 8'd1, 1'b0, length == 8'd0};
     return hint;
   endfunction
 
@@ -162,8 +216,7 @@ package lro_parser_pkg;
     last = walk.count.is_[0];
     leaves = parts[PART_EXTENSION] || (last && !parts[PART_PAYLOAD] && !parts[PART_OTHER]);
     link_ends = (parts[PART_ETHERNET] && last) || parts[PART_TAG0] || parts[PART_TAG1];
-    goes_on =
-        hint.top == NEXT_TCP || (is_extension(hint.top) && !(walk.next == NEXT_FRAGMENT && hint.offset));
+    goes_on = hint.is_top.tcp || (hint.is_top.extension && !(walk.is_next.fragment && hint.offset));
 
     after = walk;
     after.parts[PART_ETHERNET] = parts[PART_ETHERNET] && !last;
@@ -172,23 +225,27 @@ package lro_parser_pkg;
     after.parts[PART_IPV4] = (link_ends && hint.ipv4) || (parts[PART_IPV4] && !last);
     after.parts[PART_IPV6] = (link_ends && hint.ipv6) || (parts[PART_IPV6] && !last);
     after.parts[PART_EXTENSION] =
-        last && ((parts[PART_IPV6] && is_extension(walk.next)) || (parts[PART_SKIPPED] && !walk.to_tcp));
+        last && ((parts[PART_IPV6] && walk.is_next.extension) || (parts[PART_SKIPPED] && !walk.to_tcp));
     after.parts[PART_SKIPPED] = (parts[PART_EXTENSION] && goes_on) || (parts[PART_SKIPPED] && !last);
     after.parts[PART_TCP] = (parts[PART_TCP] && !last) || (last &&
-        (parts[PART_IPV4] || (parts[PART_IPV6] && walk.next == NEXT_TCP) || (parts[PART_SKIPPED] && walk.to_tcp)));
+        (parts[PART_IPV4] || (parts[PART_IPV6] && walk.is_next.tcp) || (parts[PART_SKIPPED] && walk.to_tcp)));
     after.parts[PART_OPTIONS] = (parts[PART_TCP] && last && walk.has_options) || (parts[PART_OPTIONS] && !last);
     after.parts[PART_PAYLOAD] = parts[PART_PAYLOAD] ||
         (last && ((parts[PART_TCP] && !walk.has_options) || parts[PART_OPTIONS]));
     after.parts[PART_OTHER] = parts[PART_OTHER] || (parts[PART_EXTENSION] && !goes_on) ||
-        (parts[PART_IPV6] && last && walk.next == NEXT_OTHER) ||
+        (parts[PART_IPV6] && last && !walk.is_next.tcp && !walk.is_next.extension) ||
         (link_ends && !hint.ipv4 && !hint.ipv6 && !(hint.vlan && !parts[PART_TAG1]) && !(hint.qinq && parts[PART_ETHERNET]));
 
     after.first = leaves;
     after.index = leaves ? 4'd0 : walk.index + 4'd1;
-    if (parts[PART_IPV6] && walk.index == 4'd1) after.next = hint.low;
+    if (parts[PART_IPV6] && walk.index == 4'd1) begin
+      after.next = hint.low;
+      after.is_next = hint.is_low;
+    end
     if (parts[PART_EXTENSION]) begin
-      after.next   = hint.top;
-      after.to_tcp = hint.top == NEXT_TCP;
+      after.next = hint.top;
+      after.is_next = hint.is_top;
+      after.to_tcp = hint.is_top.tcp;
     end
     if (parts[PART_TCP] && walk.count.is_[1]) begin
       after.has_options = hint.has_options;
@@ -197,9 +254,9 @@ package lro_parser_pkg;
 
     // One of these holds, or none where the part has no end.
     after.count = '0;
-    if (parts[PART_EXTENSION] && walk.next == NEXT_FRAGMENT) after.count = after.count | count_of(7'd1);
-    if (parts[PART_EXTENSION] && walk.next == NEXT_AH) after.count = after.count | hint.ah_count;
-    if (parts[PART_EXTENSION] && walk.next != NEXT_FRAGMENT && walk.next != NEXT_AH) begin
+    if (parts[PART_EXTENSION] && walk.is_next.fragment) after.count = after.count | count_of(7'd1);
+    if (parts[PART_EXTENSION] && walk.is_next.ah) after.count = after.count | hint.ah_count;
+    if (parts[PART_EXTENSION] && !walk.is_next.fragment && !walk.is_next.ah) begin
       after.count = after.count | hint.extension_count;
     end
     if (parts[PART_IPV4] && walk.first) after.count = after.count | hint.ipv4_count;
@@ -207,9 +264,17 @@ package lro_parser_pkg;
       after.count = after.count | count_down(walk.count);
     end
     if (last && parts[PART_TCP]) after.count = after.count | walk.options;
-    if (last && (parts[PART_IPV4] || parts[PART_IPV6] || parts[PART_SKIPPED])) after.count = after.count | count_of(7'd5);
+    if (last && (parts[PART_IPV4] || parts[PART_IPV6] || parts[PART_SKIPPED])) begin
+      after.count = after.count | count_of(7'd5);
+    end
     if (link_ends) after.count = after.count | hint.link_count;
     return after;
+  endfunction
+
+  // Whether the chunk that comes next counts for the checksum of TCP, its payload aside.
+  function automatic logic in_tcp_sum(walk_t walk);
+    return (walk.parts[PART_IPV4] && (walk.index == 4'd3 || walk.index == 4'd4)) ||
+        (walk.parts[PART_IPV6] && walk.index >= 4'd2) || walk.parts[PART_TCP] || walk.parts[PART_OPTIONS];
   endfunction
 
   // Header fields as they are received, and what the fixed headers say.
@@ -267,6 +332,8 @@ package lro_parser_pkg;
     options_state_t state;
     logic [5:0] nops;  // before the timestamps
     logic [5:0] nops_behind;
+    logic [3:0] nops_step;  // what the latest chunks add to the two, a cycle later
+    logic [3:0] behind_step;
     logic [1:0] lane;  // of the timestamps' first byte
     logic [1:0] age;  // chunks since then
     logic [2:0][31:0] chunks;  // those of the timestamps, the latest last
@@ -332,12 +399,12 @@ package lro_parser_pkg;
     ended = options.state == OPTIONS_END;
     if (tail.other || (ended && tail.nops != 0)) options.state = OPTIONS_OTHER;
     else options.state = (ended || tail.ends) ? OPTIONS_END : OPTIONS_BEHIND;
-    options.nops_behind = options.nops_behind + 6'(tail.nops);
+    options.behind_step = options.behind_step + 4'(tail.nops);
     return options;
   endfunction
 
   function automatic options_t begin_timestamps(options_t options, option_hint_t hint);
-    options.nops = options.nops + 6'(hint.lead);
+    options.nops_step = options.nops_step + 4'(hint.lead);
     options.lane = hint.lead[1:0];
     options.age  = 2'd1;
     if (hint.lead != 3'd4) options.state = hint.begins ? OPTIONS_TIMESTAMPS : OPTIONS_OTHER;

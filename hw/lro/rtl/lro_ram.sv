@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Block memory: one write port, one read port, the output two cycles after the address.
 //
-// A word that is read while it is written is not defined (simulation inverts it), and no block uses one.
+// A word that is read while it is written is not defined (simulation inverts it), and no block uses one. A shallow memory is of
+// slices of 18 bits, for a block of ECP5 that is wider has no output register that Yosys or `synthesize.py` would use.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -17,17 +18,24 @@ module lro_ram #(
     input wire [$clog2(DEPTH)-1:0] read_addr,
     output logic [WIDTH-1:0] read_data
 );
-  (* ram_style = "block", no_rw_check *)
-  logic [WIDTH-1:0] memory[DEPTH];
-  logic [WIDTH-1:0] word_reg;
+  localparam int SLICE_W = DEPTH > 512 ? WIDTH : 18;
+  localparam int SLICES = (WIDTH + SLICE_W - 1) / SLICE_W;
 
-  always_ff @(posedge clk) begin
-    if (write) memory[write_addr] <= write_data;
-    word_reg  <= memory[read_addr];
+  for (genvar i = 0; i < SLICES; i++) begin : gen_slices
+    localparam int FIRST = i * SLICE_W;
+    localparam int BITS = FIRST + SLICE_W > WIDTH ? WIDTH - FIRST : SLICE_W;
+    (* ram_style = "block", no_rw_check *)
+    logic [BITS-1:0] memory[DEPTH];
+    logic [BITS-1:0] word_reg;
+
+    always_ff @(posedge clk) begin
+      if (write) memory[write_addr] <= write_data[FIRST+:BITS];
+      word_reg <= memory[read_addr];
 `ifndef SYNTHESIS
-    if (write && write_addr == read_addr) word_reg <= ~memory[read_addr];
+      if (write && write_addr == read_addr) word_reg <= ~memory[read_addr];
 `endif
-    read_data <= word_reg;
+      read_data[FIRST+:BITS] <= word_reg;
+    end
   end
 endmodule
 

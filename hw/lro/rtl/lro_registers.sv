@@ -55,21 +55,24 @@ module lro_registers
   assign s_axil_bresp = 2'b00;
   assign s_axil_rresp = 2'b00;
 
-  // Whole words are written; a write with other strobes changes nothing.
+  // Whole words are written; a write with other strobes changes nothing. Which register it is is known a cycle before.
+  logic whole_reg, control_reg, timer_ns_reg, max_bytes_reg, max_segments_reg;
   wire write = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid && !s_axil_awready;
   always_ff @(posedge clk) begin
     s_axil_awready <= write;
     s_axil_wready  <= write;
     if (s_axil_bready) s_axil_bvalid <= 1'b0;
     if (write) s_axil_bvalid <= 1'b1;
-    if (s_axil_awready && s_axil_wstrb == 4'hF) begin
-      case (s_axil_awaddr)
-        REGISTER_CONTROL: {drain, pass_bad_checksum, enable} <= s_axil_wdata[2:0];
-        REGISTER_TIMER_NS: timer_ns <= s_axil_wdata;
-        REGISTER_MAX_BYTES: max_bytes <= s_axil_wdata[15:0];
-        REGISTER_MAX_SEGMENTS: max_segments <= s_axil_wdata[10:0];
-        default: ;
-      endcase
+    whole_reg <= s_axil_wstrb == 4'hF;
+    control_reg <= s_axil_awaddr == REGISTER_CONTROL;
+    timer_ns_reg <= s_axil_awaddr == REGISTER_TIMER_NS;
+    max_bytes_reg <= s_axil_awaddr == REGISTER_MAX_BYTES;
+    max_segments_reg <= s_axil_awaddr == REGISTER_MAX_SEGMENTS;
+    if (s_axil_awready && whole_reg) begin
+      if (control_reg) {drain, pass_bad_checksum, enable} <= s_axil_wdata[2:0];
+      if (timer_ns_reg) timer_ns <= s_axil_wdata;
+      if (max_bytes_reg) max_bytes <= s_axil_wdata[15:0];
+      if (max_segments_reg) max_segments <= s_axil_wdata[10:0];
     end
     if (rst) begin
       s_axil_awready <= 1'b0;
@@ -90,22 +93,27 @@ module lro_registers
   assign read_index = {is_total, is_total ? 6'(address_reg[3+:$clog2(TOTALS)]) : address_reg[8:3]};
   assign s_axil_arready = !busy_reg;
 
+  // Which register is read, a cycle after the address; its value, a cycle later; no register has two addresses.
+  localparam int VALUES = 9;
+  logic [VALUES-1:0] chosen_reg;
+  logic [VALUES-1:0][31:0] values;
   logic [31:0] value;
   logic [31:0] value_reg;
-  logic value_valid_reg;
+  logic [1:0] value_valid_reg;
+  assign values = {
+    ID,
+    VERSION,
+    {8'(FLOWS), 8'd0, 16'(DATA_W)},
+    32'(PAGES),
+    {29'd0, drain, pass_bad_checksum, enable},
+    {19'd0, stored, 6'd0, ready, idle},
+    timer_ns,
+    32'(max_bytes),
+    32'(max_segments)
+  };
   always_comb begin
-    case (address_reg)
-      REGISTER_ID: value = ID;
-      REGISTER_VERSION: value = VERSION;
-      REGISTER_PARAMETERS: value = {8'(FLOWS), 8'd0, 16'(DATA_W)};
-      REGISTER_PAGES: value = 32'(PAGES);
-      REGISTER_CONTROL: value = {29'd0, drain, pass_bad_checksum, enable};
-      REGISTER_STATUS: value = {19'd0, stored, 6'd0, ready, idle};
-      REGISTER_TIMER_NS: value = timer_ns;
-      REGISTER_MAX_BYTES: value = 32'(max_bytes);
-      REGISTER_MAX_SEGMENTS: value = 32'(max_segments);
-      default: value = '0;
-    endcase
+    value = '0;
+    for (int i = 0; i < VALUES; i++) if (chosen_reg[i]) value = value | values[i];
   end
 
   always_ff @(posedge clk) begin
@@ -113,8 +121,19 @@ module lro_registers
       address_reg <= s_axil_araddr;
       busy_reg <= 1'b1;
     end
+    chosen_reg <= {
+      address_reg == REGISTER_ID,
+      address_reg == REGISTER_VERSION,
+      address_reg == REGISTER_PARAMETERS,
+      address_reg == REGISTER_PAGES,
+      address_reg == REGISTER_CONTROL,
+      address_reg == REGISTER_STATUS,
+      address_reg == REGISTER_TIMER_NS,
+      address_reg == REGISTER_MAX_BYTES,
+      address_reg == REGISTER_MAX_SEGMENTS
+    };
     value_reg <= value;
-    value_valid_reg <= busy_reg && !s_axil_rvalid;
+    value_valid_reg <= {value_valid_reg[0], busy_reg && !s_axil_rvalid};
     if (busy_reg && !s_axil_rvalid) begin
       if (is_counter && is_high) begin
         s_axil_rdata  <= high_reg;
@@ -124,7 +143,7 @@ module lro_registers
         s_axil_rvalid <= read_done;
       end else begin
         s_axil_rdata  <= value_reg;
-        s_axil_rvalid <= value_valid_reg;
+        s_axil_rvalid <= value_valid_reg[1];
       end
     end
     if (s_axil_rvalid && s_axil_rready) begin

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Maps the module to ECP5 with Yosys: synthesize.py FLOWS PAGES OUTPUT.json [TOP].
+"""Maps the module to ECP5 with Yosys: synthesize.py FLOWS PAGES OUTPUT.json|OUTPUT.v.
+
+JSON is for place and route, with the pins of `lro_board.sv`; Verilog is for simulation, without them, its memories as they are.
 
 Yosys leaves the flip-flops behind a block memory in the fabric; they are moved into the memory's output register, which halves
 its clock-to-output time.
@@ -11,6 +13,8 @@ import sys
 
 from pyosys import libyosys
 
+FOLDER = pathlib.Path(__file__).resolve().parent
+RTL = FOLDER.parent / "rtl"
 PACKAGES = ["lro_pkg", "lro_types_pkg", "lro_parser_pkg"]
 
 
@@ -50,21 +54,40 @@ def use_output_registers(cells):
     return moved
 
 
-def main():
-    flows, pages, output = sys.argv[1:4]
-    top = sys.argv[4] if len(sys.argv) > 4 else "lro_board"
-    folder = pathlib.Path(__file__).resolve().parent
-    rtl = folder.parent / "rtl"
-    sources = [rtl / f"{package}.sv" for package in PACKAGES]
-    sources += sorted(path for path in rtl.glob("*.sv") if path not in sources)
-    sources.append(folder / "lro_board.sv")
+def sources():
+    """What Yosys reads, packages first."""
+    packages = [RTL / f"{package}.sv" for package in PACKAGES]
+    rest = sorted(path for path in RTL.glob("*.sv") if path not in packages)
+    return [*packages, *rest, FOLDER / "lro_board.sv"]
+
+
+def read(design, top, flows, pages, *options):
+    files = " ".join(str(path) for path in sources())
+    parameters = f"-G FLOWS={flows} -G PAGES={pages}"
+    libyosys.run_pass(f"read_slang --threads 1 --top {top} {' '.join(options)} {parameters} {files}", design)
+
+
+def for_place_and_route(flows, pages, output):
+    top = "lro_board"
     design = libyosys.Design()
-    files = " ".join(str(path) for path in sources)
-    libyosys.run_pass(f"read_slang --threads 1 --top {top} -G FLOWS={flows} -G PAGES={pages} {files}", design)
+    read(design, top, flows, pages)
     libyosys.run_pass(f"synth_ecp5 -top {top} -json {output}", design)
     netlist = json.loads(pathlib.Path(output).read_text())
     print("flip-flops moved into memories:", use_output_registers(netlist["modules"][top]["cells"]))
     pathlib.Path(output).write_text(json.dumps(netlist))
+
+
+def for_simulation(flows, pages, output):
+    design = libyosys.Design()
+    read(design, "lro", flows, pages, "--blackboxed-module lro_ram")
+    libyosys.run_pass("synth_ecp5 -top lro", design)
+    libyosys.run_pass(f"write_verilog -noattr {output}", design)
+
+
+def main():
+    flows, pages, output = sys.argv[1:4]
+    write = for_simulation if output.endswith(".v") else for_place_and_route
+    write(flows, pages, output)
 
 
 if __name__ == "__main__":
