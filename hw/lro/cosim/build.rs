@@ -94,20 +94,29 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
     assert!(status.success(), "verilator does not accept the RTL");
 }
 
-/// Compiles a model with its interface.
+/// Compiles a model with its interface. What Verilator calls slow runs once, and takes the compiler longest.
 fn compile(folder: &Path, include: &Path, prefix: &str, data_w: u32, flows: u32) {
-    let mut build = cc::Build::new();
-    build.cpp(true).std("c++17").opt_level(2).warnings(false).include(include).include(folder);
-    build.define("MODEL", prefix).define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str());
-    build.define("DATA_W", data_w.to_string().as_str()).define("FLOWS", flows.to_string().as_str());
-    if has_coverage() {
-        build.define("VM_COVERAGE", "1");
-    }
     let mut sources: Vec<PathBuf> = fs::read_dir(folder)
         .expect("verilator has filled the folder")
         .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "cpp"))
         .collect();
     sources.sort();
-    build.files(sources).file("src/shim.cpp").compile(&format!("model_{prefix}"));
+    let is_slow = |path: &PathBuf| path.to_string_lossy().ends_with("__Slow.cpp");
+    let (slow, fast): (Vec<_>, Vec<_>) = sources.into_iter().partition(is_slow);
+    // The counters of the coverage make a model four times as large.
+    let level = if has_coverage() { 1 } else { 2 };
+    for (name, level, sources) in [("slow", 0, slow), ("model", level, fast)] {
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(level).warnings(false).include(include).include(folder);
+        build.define("MODEL", prefix).define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str());
+        build.define("DATA_W", data_w.to_string().as_str()).define("FLOWS", flows.to_string().as_str());
+        if has_coverage() {
+            build.define("VM_COVERAGE", "1");
+        }
+        if name == "model" {
+            build.file("src/shim.cpp");
+        }
+        build.files(sources).compile(&format!("{name}_{prefix}"));
+    }
 }

@@ -80,6 +80,10 @@ def for_place_and_route(flows, pages, output):
 def for_simulation(flows, pages, output):
     design = libyosys.Design()
     read(design, "lro", flows, pages, "--blackboxed-module lro_ram")
+    # Slang's black box has no parameters, and its instances have the local ones too.
+    libyosys.run_pass("setparam -unset BITS -unset FIRST -unset SLICES -unset SLICE_W -unset i t:lro_ram", design)
+    libyosys.run_pass("delete =lro_ram", design)
+    libyosys.run_pass(f"read_verilog -sv -lib {RTL / 'lro_ram.sv'}", design)
     libyosys.run_pass("synth_ecp5 -top lro", design)
     libyosys.run_pass(f"write_verilog -noattr {output}", design)
 

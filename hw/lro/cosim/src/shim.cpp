@@ -10,44 +10,11 @@
 #include MODEL_HEADER
 #include "verilated.h"
 #if VM_COVERAGE
-#include <fstream>
-#include <map>
-#include <mutex>
-
 #include "verilated_cov.h"
 #endif
 
 double sc_time_stamp() __attribute__((weak));
 double sc_time_stamp() { return 0; }
-
-#if VM_COVERAGE
-// Adds up what all models of this process covered; written when the process ends.
-static std::string coverage_path() {
-  return std::string(getenv("NICHROME_RTL_COVERAGE")) + "/" + std::to_string(DATA_W) + "_" + std::to_string(FLOWS) + "_" +
-         std::to_string(getpid()) + ".dat";
-}
-
-static void add_coverage(VerilatedContext *context) {
-  static std::mutex mutex;
-  static std::map<std::string, uint64_t> &counts = *new std::map<std::string, uint64_t>();
-  std::lock_guard<std::mutex> guard(mutex);
-  if (counts.empty()) {
-    atexit([] {
-      std::ofstream file(coverage_path());
-      file << "# SystemC::Coverage-3\n";
-      for (const auto &[point, count] : counts) file << point << " " << count << "\n";
-    });
-  }
-  std::string one = coverage_path() + ".one";
-  context->coveragep()->write(one.c_str());
-  std::ifstream file(one);
-  for (std::string line; std::getline(file, line);) {
-    size_t space = line.rfind(' ');
-    if (line[0] == 'C') counts[line.substr(0, space)] += strtoull(line.c_str() + space, nullptr, 10);
-  }
-  unlink(one.c_str());
-}
-#endif
 
 extern "C" {
 
@@ -87,7 +54,12 @@ void NAME(delete)(void *model) {
   top->final();
   VerilatedContext *context = top->contextp();
 #if VM_COVERAGE
-  add_coverage(context);
+  if (const char *path = getenv("NICHROME_RTL_COVERAGE")) {
+    static int number = 0;
+    std::string file = std::string(path) + "/" + std::to_string(DATA_W) + "_" + std::to_string(FLOWS) + "_" +
+                       std::to_string(getpid()) + "_" + std::to_string(number++) + ".dat";
+    context->coveragep()->write(file.c_str());
+  }
 #endif
   delete top;
   delete context;
