@@ -13,7 +13,7 @@ use crate::HostId;
 
 /// Maximum overhead of a RoCEv2 packet in bytes: IPv4, UDP, BTH, RETH, ICRC.
 const OVERHEAD: usize = 20 + 8 + 12 + 16 + 4;
-/// Nanoseconds of the shortest timeout (IBA 9.9.2.1.1: 4.096 us · 2ⁿ), and the most that n can be.
+/// Nanoseconds of the shortest timeout (IBA 9.7.6.1.3: 4.096 us · 2ⁿ), and the most that n can be.
 const SHORTEST_TIMEOUT: u64 = 4096;
 const LONGEST_CODE: u8 = 31;
 /// Margin of a timeout over two round trips, in nanoseconds.

@@ -10,6 +10,9 @@
 //!
 //! A card without a free context refuses: a connect NAK of the dynamic transport, a NACK of the ephemeral one. Contexts
 //! of the client are not modelled, since a client has few connections.
+//!
+//! Header lengths of Ultra Ethernet are those of Wireshark's dissector (`packet-uet.c`, after specification 1.0.1) and of XDP2's
+//! structures (`uet/pds.h`, `uet/ses.h`). No public text has those of DCT and 1RMA.
 
 use nichrome_wire::rdma::{Aeth, BthHeader, ICRC_LEN, Reth};
 
@@ -19,7 +22,7 @@ use super::side::Side;
 
 /// The DC extended transport header, with access key and initiator's numbers. Assumed: no specification is public.
 const DCETH: usize = 16;
-/// PDS headers (Ultra Ethernet 1.0, 3.5) of a request or ACK, and of a NACK or control packet.
+/// PDS headers (Ultra Ethernet 1.0, 3.5) of an RUD or ROD request or an ACK without congestion control, and of a NACK or control packet.
 const PDS: usize = 12;
 const PDS_CONTROL: usize = 16;
 /// The standard SES header (Ultra Ethernet 1.0, 3.4) of a request, and that of a response.

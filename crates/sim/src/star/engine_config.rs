@@ -30,7 +30,7 @@ pub(super) fn device_config(config: &NetworkConfig, address: IpAddr) -> Config {
     device
 }
 
-/// Returns the code of the shortest timeout of at least `nanos` nanoseconds (IBA 9.9.2.1.1: 4.096 us · 2ⁿ); 0 for
+/// Returns the code of the shortest timeout of at least `nanos` nanoseconds (IBA 9.7.6.1.3: 4.096 us · 2ⁿ); 0 for
 /// none.
 pub(super) fn timeout_code(nanos: Option<u64>) -> u8 {
     let Some(nanos) = nanos else { return 0 };

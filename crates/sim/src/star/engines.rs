@@ -28,7 +28,7 @@ const COMPLETIONS: usize = 1 << 16;
 const BUFFER: usize = 65_507;
 /// Lowest queue pair number of both sides.
 pub(super) const FIRST_QP: u32 = 0x11;
-/// Opcodes of RC ACK and ATOMIC ACK (IBA 9.2), and of CNP (RoCEv2 annex A17).
+/// Opcodes of RC ACK and ATOMIC ACK (IBA 9.2.1), and of CNP (RoCEv2 annex A17).
 const ROCE_ANSWERS: [u8; 3] = [0x11, 0x12, 0x81];
 
 /// A completion reported to a program.

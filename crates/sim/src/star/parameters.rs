@@ -46,7 +46,7 @@ pub(super) static PARAMETERS: [ParameterSpec; 45] = [
     ParameterSpec::choice(
         "path-mtu",
         &["256", "512", "1024", "2048", "4096"],
-        "most bytes of data in a packet (IBA 9.8.1)",
+        "most bytes of data in a packet",
     ),
     ParameterSpec::flag("reposts", "whether the server posts a RECV again for each request"),
     ParameterSpec::frequency(
