@@ -65,6 +65,15 @@ pub(super) enum Reading {
     Off,
 }
 
+/// The result of a step of TCP and the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stepped {
+    /// True if the program read, wrote or closed: TCP may have more to do.
+    pub(super) goes_on: bool,
+    pub(super) is_established: bool,
+    pub(super) is_complete: bool,
+}
+
 /// A running program.
 #[derive(Clone, Debug)]
 pub(super) struct Application {

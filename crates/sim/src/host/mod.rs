@@ -3,15 +3,19 @@
 //! A [`Host`] is an [`Engine`] over frames. Its TCP has congestion control, delayed ACKs, window scaling, SACK (sent,
 //! but not used by the sender) and PSH at the end of the send buffer; a minimum retransmission timeout of one second
 //! (RFC 6298); no timestamps, no ECN. TCP's time resolution is one microsecond. A host sends as much at once as TCP
-//! allows; the queue of the following link should hold that.
+//! allows; the queue of the following link should hold that. Programs that accept a connection and only read it have a TCP of
+//! their own, which sends what smoltcp would and keeps no bytes (`sink.rs`).
 
 mod application;
 mod compact;
 mod config;
 mod connection;
+mod endpoints;
 mod outgoing_stream;
 mod pattern;
 mod port;
+mod sink;
+mod stack;
 #[cfg(test)]
 mod tests;
 
@@ -28,7 +32,8 @@ use self::application::Reading;
 pub use self::application::{Done, Exchange, Role};
 pub(crate) use self::compact::Compact;
 pub use self::config::{CongestionControl, HostConfig, HostConfigError, Nagle, Segmentation};
-pub use self::connection::{Connection, Endpoints, Times};
+pub use self::connection::{Connection, Times};
+pub use self::endpoints::Endpoints;
 use self::port::Port;
 use crate::HostId;
 
@@ -136,8 +141,7 @@ impl Host {
         now: Instant,
     ) -> Result<ConnectionId, ConnectError> {
         let local_port = self.free_port(remote, remote_port).ok_or(ConnectError::NoPort)?;
-        let id = self.add(Endpoints { local_port, remote, remote_port }, role)?;
-        self.connections[id.0].connect();
+        let id = self.add(Connection::connecting, Endpoints { local_port, remote, remote_port }, role)?;
         self.poll_connection(id, None, now);
         Ok(id)
     }
@@ -197,13 +201,18 @@ impl Host {
         self.counters
     }
 
-    fn add(&mut self, endpoints: Endpoints, role: Role) -> Result<ConnectionId, ConnectError> {
+    fn add(
+        &mut self,
+        create: fn(HostId, &HostConfig, Endpoints, Role, u64) -> Connection,
+        endpoints: Endpoints,
+        role: Role,
+    ) -> Result<ConnectionId, ConnectError> {
         if self.connections.len() >= self.config.max_connections {
             return Err(ConnectError::TooMany(self.config.max_connections));
         }
         let id = ConnectionId(self.connections.len());
         let seed = self.random.next_u64();
-        self.connections.push(Connection::new(self.id, &self.config, endpoints, role, seed));
+        self.connections.push(create(self.id, &self.config, endpoints, role, seed));
         self.by_endpoints.insert(endpoints, id);
         Ok(id)
     }
@@ -227,11 +236,10 @@ impl Host {
             self.counters.unmatched += 1;
             return None;
         };
-        let Ok(id) = self.add(segment.endpoints, role) else {
+        let Ok(id) = self.add(Connection::listening, segment.endpoints, role) else {
             self.counters.refused += 1;
             return None;
         };
-        self.connections[id.0].listen();
         Some(id)
     }
 
