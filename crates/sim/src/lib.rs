@@ -3,7 +3,7 @@
 //! A [`World`] is a struct of parts and an enum of events. Parts are plain structs whose methods return when something
 //! happens ([`Link::send`]: when a packet arrives, or that it is dropped); the world schedules the event. A
 //! [`Simulation`] runs one world on one thread, in the order of (time, sequence); several may run in parallel,
-//! independently. Nothing reads a clock, and randomness derives from seeds, so that equal configurations give equal
+//! independently. [`Parts`] of a world whose messages to each other take time may have a thread each. Nothing reads a clock, and randomness derives from seeds, so that equal configurations give equal
 //! [trace hashes](Simulation::trace_hash) on every machine.
 //!
 //! | part | what it is |
@@ -100,6 +100,7 @@ pub mod netfpga;
 pub mod observe;
 pub mod overip;
 mod packet;
+mod parts;
 mod pcie;
 mod rate;
 mod simulation;
@@ -115,9 +116,10 @@ pub use link::{ETHERNET_OVERHEAD, Link, LinkConfig, LinkCounters, QueueFull, Sen
 pub use nichrome_wan::QueueLimit;
 pub use nichrome_wire::{Engine, Instant};
 pub use packet::{HostId, Outline, Packet};
+pub use parts::{Message, Part, Parts};
 pub use pcie::{Pcie, PcieConfig, PcieCounters};
 pub use rate::{Pacer, Rate};
-pub use simulation::{Progress, Simulation, Stop, World};
+pub use simulation::{Advance, Progress, Simulation, Stop, World};
 pub use switch::{Forwarded, PortId, Switch, SwitchDrop};
 pub use timer::Timer;
 pub use trace_hash::{Fingerprint, TraceHash};

@@ -15,6 +15,29 @@ pub trait World {
     fn handle(&mut self, event: Self::Event, queue: &mut EventQueue<Self::Event>);
 }
 
+/// What advances in virtual time: a simulation, or one in parts.
+pub trait Advance {
+    /// What probes read.
+    type View;
+
+    /// Returns what probes read.
+    fn view(&self) -> &Self::View;
+
+    /// Returns the virtual time.
+    fn now(&self) -> Instant;
+
+    /// Handles all events due at or before `limit`, where the clock ends.
+    fn run_until(&mut self, limit: Instant) -> Stop;
+
+    /// As [`Self::run_until`], calling `progress` about every [`Simulation::EVENTS_PER_PROGRESS`] events; its result says
+    /// whether to continue.
+    fn run_with_progress(
+        &mut self,
+        limit: Instant,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Stop;
+}
+
 /// A running simulation. Independent of machine and clock: equal worlds and events give equal runs.
 #[derive(Debug)]
 pub struct Simulation<W: World> {
@@ -106,6 +129,30 @@ impl<W: World> Simulation<W> {
 
     fn reached(&self) -> Stop {
         if self.queue.is_empty() { Stop::Idle } else { Stop::Limit }
+    }
+}
+
+impl<W: World> Advance for Simulation<W> {
+    type View = W;
+
+    fn view(&self) -> &W {
+        &self.world
+    }
+
+    fn now(&self) -> Instant {
+        Self::now(self)
+    }
+
+    fn run_until(&mut self, limit: Instant) -> Stop {
+        Self::run_until(self, limit)
+    }
+
+    fn run_with_progress(
+        &mut self,
+        limit: Instant,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Stop {
+        Self::run_with_progress(self, limit, progress)
     }
 }
 

@@ -1,6 +1,8 @@
 //! The StaR paper's cards: what its experiments say, and what holds of the model whatever they say.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::num::NonZeroUsize;
+
 use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, Value, run};
 use nichrome_sim::observe::Observer;
 
@@ -11,6 +13,17 @@ fn definition(name: &str) -> Definition {
 
 /// A point of a series with others set, and what was counted.
 fn observe(name: &str, series: &str, x: u64, set: &[(&str, &str)]) -> (Outcome, Observer) {
+    observe_on(NonZeroUsize::MIN, name, series, x, set)
+}
+
+/// As [`observe`], on this many threads.
+fn observe_on(
+    threads: NonZeroUsize,
+    name: &str,
+    series: &str,
+    x: u64,
+    set: &[(&str, &str)],
+) -> (Outcome, Observer) {
     let definition = definition(name);
     let place = definition.series.iter().position(|other| other.name == series).unwrap();
     let mut point = definition.points().into_iter().find(|point| point.series == place).unwrap();
@@ -21,6 +34,7 @@ fn observe(name: &str, series: &str, x: u64, set: &[(&str, &str)]) -> (Outcome, 
         point.parameters.set(spec, spec.parse(text).unwrap());
     }
     let mut observer = Observer::default();
+    observer.use_threads(threads);
     (run(definition.runner, &point.parameters, definition.seed, &mut observer).unwrap(), observer)
 }
 
@@ -240,6 +254,25 @@ fn a_run_depends_on_nothing_but_parameters_and_seed() {
     assert_eq!(of(1), of(1));
     assert_ne!(of(1).trace_hash, of(2).trace_hash);
     assert_eq!(of(1).trace_hash, TRACE);
+}
+
+#[test]
+fn a_run_on_two_threads_is_the_one_on_one() {
+    for (name, series, x) in [
+        ("star-stress", "RDMA", 400),
+        ("star-stress", "StaR", 1000),
+        ("star-rpc", "StaR", 200),
+        ("star-ecn", "RDMA, DCTCP", 50),
+        ("star-baselines", "UET, contexts on demand", 600),
+        ("star-baselines", "datagrams, 8 cores", 600),
+        ("star-loss", "StaR", 1_000_000),
+        ("star-all-to-all", "StaR", 10),
+    ] {
+        let of = |threads| observe_on(NonZeroUsize::new(threads).unwrap(), name, series, x, &[]).0;
+        let (one, two) = (of(1), of(2));
+        assert!(one.events > 1000, "{name}, {series}: {} events", one.events);
+        assert_eq!(one, two, "{name}, {series}");
+    }
 }
 
 #[test]

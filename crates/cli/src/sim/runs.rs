@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -22,23 +23,34 @@ use crate::number::{Grouped, plural};
 /// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The number of parallel runs.
+/// The number of parallel runs, and of threads in each.
 #[derive(Args)]
 pub(super) struct Jobs {
-    /// Number of parallel runs [default: the number of CPUs]
+    /// Number of parallel runs [default: the number of CPUs, divided by --threads]
     #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
     jobs: Option<NonZeroUsize>,
+    /// Number of threads of a run whose model has several parts; the results are the same
+    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, default_value = "1")]
+    threads: NonZeroUsize,
 }
 
 impl Jobs {
     /// Sequential execution.
     pub(super) const fn one() -> Self {
-        Self { jobs: Some(NonZeroUsize::MIN) }
+        Self { jobs: Some(NonZeroUsize::MIN), threads: NonZeroUsize::MIN }
     }
 
-    /// Returns the number of threads for `tasks` tasks, at most one per task; 0 selects one per CPU.
-    fn threads(&self, tasks: usize) -> usize {
-        self.jobs.map_or(0, |jobs| jobs.get().min(tasks.max(1)))
+    /// Returns the number of parallel runs for `tasks` tasks, at most one per task; 0 selects one per CPU.
+    fn parallel(&self, tasks: usize) -> usize {
+        let by_threads = || {
+            let cpus = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+            (cpus / self.threads.get()).max(1)
+        };
+        match self.jobs {
+            Some(jobs) => jobs.get().min(tasks.max(1)),
+            None if self.threads == NonZeroUsize::MIN => 0,
+            None => by_threads().min(tasks.max(1)),
+        }
     }
 }
 
@@ -49,23 +61,25 @@ fn count(text: &str) -> Result<NonZeroUsize, String> {
 /// The progress of all runs.
 #[derive(Clone)]
 pub(super) struct Progress {
+    threads: NonZeroUsize,
     begun: Instant,
     events: Arc<AtomicU64>,
     bar: ProgressBar,
 }
 
 impl Progress {
-    fn new(runs: usize) -> Self {
+    fn new(runs: usize, threads: NonZeroUsize) -> Self {
         let style = ProgressStyle::with_template("{wide_bar} {pos} of {len} runs, {msg}");
         let bar = ProgressBar::with_draw_target(Some(runs as u64), ProgressDrawTarget::hidden());
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { begun: Instant::now(), events: Arc::default(), bar }
+        Self { threads, begun: Instant::now(), events: Arc::default(), bar }
     }
 
     /// Returns an observer for one run.
     pub(super) fn observer(&self) -> Observer {
         let (progress, mut seen) = (self.clone(), 0);
         let mut observer = Observer::default();
+        observer.use_threads(self.threads);
         observer.on_progress(move |now| {
             // Models with several simulations restart at 0.
             let new = now.events.checked_sub(seen).unwrap_or(now.events);
@@ -114,15 +128,15 @@ pub(super) fn each<T: Sync, R: Send>(
     jobs: &Jobs,
     work: impl Fn(&T, &Progress) -> anyhow::Result<R> + Sync,
 ) -> anyhow::Result<Vec<R>> {
-    let progress = Progress::new(tasks.len());
+    let progress = Progress::new(tasks.len(), jobs.threads);
     let (bar, runs) = (progress.bar.clone(), plural(tasks.len() as u64, "run", "runs"));
     files::end_on_signals(move || {
         let done = bar.position();
         bar.finish_and_clear();
         format!("interrupted after {} of {runs}", Grouped(done))
     })?;
-    let threads = jobs.threads(tasks.len());
-    let pool = ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
+    let parallel = jobs.parallel(tasks.len());
+    let pool = ThreadPoolBuilder::new().num_threads(parallel).build().context("cannot start threads")?;
     let one = |task: &T| {
         let result = work(task, &progress)?;
         progress.bar.inc(1);
@@ -139,7 +153,14 @@ mod tests {
 
     #[test]
     fn no_thread_is_without_a_run() {
-        let threads = |jobs, tasks| Jobs { jobs: NonZeroUsize::new(jobs) }.threads(tasks);
-        assert_eq!([threads(0, 9), threads(2, 9), threads(100_000, 9), threads(2, 0)], [0, 2, 9, 1]);
+        let parallel = |jobs, threads, tasks| {
+            let threads = NonZeroUsize::new(threads).unwrap();
+            Jobs { jobs: NonZeroUsize::new(jobs), threads }.parallel(tasks)
+        };
+        assert_eq!(
+            [parallel(0, 1, 9), parallel(2, 1, 9), parallel(100_000, 1, 9), parallel(2, 1, 0)],
+            [0, 2, 9, 1]
+        );
+        assert_eq!([parallel(0, 100_000, 9), parallel(3, 2, 9)], [1, 3]);
     }
 }

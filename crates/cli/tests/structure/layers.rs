@@ -275,7 +275,7 @@ const RDMA: Layers = &[
 ];
 
 const SIM: Layers = &[
-    &["cpu.rs", "event_queue.rs", "rate.rs", "simulation.rs", "timer.rs", "trace_hash.rs"],
+    &["cpu.rs", "event_queue.rs", "parts.rs", "rate.rs", "simulation.rs", "timer.rs", "trace_hash.rs"],
     // Parts of a machine and of a network.
     &["generator.rs", "link.rs", "packet.rs", "pcie.rs", "switch.rs"],
     &["host/", "observe/"],

@@ -7,6 +7,7 @@ mod counters;
 mod series;
 
 use std::fmt;
+use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use nichrome_wire::Instant;
@@ -14,12 +15,11 @@ use nichrome_wire::Instant;
 pub use self::capture::{Capture, PacketSink, PointId};
 pub use self::counters::Counters;
 pub use self::series::{Probes, Sample, Series};
-use crate::simulation::{Progress, Simulation, Stop, World};
+use crate::simulation::{Advance, Progress, Stop};
 
 type ProgressHook = Box<dyn FnMut(Progress) -> ControlFlow<()>>;
 
 /// Collects the observations of a run. By default counters only.
-#[derive(Default)]
 pub struct Observer {
     /// The counters.
     pub counters: Counters,
@@ -27,8 +27,22 @@ pub struct Observer {
     pub series: Vec<Series>,
     /// The capture, from which a world records packets at any point.
     pub capture: Capture,
+    threads: NonZeroUsize,
     sample_interval: Option<u64>,
     progress: Option<ProgressHook>,
+}
+
+impl Default for Observer {
+    fn default() -> Self {
+        Self {
+            counters: Counters::default(),
+            series: Vec::new(),
+            capture: Capture::default(),
+            threads: NonZeroUsize::MIN,
+            sample_interval: None,
+            progress: None,
+        }
+    }
 }
 
 impl fmt::Debug for Observer {
@@ -41,9 +55,19 @@ impl fmt::Debug for Observer {
 }
 
 impl Observer {
-    /// Calls `hook` periodically; its result says whether to continue: see [`Simulation::run_with_progress`].
+    /// Calls `hook` periodically; its result says whether to continue: see [`Advance::run_with_progress`].
     pub fn on_progress(&mut self, hook: impl FnMut(Progress) -> ControlFlow<()> + 'static) {
         self.progress = Some(Box::new(hook));
+    }
+
+    /// Lets a run use this many threads, if its model has [parts](crate::Parts). The results are the same.
+    pub fn use_threads(&mut self, threads: NonZeroUsize) {
+        self.threads = threads;
+    }
+
+    /// Returns how many threads a run may use.
+    pub fn threads(&self) -> NonZeroUsize {
+        self.threads
     }
 
     /// Samples the registered probes every `nanos` nanoseconds of virtual time, at least 1.
@@ -52,11 +76,11 @@ impl Observer {
     }
 
     /// Runs a simulation until `limit`, sampling at multiples of the interval and at the end.
-    pub fn run<W: World>(
+    pub fn run<S: Advance>(
         &mut self,
-        simulation: &mut Simulation<W>,
+        simulation: &mut S,
         limit: Instant,
-        probes: &mut Probes<W>,
+        probes: &mut Probes<S::View>,
     ) -> Stop {
         match self.sample_interval.filter(|_| !probes.is_empty()) {
             Some(interval) => self.run_and_sample(simulation, limit, interval, probes),
@@ -69,17 +93,17 @@ impl Observer {
         self.series.extend(probes.into_series().filter(|series| !series.samples.is_empty()));
     }
 
-    fn run_and_sample<W: World>(
+    fn run_and_sample<S: Advance>(
         &mut self,
-        simulation: &mut Simulation<W>,
+        simulation: &mut S,
         limit: Instant,
         interval: u64,
-        probes: &mut Probes<W>,
+        probes: &mut Probes<S::View>,
     ) -> Stop {
         let mut at = simulation.now();
         loop {
             let stop = self.run_quietly(simulation, at);
-            probes.sample(&simulation.world, simulation.now());
+            probes.sample(simulation.view(), simulation.now());
             match stop {
                 Stop::Limit if at < limit => {
                     at = at.plus_nanos(interval - at.as_nanos() % interval).min(limit);
@@ -91,7 +115,7 @@ impl Observer {
         }
     }
 
-    fn run_quietly<W: World>(&mut self, simulation: &mut Simulation<W>, limit: Instant) -> Stop {
+    fn run_quietly<S: Advance>(&mut self, simulation: &mut S, limit: Instant) -> Stop {
         match &mut self.progress {
             Some(hook) => simulation.run_with_progress(limit, hook),
             None => simulation.run_until(limit),
@@ -105,7 +129,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::EventQueue;
+    use crate::{EventQueue, Simulation, World};
 
     struct Ticks(u64);
 

@@ -1,10 +1,11 @@
 //! The engines of crates/rdma: one device with the queue pairs of all clients, another with those of all servers.
 //!
 //! Queue pairs of a device are independent, so that one device can represent many machines. The network knows the
-//! machine of a queue pair, and with it card and links. The two devices build all packets.
+//! machine of a queue pair, and with it card and links. The two devices build all packets. After the set-up they can be parted.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use nichrome_rdma::{
     Access, ByteMemory, CompletedOperation, Config, CqHandle, Datagram, Device, DomainHandle, LKey, Limits,
@@ -26,6 +27,8 @@ const BASE: u64 = 0x1_0000;
 const COMPLETIONS: usize = 1 << 16;
 /// Size of the transmit buffer: a datagram and the device's headroom.
 const BUFFER: usize = 65_507;
+/// The most buffers that are kept: where one device only receives, nothing takes them.
+const SPARE: usize = 1 << 12;
 /// Lowest queue pair number of both sides.
 pub(super) const FIRST_QP: u32 = 0x11;
 /// Opcodes of RC ACK and ATOMIC ACK (IBA 9.2.1), and of CNP (RoCEv2 annex A17).
@@ -50,13 +53,20 @@ pub(super) struct End {
     lkey: LKey,
     rkey: RKey,
     pub(super) qps: Vec<QpHandle>,
-    /// The connection of each queue pair, by number from [`FIRST_QP`] on.
-    connections: Vec<u32>,
 }
 
-/// Both devices.
+/// What is known of a device at both sides.
+#[derive(Clone)]
+struct Public {
+    rkey: RKey,
+    /// The connection of each queue pair, by number from [`FIRST_QP`] on.
+    connections: Arc<Vec<u32>>,
+}
+
+/// Both devices, or one of them.
 pub(super) struct Engines {
-    pub(super) ends: [End; 2],
+    pub(super) ends: [Option<End>; 2],
+    public: [Public; 2],
     /// Length of the message that each side posts for an operation, in bytes.
     lens: [u32; 2],
     is_write: bool,
@@ -85,17 +95,17 @@ impl End {
         let region = RegionConfig::new(BASE, memory as u64, rights);
         let region = device.register(domain, region).map_err(refused)?;
         let keys = device.query_region(region).map_err(refused)?;
-        let (qps, connections) = (Vec::new(), vec![0; connections]);
-        Ok(Self { device, domain, cq, lkey: keys.lkey, rkey: keys.rkey, qps, connections })
+        Ok(Self { device, domain, cq, lkey: keys.lkey, rkey: keys.rkey, qps: Vec::new() })
     }
+}
 
-    /// Assigns a queue pair to the next connection.
-    pub(super) fn add(&mut self, qp: QpHandle) -> Result<(), RunError> {
-        let number = self.device.qp_number(qp).map_err(refused)?.value();
-        let place = number.checked_sub(FIRST_QP).and_then(|place| self.connections.get_mut(place as usize));
-        let Some(place) = place else { return Err(refused("a queue pair number out of its range")) };
-        *place = self.qps.len() as u32;
-        self.qps.push(qp);
+impl Public {
+    /// Assigns a queue pair number to a connection.
+    fn assign(&mut self, number: u32, connection: u32) -> Result<(), RunError> {
+        let place = number.checked_sub(FIRST_QP);
+        let connections = Arc::make_mut(&mut self.connections);
+        let place = place.and_then(|place| connections.get_mut(place as usize));
+        *place.ok_or_else(|| refused("a queue pair number out of its range"))? = connection;
         Ok(())
     }
 
@@ -114,8 +124,11 @@ impl Engines {
         };
         let memory = request.max(response).max(8) as usize;
         let end = |side| End::new(config, side, connections, memory);
+        let ends = [end(Side::Client)?, end(Side::Server)?];
+        let public = |end: &End| Public { rkey: end.rkey, connections: Arc::new(vec![0; connections]) };
         Ok(Self {
-            ends: [end(Side::Client)?, end(Side::Server)?],
+            public: ends.each_ref().map(public),
+            ends: ends.map(Some),
             lens: [request, response],
             is_write,
             buffer: vec![0; BUFFER],
@@ -123,11 +136,33 @@ impl Engines {
         })
     }
 
+    /// Parts the devices: the client's, and the server's.
+    pub(super) fn split(self) -> [Self; 2] {
+        let Self { ends: [client, server], public, lens, is_write, .. } = self;
+        [[client, None], [None, server]].map(|ends| Self {
+            ends,
+            public: public.clone(),
+            lens,
+            is_write,
+            buffer: vec![0; BUFFER],
+            spare: Vec::new(),
+        })
+    }
+
+    /// Assigns a queue pair of a side to the next connection.
+    pub(super) fn add(&mut self, side: Side, qp: QpHandle) -> Result<(), RunError> {
+        let Some(end) = &mut self.ends[side as usize] else { return Ok(()) };
+        let number = end.device.qp_number(qp).map_err(refused)?.value();
+        self.public[side as usize].assign(number, end.qps.len() as u32)?;
+        end.qps.push(qp);
+        Ok(())
+    }
+
     /// Posts a side's part of an operation: the client's WRITE or request, the server's response.
     pub(super) fn post(&mut self, connection: u32, side: Side) -> Result<(), RunError> {
-        let remote = Remote { address: BASE, rkey: self.ends[side.other() as usize].rkey };
+        let remote = Remote { address: BASE, rkey: self.public[side.other() as usize].rkey };
         let operation = if self.is_write { Operation::Write(remote) } else { Operation::Send };
-        let end = &mut self.ends[side as usize];
+        let Some(end) = &mut self.ends[side as usize] else { return Ok(()) };
         let buffers = [Sge { address: BASE, len: self.lens[side as usize], lkey: end.lkey }];
         let request = SendRequest::new(u64::from(connection), operation, &buffers);
         end.device.post_send(end.qps[connection as usize], &request).map_err(refused)
@@ -136,7 +171,7 @@ impl Engines {
     /// Posts a RECV for the other side's message.
     pub(super) fn post_receive(&mut self, connection: u32, side: Side) -> Result<(), RunError> {
         let len = self.lens[side.other() as usize];
-        let end = &mut self.ends[side as usize];
+        let Some(end) = &mut self.ends[side as usize] else { return Ok(()) };
         let buffers = [Sge { address: BASE, len, lkey: end.lkey }];
         let request = ReceiveRequest { wr_id: u64::from(connection), buffers: &buffers };
         end.device.post_receive(end.qps[connection as usize], &request).map_err(refused)
@@ -151,14 +186,19 @@ impl Engines {
         let congestion = if packet.marked { 0b11 } else { 0 };
         let datagram =
             Datagram { flow, traffic_class: TrafficClass(packet.class | congestion), bytes: &packet.bytes };
-        self.ends[packet.to as usize].device.receive(&datagram, now);
-        self.spare.push(packet.bytes);
+        if let Some(end) = &mut self.ends[packet.to as usize] {
+            end.device.receive(&datagram, now);
+        }
+        if self.spare.len() < SPARE {
+            self.spare.push(packet.bytes);
+        }
     }
 
     /// Returns the next packet of a side's device.
     pub(super) fn poll(&mut self, side: Side, now: Instant) -> Option<Packet> {
         loop {
-            let transmit = self.ends[side as usize].device.poll_transmit(now, 1, &mut self.buffer)?;
+            let end = self.ends[side as usize].as_mut()?;
+            let transmit = end.device.poll_transmit(now, 1, &mut self.buffer)?;
             let Transmit::Datagrams(batch) = transmit else { continue };
             let (port, class) = (batch.route.flow.dst_port, batch.route.traffic_class.0);
             let built = &self.buffer[..batch.len];
@@ -172,8 +212,7 @@ impl Engines {
 
     /// Returns the connection of a packet, and whether it needs the sender's context.
     fn what_is(&self, bytes: &[u8], port: u16, from: Side) -> Option<(u32, Kind)> {
-        let ends = &self.ends;
-        let to = &ends[from.other() as usize];
+        let to = &self.public[from.other() as usize];
         if port == ROCE_PORT {
             let number = u32::from_be_bytes([0, *bytes.get(5)?, *bytes.get(6)?, *bytes.get(7)?]);
             let kind = if ROCE_ANSWERS.contains(bytes.first()?) { Kind::Answer } else { Kind::Work };
@@ -182,7 +221,7 @@ impl Engines {
         let header = CommonHeader::new(bytes).filter(|_| port == STAR_PORT)?;
         let names_server = header.flags().contains(Flags::TO_SERVER);
         let whose = if names_server { Side::Server } else { Side::Client };
-        let connection = ends[whose as usize].connection(header.connection())?;
+        let connection = self.public[whose as usize].connection(header.connection())?;
         let is_one_of = |types: &[PacketType]| types.iter().any(|kind| *kind as u8 == header.type_code());
         let kind = if is_one_of(&[PacketType::Rdp, PacketType::Gd]) {
             Kind::Work
@@ -196,7 +235,7 @@ impl Engines {
 
     /// Returns the next completion of a side.
     pub(super) fn completion(&mut self, side: Side) -> Option<(u32, Done)> {
-        let end = &mut self.ends[side as usize];
+        let end = self.ends[side as usize].as_mut()?;
         let completion = end.device.poll_cq(end.cq)?;
         let done = match (completion.status, completion.operation) {
             (Status::Success, CompletedOperation::Receive) => Done::Received,
@@ -208,16 +247,18 @@ impl Engines {
 
     /// Returns when a side's device has work.
     pub(super) fn poll_timeout(&self, side: Side) -> Option<Instant> {
-        self.ends[side as usize].device.poll_timeout()
+        self.ends[side as usize].as_ref()?.device.poll_timeout()
     }
 
     pub(super) fn handle_timeout(&mut self, side: Side, now: Instant) {
-        self.ends[side as usize].device.handle_timeout(now);
+        if let Some(end) = &mut self.ends[side as usize] {
+            end.device.handle_timeout(now);
+        }
     }
 
-    /// Returns the number of retransmitted packets of both devices.
+    /// Returns the number of retransmitted packets.
     pub(super) fn repeated(&self) -> u64 {
-        self.ends.iter().map(|end| end.device.counters().retransmitted).sum()
+        self.ends.iter().flatten().map(|end| end.device.counters().retransmitted).sum()
     }
 
     /// Exchanges packets between both sides without a network until there are none: the set-up before a run.

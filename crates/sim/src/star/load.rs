@@ -13,6 +13,9 @@ use crate::EventQueue;
 impl Network {
     /// Schedules the first operations.
     pub(super) fn start(&mut self, queue: &mut EventQueue<Event>) {
+        if self.only == Some(Side::Server) {
+            return;
+        }
         if self.config.offered.is_some() {
             return self.schedule_arrival(queue);
         }

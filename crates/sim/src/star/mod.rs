@@ -31,6 +31,7 @@ mod engines;
 mod lengths;
 mod load;
 mod network;
+mod nodes;
 mod operation;
 mod outline;
 mod packet;

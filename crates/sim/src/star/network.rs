@@ -1,4 +1,8 @@
 //! The world: nodes around a switch.
+//!
+//! Servers and clients that are different machines are parts of their own, unless the network loses packets at random: one
+//! sequence of random numbers decides for all. The lookahead is the delay of a link to the switch, whose ports belong to the
+//! receivers.
 
 use std::sync::Arc;
 
@@ -8,38 +12,16 @@ use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 use super::baselines::Outline;
-use super::card::{Card, Direction, Step};
+use super::card::{Direction, Step};
 use super::config::NetworkConfig;
 use super::connection::Connection;
-use super::context_pool::ContextPool;
 use super::engines::{Done, Engines};
+use super::nodes::{Nodes, Task};
 use super::operation::Operation;
 use super::packet::{Kind, Packet};
 use super::side::Side;
 use crate::experiment::RunError;
-use crate::{EventQueue, Fingerprint, Link, Server, Timer, TraceHash, World};
-
-/// A machine: its card, and its links to and from the switch.
-pub(super) struct Node {
-    pub(super) uplink: Link,
-    pub(super) downlink: Link,
-    pub(super) card: Card<Task>,
-    /// Contexts of a server that connections take on demand.
-    pub(super) pool: ContextPool,
-    /// The card's pipelines: received packets, and packets to send.
-    pub(super) pipelines: [Server; 2],
-    /// Cores of a server for software and StaR's driver.
-    pub(super) cores: Vec<Server>,
-}
-
-/// A task of a card.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Task {
-    /// Receive a packet.
-    Receive(Packet),
-    /// Send a packet of the engine.
-    Send(Packet),
-}
+use crate::{EventQueue, Fingerprint, Message, Part, Server, Timer, TraceHash, World};
 
 /// Events of the world.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,10 +94,23 @@ pub(super) struct NetworkCounters {
     pub(super) queueing: u64,
 }
 
-/// The world.
+impl NetworkCounters {
+    /// Adds another part's counters.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.marked += other.marked;
+        self.refused += other.refused;
+        self.queued += other.queued;
+        self.queueing += other.queueing;
+    }
+}
+
+/// The world, or a part of it.
 pub(super) struct Network {
     pub(super) config: NetworkConfig,
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Nodes,
     pub(super) connections: Vec<Connection>,
     /// Either the engines, or the outline of a transport without an engine.
     pub(super) engines: Option<Engines>,
@@ -127,6 +122,9 @@ pub(super) struct Network {
     /// The error that invalidates the run.
     pub(super) failed: Option<RunError>,
     timers: [Timer; 2],
+    /// The side whose nodes are here; `None` if both are.
+    pub(super) only: Option<Side>,
+    messages: Vec<Message<Event>>,
     /// Nodes whose cards have new tasks.
     woken: Vec<u32>,
     /// End of the last packet's transmission.
@@ -136,7 +134,7 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new(
         config: NetworkConfig,
-        nodes: Vec<Node>,
+        nodes: Nodes,
         connections: Vec<Connection>,
         engines: Option<Engines>,
         outline: Option<Outline>,
@@ -152,30 +150,64 @@ impl Network {
             latencies: DelayHistogram::new(),
             failed: None,
             timers: [Timer::default(); 2],
+            only: None,
+            messages: Vec::new(),
             woken: Vec::new(),
             sent_until: Instant::ZERO,
         }
+    }
+
+    /// Parts clients from servers, if they affect each other by packets only.
+    pub(super) fn split(self) -> Vec<Self> {
+        let loses = self.config.recovery.is_some_and(|recovery| recovery.loss > 0);
+        if loses || !self.config.pattern.has_separate_servers() || self.config.uplink.delay == 0 {
+            return vec![self];
+        }
+        let Self { config, nodes, connections, engines, outline, .. } = self;
+        let [servers, clients] = nodes.split(config.pattern.servers() as u32);
+        let [client, server] = engines.map_or([None, None], |engines| engines.split().map(Some));
+        let part = |side, nodes, connections, engines| Self {
+            only: Some(side),
+            outline: outline.clone(),
+            ..Self::new(config, nodes, connections, engines, None)
+        };
+        vec![
+            part(Side::Client, clients, connections.clone(), client),
+            part(Side::Server, servers, connections, server),
+        ]
     }
 
     /// Sends a packet from the other side to `to`.
     pub(super) fn transmit(&mut self, packet: Packet, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let node = self.connections[packet.connection as usize].nodes[packet.to.other() as usize];
-        let node = &mut self.nodes[node as usize];
+        let node = &mut self.nodes[node];
         let nanos = self.config.packet_time;
         let processed = through(&mut node.pipelines[Direction::Send as usize], nanos, now);
         // The uplink's queue is host memory: it is never full.
         if let Ok(sent) = node.uplink.send(packet.len as usize, processed) {
             // The pipeline takes the next packet while it passes this one on.
             self.sent_until = Instant::from_nanos(sent.ends.as_nanos().saturating_sub(nanos));
-            queue.schedule(sent.arrives, Event::AtSwitch(packet));
+            self.pass_on(sent.arrives, packet, queue);
+        }
+    }
+
+    /// Passes a packet to the port of the switch that leads to its destination.
+    fn pass_on(&mut self, time: Instant, packet: Packet, queue: &mut EventQueue<Event>) {
+        match self.only {
+            // Parts have the numbers of their sides.
+            Some(side) if side != packet.to => {
+                let to = packet.to as usize;
+                self.messages.push(Message { to, time, event: Event::AtSwitch(packet) });
+            }
+            _ => queue.schedule(time, Event::AtSwitch(packet)),
         }
     }
 
     /// Occupies a core of a connection's server for `nanos`; returns when that ends.
     pub(super) fn work_on_core(&mut self, connection: u32, nanos: u64, now: Instant) -> Instant {
         let server = self.connections[connection as usize].nodes[Side::Server as usize];
-        let cores = &mut self.nodes[server as usize].cores;
+        let cores = &mut self.nodes[server].cores;
         let core = connection as usize % cores.len().max(1);
         cores.get_mut(core).map_or(now, |core| through(core, nanos, now))
     }
@@ -194,7 +226,7 @@ impl Network {
         match contexts[from].filter(|_| packet.kind == Kind::Work) {
             Some(context) => {
                 let node = nodes[from];
-                self.nodes[node as usize].card.submit(Direction::Send, context, Task::Send(packet));
+                self.nodes[node].card.submit(Direction::Send, context, Task::Send(packet));
                 self.woken.push(node);
             }
             None => match self.driven(&packet, packet.to.other(), queue.now()) {
@@ -267,7 +299,7 @@ impl Network {
             return;
         }
         let node = self.connections[packet.connection as usize].nodes[packet.to as usize];
-        let node = &mut self.nodes[node as usize];
+        let node = &mut self.nodes[node];
         let Ok(sent) = node.downlink.send(packet.len as usize, now) else {
             self.counters.lost += 1;
             return;
@@ -290,7 +322,7 @@ impl Network {
         match contexts[packet.to as usize] {
             Some(context) => {
                 let node = nodes[packet.to as usize];
-                self.nodes[node as usize].card.submit(Direction::Receive, context, Task::Receive(packet));
+                self.nodes[node].card.submit(Direction::Receive, context, Task::Receive(packet));
                 self.woken.push(node);
             }
             None => match self.driven(&packet, packet.to, queue.now()) {
@@ -319,10 +351,10 @@ impl Network {
     /// Runs a card's engines as far as possible at this time.
     pub(super) fn run_card(&mut self, node: u32, queue: &mut EventQueue<Event>) {
         let now = queue.now();
-        let engines = self.nodes[node as usize].card.engines();
+        let engines = self.nodes[node].card.engines();
         let (mut engine, mut idle) = (0, 0);
         while idle < engines {
-            match self.nodes[node as usize].card.next(engine, now) {
+            match self.nodes[node].card.next(engine, now) {
                 Step::Do(task) => {
                     idle = 0;
                     self.perform(node, engine, task, queue);
@@ -351,7 +383,7 @@ impl Network {
                 false
             }
         };
-        let card = &mut self.nodes[node as usize].card;
+        let card = &mut self.nodes[node].card;
         // The transmission of a response does not occupy an engine that only receives.
         if !receives || card.engines() == 1 {
             card.occupy(engine, self.sent_until);
@@ -383,6 +415,12 @@ fn through(server: &mut Server, nanos: u64, now: Instant) -> Instant {
     if nanos == 0 { now } else { server.serve(nanos, now).unwrap_or(now) }
 }
 
+impl Part for Network {
+    fn take_messages(&mut self) -> Vec<Message<Event>> {
+        std::mem::take(&mut self.messages)
+    }
+}
+
 impl World for Network {
     type Event = Event;
 
@@ -391,11 +429,11 @@ impl World for Network {
             Event::AtSwitch(packet) => self.forward(packet, queue),
             Event::AtCard(packet) => self.arrive(packet, queue),
             Event::Free { node, engine } => {
-                self.nodes[node as usize].card.asked(usize::from(engine));
+                self.nodes[node].card.asked(usize::from(engine));
                 self.run_card(node, queue);
             }
             Event::Fetched { node, engine, context } => {
-                self.nodes[node as usize].card.fetched(usize::from(engine), context, queue.now());
+                self.nodes[node].card.fetched(usize::from(engine), context, queue.now());
                 self.run_card(node, queue);
             }
             Event::Posted { connection, side } => self.posted(connection, side, queue),

@@ -47,7 +47,7 @@ impl Network {
     /// Opens or closes the connection's context at the server; returns false if the packet has no context.
     fn use_context(&mut self, connection: u32, to: Side, context: ContextUse) -> bool {
         let this = &mut self.connections[connection as usize];
-        let pool = &mut self.nodes[this.nodes[to as usize] as usize].pool;
+        let pool = &mut self.nodes[this.nodes[to as usize]].pool;
         match context {
             ContextUse::None => true,
             ContextUse::Needs => this.is_open,

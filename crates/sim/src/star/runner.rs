@@ -7,10 +7,11 @@ use nichrome_wire::Instant;
 use super::card::CardCounters;
 use super::engines::Engines;
 use super::network::{Network, NetworkCounters};
+use super::nodes::Node;
 use super::parameters::{PARAMETERS, Plan};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::observe::{Observer, Probes};
-use crate::{Simulation, Stop};
+use crate::{Parts, Simulation, Stop};
 
 /// The cards of the StaR paper around a switch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,42 +58,51 @@ impl Runner for Star {
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
         let plan = Plan::read(parameters, seed)?;
         let nanos = plan.warm_up.saturating_add(plan.duration);
-        let mut simulation = Simulation::new(Network::build(plan.network, nanos)?);
+        let network = Network::build(plan.network, nanos)?;
+        let parts = network.split().into_iter().map(|part| {
+            let mut part = Simulation::new(part);
+            part.world.start(&mut part.queue);
+            part
+        });
+        let mut simulation = Parts::new(parts.collect(), plan.network.uplink.delay, observer.threads().get());
         let mut probes = probes();
-        simulation.world.start(&mut simulation.queue);
         let warm = Instant::from_nanos(plan.warm_up);
         let mut counted = [Counted::default(); 2];
         for (counted, until) in counted.iter_mut().zip([warm, warm.plus_nanos(plan.duration)]) {
-            simulation.world.latencies.clear();
+            simulation.worlds_mut().for_each(|part| part.latencies.clear());
             if observer.run(&mut simulation, until, &mut probes) == Stop::Interrupted {
                 return Err(RunError::Interrupted);
             }
-            if let Some(error) = simulation.world.failed.take() {
+            if let Some(error) = simulation.worlds_mut().find_map(|part| part.failed.take()) {
                 return Err(error);
             }
-            *counted = Counted::of(&simulation.world);
+            *counted = Counted::of(&simulation);
         }
         observer.keep(probes);
         let [before, after] = counted;
         after.show(observer);
         let mut measurements = after.since(&before, &plan);
-        measurements.extend(latencies(&simulation.world));
+        measurements.extend(simulation.worlds().flat_map(latencies));
         Ok(Outcome { measurements, events: simulation.events(), trace_hash: simulation.trace_hash() })
     }
 }
 
 /// Returns the sampled values.
-fn probes() -> Probes<Network> {
+fn probes() -> Probes<Parts<Network>> {
     let mut probes = Probes::new();
-    probes.register_rate("operations", "Mop/s", 1000.0, |world: &Network, _| world.counters.operations);
-    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |world, _| Counted::of(world).card.reads);
-    probes.register("card-queue", "tasks", |world, _| {
-        world.nodes.first().map_or(0, |server| server.card.waiting()) as f64
+    probes.register_rate("operations", "Mop/s", 1000.0, |network, _| Counted::of(network).network.operations);
+    probes.register_rate("pcie-reads", "M reads/s", 1000.0, |network, _| Counted::of(network).card.reads);
+    probes.register("card-queue", "tasks", |network, _| {
+        first_server(network).map_or(0, |server| server.card.waiting()) as f64
     });
-    probes.register("switch-queue", "KB", |world, now| {
-        world.nodes.first().map_or(0, |server| server.downlink.waiting(now).1) as f64 / 1000.0
+    probes.register("switch-queue", "KB", |network, now| {
+        first_server(network).map_or(0, |server| server.downlink.waiting(now).1) as f64 / 1000.0
     });
     probes
+}
+
+fn first_server(network: &Parts<Network>) -> Option<&Node> {
+    network.worlds().find_map(|part| part.nodes.of_first(1).next())
 }
 
 /// Counters at a point in time; of card and wire, summed over all servers.
@@ -106,18 +116,23 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(world: &Network) -> Self {
-        let repeated = world.engines.as_ref().map_or(0, Engines::repeated);
-        let mut counted = Self { network: world.counters, repeated, ..Self::default() };
-        for node in world.nodes.iter().take(world.config.pattern.servers()) {
-            let (card, link) = (node.card.counters(), node.downlink.counters());
-            counted.card.needed += card.needed;
-            counted.card.missed += card.missed;
-            counted.card.reads += card.reads;
-            counted.card.bytes += card.bytes;
-            counted.wire_bytes += link.bytes + link.packets * u64::from(node.downlink.config().overhead);
-        }
+    fn of(network: &Parts<Network>) -> Self {
+        let mut counted = Self::default();
+        network.worlds().for_each(|part| counted.add(part));
         counted
+    }
+
+    fn add(&mut self, part: &Network) {
+        self.network.add(&part.counters);
+        self.repeated += part.engines.as_ref().map_or(0, Engines::repeated);
+        for node in part.nodes.of_first(part.config.pattern.servers()) {
+            let (card, link) = (node.card.counters(), node.downlink.counters());
+            self.card.needed += card.needed;
+            self.card.missed += card.missed;
+            self.card.reads += card.reads;
+            self.card.bytes += card.bytes;
+            self.wire_bytes += link.bytes + link.packets * u64::from(node.downlink.config().overhead);
+        }
     }
 
     fn show(&self, observer: &mut Observer) {

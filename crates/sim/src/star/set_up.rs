@@ -35,11 +35,11 @@ impl Engines {
         keeps: Keeps,
         receives: Option<u32>,
     ) -> Result<(), RunError> {
-        let connection = self.ends[0].qps.len() as u32;
+        let connection = self.ends[0].as_ref().map_or(0, |end| end.qps.len() as u32);
         let receives = receives.unwrap_or(RECEIVES);
         for side in [Side::Client, Side::Server] {
             let receives = if side == Side::Server { receives } else { RECEIVES };
-            let end = &mut self.ends[side as usize];
+            let Some(end) = &mut self.ends[side as usize] else { continue };
             let capacity = QpCapacity {
                 send_wrs: SENDS,
                 receive_wrs: receives.max(1) as usize,
@@ -56,7 +56,8 @@ impl Engines {
                 capacity,
                 signaling: Signaling::Requested,
             });
-            end.add(qp.map_err(refused)?)?;
+            let qp = qp.map_err(refused)?;
+            self.add(side, qp)?;
         }
         self.bring_up(connection as usize, config)?;
         if keeps == Keeps::Client {
@@ -98,11 +99,13 @@ impl Engines {
     /// Moves both queue pairs from RESET to RTS.
     fn bring_up(&mut self, connection: usize, config: &NetworkConfig) -> Result<(), RunError> {
         let timeout = timeout_code(config.recovery.map(|recovery| recovery.timeout));
-        for side in [Side::Client, Side::Server] {
-            let other = &self.ends[side.other() as usize];
-            let peer = other.device.qp_number(other.qps[connection]).map_err(refused)?;
-            let end = &mut self.ends[side as usize];
-            for change in changes(side, peer, config.path_mtu, timeout) {
+        let [Some(client), Some(server)] = &mut self.ends else { return Ok(()) };
+        let mut numbers = Vec::with_capacity(2);
+        for end in [&mut *client, &mut *server] {
+            numbers.push(end.device.qp_number(end.qps[connection]).map_err(refused)?);
+        }
+        for (side, end) in [(Side::Client, client), (Side::Server, server)] {
+            for change in changes(side, numbers[side.other() as usize], config.path_mtu, timeout) {
                 end.device.modify_qp(end.qps[connection], &change).map_err(refused)?;
             }
         }
@@ -111,7 +114,7 @@ impl Engines {
 
     /// Makes the server stateless and the client stateful.
     fn agree_on_star(&mut self, connection: usize) -> Result<(), RunError> {
-        let [client, server] = &mut self.ends;
+        let [Some(client), Some(server)] = &mut self.ends else { return Ok(()) };
         let (client_qp, server_qp) = (client.qps[connection], server.qps[connection]);
         let offer = |wish| star::MakeOffer { wish, first_element: SeqNumber(0) };
         let ours = server.device.ask(server_qp, offer(star::Wish::Own)).map_err(refused)?;

@@ -8,7 +8,8 @@ use super::config::{NetworkConfig, Pattern, Transport};
 use super::connection::Connection;
 use super::context_pool::ContextPool;
 use super::engines::Engines;
-use super::network::{Network, Node};
+use super::network::Network;
+use super::nodes::{Node, Nodes};
 use super::set_up::Keeps;
 use crate::experiment::RunError;
 use crate::{Link, Server};
@@ -44,6 +45,11 @@ impl Pattern {
             Self::AllToAll { nodes } => nodes,
         }
     }
+
+    /// Returns true if no server is a client.
+    pub(super) fn has_separate_servers(self) -> bool {
+        matches!(self, Self::FanIn { .. })
+    }
 }
 
 impl Network {
@@ -73,7 +79,7 @@ impl Network {
             engines.settle(Instant::ZERO);
         }
         let nodes = (0..).zip(&contexts).map(|(nth, contexts)| node(&config, nth, contexts.count as usize));
-        Ok(Self::new(config, nodes.collect(), connections, engines, outline))
+        Ok(Self::new(config, Nodes::new(0, nodes.collect()), connections, engines, outline))
     }
 }
 
