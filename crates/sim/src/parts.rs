@@ -5,9 +5,9 @@
 //! sender and sending. So a run does not depend on the number of threads (conservative windows: Nicol, JACM 40(2), 1993).
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{hint, thread};
 
 use nichrome_wire::Instant;
 
@@ -53,6 +53,40 @@ struct Shared<'a, E> {
     barrier: Barrier,
     is_interrupted: AtomicBool,
     events: AtomicU64,
+}
+
+/// Where the threads of a run wait for each other. They poll: a window is shorter than a thread takes to wake.
+struct Barrier {
+    threads: usize,
+    arrived: AtomicUsize,
+    generation: AtomicUsize,
+}
+
+impl Barrier {
+    /// Polls until a waiting thread yields the processor, for threads that have none of their own.
+    const POLLS_PER_YIELD: u32 = 10_000;
+
+    fn new(threads: usize) -> Self {
+        Self { threads, arrived: AtomicUsize::new(0), generation: AtomicUsize::new(0) }
+    }
+
+    /// Returns when all threads have called this.
+    fn wait(&self) {
+        let generation = self.generation.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.generation.fetch_add(1, Ordering::Release);
+            return;
+        }
+        let mut polls: u32 = 0;
+        while self.generation.load(Ordering::Acquire) == generation {
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(Self::POLLS_PER_YIELD) {
+                thread::yield_now();
+            }
+            hint::spin_loop();
+        }
+    }
 }
 
 /// The parts that one thread runs, and the number of the first.
