@@ -128,7 +128,7 @@ fn registers_hold_what_is_written() {
         };
         assert_eq!(read(&mut rtl, "id"), 0x4E4C_524F);
         assert_eq!(read(&mut rtl, "version"), 1);
-        let parameters = (model.flows as u32) << 24 | 8 * model.width.bytes() as u32;
+        let parameters = ((model.flows as u32) << 24) | (8 * model.width.bytes() as u32);
         assert_eq!(read(&mut rtl, "parameters"), parameters);
         for unused in [0x024, 0x0FC, 0x400, 0xFFC] {
             rtl.write(unused, u32::MAX);
