@@ -38,9 +38,10 @@ module formal_closer
     close.aggregate.tcp_checksum = tcp_checksum;
   end
 
-  // A short queue, which is full within the depth of the proof; one more decision is behind it, four are before it.
+  // A short queue, which is full within the depth of the proof. What is on its way to the queue and behind it fits the queue
+  // and its output register.
   localparam int DEPTH = 8;
-  localparam logic [4:0] PLACES = 5'(DEPTH + 1 + 4);
+  localparam logic [4:0] PLACES = 5'(DEPTH + 1);
   lro_closer #(.DEPTH(DEPTH)) dut (.*);
 
   logic started_reg = 1'b0;

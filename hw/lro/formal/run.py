@@ -20,7 +20,7 @@ PROPERTIES = {
     "fifo": (16, ["lro_fifo"]),
     "pages": (30, ["lro_types_pkg", "lro_ram", "lro_fifo", "lro_pages"]),
     "closer": (16, ["lro_types_pkg", "lro_fifo", "lro_closer"]),
-    "egress": (12, ["lro_types_pkg", "lro_fifo", "lro_egress"]),
+    "egress": (14, ["lro_types_pkg", "lro_fifo", "lro_egress"]),
 }
 
 
