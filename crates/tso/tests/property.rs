@@ -7,14 +7,15 @@ mod promises;
 
 use nichrome_tso::SegmentError;
 use nichrome_wire::{
-    EtherType, GsoType, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, VirtioNetHeader, VlanTag,
+    EtherType, GsoType, IpProtocol, LinkHeader, Network, SeqNumber, TcpFlags, TcpFrame, VirtioNetHeader,
+    VlanTag,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 use common::*;
-use promises::keep_promises;
+use promises::{keep_promises, keep_promises_within};
 
 fn any_tags() -> impl Strategy<Value = Vec<VlanTag>> {
     (any::<bool>(), vec(any::<u16>(), 0..=2)).prop_map(|(provider, tcis)| {
@@ -115,6 +116,21 @@ fn any_header() -> impl Strategy<Value = VirtioNetHeader> {
     )
 }
 
+/// EtherType and header of a tunnel for an IP packet: IPv4, IPv6, or PPP over Ethernet. Its checksum is wrong.
+fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
+    let is_ipv4 = packet.first().is_some_and(|first| first >> 4 == 4);
+    let protocol = if is_ipv4 { 4 } else { 41 };
+    let len = |more: usize| ((packet.len() + more) as u16).to_be_bytes();
+    match kind {
+        0 => (0x0800, [&[0x45, 0][..], &len(20), &[0, 7, 0, 0, 64, protocol], &[9; 10]].concat()),
+        1 => (0x86DD, [&[0x60, 0, 0, 0][..], &len(0), &[protocol, 9], &[0xFD; 32]].concat()),
+        _ => {
+            let ppp = if is_ipv4 { 0x21 } else { 0x57 };
+            (0x8864, [&[0x11, 0, 0, 7][..], &len(2), &[0, ppp]].concat())
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -152,6 +168,29 @@ proptest! {
     #[test]
     fn any_bytes_keep_every_promise(bytes in vec(any::<u8>(), 0..200), header in any_header()) {
         keep_promises(&bytes, &header);
+    }
+
+    #[test]
+    fn damaged_frames_in_tunnels_fit_an_mtu(
+        frame in prop_oneof![
+            any_tcp().prop_map(|(frame, size)| tcp(&frame, size).0),
+            any_udp().prop_map(|(frame, size)| frame.to_be_cut(GsoType::UdpL4, size).0),
+        ],
+        kind in 0u8..3,
+        damage in vec((0usize..160, any::<u8>()), 0..3),
+        cut_short in proptest::option::weighted(0.2, 0usize..240),
+        mtu in 20u16..1600,
+    ) {
+        let (link, packet) = frame.split_at(LinkHeader::new(&frame).unwrap().header_len());
+        let (ethertype, header) = tunnel(kind, packet);
+        let mut frame = [&link[..link.len() - 2], &ethertype.to_be_bytes(), &header, packet].concat();
+        for (at, byte) in damage {
+            if let Some(place) = frame.get_mut(at) {
+                *place = byte;
+            }
+        }
+        frame.truncate(cut_short.unwrap_or(usize::MAX));
+        keep_promises_within(&frame, mtu);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Invariants for any frame and any virtio header; the fuzz target checks the same.
 
-use nichrome_tso::{Segments, complete_checksum};
+use nichrome_tso::{Limit, Segments, complete_checksum};
 use nichrome_wire::{
     AddressPair, EtherType, Gso, GsoType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
     UdpHeader, VirtioNetHeader, VirtioNetRepr,
@@ -25,6 +25,20 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
             complete_checksum(&mut in_place, &virtio).expect("it was done in a copy");
             assert_eq!(packets, [in_place]);
         }
+    }
+}
+
+/// Cuts `frame` to an MTU, also within a tunnel; whatever it is, the packets fit and are complete, or there is an error.
+///
+/// # Panics
+/// A packet is too long, or cannot be parsed as the frame was.
+pub(crate) fn keep_promises_within(frame: &[u8], mtu: u16) {
+    let Ok(segments) = Segments::within(frame, Limit::Packet(mtu)) else { return };
+    let link = LinkHeader::new(frame).unwrap().header_len();
+    for packet in packets(segments) {
+        assert!(packet.len() <= link + usize::from(mtu), "{} bytes", packet.len());
+        let again = Segments::within(&packet, Limit::Packet(mtu)).expect("a packet like the frame");
+        assert_eq!(packets(again), std::slice::from_ref(&packet));
     }
 }
 
