@@ -45,16 +45,20 @@ impl<M: Memory> LiveDevice<M> {
         Self { device, wire, management, is_unfinished: false }
     }
 
-    /// Serves timers, receives and sends, up to [`ROUNDS`] batches; returns the time of the last.
+    /// Receives, serves timers and sends, up to [`ROUNDS`] batches; returns the time of the last.
+    ///
+    /// Timers come after the datagrams that wait: if the thread has not run for a while, the answer that a timer stands for may be
+    /// among them.
     pub(crate) fn progress(&mut self, events: &EventSink) -> Instant {
         self.is_unfinished = true;
         let mut now = Instant::ZERO;
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             now = clock::now();
-            if self.device.poll_timeout().is_some_and(|due| due <= now) {
+            let more_to_receive = self.wire.receive(&mut self.device, now);
+            let serves_timers = !more_to_receive || round == ROUNDS;
+            if serves_timers && self.device.poll_timeout().is_some_and(|due| due <= now) {
                 self.device.handle_timeout(now);
             }
-            let more_to_receive = self.wire.receive(&mut self.device, now);
             self.management.progress(&mut self.device, &mut self.wire, now);
             let more_to_send = self.wire.transmit(&mut self.device, now);
             if !more_to_receive && !more_to_send {

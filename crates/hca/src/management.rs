@@ -48,7 +48,7 @@ impl Management {
         self.manager.as_ref().and_then(ConnectionManager::poll_timeout)
     }
 
-    /// Serves timers, takes the device's management datagrams and queues answers.
+    /// Takes the device's management datagrams, serves timers and queues answers.
     #[inline]
     pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, wire: &mut Wire, now: Instant) {
         match &mut self.manager {

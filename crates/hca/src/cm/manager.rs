@@ -178,15 +178,15 @@ impl ConnectionManager {
         [self.engine.poll_timeout(), joining].into_iter().flatten().min()
     }
 
-    /// Serves timers, takes the device's management datagrams and queues answers.
+    /// Takes the device's management datagrams, serves timers and queues answers.
     #[inline]
     pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
-        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
-            self.engine.handle_timeout(now);
-            self.drain(device, now);
-        }
         while let Some(ManagementDatagram { source, destination, payload }) = device.poll_management() {
             self.engine.receive(Input::Datagram { source, destination, payload: payload.to_vec() }, now);
+            self.drain(device, now);
+        }
+        if self.engine.poll_timeout().is_some_and(|due| due <= now) {
+            self.engine.handle_timeout(now);
             self.drain(device, now);
         }
     }

@@ -21,6 +21,9 @@ const REORDERED: u32 = 3;
 /// Most copies in flight and lost ones together; no packet leaves beyond.
 const LIMIT: usize = 8192;
 
+/// Most expired copies whose answers are still of use.
+const MOST_EXPIRED: usize = 64;
+
 /// Packets in a burst that pacing allows.
 const BURST: u64 = 16;
 
@@ -76,6 +79,8 @@ pub(super) struct Flight {
     waiting: u32,
     /// RDPs only: a late GD changes no memory.
     lost: VecDeque<LostCopy>,
+    /// Copies that have certainly expired. If one was stored in time, its RA may be on its way.
+    expired: VecDeque<(SeqNumber, Place)>,
     transfer: Transfer,
     /// Chunks to retransmit.
     pub(super) retransmissions: VecDeque<Place>,
@@ -96,6 +101,7 @@ impl Flight {
             first,
             waiting: 0,
             lost: VecDeque::new(),
+            expired: VecDeque::new(),
             transfer,
             retransmissions: VecDeque::new(),
             control,
@@ -256,9 +262,20 @@ impl Flight {
     }
 
     /// Removes a lost packet that has certainly expired.
-    pub(super) fn expired(&mut self, now: Instant) -> Option<Place> {
+    pub(super) fn expire(&mut self, now: Instant) -> Option<Place> {
         self.lost_until().filter(|until| *until <= now)?;
-        self.lost.pop_front().map(|copy| copy.place)
+        let LostCopy { sequence, place, .. } = self.lost.pop_front()?;
+        if self.expired.len() == MOST_EXPIRED {
+            self.expired.pop_front();
+        }
+        self.expired.push_back((sequence, place));
+        Some(place)
+    }
+
+    /// Removes the expired packet `sequence` and returns its place.
+    pub(super) fn expired_answered(&mut self, sequence: SeqNumber) -> Option<Place> {
+        let index = self.expired.iter().position(|(expired, _)| *expired == sequence)?;
+        self.expired.remove(index).map(|(_, place)| place)
     }
 
     /// Drops all packets.
@@ -266,6 +283,7 @@ impl Flight {
         self.first = self.next();
         self.copies.clear();
         self.lost.clear();
+        self.expired.clear();
         self.retransmissions.clear();
         (self.waiting, self.is_probing) = (0, false);
         self.timer.stop();
@@ -345,8 +363,11 @@ mod tests {
         let mut flight = flight(&SendWindow::default(), 1);
         flight.retransmit(Expiry::Probe);
         assert_eq!(flight.lost_until(), Some(Instant::from_nanos(100)));
-        assert_eq!(flight.expired(Instant::from_nanos(99)), None);
-        assert_eq!(flight.expired(Instant::from_nanos(100)), Some(PLACE));
-        assert_eq!(flight.expired(Instant::from_nanos(100)), None);
+        assert_eq!(flight.expire(Instant::from_nanos(99)), None);
+        assert_eq!(flight.expired_answered(FIRST), None);
+        assert_eq!(flight.expire(Instant::from_nanos(100)), Some(PLACE));
+        assert_eq!(flight.expire(Instant::from_nanos(100)), None);
+        assert_eq!(flight.expired_answered(FIRST), Some(PLACE), "stored in time, answered late");
+        assert_eq!(flight.expired_answered(FIRST), None, "once");
     }
 }

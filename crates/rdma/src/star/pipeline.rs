@@ -244,6 +244,12 @@ impl Pipeline {
         index.and_then(|index| self.chunks.get(index)).is_none_or(|chunk| chunk.is_answered)
     }
 
+    /// Whether more than one RDP of the chunk may still change the server's memory.
+    pub(super) fn has_other_copies(&self, nth: u64) -> bool {
+        let index = nth.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
+        index.and_then(|index| self.chunks.get(index)).is_some_and(|chunk| chunk.copies > 1)
+    }
+
     /// Records that a packet of this chunk of the operation at `index` left.
     #[inline]
     pub(super) fn chunk_sent(&mut self, index: usize, nth: u64) {
@@ -306,6 +312,14 @@ impl Pipeline {
         let first = !std::mem::replace(&mut chunk.is_answered, true);
         self.settle();
         first
+    }
+
+    /// Records the answer to a packet of this chunk that the network no longer holds.
+    pub(super) fn stored_in_time(&mut self, nth: u64) {
+        if let Some(chunk) = self.chunk(nth) {
+            chunk.is_answered = true;
+        }
+        self.settle();
     }
 
     /// Records that an RA with this stamp has named chunks, of which `last`, if it is this initiator's, was stored last: all answered

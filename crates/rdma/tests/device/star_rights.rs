@@ -1,7 +1,11 @@
 //! StaR: the accesses that a queue pair's rights and its server's registrations allow, and when they begin and end.
 
-use crate::common::{ALL, BASE, Link, Pair};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::common::{ALL, BASE, Fate, Link, Pair};
 use nichrome_rdma::*;
+use nichrome_wire::star::{PacketType, Repr};
 
 #[test]
 fn a_queue_pair_gives_the_rights_that_it_was_given() {
@@ -38,6 +42,56 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     // The client's egress module has blocked the packet.
     assert_eq!(pair.ends[1].device.view::<star::CardCounters>().stored, stored);
     assert!(pair.ends[0].device.view::<star::EgressCounters>().blocked_memory > 0);
+}
+
+/// The server's program sees a WRITE in its memory and deregisters it when the client has retransmitted, because the answers are late.
+/// Returns how the WRITE ends, and whether the card refused the copy.
+fn write_whose_memory_is_deregistered(
+    is_late: impl Fn(usize, u32) -> bool + 'static,
+    late: u64,
+    is_first: bool,
+) -> (Status, bool) {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect_star(1, &Link::default());
+    let there = pair.ends[1].remote(0);
+    if !is_first {
+        // The client learns the round trip and the server's clock, so that copies expire early.
+        pair.ends[0].post(a, 1, Operation::Write(there), 0, 4);
+        pair.run();
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::Success)]);
+    }
+    let requests = Rc::new(Cell::new(0));
+    let (counted, mut to_client) = (Rc::clone(&requests), 0);
+    pair.fates = Some(Box::new(move |to, bytes| {
+        let is_request = Repr::parse(bytes).unwrap().0.message.packet_type() == PacketType::Rdp;
+        counted.set(counted.get() + u32::from(is_request));
+        to_client += u32::from(to == 0);
+        if is_late(to, to_client) { Fate::ArrivesLate(late) } else { Fate::Arrives }
+    }));
+    pair.ends[0].post(a, 1, Operation::Write(there), 0, 4);
+    pair.run_until(|pair| {
+        pair.transmit();
+        requests.get() == 2
+    });
+    let region = pair.ends[1].region;
+    pair.ends[1].device.deregister(region).unwrap();
+    pair.run();
+    let [(1, status)] = pair.ends[0].statuses()[..] else { panic!("one completion") };
+    (status, pair.ends[1].device.view::<star::CardCounters>().refused_memory > 0)
+}
+
+#[test]
+fn a_write_completes_although_its_memory_is_deregistered_before_a_copy_arrives() {
+    let mut refused = [false; 2];
+    for late in (0..5_000_000).step_by(30_000) {
+        let ends = [
+            write_whose_memory_is_deregistered(|to, nth| to == 0 && nth == 1, late, true),
+            write_whose_memory_is_deregistered(|to, _| to == 0, late, false),
+        ];
+        assert_eq!(ends.map(|(status, _)| status), [Status::Success; 2], "{late}");
+        refused = [refused[0] || ends[0].1, refused[1] || ends[1].1];
+    }
+    assert_eq!(refused, [true; 2]);
 }
 
 #[test]

@@ -30,8 +30,12 @@ impl Stateful {
         let Answer { sequence, mark, outcome } = *answer;
         let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
         else {
-            verbs.counters.dropped_stale += 1;
-            return None;
+            let stored = outcome.ok().and_then(|_| self.flight_mut(transfer).expired_answered(sequence));
+            match stored {
+                Some(place) => self.pipeline_mut(place.initiator).stored_in_time(place.nth),
+                None => verbs.counters.dropped_stale += 1,
+            }
+            return stored;
         };
         self.clock.answered(clock, sent, verbs.now);
         if outcome == Err(Reason::Lease)
@@ -39,10 +43,19 @@ impl Stateful {
         {
             lease.refused();
         }
-        // The card refuses the grants of a closed connection.
-        if matches!(outcome, Err(Reason::Expired | Reason::Lease)) || outcome.is_err() && self.is_closed {
+        let must_repeat = match outcome {
+            Ok(_) => false,
+            Err(Reason::Expired | Reason::Lease) => true,
+            // The card refuses the grants of a closed connection.
+            Err(_) if self.is_closed => true,
+            // One that it has executed may have made the server's program deregister the memory.
+            Err(_) => self.pipeline(place.initiator).has_other_copies(place.nth),
+        };
+        if must_repeat {
             let flight = self.flight_mut(transfer);
-            flight.missed(sent, verbs.now);
+            if outcome == Err(Reason::Expired) {
+                flight.missed(sent, verbs.now);
+            }
             flight.retransmissions.push_back(place);
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
             return None;
@@ -101,8 +114,9 @@ impl Stateful {
     ) {
         let Some(index) = self.pipeline(place.initiator).operation_of(place.nth) else { return };
         let landed = match outcome {
+            // Another copy was executed. The server's program may have deregistered the memory since.
+            _ if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
             Err(reason) => Err(self.refused(place, index, reason)),
-            Ok(_) if self.pipeline(place.initiator).is_done(place.nth) => Ok(()),
             Ok(payload) => self.store_response(place, index, payload, verbs),
         };
         if let Err(failure) = landed {

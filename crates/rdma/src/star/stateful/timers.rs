@@ -41,7 +41,7 @@ impl Stateful {
         if self.grace.expire(now) {
             self.fail_closed(verbs);
         }
-        while let Some(place) = self.rdp.expired(now) {
+        while let Some(place) = self.rdp.expire(now) {
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
         }
         if let Some(expiry) = self.outbox.timer.expire(&settings, now) {
