@@ -166,10 +166,14 @@ impl Endpoint for IwarpQp {
 
     #[inline]
     fn next_timeout(&self, _: &IwarpShared, _: Instant) -> Option<Instant> {
-        None
+        self.link.as_ref().and_then(|link| link.rtr.due())
     }
 
-    fn handle_timeout<M: Memory>(&mut self, _: &mut IwarpShared, _: &mut Verbs<M>) {}
+    fn handle_timeout<M: Memory>(&mut self, _: &mut IwarpShared, verbs: &mut Verbs<M>) {
+        if let Some(link) = &mut self.link {
+            link.rtr.handle_timeout(verbs.now);
+        }
+    }
 
     fn repeat_acknowledgement(&mut self) {}
 

@@ -4,8 +4,9 @@ use nichrome_wire::iwarp::{MessageNumber, Opcode, Segment, TerminateCode};
 
 use super::fault;
 use super::framing::{FpduReader, FpduWriter};
+use super::ready_to_receive::ReadyToReceive;
 use super::segment::{Body, Outgoing, untagged};
-use super::terms::{Role, RtrMessage, Terms};
+use super::terms::{Role, Terms};
 use crate::net::StreamShutdown;
 
 /// The stream beneath a queue pair.
@@ -15,10 +16,7 @@ pub(super) struct Link {
     pub(super) stage: Stage,
     /// No FPDU may be sent before the initiator's first (RFC 5044 section 7.1.3).
     is_silent: bool,
-    /// The ready-to-receive message to send.
-    rtr_out: Option<RtrMessage>,
-    /// The ready-to-receive message that the peer is to send.
-    rtr_in: Option<RtrMessage>,
+    pub(super) rtr: ReadyToReceive,
     /// An FPDU has arrived.
     has_received: bool,
     /// The payload of the TERMINATE to send.
@@ -37,14 +35,12 @@ pub(super) enum Stage {
 
 impl Link {
     pub(super) fn new(terms: &Terms) -> Self {
-        let is_initiator = terms.role == Role::Initiator;
         Self {
             writer: FpduWriter::new(terms),
             reader: FpduReader::new(terms),
             stage: Stage::Open,
-            is_silent: !is_initiator,
-            rtr_out: terms.rtr.filter(|_| is_initiator),
-            rtr_in: terms.rtr.filter(|_| !is_initiator),
+            is_silent: terms.role == Role::Responder,
+            rtr: ReadyToReceive::new(terms),
             has_received: false,
             terminate: None,
         }
@@ -59,25 +55,15 @@ impl Link {
     /// Returns true if the link itself has something to send.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
-        self.rtr_out.is_some() || self.terminate.is_some() || matches!(self.stage, Stage::Ending(_))
+        self.rtr.is_to_be_sent() || self.terminate.is_some() || matches!(self.stage, Stage::Ending(_))
     }
 
     /// An FPDU has arrived. Returns true if it is the first.
     #[inline]
     pub(super) fn received(&mut self) -> bool {
         self.is_silent = false;
+        self.rtr.peer_heard();
         !std::mem::replace(&mut self.has_received, true)
-    }
-
-    /// Takes the ready-to-receive message that the first FPDU must be.
-    pub(super) fn take_expected_rtr(&mut self) -> Option<RtrMessage> {
-        self.rtr_in.take()
-    }
-
-    /// Takes the ready-to-receive message to send.
-    #[inline]
-    pub(super) fn take_rtr(&mut self) -> Option<RtrMessage> {
-        self.rtr_out.take()
     }
 
     /// The TERMINATE to send.
@@ -91,7 +77,7 @@ impl Link {
     pub(super) fn end(&mut self, how: StreamShutdown) {
         if self.stage == Stage::Open {
             self.stage = Stage::Ending(how);
-            self.rtr_out = None;
+            self.rtr.clear();
         }
     }
 
@@ -111,17 +97,7 @@ impl Link {
     /// The stream has ended.
     pub(super) fn ended(&mut self) {
         self.stage = Stage::Ended;
-        (self.terminate, self.rtr_out) = (None, None);
+        self.terminate = None;
+        self.rtr.clear();
     }
-}
-
-/// Whether a first segment is this ready-to-receive message.
-pub(super) fn is_ready_to_receive(message: RtrMessage, segment: &Segment, payload: &[u8]) -> bool {
-    let opcode = match message {
-        RtrMessage::Send => Opcode::Send,
-        RtrMessage::Write => Opcode::Write,
-        // Its length is in the READ request, and any length is harmless.
-        RtrMessage::Read => return segment.opcode == Opcode::ReadRequest,
-    };
-    segment.opcode == opcode && segment.is_last && payload.is_empty()
 }

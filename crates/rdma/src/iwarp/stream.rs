@@ -1,10 +1,11 @@
 //! A queue pair's RDMAP stream: chooses the next segment to send, dispatches the peer's segments, and handles errors.
 
+use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
 
 use super::context::Context;
 use super::fault::{self, Fault, FaultKind};
-use super::link::{Link, is_ready_to_receive};
+use super::link::Link;
 use super::requester::Requester;
 use super::responder::{Responder, Taken};
 use super::segment::{Data, Origin, Outgoing};
@@ -78,7 +79,7 @@ impl Stream {
 
     /// The segment that leaves next, and whose it is.
     #[inline]
-    fn next(&mut self) -> Option<(Sender, Outgoing)> {
+    fn next(&mut self, now: Instant) -> Option<(Sender, Outgoing)> {
         let Self { qp, link, requester, responder, burst, .. } = self;
         let link = link.as_mut()?;
         if let Some(terminate) = link.take_terminate() {
@@ -87,14 +88,14 @@ impl Stream {
         if !link.may_send() || qp.state == QpState::Err {
             return None;
         }
-        if let Some(message) = link.take_rtr() {
-            return Some((Sender::Link, requester.ready_to_receive(message)));
-        }
         let request = |requester: &Requester, qp| Some((Sender::Requester, requester.next(qp)?));
         let response = |responder: &Responder| Some((Sender::Responder, responder.responses.next()?));
         // A message's segments leave without others between them.
         if requester.is_within_message() {
             return request(requester, qp);
+        }
+        if let Some(message) = link.rtr.take(now) {
+            return Some((Sender::Link, requester.ready_to_receive(message)));
         }
         let responses_first = responder.responses.is_within_message() || *burst < RESPONSE_BURST;
         if responses_first {
@@ -119,7 +120,7 @@ impl Stream {
             if buffer.len() - filled < SMALLEST_ROOM {
                 return (filled, self.has_segments());
             }
-            let Some((sender, next)) = self.next() else { return (filled, false) };
+            let Some((sender, next)) = self.next(verbs.now) else { return (filled, false) };
             match self.build(&next, buffer, filled, shared, verbs) {
                 Built::Placed { len, payload_len } => {
                     filled += len;
@@ -273,11 +274,9 @@ impl Stream {
         if self.qp.state == QpState::Rtr {
             verbs.events.push_back(Event::Established(self.qp.handle));
         }
-        match self.link.as_mut().and_then(Link::take_expected_rtr) {
+        match self.link.as_mut().and_then(|link| link.rtr.take_expected()) {
             None => Ok(false),
-            Some(message) if !is_ready_to_receive(message, segment, payload) => {
-                Err(TerminateCode::RTR.into())
-            }
+            Some(message) if !message.is(segment, payload) => Err(TerminateCode::RTR.into()),
             Some(RtrMessage::Send) => {
                 self.responder.skip_send();
                 Ok(true)

@@ -126,6 +126,38 @@ fn a_read_into_several_buffers_is_several_reads() {
     assert_eq!([end.bytes(10_000, 1000), end.bytes(30_000, 500), end.bytes(40_000, 1500)].concat(), bytes);
 }
 
+/// Calls the timers at this time; returns the lengths of the payloads of the segments that leave.
+fn segments_at(alone: &mut Alone, millis: u64) -> Vec<usize> {
+    alone.end().device.handle_timeout(Instant::from_nanos(millis * 1_000_000));
+    alone.segments().iter().map(|sent| sent.payload.len()).collect()
+}
+
+/// siw may notice the first bytes only when more arrive.
+#[test]
+fn an_initiator_repeats_its_empty_write_while_the_peer_is_silent() {
+    let mut alone = Alone::new(TERMS);
+    assert_eq!(segments_at(&mut alone, 0), [0]);
+    let repetitions = (1..5000).filter(|millis| !segments_at(&mut alone, *millis).is_empty());
+    assert_eq!(repetitions.count(), 3);
+
+    let mut alone = Alone::new(TERMS);
+    assert_eq!(segments_at(&mut alone, 0), [0]);
+    alone.deliver(alone.tagged(Opcode::Write, 0, true), &[1]);
+    assert!((1..5000).all(|millis| segments_at(&mut alone, millis).is_empty()));
+}
+
+#[test]
+fn a_repeated_empty_write_leaves_between_messages() {
+    let mut alone = Alone::new(Terms { max_ulpdu: 1000, ..TERMS });
+    assert_eq!(segments_at(&mut alone, 0), [0]);
+    let qp = alone.qp;
+    alone.end().post(qp, 1, Operation::Send, 0, 3000);
+    let mut buffer = [0; 2000];
+    assert!(alone.end().device.poll_transmit(Instant::ZERO, 16, &mut buffer).is_some());
+    let rest = segments_at(&mut alone, 50);
+    assert!(rest.len() > 1 && rest.iter().position(|len| *len == 0) == Some(rest.len() - 1), "{rest:?}");
+}
+
 #[test]
 fn a_fence_waits_for_reads() {
     let mut alone = Alone::new(Terms { rtr: None, ..TERMS });
