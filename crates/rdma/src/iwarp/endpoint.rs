@@ -166,12 +166,12 @@ impl Endpoint for IwarpQp {
 
     #[inline]
     fn next_timeout(&self, _: &IwarpShared, _: Instant) -> Option<Instant> {
-        self.link.as_ref().and_then(|link| link.rtr.due())
+        self.link.as_ref().and_then(|link| link.opening.due())
     }
 
     fn handle_timeout<M: Memory>(&mut self, _: &mut IwarpShared, verbs: &mut Verbs<M>) {
         if let Some(link) = &mut self.link {
-            link.rtr.handle_timeout(verbs.now);
+            link.opening.handle_timeout(verbs.now);
         }
     }
 

@@ -4,9 +4,9 @@ use nichrome_wire::iwarp::{MessageNumber, Opcode, Segment, TerminateCode};
 
 use super::fault;
 use super::framing::{FpduReader, FpduWriter};
-use super::ready_to_receive::ReadyToReceive;
+use super::opening::Opening;
 use super::segment::{Body, Outgoing, untagged};
-use super::terms::{Role, Terms};
+use super::terms::Terms;
 use crate::net::StreamShutdown;
 
 /// The stream beneath a queue pair.
@@ -14,9 +14,7 @@ pub(super) struct Link {
     pub(super) writer: FpduWriter,
     pub(super) reader: FpduReader,
     pub(super) stage: Stage,
-    /// No FPDU may be sent before the initiator's first (RFC 5044 section 7.1.3).
-    is_silent: bool,
-    pub(super) rtr: ReadyToReceive,
+    pub(super) opening: Opening,
     /// An FPDU has arrived.
     has_received: bool,
     /// The payload of the TERMINATE to send.
@@ -39,8 +37,7 @@ impl Link {
             writer: FpduWriter::new(terms),
             reader: FpduReader::new(terms),
             stage: Stage::Open,
-            is_silent: terms.role == Role::Responder,
-            rtr: ReadyToReceive::new(terms),
+            opening: Opening::new(terms),
             has_received: false,
             terminate: None,
         }
@@ -49,20 +46,19 @@ impl Link {
     /// Returns true if the requester may send.
     #[inline]
     pub(super) fn may_send(&self) -> bool {
-        self.stage == Stage::Open && !self.is_silent
+        self.stage == Stage::Open && self.opening.may_send()
     }
 
     /// Returns true if the link itself has something to send.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
-        self.rtr.is_to_be_sent() || self.terminate.is_some() || matches!(self.stage, Stage::Ending(_))
+        self.opening.has_work() || self.terminate.is_some() || matches!(self.stage, Stage::Ending(_))
     }
 
     /// An FPDU has arrived. Returns true if it is the first.
     #[inline]
     pub(super) fn received(&mut self) -> bool {
-        self.is_silent = false;
-        self.rtr.peer_heard();
+        self.opening.peer_heard();
         !std::mem::replace(&mut self.has_received, true)
     }
 
@@ -77,7 +73,7 @@ impl Link {
     pub(super) fn end(&mut self, how: StreamShutdown) {
         if self.stage == Stage::Open {
             self.stage = Stage::Ending(how);
-            self.rtr.clear();
+            self.opening.end();
         }
     }
 
@@ -98,6 +94,6 @@ impl Link {
     pub(super) fn ended(&mut self) {
         self.stage = Stage::Ended;
         self.terminate = None;
-        self.rtr.clear();
+        self.opening.end();
     }
 }

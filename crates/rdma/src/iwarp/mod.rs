@@ -24,7 +24,7 @@ mod endpoint;
 mod fault;
 mod framing;
 mod link;
-mod ready_to_receive;
+mod opening;
 mod requester;
 mod responder;
 mod responses;

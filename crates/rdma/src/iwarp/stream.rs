@@ -82,6 +82,7 @@ impl Stream {
     fn next(&mut self, now: Instant) -> Option<(Sender, Outgoing)> {
         let Self { qp, link, requester, responder, burst, .. } = self;
         let link = link.as_mut()?;
+        link.opening.begin(now);
         if let Some(terminate) = link.take_terminate() {
             return Some((Sender::Link, terminate));
         }
@@ -94,7 +95,7 @@ impl Stream {
         if requester.is_within_message() {
             return request(requester, qp);
         }
-        if let Some(message) = link.rtr.take(now) {
+        if let Some(message) = link.opening.take_message(now) {
             return Some((Sender::Link, requester.ready_to_receive(message)));
         }
         let responses_first = responder.responses.is_within_message() || *burst < RESPONSE_BURST;
@@ -274,7 +275,7 @@ impl Stream {
         if self.qp.state == QpState::Rtr {
             verbs.events.push_back(Event::Established(self.qp.handle));
         }
-        match self.link.as_mut().and_then(|link| link.rtr.take_expected()) {
+        match self.link.as_mut().and_then(|link| link.opening.take_expected()) {
             None => Ok(false),
             Some(message) if !message.is(segment, payload) => Err(TerminateCode::RTR.into()),
             Some(RtrMessage::Send) => {

@@ -1,6 +1,6 @@
 //! Each operation between a pair.
 
-use nichrome_rdma::iwarp::Terms;
+use nichrome_rdma::iwarp::{Role, RtrMessage, Terms};
 use nichrome_rdma::*;
 use nichrome_wire::iwarp::{Fpdu, Opcode, Place, ReadRequest, STag, Segment};
 
@@ -144,6 +144,24 @@ fn an_initiator_repeats_its_empty_write_while_the_peer_is_silent() {
     assert_eq!(segments_at(&mut alone, 0), [0]);
     alone.deliver(alone.tagged(Opcode::Write, 0, true), &[1]);
     assert!((1..5000).all(|millis| segments_at(&mut alone, millis).is_empty()));
+}
+
+/// siw connects in client-server mode, and some of its programs let the server send first.
+#[test]
+fn a_responder_in_client_server_mode_waits_for_a_silent_initiator_for_a_while() {
+    let terms = Terms { role: Role::Responder, rtr: None, ..TERMS };
+    let mut alone = Alone::new(terms);
+    let qp = alone.qp;
+    alone.end().post(qp, 1, Operation::Send, 0, 7);
+    assert!((0..100).all(|millis| segments_at(&mut alone, millis).is_empty()));
+    assert_eq!(segments_at(&mut alone, 101), [7]);
+    assert!((102..5000).all(|millis| segments_at(&mut alone, millis).is_empty()));
+
+    // In peer-to-peer mode the initiator begins.
+    let mut alone = Alone::new(Terms { rtr: Some(RtrMessage::Write), ..terms });
+    let qp = alone.qp;
+    alone.end().post(qp, 1, Operation::Send, 0, 7);
+    assert!((0..5000).all(|millis| segments_at(&mut alone, millis).is_empty()));
 }
 
 #[test]
