@@ -14,7 +14,7 @@ use nichrome_wire::iwarp::{Opcode, Segment};
 use super::terms::{Role, RtrMessage, Terms};
 
 /// Nanoseconds before each repetition of an empty WRITE.
-const REPETITIONS: [u64; 3] = [50_000_000, 200_000_000, 800_000_000];
+const REPETITIONS: [u64; 4] = [5_000_000, 50_000_000, 200_000_000, 800_000_000];
 
 /// Nanoseconds for which a responder waits in client-server mode.
 const LONGEST_SILENCE: u64 = 100_000_000;

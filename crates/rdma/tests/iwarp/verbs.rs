@@ -138,7 +138,7 @@ fn an_initiator_repeats_its_empty_write_while_the_peer_is_silent() {
     let mut alone = Alone::new(TERMS);
     assert_eq!(segments_at(&mut alone, 0), [0]);
     let repetitions = (1..5000).filter(|millis| !segments_at(&mut alone, *millis).is_empty());
-    assert_eq!(repetitions.count(), 3);
+    assert_eq!(repetitions.count(), 4);
 
     let mut alone = Alone::new(TERMS);
     assert_eq!(segments_at(&mut alone, 0), [0]);
