@@ -26,6 +26,7 @@ use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
 use crate::live_device::{EventSink, LiveDevice};
+use crate::patience::Patience;
 use crate::set_up::SetUp;
 use crate::spin::Spin;
 use crate::star::{Host, StarSetup, listen};
@@ -482,14 +483,14 @@ impl<M: Memory> Shared<M> {
         // Without this right the kernel's default timer slack of 50 µs applies.
         let _ = clock::sleep_precisely();
         let (shortest, longest) = NAPS;
-        let mut nap = shortest;
+        let (mut nap, mut patience) = (shortest, Patience::default());
         while !self.handover.is_ended() {
             if self.is_polled() {
                 self.handover.nap(nap);
                 nap = longest.min(2 * nap);
                 continue;
             }
-            match self.watch() {
+            match self.watch(&mut patience) {
                 Ok(true) => nap = shortest,
                 Ok(false) => {}
                 // The kernel cannot wait for the ports: nothing can be received any more.
@@ -506,7 +507,7 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or sent.
-    fn watch(&self) -> rustix::io::Result<bool> {
+    fn watch(&self, patience: &mut Patience) -> rustix::io::Result<bool> {
         self.handover.arm();
         let (due, has_moved) = {
             let live = &mut *self.live();
@@ -514,8 +515,26 @@ impl<M: Memory> Shared<M> {
             live.progress(&self.events);
             (live.poll_timeout(), live.wire.counters() != before)
         };
+        let before = clock::now();
+        let until = before.plus_nanos(patience.nanos());
+        if has_moved && self.look(due.map_or(until, |due| due.min(until)))? {
+            return Ok(true);
+        }
         self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
+        patience.slept(clock::now().nanos_since(before));
         Ok(has_moved)
+    }
+
+    /// Looks at the ports without sleeping, until a time or until a program needs or replaces the thread. Returns true if a datagram
+    /// waits.
+    fn look(&self, until: Instant) -> rustix::io::Result<bool> {
+        while clock::now() < until && !self.handover.is_called() && !self.is_polled() {
+            if let [true] = clock::wait([self.ports.as_fd()], Some(Instant::ZERO))? {
+                return Ok(true);
+            }
+            thread::yield_now();
+        }
+        Ok(false)
     }
 }
 

@@ -19,7 +19,7 @@
 //!
 //! ```text
 //! loop: is_polled ── yes ─► nap(20 µs … 640 µs)           the waker alone
-//!          └─ no ─► arm ─► progress under the lock ─► sleep(deadline)
+//!          └─ no ─► arm ─► progress under the lock ─► look (see crate::patience) ─► sleep(deadline)
 //!                                                       waiters = 0: the waker, the ports and the side ports
 //!                                                       waiters > 0: the waker and the side ports
 //! ```
@@ -176,6 +176,12 @@ impl Handover {
             self.waker.clear();
         }
         self.is_napping.store(false, Ordering::SeqCst);
+    }
+
+    /// Returns true if the thread is not to look at the ports any longer: since [`arm`](Handover::arm) a program has called it, or waits
+    /// for the ports itself.
+    pub(crate) fn is_called(&self) -> bool {
+        self.wakes_at.load(Ordering::SeqCst) == 0 || self.waiters.load(Ordering::SeqCst) > 0
     }
 
     /// Announces a wait. To be called before the device's deadline is read (rule 1).

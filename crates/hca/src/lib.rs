@@ -57,6 +57,7 @@ mod live_device;
 mod management;
 mod management_steering;
 mod parcel;
+mod patience;
 mod ports;
 mod queue_pair;
 pub mod reach;

@@ -168,6 +168,7 @@ const HCA: Layers = &[
         "connected_stream.rs",
         "exchange.rs",
         "parcel.rs",
+        "patience.rs",
         "recorder.rs",
         "spin.rs",
         "sync.rs",
