@@ -34,7 +34,7 @@ impl Default for Bins {
 }
 
 impl Bins {
-    /// Returns the bin of a time, which is not before the first one.
+    /// Returns the bin of a time, which must not precede the time of the first call.
     pub(crate) fn at(&mut self, time: Instant) -> &mut Bin {
         let since = time.nanos_since(*self.start.get_or_insert(time));
         while since / self.width >= BINS as u64 {

@@ -23,7 +23,7 @@ pub(crate) use self::merged::Merged;
 pub(crate) use self::progress::Progress;
 use crate::failure;
 
-/// Returns true if the path is `-`, a standard stream.
+/// Returns true if the path is `-`, which stands for standard input or output.
 pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }

@@ -1,4 +1,4 @@
-//! Common parts of all figures.
+//! The parts that all SVG figures share.
 
 use std::ops::Range;
 

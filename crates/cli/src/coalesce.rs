@@ -117,7 +117,7 @@ impl Coalesce {
         page.finish(|| page::of_summary(&self.title(&summary), &done.tally, &summary))?;
         if let Some(Err(mismatch)) = verified {
             return Err(mismatch)
-                .with_context(|| format!("{}: the output {}", input_name(&self.input), self.not_right()));
+                .with_context(|| format!("{}: the output {}", input_name(&self.input), self.why_rejected()));
         }
         ended.judge()
     }
@@ -146,7 +146,7 @@ impl Coalesce {
                 let profile = candidate.config.profile();
                 let input = input_name(&self.input);
                 return Err(mismatch)
-                    .with_context(|| format!("{input}: the output of {profile} {}", self.not_right()));
+                    .with_context(|| format!("{input}: the output of {profile} {}", self.why_rejected()));
             }
             comparison.add(candidate, &done);
             comparison.truncated = ended.is_early();
@@ -167,12 +167,12 @@ impl Coalesce {
         last.map_or(Ok(()), Ended::judge)
     }
 
-    /// Returns the message for output that fails verification.
-    fn not_right(&self) -> &'static str {
+    /// Returns the error for output that fails verification, without its subject.
+    fn why_rejected(&self) -> &'static str {
         if self.engine.has_paper_rules() {
-            "is not right: --rules paper drops what it has not seen (--rules safe does not)"
+            "fails verification: --rules paper drops segments that it has not seen (--rules safe does not)"
         } else {
-            "is not right"
+            "fails verification"
         }
     }
 

@@ -1,4 +1,4 @@
-//! Connections that several threads make: how long each takes, and how many are made each second.
+//! Measures connections that several threads set up: the time of each, and their rate.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use nichrome_wan::DelayHistogram;
 use serde::Serialize;
 
-/// A number of connections that are still to be made.
+/// The number of connections that are still to be set up, shared by threads.
 pub(crate) struct Remaining(AtomicU32);
 
 impl Remaining {
@@ -16,14 +16,14 @@ impl Remaining {
         Self(AtomicU32::new(count))
     }
 
-    /// Takes one of them; false if none is left.
+    /// Takes one connection from the number; returns false if none is left.
     pub(crate) fn take(&self) -> bool {
         let one_less = |count: u32| count.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
     }
 }
 
-/// Runs `work` on `count` threads and returns all that they return, or the first error.
+/// Runs `work` on `count` threads and returns the items of all, or the first error.
 pub(crate) fn on_threads<T: Send>(
     count: u32,
     work: impl Fn() -> anyhow::Result<Vec<T>> + Sync,
@@ -38,7 +38,7 @@ pub(crate) fn on_threads<T: Send>(
     })
 }
 
-/// When a connection was begun, stood, and had its first message.
+/// The times at which a connection was requested, was established, and had received its first message.
 #[derive(Clone, Copy)]
 pub(crate) struct Moments {
     begun: Instant,
@@ -47,7 +47,7 @@ pub(crate) struct Moments {
 }
 
 impl Moments {
-    /// Measures `connect`, then `greet` with what it returns.
+    /// Calls `connect`, then `greet` with the connection, and records the times.
     pub(crate) fn measure<T>(
         connect: impl FnOnce() -> anyhow::Result<T>,
         greet: impl FnOnce(&mut T) -> anyhow::Result<()>,
@@ -60,21 +60,21 @@ impl Moments {
     }
 }
 
-/// What connections took. The names of the fields are JSON keys.
+/// The set-up times and rate of connections. The names of the fields are JSON keys.
 #[derive(Serialize)]
 pub(crate) struct Connecting {
     pub(crate) seconds: f64,
     pub(crate) connections_per_s: f64,
-    /// Until the connection stands for the client.
+    /// Time until the connection is established at the client, in microseconds.
     pub(crate) connect_p50_us: f64,
     pub(crate) connect_p99_us: f64,
-    /// Until the client has the server's first message.
+    /// Time until the client has received the server's first message, in microseconds.
     pub(crate) first_message_p50_us: f64,
     pub(crate) first_message_p99_us: f64,
 }
 
 impl Connecting {
-    /// Of connections that were made within `time`.
+    /// Summarizes connections that were set up within `time`.
     pub(crate) fn of(all: &[Moments], time: Duration) -> Self {
         let (mut connect, mut first_message) = (DelayHistogram::new(), DelayHistogram::new());
         for Moments { begun, connected, greeted } in all {

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_is_allowed() {
+    fn errors_state_the_format_and_the_maximum() {
         for text in ["", "5", "ms", "5 ms", "-5ms", "1.5ms", "5m", "5msec", "99999999999999999999s", "五ms"]
         {
             assert!(parse(text).unwrap_err().contains("50us"), "{text}");

@@ -31,7 +31,7 @@ pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
 }
 
-/// Reports a command's error. A closed pipe of a reader is no error.
+/// Reports a command's error. A pipe that its reader has closed is no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
@@ -40,8 +40,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// Reports a usage error, or prints the requested help or version. For an unknown subcommand that resembles none, names
-/// those of `command` that are there.
+/// Reports a usage error, or prints the requested help or version. If an unknown subcommand has no similar name, the
+/// message lists the subcommands of `command`.
 pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
     let help_wanted = matches!(error.kind(), ClapError::DisplayHelpOnMissingArgumentOrSubcommand);
     if !error.use_stderr() || help_wanted {
@@ -82,8 +82,11 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 fn paragraphs_in_one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraphs = message.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
-    let told = paragraphs.filter(|text| !text.starts_with("For more information"));
-    told.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("; ")
+    let description = paragraphs.filter(|text| !text.starts_with("For more information"));
+    description
+        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -94,7 +97,7 @@ fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
     io_error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// Prints a line on standard error; ignores errors of that.
+/// Prints a line on standard error; ignores write errors.
 pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
@@ -113,8 +116,8 @@ mod tests {
         );
         let unknown = "error: unexpected argument '--holt' found\n\n  \
                        tip: a similar argument exists: '--hold'\n\nUsage: nichrome";
-        let told = "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'";
-        assert_eq!(paragraphs_in_one_line(unknown), told);
+        let expected = "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'";
+        assert_eq!(paragraphs_in_one_line(unknown), expected);
     }
 
     #[test]

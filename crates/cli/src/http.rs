@@ -54,8 +54,8 @@ impl HttpServer {
         self.0.local_addr()
     }
 
-    /// Answers requests on threads named `name`, at most `clients` at once; closes further connections, and those whose request
-    /// `answer` returns nothing for.
+    /// Answers requests on threads named `name`, at most `clients` at once. Closes a connection without a response if
+    /// there are more, or if `answer` returns `None`.
     pub(crate) fn serve(
         self,
         name: &'static str,
@@ -90,7 +90,7 @@ fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) 
     let Some(response) = response else { return Ok(()) };
     let until = Instant::now() + PATIENCE;
     write(stream, &response.bytes(is_head), until)?;
-    // Unread bytes of the client would reset the connection before it has the response.
+    // Closing a socket with unread bytes would send a reset, which may overtake the response.
     stream.shutdown(Shutdown::Write)?;
     let mut piece = [0; 1024];
     for _ in 0..LINGERING / piece.len() {

@@ -126,7 +126,7 @@ impl Direction {
 }
 
 impl ImpairmentOptions {
-    /// Collects the impairments of file and options. Makes paths absolute.
+    /// Collects the impairments of the file and the options, and makes their paths absolute.
     pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
         let mut given: Vec<_> = self
             .named()
@@ -186,12 +186,12 @@ impl ImpairmentOptions {
 }
 
 impl Asked {
-    /// Returns true if nothing is asked for.
+    /// Returns true if no impairment is given.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns true if only impairments of these names are asked for, and none from a file.
+    /// Returns true if all given impairments have one of these names, and none is read from a file.
     pub(crate) fn is_within(&self, names: &[&str]) -> bool {
         self.0
             .iter()

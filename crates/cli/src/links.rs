@@ -5,10 +5,10 @@ use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError}
 
 use crate::{failure, threads};
 
-/// Calls `tell` on a separate thread whenever any interface changes, until it returns an error.
-pub(crate) fn watch<E>(mut tell: impl FnMut() -> Result<(), E> + Send + 'static) -> anyhow::Result<()> {
+/// Calls `notify` on a separate thread whenever any interface changes, until `notify` returns an error.
+pub(crate) fn watch<E>(mut notify: impl FnMut() -> Result<(), E> + Send + 'static) -> anyhow::Result<()> {
     let links = LinkEvents::open()?;
-    threads::start("links", move || while links.wait().is_ok() && tell().is_ok() {}).map(drop)
+    threads::start("links", move || while links.wait().is_ok() && notify().is_ok() {}).map(drop)
 }
 
 /// Returns the interface with this name, if it exists.

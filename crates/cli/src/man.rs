@@ -43,7 +43,7 @@ fn write(directory: &Path, command: Command) -> anyhow::Result<()> {
     fs::write(&file, page(command)?).with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// The name of a command's page: `nichrome-wan-set`.
+/// Returns the name of a command's page: `nichrome-wan-set`.
 fn page_name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).to_owned()
 }

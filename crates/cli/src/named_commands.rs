@@ -8,17 +8,17 @@ use clap::{ArgMatches, Command, CommandFactory};
 
 use super::Arguments;
 
-/// What looks like a command and is none: the label of a key (docs/star.md).
+/// Code in documents that begins with `nichrome` and is no command: the label of a key (docs/star.md).
 const NO_COMMANDS: [&str; 1] = ["nichrome set-up key"];
 
-/// A named command and where it is.
+/// A command named in a text, and the text's location.
 #[derive(Debug)]
 struct Named {
     place: String,
     words: Vec<String>,
 }
 
-/// Words of the simple commands of a line, as a shell reads them, without redirections and comments.
+/// Returns the words of the simple commands in a line, as a shell splits them, without redirections and comments.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -67,15 +67,14 @@ fn simple_commands(line: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// The commands of a line that are ours, behind whatever runs them.
+/// Returns the `nichrome` commands in a line, without the programs that run them.
 fn ours(line: &str) -> Vec<Vec<String>> {
     let is_ours = |word: &String| word == "nichrome" || word.ends_with("/nichrome");
     let commands = simple_commands(line).into_iter();
     commands.filter_map(|command| Some(command[command.iter().position(is_ours)?..].to_vec())).collect()
 }
 
-/// A line as it is in a text, without what stands for something else: optional parts are left out, of alternatives the first is
-/// taken.
+/// Removes optional parts and ellipses from the syntax of a command.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut depth = 0;
@@ -91,7 +90,7 @@ fn plain(text: &str) -> String {
     plain.replace("...", "")
 }
 
-/// The commands in the code of a Markdown text.
+/// Returns the commands in the code of a Markdown text.
 fn in_markdown(place: &str, text: &str) -> Vec<Named> {
     let mut named = Vec::new();
     let mut fence: Option<&str> = None;
@@ -120,14 +119,14 @@ fn in_markdown(place: &str, text: &str) -> Vec<Named> {
     named
 }
 
-/// The commands between a pair of marks.
+/// Returns the commands between a pair of quotation marks.
 fn quoted(place: &str, text: &str, mark: char) -> Vec<Named> {
     let mut named = Vec::new();
     for (at, _) in text.match_indices(&format!("{mark}nichrome ")) {
         let Some((inside, _)) = text[at + 1..].split_once(mark) else { continue };
         if !inside.contains("\n\n") {
             let line = plain(inside);
-            // Of 'sim run|sweep', sweep is left to other texts.
+            // Of alternatives such as 'sim run|sweep', only the first is tested here.
             let alternatives = |mut words: Vec<String>| {
                 words.retain(|word| !word.is_empty());
                 Named { place: place.to_owned(), words }
@@ -139,20 +138,20 @@ fn quoted(place: &str, text: &str, mark: char) -> Vec<Named> {
     named
 }
 
-/// The commands in the text of help and of errors, and in comments.
+/// Returns the commands in help texts, errors and comments of a source file.
 fn in_source(place: &str, text: &str) -> Vec<Named> {
     let mut joined = String::new();
     for line in text.lines() {
         let line =
             line.trim_start().trim_start_matches("///").trim_start_matches("//!").trim_start_matches("//");
         joined += line.trim_start();
-        // A text that goes on in the next line.
+        // A trailing backslash continues a string in the next line.
         joined += if joined.ends_with('\\') { "" } else { "\n" };
     }
     let joined = joined.replace('\\', "");
     let mut named = quoted(place, &joined, '`');
     named.extend(quoted(place, &joined, '\''));
-    // What is put into messages is any word.
+    // Any word replaces a placeholder of a format string.
     for named in &mut named {
         for word in &mut named.words {
             if word.contains('{') {
@@ -163,7 +162,8 @@ fn in_source(place: &str, text: &str) -> Vec<Named> {
     named
 }
 
-/// The examples below the help of a command and of all commands in it: what stands behind them is behind two spaces.
+/// Returns the commands in the examples of a command's help and its subcommands'. Two spaces separate an example from
+/// its explanation.
 fn in_examples(command: &Command) -> Vec<Named> {
     let mut named = Vec::new();
     if let Some(help) = command.get_after_help() {
@@ -191,12 +191,12 @@ fn refused(words: &[String]) -> Option<String> {
             | ErrorKind::MissingRequiredArgument
             | ErrorKind::MissingSubcommand
     );
-    // An option by itself.
+    // A lone option, whose value the text leaves out.
     let is_fragment = is_fragment || error.to_string().starts_with("error: a value is required");
     (!is_fragment).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// What 'nichrome wan' takes in only to tell that it is no command of it.
+/// Returns the error for a word that `nichrome wan` accepts only to report that it is no subcommand.
 fn stray(matches: &ArgMatches) -> Option<String> {
     let (name, matches) = matches.subcommand()?;
     let mut words = (name == "wan").then(|| matches.get_raw("stray")).flatten()?;
@@ -207,13 +207,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The files below a folder whose names end like this.
+/// Returns the files below a folder with this extension.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            // In the book, docs is a link to a folder that is looked at by itself.
+            // The book has a link to docs, which is read on its own.
             if !path.is_symlink() && path.file_name().is_some_and(|name| name != "target") {
                 files.extend(self::files(&path, extension));
             }
@@ -271,7 +271,7 @@ fn all_named() -> Vec<Named> {
     named
 }
 
-/// The commands in lines of workflows and units, behind the keys that run them.
+/// Returns the commands in workflows and systemd units, without the keys before them.
 fn in_jobs(place: &str, text: &str) -> Vec<Named> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(|line| {
@@ -281,7 +281,7 @@ fn in_jobs(place: &str, text: &str) -> Vec<Named> {
     lines.flat_map(ours).map(|words| Named { place: place.to_owned(), words }).collect()
 }
 
-/// The commands in the prose and in the shell lines of a notebook.
+/// Returns the commands in the prose and the shell lines of a notebook.
 fn in_notebook(place: &str, text: &str) -> Vec<Named> {
     let notebook: serde_json::Value = serde_json::from_str(text).unwrap();
     let mut named = Vec::new();

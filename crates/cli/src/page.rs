@@ -32,7 +32,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A page that says which command has made it, and on which machine.
+    /// Creates a page that states the command and the machine.
     pub(crate) fn new(title: impl Into<String>) -> Self {
         Self { title: title.into(), origin: origin::table(), body: String::new() }
     }
@@ -64,7 +64,7 @@ impl Page {
         self.body += &table.html();
     }
 
-    /// Adds a report as it is printed as JSON: a table of its values, and one for each list of objects in it.
+    /// Adds a report with the values of its JSON: one table for plain values, and one for each list of objects.
     pub(crate) fn report(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
         let report = serde_json::to_value(report)?;
         let mut values = Table::new("values", ["name", "value"]);
@@ -79,7 +79,7 @@ impl Page {
         Ok(())
     }
 
-    /// The page as HTML.
+    /// Returns the page as HTML.
     pub(crate) fn html(&self) -> String {
         let Self { title, origin, body } = self;
         let (title, origin) = (escaped(title), origin.html());
@@ -94,7 +94,7 @@ impl Page {
     }
 }
 
-/// Puts the values of an object into a table; lists of objects are kept apart.
+/// Adds the plain values of an object to `values`, and its lists of objects to `lists`, with the path of keys as name.
 fn collect<'a>(value: &'a Value, name: &str, values: &mut Table, lists: &mut Vec<(String, &'a [Value])>) {
     match value {
         Value::Object(entries) => {

@@ -1,4 +1,4 @@
-//! The book's reference, generated from the command's help: NICHROME_UPDATE=1 rewrites it.
+//! The book's reference, generated from the command's help and the models' parameters; NICHROME_UPDATE=1 rewrites it.
 
 use std::env;
 use std::fmt::Write;
@@ -10,10 +10,10 @@ use nichrome_sim::experiment::{BUILT_IN, Kind, ParameterSpec, Value};
 
 use super::Arguments;
 
-/// Columns of help.
+/// Width of the help, in columns.
 const WIDTH: usize = 110;
 
-/// A section for a command, and one for each in it.
+/// Adds a section for a command, and one for each of its subcommands.
 fn section(command: &Command, name: &str, page: &mut String) {
     let mut shown = command.clone().term_width(WIDTH).bin_name(name);
     let help = shown.render_long_help().to_string();
@@ -31,17 +31,17 @@ fn commands() -> String {
     page
 }
 
-/// The text at the top of a source file.
+/// Returns the documentation at the top of a source file.
 fn documentation(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/src/experiment").join(file);
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().map_while(|line| line.strip_prefix("//!"));
     let lines: Vec<&str> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
-    // Links to types are those of the crate's documentation.
+    // Links to types work in the crate's documentation only.
     lines.join("\n").replace("[`", "`").replace("`]", "`")
 }
 
-/// What a parameter may be.
+/// Returns the values that a parameter accepts.
 fn values(parameter: &ParameterSpec) -> String {
     match &parameter.kind {
         Kind::Quantity(_, range) => {
@@ -85,7 +85,7 @@ fn compare(name: &str, page: &str) {
     let kept = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == page,
-        "book/src/reference/{name} is not what the command says: NICHROME_UPDATE=1 writes it anew"
+        "book/src/reference/{name} differs from the help or the models: NICHROME_UPDATE=1 rewrites it"
     );
 }
 

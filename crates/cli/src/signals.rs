@@ -1,4 +1,4 @@
-//! Signals as events of a command.
+//! Passes signals to a command instead of ending it.
 
 use std::process::ExitCode;
 
@@ -7,13 +7,14 @@ use signal_hook::iterator::Signals;
 
 use crate::threads;
 
-/// Passes these signals to `tell` on a separate thread instead of ending the process, until it returns an error.
+/// Passes these signals to `notify` on a separate thread instead of ending the process, until `notify` returns an
+/// error.
 pub(crate) fn forward<E>(
     signals: &[i32],
-    tell: impl FnMut(i32) -> Result<(), E> + Send + 'static,
+    notify: impl FnMut(i32) -> Result<(), E> + Send + 'static,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new(signals).context("cannot wait for signals")?;
-    threads::start("signals", move || drop(signals.forever().try_for_each(tell))).map(drop)
+    threads::start("signals", move || drop(signals.forever().try_for_each(notify))).map(drop)
 }
 
 /// Returns the exit status for a signal: 128 plus its number, as shells do.

@@ -21,14 +21,14 @@ mod tests {
 
     #[test]
     fn toml_errors_name_the_line() {
-        for (text, told) in [
+        for (text, expected) in [
             ("a = \"1\nb = 2\n", "line 1: invalid basic string"),
             ("a = 1\na = 2\n", "line 2: duplicate key"),
             ("a = 1\n\nb\n", "line 3: "),
             ("a = 1\n[b\n", "line 2: unclosed table"),
         ] {
             let error = parse(text).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{text:?}: {error}");
+            assert!(error.starts_with(expected), "{text:?}: {error}");
         }
         assert!(parse("a = 1\n").is_ok());
     }

@@ -148,7 +148,7 @@ impl Wan {
         if let Some(what) = asked.likely_percent() {
             failure::warn(format_args!("{what}"));
         }
-        // In the network of whoever has started this: hosts are made in one of our own.
+        // Listens in the caller's network namespace, before this process enters one of its own.
         let web = self.web.map(WebPage::listen).transpose()?;
         match &self.between {
             Some(interfaces) => self.between(interfaces, impairments, web),

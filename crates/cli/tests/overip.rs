@@ -21,7 +21,7 @@ use self::programs::copy_program;
 
 const BEARERS: [&str; 5] = ["sockets-blocking", "sockets-nonblocking", "iwarp", "roce", "star"];
 
-/// A folder that anyone may use, with the command in it.
+/// Creates a folder that all users can access, with the command in it.
 fn room() -> TempDir {
     let room = tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
@@ -29,7 +29,7 @@ fn room() -> TempDir {
     room
 }
 
-/// The command of a user who is not root.
+/// Returns the command, run by a user who is not root.
 fn command(room: &Path, arguments: &str) -> Command {
     let nichrome = room.join("nichrome");
     let mut command = if geteuid().is_root() {
@@ -114,7 +114,7 @@ fn the_table_has_a_column_for_each_transport() {
 #[test]
 fn wrong_options_are_refused_in_one_line() {
     let room = room();
-    for (arguments, told, status) in [
+    for (arguments, expected, status) in [
         (
             "--delay 5ms",
             "the figures vary the delay of the path: set it with --delays, such as --delays 0,5ms",
@@ -124,7 +124,7 @@ fn wrong_options_are_refused_in_one_line() {
         ("--html no/page.html", "cannot write no/page.html: No such file or directory (os error 2)", 1),
         ("--svg no/pictures", "cannot create no/pictures: No such file or directory (os error 2)", 1),
     ] {
-        assert_eq!(failure(&output(room.path(), arguments)), (told.to_owned(), status), "{arguments}");
+        assert_eq!(failure(&output(room.path(), arguments)), (expected.to_owned(), status), "{arguments}");
     }
     let (line, status) = failure(&output(room.path(), "--figure iwarp"));
     assert!(line.contains("iwarp-latency-delay") && status == 2, "{line}");
@@ -138,7 +138,7 @@ fn an_interrupt_leaves_nothing_behind() {
     while !room.path().join("page.html").exists() {
         thread::sleep(Duration::from_millis(10));
     }
-    // The measurement is under way.
+    // Lets the measurement begin.
     thread::sleep(Duration::from_secs(1));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();

@@ -25,7 +25,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The output of client and server, which meet at `port`; the server gets only the command.
+/// Returns the JSON of client and server, which connect on `port`. Only the client gets the options.
 fn both(command: &str, port: u16, client: &str) -> [Value; 2] {
     let server = start(&format!("{command} --json --port {port}"));
     let client = start(&format!("{command} --json --port {port} {client} 127.0.0.1"));
@@ -52,7 +52,7 @@ fn bandwidth_of_every_operation_is_measured() {
 }
 
 #[test]
-fn connections_have_their_turn_and_tell_their_memory() {
+fn bandwidth_uses_all_connections_and_reports_their_memory() {
     for (nth, (qps, depth)) in [(3, 8), (1500, 16)].into_iter().enumerate() {
         for (op_nth, op) in ["write", "send"].into_iter().enumerate() {
             let port = 28_530 + 2 * nth as u16 + op_nth as u16;
@@ -95,9 +95,9 @@ fn two_hosts_with_a_path_between_them_speak_rdma() {
         .args(["--right", &rdma("$PEER")])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(said.matches("\"iters\": 50").count(), 2, "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(printed.matches("\"iters\": 50").count(), 2, "{printed}");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn rdma_is_measured_beside_tcp() {
         }
         command.output().unwrap()
     };
-    // Without iperf3 all else is measured.
+    // Without iperf3, everything else is measured.
     let without = bench(Some("/nonexistent"));
     let report = json(&without);
     let names = [
@@ -125,10 +125,10 @@ fn rdma_is_measured_beside_tcp() {
         assert!(number(&report, name) > 0.0, "{name}: {report}");
     }
     assert!(report["tcp_gbps"].is_null());
-    let told = String::from_utf8_lossy(&without.stderr);
+    let message = String::from_utf8_lossy(&without.stderr);
     assert!(
-        told.starts_with("nichrome: TCP throughput is not measured: cannot run iperf3 (install"),
-        "{told}"
+        message.starts_with("nichrome: TCP throughput is not measured: cannot run iperf3 (install"),
+        "{message}"
     );
     let qps = report["qps"].as_array().unwrap();
     assert_eq!(qps.iter().map(|entry| number(entry, "qps")).collect::<Vec<_>>(), [1.0, 1000.0]);
@@ -169,7 +169,7 @@ fn connections_by_address_and_port_are_measured() {
         assert!(number(&client, "connect_p50_us") <= number(&client, "first_message_p50_us"), "{client}");
         assert!(client["bytes_per_qp"].is_null() && server["connections_per_s"].is_null(), "{server}");
         let kept = both(&command, port + 1, "--connections 1000 --parallel 4 --keep");
-        // A connection has at least its queue pair and its identifier.
+        // A connection allocates at least its queue pair and its identifier.
         assert!(kept.iter().all(|end| number(end, "heap_bytes_per_qp") > 400.0), "{kept:?}");
     }
 }
@@ -192,7 +192,7 @@ fn connections_are_measured_beside_tcp() {
 }
 
 #[test]
-fn a_result_over_iwarp_speaks_of_segments_and_not_of_packets() {
+fn results_over_iwarp_count_segments_instead_of_packets() {
     let [client, server] = both("bw --transport iwarp", 28_540, "--duration 50ms");
     let segments = number(&client, "segments_sent");
     assert!(segments >= number(&client, "messages") && number(&client, "socket_writes") <= segments);
@@ -208,7 +208,7 @@ fn a_result_over_iwarp_speaks_of_segments_and_not_of_packets() {
 
 #[test]
 fn errors_are_one_line() {
-    for (arguments, said) in [
+    for (arguments, expected) in [
         ("bw --port 28590 127.0.0.1", "start one there first"),
         ("bw --qps 0 127.0.0.1", "0 is not in 1..=131072"),
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
@@ -225,7 +225,7 @@ fn errors_are_one_line() {
         let output = start(arguments).wait_with_output().unwrap();
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr);
-        assert!(error.contains(said), "{arguments}: {error}");
+        assert!(error.contains(expected), "{arguments}: {error}");
     }
 }
 
@@ -239,7 +239,7 @@ fn both_ends_report_that_their_keys_differ() {
         path.into_os_string().into_string().unwrap()
     };
     let keys = [key("one", 7), key("other", 8)];
-    // Whichever side has the lower address connects.
+    // The side with the lower address connects.
     for [server, client] in [["127.0.0.8", "127.0.0.9"], ["127.0.0.9", "127.0.0.8"]] {
         let started = Instant::now();
         let options =

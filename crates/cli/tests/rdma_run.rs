@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Libraries without functions, which any program can be run with.
+/// Creates libraries without functions, which any program can load.
 fn with_library(folder: &Path) -> PathBuf {
     let source = folder.join("empty.c");
     std::fs::write(&source, "").unwrap();
@@ -38,7 +38,7 @@ fn both_libraries_are_preloaded_and_their_folder_comes_first() {
 }
 
 #[test]
-fn settings_of_other_libraries_are_made_and_shown_unless_the_user_has_made_them() {
+fn settings_of_other_libraries_yield_to_the_users() {
     let script = ["--", "sh", "-c", "echo $UCX_FENCE_MODE"];
     assert_eq!(printed(&run(&script)), "weak\n");
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +76,7 @@ fn the_doctor_says_why_a_program_uses_no_device() {
     assert_eq!(output.status.code(), Some(1));
 }
 
-/// The only line on the standard error output.
+/// Returns the only line on standard error.
 fn complaint(output: &Output) -> String {
     let text = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -104,32 +104,32 @@ fn the_options_become_variables_and_the_programs_status_is_the_commands() {
 }
 
 #[test]
-fn a_program_that_cannot_take_the_library_is_refused_with_a_reason() {
+fn programs_that_cannot_load_the_library_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
     let built = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status().unwrap();
     assert!(built.success());
     let name = program.to_str().unwrap();
-    let told = complaint(&run(&["--", name]));
-    assert!(told.contains("statically linked"), "{told}");
+    let error = complaint(&run(&["--", name]));
+    assert!(error.contains("statically linked"), "{error}");
 
     let mut bytes = std::fs::read("/bin/true").unwrap();
     bytes[18] = 0xB7;
     std::fs::write(&program, bytes).unwrap();
-    let told = complaint(&run(&["--", name]));
-    assert!(told.contains("another processor"), "{told}");
+    let error = complaint(&run(&["--", name]));
+    assert!(error.contains("another processor"), "{error}");
 
     let text = "const char *s = \"/sys/class/infiniband_verbs\"; int main(void) { return *s == 0; }\n";
     std::fs::write(&source, text).unwrap();
     assert!(Command::new("cc").arg("-o").args([&program, &source]).status().unwrap().success());
-    let told = complaint(&run(&["--", name]));
-    assert!(told.contains("libibverbs linked in statically"), "{told}");
+    let error = complaint(&run(&["--", name]));
+    assert!(error.contains("libibverbs linked in statically"), "{error}");
 
     std::fs::copy("/bin/true", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
-    let told = complaint(&run(&["--", name]));
-    assert!(told.contains("set-user-ID"), "{told}");
+    let error = complaint(&run(&["--", name]));
+    assert!(error.contains("set-user-ID"), "{error}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use super::traffic::{File, Flows, Interleaving};
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Style};
 
-/// Keeps each row below one second.
+/// Runs and packets for a row: few enough that a row takes less than a second.
 pub(super) const PLAN: Plan = Plan { runs: 7, packets: 32_000 };
 /// A single pass, for counting instructions.
 const COUNTED: Plan = Plan { runs: 0, packets: 0 };
@@ -60,7 +60,7 @@ const ROWS: [Interleaving; 24] = [
 #[derive(Clone, Copy)]
 pub(super) enum Method<'f> {
     Time(Plan),
-    /// Instructions, of a child process that reads this file.
+    /// Counts instructions by a child process that reads this file.
     Count(&'f Path),
 }
 

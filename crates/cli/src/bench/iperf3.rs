@@ -21,8 +21,8 @@ fn command() -> Command {
 /// Returns the version of iperf3.
 pub(super) fn version() -> io::Result<String> {
     let output = command().arg("--version").output()?;
-    let told = String::from_utf8_lossy(&output.stdout);
-    Ok(told.lines().next().unwrap_or("iperf3").to_owned())
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    Ok(stdout.lines().next().unwrap_or("iperf3").to_owned())
 }
 
 /// The server's address, and the duration.

@@ -1,4 +1,4 @@
-//! An engine under measurement.
+//! A lane: one engine under measurement, with its traffic and receive buffers.
 //!
 //! Bursts of 32 frames are copied into receive buffers before the clock starts. The engine gets each burst as a batch,
 //! its outputs are polled after it, and dropped after the clock stops. The benchmarks of the peers work in the same
@@ -31,7 +31,7 @@ const OUTPUTS: usize = 65_536;
 pub(super) struct Plan {
     /// Measured runs, after one to warm up.
     pub(super) runs: usize,
-    /// Minimum packets of a run: passes over the traffic are repeated until reached.
+    /// Packets of a run, rounded down to whole passes over the traffic; at least one pass.
     pub(super) packets: usize,
 }
 
@@ -103,19 +103,19 @@ struct Totals {
     allocations: u64,
 }
 
-/// A lane, whatever its engine.
+/// A lane for an engine of any type.
 trait Run {
-    /// Takes at least so many packets.
+    /// Runs once: passes `packets` packets to the engine, rounded down to whole passes; at least one pass.
     fn run(&mut self, packets: usize);
 
-    /// The median of the runs after the first, and their counters.
+    /// Returns the median of the runs after the warm-up, and the counters of these runs.
     fn measured(&self) -> Measured;
 }
 
 impl<E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Run for Lane<'_, E> {
     fn run(&mut self, packets: usize) {
         if self.runs.len() == 1 {
-            // What the first run cost does not count.
+            // Excludes the counters of the warm-up run.
             self.totals = Totals::default();
         }
         let passes = (packets / self.traffic.len()).max(1);
@@ -195,7 +195,8 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.outputs.clear();
     }
 
-    /// Closes the flows of a file so that the next pass opens them again. Held packets come out.
+    /// Passes the frames that close a file's flows, and takes the packets that the engine still held: the next pass
+    /// opens the flows again.
     fn end_flows(&mut self) {
         let Traffic::File(_, endings) = self.traffic else { return };
         for ending in endings {
@@ -211,17 +212,17 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
     }
 }
 
-/// What is done with the packets.
+/// The operation under measurement.
 #[derive(Clone, Copy)]
 pub(super) enum Work {
-    /// They are coalesced; this is known of their checksums.
+    /// Coalesces frames that arrive with this checksum status.
     Coalesce(ChecksumStatus),
-    /// Every byte of them is read, for comparison.
+    /// Reads every byte, for comparison.
     Read,
 }
 
 impl Work {
-    /// Coalescing without and with checksums, and reading the same bytes.
+    /// Coalescing with checksums already verified, coalescing with verification, and reading the same bytes.
     pub(super) const BESIDE_READ: [Self; 3] =
         [Self::Coalesce(ChecksumStatus::Verified), Self::Coalesce(ChecksumStatus::Unknown), Self::Read];
 }
@@ -236,7 +237,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// Measures each of these. Runs alternate, so that noise affects all alike.
+    /// Measures each operation in a lane of its own. The lanes take turns, so that noise affects all alike.
     pub(super) fn measure<'f, const N: usize>(
         &self,
         plan: Plan,
@@ -272,7 +273,7 @@ impl Subject {
     }
 }
 
-/// Receive buffers, as many as the engine holds at a time.
+/// The receive buffers: grows to the number that the engine holds at a time.
 #[derive(Default)]
 struct Buffers {
     pools: Vec<BufferPool>,

@@ -61,7 +61,7 @@ struct Report {
     flows: usize,
     ns_per_packet: f64,
     ns_per_packet_with_checksum: f64,
-    /// What a plain read of the same bytes takes, nothing else done with them.
+    /// Nanoseconds per packet to read the same bytes without other work.
     ns_per_packet_read: f64,
     gbps: f64,
     gbps_with_checksum: f64,

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::page::{Page, PageFile, PageOption};
 
-/// Seed that pages state: only generated traffic is random, and it is the same in every run.
+/// Seed in the origin of a page: only generated traffic is random, and it is the same in every run.
 const SEED: &str = "none: the load is the same in every run";
 
 /// The options.

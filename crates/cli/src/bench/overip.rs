@@ -98,7 +98,7 @@ impl Overip {
         let names: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
         let outputs = Outputs::create(self.svg.as_deref(), &self.page, &names)?;
         let processors = Processors::new()?;
-        // Before there is any other thread.
+        // Requires a single-threaded process.
         gain_network_admin()?;
         outputs.remove_on_signals()?;
         let plan = self.plan()?;

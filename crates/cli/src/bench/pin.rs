@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_core_is_read_behind_any_name() {
+    fn the_core_is_found_whatever_the_name_of_the_program() {
         let fields: String = (4..=52).map(|field| format!(" {field}")).collect();
         assert_eq!(core_of(&format!("7 (a) b) R{fields}\n")), Some(39));
         assert_eq!(core_of("7 (a) R 1 2"), None);

@@ -77,13 +77,14 @@ struct Report {
     write_lat_us: f64,
     /// Half a round trip of 8 bytes over TCP, with ends that block in the system call.
     tcp_lat_us: f64,
-    /// The same with ends that poll.
+    /// Half a round trip of 8 bytes over TCP, with ends that poll.
     tcp_lat_polling_us: f64,
     /// 8-byte WRITEs, 128 outstanding.
     messages_per_s: f64,
     /// Growth of a process's resident memory per idle connection, at the largest number of connections.
     bytes_per_qp: u64,
-    /// 64 KB WRITEs, 128 outstanding on all connections together, which are used in turn.
+    /// Throughput of 64 KB WRITEs, 128 outstanding on all connections together, by the number of connections, which are
+    /// used in turn.
     qps: Vec<Throughput>,
     rounds: usize,
 }

@@ -1,6 +1,6 @@
 //! `nichrome bench sim`: the simulator's events per second.
 //!
-//! Times are CPU seconds of this thread, so that other programs do not count.
+//! Times are processor time of this thread, so that other programs do not affect them.
 
 mod hold;
 mod network;

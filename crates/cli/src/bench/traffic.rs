@@ -61,7 +61,8 @@ impl File {
         Ok(file)
     }
 
-    /// Returns a frame that closes each TCP flow: its first frame with the flags FIN and ACK, and a wrong checksum.
+    /// Returns a frame that closes each TCP flow: the flow's first frame with the flags FIN and ACK, and a wrong
+    /// checksum.
     pub(super) fn endings(&self) -> Vec<Vec<u8>> {
         let mut seen: HashSet<FlowKey> = HashSet::new();
         let mut ending = |frame: &Vec<u8>| {

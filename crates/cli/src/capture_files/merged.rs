@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn other_comments_are_none_of_an_aggregate() {
+    fn comments_of_other_programs_are_ignored() {
         for text in ["", "a comment", "nichrome: x segments", "nichrome: 2 segments, MSS 99999, flush hold"] {
             assert_eq!(Merged::parse(text), None);
         }

@@ -1,4 +1,4 @@
-//! What a run has come to, as a page.
+//! The results of a run as an HTML page.
 
 use super::sizes::{self, Range};
 use super::summary::Summary;
@@ -7,10 +7,10 @@ use crate::bins::Bin;
 use crate::chart::{POINTS, time_unit};
 use crate::page::{Axis, Figure, Line, Page, Style};
 
-/// The seed of a page of this command.
+/// The seed in the origin of this command's pages.
 pub(super) const SEED: &str = "none: nothing in it is random";
 
-/// The page of one run.
+/// Returns the page of one run.
 pub(super) fn of_summary(title: &str, tally: &Tally, summary: &Summary) -> anyhow::Result<Page> {
     let mut page = Page::new(title).with("seed", SEED);
     page.figure(&sizes(tally))?;
@@ -19,7 +19,7 @@ pub(super) fn of_summary(title: &str, tally: &Tally, summary: &Summary) -> anyho
     Ok(page)
 }
 
-/// Packets to the host by the segments in them.
+/// Returns the histogram of packets to the host by number of segments.
 fn sizes(tally: &Tally) -> Figure {
     let ranges = sizes::in_ranges(tally.sizes.iter().map(|(segments, packets)| (*segments, *packets)));
     let bars = (0..).map(f64::from).zip(ranges.iter().map(|range| range.packets as f64));
@@ -31,7 +31,7 @@ fn sizes(tally: &Tally) -> Figure {
     }
 }
 
-/// Packets per second before and after.
+/// Returns packets per second over time, before and after coalescing.
 fn over_time(tally: &Tally) -> Figure {
     let (bins, width) = tally.bins.at_most(POINTS);
     let (unit, scale) = time_unit(bins.len().max(1) as f64 * width);

@@ -1,11 +1,11 @@
-//! The measurements as a page.
+//! The results of the demonstration as an HTML page.
 
 use super::plot::series;
 use super::run::SEED;
 use super::summary::{Run, Summary};
 use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 
-/// The page.
+/// Returns the page.
 pub(super) fn page(summary: &Summary) -> anyhow::Result<Page> {
     let mut page = Page::new("What receive offload is worth").with("seed", SEED.to_string());
     let series = series(summary);

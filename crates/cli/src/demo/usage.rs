@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_threads_times_are_behind_its_name() {
+    fn times_are_read_whatever_the_name_of_the_thread() {
         let stat = "7 (left-0 (x)) S 1 7 7 0 -1 0 1 0 0 0 250 125 0 0 20 0";
         let found = usage(stat, "left-").unwrap();
         assert_eq!((found.user, found.kernel), (Duration::from_millis(2500), Duration::from_millis(1250)));

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 /// Characters with a meaning in AppArmor path patterns.
 const PATTERN: &[char] = &['*', '?', '[', ']', '{', '}', '^', '"', '\\'];
 
-/// Returns the profile for the command at `path`. It confines nothing else.
+/// Returns the profile for the command at `path`. It allows user namespaces and restricts nothing.
 ///
 /// # Errors
 /// The path has characters with a meaning in profiles.

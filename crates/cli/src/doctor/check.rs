@@ -148,7 +148,7 @@ impl Check {
             Subject::OpenFiles => open_files(machine),
             Subject::SocketBuffers => socket_buffers(machine),
             Subject::Loopback => {
-                tried(Trial::Loopback, "127.0.0.1 is there", "set it up: 'sudo ip link set lo up'")
+                tried(Trial::Loopback, "127.0.0.1 is available", "set it up: 'sudo ip link set lo up'")
             }
             Subject::RdmaLibraries => match machine.libraries() {
                 Ok(folder) => Self::works(subject, folder),

@@ -33,7 +33,7 @@ pub(super) struct Refusal {
     pub(super) remedy: Option<String>,
 }
 
-/// A machine, as a process of this user finds it.
+/// The properties of a machine that checks read; tests replace it.
 pub(super) trait Machine {
     /// Returns the text of a file of the system, without the newline at its end; `None` if it cannot be read.
     fn read(&self, path: &str) -> Option<String>;

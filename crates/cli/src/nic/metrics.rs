@@ -20,12 +20,12 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 type Labels = Vec<(&'static str, String)>;
 type Counts = Family<Labels, Counter>;
 
-/// Answers from now on, until the card ends.
+/// Starts to answer requests, until the card ends.
 pub(super) fn serve(server: HttpServer, reporter: Reporter) {
     server.serve("metrics", CLIENTS, move |request| answer(request, &reporter));
 }
 
-/// The answer to a request; a client whose card has ended gets none.
+/// Returns the response to a request; `None` if the card has ended.
 fn answer(request: &Request, reporter: &Reporter) -> Option<Response> {
     match (request.method(), request.path()) {
         ("GET" | "HEAD", "/metrics" | "/") => {
@@ -56,13 +56,13 @@ fn text(report: &Report) -> Result<String, fmt::Error> {
     for (number, queue) in report.queues.iter().enumerate() {
         connections.get_or_create(&labels(report, number)).set(queue.connections);
     }
-    registry.register("connections", "Flows that the engine knows now", connections);
+    registry.register("connections", "Current flows of the engine", connections);
     let not_captured: Counter = Counter::default();
     not_captured.inc_by(report.not_captured);
     registry.register("not_captured", "Packets that are missing in the captures", not_captured);
     let uptime = Gauge::<f64, AtomicU64>::default();
     uptime.set(report.uptime_s);
-    registry.register("uptime_seconds", "How long the card has been up", uptime);
+    registry.register("uptime_seconds", "Time since the card's start", uptime);
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)

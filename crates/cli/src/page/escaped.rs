@@ -1,6 +1,6 @@
-//! Text within HTML.
+//! Escapes text for HTML.
 
-/// The text, none of which is taken for an element or the end of an attribute.
+/// Returns the text with the characters replaced that begin elements or end attributes.
 pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

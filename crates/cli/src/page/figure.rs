@@ -1,4 +1,4 @@
-//! A figure of a page: the numbers that its script draws.
+//! A figure of a page: data that the page's script draws.
 
 use serde::Serialize;
 use serde_json::to_string;
@@ -17,11 +17,11 @@ pub(crate) struct Figure {
 pub(crate) struct Axis {
     label: String,
     scale: Scale,
-    /// What stands at 0, 1, 2 and so on instead of numbers.
+    /// Labels at 0, 1, 2 and so on instead of numbers; empty for numbers.
     names: Vec<String>,
 }
 
-/// How numbers are spread along an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Scale {
@@ -30,7 +30,7 @@ pub(crate) enum Scale {
     Log10,
 }
 
-/// How a line is drawn.
+/// The style in which a line is drawn.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Style {
@@ -40,34 +40,34 @@ pub(crate) enum Style {
     Marks,
 }
 
-/// Points with a name for the legend.
+/// A series of points, with its name in the legend.
 #[derive(Serialize)]
 pub(crate) struct Line {
     name: String,
     style: Style,
-    /// Place, value, and from where to where the value goes.
+    /// Position, value, and minimum and maximum of the value if it has a range.
     points: Vec<(f64, f64, Option<f64>, Option<f64>)>,
 }
 
 impl Axis {
-    /// An axis for numbers.
+    /// Creates an axis of numbers.
     pub(crate) fn new(label: impl Into<String>, scale: Scale) -> Self {
         Self { label: label.into(), scale, names: Vec::new() }
     }
 
-    /// A linear axis.
+    /// Creates a linear axis.
     pub(crate) fn linear(label: impl Into<String>) -> Self {
         Self::new(label, Scale::Linear)
     }
 
-    /// An axis with a name at each whole number.
+    /// Creates an axis with a name at each whole number.
     pub(crate) fn named(label: impl Into<String>, names: impl IntoIterator<Item = String>) -> Self {
         Self { names: names.into_iter().collect(), ..Self::linear(label) }
     }
 }
 
 impl Line {
-    /// Points of (place, value).
+    /// Creates a line through points (position, value).
     pub(crate) fn new(
         name: impl Into<String>,
         style: Style,
@@ -77,7 +77,7 @@ impl Line {
         Self { name: name.into(), style, points }
     }
 
-    /// Points of (place, value, and the range of values).
+    /// Creates a line through points (position, value, and the value's minimum and maximum).
     pub(crate) fn with_ranges(
         name: impl Into<String>,
         points: impl IntoIterator<Item = (f64, f64, Option<(f64, f64)>)>,
@@ -90,9 +90,9 @@ impl Line {
 }
 
 impl Figure {
-    /// An element that the page's script fills.
+    /// Returns an HTML element with the figure's data, in which the page's script draws.
     pub(super) fn html(&self) -> serde_json::Result<String> {
-        // Nothing in the numbers ends the element that they are in.
+        // `<` is escaped, so that no text in the data ends the script element.
         let data = to_string(self)?.replace('<', "\\u003c");
         Ok(format!("<div class=\"figure\"><script type=\"application/json\">{data}</script></div>\n"))
     }

@@ -1,4 +1,4 @@
-//! The `--html` option and its file, which is created before the work.
+//! The `--html` option and its file, which is created before the work, so that the command fails early.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use super::Page;
 use crate::failure;
 use crate::picture_file::PictureFile;
 
-/// The option.
+/// The `--html` option.
 #[derive(Args)]
 pub(crate) struct PageOption {
     /// Write a page for a browser, with figures to zoom, tables to sort, and the command, machine and seed.
@@ -16,12 +16,12 @@ pub(crate) struct PageOption {
     html: Option<PathBuf>,
 }
 
-/// The file, if one is asked for.
+/// The page's file, if `--html` is given.
 #[derive(Default)]
 pub(crate) struct PageFile(Option<PictureFile>);
 
 impl PageOption {
-    /// The file's name.
+    /// Returns the file's path.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.html.as_deref()
     }
@@ -29,7 +29,7 @@ impl PageOption {
     /// Creates the file.
     ///
     /// # Errors
-    /// It cannot be written, or is the standard output.
+    /// The file cannot be written, or the path is `-`.
     pub(crate) fn create(&self) -> anyhow::Result<PageFile> {
         let file = self.path().map(|path| {
             if path.as_os_str() == "-" {

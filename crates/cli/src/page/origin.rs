@@ -8,7 +8,7 @@ use rustix::system::uname;
 
 use super::table::Table;
 
-/// A row for each.
+/// Returns a table with one row for each property.
 pub(super) fn table() -> Table {
     let mut table = Table::new("", ["what", "value"]);
     table.add(["command".into(), command()]);
@@ -17,7 +17,7 @@ pub(super) fn table() -> Table {
     table
 }
 
-/// The command line, as a shell takes it.
+/// Returns the command line, quoted for a shell.
 fn command() -> String {
     let words = env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     ["nichrome".to_owned()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
@@ -52,7 +52,7 @@ fn machine() -> String {
     )
 }
 
-/// The processor's name, of proc_cpuinfo(5).
+/// Returns the processor's model name from the text of /proc/cpuinfo (proc_cpuinfo(5)).
 fn model(information: &str) -> Option<&str> {
     let line = information.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim())

@@ -1,4 +1,4 @@
-//! A table of a page, which sorts by the column that is clicked.
+//! A table of a page. A click on a column's heading sorts it.
 
 use std::fmt::Write;
 
@@ -13,14 +13,14 @@ pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// A cell and its class.
+/// A cell and its CSS class.
 struct Cell {
     text: String,
     class: &'static str,
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table without rows.
     pub(crate) fn new<T: Into<String>>(caption: &str, header: impl IntoIterator<Item = T>) -> Self {
         Self {
             caption: caption.into(),
@@ -29,8 +29,8 @@ impl Table {
         }
     }
 
-    /// A row for each object, a column for each name in any of them. An object with a list of objects has a row for each
-    /// of these.
+    /// Creates a table with a column for each name in any object, and a row for each object. An object that contains a
+    /// list of objects has a row for each of these.
     pub(super) fn of(caption: &str, objects: &[Value]) -> Self {
         let rows: Vec<Vec<(String, String)>> = objects.iter().flat_map(rows).collect();
         let mut header: Vec<String> = Vec::new();
@@ -83,14 +83,15 @@ impl Table {
     }
 }
 
-/// Whether a text begins with a number, as '1,024', '≥ 5' and '10.0 ±1.5' do.
+/// Returns true if a text begins with a number, such as '1,024', '≥ 5' and '10.0 ±1.5'.
 fn is_number(text: &str) -> bool {
     let number = text.trim_start_matches(['≥', '≤', '+', '-', ' ']);
     number.starts_with(|first: char| first.is_ascii_digit())
         && number.chars().all(|of| !of.is_alphabetic() && !":→".contains(of) || of == 'e')
 }
 
-/// The rows of an object: one for each object of the first list of objects in it, with the other values in each.
+/// Returns the rows of an object: one for each object in its first list of objects, each with the object's other
+/// values.
 fn rows(object: &Value) -> Vec<Vec<(String, String)>> {
     let is_list = |value: &Value| {
         value.as_array().is_some_and(|values| !values.is_empty() && values.iter().all(Value::is_object))
@@ -106,7 +107,7 @@ fn rows(object: &Value) -> Vec<Vec<(String, String)>> {
     list.as_array().into_iter().flatten().map(row).collect()
 }
 
-/// The values of an object by name, those of inner objects with both names.
+/// Returns the values of an object by name; values of inner objects by both names.
 fn flat(object: &Value) -> Vec<(String, String)> {
     let mut values = Vec::new();
     for (key, value) in object.as_object().into_iter().flatten() {
@@ -122,7 +123,7 @@ fn flat(object: &Value) -> Vec<(String, String)> {
     values
 }
 
-/// A value as a cell has it.
+/// Formats a value for a cell.
 pub(super) fn cell(value: &Value) -> String {
     match value {
         Value::Null => "–".into(),
@@ -141,13 +142,13 @@ pub(super) fn cell(value: &Value) -> String {
     }
 }
 
-/// A number with six digits that count.
+/// Formats a number with six significant digits.
 fn decimal(number: f64) -> String {
     let magnitude = number.abs().log10().floor().clamp(-300.0, 300.0) as i32;
     if number == 0.0 || magnitude >= 6 { format!("{number:.0}") } else { rounded(number, 5 - magnitude) }
 }
 
-/// A number with so many decimals at most.
+/// Formats a number with at most `decimals` decimals.
 fn rounded(number: f64, decimals: i32) -> String {
     let text = format!("{number:.0$}", decimals.clamp(0, 12) as usize);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }

@@ -47,7 +47,7 @@ struct Parameters {
 struct Measured {
     #[serde(flatten)]
     parameters: Parameters,
-    /// The client's.
+    /// The client's times; `None` at the server.
     #[serde(flatten)]
     connecting: Option<Connecting>,
     #[serde(flatten)]
@@ -59,7 +59,7 @@ struct Measured {
 /// Time limit for the next step of a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The message of the server.
+/// Content of the server's message.
 const GREETING: [u8; 1] = [1];
 
 impl Connect {
@@ -87,7 +87,7 @@ impl Connect {
     }
 }
 
-/// What a thread needs for its connections, which it makes one by one.
+/// The objects that a thread needs for its connections, which it sets up one by one.
 struct End<'a> {
     adapter: &'a Adapter,
     region: Region,
@@ -192,8 +192,8 @@ fn rows(measured: &Measured) -> Vec<Row> {
         rows.extend([
             ("connections", format!("{connections} in {seconds:.2} s, {parallel} at a time")),
             ("rate", format!("{connections_per_s:.0} per second")),
-            ("until it stands", times(connect_p50_us, connect_p99_us)),
-            ("until its first message", times(first_message_p50_us, first_message_p99_us)),
+            ("until established", times(connect_p50_us, connect_p99_us)),
+            ("until first message", times(first_message_p50_us, first_message_p99_us)),
         ]);
     }
     if let Some(bytes) = growth.resident {

@@ -1,4 +1,4 @@
-//! The memory that connections take of a process.
+//! Growth of a process's memory with its connections.
 
 use std::fs;
 
@@ -18,10 +18,11 @@ pub(super) struct Growth {
     pub(super) heap: Option<u64>,
 }
 
-/// Minimum number of connections to measure memory with: fewer take no more than the process's other allocations.
+/// Minimum number of connections to measure memory with: the memory of fewer is too small beside the process's other
+/// allocations.
 const MIN_TO_MEASURE: usize = 1000;
 
-/// The memory of the process.
+/// The process's memory at one time.
 pub(super) struct Memory {
     resident: Option<u64>,
     heap: u64,
@@ -33,7 +34,7 @@ impl Memory {
         Self { resident: resident(), heap: (bytes_allocated - bytes_deallocated) as u64 }
     }
 
-    /// The growth since then for each of `count` connections.
+    /// Returns the growth since then, divided by `count` connections.
     pub(super) fn growth(&self, count: usize) -> Growth {
         if count < MIN_TO_MEASURE {
             return Growth::default();

@@ -81,7 +81,8 @@ impl Latency {
     }
 }
 
-/// One end of the measurement. Messages arrive in the first half of its region and are sent from the second.
+/// One end of the measurement. Its region has two halves: the first receives messages, the second holds the message to
+/// send.
 struct Ends<'a> {
     session: &'a Session,
     size: usize,

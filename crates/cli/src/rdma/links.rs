@@ -1,4 +1,4 @@
-//! The links beside the libraries, where these came without: wheels and packages hold files only.
+//! Creates the files and links that libraries from a wheel or package lack, since these contain regular files only.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,14 +9,15 @@ use anyhow::{Context, bail};
 
 use crate::runtime_dir;
 
-/// Lists the files and links of the folder `devices`: a path and a text, or a path, `->` and a target.
+/// A list of the files and links in the folder `devices`: each line has a path and a text, or a path, `->` and a
+/// target.
 const TABLE: &str = "devices.table";
 
-/// Returns a folder with all of `folder`, and the files and links that its table lists: `folder` itself without a table,
-/// otherwise one in this user's runtime directory, made once.
+/// Returns a folder with the content of `folder` and with the files and links in its table. Without a table this is
+/// `folder` itself; otherwise it is created once in this user's runtime directory.
 ///
 /// # Errors
-/// The table is wrong, or the folder cannot be made, or the runtime directory belongs to another user.
+/// The table is malformed, the folder cannot be created, or the runtime directory belongs to another user.
 pub(super) fn with_links(folder: PathBuf) -> anyhow::Result<PathBuf> {
     with_links_in(&runtime_dir::of_user(), folder)
 }
@@ -36,7 +37,7 @@ fn with_links_in(place: &Path, folder: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(complete)
 }
 
-/// A name that changes with the table's place and version.
+/// Returns a name that differs for each location and version of the table.
 fn name(table: &Path) -> anyhow::Result<String> {
     let file = fs::metadata(table)?;
     let mut hasher = DefaultHasher::new();
@@ -45,7 +46,7 @@ fn name(table: &Path) -> anyhow::Result<String> {
 }
 
 fn make(folder: &Path, table: &Path, place: &Path, complete: &Path) -> anyhow::Result<()> {
-    // Made under another name: another process may make it now.
+    // Creates the folder under a temporary name, since another process may create it at the same time.
     let new = tempfile::Builder::new().prefix("libraries-new-").tempdir_in(place)?;
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -47,7 +47,7 @@ pub(super) struct Streams {
 }
 
 impl Traffic {
-    /// The counters of an adapter whose connections have this path MTU, which matters to datagrams only.
+    /// Returns an adapter's counters. The path MTU of its connections applies to datagrams only.
     pub(super) fn of(adapter: &Adapter, mtu: PathMtu) -> Self {
         let (device, wire) = (adapter.counters(), adapter.wire_counters());
         match adapter.transport() {

@@ -82,18 +82,18 @@ impl Meeting {
         Ok(if self.role == Role::Client { parameters } else { theirs })
     }
 
-    /// Returns what the server tells its client.
-    pub(super) fn of_server<T: Serialize + DeserializeOwned>(&self, told: Option<T>) -> anyhow::Result<T> {
-        let theirs = exchange(&self.stream, &told).context("the peer closed the TCP connection")?;
-        told.or(theirs).context("the peer runs another command")
+    /// Sends a value from the server to its client; returns it at both ends.
+    pub(super) fn of_server<T: Serialize + DeserializeOwned>(&self, value: Option<T>) -> anyhow::Result<T> {
+        let theirs = exchange(&self.stream, &value).context("the peer closed the TCP connection")?;
+        value.or(theirs).context("the peer runs another command")
     }
 
-    /// Waits until the peer has come as far.
+    /// Waits until the peer calls this function too.
     pub(super) fn barrier(&self) -> anyhow::Result<()> {
         barrier(&self.stream)
     }
 
-    /// Connects `count` queue pairs that hold `depth` requests each, with `regions` of `len` bytes at each end.
+    /// Connects `count` queue pairs for `depth` outstanding requests each, with `regions` of `len` bytes at each end.
     pub(super) fn connect(
         self,
         count: usize,
@@ -189,7 +189,7 @@ pub(super) const INLINE: usize = 256;
 #[derive(Serialize, Deserialize)]
 struct Ready {}
 
-/// Waits, for any time, until the peer has come as far.
+/// Waits without a time limit until the peer calls this function too.
 fn barrier(stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
     exchange(stream, &Ready {}).context("the peer closed the TCP connection")?;
@@ -202,12 +202,12 @@ impl Session {
         &self.qps[0]
     }
 
-    /// The region of the `nth` connection.
+    /// Returns the region of the `nth` connection.
     pub(super) fn region_of(&self, nth: usize) -> &Region {
         self.own_regions.get(nth).map_or(&self.region, |(own, _)| own)
     }
 
-    /// The peer's region of the `nth` connection.
+    /// Returns the peer's region of the `nth` connection.
     pub(super) fn peer_of(&self, nth: usize) -> &RemoteRegion {
         self.own_regions.get(nth).map_or(&self.peer, |(_, theirs)| theirs)
     }

@@ -1,4 +1,4 @@
-//! An experiment's or a sweep's results as a page.
+//! The results of an experiment or a sweep as an HTML page.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::plot;
 use super::store::Store;
 use crate::page::{self, Axis, Figure, Line, Page, Style, Table};
 
-/// The page of an experiment: a figure for each unit, points and statements.
+/// Returns the page of an experiment: a figure for each unit, and tables of points and statements.
 pub(super) fn of_run(
     definition: &Definition,
     places: &[Place],
@@ -40,7 +40,8 @@ pub(super) fn of_run(
     Ok(page)
 }
 
-/// The page of a sweep: a figure for each metric, with a line for each series and combination of settings, and all runs.
+/// Returns the page of a sweep: a figure for each metric, with a line for each series and combination of settings, and
+/// a table of all runs.
 pub(super) fn of_sweep(lists: &Sweep, tasks: &[Task], store: &Store) -> anyhow::Result<Page> {
     let definition = &lists.definition;
     let seeds: Vec<_> = lists.seeds.iter().map(u64::to_string).collect();
@@ -84,7 +85,7 @@ pub(super) fn of_sweep(lists: &Sweep, tasks: &[Task], store: &Store) -> anyhow::
     Ok(page)
 }
 
-/// The lines of a metric: by name, the values of all seeds at each place.
+/// The lines of a metric's figure: for each name, the values of all seeds by position.
 struct Lines {
     label: String,
     lines: Vec<(String, BTreeMap<u64, Vec<f64>>)>,
@@ -101,7 +102,7 @@ impl Lines {
         }
     }
 
-    /// Means over the seeds with the least and the most.
+    /// Returns the figure of means over the seeds, with minimum and maximum.
     fn figure(&self, definition: &Definition) -> Figure {
         let point = |(x, values): (&u64, &Vec<f64>)| {
             let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -32,7 +32,7 @@ impl Store {
         self.get(runner, parameters, seed).map(|record| record.is_some())
     }
 
-    /// The record of a run; `None` where there is none. A file of its name that is something else is an error.
+    /// Returns the record of a run; `None` if the store has none. A file of this name with other content is an error.
     pub(super) fn get(
         &self,
         runner: &dyn Runner,

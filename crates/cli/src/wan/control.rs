@@ -77,12 +77,12 @@ impl Controlled {
     pub(super) fn open(controlled: Arc<Mutex<Self>>) -> anyhow::Result<ControlSocket> {
         let file = runtime_dir::of_user().join(format!("wan-{}.sock", process::id()));
         ControlSocket::open(file, move |request| {
-            // Each request sets all that it changes: a panic leaves nothing that the next one relies on.
+            // A request assigns everything that it changes, so the state stays valid even if a request panics.
             controlled.lock().unwrap_or_else(PoisonError::into_inner).answer(&request)
         })
     }
 
-    /// The answer to a request.
+    /// Executes a request and returns its answer.
     pub(super) fn answer(&mut self, request: &Request) -> Answer {
         let answer = match request {
             Request::Set(asked) => self.set(asked).map(Answer::Done),

@@ -35,7 +35,7 @@ const FRAMES: usize = 16;
 /// for this time before a packet is due.
 const WAKE_UP: u64 = 60_000;
 
-/// Rounds without sleep after which orders are read.
+/// Rounds without sleep after which control messages are read.
 const LOOK_UP: u64 = 64;
 
 /// Maximum packets that are coalesced together.
@@ -44,7 +44,7 @@ const BURST: usize = 256;
 /// Maximum payload slices of an aggregate: enough for 64 KB of usual segments.
 const MAX_SEGMENTS: usize = 64;
 
-/// An order to a running direction.
+/// A control message for a running direction.
 pub(super) enum ControlMessage {
     /// Change the impairments; reports the result.
     Impair(Box<Impairments>, Sender<anyhow::Result<()>>),
@@ -62,13 +62,13 @@ pub(super) struct Direction {
     impairments: Impairments,
     path: Path<Carried>,
     link: Link,
-    orders: Receiver<ControlMessage>,
+    messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,
 }
 
 impl Direction {
     /// Creates a direction towards `to` between two devices. Packets have up to `buffer_len` bytes; longer ones cost
-    /// an allocation. Wake the waker after sending an order.
+    /// an allocation. Wake the waker after sending a control message.
     pub(super) fn new(
         to: Side,
         [from_device, to_device]: [SharedDevice; 2],
@@ -76,16 +76,16 @@ impl Direction {
         seed: u64,
         buffer_len: usize,
         recorder: Option<Recorder>,
-        (orders, waker): (Receiver<ControlMessage>, Arc<Waker>),
+        (messages, waker): (Receiver<ControlMessage>, Arc<Waker>),
     ) -> anyhow::Result<Self> {
         // Gives the two directions different random choices.
         let path = Path::new(impairments, seed.wrapping_mul(2).wrapping_add(u64::from(to.number())))?;
         let link = Link::new(buffer_len, recorder, TooBig::new(impairments.mtu))?;
         let impairments = impairments.clone();
-        Ok(Self { to, from_device, to_device, impairments, path, link, orders, waker })
+        Ok(Self { to, from_device, to_device, impairments, path, link, messages, waker })
     }
 
-    /// Carries packets until a stop order.
+    /// Carries packets until [`ControlMessage::Stop`].
     pub(super) fn run(mut self) -> anyhow::Result<Report> {
         clock::sleep_precisely().context("cannot set the timer slack")?;
         // Most users may not use SCHED_FIFO. With it, the thread is woken in time, and staying awake would block other
@@ -95,7 +95,7 @@ impl Direction {
         for round in 0u64.. {
             let more = self.receive(&mut buffer)?;
             self.send()?;
-            let ordered = if more {
+            let may_have_message = if more {
                 round.is_multiple_of(LOOK_UP)
             } else if self.is_due_within(stay_awake) {
                 hint::spin_loop();
@@ -104,7 +104,7 @@ impl Direction {
                 let sources = [self.from_device.as_fd(), self.waker.as_fd()];
                 clock::wait(sources, self.path.poll_timeout()).context("cannot wait for packets")?[1]
             };
-            if ordered && self.execute_orders() {
+            if may_have_message && self.execute_messages() {
                 break;
             }
         }
@@ -148,11 +148,11 @@ impl Direction {
         }
     }
 
-    /// Executes pending orders; returns true on a stop order.
-    fn execute_orders(&mut self) -> bool {
+    /// Executes pending control messages; returns true on [`ControlMessage::Stop`].
+    fn execute_messages(&mut self) -> bool {
         self.waker.clear();
-        while let Ok(order) = self.orders.try_recv() {
-            match order {
+        while let Ok(message) = self.messages.try_recv() {
+            match message {
                 ControlMessage::Impair(impairments, done) => {
                     let result = self.path.reconfigure(&impairments, clock::now());
                     if result.is_ok() {

@@ -49,7 +49,7 @@ impl Exec {
         let program = words.next().unwrap_or_default();
         let mut command = Command::new(&program);
         command.args(words).envs(variables);
-        // The process is single-threaded.
+        // Joining a namespace requires a single-threaded process.
         NetworkNamespace::join(host.pid, host.namespace)?;
         // exec returns only if it fails.
         let error = command.exec();

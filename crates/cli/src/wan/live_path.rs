@@ -40,10 +40,10 @@ struct Running {
     thread: JoinHandle<anyhow::Result<Report>>,
 }
 
-/// The sending end of a direction's orders.
+/// The sender of a direction's control messages.
 #[derive(Clone)]
 struct Control {
-    orders: Sender<ControlMessage>,
+    messages: Sender<ControlMessage>,
     waker: Arc<Waker>,
 }
 
@@ -58,7 +58,7 @@ impl LivePath {
         ended: impl Fn() + Clone + Send + 'static,
     ) -> anyhow::Result<Self> {
         let start = |to: Side| -> anyhow::Result<Running> {
-            let (orders, inbox) = mpsc::channel();
+            let (messages, inbox) = mpsc::channel();
             let waker = Arc::new(Waker::new()?);
             let devices = [to.other(), to].map(|side| Arc::clone(side.of(&setup.devices)));
             let direction = Direction::new(
@@ -76,7 +76,7 @@ impl LivePath {
                 ended();
                 result
             })?;
-            Ok(Running { control: Control { orders, waker }, thread })
+            Ok(Running { control: Control { messages, waker }, thread })
         };
         let [left, right] = Side::BOTH;
         Ok(Self { directions: [start(left)?, start(right)?] })
@@ -122,8 +122,8 @@ impl Remote {
 const ENDED: &str = "the path has ended";
 
 impl Control {
-    fn send(&self, order: ControlMessage) -> anyhow::Result<()> {
-        self.orders.send(order).map_err(|_| anyhow!(ENDED))?;
+    fn send(&self, message: ControlMessage) -> anyhow::Result<()> {
+        self.messages.send(message).map_err(|_| anyhow!(ENDED))?;
         self.waker.wake();
         Ok(())
     }

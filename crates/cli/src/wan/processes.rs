@@ -81,20 +81,21 @@ impl Processes {
     }
 }
 
-/// Sends the signal once to each process that `left` returns, until there are none or the time is up.
+/// Sends the signal once to each process that `left` returns, until it returns none or the time is up. Returns the
+/// processes that are left.
 fn signal_until_gone(signal: Signal, at_most: Duration, left: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
     let begun = Instant::now();
-    let mut told = Vec::new();
+    let mut signaled = Vec::new();
     loop {
         let left = left();
         if left.is_empty() || begun.elapsed() > at_most {
             return left;
         }
         for pid in left {
-            if !told.contains(&pid) {
+            if !signaled.contains(&pid) {
                 // Fails only if the process has ended meanwhile.
                 let _ = kill_process(pid, signal);
-                told.push(pid);
+                signaled.push(pid);
             }
         }
         reap();

@@ -22,7 +22,7 @@ const NOT_STARTED: [i32; 2] = [126, 127];
 /// Maximum wait of the right program for the left one to listen.
 const UNTIL_READY: Duration = Duration::from_secs(10);
 
-/// A program that has slept for so long does not prepare to listen.
+/// Time that a program must sleep to be regarded as not about to listen.
 const AT_REST: Duration = Duration::from_millis(500);
 
 /// An event that may end the session.

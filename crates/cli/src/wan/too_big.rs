@@ -1,5 +1,5 @@
-//! ICMP errors where a path narrows: tell senders the path MTU (RFC 1191, RFC 8201). Sent at once, as by a router at
-//! the start of the path; the return direction's impairments do not apply.
+//! ICMP errors that report the path MTU to senders of longer packets (RFC 1191, RFC 8201). They are sent at once, as by
+//! a router at the start of the path; the impairments of the return direction do not apply.
 //!
 //! IPv4 packets without DF get no error: the path fragments them (RFC 791 section 2.3).
 

@@ -1,8 +1,9 @@
 //! `nichrome wan --web`: a page that shows and changes a running path.
 //!
-//! Pages of other sites cannot use it: a request's Host must be an address or localhost, against DNS rebinding, and a request that
-//! changes the path must have this page as its Origin. Beyond loopback, state and changes need
-//! a token, which is printed. Values that name files are refused: who may change a path may not read this machine.
+//! Pages of other sites cannot use it: a request's Host must be an address or localhost, which prevents DNS rebinding,
+//! and a request that changes the path must have this page as its Origin. At other addresses than loopback, reading and
+//! changing the state also need a printed token. Values that name files are rejected: users of the page must not read
+//! this machine's files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,14 +41,14 @@ const HEADERS: &str = "Content-Security-Policy: default-src 'none'; style-src 'u
 const PAGE: &str = include_str!("web.html");
 const PAGE_SCRIPT: &str = include_str!("web.js");
 
-/// An address and a port, or a port of 127.0.0.1.
+/// Parses an address and a port, or a port of 127.0.0.1.
 pub(super) fn address(text: &str) -> Result<SocketAddr, &'static str> {
     let port = text.parse().map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse())
         .map_err(|_| "it is a port, or an address and a port, such as 127.0.0.1:8080")
 }
 
-/// A page that listens but is not served yet.
+/// A page whose server listens but does not answer yet.
 pub(super) struct WebPage {
     server: HttpServer,
     token: Option<String>,
@@ -74,7 +75,7 @@ impl WebPage {
     }
 }
 
-/// 128 random bits.
+/// Returns 128 random bits in hexadecimal.
 fn token() -> anyhow::Result<String> {
     let mut bytes = [0; 16];
     getrandom(&mut bytes, GetRandomFlags::empty()).context("no random numbers")?;
@@ -143,7 +144,7 @@ impl Site {
         })?)
     }
 
-    /// Changes impairments as the body says.
+    /// Changes the impairments that the request's body contains.
     fn set(&self, body: &[u8]) -> Response {
         let Ok(asked) = serde_json::from_slice::<crate::impairment_options::Asked>(body) else {
             return error_json(
@@ -171,7 +172,8 @@ impl Site {
     }
 }
 
-/// What the page draws: sums, so that any client sees the differences between its own looks. The names of the fields are JSON keys.
+/// The state that the page draws. Counts and delays are sums since the start, so that each client computes the
+/// differences between its own requests. The names of the fields are JSON keys.
 #[derive(Serialize)]
 struct State {
     time_s: f64,
@@ -187,9 +189,9 @@ struct Direction {
     packets_delivered: u64,
     bytes_delivered: u64,
     dropped: u64,
-    /// Waiting for the bottleneck or delayed.
+    /// Packets in the bottleneck's queue or delayed.
     in_flight: u64,
-    /// The sums over the packets delivered.
+    /// Sum of the delays of the delivered packets, in milliseconds: scheduled, and measured.
     delay_asked_ms: f64,
     delay_given_ms: f64,
 }
@@ -213,7 +215,7 @@ impl Direction {
     }
 }
 
-/// Whether a host, as a browser names it, is an address or this machine: no other site's name.
+/// Returns true if a request's Host is an IP address or localhost, not the name of another site.
 fn is_address(host: &str) -> bool {
     let is_ip = |text: &str| text.parse::<IpAddr>().is_ok();
     let name = match host.rsplit_once(':') {
@@ -224,14 +226,16 @@ fn is_address(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || is_ip(bare)
 }
 
-/// Whether a request comes from our own page, or from no browser: a browser names the origin of what posts.
+/// Returns true if a request comes from this server's page or from a program that is no browser: browsers state the
+/// Origin of a POST.
 fn is_own(request: &Request) -> bool {
     let own = request.header("host").map(|host| format!("http://{host}"));
     let same_origin = match request.header("origin") {
         Some(origin) => own.as_deref() == Some(origin),
         None => !request.has("origin"),
     };
-    // Another site's page cannot send this type without asking first, which nobody answers.
+    // For this type, browsers ask the server for permission before another site's page may send it (CORS preflight);
+    // this server grants none.
     same_origin && request.header("content-type") == Some("application/json")
 }
 

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The folder of the book's pages.
+/// Returns the folder of the book's pages.
 pub(crate) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../book/src").canonicalize().unwrap()
 }
 
-/// All pages that are the book's own, by their names from its folder.
+/// Returns the paths of all pages of the book itself, relative to its folder.
 pub(crate) fn pages() -> Vec<PathBuf> {
     let source = source();
     let mut pages = Vec::new();
@@ -58,7 +58,7 @@ impl Note {
     }
 }
 
-/// The blocks of a page, in their order.
+/// Returns the fenced blocks of a page, in order.
 pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut before = "";

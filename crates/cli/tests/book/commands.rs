@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::blocks::{Note, blocks, pages, source};
 
-/// A folder with the command in it, first in the path of programs.
+/// Returns a value of PATH with the folder of the command first.
 fn path(folder: &Path) -> OsString {
     let nichrome = Path::new(env!("CARGO_BIN_EXE_nichrome")).parent().unwrap().to_owned();
     let rest = std::env::var_os("PATH").unwrap_or_default();
@@ -15,7 +15,7 @@ fn path(folder: &Path) -> OsString {
     std::env::join_paths(folders).unwrap()
 }
 
-/// Runs the blocks of a page in their order, in a folder of their own.
+/// Runs the blocks of a page in order, in a folder of their own.
 fn run(page: &str) {
     let folder = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(source().join(page)).unwrap();
@@ -32,9 +32,9 @@ fn run(page: &str) {
                     .stdin(Stdio::null())
                     .output()
                     .unwrap();
-                let (printed, told) =
+                let (printed, errors) =
                     (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-                assert!(output.status.success(), "{page}: {}\n{printed}{told}", block.text);
+                assert!(output.status.success(), "{page}: {}\n{printed}{errors}", block.text);
             }
             _ => {}
         }
@@ -48,7 +48,7 @@ macro_rules! pages {
             run($page);
         })*
 
-        /// The pages with blocks that are run.
+        /// The pages with blocks that tests run.
         const RUN: &[&str] = &[$($page),*];
     };
 }

@@ -1,11 +1,11 @@
-//! The links of the book and of the documents: their files are there, and so are the headings.
+//! The links of the book and of the documents lead to existing files and headings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::blocks::{pages, source};
 
-/// The targets of all links of a text, code left out.
+/// Returns the targets of all links in a text, except those in code.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     let mut is_code = false;
@@ -26,7 +26,7 @@ fn links(text: &str) -> Vec<String> {
     links
 }
 
-/// The names of a text's headings, as links have them.
+/// Returns the anchors of a text's headings.
 fn anchors(text: &str) -> Vec<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let name = |line: &str| {
@@ -37,7 +37,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(name).collect()
 }
 
-/// The broken links of a file.
+/// Returns the broken links of a file.
 fn broken(file: &Path) -> Vec<String> {
     let text = fs::read_to_string(file).unwrap();
     let mut broken = Vec::new();
@@ -62,7 +62,7 @@ fn broken(file: &Path) -> Vec<String> {
 }
 
 #[test]
-fn all_links_lead_somewhere() {
+fn all_links_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let documents = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let documents = documents.filter(|path| path.extension().is_some_and(|extension| extension == "md"));

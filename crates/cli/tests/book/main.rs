@@ -1,4 +1,4 @@
-//! The book: its commands run, and its links lead somewhere.
+//! The book: its commands run, and its links are valid.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod blocks;

@@ -1,4 +1,4 @@
-//! The book as HTML, which mdbook has made in the folder NICHROME_BOOK.
+//! The book as HTML, which mdbook has generated in the folder NICHROME_BOOK.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::chromium::Browser;
 
-/// The HTML files below a folder.
+/// Returns the HTML files below a folder.
 fn pages(folder: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -22,7 +22,7 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Targets of links within the book, what is loaded, and the names of elements that links lead to.
+/// Collects link targets within the book, missing pictures, element IDs, the page's width and its length of text.
 const FOUND: &str = "({
     links: [...document.querySelectorAll('a[href]')].map(of => of.href).filter(of => of.startsWith('file:')),
     missing: [...document.images].filter(of => !of.complete || of.naturalWidth === 0).map(of => of.src),
@@ -37,7 +37,7 @@ fn the_book_is_whole_in_a_browser() {
     let folder = PathBuf::from(std::env::var_os("NICHROME_BOOK").unwrap()).canonicalize().unwrap();
     let mut browser = Browser::new();
     let mut found = BTreeMap::new();
-    // A page for errors is for a server's root; toc.html is a part of others.
+    // 404.html needs a server's root, and toc.html is only embedded in other pages.
     let left_out = ["404.html", "toc.html"];
     for page in pages(&folder) {
         let name = page.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();

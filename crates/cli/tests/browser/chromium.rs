@@ -1,4 +1,5 @@
-//! Chromium without a window, driven by the DevTools protocol over a pipe: JSON messages, each with a zero byte behind it.
+//! Chromium without a window, controlled by the DevTools protocol over a pipe: JSON messages, each followed by a zero
+//! byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -6,13 +7,13 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser with one tab. It ends when this is dropped.
+/// A browser with one tab; ended on drop.
 pub(crate) struct Browser {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     calls: u64,
-    /// The tab's.
+    /// The DevTools session of the tab.
     session: Option<String>,
     events: Vec<Value>,
     _profile: TempDir,
@@ -62,14 +63,14 @@ impl Browser {
         }
     }
 
-    /// The requests since a page was opened, the page's own left out.
+    /// Returns the URLs requested since the page was opened, without the page's own.
     pub(crate) fn requests(&self) -> Vec<&str> {
         let sent = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         let urls = sent.map(|event| event["params"]["request"]["url"].as_str().unwrap());
         urls.skip(1).filter(|url| !url.starts_with("data:")).collect()
     }
 
-    /// The console's messages since a page was opened: errors, warnings and exceptions.
+    /// Returns the console's errors and warnings, and exceptions, since the page was opened.
     pub(crate) fn complaints(&self) -> Vec<&Value> {
         let is_one = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown" | "Log.entryAdded") => true,
@@ -79,7 +80,7 @@ impl Browser {
         self.events.iter().filter(is_one).collect()
     }
 
-    /// The value of an expression in the page; that of a promise, once it has one.
+    /// Returns the value of an expression in the page; waits for the value of a promise.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let asked = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let answer = self.call("Runtime.evaluate", &asked);
@@ -112,7 +113,7 @@ impl Browser {
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     }
 
-    /// Something that a mouse does.
+    /// Sends a mouse event.
     pub(crate) fn mouse(&mut self, kind: &str, x: f64, y: f64) {
         let event = json!({ "type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1 });
         self.call("Input.dispatchMouseEvent", &event);

@@ -1,4 +1,4 @@
-//! The page of a path in use.
+//! The page of a running path in a browser.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chromium::Browser;
 
-/// A path over which something is sent all the time; it ends when this is dropped.
+/// A path with constant traffic; ended on drop.
 struct Path {
     process: Child,
     _room: tempfile::TempDir,
@@ -34,21 +34,21 @@ impl Path {
                 break url.replace("0.0.0.0", "127.0.0.1");
             }
         };
-        // Its pipe stays open.
+        // Keeps the pipe of its output open.
         std::thread::spawn(move || lines.for_each(drop));
         Self { process, _room: room, url }
     }
 }
 
 impl Drop for Path {
-    /// Not by SIGKILL: it is to stop its programs.
+    /// Sends SIGTERM instead of SIGKILL, so that the command stops its programs.
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
         let _ = self.process.wait();
     }
 }
 
-/// A browser reads the state of a path, and changes it.
+/// Checks that the page shows the state of a path, and that its sliders change it.
 fn is_followed_and_changed(web: &str) {
     let (path, mut browser) = (Path::new(web), Browser::new());
     browser.open(&path.url);

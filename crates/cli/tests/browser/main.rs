@@ -1,4 +1,4 @@
-//! Pages as a browser shows them: Chromium without a window.
+//! Pages in a browser: Chromium without a window.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod book;

@@ -1,4 +1,4 @@
-//! The pages that `--html` writes.
+//! The pages that `--html` writes, in a browser.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ duration = ["1ms"]
 interrupt-cost = ["1us", "2us"]
 "#;
 
-/// Runs the command, which writes a page, and opens that.
+/// Runs a command that writes a page, and opens the page.
 fn open(browser: &mut Browser, folder: &Path, arguments: &str) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
     command.args(arguments.split_whitespace()).args(["--html", "page.html"]).current_dir(folder);
@@ -28,7 +28,7 @@ fn open(browser: &mut Browser, folder: &Path, arguments: &str) {
     browser.open(&format!("file://{}/page.html", folder.display()));
 }
 
-/// Sizes of the window and color schemes that pages are shown with: the last is left as it is.
+/// Sizes of the window and color schemes in which pages are checked; the last one remains for the other checks.
 const SHOWN: [((u32, u32), &str); 4] =
     [((400, 800), "light"), ((1900, 1000), "light"), ((1200, 900), "dark"), ((1200, 900), "light")];
 
@@ -56,8 +56,9 @@ fn check(browser: &mut Browser, arguments: &str) {
     assert_eq!(browser.complaints(), [] as [&Value; 0], "{arguments}");
 }
 
-/// What is wrong with the layout: a page wider than the window, text of a figure outside it or over other text, and colors
-/// too close to the background (WCAG 2: a contrast of 4.5 for text, 1.9 for lines that the legend also names).
+/// Returns the faults of the layout: a page wider than the window, text of a figure outside the figure or over other
+/// text, and colors with too little contrast to the background (WCAG 2: 4.5 for text; 1.9 here for lines, which the
+/// legend also names).
 const LAYOUT: &str = "(() => {
     const wrong = [], box = of => of.getBoundingClientRect();
     if (document.documentElement.scrollWidth > document.documentElement.clientWidth) wrong.push('wider than the window');
@@ -80,7 +81,7 @@ const LAYOUT: &str = "(() => {
             if (at.left < edges.left - 1 || at.right > edges.right + 1 || at.top < edges.top - 1 || at.bottom > edges.bottom + 1)
                 wrong.push(`outside: ${of.textContent}`);
         }
-        // Boxes of slanted names overlap, the names do not.
+        // The bounding boxes of slanted labels overlap, although the labels do not.
         const level = texts.filter(of => !of.getAttribute('transform')?.includes('-50'));
         level.forEach((a, nth) => level.slice(nth + 1).forEach(b =>
             overlap(box(a), box(b)) && wrong.push(`'${a.textContent}' over '${b.textContent}'`)));
@@ -88,14 +89,14 @@ const LAYOUT: &str = "(() => {
     return wrong;
 })()";
 
-/// The numbers along both axes of a figure.
+/// Returns the numbers along both axes of a figure.
 fn marks(browser: &mut Browser, nth: u64) -> Value {
     browser.evaluate(&format!(
         "[...document.querySelectorAll('.figure')[{nth}].querySelectorAll('.x-mark, .y-mark')].map(of => of.textContent).join()"
     ))
 }
 
-/// A place in a figure, as parts of its width and height.
+/// Returns the coordinates of a place in a figure, given as fractions of its width and height.
 fn place(browser: &mut Browser, nth: u64, (x, y): (f64, f64)) -> (f64, f64) {
     let edges = browser.evaluate(&format!(
         "(() => {{ const svg = document.querySelectorAll('.figure svg')[{nth}]; svg.scrollIntoView(); \
@@ -123,8 +124,8 @@ fn zooms(browser: &mut Browser, nth: u64) {
     press(browser, nth, "show all");
 }
 
-/// Points at the middle of what stands for the first value in a figure, and reads its line's name and the value; then hides a
-/// line.
+/// Points at the middle of a figure's first mark and checks that the output shows the line's name and value; then hides
+/// a line.
 fn reads(browser: &mut Browser, nth: u64) {
     let at = browser.evaluate(&format!(
         "(() => {{ const of = document.querySelectorAll('.figure svg')[{nth}]; of.scrollIntoView(); \

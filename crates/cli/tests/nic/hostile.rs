@@ -1,6 +1,6 @@
-//! A peer that sends rubbish, for some seconds at a rate that a card built for debugging keeps up with, or as fast as it can
-//! for `NICHROME_HOSTILE_SECONDS` and until SYNs of ten million connections have come: the card works on, takes no more memory, knows where every frame went, and honest
-//! connections go on.
+//! A peer floods the card with malformed frames and SYNs, for a few seconds at a rate that a debug build handles, or
+//! for `NICHROME_HOSTILE_SECONDS` at full rate with SYNs of ten million connections. The card keeps working, its memory
+//! does not grow, every frame is accounted for, and regular connections continue.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,26 +17,26 @@ use serde_json::Value;
 use crate::lab::{Direction, Family, Lab, Up, back_ends, name, needs_namespaces, until};
 use crate::transfers::check_accounts;
 
-/// Four-tuples that SYNs come from.
+/// Number of different four-tuples of the SYNs.
 const TUPLES: u64 = 10_000_000;
 
-/// Frames that are sent together.
+/// Frames sent by one call.
 const BATCH: usize = 64;
 
-/// Frames other than SYNs: sent again and again, and one of them renewed with every batch, because to make one takes
-/// longer than to send it.
+/// Number of prepared frames other than SYNs. They are sent repeatedly, and each batch replaces one, because generating
+/// a frame takes longer than sending it.
 const KEPT: usize = 1024;
 
-/// Bytes by which memory may grow once the card is warm: allocators keep some for themselves.
+/// Bytes by which memory may grow after the warm-up: allocators keep freed memory.
 const SLACK: u64 = 4 << 20;
 
 static DATA: [u8; 300_000] = [9; 300_000];
 
-/// Frames a second where no more is asked for: a card that is built without optimization keeps up with about as many, and
-/// honest connections whose segments are lost with the rubbish wait for their timeouts, not for the card.
+/// Frames per second without `NICHROME_HOSTILE_SECONDS`: about what a debug build handles. Above it, regular
+/// connections lose segments and wait for retransmission timeouts.
 const GENTLE: f64 = 30_000.0;
 
-/// For how long, how many SYNs at least, and how many frames a second at most.
+/// Returns the duration, the minimum number of SYNs, and the maximum number of frames per second.
 fn asked() -> (Duration, u64, f64) {
     match std::env::var("NICHROME_HOSTILE_SECONDS") {
         Ok(text) => {
@@ -63,7 +63,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Where rubbish comes from.
+/// Generates malformed and unexpected frames.
 struct Rubbish {
     random: Pcg64Mcg,
     card: MacAddr,
@@ -82,7 +82,7 @@ impl Rubbish {
         Self { random: Pcg64Mcg::seed_from_u64(1), card, syn: syn.build(), syns: 0 }
     }
 
-    /// One of each kind but SYNs in turn.
+    /// Returns a frame of each kind except SYN, in turn.
     fn next(&mut self, nth: usize) -> Vec<u8> {
         match nth % 5 {
             0 => self.random_bytes(),
@@ -94,11 +94,11 @@ impl Rubbish {
     }
 
     fn random_bytes(&mut self) -> Vec<u8> {
-        // One that ends within a tag, or the type behind it, is dropped by the kernel, and not counted.
+        // The kernel drops a frame that ends within its VLAN tag or EtherType, and does not count it.
         let mut bytes = vec![0; self.random.random_range(20..=1514)];
         self.random.fill_bytes(&mut bytes);
         bytes[..6].copy_from_slice(&self.card.0);
-        // Often something that is looked into.
+        // Mostly EtherTypes that the card parses.
         let kinds = [[0x08, 0x00], [0x86, 0xDD], [0x81, 0x00], [0x88, 0xA8], [bytes[12], bytes[13]]];
         bytes[12..14].copy_from_slice(&kinds[self.random.random_range(0..kinds.len())]);
         bytes
@@ -110,7 +110,8 @@ impl Rubbish {
         frame
     }
 
-    /// The next of ten million SYNs. Fields that nobody looks at make up for those that change: checksums stay right.
+    /// Returns the next of ten million SYNs. Bytes that the card ignores compensate for those that change, so that the
+    /// checksums stay correct.
     fn syn(&mut self) -> &[u8] {
         const IDENT: usize = 14 + 4;
         const ADDRESS: usize = 14 + 14;
@@ -126,12 +127,12 @@ impl Rubbish {
         &self.syn
     }
 
-    /// Of a connection that is not there, or not known.
+    /// Returns an RST of an unknown connection.
     fn reset(&mut self) -> Vec<u8> {
         TcpFrame { flags: TcpFlags::RST, payload: Vec::new(), ..self.data(0) }.build()
     }
 
-    /// Of a few connections, all of whose segments lie over each other.
+    /// Returns a segment of one of a few connections, whose segments overlap.
     fn overlapping(&mut self) -> Vec<u8> {
         let len = self.random.random_range(1..=1440);
         self.data(len).build()
@@ -148,7 +149,7 @@ impl Rubbish {
         TcpFrame { seq, payload: vec![5; len], ..segment(self.card, network, self.random.random_range(1..5)) }
     }
 
-    /// Of a datagram the rest of which never comes.
+    /// Returns an IP fragment of a datagram that is never completed.
     fn fragment(&mut self) -> Vec<u8> {
         let network = Network::ipv4(Ipv4Addr::new(10, 8, 0, 2), Ipv4Addr::new(10, 8, 0, 1));
         let mut frame = TcpFrame { payload: vec![3; 800], ..segment(self.card, network, 9) }.build();
@@ -172,7 +173,7 @@ fn send_rubbish(lab: &Lab, card: MacAddr, flood: &Flood) -> u64 {
         .there
         .run(|| {
             let interface = Netlink::open().unwrap().interface(name("p0")).unwrap();
-            // Nothing is received with it.
+            // This ring only sends.
             let config = PacketRingConfig { blocks: 2, buffers: 1, ..PacketRingConfig::default() };
             PacketRing::open(&interface, config).unwrap()
         })
@@ -201,7 +202,7 @@ fn send_rubbish(lab: &Lab, card: MacAddr, flood: &Flood) -> u64 {
     count as u64
 }
 
-/// Frames that have come to the wire, whatever became of them.
+/// Returns the number of frames received from the wire, including those that were lost in the ring.
 fn arrived(stats: &Value) -> u64 {
     let (total, wire) = (&stats["total"], &stats["total"]["wire"]);
     let lost = ["receive_ring_full", "receive_dropped"].map(|name| wire[name].as_u64().unwrap());
@@ -212,7 +213,7 @@ fn sent(lab: &Lab) -> u64 {
     lab.there.run(|| Netlink::open().unwrap().interface(name("p0")).unwrap().counters.sent).unwrap()
 }
 
-/// The value of `counts` once it no longer changes.
+/// Returns the value of `counts` once it no longer changes.
 fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
     loop {
         let now = counts();
@@ -223,8 +224,8 @@ fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
     }
 }
 
-/// Transfers of honest connections while rubbish comes: how many, and how much memory the card had when it was warm and
-/// at the end.
+/// Transfers data over regular connections during the flood. Returns the number of transfers, and the card's memory in
+/// bytes after the warm-up and at the end.
 fn transfers_meanwhile(lab: &Lab, up: &Up, flood: &Flood) -> (u32, u64, u64) {
     let _ending = Ending(flood);
     let (time, syns, _) = asked();

@@ -1,4 +1,4 @@
-//! Two kernels and a wire between them: `w0`, which the card gets, and `p0`, its other end.
+//! Two network namespaces and a wire between them: `w0`, which the card uses, and `p0`, its other end.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,16 +18,16 @@ use tempfile::TempDir;
 
 pub(crate) use crate::common::{failure, text};
 
-/// How long anything may take on a machine that is busy.
+/// Time limit for each step on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 const PORT: u16 = 5001;
 
-/// Says to a test that it runs in a user namespace.
+/// Environment variable that is set if the test runs in a user namespace.
 const SANDBOX: &str = "NICHROME_TEST_SANDBOX";
 
-/// Whether this process may make network namespaces. Where it may not, the test runs once more, in a process of its own
-/// that may: it then need not go on here.
+/// Returns true if this process may create network namespaces. Otherwise runs the test in a process that may, in a user
+/// namespace, and returns false.
 pub(crate) fn is_able(test: &str) -> bool {
     if NetworkNamespace::new().is_ok() {
         return true;
@@ -43,7 +43,7 @@ pub(crate) fn is_able(test: &str) -> bool {
     false
 }
 
-/// Leaves a test that has run elsewhere.
+/// Returns from a test that has run in another process.
 macro_rules! needs_namespaces {
     ($test:literal) => {
         if !crate::lab::is_able($test) {
@@ -53,7 +53,7 @@ macro_rules! needs_namespaces {
 }
 pub(crate) use needs_namespaces;
 
-/// The back ends that are to be had: AF_XDP is root's.
+/// Returns the available back ends: AF_XDP needs root.
 pub(crate) fn back_ends() -> &'static [&'static str] {
     if std::env::var_os(SANDBOX).is_some() { &["packet"] } else { &["packet", "xdp"] }
 }
@@ -62,22 +62,22 @@ pub(crate) fn name(name: &str) -> InterfaceName {
     name.parse().unwrap()
 }
 
-/// The two kernels.
+/// The two namespaces.
 pub(crate) struct Lab {
-    /// Where the card is.
+    /// The namespace of the card.
     pub(crate) here: NetworkNamespace,
     pub(crate) there: NetworkNamespace,
     directory: TempDir,
 }
 
 impl Lab {
-    /// Both ends are up; senders on the other side leave nothing unfinished, unless they are made to.
+    /// Creates the namespaces and the wire, with both ends up. The sender at `p0` completes its checksums.
     pub(crate) fn new() -> Self {
         let (here, there) = (NetworkNamespace::new().unwrap(), NetworkNamespace::new().unwrap());
         for namespace in [&here, &there] {
             namespace
                 .run(|| {
-                    // The kernel may have given it the machine's setting.
+                    // A new namespace may inherit the machine's setting.
                     fs::write("/proc/sys/net/ipv4/ip_forward", "0").unwrap();
                     let netlink = Netlink::open().unwrap();
                     netlink.set_up(&netlink.interface(name("lo")).unwrap()).unwrap();
@@ -89,7 +89,7 @@ impl Lab {
         lab
     }
 
-    /// Makes the wire.
+    /// Creates the wire.
     pub(crate) fn add_wire(&self) {
         self.here
             .run(|| Netlink::open().unwrap().add_veth(name("w0"), name("p0"), &self.there).unwrap())
@@ -105,7 +105,7 @@ impl Lab {
         self.there.run(|| add_addresses("p0", 2)).unwrap();
     }
 
-    /// Has `work` done on the card's side.
+    /// Runs `work` in the card's namespace.
     pub(crate) fn here<T>(&self, work: impl FnOnce(&Netlink) -> T) -> T {
         self.here.run(|| work(&Netlink::open().unwrap())).unwrap()
     }
@@ -114,12 +114,12 @@ impl Lab {
         self.here(|netlink| netlink.interface(name(called)).unwrap())
     }
 
-    /// Gives the host's interface its addresses.
+    /// Adds addresses to the host interface.
     pub(crate) fn configure_host(&self) {
         self.here.run(|| add_addresses("h0", 1)).unwrap();
     }
 
-    /// Runs `ip` on the card's side.
+    /// Runs `ip` in the card's namespace.
     pub(crate) fn ip(&self, arguments: &str) {
         let command = || {
             let mut command = Command::new("ip");
@@ -128,7 +128,7 @@ impl Lab {
         assert!(self.here.run(command).unwrap().success(), "ip {arguments}");
     }
 
-    /// Moves an interface to the other side.
+    /// Moves an interface to the other namespace.
     pub(crate) fn move_there(&self, interface: &str) {
         let there = format!("/proc/{}/fd/{}", std::process::id(), self.there.as_fd().as_raw_fd());
         self.ip(&format!("link set {interface} netns {there}"));
@@ -138,20 +138,20 @@ impl Lab {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// `nichrome` with these arguments, on the card's side.
+    /// Returns the command `nichrome` with these arguments, in the card's namespace.
     pub(crate) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).env("XDG_RUNTIME_DIR", self.directory.path()).stdin(Stdio::null());
         command
     }
 
-    /// Runs `nichrome` to its end.
+    /// Runs `nichrome` and waits for its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(env!("CARGO_BIN_EXE_nichrome"), arguments);
         self.here.run(|| command.output().unwrap()).unwrap()
     }
 
-    /// The error line of `nichrome`, and its exit status.
+    /// Returns the error line of `nichrome`, and its exit status.
     pub(crate) fn failure(&self, arguments: &[&str]) -> (String, i32) {
         failure(&self.run(arguments))
     }
@@ -163,21 +163,21 @@ impl Lab {
         self.start(&mut command)
     }
 
-    /// Starts a command that ends up in a card, and waits until it is up.
+    /// Starts a command that runs a card, and waits until the card is up.
     pub(crate) fn start(&self, command: &mut Command) -> Up {
         let mut up = self.here.run(|| Up::new(command)).unwrap();
         up.wait_for(" is up on ");
         up
     }
 
-    /// The counters of the only card.
+    /// Returns the counters of the only card.
     pub(crate) fn stats(&self) -> Value {
         let output = self.run(&["nic", "stats", "--json"]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Whether no file of a card is left.
+    /// Returns true if no file of a card is left.
     pub(crate) fn is_tidy(&self) -> bool {
         let suffix = self.here.run(|| {
             use std::os::unix::fs::MetadataExt;
@@ -209,8 +209,8 @@ impl Lab {
         assert!(received == data, "{direction:?} {family:?}: {} of {} bytes", received.len(), data.len());
     }
 
-    /// Sends UDP datagrams to the host, `at_once` of them before it looks whether the same arrive in the same order: neither the socket
-    /// nor the queue of a neighbour that is not resolved yet holds many.
+    /// Sends UDP datagrams to the host and checks that they arrive unchanged in order. Sends `at_once` datagrams before
+    /// it receives them: the socket and the queue of an unresolved neighbour hold few.
     pub(crate) fn send_datagrams(&self, datagrams: &[Vec<u8>], at_once: usize, family: Family) {
         let to = SocketAddr::new(address(family, 1), PORT);
         let receiver = self.here.run(|| UdpSocket::bind(to).unwrap()).unwrap();
@@ -229,22 +229,22 @@ impl Lab {
         }
     }
 
-    /// Waits until a connection can be made.
+    /// Waits until the hosts can connect.
     pub(crate) fn wait_until_connected(&self) {
         until("a connection", || {
             let address = SocketAddr::new(address(Family::V4, 2), PORT);
             let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(1));
             match self.here.run(connect).unwrap() {
                 Ok(_) => true,
-                // The host refuses the connection.
+                // The other host has answered.
                 Err(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
             }
         });
     }
 }
 
-/// Listens where a listener may just have gone: a process that another test has forked has it open until it begins its
-/// program.
+/// Listens at an address whose last listener has been closed: a child that another test has forked keeps the descriptor
+/// open until it executes its program.
 fn listen(address: SocketAddr) -> TcpListener {
     let mut listener = None;
     until("a listener", || match TcpListener::bind(address) {
@@ -277,7 +277,7 @@ const fn address(family: Family, number: u8) -> IpAddr {
     }
 }
 
-/// Gives an interface of this namespace its addresses.
+/// Adds addresses to an interface of this namespace.
 pub(crate) fn add_addresses(called: &str, number: u8) {
     let netlink = Netlink::open().unwrap();
     let interface = netlink.interface(name(called)).unwrap();
@@ -286,7 +286,7 @@ pub(crate) fn add_addresses(called: &str, number: u8) {
     netlink.add_address(&interface, address(Family::V6, number), 64).unwrap();
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !is_so() {
@@ -295,12 +295,12 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A card that runs. It is ended when this is dropped: it must not leave files that another namespace of the same number
-/// would be told of.
+/// A running card; ended on drop, since it would otherwise leave files that belong to another namespace with the same
+/// number.
 pub(crate) struct Up {
     child: Child,
     lines: Receiver<String>,
-    said: Vec<String>,
+    logged: Vec<String>,
 }
 
 impl Up {
@@ -311,24 +311,24 @@ impl Up {
         thread::spawn(move || {
             BufReader::new(stderr).lines().map_while(Result::ok).for_each(|line| drop(to.send(line)));
         });
-        Self { child, lines, said: Vec::new() }
+        Self { child, lines, logged: Vec::new() }
     }
 
-    /// Waits for a line that contains these words, and returns it.
+    /// Waits for a line on standard error that contains these words, and returns it.
     pub(crate) fn wait_for(&mut self, words: &str) -> String {
         let until = Instant::now() + PATIENCE;
         loop {
             let Ok(line) = self.lines.recv_timeout(until - Instant::now()) else {
-                panic!("'{words}' was not said: {:?}", self.said);
+                panic!("'{words}' was not printed: {:?}", self.logged);
             };
-            self.said.push(line.clone());
+            self.logged.push(line.clone());
             if line.contains(words) {
                 return line;
             }
         }
     }
 
-    /// Bytes of memory that it has.
+    /// Returns its resident memory, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -339,30 +339,30 @@ impl Up {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Waits until it has ended: all that it has said, and its exit status.
+    /// Waits for its end. Returns its lines on standard error, and its exit status.
     pub(crate) fn wait(mut self) -> (Vec<String>, Option<i32>) {
         let until = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < until, "it does not end: {:?}", self.said);
+            assert!(Instant::now() < until, "it does not end: {:?}", self.logged);
             thread::sleep(Duration::from_millis(5));
         };
         let rest = self.lines.iter().collect::<Vec<_>>();
-        self.said.extend(rest);
-        (std::mem::take(&mut self.said), status.code())
+        self.logged.extend(rest);
+        (std::mem::take(&mut self.logged), status.code())
     }
 
-    /// Ends it as a service manager does.
+    /// Ends it by SIGTERM, as a service manager does.
     pub(crate) fn stop(self) -> Vec<String> {
         self.signal(Signal::TERM);
-        let (said, status) = self.wait();
-        assert_eq!(status, Some(0), "{said:?}");
-        said
+        let (logged, status) = self.wait();
+        assert_eq!(status, Some(0), "{logged:?}");
+        logged
     }
 
-    /// Kills it by SIGKILL.
+    /// Ends it by SIGKILL.
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);
         assert_eq!(self.wait().1, None);

@@ -1,4 +1,4 @@
-//! The start and end of cards, which leave nothing behind.
+//! Cards start and end, and leave nothing behind.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::lab::{Lab, back_ends, failure, name, needs_namespaces, until};
 
-/// The settings that a card may have changed.
+/// Returns the settings of an interface that a card changes.
 fn state(interface: &Interface) -> (Option<nichrome_wire::MacAddr>, bool, bool, u32, Option<u32>) {
     (interface.mac, interface.arp, interface.up, interface.mtu, interface.xdp_program)
 }
@@ -60,9 +60,9 @@ fn the_next_card_restores_the_wire_of_a_killed_card() {
         until("the kernel to take the card's interface away", || !has_host(&lab));
         let up = lab.up(&["--backend", back_end]);
         assert_eq!(lab.interface("h0").mac, before.mac, "not the one that the first card gave the wire");
-        let said = up.stop();
-        let put_back = said.iter().any(|line| line.contains("left w0 changed: restored"));
-        assert_eq!(put_back, *back_end == "packet", "{said:?}");
+        let logged = up.stop();
+        let put_back = logged.iter().any(|line| line.contains("left w0 changed: restored"));
+        assert_eq!(put_back, *back_end == "packet", "{logged:?}");
         assert_eq!(state(&lab.interface("w0")), state(&before));
         assert!(lab.is_tidy());
     }
@@ -116,8 +116,11 @@ fn removing_the_wire_ends_the_card_with_one_line() {
         let lab = Lab::new();
         let up = lab.up(&["--backend", back_end]);
         lab.ip("link delete w0");
-        let (said, status) = up.wait();
-        assert_eq!((said.last().unwrap().as_str(), status), ("nichrome: w0 is gone: the card ends", Some(1)));
+        let (logged, status) = up.wait();
+        assert_eq!(
+            (logged.last().unwrap().as_str(), status),
+            ("nichrome: w0 is gone: the card ends", Some(1))
+        );
         assert!(!has_host(&lab) && lab.is_tidy());
         lab.add_wire();
         lab.up(&["--backend", back_end]).stop();
@@ -131,15 +134,18 @@ fn a_hosts_interface_that_is_deleted_ends_the_card_with_one_line() {
     let before = lab.interface("w0");
     let up = lab.up(&[]);
     lab.ip("link delete h0");
-    let (said, status) = up.wait();
-    assert_eq!((said.last().unwrap().as_str(), status), ("nichrome: h0 was deleted: the card ends", Some(1)));
+    let (logged, status) = up.wait();
+    assert_eq!(
+        (logged.last().unwrap().as_str(), status),
+        ("nichrome: h0 was deleted: the card ends", Some(1))
+    );
     assert_eq!(state(&lab.interface("w0")), state(&before));
     assert!(lab.is_tidy());
 }
 
 #[test]
-fn a_wire_that_is_down_is_waited_for() {
-    needs_namespaces!("lifecycle::a_wire_that_is_down_is_waited_for");
+fn a_card_waits_while_its_wire_is_down() {
+    needs_namespaces!("lifecycle::a_card_waits_while_its_wire_is_down");
     for back_end in back_ends() {
         let lab = Lab::new();
         let mut up = lab.up(&["--backend", back_end]);
@@ -158,9 +164,9 @@ fn a_wire_that_is_down_is_waited_for() {
         lab.ip("link set w0 up");
         up.wait_for("w0 is up again");
         lab.wait_until_connected();
-        let said = up.stop();
-        let downs = said.iter().filter(|line| line.contains("w0 is down")).count();
-        assert_eq!(downs, 1, "{said:?}");
+        let logged = up.stop();
+        let downs = logged.iter().filter(|line| line.contains("w0 is down")).count();
+        assert_eq!(downs, 1, "{logged:?}");
     }
 }
 
@@ -183,8 +189,8 @@ fn the_host_sends_no_longer_packets_than_the_wire_takes() {
             lab.ip("link set w0 mtu 9000");
             up.wait_for("w0 now has the MTU 9000, and h0 1500: for more, start the card anew");
         }
-        let said = up.stop();
-        let lines = said.iter().filter(|line| line.contains("now has the MTU")).count();
-        assert_eq!(lines, if *back_end == "packet" { 4 } else { 3 }, "{said:?}");
+        let logged = up.stop();
+        let lines = logged.iter().filter(|line| line.contains("now has the MTU")).count();
+        assert_eq!(lines, if *back_end == "packet" { 4 } else { 3 }, "{logged:?}");
     }
 }

@@ -9,8 +9,8 @@ fn up<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn interfaces_must_be_there_and_names_free() {
-    needs_namespaces!("refusals::interfaces_must_be_there_and_names_free");
+fn missing_wires_and_used_host_names_are_refused() {
+    needs_namespaces!("refusals::missing_wires_and_used_host_names_are_refused");
     let lab = Lab::new();
     let refused = |wire, host, words: &str| {
         let (line, status) = lab.failure(&["nic", "up", "--wire", wire, "--host", host]);
@@ -41,16 +41,16 @@ fn a_wire_has_one_card() {
 }
 
 #[test]
-fn lossy_aggregates_are_not_for_hosts_that_forward() {
-    needs_namespaces!("refusals::lossy_aggregates_are_not_for_hosts_that_forward");
+fn lossy_profiles_are_refused_on_forwarding_hosts() {
+    needs_namespaces!("refusals::lossy_profiles_are_refused_on_forwarding_hosts");
     for setting in ["ipv4/conf/default/forwarding", "ipv6/conf/default/forwarding"] {
         let lab = Lab::new();
         lab.here.run(|| fs::write(format!("/proc/sys/net/{setting}"), "1").unwrap()).unwrap();
         for profile in ["npu", "netfpga"] {
             let (line, status) = lab.failure(&up(&["--profile", profile]));
             assert_eq!(status, 1);
-            let told = ["forwarding is on for h0", profile, "--profile gro", "--force"];
-            assert!(told.iter().all(|words| line.contains(words)), "{line}");
+            let expected = ["forwarding is on for h0", profile, "--profile gro", "--force"];
+            assert!(expected.iter().all(|words| line.contains(words)), "{line}");
             assert!(lab.is_tidy());
         }
         lab.up(&["--profile", "gro"]).stop();
@@ -59,16 +59,16 @@ fn lossy_aggregates_are_not_for_hosts_that_forward() {
 }
 
 #[test]
-fn forwarding_that_is_turned_on_later_is_warned_of_once() {
-    needs_namespaces!("refusals::forwarding_that_is_turned_on_later_is_warned_of_once");
+fn forwarding_turned_on_later_causes_one_warning() {
+    needs_namespaces!("refusals::forwarding_turned_on_later_causes_one_warning");
     let lab = Lab::new();
     let mut up = lab.up(&["--profile", "npu"]);
     lab.here.run(|| fs::write("/proc/sys/net/ipv4/conf/h0/forwarding", "1").unwrap()).unwrap();
     lab.ip("link set lo mtu 9000");
     up.wait_for("forwarding is on for h0");
     lab.ip("link set lo mtu 9001");
-    let said = up.stop();
-    assert_eq!(said.iter().filter(|line| line.contains("forwarding")).count(), 1, "{said:?}");
+    let logged = up.stop();
+    assert_eq!(logged.iter().filter(|line| line.contains("forwarding")).count(), 1, "{logged:?}");
 }
 
 #[test]
@@ -119,12 +119,12 @@ fn captures_must_be_writable_from_the_start() {
 }
 
 #[test]
-fn addresses_of_the_wire_are_warned_of() {
-    needs_namespaces!("refusals::addresses_of_the_wire_are_warned_of");
+fn addresses_on_the_wire_cause_a_warning() {
+    needs_namespaces!("refusals::addresses_on_the_wire_cause_a_warning");
     let lab = Lab::new();
     lab.ip("address add 10.9.0.1/24 dev w0");
     lab.ip("address add fd09::1/64 dev w0 nodad");
-    let warning = |said: Vec<String>| said.into_iter().find(|line| line.contains("addresses of its own"));
+    let warning = |logged: Vec<String>| logged.into_iter().find(|line| line.contains("addresses of its own"));
     let line = warning(lab.up(&[]).stop()).expect("a warning");
     assert!(line.contains("w0 has addresses of its own (10.9.0.1, fd09::1)"), "{line}");
     assert!(line.contains("assign them to h0"), "{line}");
@@ -133,12 +133,12 @@ fn addresses_of_the_wire_are_warned_of() {
 }
 
 #[test]
-fn a_wire_in_a_bridge_is_warned_of() {
-    needs_namespaces!("refusals::a_wire_in_a_bridge_is_warned_of");
+fn a_wire_in_a_bridge_causes_a_warning() {
+    needs_namespaces!("refusals::a_wire_in_a_bridge_causes_a_warning");
     let lab = Lab::new();
     lab.ip("link add br0 type bridge");
     lab.ip("link set w0 master br0");
-    let warning = |said: Vec<String>| said.into_iter().find(|line| line.contains("is a port of"));
+    let warning = |logged: Vec<String>| logged.into_iter().find(|line| line.contains("is a port of"));
     let line = warning(lab.up(&[]).stop()).expect("a warning");
     assert!(line.contains("'ip link set w0 nomaster' removes it"), "{line}");
     lab.ip("link set w0 nomaster");
@@ -146,17 +146,17 @@ fn a_wire_in_a_bridge_is_warned_of() {
 }
 
 #[test]
-fn a_number_in_a_file_is_no_name_of_a_file() {
-    needs_namespaces!("refusals::a_number_in_a_file_is_no_name_of_a_file");
+fn wrong_values_in_a_file_are_refused() {
+    needs_namespaces!("refusals::wrong_values_in_a_file_are_refused");
     let lab = Lab::new();
     let file = lab.file("card.toml");
-    for (line, told) in [
+    for (line, expected) in [
         ("capture = 5", "capture must be the name of a file, such as \"capture.pcapng\""),
         ("capture-host = 1.5", "capture-host must be the name of a file, such as \"capture-host.pcapng\""),
         ("hold = \"-1us\"", "invalid value '-1us' for '--hold <DURATION>': a time is a whole number with"),
     ] {
         fs::write(&file, format!("wire = \"w0\"\nhost = \"h0\"\n{line}\n")).unwrap();
-        let (said, _) = lab.failure(&["nic", "up", "--config", &file]);
-        assert!(said.contains(told), "{said}");
+        let (error, _) = lab.failure(&["nic", "up", "--config", &file]);
+        assert!(error.contains(expected), "{error}");
     }
 }

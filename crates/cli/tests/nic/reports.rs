@@ -1,4 +1,4 @@
-//! Reports of a card: counters as text, as JSON and for Prometheus, captures, and options from a file.
+//! The reports of a card: counters as text, as JSON and for Prometheus; captures; options from a file.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use crate::lab::{Direction, Family, Lab, PATIENCE, needs_namespaces, text, until
 
 static DATA: [u8; 400_000] = [7; 400_000];
 
-/// A card that has carried some data.
+/// Transfers data in both directions, so that the counters are not 0.
 fn used(lab: &Lab) {
     lab.configure_host();
     lab.transfer(&DATA, Direction::ToHost, Family::V4);
@@ -59,11 +59,11 @@ fn the_names_of_counters_are_stable() {
     );
     assert_eq!(keys(&stats["queues"][1]), keys(&stats["total"]));
     assert!(stats["total"]["engine"]["tcp_payload_bytes_out"].as_u64() >= Some(DATA.len() as u64));
-    let told = text(&lab.run(&["nic", "stats", "h0"]).stdout);
+    let printed = text(&lab.run(&["nic", "stats", "h0"]).stdout);
     for words in
         ["h0 on w0 by packet, profile gro", "queue 1", "received, frames", "flushed: ", "passed: syn"]
     {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
 }
 
@@ -102,9 +102,9 @@ fn top_prints_lines_where_there_is_no_terminal() {
     let _up = lab.up(&[]);
     let output = lab.run(&["top", "--interval", "10ms", "--count", "3"]);
     assert!(output.status.success());
-    let told = text(&output.stdout);
-    assert_eq!(told.lines().count(), 4, "{told}");
-    assert!(told.lines().next().unwrap().contains("bytes each"), "{told}");
+    let printed = text(&output.stdout);
+    assert_eq!(printed.lines().count(), 4, "{printed}");
+    assert!(printed.lines().next().unwrap().contains("bytes each"), "{printed}");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn captures_hold_what_comes_before_and_after_the_engine() {
         let count = |name: &str| stats["total"][name].as_u64().unwrap() as usize;
         let (on_wire, longest_on_wire) = records(on_wire.0, on_wire.1);
         let (to_host, longest_to_host) = records(to_host.0, to_host.1);
-        // The kernel may have said something more in the meantime.
+        // The kernel may have sent further packets since the counters were read.
         assert!(on_wire >= count("received") + count("transmitted"), "{on_wire} {stats}");
         assert!(to_host >= count("to_host"), "{to_host} {stats}");
         assert!(longest_on_wire <= 1514 && longest_to_host > 1514, "{longest_on_wire} {longest_to_host}");
@@ -191,9 +191,9 @@ fn a_full_disk_ends_the_capture_and_not_the_card() {
     assert!(line.contains("the card continues without this capture"), "{line}");
     lab.transfer(&DATA, Direction::FromHost, Family::V4);
     assert!(lab.stats()["not_captured"].as_u64() > Some(0));
-    let said = up.stop();
-    assert_eq!(said.iter().filter(|line| line.contains("wire.pcapng")).count(), 1, "{said:?}");
-    assert!(said.last().unwrap().contains("missing in the captures"), "{said:?}");
+    let logged = up.stop();
+    assert_eq!(logged.iter().filter(|line| line.contains("wire.pcapng")).count(), 1, "{logged:?}");
+    assert!(logged.last().unwrap().contains("missing in the captures"), "{logged:?}");
 }
 
 #[test]
@@ -233,8 +233,8 @@ fn options_come_from_a_file_and_from_the_command_line() {
 }
 
 #[test]
-fn the_example_is_right_but_for_the_interfaces() {
-    needs_namespaces!("reports::the_example_is_right_but_for_the_interfaces");
+fn the_example_configuration_is_valid() {
+    needs_namespaces!("reports::the_example_configuration_is_valid");
     let lab = Lab::new();
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../dist/nic.toml");
     let all = fs::read_to_string(example).unwrap().replace("\n#", "\n");

@@ -27,7 +27,7 @@ fn sum(counts: &Value) -> u64 {
     counts.as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
 }
 
-/// The frames that cannot be accounted for.
+/// Returns the counters that do not add up.
 fn unaccounted(stats: &Value) -> Vec<String> {
     let total = &stats["total"];
     let (card, engine) = (|name: &str| total[name].as_u64().unwrap(), &total["engine"]);
@@ -179,8 +179,8 @@ fn jumbo_frames_pass_on_each_back_end() {
 }
 
 #[test]
-fn the_kernel_end_of_a_tap_is_the_wire_wherever_it_is() {
-    needs_namespaces!("transfers::the_kernel_end_of_a_tap_is_the_wire_wherever_it_is");
+fn the_kernel_end_of_a_tap_is_the_wire_in_any_namespace() {
+    needs_namespaces!("transfers::the_kernel_end_of_a_tap_is_the_wire_in_any_namespace");
     let lab = Lab::new();
     let arguments = ["nic", "up", "--wire", "t0", "--host", "h0", "--backend", "tap"];
     let up = lab.start(&mut lab.command(env!("CARGO_BIN_EXE_nichrome"), &arguments));
@@ -190,7 +190,7 @@ fn the_kernel_end_of_a_tap_is_the_wire_wherever_it_is() {
         .run(|| {
             let netlink = nichrome_port::Netlink::open().unwrap();
             netlink.set_up(&netlink.interface(name("t0")).unwrap()).unwrap();
-            // The address of p0 is in the same subnet.
+            // p0 has an address in the same subnet.
             let status = std::process::Command::new("ip").args(["address", "flush", "dev", "p0"]).status();
             assert!(status.unwrap().success());
             add_addresses("t0", 2);

@@ -1,4 +1,4 @@
-//! `nichrome bench`: names in its output, and relations that hold on any machine.
+//! `nichrome bench`: the names in its output, and relations that hold on every machine.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ fn measured(arguments: &[&str]) -> Value {
 }
 
 #[test]
-fn no_profile_allocates_per_packet_and_all_name_their_figures() {
+fn every_profile_is_measured_and_none_allocates_per_packet() {
     for profile in PROFILES {
         let report = measured(&["lro", &capture("tcp-clean"), "--profile", profile]);
         for name in [
@@ -73,9 +73,12 @@ fn checksum_and_crc_are_measured_beside_a_plain_read_at_six_sizes() {
 fn a_missing_iperf3_is_reported_before_the_measurement() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
     let output = command.args(["bench", "wan"]).env("PATH", "/nonexistent").output().unwrap();
-    let told = "nichrome: cannot run iperf3, which throughput is measured with (install Debian's package iperf3): \
+    let expected = "nichrome: cannot run iperf3, which throughput is measured with (install Debian's package iperf3): \
                 No such file or directory (os error 2)\n";
-    assert_eq!((String::from_utf8(output.stderr).unwrap().as_str(), output.status.code()), (told, Some(1)));
+    assert_eq!(
+        (String::from_utf8(output.stderr).unwrap().as_str(), output.status.code()),
+        (expected, Some(1))
+    );
 }
 
 #[test]

@@ -30,15 +30,15 @@ fn every_capture_is_verified_with_every_profile() {
 }
 
 #[test]
-fn a_broken_promise_fails_with_one_line() {
-    // The paper's Algorithm 1 drops what comes after its gap was given up.
+fn output_that_fails_verification_is_an_error_of_one_line() {
+    // The paper's Algorithm 1 drops segments that arrive after it has given up their gap.
     let path = capture("tcp-reorder");
     let options = ["--profile", "npu", "--rules", "paper", "--reorder-hold", "500us", "--verify"];
     let output = nichrome(&[&["coalesce", &path], &options[..]].concat());
     assert_eq!(output.status.code(), Some(1));
     let stderr = stderr(&output);
-    let whose = "the output is not right: --rules paper drops what it has not seen (--rules safe does not): \
-                 10.77.0.2:48924 > 10.77.0.1:5201";
+    let whose = "the output fails verification: --rules paper drops segments that it has not seen \
+                 (--rules safe does not): 10.77.0.2:48924 > 10.77.0.1:5201";
     assert!(stderr.contains(whose), "{stderr}");
     assert_eq!(stderr.lines().count(), 1);
 }
@@ -137,7 +137,7 @@ fn longer_holds_make_fewer_packets_in_every_profile() {
 }
 
 #[test]
-fn the_mean_of_a_flow_is_that_of_all_where_no_other_flow_has_aggregates() {
+fn the_total_mean_is_that_of_the_only_flow_with_aggregates() {
     let summary = summary(&[&capture("tcp-clean"), "--profile", "netfpga"]);
     let name = "mean_segments_per_aggregate";
     assert_eq!(summary["flows"][0][name], summary[name]);
@@ -225,10 +225,10 @@ fn the_comparison_equals_single_runs() {
     }
     let svg = fs::read_to_string(plot).unwrap();
     assert!(PROFILES.iter().all(|profile| svg.contains(&format!("\n{profile}\n"))), "{svg}");
-    let told = printed(&["coalesce", &input, "--compare"]);
+    let printed = printed(&["coalesce", &input, "--compare"]);
     assert!(
-        told.contains("the fewest packets: npu, held for at most 5ms: 48.7 % of 1,001 packets"),
-        "{told}"
+        printed.contains("the fewest packets: npu, held for at most 5ms: 48.7 % of 1,001 packets"),
+        "{printed}"
     );
     for refused in [&["-", "--compare"][..], &[&input, "--compare", "--hold", "1ms"]] {
         let output = nichrome(&[&["coalesce"], refused].concat());

@@ -14,7 +14,7 @@ use crate::run::{capture, command, nichrome, printed, records, stderr, text};
 use serde_json::Value;
 use tempfile::tempdir;
 
-/// The line on the standard error, without its prefix, and the exit status.
+/// Returns the line on standard error, without its prefix, and the exit status.
 fn failure(arguments: &[&str]) -> (String, i32) {
     common::failure(&nichrome(arguments))
 }
@@ -80,15 +80,15 @@ fn a_capture_that_is_cut_off_is_used_as_far_as_it_goes() {
     fs::write(&cut, &fs::read(capture("tcp-clean")).unwrap()[..100_000]).unwrap();
     let output = nichrome(&["coalesce", &text(&cut), &text(&out), "--json", "--verify"]);
     assert_eq!(output.status.code(), Some(0));
-    let told = stderr(&output);
-    assert_eq!(told.lines().count(), 1, "{told}");
+    let warning = stderr(&output);
+    assert_eq!(warning.lines().count(), 1, "{warning}");
     assert!(
-        told.starts_with(&format!("nichrome: warning: {}: the capture is cut off after ", cut.display())),
-        "{told}"
+        warning.starts_with(&format!("nichrome: warning: {}: the capture is cut off after ", cut.display())),
+        "{warning}"
     );
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["truncated"], true);
-    assert!(told.contains(&format!("after {} whole records (", summary["packets_in"])), "{told}");
+    assert!(warning.contains(&format!("after {} whole records (", summary["packets_in"])), "{warning}");
     assert_eq!(records(&out).len() as u64, summary["packets_out"].as_u64().unwrap());
 }
 
@@ -103,11 +103,11 @@ fn a_corrupt_capture_fails_after_what_is_before_it() {
     bytes[start + 8..][..4].fill(0xFF);
     fs::write(&broken, bytes).unwrap();
     let output = nichrome(&["coalesce", &text(&broken), &text(&out), "--json"]);
-    let told = stderr(&output);
+    let error = stderr(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told.contains(&format!("the capture is corrupt at byte {start}: ")) && told.lines().count() == 1,
-        "{told}"
+        error.contains(&format!("the capture is corrupt at byte {start}: ")) && error.lines().count() == 1,
+        "{error}"
     );
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&summary["packets_in"], &summary["truncated"]), (&50.into(), &true.into()));
@@ -122,14 +122,14 @@ fn an_output_that_cannot_be_written_is_named() {
         ("/dev/full", "No space left on device (os error 28)"),
         ("/", "Is a directory (os error 21)"),
     ] {
-        let told = (format!("cannot write {path}: {what}"), 1);
-        assert_eq!(failure(&["coalesce", &input, path]), told);
+        let expected = (format!("cannot write {path}: {what}"), 1);
+        assert_eq!(failure(&["coalesce", &input, path]), expected);
         let acks = ["coalesce", &input, "--profile", "npu", "--active-ack", "paper", "--acks", path];
-        assert_eq!(failure(&acks), told);
+        assert_eq!(failure(&acks), expected);
     }
     let output = nichrome(&["coalesce", &input, "--plot", "/nonexistent/plot.svg"]);
-    let told = "nichrome: cannot write /nonexistent/plot.svg: No such file or directory (os error 2)\n";
-    assert_eq!((stderr(&output), output.status.code()), (told, Some(1)));
+    let expected = "nichrome: cannot write /nonexistent/plot.svg: No such file or directory (os error 2)\n";
+    assert_eq!((stderr(&output), output.status.code()), (expected, Some(1)));
 }
 
 #[test]
@@ -162,11 +162,11 @@ fn a_file_is_never_written_over_itself() {
     let around = text(&folder.path().join(".").join("new"));
     for same in [&input, &link, &hard] {
         let same = text(same);
-        let told = format!("IN and OUT are the same file, {same}: name another");
-        assert_eq!(failure(&["coalesce", &name, &same]), (told, 2));
+        let expected = format!("IN and OUT are the same file, {same}: name another");
+        assert_eq!(failure(&["coalesce", &name, &same]), (expected, 2));
     }
     let npu = ["coalesce", &name, "--profile", "npu", "--active-ack", "safe"];
-    for (more, told) in [
+    for (more, expected) in [
         (&["--acks", &name][..], "IN and --acks are the same file"),
         (&[&new, "--acks", &around], "OUT and --acks are the same file"),
         (&["-", "--acks", "-"], "OUT and --acks are the same file"),
@@ -175,7 +175,7 @@ fn a_file_is_never_written_over_itself() {
         (&["--plot", &new, "--html", &around], "--plot and --html are the same file"),
     ] {
         let (line, status) = failure(&[&npu[..], more].concat());
-        assert!(line.starts_with(told) && status == 2, "{line}");
+        assert!(line.starts_with(expected) && status == 2, "{line}");
     }
     assert_eq!(fs::read(&input).unwrap(), fs::read(capture("tcp-clean")).unwrap());
     assert!(!Path::new(&new).exists());
@@ -195,7 +195,7 @@ fn a_file_is_never_written_over_itself() {
 #[test]
 fn options_that_do_not_go_together_are_refused() {
     let input = capture("tcp-clean");
-    for (options, told) in [
+    for (options, expected) in [
         (&["--psh", "end"][..], "--psh is for the npu profile only: gro always ends an aggregate on PSH"),
         (&["--psh", "end", "--profile", "netfpga"], "--psh is for the npu profile only: netfpga passes"),
         (&["--udp", "on", "--profile", "npu"], "--udp on is for the gro profile only"),
@@ -227,7 +227,7 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--holt", "5ms"], "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'"),
     ] {
         let (line, status) = failure(&[&["coalesce", &input], options].concat());
-        assert!(line.starts_with(told) && status == 2, "{line}");
+        assert!(line.starts_with(expected) && status == 2, "{line}");
     }
     let missing = "the following required arguments were not provided: <IN>";
     assert_eq!(failure(&["coalesce"]), (missing.into(), 2));
@@ -253,14 +253,14 @@ fn arguments_that_are_no_text_are_named() {
 #[test]
 fn a_picture_that_cannot_be_written_is_reported_before_the_measurement() {
     let begun = Instant::now();
-    let told = "cannot write /nonexistent/demo.svg: No such file or directory (os error 2)";
-    assert_eq!(failure(&["demo", "--plot", "/nonexistent/demo.svg"]), (told.into(), 1));
+    let expected = "cannot write /nonexistent/demo.svg: No such file or directory (os error 2)";
+    assert_eq!(failure(&["demo", "--plot", "/nonexistent/demo.svg"]), (expected.into(), 1));
     assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn a_page_that_cannot_be_written_is_reported_before_reading_or_measuring() {
-    let told = "cannot write /nonexistent/page.html: No such file or directory (os error 2)";
+    let expected = "cannot write /nonexistent/page.html: No such file or directory (os error 2)";
     let input = capture("tcp-clean");
     let commands: [&[&str]; 9] = [
         &["coalesce", &input],
@@ -275,6 +275,6 @@ fn a_page_that_cannot_be_written_is_reported_before_reading_or_measuring() {
     ];
     for words in commands {
         let line = [words, &["--html", "/nonexistent/page.html"]].concat();
-        assert_eq!(failure(&line), (told.into(), 1), "{words:?}");
+        assert_eq!(failure(&line), (expected.into(), 1), "{words:?}");
     }
 }

@@ -11,7 +11,7 @@ use crate::run::{
     Given, PROFILES, capture, nichrome, number, printed, records, stderr, summary, text, write_capture,
 };
 
-/// Writes a capture as parts into a folder, whose names do not sort as their packets do.
+/// Writes a capture as several files into a folder; the order of their names differs from that of their packets.
 fn split(input: &str, folder: &Path, names: &[&str]) {
     let all = records(Path::new(input));
     for (part, name) in all.chunks(all.len().div_ceil(names.len())).zip(names) {
@@ -46,8 +46,11 @@ fn the_captures_of_a_folder_are_parts_of_one() {
 
     fs::write(folder.path().join("notes.txt"), "no capture").unwrap();
     let warned = nichrome(&["coalesce", &parts]);
-    let said = stderr(&warned);
-    assert!(warned.status.success() && said.contains("notes.txt: not a pcap or pcapng file"), "{said}");
+    let warnings = stderr(&warned);
+    assert!(
+        warned.status.success() && warnings.contains("notes.txt: not a pcap or pcapng file"),
+        "{warnings}"
+    );
     let same = text(&folder.path().join("trace1"));
     let refused = nichrome(&["coalesce", &parts, &same]);
     assert!(refused.status.code() == Some(2) && stderr(&refused).contains("IN and OUT are the same file"));

@@ -1,4 +1,4 @@
-//! Captures as other programs make them: of other link types, compressed, with comments.
+//! Captures as other programs write them: other link types, compression, comments.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::run::{
 /// Bytes of an Ethernet header.
 const ETHERNET: usize = 14;
 
-/// The header that a capture of `link_type` has in place of an Ethernet header.
+/// Returns the header of a capture of `link_type` that corresponds to an Ethernet header.
 fn header(link_type: LinkType, ethernet: &[u8]) -> Vec<u8> {
     let protocol = &ethernet[12..14];
     let is_v6 = protocol == [0x86, 0xDD];
@@ -167,9 +167,11 @@ fn a_filter_leaves_packets_out_and_counts_them() {
             .unwrap();
     assert_eq!((number(&cut, "packets_in"), number(&cut, "filtered")), (0, all));
     let wrong = nichrome(&["coalesce", &input, "--filter", "prot 80"]);
-    let told = stderr(&wrong);
+    let error = stderr(&wrong);
     assert!(
-        wrong.status.code() == Some(2) && told.contains("'prot' is not a term") && told.lines().count() == 1,
-        "{told}"
+        wrong.status.code() == Some(2)
+            && error.contains("'prot' is not a term")
+            && error.lines().count() == 1,
+        "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! The command as a whole, as its users run it.
+//! `nichrome` on capture files, and its benchmarks, help and errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

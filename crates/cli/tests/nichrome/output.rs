@@ -25,7 +25,7 @@ fn wireshark_reads_every_output_and_finds_every_checksum_right() {
             assert_eq!(lines.len() as u64, number(&summary, "packets_out"), "{path:?} {profile}");
             for line in lines {
                 let mut statuses = line.split('\t').take(2);
-                // 1 is good; a field that the packet does not have is empty.
+                // The status 1 is good; a field is empty if the packet does not have it.
                 assert!(
                     statuses.all(|status| status == "1" || status.is_empty()),
                     "{path:?} {profile}: {line}"
@@ -59,7 +59,7 @@ fn wireshark_sees_the_same_streams_before_and_after() {
             summary(&[&path, &out, "--profile", profile]);
             let follow = |path: &str| tshark(&["-r", path, "-q", "-z", "follow,tcp,raw,1"]);
             let (before, after) = (follow(&path), follow(&out));
-            // The same bytes each way, in pieces of other lengths.
+            // The same bytes in each direction, in pieces of other lengths.
             let ways = |lines: &[String]| {
                 let hex =
                     |way: bool| lines.iter().filter(move |l| l.starts_with('\t') == way).map(|l| l.trim());

@@ -52,11 +52,11 @@ fn completions_are_valid_and_name_all_commands() {
 }
 
 #[test]
-fn doctor_says_what_this_machine_allows_and_what_follows() {
+fn doctor_reports_what_this_machine_allows_and_which_commands_work() {
     let doctor = nichrome(&["doctor", "--json"]);
     let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
     let (checks, commands) = (report["checks"].as_array().unwrap(), report["commands"].as_array().unwrap());
-    // These tests need namespaces, so this machine has them.
+    // These tests need user namespaces, so the machine allows them.
     let namespaces = checks.iter().find(|check| check["name"] == "user_namespaces").unwrap();
     assert_eq!(namespaces["outcome"], "works");
     let wan = commands.iter().find(|of| of["command"] == "wan").unwrap();

@@ -1,4 +1,4 @@
-//! Running the command, and captures for it.
+//! Runs the command, and writes and reads captures for it.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub(crate) const PROFILES: [&str; 3] = ["gro", "netfpga", "npu"];
 
-/// The captures of real TCP traffic.
+/// Returns the captures of real TCP traffic.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
     let mut captures: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -23,7 +23,7 @@ pub(crate) fn captures() -> Vec<PathBuf> {
     captures
 }
 
-/// One of them.
+/// Returns the path of one of these captures.
 pub(crate) fn capture(name: &str) -> String {
     let captures = captures();
     let path = captures.iter().find(|path| path.file_stem().is_some_and(|stem| stem == name));
@@ -65,14 +65,14 @@ pub(crate) fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The output of a command that succeeds, with nothing on standard error.
+/// Returns the output of a command that must succeed and print nothing on standard error.
 pub(crate) fn printed(arguments: &[&str]) -> String {
     let output = nichrome(arguments);
     assert!(output.status.success() && output.stderr.is_empty(), "{arguments:?}: {}", stderr(&output));
     stdout(&output).to_owned()
 }
 
-/// The summary that `nichrome coalesce` prints as JSON.
+/// Returns the summary that `nichrome coalesce` prints as JSON.
 pub(crate) fn summary(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed(&[&["coalesce", "--json"], arguments].concat())).unwrap()
 }
@@ -81,7 +81,7 @@ pub(crate) fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("{name} in {value}"))
 }
 
-/// Every record of a capture that is whole, and its bytes.
+/// Returns every complete record of a capture with its bytes.
 pub(crate) fn records(path: &Path) -> Vec<(Record, Vec<u8>)> {
     let mut reader = capture::open(path).unwrap();
     let mut records = Vec::new();
@@ -119,7 +119,7 @@ pub(crate) fn write_capture<'a>(
     text(path)
 }
 
-/// Data segments of one flow, one after the other.
+/// Returns consecutive data segments of one flow.
 pub(crate) fn segments(port: u16, count: u32) -> Vec<Vec<u8>> {
     let segment = |nth: u32| TcpFrame {
         src_port: port,
@@ -131,7 +131,7 @@ pub(crate) fn segments(port: u16, count: u32) -> Vec<Vec<u8>> {
     (0..count).map(|nth| segment(nth).build()).collect()
 }
 
-/// UDP datagrams of one flow, one after the other, in frames whose IPv4 identification goes up or is 0.
+/// Returns consecutive UDP datagrams of one flow, in frames whose IPv4 identification increases or is 0.
 pub(crate) fn datagrams(port: u16, lens: &[usize], counts: bool) -> Vec<Vec<u8>> {
     let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
     let ethernet = EthernetRepr::new(mac(2), mac(1), Tags::default(), EtherType::IPV4).unwrap();

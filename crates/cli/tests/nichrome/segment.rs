@@ -22,7 +22,7 @@ fn segment(input: &str, output: &Path, more: &[&str]) -> Value {
     serde_json::from_str(&printed(&arguments)).unwrap()
 }
 
-/// Writes packets of one interface to a capture; they were as long as `original_len` says.
+/// Writes packets of one interface, with their original lengths, to a capture.
 fn capture_of(folder: &TempDir, link_type: LinkType, packets: &[(Vec<u8>, Option<u32>)]) -> String {
     let given = (0..).zip(packets).map(|(nanos, (bytes, original_len))| Given {
         interface: 0,
@@ -106,7 +106,7 @@ fn datagrams_that_were_merged_come_back_bit_for_bit() {
     }
 }
 
-/// Tunnels: EtherType and header around a packet of `len` bytes, the `nth` of the capture.
+/// Returns the EtherType and the header of a tunnel around a packet of `len` bytes, the `nth` of the capture.
 type Wrap = fn(is_ipv4: bool, len: u16, nth: u16) -> (u16, Vec<u8>);
 
 const TUNNELS: [(&str, Wrap); 4] = [
@@ -132,8 +132,8 @@ fn ipv4_header(is_ipv4: bool, len: u16, ident: u16) -> Vec<u8> {
     header
 }
 
-/// The frames of a capture, each in a tunnel. Those of one sender come one after the other, so that the tunnel's
-/// identifications go up by one within a flow.
+/// Returns the frames of a capture, each in a tunnel. They are grouped by sender, so that the tunnel's identifications
+/// increase by one within a flow.
 fn tunneled(capture: &Path, wrap: Wrap) -> Vec<(Vec<u8>, Option<u32>)> {
     let mut frames: Vec<Vec<u8>> = records(capture).into_iter().map(|(_, bytes)| bytes).collect();
     frames.sort_by_key(|frame| frame[6..12].to_vec());
@@ -152,7 +152,7 @@ fn segments_in_tunnels_come_back_bit_for_bit() {
     let [narrow, merged, cut] =
         ["narrow.pcapng", "merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
     for capture in captures() {
-        // So that packets that are not merged fit the default MTU with the tunnel's header.
+        // Packets that are not merged must fit the default MTU with the tunnel's header.
         segment(&text(&capture), &narrow, &["--mtu", "1400"]);
         for (name, wrap) in TUNNELS {
             let frames = tunneled(&narrow, wrap);
@@ -225,10 +225,10 @@ fn packets_that_cannot_be_segmented_stay_unchanged_and_are_counted() {
         assert_eq!(bytes, given);
         assert_eq!(record.original_len, original_len.unwrap_or(given.len() as u32));
     }
-    let told = printed(&["segment", &input, &text(&output)]);
+    let printed = printed(&["segment", &input, &text(&output)]);
     assert!(
-        told.contains("5 packets in, 5 out: 0 super-packets cut into 0 segments; 1 left: IP fragments"),
-        "{told}"
+        printed.contains("5 packets in, 5 out: 0 super-packets cut into 0 segments; 1 left: IP fragments"),
+        "{printed}"
     );
 }
 

@@ -49,7 +49,7 @@ fn output_can_be_input() {
 }
 
 #[test]
-fn a_reader_that_has_had_enough_is_no_failure() {
+fn a_closed_pipe_is_no_failure() {
     for arguments in [&["coalesce", &capture("tcp-clean"), "-"][..], &["coalesce", &capture("tcp-clean")]] {
         let mut child = command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         drop(child.stdout.take());
@@ -65,7 +65,7 @@ fn an_interrupted_run_leaves_whole_records() {
     let mut child = command(&["coalesce", "-", &text(&out)]).stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&fs::read(capture("tcp-clean")).unwrap()).unwrap();
-    // The last of what is fed stays in the pipe or with the writer; what is written goes on no further.
+    // The end of the input stays in the pipe or in the writer's buffer; the file stops growing.
     let len = || fs::metadata(&out).map_or(0, |file| file.len());
     wait_until_still(&len);
     assert!(len() > 100_000);
@@ -78,7 +78,7 @@ fn whole(path: &Path) -> Vec<Vec<u8>> {
     records(path).into_iter().map(|(_, bytes)| bytes).collect()
 }
 
-/// Waits until a number is not 0 and has not changed for a while.
+/// Waits until a number is not 0 and has not changed for 300 ms.
 fn wait_until_still(number: &dyn Fn() -> u64) {
     let deadline = Instant::now() + Duration::from_secs(30);
     let mut last = 0;

@@ -1,4 +1,4 @@
-//! `nichrome rdma run --mount`, as root, as another user, and where the kernel forbids it.
+//! `nichrome rdma run --mount`, as root, as another user, and without permission of the kernel.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "../../../abi/tests/common/mod.rs"]
@@ -16,7 +16,8 @@ use tempfile::TempDir;
 
 use self::programs::copy_program;
 
-/// A folder, open to all users, with the command, its libraries, and a statically linked program that looks for the device.
+/// Creates a folder that all users can access, with the command, its libraries, and a statically linked program that
+/// looks for the device.
 fn room() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();
@@ -35,14 +36,14 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs `./nichrome rdma` with the arguments after `before`, which may change the user.
+/// Runs `./nichrome rdma` with these arguments, by a command `before` that may change the user.
 fn nichrome(room: &TempDir, before: &[&str], arguments: &[&str]) -> Output {
     let words = [before, &["./nichrome", "rdma"], arguments].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).current_dir(room.path()).output().unwrap()
 }
 
-/// Prefix of commands of another user; of this one unless it is root.
+/// Returns the prefix of a command that runs as another user if this user is root; otherwise no prefix.
 fn as_nobody() -> &'static [&'static str] {
     if geteuid().is_root() {
         &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
@@ -90,7 +91,7 @@ fn the_user_and_the_verbs_are_unchanged_in_the_namespace() {
     }
 }
 
-/// The limit is that of a new user namespace: it applies to nothing else.
+/// The limit applies to a new user namespace only.
 #[test]
 fn a_forbidden_namespace_is_reported_in_one_line() {
     let without = "setpriv --bounding-set -all --inh-caps -all --ambient-caps -all";

@@ -1,4 +1,4 @@
-//! Running the command.
+//! Runs `nichrome sim`.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::common;
 
-/// An experiment whose runs are as short as they can be.
+/// An experiment with the shortest possible runs.
 pub(crate) const SHORT: [&str; 5] = ["lro-netfpga-cpu", "--set", "duration=1ms", "--set", "warm-up=0"];
 
 pub(crate) fn command(arguments: &[&str]) -> Command {
@@ -20,7 +20,7 @@ pub(crate) fn sim(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// The output of a command that succeeds, with nothing on standard error.
+/// Returns the output of a command that must succeed and print nothing on standard error.
 pub(crate) fn printed(arguments: &[&str]) -> String {
     let output = sim(arguments);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed(&[arguments, &["--json"]].concat())).unwrap()
 }
 
-/// The line on the standard error, without its prefix, and the exit status.
+/// Returns the line on standard error, without its prefix, and the exit status.
 pub(crate) fn failure(arguments: &[&str]) -> (String, i32) {
     common::failure(&sim(arguments))
 }
@@ -41,7 +41,7 @@ pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// The names of a folder's files, hidden ones too.
+/// Returns the names of a folder's files, including hidden ones.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = folder.read_dir().unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -12,7 +12,7 @@ use crate::command::{SHORT, command, failure, names, text};
 
 #[test]
 fn wrong_commands_are_refused_with_the_reason() {
-    for (arguments, told, status) in [
+    for (arguments, expected, status) in [
         (&["run", "lro"][..], "there is no experiment 'lro': there are lro-", 1),
         (&["run", "none.toml"], "cannot read none.toml: No such file or directory (os error 2)", 1),
         (
@@ -85,7 +85,7 @@ fn wrong_commands_are_refused_with_the_reason() {
         ),
     ] {
         let (line, code) = failure(arguments);
-        assert!(line.starts_with(told) && code == status, "{arguments:?}: {line}");
+        assert!(line.starts_with(expected) && code == status, "{arguments:?}: {line}");
     }
 }
 
@@ -96,7 +96,7 @@ fn errors_in_a_file_name_the_line() {
     let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
     let name = text(&file);
     let line_of = |text: &str| built_in.lines().position(|line| line.starts_with(text)).unwrap() + 1;
-    for (from, to, line, told) in [
+    for (from, to, line, message) in [
         (
             "unit = \"B\"",
             "unit = \"bytes\"",
@@ -113,9 +113,9 @@ fn errors_in_a_file_name_the_line() {
     ] {
         assert!(built_in.contains(from));
         fs::write(&file, built_in.replacen(from, to, 1)).unwrap();
-        let told = format!("{name}, line {line}: {told}");
+        let expected = format!("{name}, line {line}: {message}");
         let (line, status) = failure(&["run", name]);
-        assert!(line.starts_with(&told) && status == 1, "{line}");
+        assert!(line.starts_with(&expected) && status == 1, "{line}");
     }
     fs::write(&file, "experiment = \"lro-netfpga-cpu\"\n[sweep]\nframe = [\"64B\", \"65 GB\"]").unwrap();
     let (line, _) = failure(&["sweep", name, "--store", text(folder.path())]);
@@ -129,8 +129,8 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
     fs::write(&file, "").unwrap();
     let series = folder.path().join("none/series.csv");
     let long = ["run", "lro-netfpga-cpu", "--point", "NIC/64", "--set", "duration=10s", "--series"];
-    let told = format!("cannot write {}: No such file or directory (os error 2)", series.display());
-    assert_eq!(failure(&[&long[..], &[text(&series)]].concat()), (told, 1));
+    let expected = format!("cannot write {}: No such file or directory (os error 2)", series.display());
+    assert_eq!(failure(&[&long[..], &[text(&series)]].concat()), (expected, 1));
     for option in ["--out", "--store"] {
         let arguments = match option {
             "--out" => vec!["run", "lro-netfpga-cpu", "--set", "duration=10s", option, text(&file)],
@@ -154,7 +154,7 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
     }
 }
 
-/// Runs the command until it waits for signals, and ends it with Ctrl-C.
+/// Runs the command until it handles SIGINT, and sends SIGINT.
 fn interrupt(arguments: &[&str]) -> Output {
     let child = command(arguments).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
@@ -165,7 +165,7 @@ fn interrupt(arguments: &[&str]) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// proc_pid_status(5), SigCgt: the signals that have a handler.
+/// Returns true if the process has a handler for SIGINT (proc_pid_status(5), SigCgt).
 fn catches_interrupts(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (Signal::INT.as_raw() - 1) != 0
@@ -177,7 +177,7 @@ fn ctrl_c_ends_a_run_with_one_line_and_without_files() {
     let out = folder.path().join("out");
     let output = interrupt(&["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out)]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(told, "nichrome: interrupted after 0 of 16 runs\n");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(error, "nichrome: interrupted after 0 of 16 runs\n");
     assert!(names(&out).is_empty(), "{:?}", names(&out));
 }

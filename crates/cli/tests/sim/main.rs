@@ -1,4 +1,4 @@
-//! `nichrome sim`, as its users run it.
+//! `nichrome sim`: results, files, sweeps, traces and errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

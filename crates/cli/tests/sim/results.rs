@@ -38,7 +38,7 @@ fn json_has_the_papers_value_beside_ours() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_however_many_run_at_once() {
+fn results_do_not_depend_on_the_number_of_parallel_runs() {
     let arguments = short(&["--set", "frame=64,256,1514"]);
     let with = |more: &[&'static str]| printed(&[&arguments[..], more].concat());
     assert_eq!(with(&["--jobs", "1"]), with(&["--jobs", "4"]));
@@ -46,7 +46,7 @@ fn the_same_seed_gives_the_same_however_many_run_at_once() {
 }
 
 #[test]
-fn what_the_help_sets_can_be_set() {
+fn examples_in_help_are_valid_settings() {
     let help = printed(&["run", "--help"]);
     let examples = help.split_whitespace().filter(|word| word.contains('=') && !word.contains("KEY"));
     let examples: Vec<_> = examples.map(|word| word.trim_end_matches(';')).collect();
@@ -63,10 +63,10 @@ fn records_name_the_run() {
     let out = folder.path().join("new/folder");
     let arguments =
         ["run", SHORT[0], "--set", "duration=1ms", "--set", "warm-up=0", "--set", "frame=64,1514", "--out"];
-    let told = printed(&[&arguments[..], &[text(&out)]].concat());
+    let stdout = printed(&[&arguments[..], &[text(&out)]].concat());
     let files = ["json", "jsonl", "parquet", "svg"].map(|extension| format!("lro-netfpga-cpu.{extension}"));
     assert_eq!(names(&out), files);
-    assert_eq!(told, printed(&arguments[..8]));
+    assert_eq!(stdout, printed(&arguments[..8]));
 
     let summary: Value = serde_json::from_slice(&fs::read(out.join(&files[0])).unwrap()).unwrap();
     assert_eq!(summary, json(&arguments[..8]));
@@ -97,14 +97,14 @@ fn records_name_the_run() {
     assert_eq!(serde_json::from_str::<Value>(units).unwrap(), records[0]["units"]);
 
     let svg = fs::read_to_string(out.join(&files[3])).unwrap();
-    for told in [
+    for text in [
         "<svg",
         "LRO-enabled NIC",
         "the paper, predicted",
         "the paper: fitted, repeated",
         "length of the frames (B)",
     ] {
-        assert!(svg.contains(told), "{told}");
+        assert!(svg.contains(text), "{text}");
     }
 }
 
@@ -143,6 +143,6 @@ fn sensitivity_names_what_a_prediction_depends_on() {
     let swings: Vec<f64> = by_factor.iter().map(|effect| effect["swing"].as_f64().unwrap()).collect();
     assert!(swings.is_sorted_by(|more, less| more >= less), "{swings:?}");
     assert_eq!(by_factor[0]["factor"], summary["most_important"][0]);
-    let told = printed(&short);
-    assert!(told.contains("predictions depend most on checksum-cost"), "{told}");
+    let stdout = printed(&short);
+    assert!(stdout.contains("predictions depend most on checksum-cost"), "{stdout}");
 }

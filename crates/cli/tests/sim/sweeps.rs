@@ -1,4 +1,4 @@
-//! Sweeps: each run once, on one machine or on many.
+//! Sweeps execute each run once, on one machine or on several.
 
 use std::fs;
 use std::io::Write;
@@ -55,16 +55,16 @@ impl Lab {
 fn each_run_is_made_once() {
     let lab = Lab::new(SWEEP);
     let store = lab.path("store");
-    let told =
+    let summary =
         |new: usize, there: usize| format!("24 runs in {}: {new} new, {there} were there\n", store.display());
-    assert_eq!(lab.sweep("store"), told(24, 0));
-    assert_eq!(lab.sweep("store"), told(0, 24));
+    assert_eq!(lab.sweep("store"), summary(24, 0));
+    assert_eq!(lab.sweep("store"), summary(0, 24));
     let all = names(&store);
     assert_eq!(all.len(), 24);
     for name in &all[..5] {
         fs::remove_file(store.join(name)).unwrap();
     }
-    assert_eq!(lab.sweep("store"), told(5, 19));
+    assert_eq!(lab.sweep("store"), summary(5, 19));
     assert_eq!(names(&store), all);
 }
 
@@ -82,13 +82,13 @@ fn records_of_a_killed_sweep_are_used() {
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
         let output = child.wait_with_output().unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
         match signal {
             Signal::INT => {
                 assert_eq!(output.status.code(), Some(130));
                 assert!(
-                    told.starts_with("nichrome: interrupted after ") && told.lines().count() == 1,
-                    "{told}"
+                    error.starts_with("nichrome: interrupted after ") && error.lines().count() == 1,
+                    "{error}"
                 );
                 assert!(names(&store).iter().all(|name| name.ends_with(".json") && !name.starts_with('.')));
             }
@@ -97,12 +97,12 @@ fn records_of_a_killed_sweep_are_used() {
     }
     let there = whole(&store);
     assert!((4..24).contains(&there), "{there}");
-    let told = lab.sweep("store");
-    assert!(told.ends_with(&format!("{} new, {there} were there\n", 24 - there)), "{told}");
+    let summary = lab.sweep("store");
+    assert!(summary.ends_with(&format!("{} new, {there} were there\n", 24 - there)), "{summary}");
     assert_eq!(lab.records("store").len(), 24);
 }
 
-/// Records under their names; each must be whole.
+/// Returns the number of complete records; each file must be complete.
 fn whole(store: &Path) -> usize {
     let finished = names(store).into_iter().filter(|name| !name.starts_with('.'));
     let records =
@@ -164,17 +164,17 @@ fn a_file_that_is_no_record_is_named() {
     let name = names(&store).remove(0);
     let path = store.join(&name);
     let other = fs::read(store.join(&names(&store)[1])).unwrap();
-    for (bytes, told) in [
+    for (bytes, expected) in [
         (&b"{"[..], "is not a record of a run: remove it: "),
         (&other, "is the record of another run than its name says: remove it"),
     ] {
         fs::write(&path, bytes).unwrap();
         let (line, status) = failure(&["sweep", text(&lab.path("sweep.toml")), "--store", text(&store)]);
-        assert!(line.starts_with(&format!("{} {told}", path.display())) && status == 1, "{line}");
+        assert!(line.starts_with(&format!("{} {expected}", path.display())) && status == 1, "{line}");
     }
     let empty = lab.path("empty");
     fs::create_dir(&empty).unwrap();
-    let told =
+    let expected =
         format!("{}: there are no records in this folder: 'nichrome sim sweep' writes them", empty.display());
-    assert_eq!(failure(&["collect", text(&empty)]), (told, 1));
+    assert_eq!(failure(&["collect", text(&empty)]), (expected, 1));
 }

@@ -1,6 +1,6 @@
-//! All experiments as `docs/experiments.md` has them. After a change that is meant to change them:
-//! `NICHROME_UPDATE=1 cargo test --package nichrome-cli --test sim document -- --include-ignored --test-threads 1`, and read the
-//! difference.
+//! The document `docs/experiments.md` has the current output of all experiments. After a change that changes results:
+//! `NICHROME_UPDATE=1 cargo test --package nichrome-cli --test sim document -- --include-ignored --test-threads 1`, and
+//! read the difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The names of all experiments.
+/// Returns the names of all experiments.
 fn listed() -> Vec<String> {
     let list = json(&["list"]);
     list.as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect()
@@ -44,7 +44,7 @@ fn the_document_has_a_block_and_the_figures_of_every_experiment() {
     }
 }
 
-/// How many predictions hold, as `2 of 3`; `None` for a block without any.
+/// Returns how many predictions hold, as `2 of 3`; `None` for a block without predictions.
 fn predictions(block: &str) -> Option<String> {
     let all: Vec<&str> = block.lines().filter(|line| line.starts_with("predicted ")).collect();
     let within = all.iter().filter(|line| line.split_whitespace().nth(1) == Some("within")).count();
@@ -82,14 +82,14 @@ fn the_document_has_the_tables_and_figures_of_long_runs() {
     is_as_in_the_document(takes_long);
 }
 
-/// Whether a command takes long: it runs its experiment many times, with values drawn from the ranges of its parameters, or
-/// an experiment of many packets.
+/// Returns true if a command takes long: it runs its experiment many times, with values drawn from the ranges of its
+/// parameters, or simulates many packets.
 fn takes_long(command: &str) -> bool {
     let is_sampled = command.starts_with("sensitivity") || command.contains("--samples");
     is_sampled || LONG.iter().any(|name| command.split(' ').nth(1) == Some(name))
 }
 
-/// Experiments that take more than ten seconds of a processor.
+/// Experiments that take more than ten seconds of processor time.
 const LONG: [&str; 15] = [
     "iwarp-cpu-delay",
     "iwarp-today-loss",
@@ -141,15 +141,15 @@ fn is_as_in_the_document(chosen: impl Fn(&str) -> bool) {
     assert_eq!(before.lines().count(), now.lines().count());
 }
 
-/// The beginning of a block of the document.
+/// The beginning of a block in the document.
 const PROMPT: &str = "\n$ nichrome sim ";
 
-/// The arguments of all blocks.
+/// Returns the arguments of all blocks.
 fn commands(document: &str) -> Vec<String> {
     document.split(PROMPT).skip(1).filter_map(|block| Some(block.lines().next()?.to_owned())).collect()
 }
 
-/// The document with this output in the block that begins with the command for it.
+/// Returns the document with this output in the block of `command`.
 fn with_output(document: &str, command: &str, output: &str) -> String {
     let whole = format!("{PROMPT}{command}\n");
     let (before, after) = document.split_once(&whole).unwrap();

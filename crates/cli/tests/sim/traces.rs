@@ -1,4 +1,4 @@
-//! Looking into one run: its packets and its numbers over time.
+//! Traces of one run: its packets and its time series.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use tempfile::tempdir;
 use crate::command::{failure, json, printed, text};
 use crate::installed::tshark;
 
-/// One point of each model, as short as it shows something, and the places at which its packets are recorded.
+/// One point of each model, as short as possible, with the points at which its packets are captured.
 const POINTS: [(&[&str], &[&str]); 2] = [
     (
         &["lro-npu-throughput", "--point", "with LRO/4", "--set", "warm-up=2ms", "--set", "duration=5ms"],
@@ -33,7 +33,7 @@ fn run(point: &[&'static str]) -> Vec<&'static str> {
     [&["run"], point].concat()
 }
 
-/// Lines of tshark: interface, time, length, expert messages.
+/// Returns tshark's lines: interface, time, length, expert messages.
 fn lines_of(capture: &str) -> Vec<String> {
     let fields =
         ["frame.interface_name", "frame.time_epoch", "frame.len", "tcp.checksum.status", "_ws.malformed"];
@@ -46,8 +46,8 @@ fn wireshark_reads_the_packets_of_a_point() {
     let folder = tempdir().unwrap();
     let capture = folder.path().join("out.pcapng");
     for (point, places) in POINTS {
-        let told = printed(&[&run(point)[..], &["--capture", text(&capture)]].concat());
-        assert_eq!(told, printed(&run(point)), "recording changes nothing");
+        let stdout = printed(&[&run(point)[..], &["--capture", text(&capture)]].concat());
+        assert_eq!(stdout, printed(&run(point)), "recording changes nothing");
         let lines = lines_of(text(&capture));
         let mut longest = BTreeMap::new();
         let mut last = 0.0;
@@ -101,7 +101,7 @@ fn numbers_over_time_agree_with_the_result() {
 
 #[test]
 fn points_that_cannot_be_traced_are_refused() {
-    for (arguments, told, status) in [
+    for (arguments, expected, status) in [
         (
             &["--point", "NIC"][..],
             "lro-netfpga-cpu, --point NIC: 'NIC' is not a point: expected SERIES/X, such as 'NIC/64'",
@@ -135,7 +135,7 @@ fn points_that_cannot_be_traced_are_refused() {
         ),
     ] {
         let (line, code) = failure(&[&["run", "lro-netfpga-cpu"], arguments].concat());
-        assert!(line.starts_with(told) && code == status, "{arguments:?}: {line}");
+        assert!(line.starts_with(expected) && code == status, "{arguments:?}: {line}");
     }
 }
 
@@ -145,7 +145,7 @@ fn a_failed_capture_leaves_an_existing_file_unchanged() {
     let file = folder.path().join("precious.pcapng");
     fs::write(&file, "precious").unwrap();
     let (line, code) = failure(&["run", "star-rpc", "--point", "StaR/20", "--capture", text(&file)]);
-    let told = "packets of model 'star' are lengths: there is nothing to capture";
-    assert!(line.ends_with(told) && code == 1, "{line}");
+    let expected = "packets of model 'star' are lengths: there is nothing to capture";
+    assert!(line.ends_with(expected) && code == 1, "{line}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
 }

@@ -1,19 +1,19 @@
-//! Which file of a crate imports which, and by what names.
+//! The imports between the files of a crate, with the imported names.
 
 use std::collections::BTreeMap;
 
 use super::modules::{Definition, Mention, ModuleTree};
 
-/// How many re-exports and renames may follow each other.
+/// Maximum number of re-exports and renames between a name and its definition.
 const LONGEST_CHAIN: usize = 16;
 
-/// The names that one file takes from another, with the line of the first mention of each.
+/// The names that one file imports from another, with the line of the first use of each.
 pub(crate) type Names = BTreeMap<String, usize>;
 
-/// The imports between the files of one crate: by the importing file and the imported one.
+/// The imports between the files of one crate, by importing and imported file.
 ///
-/// A name counts for the file that defines it, through whatever it is re-exported. Declaring a module and re-exporting
-/// what it defines is no import; nor is importing a module, but by what is taken from it.
+/// A name belongs to the file that defines it, whichever module re-exports it. Declaring a module and re-exporting its
+/// definitions are no imports. Importing a module counts by the names used from it.
 #[derive(Default)]
 pub(crate) struct Arrows(pub(crate) BTreeMap<(String, String), Names>);
 
@@ -39,13 +39,13 @@ impl Arrows {
         }
     }
 
-    /// The files that a file imports.
+    /// Returns the files that a file imports.
     pub(crate) fn imported_by<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a str> {
         let after = self.0.range((file.to_owned(), String::new())..);
         after.take_while(move |((from, _), _)| from == file).map(|((_, to), _)| to.as_str())
     }
 
-    /// One line: importing file, imported file, names and lines.
+    /// Returns a line with the importing file, the imported file, and the names with their lines.
     pub(crate) fn describe(&self, from: &str, to: &str) -> String {
         let names = self.0.get(&(from.into(), to.into())).into_iter().flatten();
         let names: Vec<String> = names.map(|(name, line)| format!("{name} (line {line})")).collect();
@@ -54,8 +54,8 @@ impl Arrows {
 }
 
 impl ModuleTree {
-    /// The module that defines what a path in the module at `place` names, and the name there. `None` for a module, and for
-    /// what other crates define.
+    /// Returns the module that defines the item at a path, seen from the module at `place`, and the item's name. `None`
+    /// for a module, and for items of other crates.
     fn resolve(&self, place: usize, path: &[String]) -> Option<(usize, String)> {
         match self.follow(place, path, LONGEST_CHAIN)? {
             Found::Item(module, name) => Some((module, name)),
@@ -79,13 +79,14 @@ impl ModuleTree {
         }
     }
 
-    /// As [`ModuleTree::look_up`]. What a macro has defined is not seen: it counts for the module that it is taken from.
+    /// As [`ModuleTree::look_up`]. Definitions by a macro are unknown: such a name belongs to the module that it is
+    /// imported from.
     fn look_up_or_place(&self, look: Look, path: &[String], chain: usize) -> Option<Found> {
         let name = path.first()?;
         self.look_up(look, path, chain).or_else(|| Some(Found::Item(look.into, name.clone())))
     }
 
-    /// Finds a path whose first name is one of a module's own.
+    /// Finds a path whose first name is defined or imported in a module.
     fn look_up(&self, look: Look, path: &[String], chain: usize) -> Option<Found> {
         let chain = chain.checked_sub(1)?;
         let (name, rest) = path.split_first()?;
@@ -94,7 +95,7 @@ impl ModuleTree {
             .filter(|definition| self.is_visible(look, definition))
             .filter_map(|definition| {
                 let found = self.defined(look, definition, path, chain)?;
-                // A module may bear the name of an item beside it. Only the module has names below it.
+                // A module may have the same name as an item beside it. Only the module contains further names.
                 let is_second_choice = match rest {
                     [] => matches!(found, Found::Module(_)),
                     _ => !matches!(definition, Definition::Module(_)),
@@ -106,7 +107,7 @@ impl ModuleTree {
         found.into_iter().map(|(_, found)| found).next().or_else(|| self.look_up_globs(look, path, chain))
     }
 
-    /// Private imports are seen in their module and below it.
+    /// Private imports are visible in their module and below it.
     fn is_visible(&self, look: Look, definition: &Definition) -> bool {
         match definition {
             Definition::Import { is_public: false, .. } => {
@@ -143,14 +144,14 @@ impl ModuleTree {
     }
 }
 
-/// A name that one module looks for in another.
+/// A lookup of a name in one module by another.
 #[derive(Clone, Copy)]
 struct Look {
     from: usize,
     into: usize,
 }
 
-/// The target of a path.
+/// The result of following a path.
 enum Found {
     Module(usize),
     /// An item: the module that defines it, and its name.

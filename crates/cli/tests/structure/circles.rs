@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::arrows::Arrows;
 
-/// Reports each circle of files with the names that tie it.
+/// Reports each circle of files, with the names that they import from each other.
 pub(crate) fn circles(crate_name: &str, arrows: &Arrows) -> Vec<String> {
     let importing = arrows.0.keys().map(|(from, _)| from.as_str());
     let reached: BTreeMap<&str, BTreeSet<&str>> =
@@ -19,7 +19,7 @@ pub(crate) fn circles(crate_name: &str, arrows: &Arrows) -> Vec<String> {
     circles.map(|circle| describe(crate_name, circle, arrows)).collect()
 }
 
-/// The files that `file` imports, directly or through others.
+/// Returns the files that `file` imports, directly or through others.
 fn reached_from<'a>(file: &'a str, arrows: &'a Arrows) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut next = vec![file];

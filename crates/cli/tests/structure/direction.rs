@@ -1,11 +1,11 @@
-//! Imports that go against the table of layers.
+//! Imports that violate the table of layers.
 
 use super::arrows::Arrows;
 use super::layers::{Layers, Siblings};
 use super::modules::{Sources, is_root};
 
-/// Reports what a crate has against its layers: imports that go up or to a sibling, files that are in no layer, and
-/// entries that no file bears.
+/// Reports a crate's violations of its layers: imports of a higher layer or a sibling, files without a layer, and
+/// entries without a file.
 pub(crate) fn direction(
     crate_name: &str,
     layers: Layers,
@@ -26,7 +26,7 @@ pub(crate) fn direction(
     findings
 }
 
-/// Files without a layer, and entries of the tables without a file.
+/// Reports files without a layer, and entries of the tables without a file.
 fn misplaced(crate_name: &str, layers: Layers, siblings: Siblings, sources: &Sources) -> Vec<String> {
     let without_layer = sources.keys().filter(|file| !is_root(file) && layer_of(layers, file).is_none());
     let without_layer =
@@ -38,7 +38,7 @@ fn misplaced(crate_name: &str, layers: Layers, siblings: Siblings, sources: &Sou
     without_layer.chain(without_file).collect()
 }
 
-/// The layer of a file, from 0. The root of a crate is above all; any other file that no entry holds has none.
+/// Returns the layer of a file, from 0. The crate's root is above all layers; any other file without an entry has none.
 fn layer_of(layers: Layers, file: &str) -> Option<usize> {
     if is_root(file) {
         return Some(layers.len());
@@ -49,7 +49,8 @@ fn layer_of(layers: Layers, file: &str) -> Option<usize> {
     held.max_by_key(|(entry, _)| entry.len()).map(|(_, layer)| layer)
 }
 
-/// Whether an entry is this file, or the folder that it is in. A folder's module may be beside it: `x.rs` is in `x/`.
+/// Returns true if an entry is this file or a folder that contains it. The module of a folder may be beside it: `x.rs`
+/// belongs to `x/`.
 fn holds(entry: &str, file: &str) -> bool {
     match entry.strip_suffix('/') {
         Some(folder) => file.starts_with(entry) || file.strip_suffix(".rs") == Some(folder),
@@ -57,7 +58,7 @@ fn holds(entry: &str, file: &str) -> bool {
     }
 }
 
-/// Whether two files are of different entries of one group of siblings.
+/// Returns true if two files belong to different entries of one group of siblings.
 fn are_siblings(siblings: Siblings, from: &str, to: &str) -> bool {
     let entry_of = |group: &[&str], file: &str| group.iter().position(|entry| holds(entry, file));
     siblings.iter().any(|group| match (entry_of(group, from), entry_of(group, to)) {

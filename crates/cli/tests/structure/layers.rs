@@ -1,20 +1,20 @@
-//! Which way the imports within each crate may go.
+//! The allowed directions of imports within each crate.
 
-/// The layers of a crate, the lowest first: each the files and folders (with a slash at the end) in it. The longest entry
-/// that holds a file counts.
+/// The layers of a crate, the lowest first, each with its files and folders (with a slash at the end). The longest
+/// entry that contains a file applies.
 pub(crate) type Layers = &'static [&'static [&'static str]];
 
-/// Groups of files and folders of which none imports another of its group.
+/// Groups of files and folders that must not import each other.
 pub(crate) type Siblings = &'static [&'static [&'static str]];
 
-/// Crates that are not checked, and why.
+/// Crates that are not checked, with the reason.
 pub(crate) const NOT_CHECKED: &[(&[&str], &str)] = &[];
 
-/// Folders whose files may import each other in circles: crate, folder, and why.
+/// Folders whose files may import each other in circles: crate, folder, reason.
 pub(crate) const KNOTS: &[(&str, &str, &str)] =
     &[("abi", "header/", "one header of C, infiniband/verbs.h, whose structures point at each other")];
 
-/// By crate: a layer imports itself and those before it. The root of a crate is above all.
+/// For each crate: a layer may import itself and the layers before it. The crate's root is above all layers.
 pub(crate) const LAYERS: &[(&str, Layers)] = &[
     ("abi", ABI),
     ("cli", CLI),
@@ -31,7 +31,7 @@ pub(crate) const LAYERS: &[(&str, Layers)] = &[
     ("wire", WIRE),
 ];
 
-/// By crate: the files and folders that know nothing of each other.
+/// For each crate: the files and folders that must not import each other.
 pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
     ("cli", &[&["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"]]),
     ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
@@ -107,7 +107,7 @@ const ABI: Layers = &[
 ];
 
 const CLI: Layers = &[
-    // What several commands share.
+    // Shared by several commands.
     &[
         "allocator.rs",
         "bins.rs",
@@ -138,7 +138,7 @@ const CLI: Layers = &[
         "toml_file.rs",
     ],
     &["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"],
-    // Commands made of others.
+    // Commands that consist of several parts.
     &["bench/", "demo/", "doctor/"],
     // Tests of all commands.
     &["named_commands.rs", "reference.rs"],
@@ -149,11 +149,11 @@ const CM: Layers = &[
     // Connections; ports; events not fetched.
     &["channel.rs", "ib/", "ports.rs"],
     &["held.rs"],
-    // What passes between manager and driver.
+    // Exchanged between manager and driver.
     &["exchange.rs"],
     &["identifier.rs"],
     &["manager/"],
-    // The kernel's commands.
+    // The commands of the kernel's device file.
     &["ucma/"],
 ];
 
@@ -268,10 +268,10 @@ const RDMA: Layers = &[
     // Objects and their rules.
     &["core/"],
     &["congestion/", "net/"],
-    // What a transport is.
+    // The traits of a transport.
     &["transport/"],
     &["iwarp/", "roce/", "star/"],
-    // What programs and drivers call.
+    // The interface for programs and drivers.
     &["device/"],
 ];
 
@@ -280,7 +280,7 @@ const SIM: Layers = &[
     // Parts of a machine and of a network.
     &["generator.rs", "link.rs", "packet.rs", "pcie.rs", "switch.rs"],
     &["host/", "observe/"],
-    // What a model offers to experiments.
+    // The interface of a model for experiments.
     &[
         "experiment/dimension.rs",
         "experiment/parameter.rs",
@@ -310,7 +310,7 @@ const WAN: Layers = &[
         "probability.rs",
         "schedule.rs",
     ],
-    // What each stage is configured with.
+    // The configuration of the stages.
     &["jitter.rs", "loss.rs", "queue.rs", "reorder.rs"],
     &["impairments.rs", "stats.rs"],
     &["exits.rs", "random.rs", "sampler.rs"],

@@ -18,10 +18,10 @@ use self::direction::direction;
 use self::layers::{KNOTS, LAYERS, NOT_CHECKED, SIBLINGS};
 use self::modules::{ModuleTree, Sources};
 
-/// Where the crates are.
+/// The folder of the crates.
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-/// A crate that is checked.
+/// A crate under test.
 struct Checked {
     name: String,
     sources: Sources,
@@ -44,7 +44,7 @@ fn read_crate(name: String) -> Checked {
     Checked { name, sources, tree, arrows }
 }
 
-/// The names in a folder.
+/// Returns the names in a folder.
 fn entries(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -62,12 +62,12 @@ fn read_folder(folder: &Path, prefix: &str, sources: &mut Sources) {
     }
 }
 
-/// A crate's entry in a table.
+/// Returns a crate's entry in a table.
 fn entry_of<T: Copy>(table: &[(&str, T)], crate_name: &str) -> Option<T> {
     table.iter().find(|(name, _)| *name == crate_name).map(|(_, entry)| *entry)
 }
 
-/// The imports of a crate without those within its knots.
+/// Returns the imports of a crate, except those within the folders that may have circles.
 fn untied(checked: &Checked) -> Arrows {
     let knots = KNOTS.iter().filter(|(of, ..)| *of == checked.name);
     let folders: Vec<&str> = knots.map(|(_, folder, _)| *folder).collect();

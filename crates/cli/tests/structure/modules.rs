@@ -1,4 +1,4 @@
-//! The modules of one crate, read from its sources: what each defines, imports and names.
+//! The modules of a crate, read from its sources: definitions, imports and mentioned paths.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,44 +6,44 @@ use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItem, Item, ItemMod, ItemUse, UseTree, Visibility};
 
-/// The text of each source file of a crate, by its path below `src`.
+/// The source files of a crate, by path below `src`.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// Names joined by `::`, from the first to the last.
+/// The names of a path, which `::` joins.
 pub(crate) type Path = Vec<String>;
 
-/// The meaning of a name in a module.
+/// The definition of a name in a module.
 pub(crate) enum Definition {
     /// A type, function, constant or macro.
     Item,
-    /// A module, by its place in [`ModuleTree::modules`].
+    /// A module, by its index in [`ModuleTree::modules`].
     Module(usize),
     /// Another name, by a `use` declaration.
     Import { path: Path, is_public: bool },
 }
 
-/// A path in the code: of a `use` declaration, or used in place.
+/// A path in the code, in a `use` declaration or elsewhere.
 pub(crate) struct Mention {
     pub(crate) path: Path,
     pub(crate) line: usize,
-    /// Whether a `use` declaration of more than private visibility names it.
+    /// True if it is in a `use` declaration that is not private.
     pub(crate) is_public_use: bool,
 }
 
 /// A module, which is a file or a block in one.
 pub(crate) struct Module {
-    /// Its names from the root of the crate on.
+    /// Its names, from the crate's root.
     pub(crate) path: Path,
     pub(crate) parent: Option<usize>,
     /// Path of its file below `src`.
     pub(crate) file: String,
     pub(crate) names: HashMap<String, Vec<Definition>>,
-    /// What is imported by `*`.
+    /// The paths imported by `*`.
     pub(crate) globs: Vec<Path>,
     pub(crate) mentions: Vec<Mention>,
 }
 
-/// The modules of a crate that are compiled outside tests.
+/// The modules of a crate, without those that are compiled in tests only.
 pub(crate) struct ModuleTree {
     pub(crate) modules: Vec<Module>,
     /// Files of modules that are compiled in tests only.
@@ -51,7 +51,7 @@ pub(crate) struct ModuleTree {
 }
 
 impl ModuleTree {
-    /// Reads a crate from each of its roots on: `lib.rs`, `main.rs` and the files in `bin`.
+    /// Reads a crate from its roots: `lib.rs`, `main.rs` and the files in `bin`.
     ///
     /// # Panics
     /// A source does not parse, or a module has no file.
@@ -63,7 +63,7 @@ impl ModuleTree {
         tree
     }
 
-    /// The files that no module declares.
+    /// Returns the files that no module declares.
     pub(crate) fn undeclared<'s>(&self, sources: &'s Sources) -> Vec<&'s str> {
         let is_declared = |file: &str| {
             self.modules.iter().any(|module| module.file == file)
@@ -96,17 +96,17 @@ impl ModuleTree {
     }
 }
 
-/// Whether a crate's modules begin in this file.
+/// Returns true if the file is a root of a crate's modules.
 pub(crate) fn is_root(file: &str) -> bool {
     file == "lib.rs" || file == "main.rs" || file.starts_with("bin/")
 }
 
-/// Whether `file` is below the folder of the module of another.
+/// Returns true if `file` is below the folder of another file's module.
 fn is_in(file: &str, module_file: &str) -> bool {
     file.starts_with(&children_directory(module_file))
 }
 
-/// The folder where the modules that a file declares are, with a slash at its end.
+/// Returns the folder of the modules that a file declares, with a slash at the end.
 fn children_directory(file: &str) -> String {
     let (directory, name) = file.rsplit_once('/').map_or(("", file), |(directory, name)| (directory, name));
     let directory = if directory.is_empty() { String::new() } else { format!("{directory}/") };
@@ -122,7 +122,7 @@ struct Reader<'t> {
     tree: &'t mut ModuleTree,
     sources: &'t Sources,
     file: String,
-    /// Where the files of modules declared here are.
+    /// The folder of the files of modules declared here.
     directory: String,
     module: usize,
 }
@@ -140,7 +140,7 @@ impl Reader<'_> {
         self.module().mentions.push(Mention { path, line, is_public_use: false });
     }
 
-    /// The file of a module declared here, `name` or what its `path` attribute says.
+    /// Returns the file of a module declared here, by its name or its `path` attribute.
     fn file_of(&self, item: &ItemMod) -> String {
         if let Some(path) = path_attribute(&item.attrs) {
             let directory = self.file.rsplit_once('/').map_or("", |(directory, _)| directory);
@@ -160,7 +160,7 @@ impl Reader<'_> {
         path
     }
 
-    /// Reads a module that is written where it is declared.
+    /// Reads a module with an inline body.
     fn read_inline(&mut self, item: &ItemMod, content: &[Item]) -> usize {
         let path = self.child_path(item);
         let file = self.file.clone();
@@ -176,7 +176,7 @@ impl Reader<'_> {
         child
     }
 
-    /// Takes in one branch of a `use` declaration whose names so far are `prefix`.
+    /// Adds one branch of a `use` declaration, which begins with `prefix`.
     fn import(&mut self, tree: &UseTree, prefix: &Path, is_public: bool) {
         let joined = |name: String| prefix.iter().cloned().chain([name]).collect::<Path>();
         match tree {
@@ -263,7 +263,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         visit::visit_path(self, path);
     }
 
-    /// Macros and attributes: whatever looks like a path in them is taken for one.
+    /// In macros and attributes, everything that resembles a path counts as one.
     fn visit_token_stream(&mut self, tokens: &'ast TokenStream) {
         for (path, line) in paths_in(tokens) {
             self.mention(path, line);
@@ -271,7 +271,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 }
 
-/// The names joined by `::` among tokens, with their lines. What follows a dot is a field or a method.
+/// Returns the paths among tokens, with their lines. A name after a dot is a field or a method, and is not included.
 fn paths_in(tokens: &TokenStream) -> Vec<(Path, usize)> {
     let mut paths: Vec<(Path, usize)> = Vec::new();
     let mut separator = String::new();
@@ -297,7 +297,7 @@ fn paths_in(tokens: &TokenStream) -> Vec<(Path, usize)> {
     paths
 }
 
-/// The names of the items that are written out in a macro's tokens: what it defines.
+/// Returns the names of the items that a macro's tokens contain, which the macro defines.
 fn items_in(tokens: &TokenStream) -> Vec<String> {
     const KEYWORDS: [&str; 8] = ["const", "enum", "fn", "static", "struct", "trait", "type", "union"];
     let mut names = Vec::new();
@@ -316,14 +316,14 @@ fn items_in(tokens: &TokenStream) -> Vec<String> {
     names
 }
 
-/// Whether an attribute leaves an item to tests.
+/// Returns true if an attribute restricts an item to tests.
 fn is_test(attribute: &Attribute) -> bool {
     attribute.path().is_ident("test")
         || attribute.path().is_ident("cfg")
             && attribute.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
 }
 
-/// The file named by a `path` attribute.
+/// Returns the file named by a `path` attribute.
 fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     let attribute = attributes.iter().find(|attribute| attribute.path().is_ident("path"))?;
     match &attribute.meta.require_name_value().ok()?.value {
@@ -332,7 +332,8 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     }
 }
 
-/// The attributes of an item, and the name that it defines. Modules and imports are taken in by themselves.
+/// Returns the attributes of an item and the name that it defines. Modules and imports, which are read separately, have
+/// no name here.
 fn attributes_and_name(item: &Item) -> (&[Attribute], Option<&syn::Ident>) {
     match item {
         Item::Const(item) => (&item.attrs, Some(&item.ident)),

@@ -1,4 +1,4 @@
-//! Small crates: the kinds of import, and one fault each that must be reported.
+//! Small crates as samples: every form of import, and one violation each that must be reported.
 
 use super::arrows::Arrows;
 use super::circles::circles;
@@ -14,7 +14,7 @@ fn arrows(files: &[(&str, &str)]) -> Arrows {
     Arrows::of(&ModuleTree::read(&sources(files)))
 }
 
-/// The imports of a crate: importing file, imported file, names.
+/// Returns the imports of a crate: importing file, imported file, names.
 fn imports(files: &[(&str, &str)]) -> Vec<String> {
     let described = |((from, to), names): (&(String, String), &super::arrows::Names)| {
         let names: Vec<&str> = names.keys().map(String::as_str).collect();
@@ -23,7 +23,7 @@ fn imports(files: &[(&str, &str)]) -> Vec<String> {
     arrows(files).0.iter().map(described).collect()
 }
 
-/// A library with modules `a`, `b` and `c`, of which the first two are given.
+/// Returns the imports of a library with modules `a`, `b` and `c`, whose first two have these sources.
 fn with_c(a: &str, b: &str) -> Vec<String> {
     let c = "pub struct C; pub fn make() -> C { C } #[macro_export] macro_rules! c { () => {}; }";
     imports(&[("lib.rs", "mod a; mod b; mod c; pub use c::C;"), ("a.rs", a), ("b.rs", b), ("c.rs", c)])
@@ -79,7 +79,7 @@ fn other_crates_tests_and_modules_alone_are_no_imports() {
 }
 
 #[test]
-fn a_parent_may_declare_and_hand_on() {
+fn a_parent_may_declare_and_reexport_its_children() {
     let child = ("a/child.rs", "use super::Parent;");
     let handing_on =
         [("lib.rs", "mod a;"), ("a/mod.rs", "mod child; pub use child::Child; pub struct Parent;"), child];
@@ -110,11 +110,11 @@ fn a_circle_is_reported_with_its_imports() {
     assert_eq!(circles("sample", &arrows(&cut)), [""; 0]);
 }
 
-/// A crate of three layers, whose middle one has two siblings.
+/// The layers of a sample crate with three layers; the middle one has two siblings.
 const LAYERS: Layers = &[&["low.rs"], &["left/", "right/"], &["high.rs"]];
 const SIBLINGS: Siblings = &[&["left/", "right/"]];
 
-/// The report on a crate with these layers whose `file` has this source.
+/// Returns the report on a crate with these layers, in which `file` has this source.
 fn reported(file: &str, source: &str) -> Vec<String> {
     let mut files = sources(&[
         ("lib.rs", "mod low; mod left; mod right; mod high;"),

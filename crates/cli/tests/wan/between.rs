@@ -1,4 +1,5 @@
-//! In line between two interfaces. Interfaces of the machine are made in namespaces, which needs root.
+//! `nichrome wan --between`, between two interfaces. These are in namespaces that represent the machine, which needs
+//! root.
 
 use std::io::{IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -69,7 +70,7 @@ impl Machines {
         self.hosts[at].run(|| work(&Netlink::open().unwrap())).unwrap()
     }
 
-    /// Both interfaces as they are.
+    /// Returns the current state of both interfaces.
     fn interfaces(&self) -> [Interface; 2] {
         let now = |netlink: &Netlink, called| Interface {
             counters: Counters::default(),
@@ -78,7 +79,7 @@ impl Machines {
         self.on_machine(|netlink| ["one", "two"].map(|called| now(netlink, called)))
     }
 
-    /// A path between them.
+    /// Starts a path between them.
     fn join(&self, room: &Room, arguments: &[&str]) -> Started {
         let arguments = [&["--between", "one", "two"], arguments].concat();
         let path = self.machine.run(|| room.start(&arguments)).unwrap();
@@ -202,13 +203,13 @@ fn interfaces_that_cannot_be_used_are_named() {
     let machines = Machines::new();
     let room = Room::new();
     machines.on_machine(|netlink| netlink.add_veth(name("down"), name("peer"), &machines.hosts[0]).unwrap());
-    for (interfaces, told) in [
+    for (interfaces, expected) in [
         (["one", "none"], "there is no interface called none ('ip link' lists them)"),
         (["lo", "one"], "lo is not an Ethernet interface"),
         (["one", "down"], "down is down: 'ip link set down up' sets it up"),
     ] {
         let output = machines.machine.run(|| room.run(&[&["--between"], &interfaces[..]].concat())).unwrap();
-        assert_eq!(failure(&output), (told.into(), 1));
+        assert_eq!(failure(&output), (expected.into(), 1));
     }
     let output = machines
         .machine

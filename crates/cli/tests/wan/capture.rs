@@ -11,10 +11,10 @@ use crate::run::{Room, number, printed_here, python};
 
 const LEN: u64 = 3_000_000;
 
-/// Requested nanoseconds.
+/// Configured delay, in nanoseconds.
 const DELAY: u64 = 5_000_000;
 
-/// A packet of a capture: where it was seen, 0 for the left, when, and its bytes.
+/// A packet in a capture: its interface (0 is the left one), time and bytes.
 type Seen = (u32, Instant, Vec<u8>);
 
 fn packets(file: &str) -> Vec<Seen> {
@@ -26,11 +26,11 @@ fn packets(file: &str) -> Vec<Seen> {
     packets
 }
 
-/// How long each packet took that is seen at both ends as it was sent, in nanoseconds.
+/// Returns the delay of each packet that appears unchanged at both ends, in nanoseconds.
 fn delays(packets: &[Seen]) -> Vec<u64> {
     let mut sent: HashMap<(u32, &[u8]), VecDeque<Instant>> = HashMap::new();
     let mut delays = Vec::new();
-    // The capture is in the order of writing: both ends of a packet are there, the first first.
+    // Records are in the order of writing: a packet's record at its sender precedes the one at its receiver.
     for (at, time, bytes) in packets {
         let comes_from = bytes[11] - 1;
         if u32::from(comes_from) == *at {
@@ -57,7 +57,7 @@ fn packets_are_as_on_a_wire_and_at_both_ends_at_their_times() {
         let room = Room::new();
         let file = room.file("path.pcapng");
         let (serve, fetch) = (python(&format!("serve {LEN}")), python(&format!("fetch {peer} {LEN}")));
-        let (summary, told) = room.summary(&[
+        let (summary, printed) = room.summary(&[
             "--delay",
             "5ms",
             "--corrupt",
@@ -69,7 +69,7 @@ fn packets_are_as_on_a_wire_and_at_both_ends_at_their_times() {
             "--right",
             &fetch,
         ]);
-        assert!(told.contains(&printed_here(&format!("expect {LEN}"))), "{told}");
+        assert!(printed.contains(&printed_here(&format!("expect {LEN}"))), "{printed}");
         assert_eq!(number(&summary, "not_captured"), 0);
 
         let packets = packets(&file);

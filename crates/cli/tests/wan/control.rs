@@ -1,4 +1,4 @@
-//! A path that is changed and asked while it is in use.
+//! `nichrome wan set`, `show` and `exec` on a running path.
 
 use std::os::unix::net::UnixListener;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::run::{Room, Started, failure, float, number, python, text};
 
-/// A path over which datagrams go back and forth.
+/// Starts a path over which datagrams go back and forth.
 fn pinging(room: &Room) -> Started {
     let path = room.start(&["--delay", "1ms", "--left", &python("echo"), "--right", &python("ping $PEER")]);
     path.wait_for("right | ");
@@ -32,8 +32,8 @@ fn impairments_are_changed_while_the_path_is_in_use() {
         assert!(shown.lines().any(|shown| words(shown) == words(line)), "{line}: {shown}");
     }
     let warned = room.run(&["set", "--to-right", "queue=5p"]);
-    let told = "nichrome: warning: --queue does nothing without --rate or --trace\n";
-    assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (told, Some(0)));
+    let expected = "nichrome: warning: --queue does nothing without --rate or --trace\n";
+    assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (expected, Some(0)));
     let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
     assert!(line.starts_with("--loss: '200%' is not a valid loss"), "{line}");
     assert_eq!(status, 1);
@@ -53,7 +53,7 @@ fn a_path_that_does_not_run_is_reported() {
 }
 
 #[test]
-fn of_several_the_one_with_the_number_is_meant() {
+fn an_option_selects_one_of_several_paths() {
     let room = Room::new();
     let paths = [pinging(&room), pinging(&room)];
     let (line, _) = failure(&room.run(&["set", "--loss", "1%"]));
@@ -65,7 +65,7 @@ fn of_several_the_one_with_the_number_is_meant() {
 }
 
 #[test]
-fn the_socket_of_a_path_that_was_killed_is_no_hindrance() {
+fn the_socket_of_a_killed_path_is_ignored() {
     let room = Room::new();
     std::fs::create_dir(room.path().join("nichrome")).unwrap();
     drop(UnixListener::bind(room.path().join("nichrome/wan-4711.sock")).unwrap());

@@ -1,4 +1,4 @@
-//! Two hosts and their programs.
+//! The two hosts of a path, their programs and their impairments.
 
 use std::process::{Command, Stdio};
 
@@ -51,8 +51,8 @@ fn each_host_gets_the_addresses_and_reaches_the_other() {
     );
     for peer in ["$PEER", "$PEER6"] {
         let send = python(&format!("send {peer} 10"));
-        let (summary, told) = room.summary(&["--left", &python("echo"), "--right", &send]);
-        assert!(told.contains("right | 1 2 3 4 5 6 7 8 9 10\n"), "{told}");
+        let (summary, printed) = room.summary(&["--left", &python("echo"), "--right", &send]);
+        assert!(printed.contains("right | 1 2 3 4 5 6 7 8 9 10\n"), "{printed}");
         for direction in ["to_left", "to_right"] {
             assert_eq!(number(&summary[direction], "packets_delivered"), 10, "{summary}");
         }
@@ -63,9 +63,9 @@ fn each_host_gets_the_addresses_and_reaches_the_other() {
 fn interfaces_that_are_too_small_for_ipv6_have_ipv4() {
     let output = Room::new().run(&["--interface-mtu", "1279", "--", "echo", "$PEER", "[$PEER6]"]);
     assert_eq!(text(&output.stdout), "10.0.0.1 []\n");
-    let told =
+    let expected =
         "nichrome: warning: the hosts have IPv4 only: IPv6 needs an interface MTU of 1280 bytes (RFC 8200)\n";
-    assert!(text(&output.stderr).starts_with(told), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).starts_with(expected), "{}", text(&output.stderr));
 }
 
 /// A kernel without IPv6 has no settings for it.
@@ -80,8 +80,12 @@ fn a_kernel_without_ipv6_has_a_path_with_ipv4() {
     room.prepare(&mut command);
     let output = command.output().unwrap();
     assert_eq!(text(&output.stdout), "right | 1 2 3\nright | []\n", "{}", text(&output.stderr));
-    let told = "nichrome: warning: the hosts have IPv4 only: this kernel has no IPv6\n";
-    assert!(text(&output.stderr).starts_with(told) && output.status.success(), "{}", text(&output.stderr));
+    let expected = "nichrome: warning: the hosts have IPv4 only: this kernel has no IPv6\n";
+    assert!(
+        text(&output.stderr).starts_with(expected) && output.status.success(),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[test]
@@ -106,7 +110,7 @@ fn a_shell_reaches_the_command_and_decides_when_it_ends() {
 }
 
 #[test]
-fn a_shell_alone_says_how_it_ended() {
+fn the_exit_status_is_that_of_a_lone_shell() {
     let room = Room::new();
     let script = room.file("shell");
     std::fs::write(&script, "#!/bin/sh\nexit 4\n").unwrap();
@@ -117,7 +121,7 @@ fn a_shell_alone_says_how_it_ended() {
 }
 
 #[test]
-fn delays_given_are_no_shorter_than_asked() {
+fn measured_delays_are_no_shorter_than_configured() {
     let room = Room::new();
     let (left, right) = (python("echo"), python("send $PEER 50"));
     let (summary, _) =
@@ -135,7 +139,8 @@ fn delays_given_are_no_shorter_than_asked() {
     }
 }
 
-/// A burst keeps its order: the drawn delays are as requested, and the delay added by the order is reported separately.
+/// A burst stays in order: the drawn delays are as configured, and the extra delay to keep the order is reported
+/// separately.
 #[test]
 fn drawn_jitter_is_reported_apart_from_the_delay_of_order() {
     let right = python("send $PEER 300");
@@ -152,9 +157,9 @@ fn drawn_jitter_is_reported_apart_from_the_delay_of_order() {
 fn exactly_the_packets_of_a_list_are_lost() {
     let room = Room::new();
     let (left, right) = (python("echo"), python("send $PEER 10"));
-    let (summary, told) =
+    let (summary, printed) =
         room.summary(&["--to-left", "loss=packets:2,5-7", "--left", &left, "--right", &right]);
-    assert!(told.contains("right | 1 3 4 8 9 10\n"), "{told}");
+    assert!(printed.contains("right | 1 3 4 8 9 10\n"), "{printed}");
     assert_eq!((drops(&summary["to_left"], "loss"), drops(&summary["to_right"], "loss")), (4, 0));
     assert_eq!(number(&summary["to_left"], "packets_delivered"), 6);
 }
@@ -172,14 +177,14 @@ fn the_same_seed_makes_the_same_choices() {
 }
 
 #[test]
-fn impairments_come_from_a_file_and_options_on_top() {
+fn options_override_the_impairments_of_a_file() {
     let room = Room::new();
     let file = room.file("dsl.toml");
     std::fs::write(&file, "delay = \"30ms\"\nloss = \"packets:1\"\n[to-right]\ndelay = \"3ms\"\n").unwrap();
     let (left, right) = (python("echo"), python("send $PEER 5"));
     let arguments = ["--config", &file, "--loss", "none", "--left", &left, "--right", &right];
-    let (summary, told) = room.summary(&arguments);
-    assert!(told.contains("right | 1 2 3 4 5\n"), "{told}");
+    let (summary, printed) = room.summary(&arguments);
+    assert!(printed.contains("right | 1 2 3 4 5\n"), "{printed}");
     assert_eq!(float(&summary["to_left"], "delay_asked_us"), 30_000.0);
     assert_eq!(float(&summary["to_right"], "delay_asked_us"), 3_000.0);
     std::fs::write(&file, "delay = \"30ms\"\nlos = 1\n").unwrap();
@@ -188,7 +193,7 @@ fn impairments_come_from_a_file_and_options_on_top() {
 }
 
 #[test]
-fn files_that_a_file_names_are_beside_it() {
+fn paths_in_a_file_are_relative_to_it() {
     let room = Room::new();
     std::fs::create_dir(room.file("paths")).unwrap();
     for (name, content) in [

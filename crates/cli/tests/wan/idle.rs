@@ -1,4 +1,4 @@
-//! A path on which nothing happens.
+//! Processor time of a path without traffic.
 
 use std::fs;
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::run::Room;
 
-/// Clock ticks, 100 a second, that a process with all its threads has used (proc_pid_stat(5)).
+/// Returns the processor time of a process with all its threads, in clock ticks of 10 ms (proc_pid_stat(5)).
 fn ticks(pid: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();

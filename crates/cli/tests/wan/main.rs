@@ -1,4 +1,4 @@
-//! `nichrome wan` as its users run it, against the kernel that runs the tests.
+//! `nichrome wan` with the kernel of this machine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]

@@ -9,7 +9,7 @@ use crate::programs::copy_program;
 use crate::run::{float, number, text};
 use crate::unprivileged::{as_nobody, open_room};
 
-/// A server beside the client, and the client with both in its book.
+/// Starts a server beside the client, and the client with both servers in its list.
 const RIGHT: &str = "
 ./near_and_far serve $SELF:7301 &
 server=$!
@@ -19,7 +19,7 @@ status=$?
 kill $server
 exit $status";
 
-/// The example, which is built with the tests of nichrome-hca.
+/// Returns the path of the example, which is built with the tests of nichrome-hca.
 fn example() -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let path = this.parent().and_then(|deps| deps.parent()).unwrap().join("examples/near_and_far");
@@ -27,7 +27,7 @@ fn example() -> PathBuf {
     path
 }
 
-/// The client's report of the near server and of the far one, beyond a path with these impairments.
+/// Returns the client's report on the near server and on the far one, which is beyond a path with these impairments.
 fn peers_over(path: &[&str]) -> [Value; 2] {
     let (room, nichrome) = open_room();
     copy_program(example(), room.file("near_and_far"));

@@ -1,4 +1,4 @@
-//! Impossible requests are refused in one line.
+//! Invalid options and files are refused with one line.
 
 use crate::run::{Room, failure, text};
 
@@ -7,7 +7,7 @@ fn wrong_command_lines_are_refused_in_one_line() {
     let room = Room::new();
     let trace = room.file("trace");
     std::fs::write(&trace, "1\n").unwrap();
-    for (arguments, told) in [
+    for (arguments, expected) in [
         (&[][..], "nothing to do: give --right 'COMMAND', '-- COMMAND', --shell or --between IFACE IFACE"),
         (&["--delay", "-1ms"], "--delay: '-1ms' is not a valid time: expected a number with ns, us, ms or s"),
         (&["--delay", "2h"], "--delay: '2h' is not a valid time"),
@@ -67,7 +67,7 @@ fn wrong_command_lines_are_refused_in_one_line() {
         (&["set"], "nothing to set: name an impairment, such as --loss 1%"),
     ] {
         let (line, status) = failure(&room.run(arguments));
-        assert!(line.starts_with(told), "{arguments:?}: {line}");
+        assert!(line.starts_with(expected), "{arguments:?}: {line}");
         assert_eq!(status, 2, "{line}");
     }
     assert!(room.is_tidy());
@@ -79,8 +79,8 @@ fn files_that_cannot_be_written_are_reported_before_the_programs_start() {
     let ran = room.file("ran");
     for option in ["--capture", "--plot"] {
         let output = room.run(&[option, "/nonexistent/file", "--right", &format!("touch {ran}")]);
-        let told = "cannot write /nonexistent/file: No such file or directory (os error 2)";
-        assert_eq!(failure(&output), (told.into(), 1));
+        let expected = "cannot write /nonexistent/file: No such file or directory (os error 2)";
+        assert_eq!(failure(&output), (expected.into(), 1));
     }
     let output = room.run(&["--config", "/nonexistent.toml", "--right", &format!("touch {ran}")]);
     assert!(failure(&output).0.starts_with("/nonexistent.toml: cannot read it: No such file"));
@@ -95,7 +95,7 @@ fn files_that_cannot_be_written_are_reported_before_the_programs_start() {
 fn errors_in_a_file_name_the_file() {
     let room = Room::new();
     let file = room.file("path.toml");
-    for (text, told) in [
+    for (text, expected) in [
         ("delay = 40\n", "delay: '40' is not a valid time: expected a number with ns, us, ms or s"),
         ("delay = \"40ms\nloss = 1\n", "line 1: invalid basic string"),
         ("delay = [\"40ms\"]\n", "delay must be a text or a number, such as \"40ms\""),
@@ -114,7 +114,7 @@ fn errors_in_a_file_name_the_file() {
     ] {
         std::fs::write(&file, text).unwrap();
         let (line, status) = failure(&room.run(&["--config", &file, "--right", "true"]));
-        assert!(line.starts_with(&format!("{file}: {told}")) && status == 1, "{text}: {line}");
+        assert!(line.starts_with(&format!("{file}: {expected}")) && status == 1, "{text}: {line}");
     }
 }
 
@@ -131,10 +131,13 @@ fn options_without_effect_are_refused() {
     assert_eq!(warned(&["--aqm", "codel", "--to-left", "rate=1mbit"]), None);
     assert_eq!(warned(&["--to-right", "aqm=codel", "--to-left", "rate=1mbit"]), does_nothing);
     assert_eq!(warned(&["--aqm", "none", "--jitter-order", "none"]), None);
-    // 0.5 is 0.5 % to netem's users.
+    // netem reads 0.5 as 0.5 %.
     let percent = Some("--loss 0.5 is 50 %; a number of percent is 0.5%".to_owned());
     assert_eq!(warned(&["--loss", "0.5"]), percent);
-    assert_eq!(warned(&["--to-left", "reorder=0.25:1ms"]).map(|told| told.contains("is 25 %")), Some(true));
+    assert_eq!(
+        warned(&["--to-left", "reorder=0.25:1ms"]).map(|warning| warning.contains("is 25 %")),
+        Some(true)
+    );
     for loss in ["50%", "0.01", "0", "packets:1"] {
         assert_eq!(warned(&["--loss", loss]), None);
     }

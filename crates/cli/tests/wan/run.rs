@@ -1,4 +1,4 @@
-//! Running the command, and programs for its hosts.
+//! Runs `nichrome wan`, and programs on its hosts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -15,23 +15,23 @@ use tempfile::TempDir;
 
 pub(crate) use crate::common::{failure, text};
 
-/// How long anything may take on a machine that is busy.
+/// Time limit for each step on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The command line that runs `program` of transfer.py.
+/// Returns the command line for `program` of transfer.py.
 pub(crate) fn python(program: &str) -> String {
     let found = Command::new("python3").arg("--version").stdout(Stdio::null()).status();
     assert!(found.is_ok(), "these tests need python3: install Debian's package python3");
     format!("python3 '{}/tests/wan/transfer.py' {program}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The output of transfer.py without a path.
+/// Returns the output of transfer.py without a path.
 pub(crate) fn printed_here(program: &str) -> String {
     let output = Command::new("sh").args(["-c", &python(program)]).output().unwrap();
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A place of its own for a test: no other test's paths are found there.
+/// A runtime directory for one test: it contains no paths of other tests.
 pub(crate) struct Room(TempDir);
 
 impl Room {
@@ -47,7 +47,7 @@ impl Room {
         self.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// `nichrome wan` with these arguments.
+    /// Returns the command `nichrome wan` with these arguments.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
         command.arg("wan").args(arguments).stdin(Stdio::null());
@@ -55,14 +55,14 @@ impl Room {
         command
     }
 
-    /// Has a command and its programs meet here, and programs only those of the same command.
+    /// Sets the runtime directory and the group of a command, so that it sees no other test's paths.
     pub(crate) fn prepare(&self, command: &mut Command) {
         static COMMANDS: AtomicUsize = AtomicUsize::new(0);
         let number = COMMANDS.fetch_add(1, Ordering::Relaxed);
         command.env("XDG_RUNTIME_DIR", self.path()).env("READY", self.path().join(format!("ready-{number}")));
     }
 
-    /// Runs it to its end, which comes.
+    /// Runs the command to its end, with a time limit.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
         command
@@ -75,20 +75,20 @@ impl Room {
         command.output().unwrap()
     }
 
-    /// The summary of a path whose programs succeed, and the programs' output.
+    /// Returns the summary of a path whose programs must succeed, and the programs' output.
     pub(crate) fn summary(&self, arguments: &[&str]) -> (Value, String) {
         let output = self.run(&[&["--json"], arguments].concat());
-        let told = text(&output.stderr);
-        assert!(output.status.success(), "{arguments:?}: {told}");
-        (serde_json::from_slice(&output.stdout).unwrap(), told)
+        let printed = text(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {printed}");
+        (serde_json::from_slice(&output.stdout).unwrap(), printed)
     }
 
-    /// Starts it.
+    /// Starts the command.
     pub(crate) fn start(&self, arguments: &[&str]) -> Started {
         Started::new(&mut self.command(arguments))
     }
 
-    /// Whether no socket is left.
+    /// Returns true if no socket is left.
     pub(crate) fn is_tidy(&self) -> bool {
         !self.path().join("nichrome").exists()
     }
@@ -102,12 +102,12 @@ pub(crate) fn float(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or_else(|| panic!("{name} in {value}"))
 }
 
-/// Packets that a direction dropped for this reason.
+/// Returns the number of packets that a direction dropped for this reason.
 pub(crate) fn drops(direction: &Value, reason: &str) -> u64 {
     direction["drops"][reason].as_u64().unwrap_or(0)
 }
 
-/// A path in use. It ends when this is dropped.
+/// A running path; ended on drop.
 pub(crate) struct Started {
     child: Child,
     lines: Receiver<String>,
@@ -132,7 +132,7 @@ impl Started {
         self.child.id()
     }
 
-    /// The rest of the next line with `mark` in it.
+    /// Waits for the next line with `mark` in it, and returns the text after the mark.
     pub(crate) fn wait_for(&self, mark: &str) -> String {
         let until = Instant::now() + PATIENCE;
         let mut before = Vec::new();
@@ -149,7 +149,7 @@ impl Started {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Its exit status.
+    /// Waits for its end and returns the exit status.
     pub(crate) fn end(mut self) -> i32 {
         self.wait().expect("it does not end").code().expect("a signal has killed it")
     }
@@ -167,7 +167,7 @@ impl Started {
 }
 
 impl Drop for Started {
-    /// Not by SIGKILL: it is to stop its programs.
+    /// Sends SIGTERM instead of SIGKILL, so that the command stops its programs.
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             self.signal(Signal::TERM);
@@ -176,7 +176,7 @@ impl Drop for Started {
     }
 }
 
-/// Processes of which `is_one`, which is given their folder in /proc, is true.
+/// Returns the processes for which `is_one` is true; it gets their folder in /proc.
 pub(crate) fn processes(is_one: impl Fn(&Path) -> bool) -> Vec<String> {
     let is_process =
         |path: &Path| path.file_name().is_some_and(|name| name.to_str().unwrap().parse::<u32>().is_ok());

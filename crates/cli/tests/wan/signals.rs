@@ -1,4 +1,4 @@
-//! However a path ends, nothing of it is left.
+//! A path leaves no processes, namespaces or sockets behind, however it ends.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,17 +9,18 @@ use rustix::process::Signal;
 
 use crate::run::{PATIENCE, Room, Started, processes, text};
 
-/// The network namespaces that programs report.
+/// Returns the network namespaces that the programs print.
 fn namespaces(path: &Started) -> [PathBuf; 2] {
     ["left  | in ", "right | in "].map(|mark| path.wait_for(mark).into())
 }
 
-/// A line for the shell that leaves a program behind that has neither parent nor terminal nor our output.
+/// Returns a shell command that prints its namespace, starts a daemon without parent, terminal and inherited output,
+/// and continues with `then`.
 fn with_daemon(then: &str) -> String {
     format!("(setsid sleep 4711 </dev/null >/dev/null 2>&1 &); echo in $(readlink /proc/self/ns/net); {then}")
 }
 
-/// The processes that are in them.
+/// Returns the processes in these namespaces.
 fn in_namespaces(namespaces: &[PathBuf; 2]) -> Vec<String> {
     let is_in = |namespace: PathBuf| namespaces.contains(&namespace);
     processes(|process| fs::read_link(process.join("ns/net")).is_ok_and(is_in))
@@ -63,7 +64,7 @@ fn the_end_of_the_right_program_ends_everything() {
 }
 
 #[test]
-fn programs_that_do_not_want_to_end_are_killed() {
+fn programs_that_ignore_sigterm_are_killed() {
     let room = Room::new();
     let stubborn = "trap '' TERM INT HUP; sh -c 'while :; do sleep 1; done' & ";
     let path = room.start(&["--left", &with_daemon(stubborn), "--right", &with_daemon("sleep 4711")]);

@@ -1,4 +1,4 @@
-//! Real transfers over a path that loses, doubles, corrupts and reorders.
+//! TCP transfers over a path that loses, duplicates, corrupts and reorders packets.
 
 use crate::run::{Room, drops, number, printed_here, python};
 
@@ -9,8 +9,9 @@ fn arrives_whole(peer: &str) {
     let (serve, fetch) = (python(&format!("serve {LEN}")), python(&format!("fetch {peer} {LEN}")));
     let path =
         ["--delay", "100us", "--loss", "2%", "--duplicate", "2%", "--corrupt", "1%", "--reorder", "1%"];
-    let (summary, told) = Room::new().summary(&[&path[..], &["--left", &serve, "--right", &fetch]].concat());
-    assert!(told.contains(&format!("right | {}\n", printed_here(&format!("expect {LEN}")))), "{told}");
+    let (summary, printed) =
+        Room::new().summary(&[&path[..], &["--left", &serve, "--right", &fetch]].concat());
+    assert!(printed.contains(&format!("right | {}\n", printed_here(&format!("expect {LEN}")))), "{printed}");
     let direction = &summary["to_right"];
     assert!(number(direction, "packets") * 1448 > LEN, "packets are longer than the MTU: {direction}");
     for name in ["duplicated", "corrupted", "reordered"] {

@@ -1,4 +1,4 @@
-//! Users who are not root, and who may not do it.
+//! `nichrome wan` by users who are not root, and by users without the required rights.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::programs::copy_program;
 use crate::run::{Room, Started, failure, number, python, text};
 
-/// A room that anyone can use, with the command in it.
+/// Creates a folder that all users can access, with the command in it.
 pub(crate) fn open_room() -> (Room, String) {
     let room = Room::new();
     let nichrome = room.file("nichrome-command");
@@ -23,7 +23,7 @@ pub(crate) fn open_room() -> (Room, String) {
     (room, nichrome)
 }
 
-/// A command of another user; as this one where this is not root already.
+/// Returns a command that runs as another user if this user is root.
 pub(crate) fn as_nobody(room: &Room, words: &[&str]) -> Command {
     let other: &[&str] = if geteuid().is_root() {
         &["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
@@ -74,7 +74,7 @@ fn users_who_are_not_root_have_a_page_in_the_network_that_they_came_from() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-/// The limit that is set to 0 is that of a new user namespace: other processes are not affected.
+/// The limit of 0 applies to a new user namespace; other processes are not affected.
 #[test]
 fn a_refused_namespace_is_reported_with_the_setting_that_allows_it() {
     let (room, nichrome) = open_room();
@@ -92,7 +92,7 @@ fn a_refused_namespace_is_reported_with_the_setting_that_allows_it() {
     assert!(status == 1 && room.is_tidy());
 }
 
-/// The first namespace of the network is for the user who is to be able, the limit is of the user around that one.
+/// The limit applies to the user of the outer namespace; that user's inner namespace has the capabilities.
 #[test]
 fn a_refused_network_namespace_is_reported_with_the_setting_that_allows_it() {
     let (room, nichrome) = open_room();
@@ -113,7 +113,7 @@ fn a_refused_network_namespace_is_reported_with_the_setting_that_allows_it() {
     }
 }
 
-/// However many threads and processes there may be, nothing panics and nothing is left.
+/// At every limit of threads and processes, nothing panics and nothing is left.
 #[test]
 fn a_failure_to_start_threads_is_one_line() {
     let (room, nichrome) = open_room();
@@ -124,12 +124,12 @@ fn a_failure_to_start_threads_is_one_line() {
         as_nobody(&room, &command).output().unwrap()
     };
     for output in (0..16).map(few).filter(|output| !output.status.success()) {
-        let told = text(&output.stderr);
-        // Where it is the thread that others ask for, the path goes on without: that is a warning.
-        let errors: Vec<_> = told.lines().filter(|line| !line.starts_with("nichrome: warning: ")).collect();
-        assert!(errors.len() == 1 && errors[0].starts_with("nichrome: cannot "), "{told}");
-        assert!(errors[0].ends_with("Resource temporarily unavailable (os error 11)"), "{told}");
-        assert!(output.status.code() == Some(1) && room.is_tidy(), "{told}");
+        let stderr = text(&output.stderr);
+        // A path continues without the thread of its control socket; that is a warning.
+        let errors: Vec<_> = stderr.lines().filter(|line| !line.starts_with("nichrome: warning: ")).collect();
+        assert!(errors.len() == 1 && errors[0].starts_with("nichrome: cannot "), "{stderr}");
+        assert!(errors[0].ends_with("Resource temporarily unavailable (os error 11)"), "{stderr}");
+        assert!(output.status.code() == Some(1) && room.is_tidy(), "{stderr}");
     }
     assert!(!few(0).status.success());
 }
@@ -144,17 +144,17 @@ fn a_full_disk_ends_the_capture_but_not_the_summary() {
     );
     let words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", &script];
     let output = as_nobody(&room, &words).output().unwrap();
-    let told = text(&output.stderr);
-    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{told}"));
+    let stderr = text(&output.stderr);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{stderr}"));
     assert!(number(&summary["to_right"], "bytes_delivered") > 1_000_000, "{summary}");
     let last = "nichrome: cannot write full/path.pcapng: No space left on device (os error 28)\n";
-    assert!(told.ends_with(last) && output.status.code() == Some(1), "{told}");
+    assert!(stderr.ends_with(last) && output.status.code() == Some(1), "{stderr}");
 }
 
 #[test]
 fn interfaces_of_the_machine_are_refused_with_the_capability_that_is_missing() {
     let (room, nichrome) = open_room();
-    // Its capabilities suffice for the interface, and are given up before the path begins.
+    // It has the capabilities for the interfaces, and gives them up before the path begins.
     let script = format!(
         "ip link add eth7 up type veth peer name eth8 && ip link set eth8 up && \
          exec setpriv --bounding-set -all --inh-caps -all {nichrome} wan --between eth7 eth8"

@@ -1,4 +1,4 @@
-//! The page of a running path: its answers, and its resistance to bad requests.
+//! The page of a running path: its responses, and its resistance to hostile requests.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::run::{PATIENCE, Room, Started, failure, float, number, python};
 
-/// A path with a page, the page's address, and the token behind it.
+/// A path with a page, the page's address, and the token in its URL.
 struct Site {
     _path: Started,
     address: String,
@@ -30,10 +30,10 @@ impl Site {
         stream
     }
 
-    /// The answer to these bytes.
+    /// Returns the response to these bytes.
     fn answer_to(&self, request: &str) -> String {
         let mut stream = self.connect();
-        // A server that has seen enough may have closed the connection.
+        // The server may close the connection before it has read the whole request.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -72,7 +72,7 @@ fn status(answer: &str) -> u16 {
 }
 
 #[test]
-fn a_path_is_looked_at_and_changed() {
+fn the_page_shows_and_changes_a_path() {
     let room = Room::new();
     let site = Site::new(&room, "0");
     assert_eq!(site.token, "", "loopback needs no token");
@@ -91,7 +91,7 @@ fn a_path_is_looked_at_and_changed() {
         }
         assert!(Instant::now() < until, "{state}");
     }
-    // The same as from another terminal.
+    // A change from another terminal appears on the page.
     assert!(room.run(&["set", "--loss", "1%"]).status.success());
     while site.state()["to_left"]["impairments"] != json!({ "loss": "1%" }) {
         assert!(Instant::now() < until, "the page does not follow");
@@ -139,7 +139,7 @@ fn pages_of_other_sites_cannot_use_it() {
 }
 
 #[test]
-fn no_file_is_read_for_it() {
+fn values_that_name_files_are_refused() {
     let room = Room::new();
     let site = Site::new(&room, "0");
     let secret = room.file("secret");
@@ -192,11 +192,11 @@ fn requests_are_bounded() {
 }
 
 #[test]
-fn clients_that_are_silent_slow_or_many_go_and_others_are_served() {
+fn silent_slow_and_excess_clients_do_not_block_others() {
     let room = Room::new();
     let site = Site::new(&room, "0");
     let silent: Vec<_> = (0..200).map(|_| site.connect()).collect();
-    // They read nothing.
+    // Clients that read nothing.
     let greedy: Vec<_> = (0..50)
         .map(|_| {
             let mut stream = site.connect();
@@ -209,7 +209,7 @@ fn clients_that_are_silent_slow_or_many_go_and_others_are_served() {
         assert!(Instant::now() < until, "silent clients keep others out");
     }
     drop((silent, greedy));
-    // One that sends a byte from time to time is not waited for.
+    // A client that sends a byte from time to time reaches the time limit.
     let mut slow = site.connect();
     slow.write_all(b"GET / HTTP/1.1\r\nX: ").unwrap();
     slow.set_read_timeout(Some(std::time::Duration::from_millis(100))).unwrap();
@@ -231,8 +231,9 @@ fn an_address_in_use_is_reported_before_the_programs_start() {
     let room = Room::new();
     let site = Site::new(&room, "0");
     let (line, status) = failure(&room.run(&["--web", &site.address, "--", "true"]));
-    let told = format!("cannot listen at {} for --web: Address already in use (os error 98)", site.address);
-    assert_eq!((line, status), (told, 1));
+    let expected =
+        format!("cannot listen at {} for --web: Address already in use (os error 98)", site.address);
+    assert_eq!((line, status), (expected, 1));
     let (line, status) = failure(&room.run(&["--web", "example.com:80", "--", "true"]));
     assert!(
         line.contains("it is a port, or an address and a port, such as 127.0.0.1:8080") && status == 2,

@@ -23,7 +23,7 @@ use crate::side::Side;
 const TIME: Axis = Axis { quantity: "time_ratio", label: "application's time / time without traffic" };
 const SIZES: Axis = Axis { quantity: "bytes", label: "message size (bytes)" };
 
-/// The same by wall-clock time, which includes the time of other threads.
+/// The ratio of wall-clock times, which include the time of other threads.
 const WALL: &str = "wall_ratio";
 /// Throughput at the host.
 const RATE: &str = "gbps";
@@ -231,7 +231,7 @@ fn notes(testbed: &Testbed) -> Vec<String> {
     ]
 }
 
-/// By message size, on a path without delay.
+/// The figure by message size, on a path without delay.
 pub(super) const BY_SIZE: Kind = Kind {
     name: "iwarp-cpu",
     paper: "7a",
@@ -250,7 +250,7 @@ pub(super) const BY_SIZE: Kind = Kind {
     notes,
 };
 
-/// By the path's delay.
+/// The figure by the path's delay.
 pub(super) const BY_DELAY: Kind = Kind {
     name: "iwarp-cpu-delay",
     paper: "7b",

@@ -27,7 +27,7 @@ pub(super) enum Hosts {
     Lan([NetworkNamespace; 2]),
 }
 
-/// Creates hosts with a path between them.
+/// Two hosts with an emulated path between them.
 pub(super) struct Wan {
     hosts: [Host; 2],
     path: LivePath,
@@ -81,7 +81,7 @@ impl Hosts {
         wan.impair(&wan.impairments.clone().map(|of| Impairments { delay, ..of }))
     }
 
-    /// Ends the path.
+    /// Stops the path and deletes the hosts.
     pub(super) fn close(self) -> anyhow::Result<()> {
         match self {
             Self::Wan(wan) => wan.path.stop().map(drop),

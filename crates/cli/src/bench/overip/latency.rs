@@ -74,7 +74,7 @@ pub(super) fn ping_pong(
     Ok(times.into_iter().map(|time| time / 2).collect())
 }
 
-/// By message size, on a path without delay.
+/// The figure by message size, on a path without delay.
 pub(super) const BY_SIZE: Kind = Kind {
     name: "iwarp-latency",
     paper: "3a",
@@ -91,7 +91,7 @@ pub(super) const BY_SIZE: Kind = Kind {
     notes: |_| Vec::new(),
 };
 
-/// By message size, on one wire.
+/// The figure by message size, on one wire.
 pub(super) const ON_LAN: Kind = Kind {
     name: "iwarp-lan",
     paper: "8",
@@ -110,7 +110,7 @@ pub(super) const ON_LAN: Kind = Kind {
     },
 };
 
-/// By the path's delay.
+/// The figure by the path's delay.
 pub(super) const BY_DELAY: Kind = Kind {
     name: "iwarp-latency-delay",
     paper: "3b",

@@ -53,7 +53,7 @@ fn calibrate(testbed: &Testbed) -> Work {
     testbed.processors.on(Role::Application, Work::calibrate)
 }
 
-/// By the time of computation, on a path without delay.
+/// The figure by the time of computation, on a path without delay.
 pub(super) const BY_COMPUTATION: Kind = Kind {
     name: "iwarp-overlap",
     paper: "5a",
@@ -71,7 +71,7 @@ pub(super) const BY_COMPUTATION: Kind = Kind {
     },
 };
 
-/// By the path's delay, for each possible meaning of the printed computation.
+/// The figure by the path's delay, for each possible meaning of the printed computation.
 pub(super) const BY_DELAY: Kind = Kind {
     name: "iwarp-overlap-delay",
     paper: "5b",

@@ -9,7 +9,7 @@ pub(super) struct Plan {
     pub(super) rounds: usize,
     /// Rounds of slow measurements.
     pub(super) long_rounds: usize,
-    /// Messages per place and transport in a round; fewer at large delays.
+    /// Time for the messages of one place and transport in a round, which determines their number.
     pub(super) time: Duration,
     /// One-way delays of the path.
     pub(super) delays: Vec<Duration>,
@@ -47,10 +47,10 @@ const LOADS: [Duration; 7] = micros([0, MILLI, 2 * MILLI, 4 * MILLI, 8 * MILLI, 
 const QUICK_LOADS: [Duration; 3] = micros([0, 4 * MILLI, 16 * MILLI]);
 const KI: usize = 1024;
 
-/// Most messages of a measurement.
+/// Maximum number of messages of a measurement.
 const MOST: u128 = 1000;
 
-/// Fewest messages of a measurement.
+/// Minimum number of messages of a measurement.
 const FEWEST: u128 = 3;
 
 impl Plan {

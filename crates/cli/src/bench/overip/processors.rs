@@ -39,7 +39,7 @@ impl Processors {
         self.usable.len()
     }
 
-    /// Returns the processor of a role; the last roles share the last processor.
+    /// Returns the processor of a role; without enough processors, the last roles share the last one.
     fn of(&self, role: Role) -> CpuSet {
         let nth = match role {
             Role::Application => 0,

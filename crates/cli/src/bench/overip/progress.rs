@@ -68,7 +68,7 @@ fn fetches(
     Ok(times)
 }
 
-/// By the load, on a path without delay.
+/// The figure by the load, on a path without delay.
 pub(super) const BY_LOAD: Kind = Kind {
     name: "iwarp-progress",
     paper: "6a",
@@ -81,7 +81,7 @@ pub(super) const BY_LOAD: Kind = Kind {
     notes: |_| Vec::new(),
 };
 
-/// By the path's delay, with a load of 16 ms.
+/// The figure by the path's delay, with a load of 16 ms.
 pub(super) const BY_DELAY: Kind = Kind {
     name: "iwarp-progress-delay",
     paper: "6b",

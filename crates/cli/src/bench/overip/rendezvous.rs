@@ -27,7 +27,7 @@ const TIME: &str = "message_us";
 /// Warm-up messages, not counted.
 const WARM_UP: u32 = 1;
 
-/// The way by which the data reaches the receiver's buffer.
+/// The protocol by which the data reaches the receiver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Eager,
@@ -46,7 +46,7 @@ impl Way {
         }
     }
 
-    /// Sockets have no operation that reads the peer's memory.
+    /// Returns true if the bearer supports this protocol: sockets cannot read the peer's memory.
     fn exists(self, bearer: Bearer) -> bool {
         self != Self::Read || bearer.transport().is_some()
     }
@@ -105,7 +105,7 @@ fn messages(
     Ok(times.skip(WARM_UP as usize).collect())
 }
 
-/// By the path's delay.
+/// The figure by the path's delay.
 pub(super) const BY_DELAY: Kind = Kind {
     name: "iwarp-rendezvous",
     paper: "9",

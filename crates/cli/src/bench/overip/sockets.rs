@@ -16,11 +16,11 @@ use super::end::{CONTROL, End, PATIENCE, poll_until};
 pub(super) enum Wait {
     /// Blocks in the system call.
     Blocking,
-    /// Polls with a non-blocking system call. From this time on, yields the processor in between.
+    /// Polls with a non-blocking system call; after this time yields the processor between calls.
     Nonblocking(Duration),
 }
 
-/// Interval at which a receiving program tests whether to stop.
+/// Read timeout, after which a receiving program tests whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// An end.

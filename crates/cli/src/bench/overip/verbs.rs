@@ -9,7 +9,7 @@ use nichrome_rdma::{Access, Completion, Operation, Payload, QpCapacity, SendFlag
 
 use super::end::{CONTROL, End, poll_until};
 
-/// Requests outstanding.
+/// Maximum number of outstanding requests.
 const DEPTH: usize = 16;
 
 /// Longest message that is posted inline, in bytes.
@@ -18,7 +18,7 @@ const INLINE: usize = 256;
 /// ACK timeout: 4.096 µs · 2¹⁷ is four round trips of 128 ms.
 const ACK_TIMEOUT: u8 = 17;
 
-/// The adapter yields the processor by itself.
+/// Time before the program itself yields the processor: never, since the adapter does it.
 const SPIN: Duration = Duration::MAX;
 
 /// An end. Its region has three parts of equal length: received messages, sent messages, and the program's
@@ -27,7 +27,7 @@ pub(super) struct VerbsEnd {
     queue_pair: QueuePair,
     completions: CompletionQueue,
     region: Region,
-    /// The peer's endpoint; `None` before [`VerbsEnd::connect`].
+    /// The peer's memory region; `None` before [`VerbsEnd::connect`].
     peer: Option<RemoteRegion>,
     adapter: Adapter,
     max_len: usize,

@@ -1,4 +1,4 @@
-//! Simulated computation of programs.
+//! Computation of programs, simulated by a calibrated loop.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

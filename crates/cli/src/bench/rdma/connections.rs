@@ -50,7 +50,7 @@ pub(super) struct Connections {
 #[derive(Serialize)]
 struct Figures {
     transport: &'static str,
-    /// One connection at a time: time until it is established at the client, and until the client has the
+    /// Times of one connection at a time: until it is established at the client, and until the client has received the
     /// server's first message.
     connect_us: f64,
     first_message_us: f64,

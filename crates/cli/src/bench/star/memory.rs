@@ -1,6 +1,8 @@
-//! What connections allocate, by end and part, counted by the program's allocator: two devices in this process.
+//! Memory that each connection allocates, by end and part: two devices in this process, measured by its counting
+//! allocator.
 //!
-//! Each connection has a region of its own, in a protection domain of its own, as programs have that keep their clients apart.
+//! Each connection has a memory region and a protection domain of its own, as in servers that isolate their clients
+//! from each other.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,26 +23,26 @@ use stats_alloc::Stats;
 
 use crate::allocator::ALLOCATOR;
 
-/// First address and bytes of the memory that all regions cover.
+/// Start address, and length in bytes, of the memory that all regions cover.
 const BASE: u64 = 0x1_0000;
 const LEN: usize = 64 << 10;
 
 /// Nanoseconds of virtual time between two rounds of packets.
 const ROUND: u64 = 20_000;
 
-/// Rounds after which WRITEs must be complete.
+/// Maximum number of rounds until WRITEs are complete.
 const MOST_ROUNDS: usize = 10_000;
 
-/// Bytes allocated for each connection of one end. The names of the fields are JSON keys.
+/// Bytes that each connection of one end allocates. The names of the fields are JSON keys.
 #[derive(Clone, Copy, Default, Serialize)]
 pub(super) struct Parts {
-    /// The protection domain and the region: the memory table of the card's host.
+    /// For the protection domain and the region: the memory table in the card's host.
     pub(super) region: i64,
-    /// The queue pair before it is connected.
+    /// For the queue pair before it is connected.
     pub(super) queue_pair: i64,
-    /// Connecting it: state of the connection, on StaR also the client's copy of the memory table.
+    /// For connecting it: connection state; on StaR also the client's copy of the memory table.
     pub(super) connection: i64,
-    /// A WRITE of 64 KB: queues grow to their size in use, and keep it.
+    /// For a WRITE of 64 KB: queues grow to their largest use and keep that size.
     pub(super) traffic: i64,
 }
 
@@ -50,18 +52,19 @@ impl Parts {
     }
 }
 
-/// What connections of one transport allocate. The names of the fields are JSON keys.
+/// Memory that connections of one transport allocate. The names of the fields are JSON keys.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Allocated {
     pub(super) transport: &'static str,
     pub(super) connections: usize,
     pub(super) server: Parts,
     pub(super) client: Parts,
-    /// By the server's card for all connections together, while a packet of each waits for its answer: its queue of answers.
+    /// Bytes of the server card's queue of answers, while one packet of each connection waits for its answer; for all
+    /// connections together.
     pub(super) answer_queue: i64,
 }
 
-/// Connects `connections` pairs of queue pairs over RoCE, or over StaR with end 1 stateless.
+/// Measures `connections` pairs of queue pairs over RoCE, or over StaR with end 1 stateless.
 pub(super) fn measure(transport: &'static str, connections: usize) -> anyhow::Result<Allocated> {
     let mut lab = Lab::new(transport == "star", connections)?;
     let mut parts = [Parts::default(); 2];
@@ -96,7 +99,7 @@ pub(super) fn measure(transport: &'static str, connections: usize) -> anyhow::Re
     Ok(Allocated { transport, connections, server, client, answer_queue })
 }
 
-/// Bytes that the program has allocated and not freed.
+/// Returns the bytes that the program has allocated and not freed.
 fn live() -> i64 {
     let Stats { bytes_allocated, bytes_deallocated, .. } = ALLOCATOR.stats();
     bytes_allocated as i64 - bytes_deallocated as i64
@@ -198,8 +201,8 @@ impl Lab {
         Ok([live() - between, between - before])
     }
 
-    /// Has each client WRITE 64 KB, one after the other; adds what that allocates, and returns what the answers to a packet
-    /// of each connection take that wait together.
+    /// Completes a WRITE of 64 KB on each client, one after the other, and adds the memory allocated for it. Returns
+    /// the bytes of the server's queue of answers while a packet of each connection waits.
     fn writes(
         &mut self,
         qps: &[QpHandle],
@@ -223,7 +226,7 @@ impl Lab {
         self.waiting_answers(qps, regions)
     }
 
-    /// Bytes that the server allocates for the answers to a packet of each connection, before it sends any.
+    /// Returns the bytes that the server allocates for the answers to a packet of each connection, before it sends any.
     fn waiting_answers(&mut self, qps: &[QpHandle], regions: &[Vec<OwnRegion>; 2]) -> anyhow::Result<i64> {
         let mut grown = [0; 2];
         for (nth, qp) in qps.iter().enumerate() {
@@ -258,7 +261,7 @@ impl Lab {
         bail!("{left} of {count} WRITEs are not complete")
     }
 
-    /// Gives one end what the other has to send.
+    /// Passes the packets that one end has to send to the other end.
     fn carry(&mut self, from: usize, grown: &mut [i64; 2]) {
         let Self { devices, now, buffer, is_star, .. } = self;
         let port = if *is_star { STAR_PORT } else { ROCE_PORT };
@@ -279,7 +282,7 @@ impl Lab {
     }
 }
 
-/// The changes that bring a queue pair to RTS.
+/// Returns the changes that bring a queue pair to RTS.
 fn changes(peer: IpAddr, number: QpNumber) -> [QpChange; 3] {
     let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
     let init =

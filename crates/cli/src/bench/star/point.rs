@@ -8,7 +8,8 @@ use super::super::transport::{ROCE, STAR, Transport};
 /// The transports that are compared.
 pub(super) const TRANSPORTS: [Transport; 2] = [STAR, ROCE];
 
-/// Growth of both processes' memory per connection in bytes, before the first message. The names of the fields are JSON keys.
+/// Growth of both processes' memory per connection before the first message, in bytes. The names of the fields are JSON
+/// keys.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Memory {
     /// Resident memory of the server.
@@ -22,7 +23,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The memory in the results of both ends, if they have any.
+    /// Returns the memory from the results of both ends; `None` if they have none.
     pub(super) fn of(server: &Value, client: &Value) -> Option<Self> {
         let each = |end: &Value, key| end[key].as_u64();
         Some(Self {

@@ -87,7 +87,7 @@ impl Delays {
         Ok(())
     }
 
-    /// Errors over what was asked: medians, up to the 99th percentile.
+    /// Returns the figure of errors by configured delay: medians, with a range up to the 99th percentile.
     pub(super) fn figure(&self) -> Figure {
         let mut names: Vec<&str> = Vec::new();
         for path in &self.paths {
@@ -104,7 +104,7 @@ impl Delays {
         };
         Figure {
             title: "Error of the delays".into(),
-            x: Axis::linear("delay asked (ms)"),
+            x: Axis::linear("configured delay (ms)"),
             y: Axis::linear("error: median, and up to the 99th percentile (µs)"),
             lines: names.into_iter().map(line).collect(),
         }
@@ -157,8 +157,8 @@ fn mm_delay(asked: u64) -> anyhow::Result<DelayHistogram> {
     let errors = probe::receive(&socket, Duration::from_millis(asked))?;
     let output = child.wait_with_output()?;
     if !output.status.success() || errors.count() == 0 {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("mm-delay failed: {}", said.lines().next().unwrap_or("it printed nothing"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("mm-delay failed: {}", stderr.lines().next().unwrap_or("it printed nothing"));
     }
     Ok(errors)
 }
@@ -242,7 +242,8 @@ impl fmt::Display for Delays {
         }
         write!(
             f,
-            "\nwaited: the share of the time in which the path waited for a processor; stolen: which other machines took"
+            "\nwaited: share of the time in which the path waited for a processor; stolen: share that other virtual \
+             machines took"
         )?;
         match &self.mahimahi {
             Some(why) => write!(f, "\nnot measured: {why}"),

@@ -69,8 +69,8 @@ fn draw(frame: &mut Frame<'_>, interval: &Interval<'_>) {
     frame.render_widget(rates(interval), table);
     let [why, lost] = Layout::horizontal([Constraint::Fill(1); 2]).areas(reasons);
     let total = interval.total();
-    draw_named(frame, why, " why, a second ", &total.reasons().into_iter().collect::<Vec<_>>());
-    draw_named(frame, lost, " lost, a second ", &total.lost().into_iter().collect::<Vec<_>>());
+    draw_named(frame, why, " reasons per second ", &total.reasons().into_iter().collect::<Vec<_>>());
+    draw_named(frame, lost, " lost per second ", &total.lost().into_iter().collect::<Vec<_>>());
     frame.render_widget(Line::from("q quits"), keys);
 }
 

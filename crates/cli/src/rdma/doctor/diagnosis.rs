@@ -15,10 +15,10 @@ pub(super) struct Diagnosis {
     pub(super) device_opened: bool,
 }
 
-/// What opening the connection manager's device file is recorded as.
+/// The name under which opening the connection manager's device file is recorded.
 const OPEN_CONNECTION_MANAGER: &str = "open_rdma_cm";
 
-/// The verbs on the way to a connection, in this order.
+/// Verbs that a program calls on its way to a connection, in this order, with their description in the report.
 const STEPS: [(&str, &str); 6] = [
     ("ibv_get_device_list", "listed the devices"),
     (OPEN_CONNECTION_MANAGER, "opened /dev/infiniband/rdma_cm"),
