@@ -1,4 +1,4 @@
-//! Programs behind a path, in tests: no command, no root.
+//! Programs on the hosts of a lab, without the command and without root.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read, Write};
@@ -54,8 +54,8 @@ fn the_delay_is_that_of_each_direction() {
 }
 
 #[test]
-fn a_path_changes_while_it_is_in_use() {
-    in_namespaces("a_path_changes_while_it_is_in_use", || {
+fn the_impairments_of_a_running_path_change() {
+    in_namespaces("the_impairments_of_a_running_path_change", || {
         let lab = Lab::new(&both(&Impairments::default()), 1).unwrap();
         let socket = |side| lab.host(side).run(|| UdpSocket::bind(("0.0.0.0", 7000))).unwrap().unwrap();
         let (left, right) = (socket(Side::Left), socket(Side::Right));
@@ -90,15 +90,15 @@ fn a_path_changes_while_it_is_in_use() {
 }
 
 #[test]
-fn what_is_lost_is_lost() {
-    in_namespaces("what_is_lost_is_lost", || {
+fn lost_packets_never_arrive() {
+    in_namespaces("lost_packets_never_arrive", || {
         let none = Impairments { loss: Some("100%".parse().unwrap()), ..Impairments::default() };
         let lab = Lab::new(&[Impairments::default(), none], 1).unwrap();
         let socket = |side| lab.host(side).run(|| UdpSocket::bind(("0.0.0.0", 7000))).unwrap().unwrap();
         let (left, right) = (socket(Side::Left), socket(Side::Right));
         left.send_to(b"x", (Side::Right.ipv4(), 7000)).unwrap();
         right.send_to(b"y", (Side::Left.ipv4(), 7000)).unwrap();
-        // It was sent after the other: what is first in is not delayed longer.
+        // It was sent after the lost one, and the path keeps the order.
         left.recv(&mut [0; 8]).unwrap();
         right.set_nonblocking(true).unwrap();
         assert!(right.recv(&mut [0; 8]).is_err());

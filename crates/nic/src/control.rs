@@ -1,4 +1,4 @@
-//! Orders from any thread to the workers of a card.
+//! Control messages from any thread to the workers of a card.
 
 use std::fmt;
 use std::io;
@@ -10,22 +10,22 @@ use nichrome_port::Waker;
 
 use crate::stats::QueueStats;
 
-/// An order to a worker.
+/// A control message for a worker.
 pub(crate) enum ControlMessage {
     Report(Sender<QueueStats>),
     Stop,
 }
 
-/// A worker's receiving end of orders, and its waker, also used for frames from other workers.
+/// The receiving end of a worker's control messages, and its waker, which also signals frames from other workers.
 pub(crate) struct Inbox {
-    orders: Receiver<ControlMessage>,
+    messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,
 }
 
-/// The sending end of orders to a worker.
+/// The sending end of a worker's control messages.
 #[derive(Clone)]
 pub(crate) struct Control {
-    orders: Sender<ControlMessage>,
+    messages: Sender<ControlMessage>,
     waker: Arc<Waker>,
 }
 
@@ -42,17 +42,17 @@ impl fmt::Debug for Remote {
 /// Creates both ends.
 pub(crate) fn control() -> io::Result<(Control, Inbox)> {
     let waker = Arc::new(Waker::new()?);
-    let (sender, orders) = mpsc::channel();
-    Ok((Control { orders: sender, waker: Arc::clone(&waker) }, Inbox { orders, waker }))
+    let (sender, messages) = mpsc::channel();
+    Ok((Control { messages: sender, waker: Arc::clone(&waker) }, Inbox { messages, waker }))
 }
 
 impl Inbox {
-    /// Returns the next order, if any.
+    /// Returns the next message, if any.
     pub(crate) fn next(&self) -> Option<ControlMessage> {
-        self.orders.try_recv().ok()
+        self.messages.try_recv().ok()
     }
 
-    /// Resets the waker; must precede reading orders.
+    /// Resets the waker; must precede reading messages.
     pub(crate) fn clear(&self) {
         self.waker.clear();
     }
@@ -70,9 +70,9 @@ impl Control {
         &self.waker
     }
 
-    /// Sends an order; `None` if the worker has ended.
-    pub(crate) fn send(&self, order: ControlMessage) -> Option<()> {
-        self.orders.send(order).ok()?;
+    /// Sends a message; `None` if the worker has ended.
+    pub(crate) fn send(&self, message: ControlMessage) -> Option<()> {
+        self.messages.send(message).ok()?;
         self.waker.wake();
         Some(())
     }

@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
 
-    /// Queues a packet where there is room.
+    /// Queues a packet; the queue must have room.
     fn push<T>(deliverer: &mut Deliverer<T>, packet: T) {
         let mut patience = Duration::ZERO;
         assert_eq!(deliverer.push(packet, &mut patience, || {}), Pushed::AtOnce);

@@ -44,7 +44,7 @@ impl From<Errno> for HostError {
     }
 }
 
-/// Returns true for the errors of a kernel that accepts no such aggregates.
+/// Returns true for errors by which a kernel refuses the form of an aggregate.
 fn is_about_shape(error: OsError) -> bool {
     [Errno::INVAL, Errno::MSGSIZE].map(OsError::from).contains(&error)
 }
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A kernel that takes some packets and refuses the others.
+    /// A kernel that accepts some packets and refuses the others.
     struct Kernel {
         waker: Waker,
         refuses: fn(VirtioNetHeader, usize) -> Option<Errno>,
@@ -174,7 +174,7 @@ mod tests {
             .collect()
     }
 
-    /// The segments as one packet.
+    /// Returns segments coalesced into one packet.
     fn aggregate() -> Packet<Vec<u8>> {
         let mut engine = Gro::new(&Config::default(), Hold::Batch).unwrap();
         for segment in segments() {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_has_no_room_or_no_interface_is_not_pressed() {
+    fn a_kernel_without_room_or_interface_gets_no_segments() {
         for (error, expected) in [
             (Errno::NOBUFS, HostError::Refused(Errno::NOBUFS.into())),
             (Errno::IO, HostError::Down),

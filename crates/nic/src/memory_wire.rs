@@ -94,7 +94,7 @@ impl MemoryWire {
 #[derive(Clone)]
 pub struct MemoryPath {
     path: Arc<Mutex<Path<Carried>>>,
-    /// Wakes the driver of that end.
+    /// The waker of that end's driver.
     wakes: Arc<Waker>,
 }
 

@@ -25,11 +25,11 @@ use crate::stats::QueueStats;
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Packets sent for the host before the wire's turn: as many as [`Worker::receive`] takes from the wire, since the
-/// host may acknowledge each, and the host's queue drops what is not read in time.
+/// Packets sent for the host before the wire is served: as many as [`Worker::receive`] takes from the wire, since the
+/// host may acknowledge each of them, and the host's queue drops packets that are not read in time.
 const HOST_PACKETS: usize = 2 * BATCH;
 
-/// Rounds without sleep after which a worker reads its orders.
+/// Rounds without sleep after which a worker reads its control messages.
 const LOOK_UP: u64 = 64;
 
 /// Delay before retrying a full wire, in nanoseconds.
@@ -95,7 +95,7 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Runs until a stop order.
+    /// Runs until [`ControlMessage::Stop`].
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
         let mut buffer = vec![0; MAX_RECEIVE];
         // On failure, timers are up to 50 µs late.
@@ -105,7 +105,7 @@ impl<W: WireQueue> Worker<W> {
             let transmitted = self.transmit(&mut buffer)?;
             let is_busy = received || transmitted || self.busy_poll;
             let woken = if is_busy { round.is_multiple_of(LOOK_UP) } else { self.sleep()? };
-            if woken && self.execute_orders() {
+            if woken && self.execute_messages() {
                 break;
             }
         }
@@ -255,7 +255,7 @@ impl<W: WireQueue> Worker<W> {
         Ok(busy || packets > 0)
     }
 
-    /// Sleeps until there is work; returns true if an order woke the worker.
+    /// Sleeps until there is work; returns true if a control message may have arrived.
     fn sleep(&mut self) -> Result<bool, CardError> {
         let Parts { queue: Queue { wire, .. }, host, offload, inbox, .. } = &self.parts;
         let is_stuck = !self.unsent.is_empty() || wire.unsent() > 0 || wire.is_starved();
@@ -275,11 +275,11 @@ impl<W: WireQueue> Worker<W> {
         Ok(woken)
     }
 
-    /// Executes pending orders; returns true on a stop order.
-    fn execute_orders(&mut self) -> bool {
+    /// Executes pending control messages; returns true on [`ControlMessage::Stop`].
+    fn execute_messages(&mut self) -> bool {
         self.parts.inbox.clear();
-        while let Some(order) = self.parts.inbox.next() {
-            match order {
+        while let Some(message) = self.parts.inbox.next() {
+            match message {
                 // The requesting thread may have ended.
                 ControlMessage::Report(to) => drop(to.send(self.report())),
                 ControlMessage::Stop => return true,
@@ -302,8 +302,8 @@ impl<W: WireQueue> Worker<W> {
 
 /// Returns true if the wire is up, by its last result. A wire that is down may come up again; the card's owner notices
 /// one that is gone.
-fn is_up(said: Result<(), Errno>) -> Result<bool, CardError> {
-    match said {
+fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
+    match result {
         Ok(()) => Ok(true),
         Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Ok(false),
         Err(error) => Err(CardError::Wire(error.into())),

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_that_end_or_begin_something_are_there_only() {
+    fn fin_psh_and_cwr_are_on_one_segment_only() {
         let [fin, psh, cwr, ack] = [TcpFlags::FIN, TcpFlags::PSH, TcpFlags::CWR, TcpFlags::ACK];
         let all = fin | psh | cwr | ack;
         for (is_first, is_last, want) in

@@ -1,4 +1,5 @@
-//! Cutting allocates nothing. Only what the test's own thread allocates counts: the test harness has others.
+//! Segmentation allocates nothing. Only allocations of the test's own thread count, since the test harness has other
+//! threads.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;

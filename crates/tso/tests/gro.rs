@@ -1,4 +1,4 @@
-//! Cutting is the inverse of the lossless coalescing of `nichrome-lro`.
+//! Segmentation is the inverse of the lossless coalescing of `nichrome-lro`.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -22,7 +22,7 @@ const CAPTURES: [&str; 7] = [
     "tcp-reorder.pcap",
 ];
 
-/// The packets that come out of `gro` for one batch of frames.
+/// Returns the output of `gro` for one batch of frames.
 fn coalesce(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<Packet<Vec<u8>>> {
     let mut gro = Gro::new(&Config::default(), Hold::Batch).unwrap();
     let mut packets = Vec::new();
@@ -39,7 +39,7 @@ fn coalesce(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<Packet<Vec<u8>>> {
     packets
 }
 
-/// The packets that a kernel would get, segmented again.
+/// Segments an aggregate as a kernel would have it segmented.
 fn recut(aggregate: &Aggregate<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     aggregate.copy_to(&mut bytes);

@@ -1,4 +1,4 @@
-//! Frames that are not to be cut.
+//! Frames that need no segmentation.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -8,7 +8,7 @@ use nichrome_wire::{AddressPair, ChecksumState, IpProtocol, Network, TcpFrame, V
 
 use common::*;
 
-/// The packet of a frame, which must equal the frame completed in place.
+/// Returns the packet of a frame; checks that it equals the frame completed in place.
 fn packet(frame: &[u8], virtio: &VirtioNetRepr) -> Vec<u8> {
     let mut packets = cut(frame, virtio).unwrap();
     let mut in_place = frame.to_vec();
@@ -17,7 +17,8 @@ fn packet(frame: &[u8], virtio: &VirtioNetRepr) -> Vec<u8> {
     packets.remove(0)
 }
 
-/// What a kernel hands over: the pseudo-header's sum in the checksum field, `field` bytes into the transport header.
+/// Writes the pseudo-header's sum into the checksum field, `field` bytes into the transport header, as a kernel does
+/// for a partial checksum.
 fn unfinished(mut frame: Vec<u8>, network: &Network, field: u16) -> (Vec<u8>, VirtioNetRepr) {
     let transport = transport_at(&frame, network);
     let addresses = match *network {
@@ -35,7 +36,7 @@ fn networks(protocol: IpProtocol) -> [Network; 3] {
 }
 
 #[test]
-fn a_frame_with_nothing_to_do_goes_out_as_it_is() {
+fn a_frame_without_pending_offloads_is_sent_unchanged() {
     let frames = [data(100).build(), b"not Ethernet at all".to_vec(), vec![7], vec![], payload(70_000)];
     for frame in frames {
         for checksum in [ChecksumState::Unchecked, ChecksumState::Valid] {
@@ -69,10 +70,10 @@ fn an_unfinished_udp_checksum_is_completed() {
 }
 
 #[test]
-fn a_udp_checksum_of_zero_is_sent_as_its_equal_and_a_tcp_checksum_as_it_is() {
+fn a_udp_checksum_of_zero_is_sent_as_0xffff_and_a_tcp_checksum_unchanged() {
     for (field, want) in [(6, [0xFF, 0xFF]), (16, [0, 0])] {
         let mut frame = vec![0; 40];
-        // All of it sums up to 0xFFFF, so that the checksum is 0.
+        // The covered bytes sum to 0xFFFF, so that the checksum is 0.
         frame[38..].fill(0xFF);
         let virtio = partial(VirtioNetRepr::default(), 14, field);
         let at = 14 + usize::from(field);

@@ -24,7 +24,7 @@ fn any_tags() -> impl Strategy<Value = Vec<VlanTag>> {
     })
 }
 
-/// Options of the IPv4 header: No-Operation to its end.
+/// Generates IPv4 headers whose options are No-Operation.
 fn any_ipv4() -> impl Strategy<Value = Network> {
     any::<(u32, u32, u16, bool, u8, u8)>().prop_flat_map(|(src, dst, ident, dont_fragment, ttl, tos)| {
         (0usize..=10).prop_map(move |words| Network::Ipv4 {
@@ -58,7 +58,7 @@ fn any_network(upper: IpProtocol) -> impl Strategy<Value = Network> {
     prop_oneof![any_ipv4(), any_ipv6(upper)]
 }
 
-/// Segment size and payload: some segments, the last as long as the others, shorter, or the only one.
+/// Generates a segment size and a payload: of several segments, the last full or shorter, or of one.
 fn any_sizes() -> impl Strategy<Value = (u16, Vec<u8>)> {
     (1u16..2000, 0usize..8, any::<bool>()).prop_flat_map(|(size, whole, exact)| {
         let last = if exact { 0..1 } else { 0..usize::from(size) };
@@ -100,7 +100,7 @@ fn any_udp() -> impl Strategy<Value = (UdpFrame, u16)> {
     )
 }
 
-/// A header that fits the frame more or less.
+/// Generates a virtio header that fits the frame approximately.
 fn any_header() -> impl Strategy<Value = VirtioNetHeader> {
     let size = prop_oneof![0u16..20, any::<u16>()];
     let place = (prop_oneof![30u16..80, any::<u16>()], prop_oneof![Just(6u16), Just(16), any::<u16>()]);
@@ -116,7 +116,8 @@ fn any_header() -> impl Strategy<Value = VirtioNetHeader> {
     )
 }
 
-/// EtherType and header of a tunnel for an IP packet: IPv4, IPv6, or PPP over Ethernet. Its checksum is wrong.
+/// Returns EtherType and header of a tunnel for an IP packet: IPv4, IPv6, or PPP over Ethernet. The header's checksum
+/// is wrong.
 fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
     let is_ipv4 = packet.first().is_some_and(|first| first >> 4 == 4);
     let protocol = if is_ipv4 { 4 } else { 41 };
@@ -166,7 +167,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_keep_every_promise(bytes in vec(any::<u8>(), 0..200), header in any_header()) {
+    fn any_bytes_keep_every_invariant(bytes in vec(any::<u8>(), 0..200), header in any_header()) {
         keep_promises(&bytes, &header);
     }
 
@@ -194,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_frames_keep_every_promise(
+    fn damaged_frames_keep_every_invariant(
         (mut frame, header) in prop_oneof![
             any_tcp().prop_map(|(frame, size)| tcp(&frame, size)),
             any_udp().prop_map(|(frame, size)| frame.to_be_cut(GsoType::UdpL4, size)),

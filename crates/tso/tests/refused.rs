@@ -1,4 +1,4 @@
-//! Frames that cannot be cut: each broken rule has its error.
+//! Frames that cannot be segmented: each violated rule has its error.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod common;
@@ -15,7 +15,7 @@ const IP: usize = 14;
 const TCP_OVER_4: usize = IP + 20;
 const TCP_OVER_6: usize = IP + 40;
 
-/// Why a frame is refused, without a checksum whose place would have to fit.
+/// Returns the error for a frame without a partial checksum, whose position would be checked too.
 fn refusal(frame: &[u8], gso_type: GsoType) -> SegmentError {
     Segments::new(frame, &virtio(gso_type, 1000)).expect_err("the frame is broken")
 }

@@ -11,7 +11,7 @@ use nichrome_wire::{
 
 use common::*;
 
-/// The packets of `frame`, which must be what a sender builds on its own and etherparse computes.
+/// Returns the packets of `frame`; checks that they equal those that a sender builds, and etherparse's checksums.
 fn segments(frame: &TcpFrame, size: u16) -> Vec<Vec<u8>> {
     let (bytes, virtio) = tcp(frame, size);
     let packets = cut(&bytes, &virtio).unwrap();
@@ -23,7 +23,7 @@ fn segments(frame: &TcpFrame, size: u16) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The TCP header and payload of a packet without VLAN tags.
+/// Returns the TCP header and payload of a packet without VLAN tags.
 fn tcp_of(packet: &[u8]) -> TcpHeader<'_> {
     match SlicedPacket::from_ethernet(packet).unwrap().transport {
         Some(TransportSlice::Tcp(tcp)) => TcpHeader::new(tcp.slice()).unwrap(),
@@ -195,7 +195,7 @@ fn the_checksum_field_of_the_whole_does_not_matter() {
 }
 
 #[test]
-fn a_checksum_that_is_not_said_to_be_unfinished_is_computed_too() {
+fn the_checksum_of_a_segmented_frame_is_always_computed() {
     let frame = data(3000);
     assert_eq!(cut(&frame.build(), &virtio(TCP4, 1000)).unwrap(), tcp_segments(&frame, 1000));
 }

@@ -8,7 +8,7 @@ use nichrome_wire::{EtherType, Fragment, GsoType, IpProtocol, Ipv4Header, Ipv4Re
 
 use common::*;
 
-/// The datagrams of `frame`, which must be what a sender builds on its own and etherparse computes.
+/// Returns the datagrams of `frame`; checks that they equal those that a sender builds, and etherparse's checksums.
 fn datagrams(frame: &UdpFrame, size: u16) -> Vec<Vec<u8>> {
     let (bytes, virtio) = frame.to_be_cut(GsoType::UdpL4, size);
     let packets = cut(&bytes, &virtio).unwrap();
@@ -20,7 +20,8 @@ fn datagrams(frame: &UdpFrame, size: u16) -> Vec<Vec<u8>> {
     packets
 }
 
-/// The fragments of `frame`, which must be what a sender builds, with `carried` bytes in each but the last.
+/// Returns the fragments of `frame`; checks that they equal those that a sender builds, with `carried` bytes in each
+/// but the last.
 fn fragments(frame: &UdpFrame, size: u16, carried: usize) -> Vec<Vec<u8>> {
     let (bytes, virtio) = frame.to_be_cut(GsoType::Udp, size);
     let packets = cut(&bytes, &virtio).unwrap();
@@ -69,8 +70,8 @@ fn datagrams_over_ipv6_with_extension_headers_and_tags() {
 }
 
 #[test]
-fn a_checksum_of_zero_is_sent_as_its_equal() {
-    // The second datagram is the one whose checksum comes out as 0: its last word makes up for the rest.
+fn a_checksum_of_zero_is_sent_as_0xffff() {
+    // The last word of the second datagram is chosen so that its checksum is 0.
     for network in [Network::default(), ipv6(&[], IpProtocol::UDP)] {
         let mut frame = UdpFrame::new(network, vec![0; 40]);
         let checksum_of = |frame: &UdpFrame| {
@@ -96,14 +97,14 @@ fn fragments_are_multiples_of_eight_bytes() {
 }
 
 #[test]
-fn fragments_share_the_identification_and_give_up_df() {
+fn fragments_share_the_identification_and_have_no_df() {
     for packet in fragments(&over_ipv4(4000), 1480, 1480) {
         assert!(ipv4_of(&packet).ident() == 0 && !ipv4_of(&packet).dont_fragment());
     }
 }
 
 #[test]
-fn a_fragmented_datagrams_checksum_of_zero_is_sent_as_its_equal() {
+fn a_fragmented_datagrams_checksum_of_zero_is_sent_as_0xffff() {
     let mut frame = UdpFrame::new(Network::default(), vec![0; 40]);
     let checksum_of = |frame: &UdpFrame| {
         let first = &fragments(frame, 16, 16)[0];

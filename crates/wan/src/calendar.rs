@@ -132,7 +132,7 @@ mod tests {
     }
 
     proptest! {
-        /// Days come in order, each with all that was put down for it.
+        /// Days come in order, each with all of its entries.
         #[test]
         fn every_entry_comes_on_its_day(
             steps in proptest::collection::vec((0..2 * DAYS * DAY, 0..DAY * 40, 0..3u8), 1..200),

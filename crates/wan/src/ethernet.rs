@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn flipping_a_bit_twice_is_nothing() {
+    fn flipping_a_bit_twice_changes_nothing() {
         let mut frame = vec![0; 4];
         flip_bit(&mut frame, 9);
         assert_eq!(frame, [0, 0x40, 0, 0]);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// What sorting says, rounded up by one part in 16,384 at most.
+        /// Equals the quantile of the sorted delays, rounded up by at most one part in 16,384.
         #[test]
         fn quantiles_are_those_of_the_sorted_delays(
             mut delays in proptest::collection::vec((0u32..44).prop_flat_map(|bits| 0..=1u64 << bits), 1..200),

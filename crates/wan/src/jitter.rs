@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_is_allowed() {
+    fn other_texts_are_refused_with_the_format() {
         for text in ["", "5", "-5ms", "normal", "normal:", "gauss:5ms", "normal:3601s", "uniform:5ms:1ms"] {
             let error = text.parse::<Jitter>().unwrap_err().to_string();
             assert!(error.contains("pareto-normal:"), "{error}");

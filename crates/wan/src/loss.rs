@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_is_allowed() {
+    fn other_texts_are_refused_with_the_format() {
         let texts = [
             "",
             "2",

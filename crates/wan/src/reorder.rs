@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_is_allowed() {
+    fn other_texts_are_refused_with_the_format() {
         for text in ["", "1%:0", "1%:", ":5ms", "5ms", "1%:2s:3s", "101%", "1%:3601s"] {
             let error = text.parse::<Reorder>().unwrap_err().to_string();
             assert!(error.contains("1%:5ms"), "{error}");

@@ -66,7 +66,7 @@ mod tests {
 
     const SCALE: f64 = 5e6;
 
-    /// Mean and standard deviation in parts of the scale, least and greatest, of a million deviations.
+    /// Returns mean, standard deviation, minimum and maximum of a million deviations, in units of the scale.
     fn moments(jitter: &str) -> (f64, f64, f64, f64) {
         let sampler = Sampler::from(jitter.parse::<Jitter>().unwrap());
         let mut random = Random::new(7, Stage::Delay);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn every_distribution_has_mean_0_and_the_deviation_asked_for() {
+    fn every_distribution_has_mean_0_and_the_configured_deviation() {
         let uniform = 1.0 / 3.0_f64.sqrt();
         for (jitter, expected) in
             [("5ms", uniform), ("normal:5ms", 1.0), ("pareto:5ms", 1.0), ("pareto-normal:5ms", 1.0)]

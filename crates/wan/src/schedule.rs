@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// As sorting does that keeps equals in their order, whenever items are taken.
+        /// Equals a stable sort by departure time, at whatever times items are taken.
         #[test]
         fn items_leave_by_time_and_then_by_arrival(
             (scale, steps) in (0u32..40).prop_flat_map(|bits| {

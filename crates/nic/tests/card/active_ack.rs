@@ -1,5 +1,5 @@
-//! Active ACK `safe` and a receiver that stops reading, is killed, or comes back: no byte is acknowledged that its kernel
-//! does not get.
+//! Active ACK `safe` with a receiver that stops reading, is killed, or comes back: no byte is acknowledged that the
+//! receiver's kernel does not get.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -22,21 +22,21 @@ use crate::ledger::{Account, Ledger};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long nothing may have changed for us to believe that nothing will.
+/// Time without a change after which the connection is idle.
 const STILL: Duration = Duration::from_millis(100);
 
-/// Two hosts behind cards that acknowledge, the first receiving, and what was acknowledged.
+/// Two hosts behind cards with active ACK, the first one as receiver, and the ledger of acknowledged bytes.
 struct Pair {
     hosts: [Host; 2],
     cards: [Card; 2],
     ledger: Ledger,
 }
 
-/// A connection that was made just now.
+/// A new connection.
 struct Connection {
     stream: TcpStream,
     accepted: TcpStream,
-    /// The sender's.
+    /// The sender's port.
     port: u16,
 }
 
@@ -48,7 +48,7 @@ impl Pair {
         Self { hosts, cards, ledger }
     }
 
-    /// Connects to a receiver with so many bytes of memory; without a number, as many as its kernel thinks right.
+    /// Connects to a receiver with a receive buffer of `memory` bytes; `None` for the kernel's default.
     fn connect(&self, memory: Option<usize>) -> Connection {
         let [receiver, sender] = &self.hosts;
         let listener = receiver.namespace.run(|| TcpListener::bind((v4(1), PORT)).unwrap()).unwrap();
@@ -63,16 +63,16 @@ impl Pair {
         Connection { stream, accepted, port }
     }
 
-    /// Waits until the sender has been told of so many more bytes than in `before`.
+    /// Waits until `bytes` more bytes than in `before` are acknowledged to the sender.
     fn wait_for_more(&self, port: u16, before: Account, bytes: u32) {
         let until = Instant::now() + PATIENCE;
-        while self.ledger.account(port).told_since(before) < bytes {
+        while self.ledger.account(port).promised_since(before) < bytes {
             assert!(Instant::now() < until, "{:?}", self.ledger.account(port));
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Waits until nothing is said any more.
+    /// Waits until no more ACKs arrive for [`STILL`]; returns the account.
     fn wait_until_still(&self, port: u16) -> Account {
         let mut account = self.ledger.account(port);
         let mut since = Instant::now();
@@ -86,13 +86,14 @@ impl Pair {
         account
     }
 
-    /// Waits until nothing is said any more: what the sender was told of must be there.
+    /// Waits until the connection is idle, and checks that the receiving kernel has all bytes that were acknowledged to
+    /// the sender.
     fn check_once_still(&self, port: u16) {
         let account = self.wait_until_still(port);
         assert_eq!((account.too_early, account.unconfirmed()), (0, 0), "{account:?}");
     }
 
-    /// Ends the cards; that which receives has acknowledged something by itself.
+    /// Stops the cards; checks that the receiver's card has sent ACKs.
     fn stop(self) {
         let [receiver, _] = stop(self.cards);
         assert!(receiver[0].engine.acks_sent > 0, "{:?}", receiver[0]);
@@ -103,7 +104,7 @@ fn send(mut stream: TcpStream, data: Vec<u8>) -> JoinHandle<()> {
     thread::spawn(move || stream.write_all(&data).unwrap())
 }
 
-/// Sends until that is no longer possible, and says why it is not.
+/// Sends until an error; returns the error's kind.
 fn send_on(mut stream: TcpStream) -> JoinHandle<ErrorKind> {
     thread::spawn(move || {
         let bytes = vec![1; 100_000];
@@ -115,7 +116,7 @@ fn send_on(mut stream: TcpStream) -> JoinHandle<ErrorKind> {
     })
 }
 
-/// A program that is the receiver; it does not survive the test.
+/// A program that receives; killed on drop.
 struct Program(Child);
 
 impl Program {
@@ -139,7 +140,7 @@ impl Drop for Program {
 
 #[test]
 fn a_receiver_that_stops_reading_gets_every_byte_in_the_end() {
-    // With little memory, a kernel drops what the window would have allowed.
+    // With a small buffer, the kernel drops segments that are within its window.
     for (memory, len) in [(None, 20_000_000), (Some(64 * 1024), 5_000_000)] {
         let pair = Pair::new();
         let Connection { stream, mut accepted, port } = pair.connect(memory);
@@ -183,8 +184,8 @@ fn a_program_that_is_stopped_and_goes_on_gets_every_byte() {
     pair.stop();
 }
 
-/// One that reads and one that never did. What its kernel was handed when it was already gone, and has dropped, the sender
-/// may have been told of: before that it learns that the connection is broken, nothing else can be known.
+/// A receiver that reads, and one that never did. The kernel drops bytes that it gets after the program's end; they may
+/// have been acknowledged before the sender gets the reset.
 #[test]
 fn a_sender_learns_that_its_receiver_was_killed_and_another_comes_back() {
     for (program, arguments) in [("cat", &[][..]), ("sleep", &["1000"])] {
@@ -207,7 +208,7 @@ fn a_sender_learns_that_its_receiver_was_killed_and_another_comes_back() {
     }
 }
 
-/// A new connection between the same ports: what the card knows of the old one does not count.
+/// Transfers data over a new connection between the same ports: the card's state of the old one must not affect it.
 fn arrives_from(pair: &Pair, port: u16) {
     let [receiver, sender] = &pair.hosts;
     let listener = receiver.namespace.run(|| TcpListener::bind((v4(1), PORT)).unwrap()).unwrap();
@@ -230,7 +231,7 @@ fn arrives_from(pair: &Pair, port: u16) {
 }
 
 #[test]
-fn a_host_that_is_away_for_a_while_gets_every_byte() {
+fn a_host_whose_interface_was_down_gets_every_byte() {
     let pair = Pair::new();
     let Connection { stream, mut accepted, port } = pair.connect(None);
     let sender = send(stream, pattern(0, 40_000_000));
@@ -247,7 +248,8 @@ fn a_host_that_is_away_for_a_while_gets_every_byte() {
             netlink.set_down(&netlink.interface(interface()).unwrap()).unwrap();
         })
         .unwrap();
-        // What its kernel has got, it may not have said: only the end shows whether it was everything.
+        // The kernel may have received bytes without acknowledging them: only the end of the transfer shows whether all
+        // arrived.
         pair.wait_until_still(port);
         host.run(|| {
             let netlink = Netlink::open().unwrap();

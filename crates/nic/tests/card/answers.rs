@@ -1,4 +1,4 @@
-//! A host that answers every frame, as one that acknowledges them does.
+//! A host that sends a frame for every frame it receives, as one that acknowledges every frame.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -13,19 +13,19 @@ use rustix::io;
 
 use crate::hosts::{FRAME_LEN, config, impaired};
 
-/// What comes back for every frame.
+/// The frame that the host sends.
 const ANSWER: [u8; 60] = [7; 60];
 
-/// As many as the wire has room for.
+/// Number of frames: the capacity of the wire.
 const FRAMES: u64 = 8000;
 
-/// How many packets a kernel keeps for a TAP device (its `txqueuelen`); others are lost.
+/// Packets that the kernel queues for a TAP device (its `txqueuelen`); it drops further ones.
 const KEPT: usize = 1000;
 
-/// How long an answer is waited for.
+/// Time limit for the next answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A host whose answers wait until they are read.
+/// A host whose answers wait until the card reads them.
 struct Answering {
     waker: Waker,
     waiting: Mutex<Waiting>,
@@ -65,7 +65,7 @@ impl Device for Answering {
 }
 
 #[test]
-fn the_answers_to_a_burst_are_read_before_the_kernel_has_no_room_for_more() {
+fn the_answers_to_a_burst_are_read_before_the_kernels_queue_is_full() {
     let host = Arc::new(Answering { waker: Waker::new().unwrap(), waiting: Mutex::default() });
     let [wire, mut far] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
     for _ in 0..FRAMES {

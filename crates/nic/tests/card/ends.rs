@@ -1,4 +1,4 @@
-//! Cards that end, and cards that cannot begin.
+//! The end of cards, and configurations that a card refuses.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Files through cards of every profile: the SHA-256 of what arrives is that of what was sent, and nothing stands still
-//! for longer than the sender's retransmission timeout explains. `NICHROME_FILE_MB` says how long files are.
+//! Files through cards of every profile: they arrive with the same SHA-256, and no pause is longer than the sender's
+//! retransmission timeouts explain. `NICHROME_FILE_MB` sets the size of the files.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -15,10 +15,10 @@ use sha2::{Digest, Sha256};
 use crate::hosts::{Host, PORT, impaired, pair, profiles, stop, v4, v6};
 use crate::sockets::{Socket, watch};
 
-/// Over so many connections at once, each with its part of the file.
+/// Numbers of connections, each of which carries a part of the file.
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
-/// How long a receiver waits for anything at all.
+/// Time limit for the next bytes at a receiver.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -29,39 +29,39 @@ static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     bytes
 });
 
-/// What Linux has it at least (`TCP_RTO_MIN`).
+/// Linux's minimum retransmission timeout (`TCP_RTO_MIN`).
 const LEAST_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// How often in succession the same packet may have to be sent once more: that a wire which loses 1 % does it so often has
-/// a probability of 10⁻¹⁰.
+/// Maximum number of successive retransmissions of the same packet: on a wire with 1 % loss, this many have a
+/// probability of 10⁻¹⁰.
 const LOST: u32 = 5;
 
-/// What a receiver has got.
+/// The part of the file that one receiver got.
 struct Part {
     /// The sender's port.
     port: u16,
     digest: [u8; 32],
-    /// The longest time in which nothing came.
+    /// The longest time without data.
     stall: Duration,
 }
 
-/// What a sender's kernel says at most, and how long it was not asked.
+/// The maxima that the sender's kernel reports, and the longest time between two reports.
 struct Watched {
     sockets: HashMap<u16, Socket>,
     away: Duration,
 }
 
 impl Watched {
-    /// The longest time in which the receiver behind `port` may get nothing. The timeout runs out and is doubled until
-    /// something gets through, and a probe may have come before that (RFC 8985 section 7): less than twice the longest.
-    /// Where threads are kept waiting, as the one was that asks, so are all.
+    /// Returns the longest explained pause of the receiver that is connected to `port`. The timeout doubles until a
+    /// packet gets through, and a probe may precede it (RFC 8985 section 7), so that the pause is less than twice the
+    /// longest timeout. If the machine delays the thread that reads the reports, it delays the others too.
     fn explained(&self, port: u16) -> Duration {
         let timeout = self.sockets.get(&port).map_or(LEAST_TIMEOUT, |socket| socket.timeout);
         2 * timeout + self.away
     }
 }
 
-/// Reads to the end.
+/// Reads to the end of the stream.
 fn receive(mut stream: TcpStream) -> Part {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let (mut hash, mut stall, mut last) = (Sha256::new(), Duration::ZERO, Instant::now());
@@ -78,7 +78,7 @@ fn receive(mut stream: TcpStream) -> Part {
     }
 }
 
-/// One file from the second host to the first, a part over each connection.
+/// Sends one file from the second host to the first, a part over each connection.
 fn send_file(hosts: &[Host; 2], connections: Vec<(TcpStream, TcpStream)>) -> (Vec<Part>, Watched) {
     let parts = FILE.chunks(FILE.len().div_ceil(connections.len()));
     let (stop, stopped) = mpsc::channel::<()>();
@@ -96,7 +96,7 @@ fn send_file(hosts: &[Host; 2], connections: Vec<(TcpStream, TcpStream)>) -> (Ve
             }));
             receivers.push(scope.spawn(move || receive(accepted)));
         }
-        // Connections that are closed could not be asked about.
+        // The connections stay open: ss does not list closed ones.
         let _open: Vec<_> = senders.into_iter().map(|sender| sender.join().unwrap()).collect();
         let received = receivers.into_iter().map(|receiver| receiver.join().unwrap()).collect();
         drop(stop);
@@ -117,7 +117,7 @@ fn connect(
     (0..connections).map(connect).collect()
 }
 
-/// Files through cards of each profile.
+/// Transfers the file through cards of each profile, over each number of connections.
 fn files_arrive(impairments: &[(&str, &str)], address: IpAddr) {
     for (name, profile) in profiles() {
         for connections in CONNECTIONS {

@@ -1,4 +1,4 @@
-//! Hosts: real kernels, a card each, and a wire between them.
+//! The hosts of the tests: kernels behind cards, with a wire between them.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
@@ -19,14 +19,14 @@ use crate::ledger::Ledger;
 pub(crate) const FRAME_LEN: usize = 1514;
 pub(crate) const PORT: u16 = 5001;
 
-/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+/// Creates the user namespace of an unprivileged user. The process must still have one thread.
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
-    // A test that needs it says why it is refused.
+    // If this fails, the test that needs a namespace reports the reason.
     let _ = gain_network_admin();
 }
 
-/// A host: a kernel's network stack behind a TAP device with so many queues.
+/// A host: a kernel's network stack behind a TAP device with several queues.
 pub(crate) struct Host {
     pub(crate) namespace: NetworkNamespace,
     pub(crate) taps: Vec<Arc<dyn Device + Send + Sync>>,
@@ -75,7 +75,7 @@ fn mac(number: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 7, number])
 }
 
-/// Tells the host of this number which Ethernet address the other has; it forgets it when its interface is set down.
+/// Adds the other host's MAC address to the host with this number. The kernel forgets it when the interface goes down.
 pub(crate) fn add_neighbours(netlink: &Netlink, number: u8) {
     let interface = netlink.interface(interface()).unwrap();
     let peer = 3 - number;
@@ -119,12 +119,12 @@ pub(crate) fn profiles() -> [(&'static str, Option<ProfileConfig>); 5] {
     ]
 }
 
-/// Bytes that say where they are.
+/// Returns bytes that depend on connection and position.
 pub(crate) fn pattern(connection: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at * 31) ^ (at >> 9) ^ (connection * 7)) as u8).collect()
 }
 
-/// Sends so many bytes over each of several connections at once, from `sender` to `receiver`, which checks them.
+/// Sends `len` bytes over each of `connections` connections at once, from `sender` to `receiver`, and checks them.
 pub(crate) fn transfer(receiver: &Host, sender: &Host, address: IpAddr, connections: usize, len: usize) {
     let listener = receiver.namespace.run(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
     let mut threads = Vec::new();
@@ -146,7 +146,8 @@ pub(crate) fn transfer(receiver: &Host, sender: &Host, address: IpAddr, connecti
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Two hosts with a card each of the same profile, and what the second sends the first in a ledger.
+/// Creates two hosts with a card each of the same profile, and records the second host's connections to the first in a
+/// ledger.
 pub(crate) fn observed_pair(
     profile: Option<ProfileConfig>,
     impairments: &[Impairments; 2],
@@ -162,7 +163,7 @@ pub(crate) fn observed_pair(
     (hosts, cards)
 }
 
-/// Two hosts with a card each of the same profile.
+/// Creates two hosts with a card each of the same profile.
 pub(crate) fn pair(profile: Option<ProfileConfig>, impairments: &[Impairments; 2]) -> ([Host; 2], [Card; 2]) {
     let hosts = [host(1, 1), host(2, 1)];
     let [left, right] = memory_wire(impairments, 1, FRAME_LEN).unwrap();

@@ -1,4 +1,5 @@
-//! What was acknowledged, and what was there to acknowledge: of every connection, seen by the cards of both ends.
+//! A ledger of TCP connections: bytes handed to the receiving kernel, and bytes acknowledged to the sending kernel, as
+//! the cards of both ends observe them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,32 +7,32 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use nichrome_nic::Observer;
 use nichrome_wire::{EtherType, Ipv4Header, Ipv6Header, LinkHeader, SeqNumber, TcpFlags, TcpHeader};
 
-/// One connection.
+/// The account of one connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// The receiving kernel, or its interface while that is down, was handed every byte before this.
+    /// All bytes before this were handed to the receiving kernel, or to its interface while that is down.
     pub(crate) handed: Option<SeqNumber>,
-    /// The receiving kernel itself has acknowledged every byte before this.
+    /// The receiving kernel itself has acknowledged all bytes before this.
     pub(crate) acknowledged: Option<SeqNumber>,
-    /// The sending kernel was told that every byte before this was there.
-    pub(crate) told: Option<SeqNumber>,
-    /// Bytes that the sending kernel was told were there when they had not been handed to the receiving one.
+    /// The sending kernel has received an ACK for all bytes before this.
+    pub(crate) promised: Option<SeqNumber>,
+    /// Bytes that were acknowledged to the sending kernel before they were handed to the receiving one.
     pub(crate) too_early: u32,
 }
 
 impl Account {
-    /// Bytes that the sending kernel was told are there, and the receiving kernel has not acknowledged.
+    /// Returns the bytes acknowledged to the sending kernel that the receiving kernel has not acknowledged.
     pub(crate) fn unconfirmed(&self) -> u32 {
-        ahead(self.told, self.acknowledged)
+        ahead(self.promised, self.acknowledged)
     }
 
-    /// Bytes that the sending kernel was told of since `before`.
-    pub(crate) fn told_since(&self, before: Self) -> u32 {
-        ahead(self.told, before.told)
+    /// Returns the bytes acknowledged to the sending kernel since `before`.
+    pub(crate) fn promised_since(&self, before: Self) -> u32 {
+        ahead(self.promised, before.promised)
     }
 }
 
-/// How far `one` is ahead of `other`.
+/// Returns how far `one` is ahead of `other`; 0 if it is behind.
 fn ahead(one: Option<SeqNumber>, other: Option<SeqNumber>) -> u32 {
     match (one, other) {
         (Some(one), Some(other)) if one.after(other) => one.0.wrapping_sub(other.0),
@@ -52,17 +53,17 @@ impl Ledger {
         self.0.lock().unwrap()
     }
 
-    /// The account of the connection from this port of the sender.
+    /// Returns the account of the connection from this port of the sender.
     pub(crate) fn account(&self, port: u16) -> Account {
         self.accounts().get(&port).copied().unwrap_or_default()
     }
 
-    /// What observes the receiver's card.
+    /// Returns the observer of the receiver's card.
     pub(crate) fn of_receiver(&self) -> Box<dyn Observer> {
         Box::new(OfReceiver(self.clone()))
     }
 
-    /// What observes the sender's card.
+    /// Returns the observer of the sender's card.
     pub(crate) fn of_sender(&self) -> Box<dyn Observer> {
         Box::new(OfSender(self.clone()))
     }
@@ -107,8 +108,8 @@ impl Observer for OfSender {
         let Some(tcp) = tcp(&packet).filter(|tcp| tcp.flags().contains(TcpFlags::ACK)) else { return };
         let mut accounts = self.0.accounts();
         let account = accounts.entry(tcp.dst_port()).or_default();
-        account.told = later(account.told, tcp.ack());
-        account.too_early = account.too_early.max(ahead(account.told, account.handed));
+        account.promised = later(account.promised, tcp.ack());
+        account.too_early = account.too_early.max(ahead(account.promised, account.handed));
     }
 
     fn transmitted(&mut self, _: &[u8]) {}
@@ -121,6 +122,6 @@ fn tcp(packet: &[u8]) -> Option<TcpHeader<'_>> {
         EtherType::IPV6 => Ipv6Header::new(link.payload())?.payload()?,
         _ => return None,
     };
-    // Nothing but TCP has these ports here.
+    // In these tests only TCP has these ports.
     TcpHeader::new(segment).filter(|tcp| [tcp.src_port(), tcp.dst_port()].contains(&crate::hosts::PORT))
 }

@@ -1,4 +1,4 @@
-//! Real kernels, a card each, and a wire between them that may be bad.
+//! Cards between real kernels, over a wire that may have impairments.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod active_ack;

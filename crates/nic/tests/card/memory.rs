@@ -1,4 +1,4 @@
-//! A wire with few buffers: what the engine holds goes to the host before they run out for good.
+//! A wire with few buffers: the engine releases held frames, so that reception continues.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -15,7 +15,7 @@ use crate::hosts::{config, host};
 
 const BUFFERS: usize = 64;
 
-/// A wire on which these frames arrive as long as there are buffers for them.
+/// A wire that delivers these frames while buffers are free.
 struct ShortOfMemory {
     frames: VecDeque<Vec<u8>>,
     pool: BufferPool,
@@ -73,7 +73,7 @@ impl WireQueue for ShortOfMemory {
     }
 }
 
-/// Two segments of each of so many connections, none of which ends what is held.
+/// Returns two segments of each of `connections` connections; none of them ends an aggregate.
 fn segments(connections: u16) -> Vec<Vec<u8>> {
     let first = |nth| TcpFrame { src_port: 1024 + nth, payload: vec![1; 100], ..TcpFrame::default() };
     let second = |nth| {
@@ -83,7 +83,7 @@ fn segments(connections: u16) -> Vec<Vec<u8>> {
     (0..connections).flat_map(|nth| [first(nth).build(), second(nth).build()]).collect()
 }
 
-/// All of 400 frames get to the engines although 64 can be held, and are to be for a minute.
+/// Checks that all of 400 frames reach the engines, although 64 buffers exist and the hold time is a minute.
 fn all_frames_arrive(profile: ProfileConfig, workers: usize) {
     const CONNECTIONS: u16 = 200;
     let host = host(1, 1);

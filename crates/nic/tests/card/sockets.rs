@@ -1,4 +1,4 @@
-//! What the kernel says about its TCP connections (ss(8), of iproute2).
+//! The kernel's state of its TCP connections (ss(8), of iproute2).
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use crate::hosts::Host;
 
-/// A timeout lasts several times as long.
+/// Interval between two readings: a fraction of a timeout.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A connection as its own end sees it.
+/// A connection's state at one of its ends.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Socket {
-    /// The retransmission timeout, as often doubled as it has run out in succession.
+    /// The retransmission timeout, doubled for each successive expiry.
     pub(crate) timeout: Duration,
-    /// How often it has run out in succession.
+    /// Number of successive expiries.
     pub(crate) backoff: u32,
-    /// Packets sent once more, so far.
+    /// Number of retransmitted packets so far.
     pub(crate) retransmitted: u64,
 }
 
-/// The connections of a host, by its port.
+/// Returns the connections of a host, by its port.
 pub(crate) fn sockets(host: &Host) -> HashMap<u16, Socket> {
     let mut command = Command::new("ss");
     command.args(["--tcp", "--info", "--numeric", "--oneline", "--no-header"]);
@@ -41,8 +41,8 @@ fn socket(line: &str) -> Option<(u16, Socket)> {
     Some((port, Socket { timeout, backoff: number("backoff")? as u32, retransmitted }))
 }
 
-/// Looks at the connections of a host again and again, until the other end of `stop` is dropped: the most that each has
-/// had of everything, by its port, and the longest time between two looks.
+/// Reads the connections of a host repeatedly until the other end of `stop` is dropped. Returns the maximum of each
+/// value by port, and the longest time between two readings.
 pub(crate) fn watch(host: &Host, stop: &Receiver<()>) -> (HashMap<u16, Socket>, Duration) {
     let (mut all, mut away, mut last) = (HashMap::<u16, Socket>::new(), Duration::ZERO, Instant::now());
     loop {

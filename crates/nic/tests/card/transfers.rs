@@ -1,4 +1,4 @@
-//! What was sent is what arrives.
+//! Received data equals sent data.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -52,7 +52,7 @@ fn datagrams_that_the_kernel_leaves_to_be_cut_arrive() {
         let peer = if address.is_ipv4() { v4(2) } else { v6(2) };
         let sender = hosts[1].namespace.run(|| bind(peer)).unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        // Longer than a packet: the kernel sends IP fragments.
+        // Longer than the MTU: the kernel sends IP fragments.
         for len in [1, 1000, 8000] {
             let sent = pattern(1, len);
             sender.send_to(&sent, (address, PORT)).unwrap();

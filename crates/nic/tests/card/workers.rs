@@ -1,25 +1,25 @@
-//! Several workers.
+//! Cards with several workers.
 
 use nichrome_lro::{Hold, ProfileConfig};
 use nichrome_nic::{Card, MemoryWire, memory_wire};
 
 use crate::hosts::{FRAME_LEN, Host, card, host, impaired, stop, transfer, v4, v6};
 
-/// A host with so many queues, and a card of two workers with a wire each.
+/// Creates a host with `queues` queues, and a card of two workers with a wire each.
 fn two_workers(number: u8, queues: usize, wires: Vec<MemoryWire>) -> (Host, Card) {
     let host = host(number, queues);
     let card = card(wires, &host, Some(ProfileConfig::Gro(Hold::Batch)));
     (host, card)
 }
 
-/// All but those that were on their way to another worker when the card was stopped: the last acknowledgements.
+/// Checks that `some` is `all` but for the last ACKs, which were in a ring between workers when the card stopped.
 fn assert_all_but_few(some: u64, all: u64) {
     assert!((all.saturating_sub(32)..=all).contains(&some), "{some} of {all}");
 }
 
 #[test]
 fn connections_spread_over_workers_that_share_the_hosts_queue() {
-    // Nothing comes over the second worker's wire: all its frames are those that the first hands on.
+    // Nothing arrives on the second worker's wire: all of its frames come from the first worker.
     let [left, right] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
     let [idle, _unconnected] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
     let (receiver, spread) = two_workers(1, 1, vec![left, idle]);

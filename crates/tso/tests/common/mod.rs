@@ -20,18 +20,18 @@ pub const TCP4: GsoType = GsoType::TcpV4(TcpGsoEcn::NoCwr);
 /// TCP over IPv6.
 pub const TCP6: GsoType = GsoType::TcpV6(TcpGsoEcn::NoCwr);
 
-/// The virtio header of a frame that is to be cut.
+/// Returns the virtio header of a frame that needs segmentation.
 pub fn virtio(gso_type: GsoType, size: u16) -> VirtioNetRepr {
     let size = NonZeroU16::new(size).unwrap();
     VirtioNetRepr { checksum: ChecksumState::Unchecked, gso: Some(Gso { gso_type, size, hdr_len: 0 }) }
 }
 
-/// The same with a checksum to be completed.
+/// Adds a partial checksum to a virtio header.
 pub fn partial(virtio: VirtioNetRepr, start: usize, offset: u16) -> VirtioNetRepr {
     VirtioNetRepr { checksum: ChecksumState::Partial { start: start as u16, offset }, ..virtio }
 }
 
-/// All packets of a frame, each as long as was foretold, appended to what was there.
+/// Returns all packets of a frame; checks that their lengths are as announced and that they are appended to the buffer.
 pub fn cut(frame: &[u8], virtio: &VirtioNetRepr) -> Result<Vec<Vec<u8>>, SegmentError> {
     let mut segments = Segments::new(frame, virtio)?;
     let (count, bytes) = (segments.remaining(), segments.bytes_remaining());
@@ -53,7 +53,7 @@ pub fn cut(frame: &[u8], virtio: &VirtioNetRepr) -> Result<Vec<Vec<u8>>, Segment
     Ok(packets)
 }
 
-/// Where the transport header starts in a frame that was built.
+/// Returns the offset of the transport header in a frame that the tests have built.
 pub fn transport_at(frame: &[u8], network: &Network) -> usize {
     let link = LinkHeader::new(frame).unwrap().header_len();
     match network {
@@ -62,12 +62,12 @@ pub fn transport_at(frame: &[u8], network: &Network) -> usize {
     }
 }
 
-/// The type of segmentation of TCP over this network.
+/// Returns the segmentation type of TCP over this network.
 pub fn tcp_over(network: &Network) -> GsoType {
     if matches!(network, Network::Ipv4 { .. }) { TCP4 } else { TCP6 }
 }
 
-/// A frame as a kernel hands it over to be cut, its checksum unfinished, and the virtio header.
+/// Returns a frame as a kernel passes it on for segmentation, with a partial checksum, and its virtio header.
 pub fn tcp(frame: &TcpFrame, size: u16) -> (Vec<u8>, VirtioNetRepr) {
     let mut bytes = frame.build();
     let transport = transport_at(&bytes, &frame.network);
@@ -75,7 +75,7 @@ pub fn tcp(frame: &TcpFrame, size: u16) -> (Vec<u8>, VirtioNetRepr) {
     (bytes, partial(virtio(tcp_over(&frame.network), size), transport, 16))
 }
 
-/// The segments as a sender builds each on its own: the expectation, made without the code under test.
+/// Returns the expected segments, each built as a sender would build it, without the code under test.
 pub fn tcp_segments(whole: &TcpFrame, size: usize) -> Vec<Vec<u8>> {
     let count = whole.payload.len().div_ceil(size).max(1);
     let segment = |nth: usize| {
@@ -95,7 +95,7 @@ pub fn tcp_segments(whole: &TcpFrame, size: usize) -> Vec<Vec<u8>> {
     (0..count).map(segment).collect()
 }
 
-/// The IP header of the `nth` packet.
+/// Returns the IP header of the `nth` packet.
 pub fn network_at(network: &Network, nth: u16) -> Network {
     let mut network = network.clone();
     if let Network::Ipv4 { ident, .. } = &mut network {
@@ -104,12 +104,12 @@ pub fn network_at(network: &Network, nth: u16) -> Network {
     network
 }
 
-/// `len` bytes, not two of them alike for long.
+/// Returns `len` bytes without a short period.
 pub fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at ^ at >> 8 ^ at >> 3) as u8).collect()
 }
 
-/// A data segment of `len` bytes over IPv4, with timestamps.
+/// Returns a data segment of `len` bytes over IPv4, with timestamps.
 pub fn data(len: usize) -> TcpFrame {
     TcpFrame {
         seq: SeqNumber(0xFFFF_F000),
@@ -120,7 +120,8 @@ pub fn data(len: usize) -> TcpFrame {
     }
 }
 
-/// IPv6 with these extension headers, each of (type, units of 8 bytes after the first), in front of `upper`.
+/// Returns IPv6 with these extension headers before `upper`; each is a type and its length in units of 8 bytes after
+/// the first 8.
 pub fn ipv6(kinds: &[(IpProtocol, u8)], upper: IpProtocol) -> Network {
     let mut bytes = Vec::new();
     for (nth, &(kind, units)) in kinds.iter().enumerate() {

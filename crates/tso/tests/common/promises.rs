@@ -6,12 +6,13 @@ use nichrome_wire::{
     UdpHeader, VirtioNetHeader, VirtioNetRepr,
 };
 
-/// Cuts `frame` as `header` says; whatever they are, what comes out keeps every promise, or there is an error.
+/// Segments `frame` as `header` requests: for any frame and header, the packets keep all invariants, or there is an
+/// error.
 ///
 /// # Panics
-/// A promise is broken.
+/// An invariant is violated.
 pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
-    // As if the frame were as long as can be: its own bounds are for the code under test to check.
+    // Pretends that the frame has the maximum length, so that the code under test must check the bounds itself.
     let Ok(virtio) = VirtioNetRepr::parse(header, usize::MAX) else { return };
     let Ok(segments) = Segments::new(frame, &virtio) else {
         assert!(virtio.gso.is_some() || complete_checksum(&mut frame.to_vec(), &virtio).is_err());
@@ -28,7 +29,8 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
     }
 }
 
-/// Cuts `frame` to an MTU, also within a tunnel; whatever it is, the packets fit and are complete, or there is an error.
+/// Segments `frame` to an MTU, also within a tunnel: for any frame, the packets fit and are complete, or there is an
+/// error.
 ///
 /// # Panics
 /// A packet is too long, or cannot be parsed as the frame was.
@@ -42,7 +44,7 @@ pub(crate) fn keep_promises_within(frame: &[u8], mtu: u16) {
     }
 }
 
-/// All packets, which are as many and as long as was foretold.
+/// Returns all packets; checks that their number and lengths are as announced.
 fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
     let (count, bytes) = (segments.remaining(), segments.bytes_remaining());
     let mut packets: Vec<Vec<u8>> = Vec::new();
@@ -75,7 +77,7 @@ fn keep_promises_of_cutting(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
         payload.extend(&part.transport[repeated..]);
     }
     if repeated == 0 {
-        // The fragments hold the header, in which the checksum was completed.
+        // The fragments contain the UDP header with the complete checksum.
         whole.assert_checksum(&payload);
         payload[6..8].copy_from_slice(&whole.transport[6..8]);
     }
@@ -87,7 +89,7 @@ struct Carried<'a> {
     addresses: AddressPair,
     protocol: IpProtocol,
     transport: &'a [u8],
-    /// Where it ends in the frame.
+    /// Offset of its end in the frame.
     end: usize,
 }
 

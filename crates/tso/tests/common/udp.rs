@@ -1,4 +1,4 @@
-//! UDP frames to build.
+//! Builds UDP frames for the tests.
 
 use nichrome_wire::{
     AddressPair, EtherType, EthernetRepr, Fragment, HeaderOptions, IpProtocol, Ipv4Repr, Ipv6Repr, MacAddr,
@@ -22,12 +22,12 @@ impl UdpFrame {
         Self { tags: Vec::new(), network, src_port: 40_000, payload }
     }
 
-    /// The frame, its lengths and checksums right.
+    /// Returns the frame with correct lengths and checksums.
     pub fn build(&self) -> Vec<u8> {
         self.build_around(&self.datagram(), Fragment::default())
     }
 
-    /// The frame as a kernel hands it over, its checksum unfinished, and the virtio header.
+    /// Returns the frame as a kernel passes it on for segmentation, with a partial checksum, and its virtio header.
     pub fn to_be_cut(&self, gso_type: GsoType, size: u16) -> (Vec<u8>, VirtioNetRepr) {
         let mut bytes = self.build();
         let transport = transport_at(&bytes, &self.network);
@@ -35,7 +35,7 @@ impl UdpFrame {
         (bytes, partial(virtio(gso_type, size), transport, 6))
     }
 
-    /// The datagrams as a sender builds each on its own.
+    /// Returns the datagrams, each built as a sender would build it.
     pub fn datagrams(&self, size: usize) -> Vec<Vec<u8>> {
         let count = self.payload.len().div_ceil(size).max(1);
         let datagram = |nth: usize| {
@@ -46,7 +46,7 @@ impl UdpFrame {
         (0..count).map(datagram).collect()
     }
 
-    /// The fragments, each with `size` bytes of the datagram but the last.
+    /// Returns the fragments; all but the last have `size` bytes of the datagram.
     pub fn fragments(&self, size: usize) -> Vec<Vec<u8>> {
         let datagram = self.datagram();
         let mut whole = self.clone();

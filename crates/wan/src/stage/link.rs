@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However long packets follow each other, the time is that of all their bits together.
+        /// For packets of any lengths in a row, the total time is exactly that of their bits.
         #[test]
         fn a_busy_link_is_exact(
             rate in 1000..=1_000_000_000_000u64,
@@ -163,12 +163,12 @@ mod tests {
         assert_eq!(player.send(1000, ms(10)), ms(10));
         assert_eq!(player.next_start_after(ms(10)), ms(10));
         assert_eq!(player.send(1000, ms(10)), ms(20));
-        // What is left of the first at 20 ms, the second, and the one at 50 ms.
+        // The rest of the opportunity at 20 ms, the second one, and the one at 50 ms.
         assert_eq!(player.next_start_after(ms(20)), ms(20));
         assert_eq!(player.send(1000 + 1500 + 1500, ms(20)), ms(50));
-        // Used up: the next round begins at 50 ms.
+        // All opportunities are used: the next period begins at 50 ms.
         assert_eq!(player.next_start_after(ms(50)), ms(60));
-        // Idle: the rest of the opportunity is wasted.
+        // Idle: the rest of the opportunity is lost.
         assert_eq!(player.send(100, ms(60)), ms(60));
         assert_eq!(player.next_start(ms(60)), ms(70));
         assert_eq!(player.send(1500 + 1500 + 100, ms(70)), ms(100));

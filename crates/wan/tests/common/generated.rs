@@ -1,5 +1,5 @@
-//! Sequences of operations on two paths that are the same but for their drivers: one is driven by the book, the other
-//! late and in heaps. Checks every promise; the property tests and the fuzz target choose the operations.
+//! Generates operations on two equal paths with different drivers: one calls in time, the other late and in batches.
+//! Checks every invariant; the property tests and the fuzz target choose the operations.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use nichrome_wan::{Departure, DropReason, Dummy, Impairments, JitterOrder, Outpu
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Ecn, Engine, Instant};
 
-/// Where choices come from.
+/// A source of choices.
 pub trait Choose {
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     fn below(&mut self, bound: u32) -> u32;
-    /// Whether no more choices are left.
+    /// Returns true if no choices are left.
     fn is_exhausted(&self) -> bool;
 }
 
@@ -26,12 +26,12 @@ pub fn run(choices: &mut impl Choose) -> Result<(), String> {
     pair.finish()
 }
 
-/// One of several texts, read.
+/// Parses one of several texts.
 fn one_of<T: std::str::FromStr>(choices: &mut impl Choose, texts: &[&str]) -> Option<T> {
     texts[choices.below(texts.len() as u32) as usize].parse().ok()
 }
 
-/// One of several texts or nothing, which is as likely as all others together.
+/// Parses one of several texts, or returns `None` in half of the cases.
 fn maybe<T: std::str::FromStr>(choices: &mut impl Choose, texts: &[&str]) -> Option<T> {
     if choices.below(2) == 0 { None } else { one_of(choices, texts) }
 }
@@ -80,11 +80,11 @@ enum Left {
 struct Pair {
     punctual: Path<Dummy>,
     late: Path<Dummy>,
-    /// The outputs of each.
+    /// The outputs of each path.
     expected: Vec<Left>,
     got: Vec<Left>,
     now: Instant,
-    /// By number, when each packet arrived.
+    /// The arrival time of each packet, by number.
     arrivals: Vec<Instant>,
     /// Maximum number of packets in flight.
     bound: usize,
@@ -181,7 +181,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Releases all packets, and checks them.
+    /// Releases and checks all packets.
     fn finish(mut self) -> Result<(), String> {
         let expected = &mut self.expected;
         advance(&mut self.punctual, Instant::MAX, &mut |_, output| expected.push(left(output)));
@@ -240,7 +240,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Each packet left once, and once more for each copy.
+    /// Checks that each packet left once, and once more for each copy.
     fn check_packets(&self) -> Result<(), String> {
         let mut times = vec![0u64; self.arrivals.len()];
         for left in &self.got {

@@ -28,7 +28,7 @@ pub fn packet(id: u64) -> Dummy {
     Dummy { len: 1514, id, ..Dummy::default() }
 }
 
-/// A full-sized frame whose sender takes part in ECN.
+/// Returns a full-sized frame of an ECN-capable sender.
 pub fn ect(id: u64) -> Dummy {
     Dummy { ecn: Ecn::Ect0, ..packet(id) }
 }
@@ -60,14 +60,14 @@ impl Outcome {
         self.dropped.iter().filter(|(_, why)| *why == reason).map(|(id, _)| *id).collect()
     }
 
-    /// Delays in nanoseconds.
+    /// Returns the delays in nanoseconds.
     pub fn delays(&self) -> Vec<f64> {
         let delay = |departure: &Departure<Dummy>| (departure.due - departure.arrived).as_nanos() as f64;
         self.released.iter().map(delay).collect()
     }
 }
 
-/// Sends packets, each at its time, and waits until all have left.
+/// Sends packets, each at its time, and runs until all have left.
 pub fn send(path: &mut Path<Dummy>, packets: impl IntoIterator<Item = (Instant, Dummy)>) -> Outcome {
     let mut outcome = Outcome::default();
     for (at, packet) in packets {
@@ -87,7 +87,7 @@ pub fn send_evenly(impairments: &Impairments, count: u64, distance: Duration) ->
     (outcome, path)
 }
 
-/// Whether `got` is within 1 % of `asked`.
+/// Returns true if `got` is within 1 % of `asked`.
 pub fn is_near(got: f64, asked: f64) -> bool {
     (got / asked - 1.0).abs() < 0.01
 }

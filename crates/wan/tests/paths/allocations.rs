@@ -1,4 +1,5 @@
-//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has others.
+//! A path allocates nothing in the steady state. Only allocations of the test's own thread count, since the test
+//! harness has other threads.
 
 use crate::common::{NONE, ect, of};
 use allocation_counter::measure;
@@ -6,7 +7,7 @@ use nichrome_wan::{Impairments, JitterOrder, Output, Path};
 use nichrome_wire::Instant;
 use nichrome_wire::engine::{deliver, deliver_batch};
 
-/// Once the path has held as many packets as it will, it allocates nothing.
+/// After the path has held its maximum number of packets, it allocates nothing.
 #[test]
 fn nothing_is_allocated_in_the_steady_state() {
     let jitter = |order| Impairments {

@@ -56,7 +56,7 @@ fn a_sent_packet_makes_room_for_one_that_arrives_at_that_time() {
 
 #[test]
 fn a_full_queue_drops_at_its_tail() {
-    // One is being sent and does not count.
+    // One packet is in transmission and does not count.
     for (queue, kept) in [("2p", 3), ("3028B", 3), ("3027B", 2), ("1B", 1)] {
         let mut path = Path::new(&Impairments { queue: of(queue), ..rate("10mbit") }, 0).unwrap();
         let outcome = send(&mut path, (1..=6).map(|id| (us(0), packet(id))));
@@ -73,7 +73,7 @@ fn packets_longer_than_the_mtu_are_dropped() {
     assert_eq!((outcome.ids(), outcome.dropped_for(DropReason::Mtu)), (vec![1514, 60], vec![1515]));
 }
 
-/// RFC 8200 section 5: where a link takes less than 1,280 bytes, what is below IPv6 cuts packets.
+/// RFC 8200 section 5: below an MTU of 1,280 bytes, the link layer fragments and reassembles.
 #[test]
 fn ipv6_packets_of_1280_bytes_get_through_whatever_the_mtu() {
     let frame = |network: Network, len: usize| {
@@ -93,7 +93,7 @@ fn ipv6_packets_of_1280_bytes_get_through_whatever_the_mtu() {
     }
 }
 
-/// Twice what the link carries, for 20 s, from a sender that does not react.
+/// Sends twice the rate of the link for 20 s, without reaction to loss.
 fn overload(impairments: &Impairments, make: fn(u64) -> Dummy) -> (crate::common::Outcome, Path<Dummy>) {
     let mut path = Path::new(impairments, 0).unwrap();
     let outcome = send(&mut path, (0..40_000).map(|id| (us(id * 500), make(id))));
@@ -106,8 +106,8 @@ fn codel_waits_for_an_interval_and_then_drops_more_and_more_often() {
     let (outcome, _) = overload(&codel, packet);
     let dropped = outcome.dropped_for(DropReason::CoDel);
     assert_eq!(outcome.dropped.len(), dropped.len());
-    // Packets wait 5 ms from the 10th on (each is sent 0.5 ms later than the one before); an interval of 100 ms
-    // later, the first is dropped: the one at the head then.
+    // Packets wait 5 ms from the 10th on (each is sent 0.5 ms later than the previous one). An interval of 100 ms
+    // later, CoDel drops the first packet, which is then at the head.
     let first = dropped[0];
     assert!((108..=112).contains(&first), "{first}");
     // Intervals shrink with the square root of the count (RFC 8289 section 5): 100 ms, 71 ms, 58 ms, …, and a packet
@@ -129,8 +129,8 @@ fn codel_does_not_drop_on_a_link_that_keeps_up() {
 }
 
 #[test]
-fn codel_drops_nothing_behind_which_nothing_waits() {
-    // 20 ms each, and one always waits, longer than the target.
+fn codel_never_drops_the_last_queued_packet() {
+    // A packet takes 20 ms, and one always waits longer than the target.
     let codel = Impairments { aqm: of("codel"), ..rate("605600bit") };
     let mut path = Path::new(&codel, 0).unwrap();
     let outcome = send(&mut path, (0..1000u64).map(|id| (ms(id.saturating_sub(1) * 20), packet(id))));
@@ -138,10 +138,10 @@ fn codel_drops_nothing_behind_which_nothing_waits() {
 }
 
 #[test]
-fn codel_goes_on_as_before_when_the_queue_grows_again_soon() {
+fn codel_resumes_its_drop_rate_if_the_queue_grows_again_soon() {
     let codel = Impairments { aqm: of("codel"), ..rate("12112kbit") };
     let mut path = Path::new(&codel, 0).unwrap();
-    // A fifth too much for 3 s, a pause in which the queue empties, and again.
+    // Sends a fifth above the link's rate for 3 s, pauses until the queue is empty, and sends again.
     let busy = |begin: u64| (0..3600).map(move |nth| (us(begin + nth * 833), packet(begin + nth)));
     let outcome = send(&mut path, busy(0).chain(busy(3_700_000)));
     let (before, after): (Vec<_>, Vec<_>) =
@@ -152,7 +152,7 @@ fn codel_goes_on_as_before_when_the_queue_grows_again_soon() {
 
 #[test]
 fn codel_keeps_the_delay_of_a_sender_that_reacts_near_its_target() {
-    // Additive increase, multiplicative decrease of the rate at each drop.
+    // The sender increases its rate additively, and decreases it multiplicatively at each drop.
     let codel = Impairments { aqm: of("codel"), ..rate("12112kbit") };
     let mut path = Path::new(&codel, 0).unwrap();
     let (mut now, mut rate, mut delays) = (Instant::ZERO, 800.0_f64, Vec::new());
@@ -171,7 +171,7 @@ fn codel_keeps_the_delay_of_a_sender_that_reacts_near_its_target() {
 }
 
 #[test]
-fn codel_marks_instead_of_dropping_where_the_sender_takes_part() {
+fn codel_marks_packets_of_ecn_capable_senders_instead_of_dropping() {
     let mark = Impairments { aqm: of("codel"), ecn: of("mark"), ..rate("12112kbit") };
     let (outcome, path) = overload(&mark, ect);
     let marked: Vec<_> =
@@ -190,11 +190,11 @@ fn a_queue_marks_above_its_threshold() {
     let mut path = Path::new(&mark, 0).unwrap();
     let outcome = send(&mut path, (0..6).map(|id| (us(0), ect(id))));
     let marks: Vec<_> = outcome.released.iter().map(|departure| departure.packet.ecn == Ecn::Ce).collect();
-    // One is sent, three wait, before the next finds more than two.
+    // One packet is in transmission and three wait before the next one finds more than two.
     assert_eq!(marks, [false, false, false, false, true, true]);
 }
 
-/// etherparse reads what was marked in real frames, over IPv4 and IPv6.
+/// etherparse reads marked frames, over IPv4 and IPv6.
 #[test]
 fn marks_keep_ipv4_checksums_right() {
     let mark = Impairments { ecn: of("mark:1p"), ..rate("10mbit") };
@@ -259,7 +259,7 @@ fn an_opportunity_without_a_packet_is_wasted() {
 fn small_packets_share_an_opportunity_and_long_ones_need_several() {
     let mut path = Path::new(&trace("10\n"), 0).unwrap();
     let sized = |len: u32| Dummy { len: len + 14, ..packet(0) };
-    // 500 + 500 + 500; 3000; 100 and 1401, whose last byte waits for the next.
+    // 500 + 500 + 500; 3000; 100 and 1401, whose last byte needs the next opportunity.
     let outcome = send(&mut path, [500, 500, 500, 3000, 100, 1401].map(|len| (ms(0), sized(len))));
     assert_eq!(outcome.dues(), [10, 10, 10, 30, 40, 50].map(ms));
 }

@@ -1,4 +1,4 @@
-//! degen (papers/rdma-over-ip section 3): each packet leaves its own stamp and the delay later.
+//! degen (papers/rdma-over-ip section 3): each packet leaves at its own timestamp plus the delay.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn a_batch_is_stamped_as_a_whole_and_keeps_its_order() {
 
 #[test]
 fn a_late_timer_delays_nothing_that_follows() {
-    // Through the link, the delay, and held back: three stages whose timers are all late.
+    // Three stages with late timers: the bottleneck, the delay, and reordering.
     let impairments = Impairments {
         delay: of("40ms"),
         rate: of::<nichrome_wan::Bandwidth>("10mbit").into(),

@@ -20,7 +20,7 @@ fn everything() -> Impairments {
     }
 }
 
-/// FNV-1a over all outputs.
+/// Returns the FNV-1a hash of all outputs.
 fn hash(outcome: &Outcome) -> u64 {
     let released = outcome.released.iter().flat_map(|departure| {
         [
@@ -43,16 +43,16 @@ fn hash_with(seed: u64) -> u64 {
     hash(&send(&mut Path::new(&everything(), seed).unwrap(), arrivals()))
 }
 
-/// The hash of a trace, which changes only if the random choices change.
+/// The hash of a run, which changes only if the random choices change.
 #[test]
-fn a_seed_stands_for_its_choices() {
+fn a_seed_determines_all_choices() {
     assert_eq!(hash_with(7), hash_with(7));
     assert_eq!(hash_with(7), 0x7D06_E08C_E2D1_5071, "{:#x}", hash_with(7));
     assert_ne!(hash_with(7), hash_with(8));
 }
 
 #[test]
-fn when_the_driver_calls_does_not_matter() {
+fn outputs_do_not_depend_on_when_the_driver_calls() {
     let expected = send(&mut Path::new(&everything(), 7).unwrap(), arrivals());
     for period in [1, 40, 3000] {
         let mut path = Path::new(&everything(), 7).unwrap();
@@ -77,7 +77,7 @@ fn when_the_driver_calls_does_not_matter() {
 }
 
 #[test]
-fn adding_a_stage_does_not_change_what_another_chooses() {
+fn adding_a_stage_does_not_change_the_choices_of_others() {
     let lossy = Impairments { loss: Some(of("5%")), ..NONE() };
     let lost = |impairments: &Impairments| {
         send(&mut Path::new(impairments, 7).unwrap(), arrivals()).dropped_for(DropReason::Loss)

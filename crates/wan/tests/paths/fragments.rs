@@ -14,7 +14,7 @@ fn frame(dont_fragment: bool) -> Vec<u8> {
     TcpFrame { network, payload: vec![7; 1460], ..TcpFrame::default() }.build()
 }
 
-/// The outputs: lengths of released packets, and reasons of dropped ones.
+/// Returns lengths of released packets, reasons of dropped ones, and the path.
 fn through(impairments: &Impairments, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<DropReason>, Path<Vec<u8>>) {
     let mut path = Path::new(impairments, 1).unwrap();
     let (mut released, mut dropped) = (Vec::new(), Vec::new());

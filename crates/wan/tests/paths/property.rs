@@ -1,9 +1,9 @@
-//! For any impairments and any driver, each packet leaves once, or is dropped with a reason.
+//! For any impairments and any driver, each packet is released once, or dropped with a reason.
 
 use crate::generated::Choose;
 use proptest::prelude::*;
 
-/// Choices that were made beforehand.
+/// Choices that proptest has made in advance.
 struct Choices(std::vec::IntoIter<u32>);
 
 impl Choose for Choices {
@@ -20,7 +20,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn every_promise_is_kept(choices in proptest::collection::vec(any::<u32>(), 20..1500)) {
+    fn every_invariant_holds(choices in proptest::collection::vec(any::<u32>(), 20..1500)) {
         let result = crate::generated::run(&mut Choices(choices.into_iter()));
         prop_assert!(result.is_ok(), "{}", result.unwrap_err());
     }

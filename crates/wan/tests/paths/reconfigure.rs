@@ -9,7 +9,7 @@ fn delay(text: &str) -> Impairments {
     Impairments { delay: of(text), ..NONE() }
 }
 
-/// Sends a packet each millisecond; at each given one, the impairments change.
+/// Sends a packet each millisecond, and changes the impairments at the given packets.
 fn run(first: &Impairments, changes: &[(u64, Impairments)], count: u64) -> (Outcome, Path<Dummy>) {
     let mut path = Path::new(first, 5).unwrap();
     let mut outcome = Outcome::default();
@@ -49,7 +49,7 @@ fn packets_held_when_everything_is_disabled_leave_as_scheduled() {
     let (outcome, _) = run(&all, &[(10, NONE())], 20);
     assert_eq!(outcome.released.len(), 20);
     let due = |id: u64| outcome.released.iter().find(|d| d.packet.id == id).unwrap().due;
-    // Sent before the change; of the delay, those behind see nothing, but they do not overtake in it.
+    // The packets were sent before the change. Later ones have no delay, but do not overtake them in the delay stage.
     assert!((0..9).all(|id| due(id) == ms(id + 1 + 40)), "{:?}", outcome.dues());
     assert!(outcome.ids().is_sorted());
 }
@@ -58,7 +58,7 @@ fn packets_held_when_everything_is_disabled_leave_as_scheduled() {
 fn queued_packets_are_sent_at_the_new_rate() {
     let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
     let fast = Impairments { rate: Some(of("121120kbit")), ..NONE() };
-    // 10 ms each. The first leaves at 10 ms, the second is being sent at the change at 15 ms; then 0.1 ms each.
+    // 10 ms each. The first leaves at 10 ms, the second is in transmission at the change at 15 ms; then 0.1 ms each.
     let (outcome, _) = run(&slow, &[(15, fast)], 16);
     let expected = [10_000, 20_000].into_iter().chain((1..=14).map(|nth| 20_000 + nth * 100));
     assert!(outcome.dues().into_iter().eq(expected.map(us)));
@@ -71,7 +71,7 @@ fn a_trace_takes_over_the_queued_packets() {
     let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
     let trace = Impairments { trace: Some(of("3\n")), ..NONE() };
     let (outcome, _) = run(&slow, &[(5, trace.clone())], 6);
-    // Its beginning is when it takes its first packet.
+    // The trace begins when it sends its first packet.
     assert_eq!(outcome.dues(), [10, 13, 16, 19, 22, 25].map(ms));
     let (outcome, _) = run(&trace, &[(5, slow)], 6);
     assert_eq!(outcome.dues(), [3, 15, 25, 35, 45, 55].map(ms));

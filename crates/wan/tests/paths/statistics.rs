@@ -20,7 +20,7 @@ fn jitter(jitter: Jitter) -> Impairments {
 }
 
 #[test]
-fn independent_loss_is_as_asked() {
+fn independent_loss_is_as_configured() {
     for (asked, share) in [("1%", 0.01), ("0.2%", 0.002), ("30%", 0.3)] {
         let (_, path) = send_evenly(&loss(asked), 4 * MANY, MICROSECOND);
         let lost = path.stats().drops.get(DropReason::Loss) as f64 / (4 * MANY) as f64;
@@ -29,7 +29,7 @@ fn independent_loss_is_as_asked() {
 }
 
 #[test]
-fn gilbert_losses_come_in_bursts_of_the_length_asked() {
+fn gilbert_losses_come_in_bursts_of_the_configured_length() {
     let (outcome, path) = send_evenly(&loss("gilbert:1%,25%"), 2 * MANY, MICROSECOND);
     let lost = outcome.dropped_for(DropReason::Loss);
     let share = lost.len() as f64 / path.stats().packets_in as f64;
@@ -53,21 +53,21 @@ fn exactly_the_listed_packets_are_lost() {
 }
 
 #[test]
-fn duplication_and_corruption_are_as_asked() {
+fn duplication_and_corruption_are_as_configured() {
     let impairments = Impairments { duplicate: of("1%"), corrupt: of("2%"), ..NONE() };
     let (outcome, path) = send_evenly(&impairments, MANY, MICROSECOND);
     let many = MANY as f64;
     let corrupt = outcome.released.iter().filter(|departure| departure.packet.corrupt).count() as u64;
     assert!(is_near(path.stats().duplicated as f64 / many, 0.01), "{:?}", path.stats());
     assert!(is_near(path.stats().corrupted as f64 / many, 0.02), "{:?}", path.stats());
-    // Corruption comes first, so that a copy is corrupt with its original.
+    // Corruption precedes duplication, so that a copy is corrupt like its original.
     assert!(is_near(corrupt as f64 / outcome.released.len() as f64, 0.02), "{corrupt}");
     assert_eq!((outcome.released.len() as u64, path.stats().reordered), (MANY + path.stats().duplicated, 0));
     assert!(outcome.ids().is_sorted());
 }
 
 #[test]
-fn reordering_is_as_asked_and_by_the_time_asked() {
+fn reordering_has_the_configured_rate_and_time() {
     let impairments = Impairments { delay: of("10ms"), reorder: Some(of("1%:5ms")), ..NONE() };
     let (outcome, path) = send_evenly(&impairments, MANY, Duration::from_micros(100));
     let late = outcome.delays().into_iter().filter(|delay| *delay == 15e6).count() as f64;
@@ -77,7 +77,7 @@ fn reordering_is_as_asked_and_by_the_time_asked() {
 }
 
 #[test]
-fn jitter_has_the_mean_and_deviation_asked() {
+fn jitter_has_the_configured_mean_and_deviation() {
     let scale = 5e6;
     for (asked, expected) in [
         ("5ms", scale / 3.0_f64.sqrt()),
@@ -112,7 +112,7 @@ fn jitter_that_keeps_order_holds_packets_up_instead() {
     assert!(outcome.delays().into_iter().all(|delay| (95e6..=105e6).contains(&delay)));
 }
 
-/// The delay added by keeping the order does not count as requested jitter.
+/// The extra delay to keep the order is not part of the drawn jitter.
 #[test]
 fn drawn_delay_and_delay_of_order_are_reported_separately() {
     let impairments = Impairments { delay: of("20ms"), ..jitter(of("5ms")) };
@@ -133,7 +133,7 @@ fn a_delay_is_cut_off_at_zero() {
     let delays = outcome.delays();
     let at_once = delays.iter().filter(|delay| **delay == 0.0).count() as f64 / delays.len() as f64;
     assert!(is_near(at_once, 0.4), "{at_once}");
-    // The mean of max(0, x) for x even from -4 ms to 6 ms.
+    // The mean of max(0, x) for x uniform from -4 ms to 6 ms.
     assert!(is_near(mean(&delays), 1.8e6), "{}", mean(&delays));
 }
 
@@ -148,7 +148,7 @@ fn samples_are_added_to_the_delay() {
     );
 }
 
-/// The checksums of IPv4 and TCP find every flipped bit; the Ethernet header is left alone.
+/// The checksums of IPv4 and TCP detect every flipped bit; the Ethernet header is not changed.
 #[test]
 fn a_corrupt_packet_is_found_by_its_checksums() {
     let frame = TcpFrame { payload: b"payload".to_vec(), ..TcpFrame::default() }.build();
@@ -171,7 +171,7 @@ fn a_corrupt_packet_is_found_by_its_checksums() {
 }
 
 #[test]
-fn a_busy_link_carries_what_was_asked() {
+fn a_busy_link_carries_the_configured_rate() {
     let impairments = Impairments { rate: Some(of("10mbit")), queue: of("20p"), ..NONE() };
     let mut path = Path::new(&impairments, 1).unwrap();
     let sizes =
