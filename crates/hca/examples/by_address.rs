@@ -1,4 +1,4 @@
-//! A connection by address and port, as programs of rdma_cm make them: the server greets each client.
+//! Connects by address and port, as programs of rdma_cm do: the server sends each client a greeting.
 //!
 //!     cargo run -p nichrome-hca --example by_address                             both in one process
 //!     cargo run -p nichrome-hca --example by_address server 10.0.0.1 7174        which rdma_cm programs can connect to
@@ -19,7 +19,7 @@ const SIZE: usize = 64;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// An adapter and what a connection needs of it.
+/// An adapter with the objects for a connection.
 struct End {
     adapter: Adapter,
     region: Region,
@@ -54,10 +54,10 @@ impl End {
     }
 }
 
-/// Takes one connection, which begins with the client's name, and greets the client.
+/// Accepts one connection, whose private data begins with the client's name, and sends a greeting.
 fn serve(end: &End, listener: &Listener) -> Result<()> {
     let request = listener.accept(PATIENCE)?.ok_or("no client came")?;
-    // The field of a request has 56 bytes: zeros follow the name.
+    // A request's private data has 56 bytes: zeros follow the name.
     let name: Vec<u8> = request.private_data().iter().copied().take_while(|byte| *byte != 0).collect();
     let greeting = format!("hello, {}", String::from_utf8(name)?);
     let connected = request.accept(end.queue_pair()?, b"", &end.connection())?;

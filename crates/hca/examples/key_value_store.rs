@@ -1,9 +1,9 @@
-//! A key-value store whose readers use READ only: the server's program does nothing for a lookup.
+//! A key-value store whose readers use READ only: the server's program takes no part in a lookup.
 //!
 //!     cargo run --release -p nichrome-hca --example key_value_store
 //!
-//! The table is an array of slots in registered memory. A reader READs the slot of a key and the ones after it until it finds
-//! the key or an empty slot, and reads a slot again that is being changed.
+//! The table is an array of slots in registered memory. A reader READs the slot of a key and the following ones until
+//! it finds the key or an empty slot. If a slot is being changed, it READs the slot again.
 
 #[path = "common/slots.rs"]
 mod slots;
@@ -44,7 +44,7 @@ impl Store {
     }
 }
 
-/// A reader, which knows the table's address, key and size.
+/// A reader with the table's address, key and size.
 struct Reader {
     cq: CompletionQueue,
     qp: QueuePair,
@@ -53,7 +53,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Connects to a store. `introduce` gives the store this end's endpoint and returns its own.
+    /// Connects to a store. `introduce` passes this end's endpoint to the store and returns the store's.
     fn connect(table: RemoteRegion, introduce: impl FnOnce(Endpoint) -> Result<Endpoint>) -> Result<Self> {
         let adapter = Adapter::open(&AdapterConfig::default())?;
         let buffer = adapter.region(SLOT, Access::NONE)?;

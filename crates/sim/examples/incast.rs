@@ -1,8 +1,9 @@
-//! Incast: several hosts answer one at the same time, and meet in the queue of its port of the switch.
+//! Incast: several hosts answer one client at the same time, and their packets meet in the queue of the switch's port
+//! to it.
 //!
 //!     cargo run --release -p nichrome-sim --example incast
 //!
-//! Prints how long it takes until all have answered, and how many packets the queue drops, against the number of hosts.
+//! Prints the time until all have answered, and the number of packets that the queue drops, by number of hosts.
 
 use nichrome_sim::host::{Host, HostConfig, Role};
 use nichrome_sim::{
@@ -87,7 +88,7 @@ impl Incast {
         Ok(Self { hosts, timers, uplinks, switch })
     }
 
-    /// What a host has to send, and when it wants to be woken.
+    /// Sends a host's pending packets and sets its timer.
     fn send(&mut self, host: HostId, queue: &mut EventQueue<Event>) {
         let place = usize::from(host.0);
         while let Some(frame) = self.hosts[place].poll() {

@@ -1,7 +1,7 @@
-//! Slots of a table of keys and values, which lies in registered memory so that readers can READ it.
+//! The slots of a table of keys and values in registered memory, which readers READ.
 //!
-//! A key's slot follows from its hash; if it is taken, the next free one is used. Each slot carries a checksum of its content,
-//! so that a reader detects a slot that is being changed.
+//! The hash of a key selects its slot; if it is taken, the next free one is used. Each slot has a checksum of its
+//! content, by which a reader detects a concurrent change.
 
 /// A slot: key, value and checksum. An empty one is all zeros.
 pub(crate) const SLOT: usize = 64;
@@ -11,7 +11,7 @@ const VALUE_LEN: usize = SLOT - KEY_LEN - SUM_LEN;
 
 pub(crate) type Value = [u8; VALUE_LEN];
 
-/// FNV-1a, and the end of MurmurHash3, by which every bit depends on every byte: the same in every process.
+/// FNV-1a followed by the finalizer of MurmurHash3, so that every bit depends on every byte; equal in all processes.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
     let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325, step);
@@ -20,7 +20,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     hash ^ hash >> 33
 }
 
-/// The slot of a key in a table of so many.
+/// Returns the first slot to try for a key, in a table of `slots` slots.
 pub(crate) fn home(key: u64, slots: usize) -> usize {
     hash(&key.to_be_bytes()) as usize % slots
 }
@@ -38,7 +38,7 @@ pub(crate) fn encode(key: u64, value: &Value) -> [u8; SLOT] {
 pub(crate) enum Found {
     Empty,
     Entry(u64, Value),
-    /// The slot is being changed, or is none.
+    /// The slot is being changed, or its bytes are no slot.
     Torn,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn insert(table: &mut [u8], key: u64, value: &Value) -> bool {
     free.is_some()
 }
 
-/// A value that a test of a store can compute again.
+/// Returns the value of a key that tests can recompute.
 pub(crate) fn value_of(key: u64) -> Value {
     let mut value = [0; VALUE_LEN];
     value[..8].copy_from_slice(&hash(&key.to_be_bytes()).to_be_bytes());

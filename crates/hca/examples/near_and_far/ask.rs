@@ -1,4 +1,4 @@
-//! A client: puts keys to the servers they belong to, and gets them again.
+//! A client: puts keys on the servers that own them, and gets them.
 
 use std::net::IpAddr;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// Asks the servers of a book.
+    /// Puts and gets keys on the servers of a book.
     pub(crate) fn run(&self, book: &[Entry], json: bool) -> Result<ExitCode> {
         let mut adapters = Adapters::new(self.from);
         let new = |entry| Asked::new(entry, DelayHistogram::new(), DelayHistogram::new());
@@ -51,7 +51,7 @@ impl Ask {
     }
 }
 
-/// The server that a key belongs to. Other bits of the hash choose the slot there.
+/// Returns the server that owns a key. It uses other bits of the hash than the choice of the slot.
 fn owner(key: u64, servers: usize) -> usize {
     (hash(&key.to_be_bytes()) >> 32) as usize % servers
 }

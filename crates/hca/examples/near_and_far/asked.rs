@@ -1,4 +1,4 @@
-//! A server of the book, as a client has found it.
+//! A client's results for one server of the book.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use crate::Result;
 use crate::book::Entry;
 use crate::peer::{Adapters, Peer, Route};
 
-/// A server, as far as it was reached, and how long it took.
+/// A server with its connection, if it was reached, and the measured times.
 pub(crate) struct Asked<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) route: Option<Route>,
     peer: Option<Peer>,
     pub(crate) puts: DelayHistogram,
     pub(crate) gets: DelayHistogram,
-    /// Why it is not asked any more.
+    /// The error after which the client stopped using it.
     pub(crate) error: Option<String>,
 }
 
@@ -32,7 +32,7 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
-    /// Asks a peer that has not failed for something; returns how long it took.
+    /// Executes a request on a server that has not failed; returns its duration.
     pub(crate) fn time(&mut self, what: &str, request: impl FnOnce(&Peer) -> Result<()>) -> Option<Duration> {
         let begun = Instant::now();
         let result = request(self.peer.as_ref()?);
@@ -40,7 +40,7 @@ impl<'a> Asked<'a> {
         result.map_err(|error| self.fail(format!("{what}: {error}"))).ok().map(|()| took)
     }
 
-    /// Says so once, and leaves the peer.
+    /// Prints the error once, and stops using the server.
     pub(crate) fn fail(&mut self, error: String) {
         eprintln!("near_and_far: {}: {error}", self.entry.name);
         self.peer = None;

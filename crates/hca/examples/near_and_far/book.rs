@@ -1,4 +1,4 @@
-//! The address book.
+//! The address book: the names and addresses of servers.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// A server by its name.
+/// A server's name and address.
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,

@@ -1,4 +1,4 @@
-//! What a server says of its table, PUT and its answer.
+//! The messages between client and server: the description of a table, PUT and its answer.
 
 use nichrome_hca::RemoteRegion;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ impl Introduction {
         Ok(serde_json::to_vec(&Self { protocol: PROTOCOL.to_owned(), slots, table })?)
     }
 
-    /// Slots and place of a peer's table. RoCE's private data ends with zeros.
+    /// Parses the number of slots and the region of a peer's table. RoCE pads private data with zeros.
     pub(crate) fn parse(bytes: &[u8]) -> Result<(usize, RemoteRegion)> {
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
         let introduced: Self =
@@ -44,17 +44,17 @@ impl Introduction {
     }
 }
 
-/// Bytes of an answer: the key 8, the outcome 1.
+/// Length of an answer in bytes: 8 for the key, 1 for the outcome.
 pub(crate) const ANSWER: usize = 9;
 
-/// What became of a PUT.
+/// The outcome of a PUT.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Stored,
     Full,
 }
 
-/// The answer to a PUT of this key.
+/// Builds the answer to a PUT of this key.
 pub(crate) fn answer(key: u64, outcome: Outcome) -> [u8; ANSWER] {
     let mut answer = [0; ANSWER];
     answer[..8].copy_from_slice(&key.to_be_bytes());
@@ -62,7 +62,7 @@ pub(crate) fn answer(key: u64, outcome: Outcome) -> [u8; ANSWER] {
     answer
 }
 
-/// The outcome that a peer's answer to a PUT of `key` has.
+/// Parses a peer's answer to a PUT of `key`.
 pub(crate) fn outcome(bytes: &[u8], key: u64) -> Result<Outcome> {
     [Outcome::Stored, Outcome::Full]
         .into_iter()

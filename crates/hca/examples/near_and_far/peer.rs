@@ -12,15 +12,15 @@ use crate::messages::{ANSWER, Introduction, Outcome, outcome};
 use crate::slots::{Found, SLOT, Value, decode, encode, home};
 use crate::{PATIENCE, Result, open};
 
-/// Requests of this end.
+/// Identifiers of this end's work requests.
 const GET: u64 = 1;
 const PUT: u64 = 2;
 const REPLY: u64 = 3;
 
-/// Times that a slot is read while it is being changed.
+/// Maximum READs of a slot that is being changed.
 const MOST_READS: usize = 1000;
 
-/// Where in the region: what a GET reads, what a PUT sends, what answers it.
+/// Offsets in the region: of bytes that a GET reads, of a PUT's message, and of its answer.
 const READ_AT: usize = 0;
 const SENT_AT: usize = SLOT;
 const REPLY_AT: usize = 2 * SLOT;
@@ -46,7 +46,7 @@ impl Adapters {
     }
 }
 
-/// A path that was measured, and the transport that was chosen by it.
+/// A measured path, and the transport chosen for it.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
     pub(crate) path: PathQuality,
@@ -54,7 +54,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Probes the way to a peer.
+    /// Probes the path to a peer.
     pub(crate) fn find(from: IpAddr, peer: SocketAddr, policy: &Policy) -> Result<Self> {
         let path = probe(from, peer, &ProbeOptions { patience: PATIENCE, ..ProbeOptions::default() })?;
         Ok(Self { path, transport: policy.transport(&path) })
@@ -81,14 +81,15 @@ impl Peer {
         let completions = adapter.completion_queue(4)?;
         let capacity = QpCapacity { send_wrs: 1, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: 0 };
         let queue_pair = adapter.queue_pair(capacity, &completions, &completions)?;
-        // For the empty WRITEs by which the server asks whether this end is there; no region has the right.
+        // The server detects a lost client by empty WRITEs, which need this right on the queue pair; no region grants
+        // it.
         let connection = Connection { access: Access::REMOTE_WRITE, ..Connection::new(adapter.mtu()) };
         let connected = adapter.connect(address, queue_pair, b"", &connection)?;
         let (slots, table) = Introduction::parse(connected.private_data())?;
         Ok(Self { connected, completions, region, slots, table })
     }
 
-    /// The value of a key, by READs of the slots where it may be.
+    /// Returns the value of a key, by READs of the slots that may contain it.
     pub(crate) fn get(&self, key: u64) -> Result<Option<Value>> {
         let mut reads = 0;
         let mut at = home(key, self.slots);
@@ -117,7 +118,7 @@ impl Peer {
         Ok(self.region.with(|bytes| decode(&bytes[READ_AT..READ_AT + SLOT])))
     }
 
-    /// Has the server's program put a value.
+    /// Sends a PUT to the server's program and waits for the answer.
     pub(crate) fn put(&self, key: u64, value: &Value) -> Result<()> {
         let queue_pair = self.connected.queue_pair();
         let reply = [self.region.slice(REPLY_AT, ANSWER)];
@@ -125,7 +126,7 @@ impl Peer {
         self.region.with(|bytes| bytes[SENT_AT..REPLY_AT].copy_from_slice(&encode(key, value)));
         let buffers = [self.region.slice(SENT_AT, SLOT)];
         queue_pair.post_send(&SendRequest::new(PUT, Operation::Send, &buffers))?;
-        // The reply may overtake the acknowledgement of what it answers.
+        // The answer may arrive before the completion of the SEND.
         let done = [self.done(PATIENCE)?, self.done(PATIENCE)?];
         let len = done.iter().find(|done| done.wr_id == REPLY).map_or(0, |done| done.len as usize);
         let reply = self.region.with(|bytes| bytes[REPLY_AT..REPLY_AT + len].to_vec());
@@ -135,7 +136,7 @@ impl Peer {
         }
     }
 
-    /// The next completion.
+    /// Waits for the next completion.
     fn done(&self, patience: Duration) -> Result<Completion> {
         let done = self.completions.wait(patience).ok_or_else(|| format!("no answer for {patience:?}"))?;
         match done.status {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::asked::Asked;
 
-/// The result. The names of its fields are JSON keys, as are those below.
+/// The result. The names of its fields, and of those of the types below, are JSON keys.
 #[derive(Serialize)]
 pub(crate) struct Report {
     policy: Limits,
@@ -91,7 +91,7 @@ impl Report {
         Self { policy, peers: peers.iter().map(line).collect() }
     }
 
-    /// The bounds of all bins.
+    /// Returns the bounds of all bins.
     fn bounds(&self) -> Vec<u64> {
         let bins = self.peers.iter().flat_map(|peer| [&peer.get, &peer.put]).flat_map(|of| &of.histogram);
         let mut bounds: Vec<u64> = bins.map(|(bound, _)| *bound).collect();

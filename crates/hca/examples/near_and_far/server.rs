@@ -1,4 +1,4 @@
-//! A server: a table that is READ, and a program that puts into it.
+//! A server: a table that clients READ, and a program that executes PUTs.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
@@ -16,16 +16,16 @@ use crate::messages::{ANSWER, Introduction, Outcome, answer};
 use crate::slots::{Found, SLOT, decode, insert};
 use crate::{Result, open};
 
-/// Clients at a time; others are rejected.
+/// Maximum number of clients; further ones are rejected.
 const MOST_CLIENTS: usize = 64;
 
-/// A client that has sent nothing for so long is asked whether it is there.
+/// Time without a message after which the server tests whether a client is still connected.
 const SILENCE: Duration = Duration::from_secs(2);
 
-/// Time until the listener is asked again.
+/// Timeout of waiting for a connection request.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// An adapter and the copy of the table in its memory: an adapter reads no other's.
+/// An adapter with its copy of the table: an adapter has its own memory.
 struct Entrance {
     adapter: Adapter,
     table: Region,
@@ -33,7 +33,7 @@ struct Entrance {
 
 pub(crate) struct Server {
     entrances: Vec<Entrance>,
-    /// Held while the tables differ.
+    /// Held while the copies of the table differ.
     changing: Mutex<()>,
     clients: AtomicUsize,
 }
@@ -50,7 +50,7 @@ impl Server {
         Ok(Self { entrances, changing: Mutex::new(()), clients: AtomicUsize::new(0) })
     }
 
-    /// Serves. Probes are answered once peers can connect.
+    /// Serves clients. Answers probes once peers can connect.
     pub(crate) fn run(&self, at: SocketAddr) -> Result<ExitCode> {
         let probes = UdpSocket::bind(at).map_err(|error| format!("cannot answer probes at {at}: {error}"))?;
         let listen = |entrance: &Entrance| {
@@ -73,7 +73,7 @@ impl Server {
         })
     }
 
-    /// Takes clients, each in a thread of its own, so that none waits for another.
+    /// Accepts clients, each on its own thread, so that none waits for another.
     fn admit<'scope, 'env>(
         &'env self,
         scope: &'scope thread::Scope<'scope, 'env>,
@@ -107,7 +107,7 @@ impl Server {
         let messages = adapter.region(SLOT + ANSWER, Access::NONE)?;
         queue_pair.prepare()?;
         queue_pair.post_receive(&ReceiveRequest { wr_id: 0, buffers: &[messages.slice(0, SLOT)] })?;
-        // A client that posts no receive for the answer is given up.
+        // Disconnects a client that posts no receive for the answer.
         let connection =
             Connection { access: Access::REMOTE_READ, rnr_retry: 6, ..Connection::new(adapter.mtu()) };
         let introduction = Introduction::bytes(entrance.table.remote())?;
@@ -115,7 +115,7 @@ impl Server {
         Client { connected, completions, messages }.serve(self)
     }
 
-    /// Puts into every copy of the table.
+    /// Puts the value into every copy of the table.
     fn put(&self, message: &[u8]) -> Result<[u8; ANSWER]> {
         let Found::Entry(key, value) = decode(message) else {
             return Err(format!("a message of {} bytes is no PUT", message.len()).into());
@@ -131,11 +131,11 @@ impl Server {
     }
 }
 
-/// A client of a server.
+/// A connected client.
 struct Client {
     connected: Connected,
     completions: CompletionQueue,
-    /// A PUT, and the answer.
+    /// Memory of a PUT's message and its answer.
     messages: Region,
 }
 
@@ -165,7 +165,7 @@ impl Client {
         Ok(queue_pair.post_send(&SendRequest::new(0, Operation::Send, &buffers))?)
     }
 
-    /// An empty WRITE, which fails if the client's adapter does not acknowledge it.
+    /// Posts an empty WRITE, which fails if the client's adapter does not acknowledge it.
     fn ask_whether_it_is_there(&self) -> Result<()> {
         let nowhere = self.messages.remote().at(0);
         Ok(self.connected.queue_pair().post_send(&SendRequest::new(0, Operation::Write(nowhere), &[]))?)
