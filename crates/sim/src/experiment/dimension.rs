@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_told_what_is_allowed() {
+    fn other_texts_are_refused_with_the_format() {
         for (dimension, text, told) in [
             (Dimension::Time, "10.7", "the unit is missing: a time is in ns, us, ms, s, min"),
             (Dimension::Time, "5 sec", "unknown unit 'sec': a time is in ns, us, ms, s, min"),
