@@ -1,10 +1,10 @@
-//! What the UDP driver alone carries between two processes on the loopback interface, each on a processor of its own:
-//! datagrams of a RoCE packet's size, sent with segmentation and received coalesced.
+//! Measures the throughput of the UDP driver alone, between two processes on the loopback interface, each on its own
+//! processor: datagrams of a RoCE packet's size, sent with segmentation offload and received coalesced.
 //!
 //!     cargo run --release -p nichrome-port --example udp_throughput [SECONDS]
 //!
-//! `plain` datagrams are neither written nor looked at; `icrc` ones are built from a message in memory and checked and
-//! copied to memory by the receiver, as a card would.
+//! In mode `plain`, datagrams are neither written nor read. In mode `icrc`, the sender builds each from a message in
+//! memory with its ICRC; the receiver checks it and copies the payload to memory, as a card would.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -142,7 +142,7 @@ fn flow(src: SocketAddr, dst: SocketAddr) -> Result<UdpFlow> {
     Ok(UdpFlow::to_roce(AddressPair::V4 { src: *src.ip(), dst: *dst.ip() }, src.port()))
 }
 
-/// Nanoseconds that this process has run.
+/// Returns the processor time of this process, in nanoseconds.
 fn processor_time() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

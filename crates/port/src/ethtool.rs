@@ -88,8 +88,8 @@ struct Request<T> {
 pub(crate) unsafe fn issue<T>(socket: impl AsFd, name: InterfaceName, data: &mut T) -> io::Result<()> {
     const { assert!(size_of::<Request<T>>() == size_of::<libc::ifreq>()) };
     let request = Request { name: name.to_c(), data: &raw mut *data, unused: [0; 24 - size_of::<usize>()] };
-    // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout; what it points to lives until the
-    // call is over, and is what the command works on, as the caller promises.
+    // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout. The caller guarantees that
+    // `data`, to which it points, is the command's structure; it lives until the call returns.
     unsafe { ioctl(socket, Setter::<SIOCETHTOOL, _>::new(request)) }
 }
 

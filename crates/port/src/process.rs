@@ -1,4 +1,4 @@
-//! Child processes that end with their parent.
+//! Child processes that end with their parent thread.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -23,7 +23,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_socket_says_where_its_last_packet_came_from() {
+    fn a_socket_reports_the_processor_of_its_last_packet() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut receiver = listener.accept().unwrap().0;

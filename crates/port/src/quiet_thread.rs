@@ -1,18 +1,18 @@
-//! Threads of a library, which take no signals of the program that they are in (signal(7)).
+//! Threads of a library, which block the signals of the program that contains it (signal(7)).
 //!
-//! A program may block a signal in its own threads, to wait for it by signalfd(2). In a thread that does not block it, the signal's
-//! default action would end the program.
+//! A program may block a signal in its own threads, to wait for it by signalfd(2). In a thread that does not block the
+//! signal, its default action would end the program.
 
 use std::thread::{Builder, JoinHandle};
 use std::{io, mem, ptr};
 
-/// Signals of a thread's own faults, which go to this thread: a blocked one would end the process.
+/// Signals for faults of the thread itself, which must not be blocked: the kernel would end the process.
 const FAULTS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 
-/// Starts a thread that blocks all signals but those of its own faults.
+/// Starts a thread that blocks all signals except those for its own faults.
 ///
 /// # Errors
-/// No thread is left.
+/// The system's limit of threads is reached.
 pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
@@ -24,7 +24,7 @@ pub fn spawn_quiet<T: Send + 'static>(
     thread
 }
 
-/// Blocks signals in the calling thread; returns its mask before.
+/// Blocks signals in the calling thread; returns its previous mask.
 #[allow(unsafe_code)]
 fn block_signals() -> libc::sigset_t {
     // SAFETY: both sets are live, and filled before they are read; the signals are valid, so no call fails.
@@ -41,7 +41,7 @@ fn block_signals() -> libc::sigset_t {
 
 #[allow(unsafe_code)]
 fn set_mask(mask: &libc::sigset_t) {
-    // SAFETY: the set is live and initialized, and the old mask is not asked for.
+    // SAFETY: the set is live and initialized, and the old mask is not requested.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut());
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The blocked signals of the calling thread: bit n - 1 stands for signal n.
+    /// Returns the blocked signals of the calling thread: bit n - 1 stands for signal n.
     fn blocked() -> u64 {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_what_the_kernel_says_and_802_1q_where_it_does_not_say() {
+    fn a_tag_without_a_tpid_is_an_802_1q_tag() {
         let (valid, with_tpid) = (libc::TP_STATUS_VLAN_VALID, libc::TP_STATUS_VLAN_TPID_VALID);
         assert_eq!(stripped_tag(with_tpid, 7, 0x88A8), None);
         assert_eq!(stripped_tag(valid, 7, 0), Some(VlanTag { tpid: EtherType::VLAN, tci: 7 }));

@@ -6,9 +6,9 @@
 //! | `interface.rs` | an interface with an XDP program, native (in the driver) or generic (after it) |
 //! | `bpf.rs` | bpf(2): the program, the map from queues to sockets, the link that detaches by itself |
 //! | `queue.rs` | a socket on one queue: receiving, sending, statistics |
-//! | `socket.rs` | how it is opened |
-//! | `umem.rs`, `return_list.rs` | the memory for frames, its chunks, and how they come back |
-//! | `ring.rs` | the rings by which chunks go to and fro |
+//! | `socket.rs` | opens the socket |
+//! | `umem.rs`, `return_list.rs` | the memory for frames, its chunks, and their return |
+//! | `ring.rs` | the rings that pass chunks between kernel and process |
 //!
 //! Attaching a program in native mode turns off the segmentation offloads of a veth's peer; detaching turns them on
 //! again. Unprivileged user namespaces may not call bpf(2), so AF_XDP is unavailable there.

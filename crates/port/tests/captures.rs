@@ -1,4 +1,4 @@
-//! The capture reader and writer against other implementations: `pcap-file`, and Wireshark's programs.
+//! The capture reader and writer compared with other implementations: `pcap-file` and Wireshark's programs.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 use nichrome_port::capture::{self, LinkType, Record};
@@ -12,7 +12,7 @@ use std::process::Command;
 mod installed;
 use installed::tshark;
 
-/// The captures in the repository: classic pcap, in microseconds.
+/// Returns the captures in the repository: classic pcap with microseconds.
 fn captures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
     let entries = folder.read_dir().expect("tests/captures is in the repository");
@@ -68,7 +68,7 @@ fn captures_converted_by_editcap_read_the_same() {
     }
 }
 
-/// A packet as written and as tshark prints it: interface, time, original length, bytes, comment.
+/// A packet as written, and as tshark prints it: interface, time, original length, bytes, comment.
 type Packet = (u32, u64, u32, Vec<u8>, Option<&'static str>);
 
 #[test]

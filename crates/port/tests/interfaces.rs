@@ -1,4 +1,4 @@
-//! TAP devices, packet sockets, netlink and namespaces against the kernel that runs the tests.
+//! TAP devices, packet sockets, netlink and namespaces with the kernel of this machine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::IoSlice;
@@ -20,10 +20,10 @@ const V6: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xFD09, 0, 0, 0, 0, 0, 0, 2)),
 ];
 
-/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+/// Creates the user namespace of an unprivileged user. The process must still have one thread.
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
-    // A test that needs it says why it is refused.
+    // If this fails, the test that needs a namespace reports the reason.
     let _ = gain_network_admin();
 }
 
@@ -36,7 +36,7 @@ fn namespace() -> NetworkNamespace {
     NetworkNamespace::new().unwrap()
 }
 
-/// Sets up an interface of the namespace we are in, with our addresses and a neighbour's.
+/// Sets up an interface in this thread's namespace, with addresses and a neighbour.
 fn configured(called: &str) -> Interface {
     let netlink = Netlink::open().unwrap();
     let interface = netlink.interface(name(called)).unwrap();
@@ -52,7 +52,7 @@ fn configured(called: &str) -> Interface {
     netlink.interface(name(called)).unwrap()
 }
 
-/// The next frame that a device has within some seconds, its virtio_net_hdr before it.
+/// Returns the next frame of a device, behind its virtio_net_hdr; fails after a few seconds.
 fn next_frame(device: &impl Device) -> Vec<u8> {
     let mut buffer = vec![0; MAX_RECEIVE];
     let until = clock::now() + Duration::from_secs(5);
@@ -122,7 +122,7 @@ fn a_tap_device_receives_only_packets_of_programs() {
         .unwrap();
 }
 
-/// Sends a datagram through the kernel, and the same back with the addresses exchanged; the kernel must accept it.
+/// Sends a datagram through the kernel, returns it with exchanged addresses, and checks that the kernel accepts it.
 fn echo(device: &impl Device, ours: IpAddr, theirs: IpAddr) {
     let socket = UdpSocket::bind((ours, 7000)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

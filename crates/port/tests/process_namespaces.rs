@@ -1,4 +1,4 @@
-//! Process namespaces against the kernel that runs the tests.
+//! Process namespaces with the kernel of this machine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -23,7 +23,7 @@ fn output(namespace: &ProcessNamespace, line: &str) -> String {
     String::from_utf8(start(namespace, line).wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// The numbers of the processes that descend from one in `namespace`, as this process sees them.
+/// Returns the process IDs, in this namespace, of a process's children.
 fn children_of(pid: i32) -> Vec<String> {
     let file = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     file.split_whitespace().map(str::to_owned).collect()
@@ -57,7 +57,7 @@ fn orphans_are_reaped_and_end_with_the_namespace() {
         "(setsid sh -c 'trap \"\" TERM HUP; sleep 4711; sleep 4711' >/dev/null &); (sleep 0 >/dev/null &)";
     assert_eq!(output(&namespace, orphans), "");
     let until = Instant::now() + Duration::from_secs(60);
-    // One that has ended is no child any more.
+    // A process that has ended is no child any more.
     while children_of(init).len() != 1 && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
     }

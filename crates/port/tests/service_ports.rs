@@ -10,7 +10,7 @@ use nichrome_port::udp::{
 };
 use std::os::fd::AsFd;
 
-/// A free UDP port of every loopback address of these tests.
+/// A UDP port that is free at every loopback address of these tests.
 const PORT: u16 = 4797;
 
 const REQUEST: u16 = 0x10;
@@ -45,7 +45,7 @@ fn port(port: u16) -> ServicePort {
     ServicePort { space: TCP, port }
 }
 
-/// A management datagram.
+/// Returns a management datagram.
 fn management(attribute: u16) -> [u8; 64] {
     let mut bytes = [0xFF; 64];
     bytes[4..8].copy_from_slice(&[0xFF, 0, 0, 1]);
@@ -60,7 +60,7 @@ fn request(attribute: u16, space: u16, port: u16) -> [u8; 64] {
     bytes
 }
 
-/// A process, its service ports, and the socket of requests that nobody takes.
+/// A process's service ports, and its socket for requests to ports without a listener.
 struct End {
     port: SharedPort,
     services: ServicePorts,
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// Number of datagrams at a socket, once there is one.
+/// Returns the number of datagrams at a socket; waits for the first.
 fn received(socket: &UdpSocket) -> usize {
     let until = clock::now() + Duration::from_secs(10);
     assert_eq!(clock::wait([socket.as_fd()], Some(until)), Ok([true]));
@@ -84,7 +84,7 @@ fn received(socket: &UdpSocket) -> usize {
     batch.arrivals().map(|arrival| arrival.datagrams().count()).sum()
 }
 
-/// Sends a datagram that only `socket` gets.
+/// Sends a datagram and checks that only `socket` receives it.
 fn reaches(to: SocketAddr, bytes: &[u8], socket: &UdpSocket) {
     Sender::bind("127.0.0.1:0").unwrap().send_to(bytes, to).unwrap();
     assert_eq!(received(socket), 1, "{bytes:?}");
@@ -101,7 +101,7 @@ fn a_port_is_reserved_by_one_process_until_it_gives_it_back_or_ends() {
     assert!(second.services.reserve(port(7)));
     drop(second);
     assert!(first.services.reserve(port(7)) && first.services.reserve(port(8)));
-    // Other addresses have ports of their own.
+    // Other addresses have separate ports.
     assert!(End::join(address(2)).services.reserve(port(7)));
 }
 
@@ -119,10 +119,10 @@ fn requests_reach_the_process_that_listens() {
             reaches(to, &request(attribute, 0x0106, 100 + nth as u16), end.port.socket());
         }
     }
-    // A port of another space, and one that nobody has.
+    // A port of another port space, and one without a listener.
     reaches(to, &request(REQUEST, 0x0111, 100), &ends[0].unclaimed);
     reaches(to, &request(REQUEST, 0x0106, 103), &ends[2].unclaimed);
-    // A port that was given back.
+    // A released port.
     ends[1].services.release(port(101));
     reaches(to, &request(REQUEST, 0x0106, 101), ends[1].port.socket());
     ends[1].services.stop_listening(port(101));

@@ -1,4 +1,4 @@
-//! UDP sockets against the kernel that runs the tests.
+//! UDP sockets with the kernel of this machine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{self, BufRead, BufReader, Lines};
@@ -18,10 +18,10 @@ use nichrome_wire::{IpProtocol, Ipv4Repr, LinkHeader, MacAddr, TrafficClass};
 const PORT: u16 = 14_791;
 const STEERING: Steering = Steering { byte: 5, bits: 5, others: None, management: None };
 
-/// A datagram as it was received: sender, traffic class, bytes.
+/// A received datagram: sender, traffic class, bytes.
 type Seen = (SocketAddr, TrafficClass, Vec<u8>);
 
-/// What arrives until there are `count` datagrams, or nothing for some seconds.
+/// Receives until there are `count` datagrams, or none arrives for a few seconds.
 fn received(socket: &UdpSocket, count: usize) -> Vec<Seen> {
     let mut batch = ReceiveBatch::default();
     let mut seen = Vec::new();
@@ -43,7 +43,7 @@ fn envelope(peer: SocketAddr) -> Envelope {
     Envelope { peer, traffic_class: TrafficClass(0), hop_limit: None }
 }
 
-/// Sends datagrams of `size` bytes that together are `bytes`.
+/// Sends `bytes` as datagrams of `size` bytes.
 fn send(socket: &UdpSocket, envelope: Envelope, bytes: &[u8], size: usize) -> SendReport {
     let mut batch = SendBatch::default();
     batch.room().unwrap()[..bytes.len()].copy_from_slice(bytes);
@@ -131,14 +131,14 @@ fn refused_datagrams_are_counted_and_the_others_are_sent() {
 }
 
 #[test]
-fn an_address_is_taken_or_not_ours() {
+fn used_and_foreign_addresses_are_refused() {
     let held = UdpSocket::open_loopback(PORT).unwrap();
     assert!(matches!(UdpSocket::open(held.local()), Err(UdpError::Taken(_))));
     let foreign = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), PORT));
     assert!(matches!(UdpSocket::open(foreign), Err(UdpError::NotLocal(_))));
 }
 
-/// An interface whose frames we read as a wire carries them, with an address and a neighbour of its network.
+/// Creates a TAP interface, whose frames are those on the wire, with an address and a neighbour in its network.
 fn wire() -> (Tap, [IpAddr; 2]) {
     let addresses = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 9, 0, last)));
     let tap = Tap::new("tap0".parse().unwrap(), Offloads::None).unwrap();
@@ -152,7 +152,7 @@ fn wire() -> (Tap, [IpAddr; 2]) {
     (tap, addresses)
 }
 
-/// Identification, DF, time to live and type of service of the UDP packets that leave, until there are `count`.
+/// Returns identification, DF, time to live and traffic class of the next `count` UDP packets on the interface.
 fn packets_on(tap: &Tap, count: usize) -> Vec<(u16, bool, u8, TrafficClass)> {
     let mut buffer = vec![0; MAX_RECEIVE];
     let mut seen = Vec::new();
@@ -192,7 +192,7 @@ fn identification_is_zero_and_counts_the_segments_of_a_send() {
     NetworkNamespace::new().unwrap().run(watch).unwrap();
 }
 
-/// A datagram for the process of a slot.
+/// Returns a datagram for the process of a slot.
 fn for_slot(slot: usize) -> [u8; 8] {
     [0, 0, 0, 0, 0, (slot as u8) << 3, 0, slot as u8]
 }
@@ -210,11 +210,11 @@ fn datagrams_reach_the_slot_that_they_name_while_processes_start_and_end() {
     let mut ports = [(); 4].map(|()| Some(join()));
     assert_eq!(ports.each_ref().map(|port| port.as_ref().unwrap().slot()), [0, 1, 2, 3]);
     ports.iter().flatten().for_each(reaches);
-    // The first, which opened the sockets, goes; so does one in the middle.
+    // Ends the first process, which opened the sockets, and one in the middle.
     ports[0] = None;
     ports[2] = None;
     ports.iter().flatten().for_each(reaches);
-    // What came for a slot while it was free is not for its next owner.
+    // A slot's new owner must not receive datagrams for its previous owner.
     send(&sender, envelope(address), &for_slot(0), 8);
     ports[0] = Some(join());
     assert_eq!(ports[0].as_ref().unwrap().slot(), 0);
@@ -226,7 +226,7 @@ fn datagrams_reach_the_slot_that_they_name_while_processes_start_and_end() {
 
 const SHARED: &str = "NICHROME_SHARED_ADDRESS";
 
-/// A process that shares an address: it says which slot it has, and each datagram that reaches it.
+/// A process that shares an address: prints its slot, and each datagram that it receives.
 struct Sharer {
     process: Child,
     said: Lines<BufReader<ChildStdout>>,
@@ -244,7 +244,7 @@ impl Sharer {
         Self { process, said }
     }
 
-    /// The next number that it says after `word`.
+    /// Returns the next number that it prints after `word`.
     fn hear(&mut self, word: &str) -> usize {
         let number = |line: io::Result<String>| line.unwrap().strip_prefix(word)?.parse().ok();
         self.said.find_map(number).unwrap()
@@ -256,7 +256,7 @@ impl Sharer {
     }
 }
 
-/// What a [`Sharer`] runs.
+/// The code that a [`Sharer`] runs.
 #[test]
 #[ignore = "run by killed_processes_leave_the_others_and_their_slots_alone"]
 fn a_process_that_shares_an_address() {
@@ -282,7 +282,7 @@ fn killed_processes_leave_the_others_and_their_slots_alone() {
         send(&sender, envelope(address), &for_slot(slot), 8);
         assert_eq!(process.hear("got "), slot);
     };
-    // The first opened the sockets.
+    // The first process opened the sockets.
     processes.remove(0).kill();
     reaches(1, &mut processes[0]);
     reaches(2, &mut processes[1]);

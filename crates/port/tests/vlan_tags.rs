@@ -1,4 +1,4 @@
-//! VLAN tags through a packet socket, against the kernel that runs the tests: it takes the outermost out of each frame.
+//! VLAN tags through a packet socket with the kernel of this machine, which strips the outermost tag of each frame.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::IoSlice;
@@ -10,10 +10,10 @@ use nichrome_port::{
 };
 use nichrome_wire::{EtherType, TcpFrame, VirtioNetHeader, VlanTag};
 
-/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+/// Creates the user namespace of an unprivileged user. The process must still have one thread.
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
-    // A test that needs it says why it is refused.
+    // If this fails, the test that needs a namespace reports the reason.
     let _ = gain_network_admin();
 }
 
@@ -24,7 +24,7 @@ fn name(name: &str) -> InterfaceName {
     name.parse().unwrap()
 }
 
-/// The two ends of a wire, in a namespace that nobody else is in.
+/// Creates the two ends of a wire, in a namespace of their own.
 fn wire() -> [PacketSocket; 2] {
     gain_network_admin().unwrap();
     let namespace = NetworkNamespace::new().unwrap();
@@ -45,7 +45,7 @@ fn wire() -> [PacketSocket; 2] {
         .unwrap()
 }
 
-/// What arrives after `frame` was sent with `header`.
+/// Returns the frame received after `frame` was sent with `header`.
 fn carried(
     [from, to]: &[PacketSocket; 2],
     header: VirtioNetHeader,

@@ -214,7 +214,7 @@ mod tests {
         bytes
     }
 
-    /// Small packets in a row, then large ones, and again: each way and each change between them.
+    /// Small packets in a row, then large ones, and again: both ways of writing, and each change between them.
     #[test]
     fn the_file_is_a_whole_capture_after_each_record() {
         let file = empty_file();

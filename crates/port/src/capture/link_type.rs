@@ -86,7 +86,7 @@ fn is_ip(protocol: &[u8]) -> bool {
     matches!(protocol, [0x08, 0x00] | [0x86, 0xDD])
 }
 
-/// Returns true for AF_INET, and AF_INET6 of Linux, NetBSD, FreeBSD and macOS, in either byte order.
+/// Returns true for AF_INET, and for the values of AF_INET6 on Linux, NetBSD, FreeBSD and macOS, in either byte order.
 fn is_family_of_ip(family: [u8; 4]) -> bool {
     matches!(family, [2 | 10 | 24 | 28 | 30, 0, 0, 0] | [0, 0, 0, 2 | 10 | 24 | 28 | 30])
 }

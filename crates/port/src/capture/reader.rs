@@ -127,7 +127,7 @@ mod tests {
 
     const PACKETS: [&[u8]; 3] = [&[1, 2, 3, 4, 5], &[], &[6; 70]];
 
-    /// A file, where it may end properly, and how many records it has before each of these ends.
+    /// A file, the offsets at which it may end properly, and the number of records before each.
     struct Sample {
         file: Vec<u8>,
         ends: Vec<(usize, usize)>,
@@ -267,7 +267,7 @@ mod tests {
         assert!(error.starts_with("cannot read the capture: No such file"), "{error}");
     }
 
-    /// Reads to the end, and checks what holds for any input.
+    /// Reads to the end, and checks the invariants for any input.
     fn check_any(file: &[u8]) {
         let (records, _, progress) = read_all(file);
         assert!(progress.bytes <= file.len() as u64);

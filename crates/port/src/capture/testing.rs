@@ -3,7 +3,7 @@
 use super::source::ByteOrder;
 use super::{Progress, ReadError, Reader, Record};
 
-/// What a capture holds: its records, the error that ended them, and how far they were read.
+/// The content of a capture: its records, the error that ended them, and the position.
 pub(super) type Contents = (Vec<(Record, Vec<u8>)>, Option<ReadError>, Progress);
 
 /// Reads a capture to its end, and checks that nothing follows an error.

@@ -1,4 +1,4 @@
-//! All interleavings of frames and buffers that come back from other threads:
+//! All interleavings of frames and buffers that other threads return:
 //!
 //!     RUSTFLAGS='--cfg loom' cargo test --release --package nichrome-port --test loom
 //!
@@ -24,16 +24,17 @@ use pool::BufferPool;
 use return_list::ReturnList;
 use sync::{Arc, AtomicU32, Ordering};
 
-/// The memory of frames, and the list on which they come back.
+/// The memory of frames, and the list of returned ones.
 struct Frames {
     list: ReturnList,
-    /// Frames pushed so far. loom compares an access with the last one only, which in `push` is a load of its own: it does not
-    /// see that a take before the push conflicts with it. This counter shows the conflict, and orders nothing.
+    /// Number of pushed frames. loom compares an access with the previous one only, which in `push` is a load of the
+    /// same thread: it does not see the conflict with an earlier take. This counter shows the conflict, and orders
+    /// nothing.
     pushed: AtomicU32,
     memory: [UnsafeCell<u32>; 3],
 }
 
-// SAFETY: as for the memory of AF_XDP, whoever has a number may access its frame. loom checks that no two do.
+// SAFETY: as in the UMEM of AF_XDP, the owner of a number may access its frame. loom checks that no two threads do.
 unsafe impl Sync for Frames {}
 
 impl Frames {
@@ -45,16 +46,16 @@ impl Frames {
         })
     }
 
-    /// Writes into the frame. The caller has its number.
+    /// Writes to the frame; the caller owns its number.
     fn touch(&self, number: u32) {
         self.memory[number as usize].with_mut(|count| {
-            // SAFETY: loom reports an access at the same time.
+            // SAFETY: loom reports concurrent accesses.
             unsafe { *count += 1 };
         });
     }
 }
 
-/// Drops a frame on a thread of its own.
+/// Drops a frame on another thread.
 fn returning(frames: &Arc<Frames>, number: u32) -> thread::JoinHandle<()> {
     let frames = Arc::clone(frames);
     thread::spawn(move || {

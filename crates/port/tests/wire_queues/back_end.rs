@@ -1,4 +1,4 @@
-//! The ways to receive from and send to an interface.
+//! The back ends that receive from and send to an interface.
 
 use std::fmt::Debug;
 
@@ -7,11 +7,11 @@ use nichrome_port::{
     XdpInterface, XdpMode, XdpQueue,
 };
 
-/// A way to receive from and send to an interface.
+/// A back end for an interface.
 pub(crate) trait BackEnd: Sized {
     type Queue: WireQueue<Buffer: Debug> + Debug;
 
-    /// Opens it with room for about `frames` frames of 1,500 bytes.
+    /// Opens the back end with room for about `frames` frames of 1,500 bytes.
     fn open(interface: &Interface, frames: u32) -> Self;
 
     fn queue(&mut self) -> &mut Self::Queue;
@@ -45,7 +45,7 @@ impl<const GENERIC: bool> BackEnd for Xdp<GENERIC> {
     }
 }
 
-/// Attaches to an interface; panics if the user is not root: the kernel refuses AF_XDP in user namespaces.
+/// Attaches to an interface; panics without root, since the kernel refuses AF_XDP in user namespaces.
 pub(crate) fn attach(interface: &Interface, choice: XdpChoice) -> XdpInterface {
     XdpInterface::attach(interface, choice).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -56,7 +56,8 @@ impl BackEnd for Ring {
     type Queue = PacketRing;
 
     fn open(interface: &Interface, frames: u32) -> Self {
-        // In each ms a block is begun, however little comes: a test thread may be kept waiting for many.
+        // Each millisecond can consume a block, even for a single frame, and a test thread may be delayed by many
+        // milliseconds.
         let blocks = (frames as usize / 16).max(2);
         let config = PacketRingConfig {
             blocks,

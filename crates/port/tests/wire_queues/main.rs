@@ -1,4 +1,4 @@
-//! AF_XDP and packet rings against the kernel that runs the tests: the same suite on all of them.
+//! AF_XDP, packet rings and TAP wires with the kernel of this machine: the same suite for all of them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod back_end;

@@ -1,4 +1,4 @@
-//! Packet rings: what senders left to do, groups, and what they leave behind.
+//! Packet rings: pending offloads of senders, groups of rings, and the interface's state afterwards.
 
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -13,7 +13,7 @@ use nichrome_wire::{EtherType, Network, TcpFlags, TcpFrame, VirtioNetHeader, Vla
 
 use crate::wire::{OTHER, PATIENCE, PEER, Wire, frame, put, take};
 
-/// The bytes that a TCP segment of `len` bytes of payload is sent as, the checksum of its pseudo-header only.
+/// Returns a TCP segment of `len` bytes of payload with the pseudo-header's checksum only.
 fn unfinished(len: usize, tags: Vec<VlanTag>) -> Vec<u8> {
     let flags = TcpFlags::ACK;
     let segment =
@@ -35,7 +35,7 @@ fn a_packet_ring_reports_the_offloads_left_by_senders() {
     let mut ring = wire.on_card(|card| PacketRing::open(card, PacketRingConfig::default()).unwrap());
     let sender = wire.sender();
     let tag = VlanTag { tpid: EtherType::VLAN, tci: 5 };
-    // The last two are to be segmented.
+    // The last two need segmentation.
     for (len, tags, gso_size) in
         [(100, vec![], 0), (100, vec![tag], 0), (60_000, vec![], 1448), (60_000, vec![tag], 1448)]
     {
@@ -44,7 +44,7 @@ fn a_packet_ring_reports_the_offloads_left_by_senders() {
         sender.send(&[IoSlice::new(&header.to_bytes()), IoSlice::new(&sent)]).unwrap();
         let received = take(&mut ring, 1).pop().unwrap();
         assert_eq!(received.buffer.as_ref(), sent);
-        // The headers' length is a hint, and the kernel's is how much of the packet lies in one piece.
+        // hdr_len is a hint: the kernel sets it to the linear part of the packet.
         assert!(received.virtio.hdr_len >= header.hdr_len);
         assert_eq!(VirtioNetHeader { hdr_len: header.hdr_len, ..received.virtio }, header);
     }

@@ -1,4 +1,4 @@
-//! What holds for all back ends.
+//! The suite: rules for all back ends.
 
 use std::io::IoSlice;
 use std::sync::mpsc;
@@ -95,7 +95,7 @@ fn jumbo_frames_come_and_go_in_one_piece<B: BackEnd>() {
     assert_eq!(back_end.queue().stats().unwrap(), Default::default());
 }
 
-/// Many times as many frames as there are buffers, which two other threads drop.
+/// Receives many times as many frames as there are buffers; two other threads drop them.
 fn buffers_dropped_on_other_threads_come_back<B: BackEnd>() {
     const FRAMES: u32 = 200_000;
     const AT_ONCE: u32 = 100;
@@ -124,7 +124,7 @@ fn buffers_dropped_on_other_threads_come_back<B: BackEnd>() {
         }
     });
     assert_eq!(queue.stats().unwrap(), Default::default());
-    // All of them are there.
+    // All buffers are available again.
     let sent: Vec<Vec<u8>> = (0..1000).map(|number| frame(number, 64, &[])).collect();
     let held: Vec<_> = sent
         .chunks(100)
@@ -145,7 +145,7 @@ fn frames_that_find_no_room_are_counted<B: BackEnd>() {
     for number in 0..FRAMES {
         put(&sender, &frame(number, 1500, &[]));
         if number % 100 == 99 {
-            // Paced: the interface's own queue of 256 frames would drop others, which nobody counts.
+            // Pauses between bursts: the interface's queue of 256 frames would drop more, without a counter.
             thread::sleep(Duration::from_millis(20));
         }
     }
@@ -159,7 +159,7 @@ fn frames_that_find_no_room_are_counted<B: BackEnd>() {
     }
     assert!(received >= 64 && received < FRAMES.into(), "{received}");
     assert_eq!(received + queue.stats().unwrap().lost(), FRAMES.into());
-    // What was lost does not stop what comes later, once the last buffers were given back.
+    // After losses, later frames arrive once the held buffers are returned.
     queue.receive(&mut batch, 1).unwrap();
     let later = vec![frame(FRAMES, 100, &[])];
     put(&sender, &later[0]);
@@ -248,7 +248,7 @@ fn frames_of_a_tap_device_come_too<B: BackEnd>() {
     });
 }
 
-/// Runs each of the tests on each of the back ends.
+/// Runs each test with each back end.
 macro_rules! on_all_back_ends {
     ($($test:ident),* $(,)?) => {
         mod xdp_native {

@@ -1,4 +1,4 @@
-//! Two interfaces, each the other's wire, and the frames that go over it.
+//! Two connected interfaces, and the frames between them.
 
 use std::os::fd::AsFd;
 use std::thread;
@@ -10,18 +10,18 @@ use nichrome_port::{
 };
 use nichrome_wire::{EtherType, MacAddr, VirtioNetHeader, VlanTag};
 
-/// The experimental EtherType by which our frames are known.
+/// The experimental EtherType of the tests' frames.
 pub(crate) const OURS: [u8; 2] = [0x88, 0xB5];
 pub(crate) const CARD: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(crate) const PEER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
-/// Neither of them: received in promiscuous mode only.
+/// The MAC address of neither interface: received in promiscuous mode only.
 pub(crate) const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Users who are not root may make network namespaces in one of their own; later, there are several threads.
+/// Creates the user namespace of an unprivileged user. The process must still have one thread.
 #[ctor::ctor(unsafe)]
 fn become_able_at_start() {
-    // A test that needs it says why it is refused.
+    // If this fails, the test that needs a namespace reports the reason.
     let _ = gain_network_admin();
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn name(name: &str) -> InterfaceName {
     name.parse().unwrap()
 }
 
-/// Two Ethernet interfaces, each the other's wire, each in a namespace: the card's and its peer's.
+/// Two connected Ethernet interfaces, each in a namespace: the card's and its peer's.
 pub(crate) struct Wire {
     pub(crate) card_side: NetworkNamespace,
     pub(crate) peer_side: NetworkNamespace,
@@ -73,12 +73,12 @@ impl Wire {
         self.card_side.run(|| Netlink::open().unwrap().interface(self.card.name).unwrap()).unwrap()
     }
 
-    /// A socket on the peer's side, to send from.
+    /// Opens a socket on the peer's interface, for sending.
     pub(crate) fn sender(&self) -> PacketSocket {
         self.peer_side.run(|| PacketSocket::open(&self.peer).unwrap()).unwrap()
     }
 
-    /// A ring on the peer's side, to receive with.
+    /// Opens a ring on the peer's interface, for receiving.
     pub(crate) fn receiver(&self) -> PacketRing {
         self.peer_side.run(|| PacketRing::open(&self.peer, PacketRingConfig::default()).unwrap()).unwrap()
     }
@@ -88,7 +88,7 @@ impl Wire {
     }
 }
 
-/// Frame number `number`, of `len` bytes.
+/// Returns the frame with this number, of `len` bytes.
 pub(crate) fn frame(number: u32, len: usize, tags: &[VlanTag]) -> Vec<u8> {
     let mut frame = [OTHER.0, PEER.0].concat();
     for tag in tags {
@@ -105,7 +105,7 @@ pub(crate) fn frame(number: u32, len: usize, tags: &[VlanTag]) -> Vec<u8> {
     frame
 }
 
-/// The tags that frame number `number` has.
+/// Returns the VLAN tags of the frame with this number.
 pub(crate) fn tags(number: u32) -> Vec<VlanTag> {
     let inner = VlanTag { tpid: EtherType::VLAN, tci: 0x6000 | number as u16 & 0xFFF };
     match number % 4 {
@@ -115,12 +115,12 @@ pub(crate) fn tags(number: u32) -> Vec<VlanTag> {
     }
 }
 
-/// Whether a frame is one of ours: the kernel may say something by itself.
+/// Returns true for the tests' frames: the kernel may send frames by itself.
 pub(crate) fn is_ours(frame: &[u8]) -> bool {
     frame.get(..12) == Some(&[OTHER.0, PEER.0].concat())
 }
 
-/// Sends a frame without anything left to do, as a card would put it on the wire.
+/// Sends a frame without pending offloads, as a card would send it.
 pub(crate) fn put(sender: &PacketSocket, frame: &[u8]) {
     let bytes = [&[0; VirtioNetHeader::LEN], frame].concat();
     let until = clock::now() + PATIENCE;
@@ -130,7 +130,7 @@ pub(crate) fn put(sender: &PacketSocket, frame: &[u8]) {
     }
 }
 
-/// Receives `count` frames of ours.
+/// Receives `count` of the tests' frames.
 pub(crate) fn take<Q: WireQueue>(queue: &mut Q, count: usize) -> Vec<WireFrame<Q::Buffer>> {
     let until = clock::now() + PATIENCE;
     let (mut frames, mut batch) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! AF_XDP: attaching, detaching, and what is refused.
+//! AF_XDP: attaching, detaching, and refused operations.
 
 use std::env;
 use std::os::unix::process::ExitStatusExt;
@@ -16,7 +16,7 @@ use crate::back_end::attach;
 use crate::wire::{Wire, assert_same, frame, name, put, take};
 
 #[test]
-fn an_interface_is_put_back() {
+fn a_detached_interface_is_restored() {
     let wire = Wire::new(1500);
     for mode in [XdpMode::Native, XdpMode::Generic] {
         let attached = wire.on_card(|card| attach(card, XdpChoice::Only(mode)));
@@ -29,7 +29,7 @@ fn an_interface_is_put_back() {
 }
 
 #[test]
-fn an_interface_is_put_back_when_the_process_crashes() {
+fn an_interface_is_restored_when_the_process_crashes() {
     let wire = Wire::new(1500);
     wire.on_card(|card| drop(attach(card, XdpChoice::Automatic)));
     let crashed = wire.on_card(|_| {
@@ -43,7 +43,7 @@ fn an_interface_is_put_back_when_the_process_crashes() {
 }
 
 #[test]
-#[ignore = "run by an_interface_is_put_back_when_the_process_crashes"]
+#[ignore = "run by an_interface_is_restored_when_the_process_crashes"]
 fn attaches_to_card0_and_crashes() {
     let netlink = Netlink::open().unwrap();
     let card = netlink.interface(name("card0")).unwrap();
@@ -108,7 +108,7 @@ fn loopback_takes_a_program_in_generic_mode_only() {
 #[test]
 fn an_interface_that_is_not_here_is_named() {
     let wire = Wire::new(1500);
-    // The numbers of interfaces are a namespace's own.
+    // Interface indices are specific to a namespace.
     let gone = Interface { index: 4242, ..wire.card.clone() };
     wire.card_side
         .run(|| {
@@ -167,7 +167,7 @@ fn too_much_memory_is_refused_with_the_limit() {
             let mut sets = capabilities(None).unwrap();
             sets.effective.remove(CapabilitySet::IPC_LOCK);
             set_capabilities(None, sets).unwrap();
-            // Threads with the capability do not notice.
+            // The limit does not apply to threads with the capability.
             let limit = Rlimit { current: Some(1 << 16), ..getrlimit(Resource::Memlock) };
             setrlimit(Resource::Memlock, limit).unwrap();
             refused(XdpConfig::default());
