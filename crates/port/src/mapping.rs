@@ -13,7 +13,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 #[allow(unsafe_code)]
 pub(crate) unsafe trait Plain: Copy {}
 
-/// Implements [`Plain`].
+/// Implements [`Plain`] for structures whose integer fields fill them.
 macro_rules! plain {
     ($($name:ty),*) => {$(
         // SAFETY: its fields are integers, or arrays and structures of integers, and fill it.
@@ -43,11 +43,13 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+    /// Maps all pages at once, so that none costs a page fault later. Miri does not support it.
+    const POPULATE: MapFlags = if cfg!(miri) { MapFlags::empty() } else { MapFlags::POPULATE };
 
     /// Maps `len` zeroed bytes.
     #[allow(unsafe_code)]
     pub(crate) fn zeroed(len: usize) -> io::Result<Self> {
-        let flags = MapFlags::PRIVATE | MapFlags::POPULATE;
+        let flags = MapFlags::PRIVATE | Self::POPULATE;
         // SAFETY: without MAP_FIXED the kernel finds a place where nothing is mapped.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), len, Self::READ_WRITE, flags) }?;
         Self::at(start.cast(), len)
@@ -56,7 +58,7 @@ impl Mapping {
     /// Maps `len` bytes of `fd` from `offset`, shared with the kernel.
     #[allow(unsafe_code)]
     pub(crate) fn of(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
-        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        let flags = MapFlags::SHARED | Self::POPULATE;
         // SAFETY: without MAP_FIXED the kernel finds a place where nothing is mapped.
         let start = unsafe { mmap(ptr::null_mut(), len, Self::READ_WRITE, flags, fd, offset) }?;
         Self::at(start.cast(), len)

@@ -155,3 +155,103 @@ const BLOCK_HEADER: usize = std::mem::offset_of!(libc::tpacket_block_desc, hdr);
 fn tag(header: &libc::tpacket3_hdr) -> Option<VlanTag> {
     stripped_tag(header.tp_status, header.hv1.tp_vlan_tci as u16, header.hv1.tp_vlan_tpid)
 }
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::mem;
+
+    const BLOCK: usize = 4096;
+
+    /// Returns a ring of two blocks, which the kernel owns.
+    fn ring() -> Blocks {
+        Blocks { memory: Mapping::zeroed(2 * BLOCK).unwrap(), block_size: BLOCK, current: 0, rest: None }
+    }
+
+    /// Writes a value into the ring, as the kernel does.
+    fn put<T: Copy>(blocks: &Blocks, offset: usize, value: T) {
+        assert!(offset + size_of::<T>() <= blocks.memory.len());
+        // SAFETY: the bytes lie in the mapping, and nothing borrows them.
+        unsafe { blocks.memory.start().add(offset).cast::<T>().write_unaligned(value) };
+    }
+
+    /// Writes a frame whose header is at `offset`; returns the offset of its bytes.
+    fn put_frame(blocks: &Blocks, offset: usize, bytes: &[u8], tci: Option<u16>) -> usize {
+        // SAFETY: all fields are integers.
+        let mut header: libc::tpacket3_hdr = unsafe { mem::zeroed() };
+        let start = offset + size_of::<libc::tpacket3_hdr>() + VirtioNetHeader::LEN;
+        header.tp_next_offset = 256;
+        header.tp_mac = (start - offset) as u16;
+        (header.tp_snaplen, header.tp_len) = (bytes.len() as u32, 60);
+        if let Some(tci) = tci {
+            header.tp_status = libc::TP_STATUS_VLAN_VALID;
+            header.hv1.tp_vlan_tci = tci.into();
+        }
+        put(blocks, offset, header);
+        put(blocks, start - VirtioNetHeader::LEN, [1u8; VirtioNetHeader::LEN]);
+        bytes.iter().enumerate().for_each(|(nth, byte)| put(blocks, start + nth, *byte));
+        start
+    }
+
+    /// Hands a block over with `frames` frames from `first` on.
+    fn hand_over(blocks: &Blocks, block: usize, frames: u32, first: u32) {
+        let at = block * BLOCK + BLOCK_HEADER;
+        put(blocks, at + mem::offset_of!(libc::tpacket_hdr_v1, num_pkts), frames);
+        put(blocks, at + mem::offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt), first);
+        put(blocks, at + mem::offset_of!(libc::tpacket_hdr_v1, block_status), libc::TP_STATUS_USER);
+    }
+
+    #[test]
+    fn frames_are_read_block_by_block_and_each_block_returns_to_the_kernel() {
+        let mut blocks = ring();
+        assert!(!blocks.is_ready() && blocks.next().is_none());
+        put_frame(&blocks, 128, &[7; 60], None);
+        put_frame(&blocks, 128 + 256, &[8; 59], Some(5));
+        hand_over(&blocks, 0, 2, 128);
+        let frame = blocks.next().unwrap();
+        assert_eq!((frame.bytes, frame.tag, frame.is_cut), (&[7; 60][..], None, false));
+        assert_eq!(frame.virtio, VirtioNetHeader::from_bytes(&[1; VirtioNetHeader::LEN]));
+        let frame = blocks.next().unwrap();
+        assert_eq!((frame.bytes, frame.tag.map(|tag| tag.tci), frame.is_cut), (&[8; 59][..], Some(5), true));
+        assert_eq!(blocks.status().unwrap().load(Ordering::Relaxed), libc::TP_STATUS_USER);
+        assert!(blocks.next().is_none());
+        assert_eq!(blocks.current, 1);
+        put_frame(&blocks, BLOCK + 128, &[9; 60], None);
+        hand_over(&blocks, 1, 1, 128);
+        assert_eq!(blocks.next().unwrap().bytes, [9; 60]);
+        assert!(blocks.next().is_none());
+        assert_eq!(blocks.current, 0);
+        assert_eq!(blocks.status().unwrap().load(Ordering::Relaxed), libc::TP_STATUS_KERNEL);
+    }
+
+    #[test]
+    fn a_frame_that_exceeds_its_block_ends_it() {
+        let mut blocks = ring();
+        let start = put_frame(&blocks, 128, &[7; 60], None);
+        let len_at = 128 + mem::offset_of!(libc::tpacket3_hdr, tp_snaplen);
+        for (len, fits) in [(BLOCK - start, true), (BLOCK - start + 1, false)] {
+            put(&blocks, len_at, len as u32);
+            blocks.current = 0;
+            hand_over(&blocks, 0, 1, 128);
+            assert_eq!(blocks.next().map(|frame| frame.bytes.len()), fits.then_some(len));
+            assert!(blocks.next().is_none());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_content_is_read_within_the_block(content in proptest::collection::vec(any::<u8>(), 200), first in 0u32..5000) {
+            let mut blocks = ring();
+            content.iter().enumerate().for_each(|(nth, byte)| put(&blocks, 64 + nth, *byte));
+            hand_over(&blocks, 0, 3, first);
+            let mut frames = 0;
+            while let Some(frame) = blocks.next() {
+                prop_assert!(frame.bytes.len() <= BLOCK);
+                frames += 1;
+            }
+            prop_assert!(frames <= 3);
+        }
+    }
+}

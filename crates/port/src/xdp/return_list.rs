@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn numbers_pushed_by_many_threads_all_come_back() {
         const NUMBERS: u32 = 64;
-        const ROUNDS: u32 = 1000;
+        const ROUNDS: u32 = if cfg!(miri) { 10 } else { 1000 };
         let list = ReturnList::new(NUMBERS);
         let mut times = [0; NUMBERS as usize];
         thread::scope(|scope| {
