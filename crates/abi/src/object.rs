@@ -71,3 +71,76 @@ pub(crate) fn zeroed<T: Copy>() -> T {
 pub(crate) fn cell<T>(abi: T) -> UnsafeCell<T> {
     UnsafeCell::new(abi)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[repr(C)]
+    struct Structure {
+        handle: u32,
+        key: u32,
+    }
+
+    #[repr(C)]
+    struct Thing {
+        abi: UnsafeCell<Structure>,
+        owned: Arc<()>,
+    }
+
+    // SAFETY: the type is repr(C) and begins with the structure in an UnsafeCell.
+    unsafe impl Object for Thing {
+        type Abi = Structure;
+
+        fn handle_in(abi: &Structure) -> u32 {
+            abi.handle
+        }
+    }
+
+    #[repr(C)]
+    struct Other(UnsafeCell<Structure>);
+
+    // SAFETY: as above.
+    unsafe impl Object for Other {
+        type Abi = Structure;
+
+        fn handle_in(abi: &Structure) -> u32 {
+            abi.handle
+        }
+    }
+
+    fn made(owned: &Arc<()>) -> *mut Structure {
+        Box::new(Thing { abi: cell(Structure { handle: 7, key: 1 }), owned: Arc::clone(owned) }).into_abi()
+    }
+
+    #[test]
+    fn a_program_writes_to_its_structure_while_the_object_is_in_use() {
+        let owned = Arc::new(());
+        let abi = made(&owned);
+        // SAFETY: the pointer is from `into_abi`, and the object is taken back after its last use.
+        unsafe {
+            let thing = known::<Thing>(abi).unwrap();
+            (*abi).key = 2;
+            assert_eq!((*thing.abi.get()).key, 2);
+            assert_eq!(Arc::strong_count(&thing.owned), 2);
+            drop(take_back::<Thing>(abi));
+        }
+        assert_eq!(Arc::strong_count(&owned), 1);
+    }
+
+    #[test]
+    fn wrong_and_stale_pointers_and_overwritten_handles_are_errors() {
+        let abi = made(&Arc::new(()));
+        // SAFETY: `known` does not access an object that it does not find; the other pointers are from `into_abi`.
+        unsafe {
+            assert_eq!(known::<Other>(abi.cast()).err(), Some(Errno::INVALID));
+            assert_eq!(known::<Thing>(abi.wrapping_add(1)).err(), Some(Errno::INVALID));
+            (*abi).handle = 8;
+            assert_eq!(known::<Thing>(abi).err(), Some(Errno::NOT_THERE));
+            drop(take_back::<Thing>(abi));
+            assert_eq!(known::<Thing>(abi).err(), Some(Errno::INVALID));
+        }
+    }
+}

@@ -156,3 +156,58 @@ pub(crate) unsafe fn recipient(
     let qp = QpNumber::new(number).ok_or(Errno::INVALID)?;
     Ok(Recipient { address, qp, qkey: QKey(qkey) })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr;
+
+    use super::*;
+    use crate::object::zeroed;
+
+    #[test]
+    fn a_list_is_read_at_any_alignment() {
+        let sges = [1, 2, 3].map(|nth| ibv_sge { addr: nth << 32, length: nth as u32, lkey: 7 });
+        let mut bytes = vec![0u8; 1 + size_of_val(&sges)];
+        // SAFETY: the bytes behind the first have the length of the list, of which `read` gets the beginning.
+        let read = unsafe {
+            let list: *mut ibv_sge = bytes.as_mut_ptr().add(1).cast();
+            sges.iter().enumerate().for_each(|(nth, sge)| list.add(nth).write_unaligned(*sge));
+            Buffers::read(list, 2).unwrap()
+        };
+        let found: Vec<_> = read.as_slice().iter().map(|sge| (sge.address, sge.len, sge.lkey)).collect();
+        assert_eq!(found, [(1 << 32, 1, LKey(7)), (2 << 32, 2, LKey(7))]);
+    }
+
+    #[test]
+    fn wrong_lists_are_refused_without_access() {
+        let read = |count| {
+            // SAFETY: a null list is never read.
+            unsafe { Buffers::read(ptr::null(), count) }.map(|read| read.as_slice().len())
+        };
+        assert_eq!(read(0), Ok(0));
+        for count in [1, MAX_BUFFERS as c_int + 1, -1] {
+            assert_eq!(read(count), Err(Errno::INVALID));
+        }
+    }
+
+    #[test]
+    fn operands_are_those_of_the_opcode() {
+        let mut wr: ibv_send_wr = zeroed();
+        wr.imm_data = 9;
+        wr.wr.atomic = zeroed();
+        wr.wr.atomic.remote_addr = 0x1000;
+        (wr.wr.atomic.compare_add, wr.wr.atomic.swap, wr.wr.atomic.rkey) = (5, 6, 7);
+        let remote = Remote { address: 0x1000, rkey: RKey(7) };
+        for (opcode, expected) in [
+            (2, Ok(Operation::Send)),
+            (5, Ok(Operation::CompareSwap { remote, compare: 5, swap: 6 })),
+            (6, Ok(Operation::FetchAdd { remote, add: 5 })),
+            (7, Ok(Operation::LocalInvalidate(RKey(9)))),
+            (10, Err(Errno::UNSUPPORTED)),
+        ] {
+            wr.opcode = opcode;
+            // SAFETY: the unions are filled with integers, and the opcode is none that uses pointers.
+            assert_eq!(unsafe { operation(&wr) }, expected);
+        }
+    }
+}
