@@ -96,6 +96,8 @@ fn every_broken_ipv4_header_has_its_error() {
     for (frame, error) in cases {
         assert_eq!(refusal(&frame, TCP4), error.into());
     }
+    let empty = changed(changed(frame, IP + 2, 0), IP + 3, 20);
+    assert_eq!(refusal(&empty, TCP4), TcpError::Truncated { len: 0, expected: 20 }.into());
 }
 
 #[test]
