@@ -1,6 +1,6 @@
 //! Impairments that change while packets are in flight.
 
-use crate::common::{NONE, Outcome, ms, of, packet, us};
+use crate::common::{NONE, Outcome, ect, ms, of, packet, us};
 use nichrome_wan::{ConfigError, DropReason, Dummy, Impairments, JitterOrder, Path};
 use nichrome_wire::Instant;
 use nichrome_wire::engine::{advance, deliver};
@@ -95,6 +95,24 @@ fn an_unchanged_impairment_keeps_its_state() {
     let other = Impairments { loss: Some(of("packets:3")), ..NONE() };
     let (outcome, _) = run(&lossy, &[(5, other)], 20);
     assert_eq!(outcome.dropped_for(DropReason::Loss), [2, 7]);
+}
+
+#[test]
+fn a_change_of_ecn_applies_to_a_controller_in_use() {
+    let dropping = Impairments { rate: Some(of("6mbit")), aqm: of("codel"), ..NONE() };
+    let marking = Impairments { ecn: of("mark"), ..dropping.clone() };
+    let mut path = Path::new(&dropping, 0).unwrap();
+    let mut outcome = Outcome::default();
+    let send = |path: &mut Path<Dummy>, ids: std::ops::Range<u64>, outcome: &mut Outcome| {
+        ids.for_each(|id| deliver(path, ect(id), ms(id), &mut |_, output| outcome.take(output)));
+    };
+    send(&mut path, 0..500, &mut outcome);
+    let dropped = path.stats().drops.get(DropReason::CoDel);
+    assert!(dropped > 0 && path.stats().ce_marked == 0);
+    path.reconfigure(&marking, ms(500)).unwrap();
+    send(&mut path, 500..1000, &mut outcome);
+    assert_eq!(path.stats().drops.get(DropReason::CoDel), dropped);
+    assert!(path.stats().ce_marked > 0);
 }
 
 #[test]
