@@ -90,7 +90,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
 
     /// Bytes of the whole packet.
     pub fn len(&self) -> usize {
-        self.header().len() + self.payload_len()
+        usize::from(self.0.layout.payload) + self.payload_len()
     }
 
     /// Returns false: an aggregate has at least two segments.

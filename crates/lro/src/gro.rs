@@ -581,7 +581,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             self.flush(Place::Table(index), reason);
         }
         for (_, _, run) in self.recent.drain() {
-            self.pool.finish(run, reason, &mut self.out);
+            self.pool.finish_next(run, reason, &mut self.out);
         }
         if let Some(datagrams) = &mut self.datagrams {
             datagrams.flush_all(reason, &mut self.pool, &mut self.out);

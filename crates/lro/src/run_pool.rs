@@ -42,8 +42,14 @@ impl<B: AsRef<[u8]>> RunPool<B> {
     }
 
     /// Delivers a run to the host: a single segment as its frame, more as an aggregate.
-    #[inline]
-    pub(crate) fn finish(&mut self, mut run: PooledRun<B>, reason: FlushReason, out: &mut Outbox<B>) {
+    #[inline(never)]
+    pub(crate) fn finish(&mut self, run: PooledRun<B>, reason: FlushReason, out: &mut Outbox<B>) {
+        self.finish_next(run, reason, out);
+    }
+
+    /// As [`RunPool::finish`], for loops.
+    #[inline(always)]
+    pub(crate) fn finish_next(&mut self, mut run: PooledRun<B>, reason: FlushReason, out: &mut Outbox<B>) {
         if run.segments() == 1
             && let Some(frame) = run.take_first()
         {

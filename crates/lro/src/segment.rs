@@ -19,6 +19,9 @@ pub enum Medium {
 
 /// Positions of the headers of a frame, in bytes from its start. Frames with the same layout differ in values
 /// only.
+///
+/// The order of fields is the order in memory, so that [`Layout::number`] reads them at once.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, Eq)]
 pub(crate) struct Layout {
     /// The IP header that the transport header belongs to.
@@ -35,20 +38,22 @@ pub(crate) struct Layout {
 }
 
 impl PartialEq for Layout {
-    /// Compares the layouts as one 64-bit number.
+    /// Compares the layouts as numbers.
     #[inline(always)]
     fn eq(&self, other: &Self) -> bool {
-        let number = |layout: &Self| {
-            let (a, b) = (layout.network, layout.tunnel as u8);
-            let [c, d] = layout.transport.to_ne_bytes();
-            let [e, f] = layout.payload.to_ne_bytes();
-            u64::from_ne_bytes([a, b, c, d, e, f, layout.version, layout.timestamps])
-        };
-        number(self) == number(other)
+        self.number() == other.number()
     }
 }
 
 impl Layout {
+    /// Returns the fields as one number: a comparison of layouts is one of numbers.
+    #[inline(always)]
+    pub(crate) const fn number(self) -> u64 {
+        let [c, d] = self.transport.to_ne_bytes();
+        let [e, f] = self.payload.to_ne_bytes();
+        u64::from_ne_bytes([self.network, self.tunnel as u8, c, d, e, f, self.version, self.timestamps])
+    }
+
     /// Returns true for IPv4, false for IPv6.
     #[inline]
     pub(crate) fn is_ipv4(self) -> bool {

@@ -71,20 +71,22 @@ impl Template {
     /// Writes the aggregate's header, from the header of `first`, a frame with this layout: lengths; TCP
     /// flags, ACK number and window; the IPv4 header checksum; and in the transport checksum field the
     /// pseudo-header sum, which a card completes.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn seal(&mut self, first: &[u8], layout: Layout, whole: Whole) {
-        self.set(first, layout);
-        match (first.first_chunk(), self.header.first_chunk_mut()) {
-            (Some(first), Some(head)) if usual::is_layout(layout) => {
-                usual::seal(first, head, usize::from(layout.payload), whole);
+        match (first.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
+            (Some(first), Some(header)) if usual::is_layout(layout) => {
+                const { assert!(usual::LONGEST <= USUAL) };
+                *header = *first;
+                usual::seal(first, header, layout.payload.into(), whole);
             }
-            _ => self.seal_unusual(layout, whole),
+            _ => self.seal_unusual(first, layout, whole),
         }
     }
 
-    /// As [`Template::seal`], with the first header already copied.
+    /// As [`Template::seal`], for frames that are not [common](crate::usual), and short ones.
     #[inline(never)]
-    fn seal_unusual(&mut self, layout: Layout, Whole { payload, flags, ack, window }: Whole) {
+    fn seal_unusual(&mut self, first: &[u8], layout: Layout, Whole { payload, flags, ack, window }: Whole) {
+        self.set(first, layout);
         if layout.is_udp() {
             return self.write_lengths(layout, payload);
         }

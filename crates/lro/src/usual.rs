@@ -13,6 +13,8 @@ use crate::tunnel::Tunnel;
 pub(crate) const NETWORK: usize = EthernetHeader::LEN;
 pub(crate) const TRANSPORT: usize = NETWORK + Ipv4Header::LEN;
 pub(crate) const OPTIONS: usize = TRANSPORT + TcpHeader::LEN;
+/// Bytes of the longest headers.
+pub(crate) const LONGEST: usize = TRANSPORT + 60;
 
 /// The bytes of a frame up to the TCP options.
 pub(crate) type Head = [u8; OPTIONS];
@@ -28,12 +30,24 @@ pub(crate) fn flow(head: &Head) -> FlowKey {
     FlowKey::ipv4_words(addresses, u32::from_be_bytes(array::<34, 4>(head)))
 }
 
-/// Returns true if frames with this layout are common ones.
+/// Returns true if frames with this layout are common ones: as [`PLAIN`], but for TCP options.
 #[inline(always)]
 pub(crate) fn is_layout(layout: Layout) -> bool {
-    let places = (usize::from(layout.network), usize::from(layout.transport));
-    places == (NETWORK, TRANSPORT) && layout.is_ipv4() && !layout.is_udp()
+    const FREE: Layout =
+        Layout { network: 0, transport: 0, payload: u16::MAX, version: 0, timestamps: u8::MAX, ..PLAIN };
+    // A UDP header is shorter.
+    (layout.number() ^ PLAIN.number()) & !FREE.number() == 0 && usize::from(layout.payload) >= OPTIONS
 }
+
+/// A common frame without TCP options.
+const PLAIN: Layout = Layout {
+    network: NETWORK as u8,
+    tunnel: Tunnel::None,
+    transport: TRANSPORT as u16,
+    payload: OPTIONS as u16,
+    version: 4,
+    timestamps: 0,
+};
 
 /// Returns the fields of a common frame that may start a run: data with ACK, no other flag but ECE, and
 /// checksums that can be re-created.
@@ -56,14 +70,7 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
         && array::<24, 2>(head) != [0xFF; 2]
         && array::<50, 2>(head) != [0xFF; 2];
     is_usual.then(|| FirstSegment {
-        layout: Layout {
-            network: NETWORK as u8,
-            tunnel: Tunnel::None,
-            transport: TRANSPORT as u16,
-            payload: payload as u16,
-            version: 4,
-            timestamps: 0,
-        },
+        layout: Layout { payload: payload as u16, ..PLAIN },
         seq: SeqNumber(u32::from_be_bytes(array::<38, 4>(head))),
         payload_len: (len - payload) as u32,
         ident: u16::from_be_bytes(array::<18, 2>(head)),
@@ -173,12 +180,16 @@ pub(crate) struct Whole {
     pub(crate) window: u16,
 }
 
-/// Turns `head`, a copy of the head `first` of a segment with `headers` bytes of headers, into the
+/// Turns `header`, a copy of the header `first` of a segment with `headers` bytes of headers, into the
 /// aggregate's: lengths, flags, ACK number, window, the IPv4 header checksum incrementally (RFC 1624), and
 /// the pseudo-header sum in the TCP checksum field. Reads `first`, not the copy just written: reading a field
 /// that was written in two stores stalls store forwarding.
 #[inline(always)]
-pub(crate) fn seal(first: &Head, head: &mut Head, headers: usize, whole: Whole) {
+pub(crate) fn seal<const N: usize>(first: &[u8; N], header: &mut [u8; N], headers: usize, whole: Whole) {
+    let (Some(first), Some(head)) = (first.first_chunk::<OPTIONS>(), header.first_chunk_mut::<OPTIONS>())
+    else {
+        return;
+    };
     let tcp_len = (headers - TRANSPORT) as u32 + whole.payload;
     let total = (tcp_len as usize + TRANSPORT - NETWORK) as u16;
     let [_, flags] = whole.flags.bits().to_be_bytes();

@@ -75,15 +75,20 @@ pub fn checksum(bytes: &[u8]) -> u16 {
 /// Returns the checksum after a 16-bit word of the data changed from `old` to `new` (RFC 1624, equation 3).
 #[inline]
 pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
-    !fold(!checksum as u64 + !old as u64 + new as u64)
+    !fold_u32(!checksum as u32 + !old as u32 + new as u32)
 }
 
+/// Returns the one's complement sum of the 16-bit words of `total`. The upper half of the sum of a number and itself with
+/// the halves exchanged is the one's complement sum of its halves: the lower half brings the carry.
 #[inline]
 const fn fold(total: u64) -> u16 {
-    let total = (total >> 32) + (total & 0xFFFF_FFFF);
-    let total = (total >> 16) + (total & 0xFFFF);
-    let total = (total >> 16) + (total & 0xFFFF);
-    ((total >> 16) + (total & 0xFFFF)) as u16
+    fold_u32((total.wrapping_add(total.rotate_left(32)) >> 32) as u32)
+}
+
+/// As [`fold`], of both 16-bit words.
+#[inline]
+const fn fold_u32(total: u32) -> u16 {
+    (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
 /// Length in bytes from which AVX2 pays for the run-time check that the CPU has it.
@@ -163,6 +168,17 @@ mod tests {
             cuts.sort_unstable();
             let sum = cuts.windows(2).fold(Sum::new(), |sum, cut| sum.add_bytes(&bytes[cut[0]..cut[1]]));
             prop_assert_eq!(sum.finish(), reference(&bytes));
+        }
+
+        #[test]
+        fn a_fold_equals_adding_the_carries_one_by_one(total: u64) {
+            for total in [total, total | 0xFFFF_FFFF, total & 0xFFFF_FFFF, total >> 44, total << 16, !(total >> 60)] {
+                let mut sum = total;
+                while sum > 0xFFFF {
+                    sum = (sum >> 16) + (sum & 0xFFFF);
+                }
+                prop_assert_eq!(u64::from(fold(total)), sum, "{:#x}", total);
+            }
         }
 
         #[test]
