@@ -31,6 +31,17 @@ impl<B> Followers<B> {
         self.len += 1;
     }
 
+    /// Adds the first frame, which is there.
+    #[inline(always)]
+    pub(crate) fn add_first(&mut self, frames: &mut IntoIter<Frame<B>>) {
+        match self.places.get_mut(self.len) {
+            // As above; the frame is taken where its place is known, and moved once.
+            Some(place) => mem::forget(mem::replace(place, frames.next())),
+            None => self.add_beyond_room(frames.next()),
+        }
+        self.len += 1;
+    }
+
     /// Adds the first `count` of these frames.
     #[inline]
     pub(crate) fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: usize) {

@@ -230,7 +230,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual).
     #[inline(always)]
     fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let is_usual = self.recent.get(nth).is_some_and(|run| usual::is_layout(run.layout));
+        let is_usual = self.recent.get(nth).is_some_and(|run| run.is_usual);
         is_usual && self.join_run(nth, frames)
     }
 
@@ -335,37 +335,55 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     /// Consumes the frames. Each is examined in place and moved once.
     #[inline(never)]
-    fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
+    fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         let mut burst = mem::take(frames).into_iter();
         while !burst.as_slice().is_empty() {
-            if alone != 0 && self.receive_single(&mut burst, alone) {
-                continue;
-            }
-            let Some(first) = burst.as_slice().first() else { break };
-            let head = first.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
-            let Some(head) = head else {
-                self.receive_unusual(&mut burst, now);
-                continue;
-            };
-            // For an uncommon frame the hash is of arbitrary header bytes, but equal for frames with equal
-            // headers.
-            let flow = usual::flow(head);
-            let hash = self.hasher.hash(&flow);
-            if let Some(nth) = self.recent.likely(hash) {
-                if self.join_usual(nth, &mut burst) || self.hold_instead(nth, &mut burst, hash, flow, now) {
-                    continue;
-                }
-            } else if self.table.len() == 0
-                // No flow with this hash holds segments.
-                && let Some(segment) = usual::first_segment(first.bytes())
-                && segment::verify(first, segment.layout, segment.payload_len).is_ok()
-                && self.hold_usual(&mut burst, hash, flow, segment, now)
-            {
-                continue;
-            }
-            self.receive_known(&mut burst, now);
+            self.receive_next(&mut burst, now);
         }
         *frames = burst::emptied(burst);
+    }
+
+    /// As [`Gro::receive_frames`]; `alone` says which frames are alone in their flow.
+    #[inline(never)]
+    fn receive_singles(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
+        let mut burst = mem::take(frames).into_iter();
+        while !burst.as_slice().is_empty() {
+            if !self.receive_single(&mut burst, alone) {
+                self.receive_other(&mut burst, now);
+            }
+        }
+        *frames = burst::emptied(burst);
+    }
+
+    /// As [`Gro::receive_next`], once for all callers.
+    #[inline(never)]
+    fn receive_other(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+        self.receive_next(frames, now);
+    }
+
+    /// Consumes the first frame, and the following frames that extend it.
+    #[inline(always)]
+    fn receive_next(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+        let Some(first) = frames.as_slice().first() else { return };
+        let head = first.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
+        let Some(head) = head else { return self.receive_unusual(frames, now) };
+        // For an uncommon frame the hash is of arbitrary header bytes, but equal for frames with equal
+        // headers.
+        let flow = usual::flow(head);
+        let hash = self.hasher.hash(&flow);
+        if let Some(nth) = self.recent.likely(hash) {
+            if self.join_usual(nth, frames) || self.hold_instead(nth, frames, hash, flow, now) {
+                return;
+            }
+        } else if self.table.len() == 0
+            // No flow with this hash holds segments.
+            && let Some(segment) = usual::first_segment(first.bytes())
+            && segment::verify(first, segment.layout, segment.payload_len).is_ok()
+            && self.hold_usual(frames, hash, flow, segment, now)
+        {
+            return;
+        }
+        self.receive_known(frames, now);
     }
 
     /// Consumes the first frame if its bit in `alone` is set and it is a common segment that can be held.
@@ -401,7 +419,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     #[cold]
     fn hold_singles(&mut self, now: Instant) {
         let mut frames = self.singles.take();
-        self.receive_frames(&mut frames, 0, now);
+        self.receive_frames(&mut frames, now);
         self.singles.give_back(frames);
     }
 
@@ -606,8 +624,10 @@ impl<B: AsRef<[u8]>> Engine for Gro<B> {
         if !self.singles.is_empty() {
             self.hold_singles(now);
         }
-        let alone = self.alone(frames);
-        self.receive_frames(frames, alone, now);
+        match self.alone(frames) {
+            0 => self.receive_frames(frames, now),
+            alone => self.receive_singles(frames, alone, now),
+        }
     }
 
     fn end_of_batch(&mut self, _now: Instant) {

@@ -6,7 +6,7 @@ use nichrome_wire::{SeqNumber, TcpFlags};
 use crate::segment::Layout;
 use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
 use crate::tunnel::Tunnel;
-use crate::usual;
+use crate::usual::{self, equal_where};
 
 /// Which header bits the segments of one aggregate must share. Lengths, checksums and the sequence number are
 /// checked separately. Datagrams merge under the lossless rule only.
@@ -162,23 +162,6 @@ fn make_anew(mask: &mut Mask, layout: Layout, rule: Rule) {
 fn usual_part(header: &HeaderBytes) -> &[u8; USUAL] {
     const { assert!(USUAL <= MAX_HEADER) };
     header.first_chunk().unwrap_or(&[0; USUAL])
-}
-
-/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches and 16 bytes at a time,
-/// so that the compiler uses vector instructions.
-#[inline(always)]
-fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
-    let mut difference = [0u64; 2];
-    let words = |bytes: &[u8; 16]| {
-        let [low, high] = *bytes.as_chunks::<8>().0 else { return [0; 2] };
-        [u64::from_ne_bytes(low), u64::from_ne_bytes(high)]
-    };
-    for ((a, b), mask) in a.as_chunks().0.iter().zip(b.as_chunks().0).zip(mask.as_chunks().0) {
-        let (a, b, mask) = (words(a), words(b), words(mask));
-        difference[0] |= (a[0] ^ b[0]) & mask[0];
-        difference[1] |= (a[1] ^ b[1]) & mask[1];
-    }
-    difference[0] | difference[1] == 0
 }
 
 /// Computes the bits to compare for a layout.

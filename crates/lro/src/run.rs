@@ -68,6 +68,8 @@ pub(crate) struct Run<B> {
     /// As `identification`, for the header of an IPv4 tunnel.
     pub(crate) outer_identification: Identification,
     pub(crate) reason: FlushReason,
+    /// The frames are [common ones](crate::usual).
+    pub(crate) is_usual: bool,
     /// The frames after the first.
     followers: Followers<B>,
     /// The header of the aggregate, once [sealed](Run::seal).
@@ -104,6 +106,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             only_timestamp: None,
             since: Instant::ZERO,
             reason: FlushReason::Drain,
+            is_usual: false,
         }
     }
 
@@ -150,6 +153,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     ) {
         let FirstSegment { layout, seq, payload_len, ident, flags, ack, window } = segment;
         self.layout = layout;
+        self.is_usual = usual::is_layout(layout);
         self.frame_len = frame.bytes().len() as u32;
         self.first_ident = ident;
         self.start = seq;
@@ -240,7 +244,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Returns the TCP payload in bytes, 0 for UDP.
     #[inline]
     pub(crate) fn tcp_bytes(&self) -> u32 {
-        if self.layout.is_udp() { 0 } else { self.bytes }
+        if !self.is_usual && self.layout.is_udp() { 0 } else { self.bytes }
     }
 
     /// Returns the length of the aggregate as an IP packet, tunnel headers included.
@@ -461,11 +465,10 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// it. Returns the payload in bytes, and the flags of the segment that ends the run.
     #[inline]
     pub(crate) fn add_train(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>) -> (u32, TcpFlags) {
-        let Some(first) = self.first().first_chunk() else { return (0, TcpFlags::NONE) };
-        let (count, ends) = if usual::is_layout(self.layout) {
-            self.predicts_usual(mask, first, frames.as_slice())
+        let (count, ends) = if self.is_usual {
+            self.predicts_usual(mask, frames.as_slice())
         } else {
-            self.predicts(mask, first, frames.as_slice())
+            self.predicts(mask, frames.as_slice())
         };
         self.flags = self.flags | ends;
         self.extend(frames, count);
@@ -475,15 +478,15 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Counts the leading frames that are the expected next segments, and returns the flags of the last if it
     /// ends the run.
     #[inline(never)]
-    fn predicts(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
-        self.count_expected(mask.expected(first), frames)
+    fn predicts(&self, mask: &Mask, frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        self.count_expected(self.first().first_chunk().and_then(|first| mask.expected(first)), frames)
     }
 
     /// As [`Run::predicts`], for [common frames](crate::usual). Not inlined, so that the compiler keeps the
     /// first header and the mask in registers across frames.
     #[inline(never)]
-    fn predicts_usual(&self, mask: &Mask, first: &[u8; USUAL], frames: &[Frame<B>]) -> (u32, TcpFlags) {
-        self.count_expected(mask.expected_usual(first), frames)
+    fn predicts_usual(&self, mask: &Mask, frames: &[Frame<B>]) -> (u32, TcpFlags) {
+        self.count_expected(self.first().first_chunk().and_then(|first| mask.expected_usual(first)), frames)
     }
 
     #[inline(always)]
@@ -540,7 +543,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.count += 1;
         self.bytes += self.first_len;
         self.end += self.first_len;
-        self.followers.add(frames.next());
+        self.followers.add_first(frames);
     }
 
     /// Adds the first `count` frames, full-size segments that are next in sequence.
@@ -593,12 +596,15 @@ impl<B: AsRef<[u8]>> Run<B> {
 
     /// Writes the header of the aggregate: lengths, flags, ACK number, window, IPv4 header checksum, and the
     /// pseudo-header sum in the transport checksum field.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;
         let Self { bytes: payload, flags, ack, window, .. } = *self;
-        if let Some(first) = &self.first {
-            self.template.seal(first.bytes(), self.layout, Whole { payload, flags, ack, window });
+        let (Some(first), whole) = (&self.first, Whole { payload, flags, ack, window }) else { return };
+        if self.is_usual {
+            self.template.seal_usual(first.bytes(), self.layout, whole);
+        } else {
+            self.template.seal(first.bytes(), self.layout, whole);
         }
     }
 }

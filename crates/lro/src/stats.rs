@@ -55,22 +55,22 @@ impl<R: Reason> fmt::Debug for Counts<R> {
 pub struct Statistics {
     /// Frames received.
     pub packets_in: u64,
-    /// Bytes of the frames received.
-    pub bytes_in: u64,
     /// Packets handed to the host: aggregates and frames.
     pub packets_out: u64,
+    /// Bytes of the frames received.
+    pub bytes_in: u64,
     /// Bytes of the packets handed to the host.
     pub bytes_out: u64,
     /// TCP payload bytes of the well-formed segments received.
     pub tcp_payload_bytes_in: u64,
     /// TCP payload bytes of the segments handed to the host.
     pub tcp_payload_bytes_out: u64,
+    /// Acknowledgements sent to the wire (active ACK).
+    pub acks_sent: u64,
     /// Packets handed to the host that were merged from two segments or more.
     pub aggregates: u64,
     /// Segments in those.
     pub segments_aggregated: u64,
-    /// Acknowledgements sent to the wire (active ACK).
-    pub acks_sent: u64,
     /// Why held segments were delivered to the host.
     pub flushes: Counts<FlushReason>,
     /// Why frames passed unchanged.

@@ -71,21 +71,13 @@ impl Template {
     /// Writes the aggregate's header, from the header of `first`, a frame with this layout: lengths; TCP
     /// flags, ACK number and window; the IPv4 header checksum; and in the transport checksum field the
     /// pseudo-header sum, which a card completes.
-    #[inline(always)]
-    pub(crate) fn seal(&mut self, first: &[u8], layout: Layout, whole: Whole) {
-        match (first.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
-            (Some(first), Some(header)) if usual::is_layout(layout) => {
-                const { assert!(usual::LONGEST <= USUAL) };
-                *header = *first;
-                usual::seal(first, header, layout.payload.into(), whole);
-            }
-            _ => self.seal_unusual(first, layout, whole),
-        }
-    }
-
-    /// As [`Template::seal`], for frames that are not [common](crate::usual), and short ones.
     #[inline(never)]
-    fn seal_unusual(&mut self, first: &[u8], layout: Layout, Whole { payload, flags, ack, window }: Whole) {
+    pub(crate) fn seal(
+        &mut self,
+        first: &[u8],
+        layout: Layout,
+        Whole { payload, flags, ack, window }: Whole,
+    ) {
         self.set(first, layout);
         if layout.is_udp() {
             return self.write_lengths(layout, payload);
@@ -96,6 +88,20 @@ impl Template {
         self.write(transport + 13, [flags]);
         self.write(transport + 14, window.to_be_bytes());
         self.write_lengths(layout, payload);
+    }
+
+    /// As [`Template::seal`], for [common frames](crate::usual).
+    #[inline(always)]
+    pub(crate) fn seal_usual(&mut self, first: &[u8], layout: Layout, whole: Whole) {
+        const { assert!(usual::LONGEST <= USUAL) };
+        match (first.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
+            (Some(first), Some(header)) => {
+                *header = *first;
+                usual::seal(first, header, layout.payload.into(), whole);
+            }
+            // A short frame.
+            _ => self.seal(first, layout, whole),
+        }
     }
 
     /// Returns the header of segment `nth` of a sealed aggregate, `before` bytes after its start, as sent.

@@ -73,7 +73,7 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
         layout: Layout { payload: payload as u16, ..PLAIN },
         seq: SeqNumber(u32::from_be_bytes(array::<38, 4>(head))),
         payload_len: (len - payload) as u32,
-        ident: u16::from_be_bytes(array::<18, 2>(head)),
+        ident: ident(head),
         flags: TcpFlags::from_bits_truncate((last >> 16) as u16),
         ack: SeqNumber(u32::from_be_bytes(array::<42, 4>(head))),
         window: last as u16,
@@ -93,7 +93,7 @@ pub(crate) fn sequence_and_ack(frame: &[u8]) -> Option<(SeqNumber, SeqNumber)> {
 
 /// Returns the flags of a frame if it is the expected next one after `first` under the lossless rule. Both
 /// are common frames of the same length with the payload at `payload`. The frame must have the sequence and
-/// ACK `numbers`, this identification, and checksums that can be re-created; all else but PSH and FIN must be
+/// ACK `numbers`, the identification `next_ident`, and checksums that can be re-created; all else but PSH and FIN must be
 /// equal.
 #[inline(always)]
 pub(crate) fn expected(
@@ -101,7 +101,7 @@ pub(crate) fn expected(
     frame: &[u8],
     payload: usize,
     numbers: (SeqNumber, SeqNumber),
-    ident: u16,
+    next_ident: u16,
 ) -> Option<TcpFlags> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
     if sequence_and_ack(frame) != Some(numbers) {
@@ -109,20 +109,25 @@ pub(crate) fn expected(
     }
     // 0xFFFF, which a sender never computes.
     let odd_checksum = array::<24, 2>(b) == [0xFF; 2] || array::<50, 2>(b) == [0xFF; 2];
-    // The flags are the second byte of the word that ends with the window.
-    const ENDS: u32 = u32::from_ne_bytes([0, 0x09, 0, 0]);
-    let [length, _] = u32_halves(word32::<16>(a));
-    let different = (word::<0>(a) ^ word::<0>(b))
-        | (word::<8>(a) ^ word::<8>(b))
-        | u64::from(word32::<16>(b) ^ joined(length, ident.to_be_bytes()))
-        | u64::from(word32::<20>(a) ^ word32::<20>(b))
-        | (word::<26>(a) ^ word::<26>(b))
-        | u64::from(word32::<34>(a) ^ word32::<34>(b))
-        | u64::from((word32::<46>(a) ^ word32::<46>(b)) & !ENDS);
-    let urgent = array::<52, 2>(a) == array::<52, 2>(b);
-    (different == 0 && urgent && !odd_checksum && same_options(first, frame, payload))
+    let equal = equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&EXPECTED))
+        && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&EXPECTED) == 0;
+    (equal && ident(b) == next_ident && !odd_checksum && same_options(first, frame, payload))
         .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
 }
+
+/// The bits that [`expected`] compares with the first frame: all but identification, sequence number, checksums,
+/// PSH and FIN.
+const EXPECTED: Head = {
+    let mut mask = [0xFF; OPTIONS];
+    let free = [18, 19, 24, 25, 38, 39, 40, 41, 50, 51];
+    let mut nth = 0;
+    while nth < free.len() {
+        mask[free[nth]] = 0;
+        nth += 1;
+    }
+    mask[47] = !0x09;
+    mask
+};
 
 /// Returns true if frames with this layout are common ones, with no option but timestamps in the recommended
 /// padding.
@@ -226,6 +231,36 @@ fn array<const AT: usize, const N: usize>(head: &Head) -> [u8; N] {
     head[AT..].first_chunk().copied().unwrap_or([0; N])
 }
 
+/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches and 16 bytes at a time,
+/// so that the compiler uses vector instructions.
+#[inline(always)]
+pub(crate) fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
+    let mut difference = [0u64; 2];
+    let words = |bytes: &[u8; 16]| {
+        let [low, high] = *bytes.as_chunks::<8>().0 else { return [0; 2] };
+        [u64::from_ne_bytes(low), u64::from_ne_bytes(high)]
+    };
+    for ((a, b), mask) in a.as_chunks().0.iter().zip(b.as_chunks().0).zip(mask.as_chunks().0) {
+        let (a, b, mask) = (words(a), words(b), words(mask));
+        difference[0] |= (a[0] ^ b[0]) & mask[0];
+        difference[1] |= (a[1] ^ b[1]) & mask[1];
+    }
+    difference[0] | difference[1] == 0
+}
+
+/// Returns a part of a head.
+#[inline(always)]
+fn head<const AT: usize, const N: usize>(head: &Head) -> &[u8; N] {
+    const { assert!(AT + N <= OPTIONS) };
+    head[AT..].first_chunk().unwrap_or(&[0; N])
+}
+
+/// Returns the IPv4 identification of a common frame.
+#[inline(always)]
+fn ident(head: &Head) -> u16 {
+    u16::from_be_bytes(array::<18, 2>(head))
+}
+
 #[inline(always)]
 fn word<const AT: usize>(head: &Head) -> u64 {
     u64::from_ne_bytes(array::<AT, 8>(head))
@@ -234,15 +269,4 @@ fn word<const AT: usize>(head: &Head) -> u64 {
 #[inline(always)]
 fn word32<const AT: usize>(head: &Head) -> u32 {
     u32::from_ne_bytes(array::<AT, 4>(head))
-}
-
-#[inline(always)]
-fn u32_halves(word: u32) -> [[u8; 2]; 2] {
-    let [a, b, c, d] = word.to_ne_bytes();
-    [[a, b], [c, d]]
-}
-
-#[inline(always)]
-fn joined([a, b]: [u8; 2], [c, d]: [u8; 2]) -> u32 {
-    u32::from_ne_bytes([a, b, c, d])
 }
