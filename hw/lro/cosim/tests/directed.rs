@@ -276,6 +276,12 @@ fn options_in_any_layout() {
                 if behind > 1 {
                     layouts.extend([ended(0), ended(1), ended(8)]);
                 }
+                // NOPs in the four bytes behind those with the end.
+                for next in [[1, 0, 0, 0], [1; 4]] {
+                    if behind > 0 && len < 40 {
+                        layouts.push([&vec![1; before][..], &TS, &vec![0; behind], &next].concat());
+                    }
+                }
                 let mut other = [&vec![1; before][..], &TS, &vec![1; behind]].concat();
                 other[before + 1] = 9;
                 layouts.push(other);
@@ -318,4 +324,66 @@ fn sequence_numbers_and_acks_wrap() {
         frames.push(frame.build());
     }
     same("numbers", &Config::default(), &frames);
+}
+
+/// Two segments whose aggregate has a TCP checksum of 0.
+#[test]
+fn aggregates_with_a_tcp_checksum_of_zero() {
+    for (first, second) in [(100, 100), (101, 100), (9, 8)] {
+        for mut whole in [data(0, first + second), over_ipv6(data(0, first + second))] {
+            let place = first.next_multiple_of(2);
+            whole.payload[place..place + 2].fill(0);
+            let bytes = whole.build();
+            let at = bytes.len() - whole.payload.len() - 4;
+            whole.payload[place..place + 2].copy_from_slice(&bytes[at..at + 2]);
+            assert_eq!(whole.build()[at..at + 2], [0, 0]);
+            let mut segments = [whole.clone(), whole];
+            segments[0].payload.truncate(first);
+            segments[1].payload.drain(..first);
+            segments[1].seq += first as u32;
+            same("a TCP checksum of 0", &Config::default(), &segments.map(|segment| segment.build()));
+        }
+    }
+}
+
+/// The sum of an aggregate's IPv4 header is 0x1FFFF before it is folded: folding carries again.
+#[test]
+fn aggregates_whose_ipv4_sum_carries_twice() {
+    for len in [1, 100, 1448] {
+        let segment = |at: usize, number: u16| {
+            let mut frame = data(at as u32, len);
+            if let Network::Ipv4 { ident, .. } = &mut frame.network {
+                *ident = number;
+            }
+            frame.build()
+        };
+        // The lengths differ by `len`; so the first header's checksum is to be `len` less one.
+        let wanted = len as u16 - 1;
+        let frame = segment(0, 0);
+        let ident = u32::from(!wanted) + u32::from(u16::from_be_bytes([frame[24], frame[25]]));
+        let ident = (ident >> 16) as u16 + ident as u16;
+        let first = segment(0, ident);
+        assert_eq!(first[24..26], wanted.to_be_bytes());
+        same("an IPv4 sum", &Config::default(), &[first, segment(len, ident.wrapping_add(1))]);
+    }
+}
+
+/// Each byte of TSval grows, and falls again, wherever the option stands.
+#[test]
+fn timestamps_go_back_at_any_place() {
+    for before in 0..8 {
+        for byte in 0..4 {
+            let frame = |nth: u32, value: u32| {
+                let mut options = vec![1; before];
+                options.extend([8, 10]);
+                options.extend(value.to_be_bytes());
+                options.extend([0, 0, 0, 1]);
+                options.resize(options.len().next_multiple_of(4), 1);
+                TcpFrame { options, ..data(100 * nth, 100) }.build()
+            };
+            let (low, high) = (0x4040_4040, 0x4040_4040 + (1 << (8 * byte)));
+            let frames = [frame(0, low), frame(1, high), frame(2, low), frame(3, low), frame(4, high)];
+            same("timestamps", &Config::default(), &frames);
+        }
+    }
 }
