@@ -17,10 +17,10 @@ TOOLS = pathlib.Path(sys.executable).parent
 YICES = "smtbmc --nopresat yices"
 ABC = "abc bmc3"
 
-# Depth and engine of each, and what it reads in that order. ABC is the faster one where bytes move.
+# Depth and engine of each, and what it reads in that order. ABC takes a tenth of the time of Yices for pages and egress, Yices less for sums.
 PROPERTIES = {
     "fifo": (16, YICES, ["lro_fifo"]),
-    "pages": (30, YICES, ["lro_types_pkg", "lro_ram", "lro_fifo", "lro_pages"]),
+    "pages": (30, ABC, ["lro_types_pkg", "lro_ram", "lro_fifo", "lro_pages"]),
     "closer": (16, YICES, ["lro_types_pkg", "lro_fifo", "lro_closer"]),
     "egress": (14, ABC, ["lro_types_pkg", "lro_fifo", "lro_egress"]),
 }
