@@ -6,7 +6,7 @@
 //!
 //! In client-server mode a responder waits for the initiator's first FPDU (RFC 5044 section 7.1.3). siw always connects in this mode, and does
 //! not wait itself, so some programs that run between two hosts with siw let the server send first. A responder therefore waits only for
-//! a while, after which the initiator has certainly seen the Reply.
+//! a while. On most paths the initiator has taken the Reply by then; TCP delivers it before the FPDUs on all.
 
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{Opcode, Segment};

@@ -238,16 +238,20 @@ impl Pipeline {
         self.chunks.get_mut(index)
     }
 
+    /// The chunk, if it was sent and is not settled.
+    fn unsettled(&self, nth: u64) -> Option<&Chunk> {
+        let index = usize::try_from(nth.checked_sub(self.base)?).ok()?;
+        self.chunks.get(index)
+    }
+
     /// Whether the chunk needs no retransmission: it was answered or superseded.
     pub(super) fn is_done(&self, nth: u64) -> bool {
-        let index = nth.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.chunks.get(index)).is_none_or(|chunk| chunk.is_answered)
+        self.unsettled(nth).is_none_or(|chunk| chunk.is_answered)
     }
 
     /// Whether more than one RDP of the chunk may still change the server's memory.
     pub(super) fn has_other_copies(&self, nth: u64) -> bool {
-        let index = nth.checked_sub(self.base).and_then(|index| usize::try_from(index).ok());
-        index.and_then(|index| self.chunks.get(index)).is_some_and(|chunk| chunk.copies > 1)
+        self.unsettled(nth).is_some_and(|chunk| chunk.copies > 1)
     }
 
     /// Records that a packet of this chunk of the operation at `index` left.
