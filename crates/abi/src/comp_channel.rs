@@ -5,8 +5,10 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nichrome_hca::Patience;
+
 use crate::context::Context;
-use crate::cq_notifier::CqNotifier;
+use crate::cq_notifier::{CompletionEvents, CqNotifier};
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
@@ -16,7 +18,7 @@ use crate::object::{Object, cell, known, take_back};
 #[repr(C)]
 pub(crate) struct CompChannel {
     abi: UnsafeCell<ibv_comp_channel>,
-    pub(crate) events: Arc<EventQueue<Arc<CqNotifier>>>,
+    pub(crate) events: Arc<CompletionEvents>,
     /// Number of completion queues that use this channel.
     users: AtomicU32,
 }
@@ -36,6 +38,24 @@ impl CompChannel {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Removes the next event, after adding it to those that the program must acknowledge. Drives the device or blocks while there is
+    /// none, or fails with `EAGAIN` if the program has made the descriptor non-blocking.
+    pub(crate) fn take(&self) -> Result<Arc<CqNotifier>, Errno> {
+        let CompletionEvents { queue, patience } = &*self.events;
+        let take = || {
+            queue.take(|events| {
+                events.unacknowledged.add();
+                events
+            })
+        };
+        if !queue.is_empty() || !queue.is_blocking() {
+            return take();
+        }
+        // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
+        let context = unsafe { Context::of((*self.abi.get()).context) };
+        context.adapter().driver.sleep(patience, || !queue.is_empty(), take)
+    }
+
     /// Counts one completion queue less.
     pub(crate) fn leave(&self) {
         self.users.fetch_sub(1, Ordering::Relaxed);
@@ -46,10 +66,10 @@ impl CompChannel {
 unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     // SAFETY: the program passes an open context.
     let opened = unsafe { Context::known(context) };
-    pointer(opened.and_then(|_| EventQueue::new()).map(|events| {
-        let abi = ibv_comp_channel { context, fd: events.fd(), refcnt: 0 };
-        Box::new(CompChannel { abi: cell(abi), events: Arc::new(events), users: AtomicU32::new(0) })
-            .into_abi()
+    pointer(opened.and_then(|_| EventQueue::new()).map(|queue| {
+        let abi = ibv_comp_channel { context, fd: queue.fd(), refcnt: 0 };
+        let events = Arc::new(CompletionEvents { queue, patience: Patience::default() });
+        Box::new(CompChannel { abi: cell(abi), events, users: AtomicU32::new(0) }).into_abi()
     }))
 }
 

@@ -3,13 +3,29 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nichrome_hca::Patience;
+
 use crate::async_source::AsyncSource;
 use crate::event_queue::{EventQueue, Unacknowledged};
 use crate::header::ibv_cq;
 
+/// The events of a completion channel.
+pub(crate) struct CompletionEvents {
+    pub(crate) queue: EventQueue<Arc<CqNotifier>>,
+    /// How long `ibv_get_cq_event` drives the device before it sleeps.
+    pub(crate) patience: Patience,
+}
+
+impl CompletionEvents {
+    /// Returns true if the program takes events by calls that drive the device, one soon after the other.
+    fn are_looked_for(&self) -> bool {
+        self.patience.nanos() > 0
+    }
+}
+
 /// The event state of a completion queue; outlives its place in the device's tables.
 pub(crate) struct CqNotifier {
-    channel: Option<Arc<EventQueue<Arc<Self>>>>,
+    channel: Option<Arc<CompletionEvents>>,
     /// Whether the program waits for the next event.
     is_awaited: AtomicBool,
     pub(crate) unacknowledged: Unacknowledged,
@@ -21,7 +37,7 @@ pub(crate) struct CqNotifier {
 impl CqNotifier {
     /// Creates the event state of the queue `cq`, which sends its events to `channel` if it has one.
     pub(crate) fn new(
-        channel: Option<Arc<EventQueue<Arc<Self>>>>,
+        channel: Option<Arc<CompletionEvents>>,
         asynchronous: Arc<AsyncSource>,
         cq: *mut ibv_cq,
     ) -> Arc<Self> {
@@ -32,7 +48,7 @@ impl CqNotifier {
     /// Queues a completion event on the channel.
     pub(crate) fn notify(this: &Arc<Self>) {
         if let Some(channel) = &this.channel {
-            channel.push(Arc::clone(this));
+            channel.queue.push(Arc::clone(this));
         }
     }
 
@@ -41,9 +57,11 @@ impl CqNotifier {
         self.cq as *mut ibv_cq
     }
 
-    /// Records that the program will wait for an event. Returns true if it did not wait before.
+    /// Records that the program will wait for an event. Returns true if it did not wait before, and if the driver's thread must bring
+    /// the event about.
     pub(crate) fn begin_wait(&self) -> bool {
-        self.channel.is_some() && !self.is_awaited.swap(true, Ordering::SeqCst)
+        self.channel.as_ref().is_some_and(|channel| !channel.are_looked_for())
+            && !self.is_awaited.swap(true, Ordering::SeqCst)
     }
 
     /// Records that the program no longer waits for an event. Returns true if it waited before.
@@ -55,7 +73,7 @@ impl CqNotifier {
     /// ones it has taken.
     pub(crate) fn retire(this: &Arc<Self>) {
         if let Some(channel) = &this.channel {
-            channel.remove(|events| Arc::ptr_eq(events, this));
+            channel.queue.remove(|events| Arc::ptr_eq(events, this));
         }
         this.unacknowledged.wait();
         this.asynchronous.retire();

@@ -60,6 +60,18 @@ impl<T> EventQueue<T> {
         }
     }
 
+    /// Returns true if the queue is empty.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.events).is_empty()
+    }
+
+    /// Returns true if [`take`](Self::take) blocks while the queue is empty.
+    pub(crate) fn is_blocking(&self) -> bool {
+        // SAFETY: a system call without pointers.
+        let flags = unsafe { libc::fcntl(self.fd(), libc::F_GETFL) };
+        flags >= 0 && flags & libc::O_NONBLOCK == 0
+    }
+
     /// Removes the events for which `matches` returns true.
     pub(crate) fn remove(&self, matches: impl Fn(&T) -> bool) {
         let mut events = lock(&self.events);

@@ -20,11 +20,7 @@ unsafe extern "C" fn ibv_get_cq_event(
         Ok(channel) => channel,
         Err(errno) => return minus_one(Err(errno)),
     };
-    let taken = channel.events.take(|events| {
-        events.unacknowledged.add();
-        events
-    });
-    minus_one(taken.map(|events| {
+    minus_one(channel.take().map(|events| {
         let found = events.cq();
         // SAFETY: the queue is not freed before the program acknowledges the event.
         unsafe { object::<CompletionQueue>(found.cast()) }.end_wait();

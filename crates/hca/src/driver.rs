@@ -331,6 +331,32 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
+    /// Calls `sleep`, which blocks until the driver has reported an event. Before, drives the device itself for the time that `patience`
+    /// gives, until `has_come` returns true: events that follow each other closely then cost no wake-up, neither of the program nor of
+    /// the driver's thread.
+    pub fn sleep<T>(&self, patience: &Patience, has_come: impl Fn() -> bool, sleep: impl FnOnce() -> T) -> T {
+        let start = clock::now();
+        if self.look_for(start.plus_nanos(patience.nanos()), has_come) {
+            patience.waited(clock::now().nanos_since(start));
+            return sleep();
+        }
+        self.attend();
+        let result = sleep();
+        self.leave();
+        patience.waited(clock::now().nanos_since(start));
+        result
+    }
+
+    /// Drives the device until `has_come` returns true or the time is `until`. Returns whether it came.
+    fn look_for(&self, until: Instant, has_come: impl Fn() -> bool) -> bool {
+        while clock::now() < until {
+            if self.poll(|_| has_come().then_some(())).is_some() {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait.
     pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
         let Shared { handover, events, ports, .. } = &*self.shared;
@@ -483,14 +509,14 @@ impl<M: Memory> Shared<M> {
         // Without this right the kernel's default timer slack of 50 µs applies.
         let _ = clock::sleep_precisely();
         let (shortest, longest) = NAPS;
-        let (mut nap, mut patience) = (shortest, Patience::default());
+        let (mut nap, patience) = (shortest, Patience::default());
         while !self.handover.is_ended() {
             if self.is_polled() {
                 self.handover.nap(nap);
                 nap = longest.min(2 * nap);
                 continue;
             }
-            match self.watch(&mut patience) {
+            match self.watch(&patience) {
                 Ok(true) => nap = shortest,
                 Ok(false) => {}
                 // The kernel cannot wait for the ports: nothing can be received any more.
@@ -507,7 +533,7 @@ impl<M: Memory> Shared<M> {
     }
 
     /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or sent.
-    fn watch(&self, patience: &mut Patience) -> rustix::io::Result<bool> {
+    fn watch(&self, patience: &Patience) -> rustix::io::Result<bool> {
         self.handover.arm();
         let (due, has_moved) = {
             let live = &mut *self.live();
@@ -521,7 +547,7 @@ impl<M: Memory> Shared<M> {
             return Ok(true);
         }
         self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
-        patience.slept(clock::now().nanos_since(before));
+        patience.waited(clock::now().nanos_since(before));
         Ok(has_moved)
     }
 
@@ -600,5 +626,27 @@ impl<M: Memory + Send + 'static> Drop for Driver<M> {
         let live = &mut *self.shared.live();
         live.wire.close_streams(clock::now());
         live.linger();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::Arena;
+
+    #[test]
+    fn the_thread_stays_at_the_ports_for_a_program_that_sleeps_and_not_for_one_that_found_its_event() {
+        let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
+        let sleep = |patience: &Patience, has_come: fn() -> bool| {
+            let is_attended = driver.sleep(patience, has_come, || driver.shared.handover.is_attended());
+            assert!(!driver.shared.handover.is_attended());
+            is_attended
+        };
+        let (impatient, patient) = (Patience::default(), Patience::default());
+        patient.waited(0);
+        assert!(sleep(&impatient, || unreachable!("it does not look")));
+        assert!(!sleep(&patient, || true));
+        assert!(sleep(&patient, || false));
     }
 }

@@ -79,6 +79,7 @@ pub use driver::{Driver, Paused};
 pub use exchange::exchange;
 pub use iwarp::{EstablishError, IWARP_PORT, Incoming, IwarpCounters, IwarpOptions, Listener, port_of};
 pub use live_device::EventSink;
+pub use patience::Patience;
 pub use queue_pair::{Connection, Endpoint, EndpointError, QueuePair};
 pub use region::{ProtectionDomain, Region, RemoteRegion};
 pub use star::{KeyFileError, StarAddressError, StarOptions, Stateless, StatelessError};
