@@ -97,6 +97,15 @@ pub(crate) fn parse_usual(frame: &[u8], medium: Medium) -> Option<Segment> {
 /// a few loads. Validates nothing.
 #[inline(always)]
 pub(crate) fn likely_flow(frame: &[u8], medium: Medium) -> Option<FlowKey> {
+    match frame.first_chunk() {
+        Some(head) if medium == Medium::Ethernet && usual::is_likely(head) => Some(usual::flow(head)),
+        _ => likely_flow_of_any(frame, medium),
+    }
+}
+
+/// As [`likely_flow`], for frames that are not common ones.
+#[inline(never)]
+fn likely_flow_of_any(frame: &[u8], medium: Medium) -> Option<FlowKey> {
     let start = if medium == Medium::Ethernet { EthernetHeader::LEN } else { 0 };
     let packet: &[u8; Ipv4Header::LEN + 4] = frame.get(start..)?.first_chunk()?;
     let ip = Ipv4Header::new(packet)?;

@@ -30,6 +30,12 @@ pub(crate) fn flow(head: &Head) -> FlowKey {
     FlowKey::ipv4_words(addresses, u32::from_be_bytes(array::<34, 4>(head)))
 }
 
+/// Returns true if the frame is probably a common one: IPv4 without options, and TCP.
+#[inline(always)]
+pub(crate) fn is_likely(head: &Head) -> bool {
+    head[14] == 0x45 && head[23] == IpProtocol::TCP.0
+}
+
 /// Returns true if frames with this layout are common ones: as [`PLAIN`], but for TCP options.
 #[inline(always)]
 pub(crate) fn is_layout(layout: Layout) -> bool {
@@ -129,6 +135,20 @@ const EXPECTED: Head = {
     mask
 };
 
+/// The bits that [`expected_stream`] compares with the first frame: all but Ethernet addresses, identification, TTL,
+/// sequence and ACK numbers, PSH, window and checksums.
+const EXPECTED_STREAM: Head = {
+    let mut mask = EXPECTED;
+    let free = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 22, 42, 43, 44, 45, 48, 49];
+    let mut nth = 0;
+    while nth < free.len() {
+        mask[free[nth]] = 0;
+        nth += 1;
+    }
+    mask[47] = !0x08;
+    mask
+};
+
 /// Returns true if frames with this layout are common ones, with no option but timestamps in the recommended
 /// padding.
 #[inline(always)]
@@ -143,19 +163,9 @@ pub(crate) fn is_stream_layout(layout: Layout) -> bool {
 #[inline(always)]
 pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> Option<Latest> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
-    // All but TTL.
-    const FRAGMENT_AND_PROTOCOL: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0, 0xFF]);
-    // Data offset, and flags except PSH.
-    const FLAGS: u32 = u32::from_ne_bytes([0xFF, 0xF7, 0, 0]);
-    const LENGTH: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0, 0]);
-    let different = (word32::<12>(a) ^ word32::<12>(b))
-        | ((word32::<16>(a) ^ word32::<16>(b)) & LENGTH)
-        | ((word32::<20>(a) ^ word32::<20>(b)) & FRAGMENT_AND_PROTOCOL)
-        | (word32::<34>(a) ^ word32::<34>(b))
-        | (word32::<38>(b) ^ u32::from_ne_bytes(seq.0.to_be_bytes()))
-        | ((word32::<46>(a) ^ word32::<46>(b)) & FLAGS);
-    let urgent = array::<52, 2>(a) == array::<52, 2>(b);
-    if different != 0 || word::<26>(a) != word::<26>(b) || !urgent {
+    let equal = equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&EXPECTED_STREAM))
+        && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&EXPECTED_STREAM) == 0;
+    if array::<38, 4>(b) != seq.0.to_be_bytes() || !equal {
         return None;
     }
     let timestamp = if payload == WITH_TIMESTAMPS {

@@ -33,6 +33,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     pub(crate) last_arrival: Instant,
     /// True if the timer is not set yet for the latest segments.
     pub(crate) untimed: bool,
+    /// The timer fires by then, a tick late at most; [`Instant::MAX`] without a timer.
+    pub(crate) armed: Instant,
     /// The newest timestamp value delivered to the host.
     pub(crate) newest_timestamp: Option<u32>,
 }
@@ -51,6 +53,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             near: 0,
             last_arrival: now,
             untimed: false,
+            armed: Instant::MAX,
             newest_timestamp: None,
         }
     }

@@ -316,20 +316,27 @@ impl<B: AsRef<[u8]>> Npu<B> {
         for index in untimed.drain(..) {
             if let Some(descriptor) = self.table.get_mut(index) {
                 descriptor.untimed = false;
+                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
             }
-            self.set_timer(index, now);
         }
         self.untimed = untimed;
     }
+}
 
-    /// Sets the timer for what the connection holds.
-    #[inline]
-    fn set_timer(&mut self, index: Index, now: Instant) {
-        if let Some(descriptor) = self.table.get_mut(index)
-            && let Some(deadline) = self.timeouts.deadline(descriptor)
-        {
-            self.wheel.set(index.0, deadline, now);
-        }
+/// Sets the timer for what the connection at `index` holds, unless its timer fires earlier.
+#[inline(always)]
+fn set_timer<B: AsRef<[u8]>>(
+    wheel: &mut TimingWheel<WHEEL_TICK>,
+    timeouts: &Timeouts,
+    index: Index,
+    descriptor: &mut ConnectionDescriptor<B>,
+    now: Instant,
+) {
+    if let Some(deadline) = timeouts.deadline(descriptor)
+        && deadline < descriptor.armed
+    {
+        descriptor.armed = deadline;
+        wheel.set(index.0, deadline, now);
     }
 }
 
@@ -387,13 +394,16 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     fn handle_timeout(&mut self, now: Instant) {
         while let Some(index) = self.wheel.expire(now).map(Index) {
-            let Some(descriptor) = self.table.peek(index) else { continue };
+            let Some(descriptor) = self.table.get_mut(index) else { continue };
+            descriptor.armed = Instant::MAX;
             if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
                 self.reconstruct_all(index, FlushReason::ReorderTimeout);
             } else if self.timeouts.run_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
                 self.reconstruct(index, FlushReason::Timeout);
             }
-            self.set_timer(index, now);
+            if let Some(descriptor) = self.table.get_mut(index) {
+                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
+            }
         }
     }
 }

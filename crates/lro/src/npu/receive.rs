@@ -33,19 +33,26 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if self.sparse_likely > 0 || self.table.len() > LARGE {
             self.receive_ahead(&mut burst, now);
         }
-        while !burst.as_slice().is_empty() {
-            self.receive_next(&mut burst, now);
+        while let Some(frame) = burst.as_slice().first() {
+            let hash = self.likely_hash(frame);
+            self.receive_next(hash, &mut burst, now);
         }
         *frames = burst::emptied(burst);
     }
 
-    /// Consumes the first frame, and the following frames that extend it.
+    /// Returns the hash of a frame's connection; 0 for a frame that is probably no segment.
     #[inline(always)]
-    fn receive_next(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
-        let Some(bytes) = burst.as_slice().first().map(Frame::bytes) else { return };
+    fn likely_hash(&self, frame: &Frame<B>) -> u32 {
+        let flow = parse::likely_flow(frame.bytes(), self.medium);
+        flow.map_or(0, |flow| self.table.hash(&flow))
+    }
+
+    /// Consumes the first frame, whose [hash](Npu::likely_hash) is `hash`, and the following frames that
+    /// extend it.
+    #[inline(always)]
+    fn receive_next(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         // Frames that are no segment, or of another connection with this hash, are rejected by the
         // comparisons below.
-        let hash = parse::likely_flow(bytes, self.medium).map_or(0, |flow| self.table.hash(&flow));
         let likely = self.table.likely(hash);
         if likely.is_some_and(|index| self.join_train(index, burst, now)) {
             return;
@@ -81,7 +88,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 && !burst.as_slice().is_empty()
             {
                 if !(self.sparse_likely > 0 && self.receive_sparse(*hash, burst, now)) {
-                    self.receive_next(burst, now);
+                    self.receive_next(*hash, burst, now);
                 }
             }
         }
@@ -121,8 +128,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn hashes(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
         let mut hashes = [0; AHEAD];
         for (hash, frame) in hashes.iter_mut().zip(frames) {
-            let flow = parse::likely_flow(frame.bytes(), self.medium);
-            *hash = flow.map_or(0, |flow| self.table.hash(&flow));
+            *hash = self.likely_hash(frame);
         }
         hashes
     }
