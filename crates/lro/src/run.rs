@@ -70,6 +70,8 @@ pub(crate) struct Run<B> {
     pub(crate) reason: FlushReason,
     /// The frames are [common ones](crate::usual).
     pub(crate) is_usual: bool,
+    /// The frames have [such a layout](usual::is_stream_layout); known under the stream rule only.
+    is_stream: bool,
     /// The frames after the first.
     followers: Followers<B>,
     /// The header of the aggregate, once [sealed](Run::seal).
@@ -107,6 +109,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             since: Instant::ZERO,
             reason: FlushReason::Drain,
             is_usual: false,
+            is_stream: false,
         }
     }
 
@@ -120,26 +123,38 @@ impl<B: AsRef<[u8]>> Run<B> {
         limits: Limits,
         now: Instant,
     ) {
-        let ident = Idents::read(frame.bytes(), segment.layout).own;
-        self.start_with(
-            frame,
-            FirstSegment {
-                layout: segment.layout,
-                seq: segment.seq,
-                payload_len: segment.payload_len,
-                ident,
-                flags: segment.flags,
-                ack: segment.ack,
-                window: segment.window,
-            },
-            limits,
-            now,
-        );
-        if rule != Rule::Lossless {
-            self.identification = Identification::Any;
-            self.only_timestamp = None;
-            self.newest_timestamp = segment.timestamps.map(|timestamps| timestamps.value);
+        let first = FirstSegment {
+            layout: segment.layout,
+            seq: segment.seq,
+            payload_len: segment.payload_len,
+            ident: Idents::read(frame.bytes(), segment.layout).own,
+            flags: segment.flags,
+            ack: segment.ack,
+            window: segment.window,
+        };
+        if rule == Rule::Lossless {
+            self.start_with(frame, first, limits, now);
+        } else {
+            let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
+            self.start_stream(frame, first, timestamp, limits, now);
         }
+    }
+
+    /// As [`Run::begin`], with the fields that the stream rule needs.
+    #[inline(always)]
+    pub(crate) fn start_stream(
+        &mut self,
+        frame: Frame<B>,
+        segment: FirstSegment,
+        timestamp: Option<u32>,
+        limits: Limits,
+        now: Instant,
+    ) {
+        self.start_with(frame, segment, limits, now);
+        self.is_stream = usual::is_stream_layout(segment.layout);
+        self.identification = Identification::Any;
+        self.only_timestamp = None;
+        self.newest_timestamp = timestamp;
     }
 
     /// As [`Run::begin`], with the fields that the lossless rule needs.
@@ -344,7 +359,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     ) -> u32 {
         let second = frames.as_slice().get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
         let is_train = second.is_some_and(|(seq, _)| seq == self.end + self.first_len);
-        if !is_train && usual::is_stream_layout(self.layout) {
+        if !is_train && self.is_stream {
             u32::from(self.add_usual_stream(frames))
         } else {
             self.add_masked_stream(masks.of(self.layout), frames, ends)

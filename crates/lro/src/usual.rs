@@ -59,9 +59,36 @@ const PLAIN: Layout = Layout {
 /// checksums that can be re-created.
 #[inline(always)]
 pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
+    let head: &Head = frame.first_chunk()?;
+    let odd_checksum = array::<24, 2>(head) == [0xFF; 2] || array::<50, 2>(head) == [0xFF; 2];
+    data_segment(frame, TcpFlags::ECE).filter(|_| !odd_checksum)
+}
+
+/// Returns the fields and the timestamp value of a common frame that may start a run under the stream rule: data with
+/// ACK, no other flag but ECE and PSH, and [such a layout](is_stream_layout).
+#[inline(always)]
+pub(crate) fn first_of_stream(frame: &[u8]) -> Option<(FirstSegment, Option<u32>)> {
+    let mut segment = data_segment(frame, TcpFlags::ECE | TcpFlags::PSH)?;
+    match usize::from(segment.layout.payload) {
+        OPTIONS => Some((segment, None)),
+        WITH_TIMESTAMPS => {
+            let options: &[u8; WITH_TIMESTAMPS] = frame.first_chunk()?;
+            segment.layout.timestamps = 4;
+            // Padding, kind and length.
+            let is_padded = options[OPTIONS..OPTIONS + 4] == [1, 1, 8, 10];
+            let value = options[OPTIONS + 4..].first_chunk().map(|value| u32::from_be_bytes(*value));
+            is_padded.then_some((segment, value))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the fields of a common frame with data and the flag ACK, no other but these.
+#[inline(always)]
+fn data_segment(frame: &[u8], free: TcpFlags) -> Option<FirstSegment> {
     let (head, len): (&Head, usize) = (frame.first_chunk()?, frame.len());
-    // ACK and optionally ECE; no reserved flag.
-    const FLAGS: u32 = u32::from_be_bytes([0x0F, 0xBF, 0, 0]);
+    // No reserved flag.
+    const FLAGS: u32 = u32::from_be_bytes([0x0F, 0xFF, 0, 0]);
     const ACK: u32 = u32::from_be_bytes([0, 0x10, 0, 0]);
     let total = usize::from(u16::from_be_bytes(array::<16, 2>(head)));
     let last = u32::from_be_bytes(array::<46, 4>(head));
@@ -69,12 +96,10 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
     let payload = TRANSPORT + headers;
     let is_usual = array::<12, 3>(head) == [0x08, 0x00, 0x45]
         && word32::<20>(head) & NOT_FRAGMENTED == TCP
-        && last & FLAGS == ACK
+        && last & FLAGS & !(u32::from(free.bits()) << 16) == ACK
         && headers >= TcpHeader::LEN
         && payload < len
-        && NETWORK + total == len
-        && array::<24, 2>(head) != [0xFF; 2]
-        && array::<50, 2>(head) != [0xFF; 2];
+        && NETWORK + total == len;
     is_usual.then(|| FirstSegment {
         layout: Layout { payload: payload as u16, ..PLAIN },
         seq: SeqNumber(u32::from_be_bytes(array::<38, 4>(head))),

@@ -7,7 +7,6 @@ use super::reorder::ReorderList;
 use crate::reason::FlushReason;
 use crate::recycle::Pooled;
 use crate::run::{PooledRun, Run};
-use crate::segment::Segment;
 
 /// The state of one connection towards the host; the table's key is its flow.
 pub(crate) struct ConnectionDescriptor<B> {
@@ -127,30 +126,25 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
-    /// Returns true if a segment that arrives now starts a run: nothing is held, it is next in sequence, and
+    /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
     /// the connection is not sparse.
     #[inline]
-    pub(crate) fn begins_with(&self, segment: &Segment, now: Instant, pause: u64) -> bool {
+    pub(crate) fn begins_at(&self, seq: SeqNumber, now: Instant, pause: u64) -> bool {
         let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > pause));
         self.run.is_none()
             && self.waiting.is_none()
             && self.frontier.is_none()
-            && segment.seq == self.nextseq
+            && seq == self.nextseq
             && pauses < Self::SPARSE
     }
 
     /// Stores the run that a segment has started; returns why the run ends at once, if it does.
     #[inline]
-    pub(crate) fn hold(
-        &mut self,
-        mut run: PooledRun<B>,
-        segment: &Segment,
-        psh: PshRule,
-    ) -> Option<FlushReason> {
-        if self.is_older(segment) {
+    pub(crate) fn hold(&mut self, mut run: PooledRun<B>, psh: PshRule) -> Option<FlushReason> {
+        if self.is_older(run.newest_timestamp) {
             run.only_timestamp = run.newest_timestamp;
         }
-        let ended = ended_by(&run, segment.flags, psh);
+        let ended = ended_by(&run, run.flags, psh);
         self.run = Some(run);
         ended
     }
@@ -164,10 +158,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// for the average.
     const SPARSE: u8 = 2;
 
-    /// Returns true if a segment's timestamp is older than one delivered to the host.
-    pub(crate) fn is_older(&self, segment: &Segment) -> bool {
-        match (segment.timestamps, self.newest_timestamp) {
-            (Some(new), Some(newest)) => SeqNumber(new.value).before(SeqNumber(newest)),
+    /// Returns true if a timestamp value is older than one delivered to the host.
+    #[inline]
+    fn is_older(&self, timestamp: Option<u32>) -> bool {
+        match (timestamp, self.newest_timestamp) {
+            (Some(new), Some(newest)) => SeqNumber(new).before(SeqNumber(newest)),
             _ => false,
         }
     }

@@ -11,11 +11,11 @@ use super::{ActiveAck, Npu, filter};
 use crate::burst;
 use crate::config::BadChecksum;
 use crate::frame::Frame;
-use crate::mask::Rule;
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::segment::{self, Segment};
+use crate::segment::{self, Medium, Segment};
 use crate::table::Index;
+use crate::usual;
 
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
@@ -57,15 +57,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if likely.is_some_and(|index| self.join_train(index, burst, now)) {
             return;
         }
-        let Some(first) = burst.as_slice().first() else { return };
-        let segment = parse::parse_usual(first.bytes(), self.medium);
-        if let Some(segment) = &segment
-            && likely.is_some_and(|index| self.begin_train(index, burst, segment, now))
-        {
+        if likely.is_some_and(|index| self.begin_train(index, burst, now)) {
             return;
         }
         let Some(frame) = burst.next() else { return };
-        match segment {
+        match parse::parse_usual(frame.bytes(), self.medium) {
             Some(segment) => self.receive_segment(frame, &segment, hash, now),
             None => self.receive_unusual(frame, now),
         }
@@ -175,37 +171,33 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Starts a run with the first frame, whose segment is `segment`, if its connection is the one at
-    /// `index`, holds nothing and expects the segment. Moves the frame once. Returns false otherwise.
+    /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at `index`,
+    /// holds nothing and expects the segment. Reads what a run needs of the headers, and moves the frame once. Returns
+    /// false otherwise.
     #[inline(always)]
-    fn begin_train(
-        &mut self,
-        index: Index,
-        frames: &mut IntoIter<Frame<B>>,
-        segment: &Segment,
-        now: Instant,
-    ) -> bool {
+    fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(frame) = frames.as_slice().first() else { return false };
+        let Some((segment, timestamp)) = usual::first_of_stream(frame.bytes()) else { return false };
         if self.acker.is_some()
-            || !self.table.is_of(index, &segment.flow)
-            || filter(segment).is_some()
+            || self.medium != Medium::Ethernet
+            || !frame.bytes().first_chunk().is_some_and(|head| self.table.is_of(index, &usual::flow(head)))
             || segment::verify(frame, segment.layout, segment.payload_len).is_err()
         {
             return false;
         }
         let Some(descriptor) = self.table.get_mut(index) else { return false };
-        if !descriptor.begins_with(segment, now, self.timeouts.pause) {
+        if !descriptor.begins_at(segment.seq, now, self.timeouts.pause) {
             return false;
         }
         let Some(mut run) = self.runs.take() else { return false };
         let Some(frame) = frames.next() else { return false };
-        run.begin(frame, segment, Rule::Stream, self.limits, now);
+        run.start_stream(frame, segment, timestamp, self.limits, now);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         self.sparse_likely = self.sparse_likely.saturating_sub(1);
         descriptor.arrived(now, self.timeouts.pause);
-        descriptor.advance(segment.end());
+        descriptor.advance(run.end);
         let was_untimed = mem::replace(&mut descriptor.untimed, true);
-        let ended = descriptor.hold(run, segment, self.config.psh);
+        let ended = descriptor.hold(run, self.config.psh);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         }

@@ -106,7 +106,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
             Ok(run) => {
-                if let Some(reason) = descriptor.hold(run, segment, self.config.psh) {
+                if let Some(reason) = descriptor.hold(run, self.config.psh) {
                     self.reconstruct(index, reason);
                 }
             }
