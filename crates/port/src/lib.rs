@@ -40,6 +40,7 @@ mod tap;
 mod tap_wire;
 mod tcp_owner;
 pub mod udp;
+mod unix_names;
 mod waker;
 mod wire_queue;
 mod xdp;

@@ -254,6 +254,7 @@ const PORT: Layers = &[
         "stripped_tag.rs",
         "sync.rs",
         "tcp_owner.rs",
+        "unix_names.rs",
         "waker.rs",
         "wire_queue.rs",
     ],

@@ -5,8 +5,6 @@
 //! every process holds all of them. Every process also passes them on to newcomers over a Unix socket, so that any of
 //! them may end. Binding an abstract name claims a slot; the kernel frees the name at exit.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,23 +14,17 @@ use std::time::Duration;
 
 use rustix::io::{self, Errno};
 use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout, socket_peercred};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recv, recvmsg, sendmsg, socket_with,
-};
+use rustix::net::{RecvFlags, SocketFlags, SocketType, accept_with, listen, recv};
 use rustix::process::getuid;
 
 use crate::clock::wait;
 use crate::quiet_thread::spawn_quiet;
+use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
 use crate::waker::Waker;
 
 use super::service_ports::{ServicePorts, create_table};
 use super::socket::{UdpError, UdpSocket, open};
 use super::steering::Steering;
-
-/// Descriptors in one message: the listener, the sockets of 64 slots and of unclaimed requests, and the port table.
-const MOST_PASSED: usize = 67;
 
 /// Timeout for receiving the sockets from another process.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -123,17 +115,6 @@ fn discard_what_is_left(fd: &OwnedFd) {
     while recv(fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::TRUNC).is_ok() {}
 }
 
-/// Opens a Unix socket with an abstract name, which is local to the network namespace.
-fn named(name: &str, kind: SocketType) -> io::Result<OwnedFd> {
-    let socket = unix_socket(kind)?;
-    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-    Ok(socket)
-}
-
-fn unix_socket(kind: SocketType) -> io::Result<OwnedFd> {
-    socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)
-}
-
 fn claim(address: SocketAddr, slot: usize) -> io::Result<OwnedFd> {
     named(&format!("nichrome-udp/{address}/{slot}"), SocketType::DGRAM)
 }
@@ -183,8 +164,8 @@ impl Group {
     fn ask(name: &str) -> io::Result<Vec<OwnedFd>> {
         let connection = unix_socket(SocketType::SEQPACKET)?;
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
-        connect(&connection, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
-        receive_descriptors(&connection)
+        connect_to(&connection, name)?;
+        Ok(receive_descriptors(&connection, &mut [0], RecvFlags::empty())?.1)
     }
 
     /// Builds a group from received descriptors. Processes of other users pass none.
@@ -209,23 +190,8 @@ impl Group {
             .chain(&self.table)
             .map(AsFd::as_fd)
             .collect();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(&descriptors));
-        sendmsg(&connection, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
-        Ok(())
+        send_descriptors(&connection, &[0], &descriptors)
     }
-}
-
-fn receive_descriptors(connection: &OwnedFd) -> io::Result<Vec<OwnedFd>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    recvmsg(connection, &mut [IoSliceMut::new(&mut [0])], &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let rights = |message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    };
-    Ok(control.drain().filter_map(rights).flatten().collect())
 }
 
 /// A thread that passes the sockets on until dropped.
