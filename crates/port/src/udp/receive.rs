@@ -27,8 +27,8 @@ pub struct Arrival<'a> {
     pub peer: SocketAddr,
     /// The traffic class, ECN bits included.
     pub traffic_class: TrafficClass,
-    bytes: &'a [u8],
-    segment_size: usize,
+    pub(super) bytes: &'a [u8],
+    pub(super) segment_size: usize,
 }
 
 impl<'a> Arrival<'a> {

@@ -1,4 +1,4 @@
-//! All interleavings of frames and buffers that other threads return:
+//! All interleavings of frames and buffers that other threads return, and of a ring whose reader sleeps:
 //!
 //!     RUSTFLAGS='--cfg loom' cargo test --release --package nichrome-port --test loom
 //!
@@ -10,9 +10,11 @@
 mod pool;
 #[path = "../../src/xdp/return_list.rs"]
 mod return_list;
+#[path = "../../src/udp/ring_positions.rs"]
+mod ring_positions;
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 }
 
@@ -22,6 +24,7 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use pool::BufferPool;
 use return_list::ReturnList;
+use ring_positions::RingPositions;
 use sync::{Arc, AtomicU32, Ordering};
 
 /// The memory of frames, and the list of returned ones.
@@ -131,5 +134,64 @@ fn buffers_come_back_from_other_threads_and_no_more_are_given_than_there_are() {
         let late: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
         assert!(late.iter().all(|buffer| buffer.is_empty()));
         assert_eq!(late.len() + usize::from(early.is_some()), 2);
+    });
+}
+
+#[test]
+fn no_message_waits_in_a_ring_whose_reader_sleeps() {
+    loom::model(|| {
+        // An eventfd: the wake-up of the reader.
+        let (ring, wake_up) = (Arc::new(RingPositions::default()), Arc::new(AtomicU32::new(0)));
+        let writer = {
+            let (ring, wake_up) = (Arc::clone(&ring), Arc::clone(&wake_up));
+            thread::spawn(move || {
+                for tail in 1..=2 {
+                    if ring.publish(tail) {
+                        wake_up.swap(1, Ordering::AcqRel);
+                    }
+                }
+            })
+        };
+        let mut head = 0;
+        for _ in 0..2 {
+            head = ring.tail();
+            wake_up.swap(0, Ordering::AcqRel);
+            ring.rest();
+            if ring.tail() != head {
+                wake_up.swap(1, Ordering::AcqRel);
+            }
+        }
+        writer.join().unwrap();
+        assert!(ring.tail() == head || wake_up.load(Ordering::Acquire) == 1, "a message is forgotten");
+    });
+}
+
+/// The bytes of a message are written before it is published, and read before they are freed.
+#[test]
+fn the_bytes_of_a_ring_belong_to_one_side_at_a_time() {
+    loom::model(|| {
+        struct Byte(UnsafeCell<u64>);
+        // SAFETY: the positions say whose it is. loom reports concurrent accesses.
+        unsafe impl Sync for Byte {}
+        let (ring, byte) = (Arc::new(RingPositions::default()), Arc::new(Byte(UnsafeCell::new(0))));
+        let writer = {
+            let (ring, byte) = (Arc::clone(&ring), Arc::clone(&byte));
+            thread::spawn(move || {
+                for tail in 1..=2 {
+                    // The ring has room for one message.
+                    if ring.head() + 1 == tail {
+                        // SAFETY: as above.
+                        byte.0.with_mut(|byte| unsafe { *byte = tail });
+                        ring.publish(tail);
+                    }
+                }
+            })
+        };
+        if ring.tail() == 1 {
+            // SAFETY: as above.
+            byte.0.with(|byte| assert_eq!(unsafe { *byte }, 1));
+            ring.free(1);
+        }
+        writer.join().unwrap();
     });
 }

@@ -1,0 +1,467 @@
+//! Datagrams between processes of one user on one machine, through memory instead of the kernel's network.
+//!
+//! Every process listens at an abstract name, which belongs to its address, or to its slot of a shared address. A process that has datagrams for it connects, and
+//! passes on a ring of its own, a wake-up and its address: a link has one direction. Both ends check first that the other is of the
+//! same user. Where nobody listens, and when a link ends, datagrams go through a socket as before.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use nichrome_wire::{Instant, TrafficClass};
+use rustix::io::{self, Errno};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{RecvFlags, SocketFlags, SocketType, accept_with, listen, recv};
+use rustix::process::getuid;
+
+use crate::epoll::{Epoll, Interest};
+use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
+use crate::waker::Waker;
+
+use super::receive::Arrival;
+use super::shared_ring::{Corrupt, MAX_MESSAGE, Message, Push, RingReader, RingWriter};
+
+/// Links to this process at most, each with a ring of 1 MiB; further peers use sockets.
+const MOST_INCOMING: usize = 64;
+
+/// Peers without a link that are remembered.
+const MOST_UNREACHABLE: usize = 1024;
+
+/// Messages of one link received by one call at most.
+const BATCH: usize = 16;
+
+/// After so many calls that received nothing, links go to rest, and connections are looked at; after so many calls in any case.
+const IDLE_CALLS: u32 = 16;
+const BUSY_CALLS: u32 = 256;
+
+/// A message for a full ring whose reader has not moved for this time is dropped, as the kernel drops one for a full socket.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// A link whose reader has not moved for this time ends.
+const END: Duration = Duration::from_secs(1);
+
+/// Time until a peer without a listener is asked again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkSend {
+    /// It is on its way.
+    Sent,
+    /// The link is full: try again.
+    Full,
+    /// The link has been full for too long, and the message is lost.
+    Dropped,
+    /// There is no link to the peer: use a socket.
+    NoLink,
+}
+
+/// The links of one slot at an address. Readable (as a descriptor) while a message waits, or a connection does.
+#[derive(Debug)]
+pub struct MemoryLinks {
+    address: SocketAddr,
+    listener: OwnedFd,
+    ready: Epoll,
+    /// Connections whose first message has not come.
+    greetings: Vec<OwnedFd>,
+    incoming: Vec<Incoming>,
+    outgoing: HashMap<(SocketAddr, usize), Outgoing>,
+    buffer: Box<[u8; MAX_MESSAGE]>,
+    calls: u32,
+    idle_calls: u32,
+}
+
+#[derive(Debug)]
+struct Incoming {
+    peer: SocketAddr,
+    ring: RingReader,
+    waker: Waker,
+    /// Readable when the peer has closed it.
+    connection: OwnedFd,
+    is_corrupt: bool,
+}
+
+/// What a connection has said.
+enum Greeting {
+    Link(Incoming),
+    /// Nothing yet.
+    None(OwnedFd),
+}
+
+#[derive(Debug)]
+enum Outgoing {
+    Link(Link),
+    Unreachable { until: Instant },
+}
+
+/// The reader does not read, or not as a reader does.
+struct HasEnded;
+
+impl From<Corrupt> for HasEnded {
+    fn from(_: Corrupt) -> Self {
+        Self
+    }
+}
+
+#[derive(Debug)]
+struct Link {
+    ring: RingWriter,
+    waker: Waker,
+    connection: OwnedFd,
+    /// Since when it is full, and its reader's position then.
+    full: Option<(Instant, u64)>,
+}
+
+/// Members of the set; all that matters is that one of them is ready.
+const TOKEN: u64 = 0;
+
+impl MemoryLinks {
+    /// Listens for links to a slot of an address, or to the whole address.
+    ///
+    /// # Errors
+    /// Another process listens for the slot; or no descriptor is left.
+    pub fn listen(address: SocketAddr, slot: Option<usize>) -> io::Result<Self> {
+        let listener = named(&name_of(address, slot), SocketType::SEQPACKET)?;
+        io::ioctl_fionbio(&listener, true)?;
+        listen(&listener, 64)?;
+        let ready = Epoll::new()?;
+        ready.add(&listener, TOKEN, Interest::READ)?;
+        Ok(Self {
+            address,
+            listener,
+            ready,
+            greetings: Vec::new(),
+            incoming: Vec::new(),
+            outgoing: HashMap::new(),
+            buffer: Box::new([0; MAX_MESSAGE]),
+            calls: 0,
+            idle_calls: 0,
+        })
+    }
+
+    /// Adds a descriptor to the set.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn watch(&self, other: impl AsFd) -> io::Result<()> {
+        self.ready.add(other, TOKEN, Interest::READ)
+    }
+
+    /// Returns true if a message waits.
+    #[inline]
+    pub fn has_message(&self) -> bool {
+        self.incoming.iter().any(|link| link.ring.has_message())
+    }
+
+    /// Returns true if there is a link to any peer.
+    #[inline]
+    pub fn has_outgoing(&self) -> bool {
+        self.outgoing.values().any(|outgoing| matches!(outgoing, Outgoing::Link(_)))
+    }
+
+    /// Sends datagrams of `segment_size` bytes each (the last may be shorter), 65,536 bytes at most, to a slot of an address.
+    #[inline]
+    pub fn send(
+        &mut self,
+        (peer, slot): (SocketAddr, usize),
+        traffic_class: TrafficClass,
+        (bytes, segment_size): (&[u8], usize),
+        now: Instant,
+    ) -> LinkSend {
+        let outgoing = match self.outgoing.get_mut(&(peer, slot)) {
+            Some(Outgoing::Unreachable { until }) if now < *until => return LinkSend::NoLink,
+            Some(link @ Outgoing::Link(_)) => link,
+            _ => self.connect(peer, slot, now),
+        };
+        let Outgoing::Link(link) = outgoing else { return LinkSend::NoLink };
+        match link.send(traffic_class, bytes, segment_size, now) {
+            Ok(sent) => sent,
+            Err(HasEnded) => {
+                self.outgoing.insert((peer, slot), Outgoing::Unreachable { until: now + ASK_AGAIN });
+                LinkSend::NoLink
+            }
+        }
+    }
+
+    fn connect(&mut self, peer: SocketAddr, slot: usize, now: Instant) -> &mut Outgoing {
+        if self.outgoing.len() >= MOST_UNREACHABLE {
+            self.outgoing.retain(|_, outgoing| matches!(outgoing, Outgoing::Link(_)));
+        }
+        let link = Link::to(peer, slot, self.address).and_then(|link| {
+            self.ready.add(&link.connection, TOKEN, Interest::READ)?;
+            Ok(link)
+        });
+        let outgoing = link.map_or(Outgoing::Unreachable { until: now + ASK_AGAIN }, Outgoing::Link);
+        self.outgoing.entry((peer, slot)).insert_entry(outgoing).into_mut()
+    }
+
+    /// Calls `take` with what waits, a batch of each link; returns true if it was called.
+    #[inline]
+    pub fn receive(&mut self, mut take: impl FnMut(Arrival<'_>)) -> bool {
+        let Self { incoming, buffer, .. } = self;
+        let mut has_received = false;
+        for link in &mut *incoming {
+            for _ in 0..BATCH {
+                match link.ring.pop(buffer) {
+                    Ok(Some(Message { len, segment_size, class })) => {
+                        has_received = true;
+                        let (peer, traffic_class) = (link.peer, TrafficClass(class));
+                        take(Arrival { peer, traffic_class, bytes: &buffer[..len], segment_size });
+                    }
+                    Ok(None) => break,
+                    Err(Corrupt) => {
+                        link.is_corrupt = true;
+                        break;
+                    }
+                }
+            }
+        }
+        self.calls += 1;
+        self.idle_calls = if has_received { 0 } else { self.idle_calls + 1 };
+        if self.idle_calls >= IDLE_CALLS || self.calls >= BUSY_CALLS {
+            self.look_at_connections();
+        }
+        has_received
+    }
+
+    /// Lets links without messages rest, accepts new ones, and removes those that have ended.
+    #[cold]
+    fn look_at_connections(&mut self) {
+        (self.calls, self.idle_calls) = (0, 0);
+        self.incoming.retain(|link| {
+            if link.ring.has_message() {
+                return !link.is_corrupt;
+            }
+            let has_ended = has_closed(&link.connection);
+            link.waker.clear();
+            link.ring.rest();
+            // A message may have come meanwhile.
+            if link.ring.has_message() {
+                link.waker.wake();
+                return true;
+            }
+            !has_ended
+        });
+        self.outgoing.retain(|_, outgoing| match outgoing {
+            Outgoing::Link(link) => !has_closed(&link.connection),
+            Outgoing::Unreachable { .. } => true,
+        });
+        while let Ok(connection) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            let has_room = self.greetings.len() + self.incoming.len() < MOST_INCOMING;
+            if is_ours(&connection) && has_room && self.ready.add(&connection, TOKEN, Interest::READ).is_ok()
+            {
+                self.greetings.push(connection);
+            }
+        }
+        for connection in std::mem::take(&mut self.greetings) {
+            match Incoming::greeted(connection) {
+                Ok(Greeting::Link(link)) => {
+                    if self.ready.add(&link.waker, TOKEN, Interest::READ).is_ok() {
+                        self.incoming.push(link);
+                    }
+                }
+                Ok(Greeting::None(connection)) => self.greetings.push(connection),
+                Err(_) => {}
+            }
+        }
+    }
+}
+
+impl AsFd for MemoryLinks {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+/// The abstract name that a slot of an address listens at, or the process that has the whole address.
+fn name_of(address: SocketAddr, slot: Option<usize>) -> String {
+    match slot {
+        Some(slot) => format!("nichrome-memory/{address}/{slot}"),
+        None => format!("nichrome-memory/{address}"),
+    }
+}
+
+/// Returns true if the other end is closed, or sends what no link sends.
+fn has_closed(connection: &OwnedFd) -> bool {
+    recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) != Err(Errno::AGAIN)
+}
+
+fn is_ours(connection: &OwnedFd) -> bool {
+    socket_peercred(connection).is_ok_and(|peer| peer.uid == getuid())
+}
+
+impl Incoming {
+    /// Receives the first message of a connection.
+    ///
+    /// # Errors
+    /// It is closed, or has sent something else.
+    fn greeted(connection: OwnedFd) -> io::Result<Greeting> {
+        let mut name = [0; 64];
+        let (len, passed) = match receive_descriptors(&connection, &mut name, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN) => return Ok(Greeting::None(connection)),
+            received => received?,
+        };
+        let peer = str::from_utf8(&name[..len]).ok().and_then(|name| name.parse().ok());
+        let (Some(peer), Ok([ring, waker])) = (peer, <[OwnedFd; 2]>::try_from(passed)) else {
+            return Err(Errno::PROTO);
+        };
+        let (ring, waker) = (RingReader::open(&ring)?, Waker::from(waker));
+        Ok(Greeting::Link(Self { peer, ring, waker, connection, is_corrupt: false }))
+    }
+}
+
+impl Link {
+    /// Connects to a slot of an address.
+    ///
+    /// # Errors
+    /// Nobody listens there, or another user does.
+    fn to(peer: SocketAddr, slot: usize, own: SocketAddr) -> io::Result<Self> {
+        let connection = unix_socket(SocketType::SEQPACKET)?;
+        io::ioctl_fionbio(&connection, true)?;
+        connect_to(&connection, &name_of(peer, Some(slot)))
+            .or_else(|_| connect_to(&connection, &name_of(peer, None)))?;
+        if !is_ours(&connection) {
+            return Err(Errno::ACCESS);
+        }
+        let (ring, waker) = (RingWriter::create()?, Waker::new()?);
+        send_descriptors(&connection, own.to_string().as_bytes(), &[ring.descriptor(), waker.as_fd()])?;
+        Ok(Self { ring, waker, connection, full: None })
+    }
+
+    fn send(
+        &mut self,
+        traffic_class: TrafficClass,
+        bytes: &[u8],
+        segment_size: usize,
+        now: Instant,
+    ) -> Result<LinkSend, HasEnded> {
+        if let Push::Done { wakes } = self.ring.push(bytes, segment_size, traffic_class.0)? {
+            self.full = None;
+            if wakes {
+                self.waker.wake();
+            }
+            return Ok(LinkSend::Sent);
+        }
+        let head = self.ring.head();
+        match self.full {
+            Some((since, at)) if at == head && now >= since + END => Err(HasEnded),
+            Some((since, at)) if at == head && now >= since + PATIENCE => Ok(LinkSend::Dropped),
+            Some((_, at)) if at == head => Ok(LinkSend::Full),
+            _ => {
+                self.full = Some((now, head));
+                Ok(LinkSend::Full)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::clock;
+
+    use super::*;
+
+    /// Links at addresses of their own, which need not be bound.
+    fn links(nth: u8) -> (MemoryLinks, SocketAddr) {
+        let address = SocketAddr::from(([127, 99, std::process::id() as u8, nth], 4791));
+        (MemoryLinks::listen(address, Some(3)).unwrap(), address)
+    }
+
+    fn send(from: &mut MemoryLinks, to: SocketAddr, bytes: &[u8]) -> LinkSend {
+        from.send((to, 3), TrafficClass(7), (bytes, 1000), clock::now())
+    }
+
+    /// What one call receives.
+    fn received(links: &mut MemoryLinks) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut all = vec![];
+        links.receive(|arrival| {
+            assert_eq!(arrival.traffic_class, TrafficClass(7));
+            all.extend(arrival.datagrams().map(|bytes| (arrival.peer, bytes.to_vec())));
+        });
+        all
+    }
+
+    fn is_readable(links: &MemoryLinks) -> bool {
+        clock::wait([links.as_fd()], Some(Instant::ZERO)) == Ok([true])
+    }
+
+    /// Receives until the set is quiet; returns what came.
+    fn drain(links: &mut MemoryLinks) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut all = vec![];
+        for _ in 0..10 * IDLE_CALLS {
+            all.extend(received(links));
+        }
+        assert!(!is_readable(links), "the set keeps waking");
+        all
+    }
+
+    #[test]
+    fn datagrams_arrive_with_their_sender_and_wake_the_receiver_whenever_it_rests() {
+        let ((mut from, sender), (mut to, receiver)) = (links(1), links(2));
+        assert!(!is_readable(&to));
+        for round in 0..3 {
+            let message: Vec<u8> = (0..2500).map(|at| (at + round) as u8).collect();
+            assert_eq!(send(&mut from, receiver, &message), LinkSend::Sent);
+            assert!(is_readable(&to));
+            let datagrams = message.chunks(1000).map(|bytes| (sender, bytes.to_vec()));
+            assert_eq!(drain(&mut to), datagrams.collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_again_only_after_a_time() {
+        let ((mut from, _), (to, receiver)) = (links(3), links(4));
+        drop(to);
+        let now = clock::now();
+        let mut ask = |now| from.send((receiver, 3), TrafficClass(7), (&[1], 1), now);
+        assert_eq!(ask(now), LinkSend::NoLink);
+        let _to = links(4);
+        assert_eq!(ask(now + ASK_AGAIN / 2), LinkSend::NoLink);
+        assert_eq!(ask(now + ASK_AGAIN), LinkSend::Sent);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_sender_ended_is_received_and_its_link_ends() {
+        let ((mut from, _), (mut to, receiver)) = (links(5), links(6));
+        assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+        drop(from);
+        assert_eq!(drain(&mut to).len(), 1);
+        assert!(to.incoming.is_empty());
+        let (mut from, _) = links(5);
+        assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+        drop(to);
+        drain(&mut from);
+        assert!(!from.has_outgoing());
+        assert_eq!(send(&mut from, receiver, &[1]), LinkSend::NoLink);
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_costs_its_messages_and_then_the_link() {
+        let ((mut from, _), (_to, receiver)) = (links(7), links(8));
+        let (message, start) = (vec![0; MAX_MESSAGE], clock::now());
+        let mut at =
+            |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1000), start + time);
+        while at(Duration::ZERO) == LinkSend::Sent {}
+        assert_eq!(at(PATIENCE / 2), LinkSend::Full);
+        assert_eq!(at(PATIENCE), LinkSend::Dropped);
+        assert_eq!(at(END), LinkSend::NoLink);
+        assert_eq!(at(END), LinkSend::NoLink);
+    }
+
+    #[test]
+    fn a_connection_that_passes_no_ring_is_closed_and_one_that_says_nothing_holds_nothing_up() {
+        let ((mut from, _), (mut to, receiver)) = (links(9), links(10));
+        let connection = || {
+            let connection = unix_socket(SocketType::SEQPACKET).unwrap();
+            connect_to(&connection, &name_of(receiver, Some(3))).unwrap();
+            connection
+        };
+        let (silent, wrong, garbage) = (connection(), connection(), connection());
+        send_descriptors(&wrong, b"127.0.0.1:4791", &[silent.as_fd(), silent.as_fd()]).unwrap();
+        send_descriptors(&garbage, b"nowhere", &[silent.as_fd()]).unwrap();
+        assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+        assert_eq!(drain(&mut to).len(), 1);
+        assert!(has_closed(&wrong) && has_closed(&garbage) && !has_closed(&silent));
+    }
+}
