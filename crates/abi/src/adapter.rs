@@ -121,9 +121,10 @@ impl Adapter {
                 counters.completions_in_error,
             ),
             format!(
-                "{} packets sent, {} received, {} lost to faults; {} bytes sent, {} received; \
+                "{} packets sent, {} of them through memory, {} received, {} lost to faults; {} bytes sent, {} received; \
                  {} requests retransmitted, {} timeouts",
                 wire.sent,
+                wire.sent_through_memory,
                 wire.received,
                 wire.lost,
                 counters.bytes_sent,

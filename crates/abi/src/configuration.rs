@@ -12,6 +12,7 @@
 //! | `NICHROME_IFACE` | the interface whose first address the device takes | |
 //! | `NICHROME_MTU` | maximum payload of a packet in bytes: 256, 512, 1024, 2048, 4096 | the largest that fits the interface |
 //! | `NICHROME_PACKETS` | `1`: receive from the interfaces (AF_PACKET), which needs CAP_NET_RAW | receive from a UDP socket |
+//! | `NICHROME_LOCAL` | `memory`: packets reach other processes of this user on this machine that say the same through memory | `sockets` |
 //! | `NICHROME_LOSS`, `_DELAY`, `_JITTER`, `_REORDER`, `_DUPLICATE`, `_CORRUPT`, `_RATE` | as the options of `nichrome wan` | no faults |
 //! | `NICHROME_SEED` | seed of the faults, memory keys and queue pair numbers | the kernel's random numbers |
 //! | `NICHROME_CAPTURE` | pcapng file to record packets in; `%p` in its name is the process number | no capture |
@@ -27,7 +28,9 @@ use std::path::PathBuf;
 use std::process;
 use std::str::FromStr;
 
-use nichrome_hca::{AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Transport};
+use nichrome_hca::{
+    AdapterConfig, Faults, IwarpOptions, LocalPath, Place, Reception, StarOptions, Transport,
+};
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
@@ -58,6 +61,8 @@ pub const INTERFACE: &str = "NICHROME_IFACE";
 pub const MTU: &str = "NICHROME_MTU";
 /// Whether to receive from the interfaces instead of a UDP socket.
 pub const PACKETS: &str = "NICHROME_PACKETS";
+/// How packets reach other processes of this machine.
+pub const LOCAL: &str = "NICHROME_LOCAL";
 /// Packet loss.
 pub const LOSS: &str = "NICHROME_LOSS";
 /// Delay of packets.
@@ -94,6 +99,7 @@ const ALL: &[&str] = &[
     INTERFACE,
     MTU,
     PACKETS,
+    LOCAL,
     LOSS,
     DELAY,
     JITTER,
@@ -149,6 +155,7 @@ impl Configuration {
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if flag(PACKETS)?.unwrap_or(false) { Reception::Packets } else { Reception::Socket },
+            local: variable::<LocalPath>(LOCAL)?.unwrap_or_default(),
             faults: faults(seed)?,
             capture: variable::<String>(CAPTURE)?.map(|name| of_process(&name, process::id())),
             seed,

@@ -75,6 +75,8 @@ pub struct AdapterConfig {
     pub mtu: Option<PathMtu>,
     /// Where datagrams are received from.
     pub reception: Reception,
+    /// How datagrams reach other processes of this machine.
+    pub local: LocalPath,
     /// Impairments of datagrams sent and received.
     pub faults: Option<Faults>,
     /// File for a capture of all datagrams (pcapng).
@@ -103,6 +105,42 @@ pub enum Reception {
     Socket,
     /// The interfaces (AF_PACKET), one packet at a time, with the identification. IPv4 only; needs CAP_NET_RAW.
     Packets,
+}
+
+/// How RoCE's datagrams reach other processes of this user on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LocalPath {
+    /// Through the kernel's network, where other tools see and impair them.
+    #[default]
+    Sockets,
+    /// Through memory that the two processes share, if both have chosen this; else through the kernel's network.
+    Memory,
+}
+
+impl LocalPath {
+    /// Every path.
+    pub const ALL: [Self; 2] = [Self::Sockets, Self::Memory];
+
+    /// The name in options and configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sockets => "sockets",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// The text is not the name of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("the path must be one of: {}", LocalPath::ALL.map(LocalPath::name).join(", "))]
+pub struct LocalPathError;
+
+impl FromStr for LocalPath {
+    type Err = LocalPathError;
+
+    fn from_str(text: &str) -> Result<Self, LocalPathError> {
+        Self::ALL.into_iter().find(|path| path.name() == text).ok_or(LocalPathError)
+    }
 }
 
 /// Impairments of datagrams, applied to each direction independently.
@@ -154,6 +192,12 @@ pub enum OpenError {
     /// The device cannot create a protection domain.
     #[error(transparent)]
     Object(ObjectError),
+    /// [`LocalPath::Memory`] with another transport than RoCE, with [`Reception::Packets`], or with [`Faults`].
+    #[error("{0} go through sockets only, not through memory")]
+    NotThroughMemory(&'static str),
+    /// Other processes cannot be listened for.
+    #[error("cannot listen for links of other processes: {0}")]
+    Links(Errno),
     /// No descriptor or thread is left for the driver.
     #[error("cannot start the driver's thread: {0}")]
     Thread(Errno),

@@ -72,8 +72,8 @@ mod wire;
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};
 pub use arena::Arena;
 pub use config::{
-    AdapterConfig, Faults, JoinError, OpenError, Place, Reception, StreamFaultsError, Transport,
-    TransportError,
+    AdapterConfig, Faults, JoinError, LocalPath, LocalPathError, OpenError, Place, Reception,
+    StreamFaultsError, Transport, TransportError,
 };
 pub use driver::{Driver, Paused};
 pub use exchange::exchange;

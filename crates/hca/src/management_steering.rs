@@ -46,6 +46,14 @@ const fn numbers_of_spaces() -> [u16; SPACES] {
     [ipoib.number(), ib.number(), tcp.number(), udp.number()]
 }
 
+/// The slot that a datagram goes to by the receiving queue pair's number; `None` for management datagrams.
+#[inline]
+pub(crate) fn slot_of(datagram: &[u8]) -> Option<usize> {
+    let receiver = datagram.get(5..8)?;
+    let is_management = matches!(receiver, [0, 0, 0 | 1]);
+    (!is_management).then(|| usize::from(receiver[0] >> (8 - SLOT_BITS)))
+}
+
 /// A port, by the place of its space in [`STEERING`].
 pub(crate) fn service_port(space: PortSpace, port: u16) -> Option<ServicePort> {
     let space = PortSpace::ALL.iter().position(|other| *other == space)?;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nichrome_port::udp::{Envelope, SendBatch, SendReport, ServicePorts, Staged, UdpError};
+use nichrome_port::udp::{Envelope, LinkSend, SendBatch, SendReport, ServicePorts, Staged, UdpError};
 use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, QpHandle, Transmit};
 use nichrome_wan::{Output, Path};
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT};
@@ -12,6 +12,7 @@ use rustix::io::{self, Errno};
 
 use crate::config::{AdapterConfig, Faults, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
+use crate::management_steering::slot_of;
 use crate::parcel::Parcel;
 use crate::ports::{self, Ports, Sink, StreamCounters, StreamPorts, flow_between};
 use crate::recorder::Recorder;
@@ -19,27 +20,48 @@ use crate::recorder::Recorder;
 /// Bytes of one send at most: a UDP payload over IPv4.
 const MAX_TRANSMIT: usize = 65_507;
 
+/// Bytes of one send at most while there is a link to another process: it works on what has come while this one prepares the next.
+const MAX_TRANSMIT_WITH_LINKS: usize = 16_384;
+
 /// Datagram counters of an adapter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireCounters {
     /// Datagrams sent, or writes to streams.
     pub sent: u64,
+    /// Those of them that were sent through memory.
+    pub sent_through_memory: u64,
     /// Datagrams received, or reads of streams.
     pub received: u64,
-    /// Datagrams that the kernel refused to send.
+    /// Datagrams that the kernel refused to send, or that a process did not read from memory in time.
     pub refused: u64,
     /// Datagrams dropped by a fault, or with headers damaged by one.
     pub lost: u64,
+}
+
+impl WireCounters {
+    fn count_linked(&mut self, datagrams: usize) {
+        self.sent += datagrams as u64;
+        self.sent_through_memory += datagrams as u64;
+    }
 }
 
 /// The ports, with the stages that datagrams pass to and from them.
 pub(crate) struct Wire {
     ports: Ports,
     outgoing: SendBatch,
+    /// Datagrams for a link that was full.
+    held: Option<Held>,
     faults: Option<FaultyPaths>,
     recorder: Option<Recorder>,
     counters: WireCounters,
     is_cut_off: bool,
+}
+
+/// Datagrams of `segment_size` bytes each; the last may be shorter.
+struct Held {
+    envelope: Envelope,
+    bytes: Vec<u8>,
+    segment_size: usize,
 }
 
 /// Impaired paths, one per direction.
@@ -107,6 +129,7 @@ impl Wire {
         Ok(Self {
             ports: Ports::open(socket, config)?,
             outgoing: SendBatch::default(),
+            held: None,
             faults: faults.map(FaultyPaths::new).transpose()?,
             recorder,
             counters: WireCounters::default(),
@@ -251,9 +274,9 @@ impl Wire {
         self.faults.as_ref()?.out.poll_timeout()
     }
 
-    /// Returns true if staged datagrams wait for room in the socket.
+    /// Returns true if datagrams wait for room in the socket or in a link.
     pub(crate) fn is_full(&self) -> bool {
-        !self.outgoing.is_empty()
+        !self.outgoing.is_empty() || self.held.is_some()
     }
 
     /// Receives a batch from each port; returns true if more may wait.
@@ -317,13 +340,19 @@ impl Wire {
 
     /// Sends a batch of the device's datagrams; returns true if it may have more.
     fn send_batch<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
-        if self.is_full() && self.send_staged() {
+        if self.is_full() && (self.send_staged() || self.send_held(now)) {
             return false;
         }
-        let max_segments = self.ports.socket().max_segments(1);
+        let (local, max_segments) = (self.local(), self.ports.socket().max_segments(1));
+        let max_transmit = match self.ports.links_mut() {
+            Some(links) if links.has_outgoing() => MAX_TRANSMIT_WITH_LINKS,
+            _ => MAX_TRANSMIT,
+        };
         let mut is_done = false;
-        while let Some(room) = self.outgoing.room() {
-            let room = &mut room[..MAX_TRANSMIT];
+        while self.held.is_none()
+            && let Some(room) = self.outgoing.room()
+        {
+            let room = &mut room[..max_transmit];
             let Some(Transmit::Datagrams(DatagramBatch { route, len, segment_len })) =
                 device.poll_transmit(now, max_segments, room)
             else {
@@ -333,15 +362,54 @@ impl Wire {
             let peer = SocketAddr::new(route.flow.addresses.dst(), route.flow.dst_port);
             let hop_limit = Some(route.hop_limit);
             let envelope = Envelope { peer, traffic_class: route.traffic_class, hop_limit };
-            self.outgoing.stage(envelope, len, segment_len);
+            let bytes = &room[..len];
+            match send_by_link(&mut self.ports, &envelope, bytes, segment_len, self.is_cut_off, now) {
+                LinkSend::NoLink => {
+                    self.outgoing.stage(envelope, len, segment_len);
+                    continue;
+                }
+                LinkSend::Sent => self.counters.count_linked(len.div_ceil(segment_len)),
+                LinkSend::Dropped => self.counters.refused += len.div_ceil(segment_len) as u64,
+                LinkSend::Full => {
+                    self.held = Some(Held { envelope, bytes: bytes.to_vec(), segment_size: segment_len });
+                }
+            }
+            if let Some(flow) = self.recorder.as_ref().and_then(|_| flow_between(local, peer)) {
+                let traffic_class = route.traffic_class;
+                for bytes in bytes.chunks(segment_len) {
+                    record(&mut self.recorder, &Datagram { flow, traffic_class, bytes }, now);
+                }
+            }
         }
         if self.faults.is_some() {
             self.impair_staged(now);
             self.send_released(now);
             !is_done
         } else {
-            !self.flush(now) && !is_done
+            !self.flush(now) && self.held.is_none() && !is_done
         }
+    }
+
+    /// Sends the datagrams that a link had no room for; returns true if it still has none.
+    fn send_held(&mut self, now: Instant) -> bool {
+        let Some(Held { envelope, bytes, segment_size }) = self.held.take() else { return false };
+        let count = bytes.len().div_ceil(segment_size);
+        match send_by_link(&mut self.ports, &envelope, &bytes, segment_size, self.is_cut_off, now) {
+            LinkSend::Sent => self.counters.count_linked(count),
+            LinkSend::Dropped => self.counters.refused += count as u64,
+            LinkSend::Full => {
+                self.held = Some(Held { envelope, bytes, segment_size });
+                return true;
+            }
+            LinkSend::NoLink => {
+                if let Some(room) = self.outgoing.room() {
+                    room[..bytes.len()].copy_from_slice(&bytes);
+                    self.outgoing.stage(envelope, bytes.len(), segment_size);
+                }
+                return self.send_staged();
+            }
+        }
+        false
     }
 
     /// Moves staged datagrams to the impaired path, with identification 0: each will be sent alone.
@@ -408,6 +476,23 @@ impl Wire {
         self.counters.refused += refused;
         is_full
     }
+}
+
+/// Sends datagrams by the link to the process that they are for, if there is one and this process may use it.
+#[inline]
+fn send_by_link(
+    ports: &mut Ports,
+    envelope: &Envelope,
+    bytes: &[u8],
+    segment_size: usize,
+    is_cut_off: bool,
+    now: Instant,
+) -> LinkSend {
+    let Some(links) = ports.links_mut().filter(|_| !is_cut_off && envelope.peer.port() == ROCE_PORT) else {
+        return LinkSend::NoLink;
+    };
+    let Some(slot) = slot_of(bytes) else { return LinkSend::NoLink };
+    links.send((envelope.peer, slot), envelope.traffic_class, (bytes, segment_size), now)
 }
 
 /// Calls `f` with each staged datagram and its hop limit.

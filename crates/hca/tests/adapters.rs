@@ -1,14 +1,15 @@
 //! Two adapters on the loopback interface.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::process::Command;
+use std::net::Ipv4Addr;
+use std::process::{self, Command};
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_hca::{
-    Adapter, AdapterConfig, Connection, Faults, Place, QueuePair, Reception, StarOptions, Stateless,
-    Transport,
+    Adapter, AdapterConfig, Connection, Faults, LocalPath, OpenError, Place, QueuePair, Reception,
+    StarOptions, Stateless, Transport,
 };
 use nichrome_rdma::{Access, CompletedOperation, Operation, PathMtu, QpCapacity, SendRequest, Status};
 use nichrome_wan::Impairments;
@@ -160,6 +161,44 @@ fn nothing_is_lost_through_faults() {
     let lost: u64 = ends.iter().map(|end| end.adapter.wire_counters().lost).sum();
     let icrc: u64 = ends.iter().map(|end| end.adapter.counters().dropped_icrc).sum();
     assert!(lost > 0 && icrc > 0, "{lost} lost, {icrc} with a wrong ICRC");
+}
+
+#[test]
+fn everything_works_through_memory() {
+    let own = || AdapterConfig { local: LocalPath::Memory, ..AdapterConfig::default() };
+    let ip = Ipv4Addr::new(127, 98, process::id() as u8, 1).into();
+    // Two slots of one address, and two addresses.
+    for place in [Place::Address(ip), Place::Loopback] {
+        let ends = connected(&AdapterConfig { place, ..own() });
+        does_everything(&ends, &[1, 1000, 65_536, LEN]);
+        for end in &ends {
+            let wire = end.adapter.wire_counters();
+            assert!(wire.sent > 0 && wire.sent_through_memory == wire.sent, "{wire:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_has_not_chosen_memory_is_reached_through_sockets() {
+    let memory = AdapterConfig { local: LocalPath::Memory, ..AdapterConfig::default() };
+    let ends = [End::open(&memory), End::open(&AdapterConfig::default())];
+    connect(&ends);
+    does_everything(&ends, &[1, 65_536]);
+    assert_eq!(ends[0].adapter.wire_counters().sent_through_memory, 0);
+}
+
+#[test]
+fn what_cannot_go_through_memory_is_refused() {
+    let memory = || AdapterConfig { local: LocalPath::Memory, ..AdapterConfig::default() };
+    let refused = [
+        AdapterConfig { transport: Transport::Star, ..memory() },
+        AdapterConfig { transport: Transport::Iwarp, ..memory() },
+        AdapterConfig { reception: Reception::Packets, ..memory() },
+        AdapterConfig { faults: Some(rough()), ..memory() },
+    ];
+    for config in refused {
+        assert!(matches!(Adapter::open(&config), Err(OpenError::NotThroughMemory(_))));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::applications::Application;
-use crate::running::{command, ended, is_listening, needs, turn};
+use crate::running::{THROUGH_MEMORY, command, ended, is_listening, needs, turn};
 
 /// Addresses of the two processes, which no other test uses.
 pub(crate) const SERVER: &str = "127.77.0.2";
@@ -302,6 +302,14 @@ fn the_examples_and_benchmarks_run_over_iwarp() {
     needs("ib_write_bw", PERFTEST.package);
     let can = |Pair(server, _): &&Pair<'_>| !NOT_ON_IWARP.iter().any(|program| server.starts_with(program));
     EXAMPLES.iter().chain([&CMTIME]).chain(BENCHMARKS).filter(can).for_each(|pair| run(pair, &[IWARP]));
+}
+
+#[test]
+fn connections_of_the_connection_manager_go_through_memory() {
+    needs("rping", EXAMPLES_OF_LIBRDMACM.package);
+    needs("ib_write_bw", PERFTEST.package);
+    let pairs = [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[6], &BENCHMARKS[0]];
+    pairs.into_iter().for_each(|pair| run(pair, &[THROUGH_MEMORY]));
 }
 
 /// StaR has no packets for XRC.

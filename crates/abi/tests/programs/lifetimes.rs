@@ -4,7 +4,7 @@ use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{c_program, command, ended, free_port, is_listening, needs, turn};
+use crate::running::{THROUGH_MEMORY, c_program, command, ended, free_port, is_listening, needs, turn};
 
 /// Compiles and runs `lifetimes.c`.
 fn lifetimes(arguments: &str) {
@@ -79,27 +79,31 @@ pub(crate) fn send(signal: libc::c_int, to: &Child) {
 /// hardware, so the test interrupts it. Each round reuses the addresses.
 #[test]
 fn a_killed_program_frees_its_address_and_its_peer_ends() {
+    for signal in [libc::SIGINT, libc::SIGKILL] {
+        kill_each_end("ib_send_bw", signal, ("NICHROME_LOCAL", "sockets"));
+        kill_each_end("ib_write_bw", signal, ("NICHROME_LOCAL", "sockets"));
+    }
+    kill_each_end("ib_write_bw", libc::SIGKILL, THROUGH_MEMORY);
+}
+
+fn kill_each_end(program: &str, signal: libc::c_int, path: (&str, &str)) {
     use std::os::unix::process::ExitStatusExt;
 
-    needs("ib_send_bw", "perftest");
-    for program in ["ib_send_bw", "ib_write_bw"] {
-        for signal in [libc::SIGINT, libc::SIGKILL] {
-            for victim in [0, 1] {
-                let what = format!("{program}, {signal} to {victim}");
-                let _turn = turn();
-                let addresses: [&[_]; 2] =
-                    [&[("NICHROME_IP", "127.77.0.1")], &[("NICHROME_IP", "127.77.0.2")]];
-                let mut ends = pair(&format!("{program} -D 60"), addresses).map(Some);
-                let [gone, left] = [victim, 1 - victim].map(|end| ends[end].take().unwrap());
-                send(signal, &gone);
-                let gone = ended(gone, &what);
-                assert_eq!(gone.status.signal(), Some(signal), "{what}: {}", output_text(&gone));
-                if victim == 1 {
-                    send(libc::SIGINT, &left);
-                }
-                let left = ended(left, &what);
-                assert!(!left.status.success(), "{what}: {}", output_text(&left));
-            }
+    needs(program, "perftest");
+    for victim in [0, 1] {
+        let what = format!("{program}, {signal} to {victim}, {path:?}");
+        let _turn = turn();
+        let addresses: [&[_]; 2] =
+            [&[("NICHROME_IP", "127.77.0.1"), path], &[("NICHROME_IP", "127.77.0.2"), path]];
+        let mut ends = pair(&format!("{program} -D 60"), addresses).map(Some);
+        let [gone, left] = [victim, 1 - victim].map(|end| ends[end].take().unwrap());
+        send(signal, &gone);
+        let gone = ended(gone, &what);
+        assert_eq!(gone.status.signal(), Some(signal), "{what}: {}", output_text(&gone));
+        if victim == 1 {
+            send(libc::SIGINT, &left);
         }
+        let left = ended(left, &what);
+        assert!(!left.status.success(), "{what}: {}", output_text(&left));
     }
 }

@@ -29,7 +29,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
-use running::{both_ends, command, each_end, ended, needs, outputs};
+use running::{THROUGH_MEMORY, both_ends, command, each_end, ended, needs, outputs};
 
 /// Debian's package ibverbs-utils, with `-g 0`.
 const PINGPONGS: &[&str] = &[
@@ -204,6 +204,24 @@ fn programs_run_with_packet_loss() {
     needs("ibv_rc_pingpong", "ibverbs-utils");
     let environment = [("NICHROME_LOSS", "1%"), ("NICHROME_SEED", "1")];
     UNDER_LOSS.iter().for_each(|line| both_ends(line, options(line), &environment));
+}
+
+#[test]
+fn programs_run_through_memory() {
+    needs("ib_write_bw", "perftest");
+    needs("ibv_rc_pingpong", "ibverbs-utils");
+    let environment = [THROUGH_MEMORY, ("NICHROME_STATS", "1")];
+    for line in UNDER_LOSS {
+        for end in outputs(line, options(line), [&environment; 2]) {
+            let text = String::from_utf8_lossy(&end.stderr);
+            let counts = text.split_once(" packets sent, ").and_then(|(sent, rest)| {
+                Some((sent.rsplit_once(' ')?.1.parse().ok()?, rest.split_once(' ')?.0.parse().ok()?))
+            });
+            // The last ACKs find no peer, and take the socket.
+            let is_linked = counts.is_some_and(|(all, linked): (u64, u64)| linked > 0 && all - linked < 10);
+            assert!(end.status.success() && is_linked, "{line}: {text}");
+        }
+    }
 }
 
 #[test]

@@ -106,6 +106,9 @@ pub(crate) fn ended(mut child: Child, what: &str) -> Output {
     Output { status, stdout, stderr }
 }
 
+/// The choice of a device whose packets reach other processes of this machine through memory.
+pub(crate) const THROUGH_MEMORY: (&str, &str) = ("NICHROME_LOCAL", "memory");
+
 /// Runs a program as server and as client; both must succeed.
 pub(crate) fn both_ends(line: &str, more: &[&str], environment: &[(&str, &str)]) {
     each_end(line, more, [environment, environment]);

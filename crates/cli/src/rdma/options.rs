@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use nichrome_hca::{
-    Adapter, AdapterConfig, Faults, IwarpOptions, Place, Reception, StarOptions, Stateless, Transport,
+    Adapter, AdapterConfig, Faults, IwarpOptions, LocalPath, Place, Reception, StarOptions, Stateless,
+    Transport,
 };
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::interface_address;
@@ -61,6 +62,10 @@ pub(super) struct Options {
     /// covers. Needs CAP_NET_RAW.
     #[arg(long)]
     packets: bool,
+    /// How packets reach other processes of this user on this machine: sockets, which use the kernel's network, where tcpdump and tc
+    /// see them; or memory, which is faster and which both processes must choose.
+    #[arg(long, value_name = "PATH", default_value = "sockets")]
+    local: LocalPath,
     /// Print the result as one JSON object.
     #[arg(long)]
     pub(super) json: bool,
@@ -122,6 +127,7 @@ impl Options {
             place,
             mtu: self.path_mtu,
             reception,
+            local: self.local,
             faults,
             capture,
             seed: self.seed,

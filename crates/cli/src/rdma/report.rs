@@ -24,6 +24,7 @@ pub(super) enum Traffic {
 pub(super) struct Datagrams {
     path_mtu: usize,
     packets_sent: u64,
+    packets_through_memory: u64,
     packets_received: u64,
     retransmitted: u64,
     timeouts: u64,
@@ -54,6 +55,7 @@ impl Traffic {
             Transport::Roce | Transport::Star => Self::Datagrams(Datagrams {
                 path_mtu: mtu.bytes(),
                 packets_sent: wire.sent,
+                packets_through_memory: wire.sent_through_memory,
                 packets_received: wire.received,
                 retransmitted: device.retransmitted,
                 timeouts: device.timeouts,
@@ -88,6 +90,7 @@ impl Datagrams {
         let Self {
             path_mtu,
             packets_sent,
+            packets_through_memory,
             packets_received,
             retransmitted,
             timeouts,
@@ -98,7 +101,13 @@ impl Datagrams {
             lost_to_faults,
         } = self;
         vec![
-            ("packets", format!("{packets_sent} sent, {packets_received} received, path MTU {path_mtu}")),
+            (
+                "packets",
+                format!(
+                    "{packets_sent} sent, {packets_through_memory} of them through memory, {packets_received} received, \
+                     path MTU {path_mtu}"
+                ),
+            ),
             (
                 "recovery",
                 format!(

@@ -12,7 +12,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail};
 use clap::Args;
 use nichrome_abi::configuration as variables;
-use nichrome_hca::{Stateless, Transport};
+use nichrome_hca::{LocalPath, Stateless, Transport};
 use nichrome_port::InterfaceName;
 use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
@@ -61,6 +61,10 @@ pub(crate) struct Run {
     /// covers. Needs CAP_NET_RAW.
     #[arg(long)]
     packets: bool,
+    /// How packets reach other processes of this user on this machine: sockets, which use the kernel's network, where tcpdump and tc
+    /// see them; or memory, which is faster and which both processes must choose.
+    #[arg(long, value_name = "PATH", value_parser = valid::<LocalPath>)]
+    local: Option<String>,
     /// Packets lost in each direction: 1%, gilbert:P,R, or packets:3,7,10-12.
     #[arg(long, value_name = "LOSS", value_parser = valid::<Loss>)]
     loss: Option<String>,
@@ -209,6 +213,7 @@ impl Run {
             (variables::INTERFACE, self.iface.map(|name| name.to_string().into())),
             (variables::MTU, text(&self.path_mtu)),
             (variables::PACKETS, self.packets.then(|| "1".into())),
+            (variables::LOCAL, text(&self.local)),
             (variables::LOSS, text(&self.loss)),
             (variables::DELAY, text(&self.delay)),
             (variables::JITTER, text(&self.jitter)),

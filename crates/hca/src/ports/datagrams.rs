@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nichrome_port::udp::{
-    PacketReceiver, PacketReceiverError, ReceiveBatch, ServicePorts, UdpError, UdpSocket,
+    Arrival, PacketReceiver, PacketReceiverError, ReceiveBatch, ServicePorts, UdpError, UdpSocket,
 };
 use nichrome_rdma::Datagram;
 use nichrome_wire::AddressPair;
@@ -115,14 +115,20 @@ impl AsFd for DatagramPort {
 pub(super) fn receive_batch(batch: &mut ReceiveBatch, socket: &UdpSocket, sink: &mut impl Sink) -> bool {
     let more = batch.receive(socket).unwrap_or(false);
     for arrival in batch.arrivals() {
-        let Some(flow) = flow_between(arrival.peer, socket.local()) else { continue };
-        for bytes in arrival.datagrams() {
-            let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
-            sink.capture(&datagram);
-            sink.accept(&datagram);
-        }
+        pass_on(&arrival, socket.local(), sink);
     }
     more
+}
+
+/// Passes on datagrams that one sender sent together to the address `local`.
+#[inline]
+pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl Sink) {
+    let Some(flow) = flow_between(arrival.peer, local) else { return };
+    for bytes in arrival.datagrams() {
+        let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
+        sink.capture(&datagram);
+        sink.accept(&datagram);
+    }
 }
 
 /// The flow from `src` to `dst`; `None` if they are of different families.

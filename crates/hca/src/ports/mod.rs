@@ -7,14 +7,14 @@ mod streams;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use nichrome_port::udp::{ServicePorts, UdpError, UdpSocket};
+use nichrome_port::udp::{MemoryLinks, ServicePorts, UdpError, UdpSocket};
 use nichrome_port::{Epoll, Interest};
 use nichrome_wire::rdma::ROCE_PORT;
 use rustix::io::Errno;
 
-use crate::config::{AdapterConfig, OpenError, Reception, RoceSocket, Transport};
+use crate::config::{AdapterConfig, LocalPath, OpenError, Reception, RoceSocket, Transport};
 
-use self::datagrams::DatagramPort;
+use self::datagrams::{DatagramPort, pass_on};
 pub(crate) use self::datagrams::{Sink, flow_between};
 use self::side_ports::SidePorts;
 pub(crate) use self::streams::{StreamCounters, StreamPorts};
@@ -26,17 +26,25 @@ pub(crate) struct Ports {
     /// Watches all ports if there are several. A single port is waited for directly: an epoll in between costs 0.9 µs per
     /// wake-up. The driver's waker is not a member: programs that wait for the ports beside the thread would wake with it.
     ready: Option<Epoll>,
+    /// To other processes of this user on this machine. The socket is in their set.
+    links: Option<MemoryLinks>,
+    /// Calls of [`receive`](Self::receive).
+    calls: usize,
     /// Multicast groups and requests of connection managers, once there are any. The driver's thread waits for these.
     side: Option<SidePorts>,
     /// The streams of iWARP. RoCE's port then only reserves the address and is not received from.
     streams: Option<StreamPorts>,
 }
 
+/// The socket is received from at least so often, in calls: a system call costs more than a message from memory.
+const SOCKET_INTERVAL: usize = 8;
+
 /// Checks whether the configured transport can be received as configured, and can have the configured impairments.
 ///
 /// # Errors
 /// It cannot.
 pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
+    check_local(config)?;
     match (config.transport, config.reception, &config.faults) {
         (Transport::Star, Reception::Packets, _) => Err(OpenError::StarFromPackets),
         (Transport::Iwarp, Reception::Packets, _) => Err(OpenError::IwarpFromPackets),
@@ -45,13 +53,32 @@ pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
     }
 }
 
+/// Checks whether datagrams can take the configured path to other processes.
+fn check_local(config: &AdapterConfig) -> Result<(), OpenError> {
+    let what = match (config.local, config.transport, config.reception, &config.faults) {
+        (LocalPath::Sockets, ..) | (_, Transport::Roce, Reception::Socket, None) => return Ok(()),
+        (_, Transport::Star, ..) => "StaR's packets",
+        (_, Transport::Iwarp, ..) => "iWARP's bytes",
+        (_, _, Reception::Packets, _) => "packets received from the interfaces",
+        (.., Some(_)) => "impaired packets",
+    };
+    Err(OpenError::NotThroughMemory(what))
+}
+
 impl Ports {
     /// Opens the ports of the configured transport, at the address of `socket`.
     ///
     /// # Errors
     /// A port is taken, or cannot be received from as configured.
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
+        check_local(config)?;
         let mut streams = None;
+        let links = match config.local {
+            LocalPath::Sockets => None,
+            LocalPath::Memory => {
+                Some(MemoryLinks::listen(socket.udp().local(), socket.slot()).map_err(OpenError::Links)?)
+            }
+        };
         let (roce, others) = match (config.transport, config.reception) {
             (Transport::Roce, Reception::Socket) => (DatagramPort::receiving_from(socket), vec![]),
             (Transport::Roce, Reception::Packets) => (DatagramPort::receiving_packets(socket)?, vec![]),
@@ -73,7 +100,10 @@ impl Ports {
                 ready.add(port, token as u64, Interest::READ).map_err(OpenError::Thread)?;
             }
         }
-        Ok(Self { roce, others, ready, side: None, streams })
+        if let Some(links) = &links {
+            links.watch(&roce).map_err(OpenError::Links)?;
+        }
+        Ok(Self { roce, others, ready, links, calls: 0, side: None, streams })
     }
 
     /// The socket that datagrams are sent from, at the adapter's address.
@@ -87,13 +117,20 @@ impl Ports {
     /// # Errors
     /// No descriptor is free.
     pub(crate) fn readiness(&self) -> Result<OwnedFd, OpenError> {
-        let ready = match (&self.streams, &self.ready) {
-            (Some(streams), _) => streams.as_fd(),
-            (None, Some(ready)) => ready.as_fd(),
-            (None, None) => self.roce.as_fd(),
+        let ready = match (&self.streams, &self.links, &self.ready) {
+            (Some(streams), ..) => streams.as_fd(),
+            (None, Some(links), _) => links.as_fd(),
+            (None, None, Some(ready)) => ready.as_fd(),
+            (None, None, None) => self.roce.as_fd(),
         };
         let duplicate = ready.try_clone_to_owned();
         duplicate.map_err(|error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))
+    }
+
+    /// The links to other processes of this machine, if the adapter has them.
+    #[inline]
+    pub(crate) fn links_mut(&mut self) -> Option<&mut MemoryLinks> {
+        self.links.as_mut()
     }
 
     /// The streams of iWARP.
@@ -111,6 +148,14 @@ impl Ports {
     /// Receives a batch of datagrams from each port; returns true if more may wait.
     #[inline]
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
+        self.calls += 1;
+        if let Some(links) = &mut self.links {
+            let local = self.roce.socket().local();
+            let has_received = links.receive(|arrival| pass_on(&arrival, local, sink));
+            if has_received && !self.calls.is_multiple_of(SOCKET_INTERVAL) {
+                return links.has_message();
+            }
+        }
         let more = self.roce.receive(sink);
         let more = self.others.iter_mut().fold(more, |more, port| port.receive(sink) || more);
         match &mut self.side {
