@@ -5,13 +5,11 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nichrome_cm::ChannelName;
-use nichrome_cm::ucma::{Answer, Caller};
 use nichrome_port::{Waker, clock, spawn_quiet};
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{
@@ -28,12 +26,10 @@ use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, S
 use crate::live_device::{EventSink, LiveDevice};
 use crate::patience::Patience;
 use crate::set_up::SetUp;
+use crate::shared_device::SharedDevice;
 use crate::spin::Spin;
 use crate::star::{Host, StarSetup, listen};
 use crate::wire::{Wire, WireCounters};
-
-/// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
-const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(640));
 
 /// Copies of the last ACK sent when a queue pair is destroyed. Later retransmissions of the peer get no answer, so a
 /// single lost ACK would turn its success into an error.
@@ -46,7 +42,7 @@ const DISCONNECT_POLL: Duration = Duration::from_micros(200);
 
 /// A device at an address, and the thread that drives it.
 pub struct Driver<M: Memory + Send + 'static> {
-    shared: Arc<Shared<M>>,
+    shared: Arc<SharedDevice<M>>,
     spin: Spin,
     /// Sets up connections before queue pairs use them.
     set_up: SetUp,
@@ -57,18 +53,6 @@ impl<M: Memory + Send + 'static> fmt::Debug for Driver<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Driver").finish_non_exhaustive()
     }
-}
-
-struct Shared<M> {
-    live: Mutex<LiveDevice<M>>,
-    /// Readable while a datagram waits at any port.
-    ports: OwnedFd,
-    /// Readable while a datagram waits at a side port: a multicast group's, or that of requests of connection managers. Set when
-    /// the first is opened.
-    side_ports: OnceLock<OwnedFd>,
-    local: SocketAddr,
-    handover: Handover,
-    events: EventSink,
 }
 
 impl<M: Memory + Send + 'static> Driver<M> {
@@ -86,7 +70,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let iwarp = (config.transport == Transport::Iwarp).then_some(iwarp);
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedDevice {
             live: Mutex::new(LiveDevice::new(device, wire, config.cm, iwarp.clone())),
             ports,
             side_ports: OnceLock::new(),
@@ -315,7 +299,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Receives, sends, then calls verbs.
     fn look<T>(&self, verbs: &mut impl FnMut(&mut Device<M>) -> Option<T>) -> Look<T> {
-        let Shared { handover, events, .. } = &*self.shared;
+        let SharedDevice { handover, events, .. } = &*self.shared;
         let live = &mut *self.shared.live();
         let before = live.wire.counters();
         let now = live.progress(events);
@@ -359,7 +343,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait.
     pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
-        let Shared { handover, events, ports, .. } = &*self.shared;
+        let SharedDevice { handover, events, ports, .. } = &*self.shared;
         handover.begin_wait();
         loop {
             let due = {
@@ -454,162 +438,6 @@ impl<M> Paused<'_, M> {
     /// Disconnects the device from the network permanently and closes the capture, for a process that exits.
     pub fn close(&mut self) {
         self.0.wire.close();
-    }
-}
-
-impl<M: Memory> Shared<M> {
-    /// Locks the device. A panic under the lock leaves the device in some state of its state machine, which is usable.
-    fn live(&self) -> MutexGuard<'_, LiveDevice<M>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Calls verbs and sends what they have queued.
-    fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
-        self.act(|live| verbs(&mut live.device))
-    }
-
-    /// Calls the connection manager, which the first call starts, and sends what it has queued.
-    fn manage<T>(
-        &self,
-        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
-    ) -> Result<T, Unavailable> {
-        self.with_management(|live| live.manage(commands))
-    }
-
-    /// Calls the connection manager, which may open side ports.
-    fn with_management<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
-        let (result, has_opened) = self.act(|live| {
-            let result = calls(live);
-            (result, live.take_side_ports().map(|ports| drop(self.side_ports.set(ports))).is_some())
-        });
-        if has_opened {
-            // The thread may wait without the side ports.
-            self.handover.call_for(Some(Instant::ZERO));
-        }
-        result
-    }
-
-    /// Calls the device or the connection manager, and sends what they have queued.
-    fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
-        let live = &mut *self.live();
-        let result = calls(live);
-        let (now, before) = (clock::now(), live.wire.counters().sent);
-        live.transmit(now);
-        if live.wire.counters().sent != before {
-            self.handover.moved(now);
-        }
-        live.report(&self.events);
-        // The calls may have set a timer that the thread has not seen.
-        self.handover.call_for(live.poll_timeout());
-        result
-    }
-
-    /// The thread.
-    fn drive(&self) {
-        // Without this right the kernel's default timer slack of 50 µs applies.
-        let _ = clock::sleep_precisely();
-        let (shortest, longest) = NAPS;
-        let (mut nap, patience) = (shortest, Patience::default());
-        while !self.handover.is_ended() {
-            if self.is_polled() {
-                self.handover.nap(nap);
-                nap = longest.min(2 * nap);
-                continue;
-            }
-            match self.watch(&patience) {
-                Ok(true) => nap = shortest,
-                Ok(false) => {}
-                // The kernel cannot wait for the ports: nothing can be received any more.
-                Err(_) => return,
-            }
-        }
-    }
-
-    /// Returns true if a program polls, or is likely to poll soon: one that calls verbs in a row. A program that waits
-    /// for an event does not count, however often it polls.
-    fn is_polled(&self) -> bool {
-        !self.handover.is_attended()
-            && (self.handover.was_polled() || matches!(self.live.try_lock(), Err(TryLockError::WouldBlock)))
-    }
-
-    /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or sent.
-    fn watch(&self, patience: &Patience) -> rustix::io::Result<bool> {
-        self.handover.arm();
-        let (due, has_moved) = {
-            let live = &mut *self.live();
-            let before = live.wire.counters();
-            live.progress(&self.events);
-            (live.poll_timeout(), live.wire.counters() != before)
-        };
-        let before = clock::now();
-        let until = before.plus_nanos(patience.nanos());
-        if has_moved && self.look(due.map_or(until, |due| due.min(until)))? {
-            return Ok(true);
-        }
-        self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
-        patience.waited(clock::now().nanos_since(before));
-        Ok(has_moved)
-    }
-
-    /// Looks at the ports without sleeping, until a time or until a program needs or replaces the thread. Returns true if a datagram
-    /// waits.
-    fn look(&self, until: Instant) -> rustix::io::Result<bool> {
-        while clock::now() < until && !self.handover.is_called() && !self.is_polled() {
-            if let [true] = clock::wait([self.ports.as_fd()], Some(Instant::ZERO))? {
-                return Ok(true);
-            }
-            thread::yield_now();
-        }
-        Ok(false)
-    }
-}
-
-impl<M: Memory + Send> ChannelHost for Shared<M> {
-    fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError> {
-        Ok(self.manage(|manager, _, _| manager.open_channel(ready))??)
-    }
-
-    fn execute(
-        &self,
-        channel: ChannelName,
-        caller: &mut dyn Caller,
-        written: &[u8],
-    ) -> Result<Option<Answer>, nichrome_cm::Errno> {
-        let execute = |manager: &mut ConnectionManager, device: &mut Device<M>, now| {
-            manager.execute(channel, caller, written, device, now)
-        };
-        // An adapter that has channels has a connection manager.
-        self.manage(execute).unwrap_or(Err(nichrome_cm::Errno::ENODEV))
-    }
-
-    fn close_channel(&self, channel: ChannelName) {
-        // As above.
-        let _ = self.manage(|manager, device, now| manager.close_channel(channel, device, now));
-    }
-}
-
-impl<M: Memory + Send> Host<M> for Shared<M> {
-    fn with(&self, verbs: &mut dyn FnMut(&mut Device<M>)) {
-        self.call(verbs);
-    }
-}
-
-impl<M: Memory + Send> StreamHost for Shared<M> {
-    fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError> {
-        {
-            let live = &mut *self.live();
-            live.device.connect(qp, terms)?;
-            live.wire.attach_stream(qp, connected, clock::now())?;
-        }
-        // Sends the requests posted in between, and receives the data that the peer has already sent.
-        self.call(|_| ());
-        self.handover.call_for(Some(Instant::ZERO));
-        Ok(())
-    }
-
-    fn fail(&self, qp: QpHandle) {
-        // The program may have destroyed it.
-        self.call(|device| _ = device.modify_qp(qp, &QpChange::to(QpState::Err)));
     }
 }
 

@@ -64,6 +64,7 @@ pub mod reach;
 mod recorder;
 mod region;
 mod set_up;
+mod shared_device;
 mod spin;
 mod star;
 mod sync;

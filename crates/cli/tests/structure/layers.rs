@@ -182,6 +182,7 @@ const HCA: Layers = &[
     &["cm/channel.rs", "cm/commands.rs", "cm/execute.rs", "cm/manager.rs"],
     &["management.rs"],
     &["live_device.rs", "set_up.rs"],
+    &["shared_device.rs"],
     &["driver.rs"],
     &["adapter.rs", "queue_pair.rs", "region.rs"],
     &["cm/"],

@@ -1,0 +1,195 @@
+//! The device that the program and the driver's thread share: calls by either, and the loop of the thread, which drives the device
+//! while no program polls.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
+
+use nichrome_cm::ChannelName;
+use nichrome_cm::ucma::{Answer, Caller};
+use nichrome_port::{Waker, clock};
+use nichrome_rdma::iwarp::Terms;
+use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpState};
+use nichrome_wire::Instant;
+
+use crate::cm::{ChannelError, ChannelHost, ConnectionManager, Unavailable};
+use crate::connected_stream::ConnectedStream;
+use crate::handover::Handover;
+use crate::iwarp::{AttachError, StreamHost};
+use crate::live_device::{EventSink, LiveDevice};
+use crate::patience::Patience;
+use crate::star::Host;
+
+/// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
+const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(640));
+
+/// A live device behind a lock, and what wakes those that drive it.
+pub(crate) struct SharedDevice<M> {
+    pub(crate) live: Mutex<LiveDevice<M>>,
+    /// Readable while a datagram waits at any port.
+    pub(crate) ports: OwnedFd,
+    /// Readable while a datagram waits at a side port: a multicast group's, or that of requests of connection managers. Set when
+    /// the first is opened.
+    pub(crate) side_ports: OnceLock<OwnedFd>,
+    pub(crate) local: SocketAddr,
+    pub(crate) handover: Handover,
+    pub(crate) events: EventSink,
+}
+
+impl<M: Memory> SharedDevice<M> {
+    /// Locks the device. A panic under the lock leaves the device in some state of its state machine, which is usable.
+    pub(crate) fn live(&self) -> MutexGuard<'_, LiveDevice<M>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls verbs and sends what they have queued.
+    pub(crate) fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
+        self.act(|live| verbs(&mut live.device))
+    }
+
+    /// Calls the connection manager, which the first call starts, and sends what it has queued.
+    pub(crate) fn manage<T>(
+        &self,
+        commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
+    ) -> Result<T, Unavailable> {
+        self.with_management(|live| live.manage(commands))
+    }
+
+    /// Calls the connection manager, which may open side ports.
+    pub(crate) fn with_management<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
+        let (result, has_opened) = self.act(|live| {
+            let result = calls(live);
+            (result, live.take_side_ports().map(|ports| drop(self.side_ports.set(ports))).is_some())
+        });
+        if has_opened {
+            // The thread may wait without the side ports.
+            self.handover.call_for(Some(Instant::ZERO));
+        }
+        result
+    }
+
+    /// Calls the device or the connection manager, and sends what they have queued.
+    pub(crate) fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
+        let live = &mut *self.live();
+        let result = calls(live);
+        let (now, before) = (clock::now(), live.wire.counters().sent);
+        live.transmit(now);
+        if live.wire.counters().sent != before {
+            self.handover.moved(now);
+        }
+        live.report(&self.events);
+        // The calls may have set a timer that the thread has not seen.
+        self.handover.call_for(live.poll_timeout());
+        result
+    }
+
+    /// The loop of the driver's thread.
+    pub(crate) fn drive(&self) {
+        // Without this right the kernel's default timer slack of 50 µs applies.
+        let _ = clock::sleep_precisely();
+        let (shortest, longest) = NAPS;
+        let (mut nap, patience) = (shortest, Patience::default());
+        while !self.handover.is_ended() {
+            if self.is_polled() {
+                self.handover.nap(nap);
+                nap = longest.min(2 * nap);
+                continue;
+            }
+            match self.watch(&patience) {
+                Ok(true) => nap = shortest,
+                Ok(false) => {}
+                // The kernel cannot wait for the ports: nothing can be received any more.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Returns true if a program polls, or is likely to poll soon: one that calls verbs in a row. A program that waits
+    /// for an event does not count, however often it polls.
+    fn is_polled(&self) -> bool {
+        !self.handover.is_attended()
+            && (self.handover.was_polled() || matches!(self.live.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or sent.
+    fn watch(&self, patience: &Patience) -> rustix::io::Result<bool> {
+        self.handover.arm();
+        let (due, has_moved) = {
+            let live = &mut *self.live();
+            let before = live.wire.counters();
+            live.progress(&self.events);
+            (live.poll_timeout(), live.wire.counters() != before)
+        };
+        let before = clock::now();
+        let until = before.plus_nanos(patience.nanos());
+        if has_moved && self.look(due.map_or(until, |due| due.min(until)))? {
+            return Ok(true);
+        }
+        self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
+        patience.waited(clock::now().nanos_since(before));
+        Ok(has_moved)
+    }
+
+    /// Looks at the ports without sleeping, until a time or until a program needs or replaces the thread. Returns true if a datagram
+    /// waits.
+    fn look(&self, until: Instant) -> rustix::io::Result<bool> {
+        while clock::now() < until && !self.handover.is_called() && !self.is_polled() {
+            if let [true] = clock::wait([self.ports.as_fd()], Some(Instant::ZERO))? {
+                return Ok(true);
+            }
+            thread::yield_now();
+        }
+        Ok(false)
+    }
+}
+
+impl<M: Memory + Send> ChannelHost for SharedDevice<M> {
+    fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError> {
+        Ok(self.manage(|manager, _, _| manager.open_channel(ready))??)
+    }
+
+    fn execute(
+        &self,
+        channel: ChannelName,
+        caller: &mut dyn Caller,
+        written: &[u8],
+    ) -> Result<Option<Answer>, nichrome_cm::Errno> {
+        let execute = |manager: &mut ConnectionManager, device: &mut Device<M>, now| {
+            manager.execute(channel, caller, written, device, now)
+        };
+        // An adapter that has channels has a connection manager.
+        self.manage(execute).unwrap_or(Err(nichrome_cm::Errno::ENODEV))
+    }
+
+    fn close_channel(&self, channel: ChannelName) {
+        // As above.
+        let _ = self.manage(|manager, device, now| manager.close_channel(channel, device, now));
+    }
+}
+
+impl<M: Memory + Send> Host<M> for SharedDevice<M> {
+    fn with(&self, verbs: &mut dyn FnMut(&mut Device<M>)) {
+        self.call(verbs);
+    }
+}
+
+impl<M: Memory + Send> StreamHost for SharedDevice<M> {
+    fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError> {
+        {
+            let live = &mut *self.live();
+            live.device.connect(qp, terms)?;
+            live.wire.attach_stream(qp, connected, clock::now())?;
+        }
+        // Sends the requests posted in between, and receives the data that the peer has already sent.
+        self.call(|_| ());
+        self.handover.call_for(Some(Instant::ZERO));
+        Ok(())
+    }
+
+    fn fail(&self, qp: QpHandle) {
+        // The program may have destroyed it.
+        self.call(|device| _ = device.modify_qp(qp, &QpChange::to(QpState::Err)));
+    }
+}
