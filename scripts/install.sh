@@ -27,6 +27,23 @@ need() {
   command -v "$command" >/dev/null || install_packages "$@"
 }
 
+# Prints the name of this Debian release.
+debian_release() { (. /etc/os-release && echo "${VERSION_CODENAME:-}"); }
+
+# use_release RELEASE DIR: prints options with which apt knows only this Debian release, from the server that the machine is
+# configured for. Its lists are kept in DIR. The signature is checked; mirrors may keep a list after its validity.
+use_release() {
+  local name uri
+  name=$(debian_release)
+  # shellcheck disable=SC2016 # apt-get expands them.
+  uri=$(apt-get indextargets --format '$(CODENAME) $(REPO_URI)' | awk -v name="$name" '$1 == name {print $2; exit}')
+  [[ -n $uri ]] || fail "finds no server of Debian's packages: this is for Debian on x86-64"
+  mkdir -p "$2/lists/partial"
+  echo "deb $uri $1 main" >"$2/sources.list"
+  printf '%s\n' -o "Dir::Etc::SourceList=$2/sources.list" -o Dir::Etc::SourceParts=- -o "Dir::State::Lists=$2/lists" \
+    -o Acquire::Check-Valid-Until=false
+}
+
 # cargo links with the system's C compiler.
 need_linker() {
   command -v cargo >/dev/null || fail "needs cargo: install it with rustup"

@@ -36,6 +36,10 @@ pub(crate) struct EngineOptions {
     /// a host that forwards such packets cannot segment them again].
     #[arg(long, value_name = "SWITCH")]
     tunnels: Option<Switch>,
+    /// Whether to coalesce segments whose CWR and AE flags are equal, as Linux 7 does for accurate ECN (gro only)
+    /// [default: off: a host that forwards such packets segments them with CWR on the first only].
+    #[arg(long, value_name = "SWITCH")]
+    accurate_ecn: Option<Switch>,
     /// Whether PSH ends an aggregate (flush) or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
@@ -111,8 +115,10 @@ impl EngineOptions {
             Action::Pass => BadChecksum::Pass,
         });
         let udp = self.udp.map_or(udp == UdpByDefault::On, |udp| udp == Switch::On);
-        let tunnels = self.tunnels == Some(Switch::On);
-        Config { medium, bad_checksum, udp, tunnels, max_bytes: self.max_bytes, ..Config::default() }
+        let [tunnels, accurate_ecn] =
+            [self.tunnels, self.accurate_ecn].map(|switch| switch == Some(Switch::On));
+        let max_bytes = self.max_bytes;
+        Config { medium, bad_checksum, udp, tunnels, accurate_ecn, max_bytes, ..Config::default() }
     }
 
     /// Returns a profile's configuration: its options, otherwise the values of `default`.
@@ -177,6 +183,7 @@ impl EngineOptions {
             ("--hold", self.hold.is_some()),
             ("--udp", self.udp.is_some()),
             ("--tunnels", self.tunnels.is_some()),
+            ("--accurate-ecn", self.accurate_ecn.is_some()),
             ("--psh", self.psh.is_some()),
             ("--reorder-hold", self.reorder_hold.is_some()),
             ("--rules", self.rules.is_some()),
@@ -192,7 +199,11 @@ impl EngineOptions {
     }
 
     fn refuse_gro_options(&self) -> anyhow::Result<()> {
-        let options = [("--udp on", self.udp, "UDP"), ("--tunnels on", self.tunnels, "TCP in tunnels")];
+        let options = [
+            ("--udp on", self.udp, "UDP"),
+            ("--tunnels on", self.tunnels, "TCP in tunnels"),
+            ("--accurate-ecn on", self.accurate_ecn, "segments with CWR"),
+        ];
         match options.iter().find(|(_, given, _)| *given == Some(Switch::On)) {
             Some((name, _, what)) => {
                 Err(failure::usage(format!("{name} is for the gro profile only: no other coalesces {what}")))

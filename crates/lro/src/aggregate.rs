@@ -142,13 +142,15 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
     /// need Linux 6.2 or later.
     pub fn virtio_net_header(&self) -> VirtioNetHeader {
         let layout = self.0.layout;
+        let gso_type = match (layout.is_udp(), layout.is_ipv4()) {
+            (true, _) => VirtioNetHeader::GSO_UDP_L4,
+            (false, true) => VirtioNetHeader::GSO_TCPV4,
+            (false, false) => VirtioNetHeader::GSO_TCPV6,
+        };
+        let cwr = !layout.is_udp() && self.0.flags.contains(TcpFlags::CWR);
         VirtioNetHeader {
             flags: VirtioNetHeader::NEEDS_CSUM,
-            gso_type: match (layout.is_udp(), layout.is_ipv4()) {
-                (true, _) => VirtioNetHeader::GSO_UDP_L4,
-                (false, true) => VirtioNetHeader::GSO_TCPV4,
-                (false, false) => VirtioNetHeader::GSO_TCPV6,
-            },
+            gso_type: if cwr { gso_type | VirtioNetHeader::GSO_ECN } else { gso_type },
             hdr_len: layout.payload,
             gso_size: self.mss(),
             csum_start: layout.transport,

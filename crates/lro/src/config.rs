@@ -93,6 +93,10 @@ pub struct Config {
     /// header cannot name the tunnel, so the host must terminate it: a router could not segment the packets
     /// again.
     pub tunnels: bool,
+    /// Coalesces segments whose CWR and AE flags are equal, as Linux 7 does for accurate ECN (RFC 9768; `gro` only).
+    /// A host that segments the packets again keeps CWR on the first segment only, so the host must terminate the
+    /// connections.
+    pub accurate_ecn: bool,
     /// Maximum size of an aggregate's IP packet in bytes, 576 to 65,535.
     pub max_bytes: u32,
     /// Maximum number of segments in an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
@@ -113,6 +117,7 @@ impl Default for Config {
             bad_checksum: None,
             udp: false,
             tunnels: false,
+            accurate_ecn: false,
             max_bytes: 65_535,
             max_segments: 128,
             max_connections: 4096,

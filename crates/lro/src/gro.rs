@@ -17,6 +17,7 @@
 //! | table full | the flow held longest is flushed for the new one |
 //! | no free aggregate: the driver has all of them | frame passed |
 //! | TCP within IP or PPP over Ethernet, with `Config::tunnels` | as without the tunnel; the tunnel header must be equal except length, checksum and identification (constant, or incremented by one) |
+//! | CWR or AE, with `Config::accurate_ecn` | as any other header field: segments with equal flags merge |
 //! | UDP datagrams, with `Config::udp` | see `datagrams.rs` |
 
 use std::fmt;
@@ -49,6 +50,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     medium: Medium,
     /// Whether segments in tunnels are coalesced.
     tunnels: bool,
+    /// Flags with which segments are coalesced although other profiles pass them.
+    free_flags: TcpFlags,
     bad_checksum: BadChecksum,
     hold: Hold,
     limits: Limits,
@@ -98,6 +101,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         Ok(Self {
             medium: config.medium,
             tunnels: config.tunnels,
+            free_flags: if config.accurate_ecn { TcpFlags::CWR | TcpFlags::AE } else { TcpFlags::NONE },
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             hold,
             limits: config.limits(),
@@ -492,7 +496,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             let Some(frame) = frames.as_slice().first() else { return };
             match self.joining(place, frame) {
                 Ok(follower) => return self.join(place, frames, &follower),
-                Err(_) if lossless::why_not_held(segment, frame).is_some() => {
+                Err(_) if lossless::why_not_held(segment, frame, self.free_flags).is_some() => {
                     self.flush(place, FlushReason::Barrier);
                 }
                 Err(reason) => self.flush(place, reason),
@@ -505,7 +509,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn receive_first(&mut self, frames: &mut IntoIter<Frame<B>>, hash: u32, segment: &Segment, now: Instant) {
         let Some(frame) = frames.as_slice().first() else { return };
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        match lossless::why_not_held(segment, frame) {
+        match lossless::why_not_held(segment, frame, self.free_flags) {
             None => self.hold(frames, hash, segment, now),
             Some(reason) => self.pass_or_drop(frames, segment, reason),
         }

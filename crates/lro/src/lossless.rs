@@ -47,19 +47,23 @@ pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
     usual || frame.checksum == ChecksumStatus::Unfinished
 }
 
-/// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`].
+/// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`]. Flags in `free` do not prevent it.
 #[inline(always)]
-pub(crate) fn why_not_held<B: AsRef<[u8]>>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
+pub(crate) fn why_not_held<B: AsRef<[u8]>>(
+    segment: &Segment,
+    frame: &Frame<B>,
+    free: TcpFlags,
+) -> Option<PassReason> {
     match segment::verify(frame, segment.layout, segment.payload_len) {
-        Ok(()) => barrier(segment, frame),
+        Ok(()) => barrier(segment, frame, free),
         Err(_) => Some(PassReason::BadChecksum),
     }
 }
 
 /// Returns why a segment can neither extend a run nor be held. Its flow is flushed before it passes.
 #[inline]
-fn barrier<B>(segment: &Segment, frame: &Frame<B>) -> Option<PassReason> {
-    if let Some(reason) = segment.control() {
+fn barrier<B>(segment: &Segment, frame: &Frame<B>, free: TcpFlags) -> Option<PassReason> {
+    if let Some(reason) = segment.control_unless(free) {
         Some(reason)
     } else if segment.trailer {
         Some(PassReason::Trailer)

@@ -149,10 +149,16 @@ impl Segment {
     /// left to the profile.
     #[inline]
     pub(crate) fn control(&self) -> Option<PassReason> {
-        let free = TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
-        let is_data =
-            self.flags.difference(free) == TcpFlags::ACK && self.payload_len > 0 && !self.ip_options;
-        (!is_data).then(|| why_control(self.flags, self.payload_len))
+        self.control_unless(TcpFlags::NONE)
+    }
+
+    /// As [`Segment::control`] for a profile that also coalesces segments with the flags `free`.
+    #[inline]
+    pub(crate) fn control_unless(&self, free: TcpFlags) -> Option<PassReason> {
+        let flags = self.flags.difference(free);
+        let data = TcpFlags::PSH | TcpFlags::FIN | TcpFlags::ECE;
+        let is_data = flags.difference(data) == TcpFlags::ACK && self.payload_len > 0 && !self.ip_options;
+        (!is_data).then(|| why_control(flags, self.payload_len))
     }
 }
 

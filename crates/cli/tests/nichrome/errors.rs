@@ -200,6 +200,7 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--psh", "end", "--profile", "netfpga"], "--psh is for the npu profile only: netfpga passes"),
         (&["--udp", "on", "--profile", "npu"], "--udp on is for the gro profile only"),
         (&["--tunnels", "on", "--profile", "netfpga"], "--tunnels on is for the gro profile only"),
+        (&["--accurate-ecn", "on", "--profile", "npu"], "--accurate-ecn on is for the gro profile only"),
         (&["--reorder-hold", "1ms"], "--reorder-hold is for the npu profile only"),
         (&["--rules", "paper"], "--rules is for the npu profile only"),
         (&["--active-ack", "safe"], "--active-ack is for the npu profile only"),

@@ -6,7 +6,8 @@ use nichrome_lro::{
     PassReason, ProfileConfig,
 };
 use nichrome_wire::{
-    Engine, EtherType, FlowLabel, Instant, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag,
+    Engine, EtherType, FlowLabel, Instant, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass,
+    VirtioNetHeader, VlanTag,
 };
 
 /// A `gro` that differs from the usual one in `change`.
@@ -164,6 +165,33 @@ fn control_flushes_the_flow_and_is_passed() {
         card.receive(&data(0, 100)).receive(&data(100, 100)).receive(&data(200, len).flags(flags));
         assert_eq!(card.take_lens(), [200, len], "{flags}");
         assert_eq!((card.flushes(FlushReason::Barrier), card.passes(reason)), (1, 1), "{flags}");
+    }
+}
+
+#[test]
+fn with_accurate_ecn_segments_of_equal_cwr_and_ae_merge_and_come_back() {
+    let mut card = gro(|config| config.accurate_ecn = true);
+    let flags = [TcpFlags::CWR, TcpFlags::CWR, TcpFlags::CWR | TcpFlags::AE, TcpFlags::CWR | TcpFlags::AE];
+    let frames = (0..).zip(flags).map(|(nth, flags)| data(nth * 100, 100).flags(flags).build());
+    let frames: Vec<Vec<u8>> = frames.collect();
+    for frame in &frames {
+        card.receive_bytes(frame.clone());
+    }
+    let sent = card.drain().take();
+    let merged: Vec<_> = sent.iter().map(Sent::merged).collect();
+    assert!(merged.iter().all(|merged| merged.virtio.gso_type & VirtioNetHeader::GSO_ECN != 0));
+    let segments: Vec<Vec<u8>> = merged.iter().flat_map(|merged| merged.recreated.clone()).collect();
+    assert_eq!((merged.len(), segments), (2, frames));
+}
+
+#[test]
+fn with_accurate_ecn_other_control_flags_are_still_passed() {
+    for flags in [TcpFlags::RST, TcpFlags::URG, TcpFlags::SYN] {
+        let mut card = gro(|config| config.accurate_ecn = true);
+        for nth in 0..2 {
+            card.receive(&data(nth * 100, 100).flags(flags | TcpFlags::CWR));
+        }
+        assert_eq!(card.take_lens(), [100, 100], "{flags}");
     }
 }
 

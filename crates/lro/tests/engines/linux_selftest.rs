@@ -72,8 +72,13 @@ impl Ip {
 
 /// Sends a case's frames and the FIN after them; panics where other payloads come out before the FIN.
 fn check(ip: Ip, case: Case) {
+    check_with(&Config::default(), ip, case);
+}
+
+/// As [`check`] with this configuration.
+fn check_with(config: &Config, ip: Ip, case: Case) {
     let Case { name, steps, expected } = case;
-    let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(Hold::For(ms(50))));
+    let mut card = Card::new(config, &ProfileConfig::Gro(Hold::For(ms(50))));
     for step in steps {
         match step {
             Send(frame) => _ = card.receive_bytes(frame),
@@ -141,10 +146,13 @@ fn flags() {
             case("syn_stays_single", ip.with_flags(TcpFlags::SYN, 0), &[2 * L, 0, 2 * L]),
             case("rst_stays_single", ip.with_flags(TcpFlags::RST, 0), &[2 * L, 0, 2 * L]),
             case("urg_stays_single", ip.with_flags(TcpFlags::URG, 0), &[2 * L, 0, 2 * L]),
-            // Kernels from 6.18 on merge segments that both have CWR: [L, 2 * L, 2 * L]. Here none ever merges.
             case("cwr_stays_single", [ip.nth(0), cwr(1), cwr(2), ip.nth(3), ip.nth(4)], &[L, L, L, 2 * L]),
         ];
         cases.into_iter().for_each(|case| check(ip, case));
+        // Linux 7 merges segments that both have CWR.
+        let accurate_ecn = Config { accurate_ecn: true, ..Config::default() };
+        let frames = [ip.nth(0), cwr(1), cwr(2), ip.nth(3), ip.nth(4)];
+        check_with(&accurate_ecn, ip, case("equal_cwr_merges", frames, &[L, 2 * L, 2 * L]));
     }
 }
 

@@ -18,6 +18,7 @@ pub fn any_configuration(choose: &mut impl Choose, nth: u32) -> (Config, Profile
         bad_checksum: choose.one_of(&[None, Some(BadChecksum::Drop), Some(BadChecksum::Pass)]),
         udp: choose.one_of(&[true, false]),
         tunnels: choose.one_of(&[true, false]),
+        accurate_ecn: choose.one_of(&[true, false]),
         max_bytes: choose.one_of(&[65_535, 65_535, 576, 3000, 20_000]),
         max_segments: choose.one_of(&[128, 2, 3, 17]),
         max_connections: choose.one_of(&[64, 1, 2, 3]),
