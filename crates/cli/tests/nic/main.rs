@@ -9,4 +9,5 @@ mod lab;
 mod lifecycle;
 mod refusals;
 mod reports;
+mod syns;
 mod transfers;
