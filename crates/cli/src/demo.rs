@@ -41,6 +41,9 @@ pub(crate) struct Demo {
     /// Fewer and shorter runs: twenty seconds instead of two minutes.
     #[arg(long)]
     quick: bool,
+    /// Measure every run N times, in rounds over all runs, and report each run's median by throughput.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
+    rounds: u16,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -78,18 +81,12 @@ impl Demo {
         // Requires a single-threaded process.
         gain_network_admin()?;
         let plans = self.plans(asked.is_empty());
-        let progress = progress(plans.len());
-        let mut summary = Summary::default();
-        for plan in plans {
-            progress.set_message(plan.to_string());
-            let run = plan.measure(&impairments).with_context(|| plan.to_string())?;
-            summary.runs.push(run);
-            progress.inc(1);
+        let progress = progress(plans.len() * usize::from(self.rounds));
+        let mut rounds = Vec::new();
+        for _ in 0..self.rounds {
+            rounds.push(self.round(&plans, &impairments, &progress)?);
         }
-        progress.set_message("64 KB frames passed through");
-        for connections in self.ends() {
-            summary.unsegmented.push(run::unsegmented(connections, self.time())?);
-        }
+        let summary = Summary::of_medians(rounds);
         progress.finish_and_clear();
         let mut output = io::stdout().lock();
         if self.json {
@@ -99,6 +96,27 @@ impl Demo {
         }
         plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?))?;
         page.finish(|| page::page(&summary))
+    }
+
+    /// Measures all runs once.
+    fn round(
+        &self,
+        plans: &[Plan],
+        impairments: &[Impairments; 2],
+        progress: &ProgressBar,
+    ) -> anyhow::Result<Summary> {
+        let mut summary = Summary::default();
+        for plan in plans {
+            progress.set_message(plan.to_string());
+            let run = plan.measure(impairments).with_context(|| plan.to_string())?;
+            summary.runs.push(run);
+            progress.inc(1);
+        }
+        progress.set_message("64 KB frames passed through");
+        for connections in self.ends() {
+            summary.unsegmented.push(run::unsegmented(connections, self.time())?);
+        }
+        Ok(summary)
     }
 
     fn time(&self) -> Duration {

@@ -71,7 +71,36 @@ pub(super) struct Run {
     pub(super) retransmits: u64,
 }
 
+/// Returns the median of the rounds for each position, by throughput; of an even number the lower one.
+fn medians<T>(rounds: Vec<Vec<T>>, gbps: impl Fn(&T) -> f64) -> Vec<T> {
+    let mut of_each: Vec<Vec<T>> = Vec::new();
+    for round in rounds {
+        of_each.resize_with(round.len(), Vec::new);
+        round.into_iter().zip(&mut of_each).for_each(|(one, all)| all.push(one));
+    }
+    let median = |mut all: Vec<T>| {
+        all.sort_by(|a, b| gbps(a).total_cmp(&gbps(b)));
+        let middle = all.len().saturating_sub(1) / 2;
+        all.into_iter().nth(middle)
+    };
+    of_each.into_iter().filter_map(median).collect()
+}
+
 impl Summary {
+    /// Returns each run's median of several rounds of the same runs.
+    pub(super) fn of_medians(rounds: Vec<Self>) -> Self {
+        let (runs, unsegmented) = rounds.into_iter().map(|round| (round.runs, round.unsegmented)).unzip();
+        Self { runs: medians(runs, |run| run.gbps), unsegmented: medians(unsegmented, |one| one.gbps) }
+    }
+
+    /// Returns the ratios of `gro` to the kernel's GRO and to frames passed through, with this number of connections.
+    fn ratios(&self, connections: usize) -> Option<(f64, f64)> {
+        let gro = self.bulk("gro", connections)?.gbps;
+        let kernel = self.bulk("kernel-gro", connections)?.gbps;
+        let passed = self.unsegmented.iter().find(|one| one.connections == connections)?.gbps;
+        Some((gro / kernel, gro / passed))
+    }
+
     /// Returns a profile's bulk run with this number of connections.
     fn bulk(&self, profile: &str, connections: usize) -> Option<&Run> {
         let is_it = |run: &&Run| {
@@ -143,6 +172,48 @@ impl fmt::Display for Summary {
             let before = if nth == 0 { "" } else { "," };
             write!(f, "{before} {gbps:.2} Gbit/s with {connections}")?;
         }
+        for Unsegmented { connections, .. } in &self.unsegmented {
+            if let Some((kernel, passed)) = self.ratios(*connections) {
+                write!(
+                    f,
+                    "\ngro with {connections}: {kernel:.2} of the kernel's GRO, {passed:.2} of 64 KB frames passed through"
+                )?;
+            }
+        }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(profile: &'static str, gbps: f64) -> Run {
+        Run {
+            profile,
+            active_ack: "off",
+            connections: 1,
+            traffic: Traffic::Bulk { connections: 1 },
+            gbps,
+            packets_to_host: 1,
+            bytes_per_packet: 1.0,
+            host_cpu_s_per_gb: 1.0,
+            retransmits: 0,
+        }
+    }
+
+    fn round([gro, kernel, passed]: [f64; 3]) -> Summary {
+        let runs = vec![run("gro", gro), run("kernel-gro", kernel)];
+        Summary { runs, unsegmented: vec![Unsegmented { connections: 1, gbps: passed }] }
+    }
+
+    #[test]
+    fn each_run_has_its_own_median_of_the_rounds() {
+        let rounds = [[9.0, 1.0, 8.0], [3.0, 4.0, 7.0], [2.0, 6.0, 6.0]].map(round);
+        let summary = Summary::of_medians(rounds.into());
+        let gbps: Vec<f64> = summary.runs.iter().map(|run| run.gbps).collect();
+        assert_eq!((gbps, summary.unsegmented[0].gbps), (vec![3.0, 4.0], 7.0));
+        assert_eq!(summary.ratios(1), Some((3.0 / 4.0, 3.0 / 7.0)));
+        assert_eq!(summary.ratios(64), None);
     }
 }
