@@ -39,13 +39,6 @@ impl Waker {
     }
 }
 
-impl From<OwnedFd> for Waker {
-    /// A waker that another process has made.
-    fn from(descriptor: OwnedFd) -> Self {
-        Self(descriptor)
-    }
-}
-
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

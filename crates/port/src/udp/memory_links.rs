@@ -1,8 +1,11 @@
 //! Datagrams between processes of one user on one machine, through memory instead of the kernel's network.
 //!
-//! Every process listens at an abstract name, which belongs to its address, or to its slot of a shared address. A process that has datagrams for it connects, and
-//! passes on a ring of its own, a wake-up and its address: a link has one direction. Both ends check first that the other is of the
-//! same user. Where nobody listens, and when a link ends, datagrams go through a socket as before.
+//! Every process listens at an abstract name, which belongs to its address, or to its slot of a shared address. A process that has
+//! datagrams for it connects, and passes on a ring of its own and its address: a link has one direction. Both ends check first that the
+//! other is of the same user. Where nobody listens, and when a link ends, datagrams go through a socket as before.
+//!
+//! A byte on the connection wakes the reader. Only calls that never block use the connection: its two ends are sockets of their own,
+//! whereas an eventfd that both ends hold blocks its writer as soon as the other end fills it and clears its O_NONBLOCK.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,8 +15,8 @@ use std::time::Duration;
 use nichrome_wire::{Instant, TrafficClass};
 use rustix::io::{self, Errno};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{RecvFlags, SocketFlags, SocketType, accept_with, listen, recv};
-use rustix::process::getuid;
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, listen, recv, send};
+use rustix::process::{Uid, getuid};
 
 use crate::epoll::{Epoll, Interest};
 use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
@@ -24,6 +27,9 @@ use super::shared_ring::{Corrupt, MAX_MESSAGE, Message, Push, RingReader, RingWr
 
 /// Links to this process at most, each with a ring of 1 MiB; further peers use sockets.
 const MOST_INCOMING: usize = 64;
+
+/// Links from this process at most.
+const MOST_OUTGOING: usize = 64;
 
 /// Peers without a link that are remembered.
 const MOST_UNREACHABLE: usize = 1024;
@@ -40,6 +46,12 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// A link whose reader has not moved for this time ends.
 const END: Duration = Duration::from_secs(1);
+
+/// Wake-ups of one link received by one call at most. An honest peer has two on their way at most.
+const MOST_WAKE_UPS: usize = 4;
+
+/// How a user is shown that the user namespace of this process does not map (`kernel.overflowuid`).
+const UNMAPPED_USER: u32 = 65_534;
 
 /// Time until a peer without a listener is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -63,6 +75,8 @@ pub struct MemoryLinks {
     address: SocketAddr,
     listener: OwnedFd,
     ready: Epoll,
+    /// Signalled if a message came while its link went to rest.
+    message_came: Waker,
     /// Connections whose first message has not come.
     greetings: Vec<OwnedFd>,
     incoming: Vec<Incoming>,
@@ -76,8 +90,7 @@ pub struct MemoryLinks {
 struct Incoming {
     peer: SocketAddr,
     ring: RingReader,
-    waker: Waker,
-    /// Readable when the peer has closed it.
+    /// Readable when the peer has sent a wake-up or has closed it.
     connection: OwnedFd,
     is_corrupt: bool,
 }
@@ -107,7 +120,6 @@ impl From<Corrupt> for HasEnded {
 #[derive(Debug)]
 struct Link {
     ring: RingWriter,
-    waker: Waker,
     connection: OwnedFd,
     /// Since when it is full, and its reader's position then.
     full: Option<(Instant, u64)>,
@@ -125,12 +137,14 @@ impl MemoryLinks {
         let listener = named(&name_of(address, slot), SocketType::SEQPACKET)?;
         io::ioctl_fionbio(&listener, true)?;
         listen(&listener, 64)?;
-        let ready = Epoll::new()?;
+        let (ready, message_came) = (Epoll::new()?, Waker::new()?);
         ready.add(&listener, TOKEN, Interest::READ)?;
+        ready.add(&message_came, TOKEN, Interest::READ)?;
         Ok(Self {
             address,
             listener,
             ready,
+            message_came,
             greetings: Vec::new(),
             incoming: Vec::new(),
             outgoing: HashMap::new(),
@@ -188,7 +202,10 @@ impl MemoryLinks {
         if self.outgoing.len() >= MOST_UNREACHABLE {
             self.outgoing.retain(|_, outgoing| matches!(outgoing, Outgoing::Link(_)));
         }
-        let link = Link::to(peer, slot, self.address).and_then(|link| {
+        let links = self.outgoing.values().filter(|outgoing| matches!(outgoing, Outgoing::Link(_))).count();
+        let link =
+            if links < MOST_OUTGOING { Link::to(peer, slot, self.address) } else { Err(Errno::NOBUFS) };
+        let link = link.and_then(|link| {
             self.ready.add(&link.connection, TOKEN, Interest::READ)?;
             Ok(link)
         });
@@ -229,16 +246,16 @@ impl MemoryLinks {
     #[cold]
     fn look_at_connections(&mut self) {
         (self.calls, self.idle_calls) = (0, 0);
+        self.message_came.clear();
         self.incoming.retain(|link| {
-            if link.ring.has_message() {
+            if link.is_corrupt || link.ring.has_message() {
                 return !link.is_corrupt;
             }
-            let has_ended = has_closed(&link.connection);
-            link.waker.clear();
+            let has_ended = take_wake_ups(&link.connection) == WakeUps::Ended;
             link.ring.rest();
             // A message may have come meanwhile.
             if link.ring.has_message() {
-                link.waker.wake();
+                self.message_came.wake();
                 return true;
             }
             !has_ended
@@ -247,7 +264,10 @@ impl MemoryLinks {
             Outgoing::Link(link) => !has_closed(&link.connection),
             Outgoing::Unreachable { .. } => true,
         });
-        while let Ok(connection) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        // Not until none waits: a process that connects again and again, of any user, must not hold this one up.
+        for _ in 0..MOST_INCOMING {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(connection) = accept_with(&self.listener, flags) else { break };
             let has_room = self.greetings.len() + self.incoming.len() < MOST_INCOMING;
             if is_ours(&connection) && has_room && self.ready.add(&connection, TOKEN, Interest::READ).is_ok()
             {
@@ -256,11 +276,7 @@ impl MemoryLinks {
         }
         for connection in std::mem::take(&mut self.greetings) {
             match Incoming::greeted(connection) {
-                Ok(Greeting::Link(link)) => {
-                    if self.ready.add(&link.waker, TOKEN, Interest::READ).is_ok() {
-                        self.incoming.push(link);
-                    }
-                }
+                Ok(Greeting::Link(link)) => self.incoming.push(link),
                 Ok(Greeting::None(connection)) => self.greetings.push(connection),
                 Err(_) => {}
             }
@@ -287,8 +303,42 @@ fn has_closed(connection: &OwnedFd) -> bool {
     recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) != Err(Errno::AGAIN)
 }
 
+/// Wakes the reader at the other end of a connection.
+///
+/// # Errors
+/// EAGAIN: it holds no more wake-ups. The connection has ended.
+fn send_wake_up(connection: &OwnedFd) -> io::Result<()> {
+    send(connection, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(drop)
+}
+
+/// What a connection to this process has brought.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum WakeUps {
+    /// Wake-ups, or nothing.
+    Taken,
+    /// The other end is closed.
+    Ended,
+}
+
+/// Takes wake-ups off a connection. Those beyond [`MOST_WAKE_UPS`] keep it readable.
+fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
+    for _ in 0..MOST_WAKE_UPS {
+        match recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN) => break,
+            Ok((1.., _)) => {}
+            Ok((0, _)) | Err(_) => return WakeUps::Ended,
+        }
+    }
+    WakeUps::Taken
+}
+
 fn is_ours(connection: &OwnedFd) -> bool {
-    socket_peercred(connection).is_ok_and(|peer| peer.uid == getuid())
+    socket_peercred(connection).is_ok_and(|peer| is_same_user(peer.uid, getuid()))
+}
+
+/// Returns true if two numbers name one user. The number of unmapped users names none: they are many.
+fn is_same_user(peer: Uid, own: Uid) -> bool {
+    peer == own && own.as_raw() != UNMAPPED_USER
 }
 
 impl Incoming {
@@ -303,11 +353,10 @@ impl Incoming {
             received => received?,
         };
         let peer = str::from_utf8(&name[..len]).ok().and_then(|name| name.parse().ok());
-        let (Some(peer), Ok([ring, waker])) = (peer, <[OwnedFd; 2]>::try_from(passed)) else {
+        let (Some(peer), Ok([ring])) = (peer, <[OwnedFd; 1]>::try_from(passed)) else {
             return Err(Errno::PROTO);
         };
-        let (ring, waker) = (RingReader::open(&ring)?, Waker::from(waker));
-        Ok(Greeting::Link(Self { peer, ring, waker, connection, is_corrupt: false }))
+        Ok(Greeting::Link(Self { peer, ring: RingReader::open(&ring)?, connection, is_corrupt: false }))
     }
 }
 
@@ -324,9 +373,9 @@ impl Link {
         if !is_ours(&connection) {
             return Err(Errno::ACCESS);
         }
-        let (ring, waker) = (RingWriter::create()?, Waker::new()?);
-        send_descriptors(&connection, own.to_string().as_bytes(), &[ring.descriptor(), waker.as_fd()])?;
-        Ok(Self { ring, waker, connection, full: None })
+        let ring = RingWriter::create()?;
+        send_descriptors(&connection, own.to_string().as_bytes(), &[ring.descriptor()])?;
+        Ok(Self { ring, connection, full: None })
     }
 
     fn send(
@@ -339,7 +388,8 @@ impl Link {
         if let Push::Done { wakes } = self.ring.push(bytes, segment_size, traffic_class.0)? {
             self.full = None;
             if wakes {
-                self.waker.wake();
+                // EAGAIN: as many wake-ups wait as the socket holds. Other errors: the peer has closed it, which the next look finds.
+                let _ = send_wake_up(&self.connection);
             }
             return Ok(LinkSend::Sent);
         }
@@ -370,6 +420,20 @@ mod tests {
 
     fn send(from: &mut MemoryLinks, to: SocketAddr, bytes: &[u8]) -> LinkSend {
         from.send((to, 3), TrafficClass(7), (bytes, 1000), clock::now())
+    }
+
+    /// A connection of a process that says what it likes.
+    fn connection(to: SocketAddr) -> OwnedFd {
+        let connection = unix_socket(SocketType::SEQPACKET).unwrap();
+        connect_to(&connection, &name_of(to, Some(3))).unwrap();
+        connection
+    }
+
+    /// A connection with a ring that its writer has in hand.
+    fn ring_at(to: SocketAddr) -> (OwnedFd, RingWriter) {
+        let (connection, ring) = (connection(to), RingWriter::create().unwrap());
+        send_descriptors(&connection, b"127.0.0.9:4791", &[ring.descriptor()]).unwrap();
+        (connection, ring)
     }
 
     /// What one call receives.
@@ -441,7 +505,7 @@ mod tests {
         let ((mut from, _), (_to, receiver)) = (links(7), links(8));
         let (message, start) = (vec![0; MAX_MESSAGE], clock::now());
         let mut at =
-            |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1000), start + time);
+            |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + time);
         while at(Duration::ZERO) == LinkSend::Sent {}
         assert_eq!(at(PATIENCE / 2), LinkSend::Full);
         assert_eq!(at(PATIENCE), LinkSend::Dropped);
@@ -452,16 +516,75 @@ mod tests {
     #[test]
     fn a_connection_that_passes_no_ring_is_closed_and_one_that_says_nothing_holds_nothing_up() {
         let ((mut from, _), (mut to, receiver)) = (links(9), links(10));
-        let connection = || {
-            let connection = unix_socket(SocketType::SEQPACKET).unwrap();
-            connect_to(&connection, &name_of(receiver, Some(3))).unwrap();
-            connection
-        };
-        let (silent, wrong, garbage) = (connection(), connection(), connection());
-        send_descriptors(&wrong, b"127.0.0.1:4791", &[silent.as_fd(), silent.as_fd()]).unwrap();
+        let (silent, wrong, garbage) = (connection(receiver), connection(receiver), connection(receiver));
+        send_descriptors(&wrong, b"127.0.0.1:4791", &[silent.as_fd()]).unwrap();
         send_descriptors(&garbage, b"nowhere", &[silent.as_fd()]).unwrap();
         assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
         assert_eq!(drain(&mut to).len(), 1);
         assert!(has_closed(&wrong) && has_closed(&garbage) && !has_closed(&silent));
+    }
+
+    #[test]
+    fn neither_end_is_held_up_by_wake_ups_that_pile_up_or_make_no_sense() {
+        let ((mut from, _), (mut to, receiver)) = (links(11), links(12));
+        let (flood, mut ring) = ring_at(receiver);
+        drain(&mut to);
+        assert_eq!(to.incoming.len(), 1);
+        while send_wake_up(&flood).is_ok() {}
+        assert!(ring.push(&[1], 1, 7).is_ok());
+        // One call looks at a few wake-ups only, and the message arrives beside them.
+        assert_eq!(received(&mut to).len(), 1);
+        let has_rest = (0..IDLE_CALLS).all(|_| received(&mut to).is_empty()) && is_readable(&to);
+        assert!(has_rest, "one look took all wake-ups");
+        assert_eq!(send(&mut from, receiver, &[2]), LinkSend::Sent);
+        let mut all = vec![];
+        for _ in 0..100_000 {
+            all.extend(received(&mut to));
+        }
+        assert_eq!(all.len(), 1);
+        assert!(!is_readable(&to));
+    }
+
+    #[test]
+    fn a_link_whose_ring_turned_out_corrupt_ends_though_it_looks_empty_later() {
+        let (mut to, receiver) = links(13);
+        let (connection, mut ring) = ring_at(receiver);
+        drain(&mut to);
+        ring.corrupt(3);
+        assert!(received(&mut to).is_empty());
+        ring.corrupt(0);
+        drain(&mut to);
+        assert!(to.incoming.is_empty() && has_closed(&connection));
+    }
+
+    #[test]
+    fn links_in_both_directions_are_limited_and_further_peers_have_none() {
+        let (mut to, receiver) = links(14);
+        let mut held = vec![];
+        for _ in 0..=MOST_INCOMING {
+            held.push(ring_at(receiver));
+            drain(&mut to);
+        }
+        assert_eq!(to.incoming.len(), MOST_INCOMING);
+        assert!(has_closed(&held[MOST_INCOMING].0));
+        held.remove(0);
+        drain(&mut to);
+        held.push(ring_at(receiver));
+        drain(&mut to);
+        assert_eq!(to.incoming.len(), MOST_INCOMING);
+
+        let (mut from, _) = links(15);
+        let peers: Vec<_> = (16..).map(links).take(MOST_OUTGOING + 1).collect();
+        let sent: Vec<_> = peers.iter().map(|(_, peer)| send(&mut from, *peer, &[1])).collect();
+        assert!(sent[..MOST_OUTGOING].iter().all(|sent| *sent == LinkSend::Sent));
+        assert_eq!(sent[MOST_OUTGOING], LinkSend::NoLink);
+    }
+
+    #[test]
+    fn users_that_a_namespace_does_not_map_are_not_taken_for_one() {
+        let user = Uid::from_raw;
+        assert!(is_same_user(user(1000), user(1000)) && is_same_user(user(0), user(0)));
+        assert!(!is_same_user(user(1001), user(1000)));
+        assert!(!is_same_user(user(UNMAPPED_USER), user(UNMAPPED_USER)));
     }
 }

@@ -13,6 +13,7 @@ use rustix::io::{self, Errno};
 use crate::mapping::Mapping;
 
 use super::ring_positions::RingPositions;
+use super::socket::MAX_SEGMENTS;
 
 /// Bytes of messages that a ring holds.
 const CAPACITY: u64 = 1 << 20;
@@ -28,6 +29,9 @@ const ALIGNMENT: u64 = 64;
 
 /// Bytes of a message at most.
 pub(crate) const MAX_MESSAGE: usize = 65_536;
+
+/// Datagrams in a message at most, as in one of a socket: bounds the work that a hostile writer causes by one message.
+const MAX_DATAGRAMS: usize = MAX_SEGMENTS;
 
 const HEADER_LEN: u64 = size_of::<Header>() as u64;
 
@@ -158,6 +162,12 @@ impl RingWriter {
         self.descriptor.as_fd()
     }
 
+    /// Publishes an end of messages that no ring has.
+    #[cfg(test)]
+    pub(crate) fn corrupt(&mut self, tail: u64) {
+        self.memory.positions().publish(tail);
+    }
+
     /// The reader's position: it changes while the reader reads.
     pub(crate) fn head(&self) -> u64 {
         self.memory.positions().head()
@@ -170,6 +180,7 @@ impl RingWriter {
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8], segment_size: usize, class: u8) -> Result<Push, Corrupt> {
         assert!(bytes.len() <= MAX_MESSAGE);
+        debug_assert!(bytes.len().div_ceil(segment_size) <= MAX_DATAGRAMS);
         let room = room_of(bytes.len());
         let to_end = CAPACITY - self.tail % CAPACITY;
         let skipped = if room > to_end { to_end } else { 0 };
@@ -248,14 +259,18 @@ impl RingReader {
                 self.advance(to_end);
                 continue;
             }
-            let len = len as usize;
+            let (len, segment_size) = (len as usize, segment_size as usize);
             let room = room_of(len);
-            if !(1..=MAX_MESSAGE).contains(&len) || room > waiting.min(to_end) || segment_size == 0 {
+            if !(1..=MAX_MESSAGE).contains(&len)
+                || room > waiting.min(to_end)
+                || segment_size == 0
+                || len.div_ceil(segment_size) > MAX_DATAGRAMS
+            {
                 return Err(Corrupt);
             }
             self.memory.read(self.head + HEADER_LEN, &mut buffer[..len]);
             self.advance(room);
-            return Ok(Some(Message { len, segment_size: segment_size as usize, class: class as u8 }));
+            return Ok(Some(Message { len, segment_size, class: class as u8 }));
         }
     }
 
@@ -307,7 +322,7 @@ mod tests {
             for (nth, (writes, len)) in steps.into_iter().enumerate() {
                 if writes {
                     let bytes = message(nth, len);
-                    match writer.push(&bytes, 1 + nth, nth as u8).unwrap() {
+                    match writer.push(&bytes, 1024 + nth, nth as u8).unwrap() {
                         Push::Done { .. } => written.push_back((nth, bytes)),
                         // There is room for ten of the longest.
                         Push::Full => prop_assert!(written.len() >= 10),
@@ -317,7 +332,7 @@ mod tests {
                     let expected = written.pop_front();
                     prop_assert_eq!(read.is_some(), expected.is_some());
                     if let (Some(read), Some((nth, bytes))) = (read, expected) {
-                        let message = Message { len: bytes.len(), segment_size: 1 + nth, class: nth as u8 };
+                        let message = Message { len: bytes.len(), segment_size: 1024 + nth, class: nth as u8 };
                         prop_assert_eq!(read, message);
                         prop_assert!(buffer[..read.len] == bytes[..]);
                     }
@@ -352,6 +367,18 @@ mod tests {
             while writer.push(&message, 1024, 0) != Ok(Push::Full) {}
             reader.memory.positions().free(head);
             assert_eq!(writer.push(&message, 1024, 0), Err(Corrupt));
+        }
+    }
+
+    #[test]
+    fn a_message_of_more_datagrams_than_a_socket_takes_is_none() {
+        let mut buffer = Box::new([0; MAX_MESSAGE]);
+        for (len, is_message) in [(MAX_DATAGRAMS, true), (MAX_DATAGRAMS + 1, false)] {
+            let (writer, mut reader) = pair();
+            let header = Header { len: len as u32, segment_size: 1, class: 0, padding: 0 };
+            writer.memory.write(0, &header.to_bytes());
+            writer.memory.positions().publish(room_of(len));
+            assert_eq!(reader.pop(&mut buffer).is_ok(), is_message);
         }
     }
 

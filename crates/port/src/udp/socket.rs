@@ -126,7 +126,7 @@ impl UdpSocket {
 }
 
 /// Maximum number of datagrams in one message (UDP_MAX_SEGMENTS).
-const MAX_SEGMENTS: usize = 64;
+pub(super) const MAX_SEGMENTS: usize = 64;
 
 /// Maximum length of one message, in bytes.
 const MAX_SEND: usize = 65_535 - 48;
