@@ -156,6 +156,14 @@ mod tests {
         assert_eq!(checksum(&bytes), !0xddf2);
     }
 
+    /// The sum of the 32-bit words is 0x1_0000_FFFF_FFFF: the fold to 16 bits carries three times. That takes 256 KiB.
+    #[test]
+    fn the_third_carry_of_a_long_sum_is_added() {
+        let mut bytes = vec![0xFF; 4 * 0x1_0001];
+        bytes.extend(0x1_0000u32.to_ne_bytes());
+        assert_eq!(checksum(&bytes), reference(&bytes));
+    }
+
     proptest! {
         #[test]
         fn equals_the_reference(bytes in proptest::collection::vec(any::<u8>(), 0..1600)) {

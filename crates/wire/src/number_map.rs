@@ -55,4 +55,15 @@ mod tests {
         map.insert(7u64, 'a');
         assert_eq!((map.get(&7), map.get(&8)), (Some(&'a'), None));
     }
+
+    #[test]
+    fn keys_of_two_parts_have_hashes_of_their_own() {
+        let hash = |parts: [u8; 2]| {
+            let mut hasher = NumberHasher::default();
+            hasher.write(&parts);
+            hasher.finish()
+        };
+        let hashes: HashSet<u64> = (0..=u16::MAX).map(|key| hash(key.to_be_bytes())).collect();
+        assert_eq!(hashes.len(), 1 << 16);
+    }
 }

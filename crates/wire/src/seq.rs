@@ -67,6 +67,9 @@ mod tests {
         let before = SeqNumber(u32::MAX - 10);
         let after = before + 20;
         assert_eq!(after, SeqNumber(9));
+        let mut moved = before;
+        moved += 20;
+        assert_eq!(moved, after);
         assert!(after.after(before) && before.before(after));
         assert_eq!(after.since(before), 20);
         assert_eq!(before.since(after), -20);

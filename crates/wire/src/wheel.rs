@@ -247,6 +247,41 @@ mod tests {
         assert_eq!(wheel.next_timeout(), None);
     }
 
+    #[test]
+    fn timers_that_are_still_free_survive_growth() {
+        let mut wheel = TimingWheel::<TICK>::new(2);
+        wheel.grow(4);
+        wheel.grow(4);
+        (0..4).for_each(|n| wheel.set(n, Instant::from_nanos(TICK), Instant::ZERO));
+        let mut fired: Vec<u32> = std::iter::from_fn(|| wheel.expire(Instant::from_nanos(TICK))).collect();
+        fired.sort_unstable();
+        assert_eq!(fired, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_timer_that_is_due_fires_although_another_was_set_since() {
+        let mut wheel = TimingWheel::<TICK>::new(2);
+        let late = Instant::from_nanos(5 * TICK);
+        wheel.set(0, Instant::from_nanos(TICK), Instant::ZERO);
+        wheel.set(1, Instant::from_nanos(10 * TICK), late);
+        assert_eq!((wheel.expire(late), wheel.expire(late)), (Some(0), None));
+    }
+
+    #[test]
+    fn upcoming_timers_are_listed_in_order_across_the_end_of_the_wheel() {
+        let mut wheel = TimingWheel::<TICK>::new(4);
+        let start = Instant::from_nanos((SLOTS as u64 - 2) * TICK);
+        let after = |ticks: u64| start + std::time::Duration::from_nanos(ticks * TICK);
+        for (n, ticks) in [(0, 500), (1, 1), (2, 3), (3, 1)] {
+            wheel.set(n, after(ticks), start);
+        }
+        let mut upcoming: Vec<u32> = wheel.upcoming().collect();
+        upcoming[..2].sort_unstable();
+        assert_eq!(upcoming, [1, 3, 2, 0]);
+        wheel.look_ahead(&[0, 1, 2, 3, 4]);
+        assert_eq!(wheel.upcoming().count(), 4);
+    }
+
     proptest! {
         /// Every timer fires once, not before its deadline and at most a tick after, whatever is set and cancelled.
         #[test]
