@@ -72,3 +72,15 @@ impl BitOr for Access {
         Self(self.0 | other.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_that_is_given_twice_is_given() {
+        let both = Access::LOCAL_WRITE | Access::REMOTE_READ;
+        assert_eq!(both | Access::LOCAL_WRITE, both);
+        assert!(both.contains(Access::LOCAL_WRITE) && !both.contains(Access::REMOTE_WRITE));
+    }
+}

@@ -25,12 +25,6 @@ pub struct Moderation {
     pub period_us: u16,
 }
 
-impl Moderation {
-    fn applies(self) -> bool {
-        self.count > 1 && self.period_us > 0
-    }
-}
-
 /// Whether a message was sent with the solicited event bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
@@ -110,7 +104,7 @@ impl CompletionQueue {
 
     fn gather(&mut self, at: Instant) -> Added {
         self.gathered = self.gathered.saturating_add(1);
-        if !self.moderation.applies() || self.gathered >= self.moderation.count {
+        if self.moderation.period_us == 0 || self.gathered >= self.moderation.count {
             self.disarm();
             return Added::Event;
         }
@@ -211,5 +205,16 @@ mod tests {
         assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::Quietly, Added::Overflow]);
         assert!(cq.poll().is_some_and(|completion| completion.wr_id == 1));
         assert_eq!(add(&mut cq, 3), Added::Lost);
+    }
+
+    #[test]
+    fn a_count_without_a_period_delays_nothing() {
+        let mut cq = CompletionQueue::new(8);
+        for count in 0..3 {
+            cq.moderation = Moderation { count, period_us: 0 };
+            cq.arm(Notify::Any);
+            assert_eq!(add(&mut cq, 1), Added::Event, "{count}");
+        }
+        assert_eq!(cq.len(), 3);
     }
 }

@@ -227,4 +227,13 @@ mod tests {
         assert_eq!((table.get(changed), table.get(renewed), table.len()), (None, Some(&100), 101));
         assert!(others.iter().enumerate().all(|(nth, key)| table.get(*key) == Some(&nth)));
     }
+
+    #[test]
+    fn the_table_doubles_when_more_than_half_of_it_is_used() {
+        let mut table = table(9);
+        let before: Vec<u32> = (0..MIN_SLOTS * 2).map(|nth| table.insert(nth)).collect();
+        assert_eq!((table.slots.len(), before.len() * 2), (MIN_SLOTS * 4, MIN_SLOTS * 4));
+        table.insert(MIN_SLOTS * 2);
+        assert_eq!(table.slots.len(), MIN_SLOTS * 8);
+    }
 }

@@ -167,4 +167,15 @@ mod tests {
         queue.put_back(third);
         assert_eq!(queue.take(), Some(third));
     }
+
+    #[test]
+    fn a_cleared_queue_has_room_for_as_many_receives_as_before() {
+        let mut queue = ReceiveQueue::new(2, 1);
+        queue.post(1, &[sge(10)], 10);
+        queue.post(2, &[sge(20)], 10);
+        let taken = queue.take().unwrap();
+        queue.clear();
+        assert_eq!((queue.len(), queue.in_use(), queue.take()), (0, 1, None));
+        assert_eq!((queue.release(taken), queue.in_use()), (1, 0));
+    }
 }

@@ -260,4 +260,22 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn inline_bytes_of_a_refused_request_are_removed() {
+        let mut queue = SendQueue::default();
+        let first = queue.inline_start();
+        queue.add_inline(b"first");
+        queue.push(work(first, 5));
+        queue.inline_start();
+        queue.add_inline(b"refused");
+        queue.drop_inline(7);
+        let second = queue.inline_start();
+        queue.add_inline(b"second");
+        queue.push(work(second, 6));
+        for (source, offset, expected) in [(first, 1, &b"irst"[..]), (second, 2, b"cond")] {
+            let Pieces::Inline(front, back) = queue.pieces(source, offset, 4) else { panic!() };
+            assert_eq!([front, back].concat(), expected);
+        }
+    }
 }

@@ -156,6 +156,8 @@ impl<T, K> Slab<T, K> {
 
 #[cfg(test)]
 mod tests {
+    use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
     use super::*;
 
     #[test]
@@ -183,5 +185,25 @@ mod tests {
             })
             .collect();
         assert_eq!(others.iter().position(|index| *index == first.index()), Some(REST));
+    }
+
+    #[test]
+    fn objects_and_indices_are_counted() {
+        let mut slab: Slab<u8> = Slab::new(1000);
+        let handles: Vec<_> = (0..3).filter_map(|n| slab.insert(|_| n)).collect();
+        assert_eq!((slab.len(), slab.places()), (3, 3));
+        slab.remove(handles[1]);
+        assert_eq!((slab.len(), slab.places()), (2, 3));
+    }
+
+    #[test]
+    fn handles_of_one_index_have_hashes_of_their_own() {
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        let mut slab: Slab<u8> = Slab::new(1);
+        let first = slab.insert(|_| 1).unwrap();
+        slab.remove(first);
+        let second = slab.insert(|_| 2).unwrap();
+        assert_eq!(first.index(), second.index());
+        assert_ne!(hasher.hash_one(first), hasher.hash_one(second));
     }
 }
