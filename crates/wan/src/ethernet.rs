@@ -173,4 +173,16 @@ mod tests {
             flip_bit(&mut frame, bit);
         }
     }
+
+    #[test]
+    fn bits_are_counted_from_the_most_significant_of_each_byte() {
+        for bit in 0..24 {
+            let mut frame = [0; 3];
+            flip_bit(&mut frame, bit);
+            assert_eq!(u32::from_be_bytes([frame[0], frame[1], frame[2], 0]), 0x8000_0000 >> bit, "{bit}");
+        }
+        let mut frame = [0; 3];
+        flip_bit(&mut frame, 24);
+        assert_eq!(frame, [0; 3]);
+    }
 }

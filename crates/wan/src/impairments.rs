@@ -341,4 +341,26 @@ mod tests {
             prop_assert_eq!(limit.to_string().parse(), Ok(Limit::new(limit).unwrap()));
         }
     }
+
+    #[test]
+    fn each_configured_stage_must_be_in_the_order() {
+        let none = Impairments::default;
+        let half = "50%".parse().unwrap();
+        let cases = [
+            (Stage::Mtu, Impairments { mtu: "1500".parse().ok(), ..none() }),
+            (Stage::Loss, Impairments { loss: "1%".parse().ok(), ..none() }),
+            (Stage::Corrupt, Impairments { corrupt: half, ..none() }),
+            (Stage::Duplicate, Impairments { duplicate: half, ..none() }),
+            (Stage::Bottleneck, Impairments { rate: "1mbit".parse().ok(), ..none() }),
+            (Stage::Bottleneck, Impairments { trace: "1".parse().ok(), ..none() }),
+            (Stage::Delay, Impairments { delay: "1ms".parse().unwrap(), ..none() }),
+            (Stage::Delay, Impairments { jitter: "1ms".parse().ok(), ..none() }),
+        ];
+        for (stage, impairments) in cases {
+            let others: Vec<Stage> = Stage::ALL.into_iter().filter(|other| *other != stage).collect();
+            let order = Order::new(&others).unwrap();
+            let refused = Impairments { order, ..impairments }.validate();
+            assert_eq!(refused, Err(ConfigError::OrderLeavesOut(stage)));
+        }
+    }
 }

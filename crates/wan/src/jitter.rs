@@ -183,6 +183,7 @@ mod tests {
         assert_eq!("uniform:5ms".parse(), Ok(Jitter::Uniform(ms(5))));
         assert_eq!("pareto-normal:5ms".parse(), Ok(Jitter::ParetoNormal(ms(5))));
         assert_eq!("reorder".parse(), Ok(JitterOrder::Reorder));
+        assert_eq!("keep".parse(), Ok(JitterOrder::Keep));
     }
 
     #[test]

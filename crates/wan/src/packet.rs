@@ -110,3 +110,28 @@ impl Packet for Dummy {
         self.ecn = Ecn::Ce;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_odd_number_of_flipped_bits_corrupts_a_packet_without_content() {
+        let mut packet = Dummy { len: 2, ..Dummy::default() };
+        packet.flip_bit(16);
+        assert!(!packet.corrupt, "beyond the end");
+        packet.flip_bit(15);
+        assert!(packet.corrupt);
+        packet.flip_bit(0);
+        assert!(!packet.corrupt);
+        assert_eq!((packet.least_mtu(), packet.fragments(1500)), (0, None));
+    }
+
+    #[test]
+    fn a_frame_is_as_long_as_its_bytes_and_copied_with_them() {
+        let mut frame = vec![0, 1, 2];
+        assert_eq!((frame.wire_len(), frame.duplicate()), (3, Some(vec![0, 1, 2])));
+        frame.flip_bit(7);
+        assert_eq!(frame, [1, 1, 2]);
+    }
+}

@@ -87,4 +87,11 @@ mod tests {
     fn displays_seconds_with_nanoseconds() {
         assert_eq!(Instant::from_nanos(1_000_000_042).to_string(), "1.000000042s");
     }
+
+    #[test]
+    fn the_time_between_two_points_is_never_negative() {
+        let (early, late) = (Instant::from_nanos(3), Instant::from_nanos(10));
+        assert_eq!((late.nanos_since(early), early.nanos_since(late)), (7, 0));
+        assert_eq!((late - early, early - late), (Duration::from_nanos(7), Duration::ZERO));
+    }
 }

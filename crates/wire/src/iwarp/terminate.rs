@@ -199,4 +199,63 @@ mod tests {
         assert_eq!((read.error, read.order), (TerminateCode::NO_BUFFER, NibbleOrder::Standard));
         assert_eq!(Terminated::from_bytes(&[0x12, 2, 0xC0]), None);
     }
+
+    #[test]
+    fn the_flags_tell_the_order_of_bits_where_both_orders_are_errors() {
+        // Layer 1, type 2 or layer 2, type 1; and both orders of layer 1, type 1 are the same error.
+        for (flags, order) in [(0xC0, NibbleOrder::Standard), (0x03, NibbleOrder::Reversed)] {
+            for first in [0x12, 0x21, 0x11, 0x77] {
+                let payload = [first, 2, flags, 0];
+                let read = Terminated::from_bytes(&payload).unwrap();
+                let (high, low) = (first >> 4, first & 0x0F);
+                let (layer, kind) = if order == NibbleOrder::Standard { (high, low) } else { (low, high) };
+                assert_eq!((read.order, read.error), (order, TerminateCode { layer, kind, code: 2 }));
+            }
+        }
+    }
+
+    #[test]
+    fn without_flags_the_order_that_an_rfc_defines_is_read() {
+        for flags in [0, 0xC3] {
+            let read = |first| {
+                let payload = [first, 2, flags, 0];
+                Terminated::from_bytes(&payload).map(|read| (read.order, read.error.layer)).unwrap()
+            };
+            assert_eq!((read(0x12), read(0x21)), ((NibbleOrder::Standard, 1), (NibbleOrder::Reversed, 1)));
+            assert_eq!((read(0x77), read(0x20)), ((NibbleOrder::Standard, 7), (NibbleOrder::Standard, 2)));
+        }
+    }
+
+    #[test]
+    fn the_headers_that_follow_are_flagged() {
+        let written = |rdmap| {
+            let mut bytes = Vec::new();
+            let cause = TerminateCause { segment_len: 46, ddp: &[1; 18], rdmap };
+            Terminated::write(TerminateCode::NO_BUFFER, Some(&cause), &mut bytes);
+            (bytes[2], bytes.len())
+        };
+        assert_eq!((written(&[]), written(&[2; 28])), ((0xC0, 24), (0xE0, 52)));
+    }
+
+    /// RFC 5040 section 4.8, RFC 5041 section 8.2 and RFC 5044 section 8.
+    #[test]
+    fn the_errors_of_the_rfcs_are_defined_and_no_others() {
+        let defined: Vec<(u8, u8, Vec<u8>)> = vec![
+            (0, 0, vec![0]),
+            (0, 1, [0, 1, 2, 3, 4, 7, 8, 9, 0xFF].into()),
+            (0, 2, [5, 6, 7, 8, 0xFF].into()),
+            (1, 0, vec![0]),
+            (1, 1, (0..=4).collect()),
+            (1, 2, (1..=6).collect()),
+            (2, 0, (1..=7).collect()),
+        ];
+        for (layer, kind, code) in (0..=3)
+            .flat_map(|layer| (0..=3).map(move |kind| (layer, kind)))
+            .flat_map(|(layer, kind)| (0..=255).map(move |code| (layer, kind, code)))
+        {
+            let expected =
+                defined.iter().any(|(l, k, codes)| (*l, *k) == (layer, kind) && codes.contains(&code));
+            assert_eq!(TerminateCode { layer, kind, code }.is_defined(), expected, "{layer} {kind} {code}");
+        }
+    }
 }

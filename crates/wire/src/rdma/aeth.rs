@@ -185,4 +185,10 @@ mod tests {
         assert_eq!(Syndrome::from_code(0x60), Some(Syndrome::Nak(NakCode::PsnSequence)));
         assert_eq!(Syndrome::from_code(0x9F), Some(Syndrome::Ack(Credit::UNLIMITED)));
     }
+
+    #[test]
+    fn an_rnr_timer_keeps_its_code() {
+        assert!((0..32).all(|code| RnrTimer::new(code).map(RnrTimer::code) == Some(code)));
+        assert_eq!(RnrTimer::new(32), None);
+    }
 }

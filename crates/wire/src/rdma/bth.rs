@@ -185,6 +185,10 @@ mod tests {
         assert_eq!((view.dest_qp(), view.psn()), (QpNumber::new(0x11).unwrap(), Psn::new(0xAB_CDEF)));
         assert_eq!(view.flags(), BthFlags::SOLICITED | BthFlags::BECN | BthFlags::ACK_REQUEST);
         assert!(!view.flags().contains(BthFlags::MIGRATED));
+        assert!(view.flags().contains(BthFlags::SOLICITED) && !view.flags().contains(BthFlags::FECN));
+        let mut more = view.flags();
+        more |= BthFlags::MIGRATED;
+        assert_eq!(more, view.flags() | BthFlags::MIGRATED);
         assert_eq!(Bth::of(&view).to_bytes(view.opcode().unwrap(), 3), HEADER);
     }
 

@@ -103,4 +103,11 @@ mod tests {
             assert_eq!(Feth::from_bytes([0, 0, 0, word]), None, "{word:#x}");
         }
     }
+
+    #[test]
+    fn a_placement_contains_its_parts() {
+        let (global, persistent) = (Placement::GLOBAL, Placement::PERSISTENT);
+        assert!((global | persistent).contains(persistent) && persistent.contains(persistent));
+        assert!(!global.contains(persistent) && !global.contains(global | persistent));
+    }
 }
