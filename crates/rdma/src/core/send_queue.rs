@@ -273,6 +273,7 @@ mod tests {
         let second = queue.inline_start();
         queue.add_inline(b"second");
         queue.push(work(second, 6));
+        assert_eq!(queue.inline.len(), 11);
         for (source, offset, expected) in [(first, 1, &b"irst"[..]), (second, 2, b"cond")] {
             let Pieces::Inline(front, back) = queue.pieces(source, offset, 4) else { panic!() };
             assert_eq!([front, back].concat(), expected);
