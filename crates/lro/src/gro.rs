@@ -60,6 +60,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     masks: Masks,
     /// The flows that began to hold segments most recently; most flows are flushed from here.
     recent: Recent<B>,
+    /// The recent flow whose turn is next, if the flows take turns.
+    turn: Option<Nth>,
     /// Older flows that still hold segments.
     table: ConnectionTable<PooledRun<B>>,
     ages: AgeList,
@@ -109,6 +111,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             hasher: KeyHasher::new(config.seed),
             masks: Masks::new(Rule::Lossless),
             recent: Recent::new(),
+            turn: None,
             // Few flows hold segments at a time, and few chains fit in the nearest cache.
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
@@ -236,6 +239,19 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
         let is_usual = self.recent.get(nth).is_some_and(|run| run.is_usual);
         is_usual && self.join_run(nth, frames)
+    }
+
+    /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the order
+    /// in which they began, so that the next one is found without its hash.
+    #[inline(always)]
+    fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let Some(nth) = self.turn else { return false };
+        let next = frames.as_slice().first();
+        let run = self.recent.get(nth).filter(|run| run.is_usual);
+        let is_next = run.is_some_and(|run| next.is_some_and(|next| run.may_be_next_usual(next)));
+        let joined = is_next && self.join_run(nth, frames);
+        self.turn = joined.then(|| self.recent.after(nth));
+        joined
     }
 
     /// As [`Gro::join_usual`], once the flow is known to have begun with a common frame.
@@ -368,6 +384,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Consumes the first frame, and the following frames that extend it.
     #[inline(always)]
     fn receive_next(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
+        if self.join_turn(frames) {
+            return;
+        }
         let Some(first) = frames.as_slice().first() else { return };
         let head = first.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
         let Some(head) = head else { return self.receive_unusual(frames, now) };
@@ -376,7 +395,11 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let flow = usual::flow(head);
         let hash = self.hasher.hash(&flow);
         if let Some(nth) = self.recent.likely(hash) {
-            if self.join_usual(nth, frames) || self.hold_instead(nth, frames, hash, flow, now) {
+            if self.join_usual(nth, frames) {
+                self.turn = Some(self.recent.after(nth));
+                return;
+            }
+            if self.hold_instead(nth, frames, hash, flow, now) {
                 return;
             }
         } else if self.table.len() == 0

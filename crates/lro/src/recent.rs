@@ -91,6 +91,13 @@ impl<B> Recent<B> {
         None
     }
 
+    /// Returns the place after this one, or the first place after the last one. It may be a gap.
+    #[inline(always)]
+    pub(crate) fn after(&self, nth: Nth) -> Nth {
+        let next = usize::from(nth.0) + 1;
+        Nth(if next < self.end { next } else { self.first } as u8)
+    }
+
     /// Returns a flow's run.
     #[inline(always)]
     pub(crate) fn get(&self, nth: Nth) -> Option<&Run<B>> {
