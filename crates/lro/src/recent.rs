@@ -245,6 +245,12 @@ mod tests {
                 let oldest = model.first().and_then(|n| recent.find(hash(*n), &flow(*n)));
                 prop_assert_eq!(recent.oldest().map(|(nth, _)| nth), oldest);
                 prop_assert!(model.iter().all(|n| recent.likely(hash(*n)).is_some()));
+                for (n, next) in model.iter().zip(model.iter().cycle().skip(1)) {
+                    let next_of = |nth: &Nth| Some(recent.after(*nth));
+                    let after = std::iter::successors(recent.find(hash(*n), &flow(*n)), next_of).skip(1);
+                    let first = after.take(256).find(|nth| recent.get(*nth).is_some());
+                    prop_assert_eq!(first, recent.find(hash(*next), &flow(*next)));
+                }
             }
         }
     }
