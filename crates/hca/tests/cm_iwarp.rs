@@ -19,7 +19,8 @@ use rustix::net::{AddressFamily, SocketType, bind, socket};
 
 use self::cm_end::{
     End, PATIENCE, connected, connection, connects_from_a_thousand_threads_at_once,
-    connects_from_several_threads, makes_and_ends, rejects_what_waits_at_a_listener_that_goes, sends,
+    connects_from_several_threads, makes_and_ends, polls_the_last_message_before_the_end,
+    rejects_what_waits_at_a_listener_that_goes, sends,
 };
 
 #[path = "common/cm_end.rs"]
@@ -63,6 +64,11 @@ fn the_accepting_end_may_send_first() {
     let listener = ends[1].adapter.listen(0, 0).unwrap();
     let [client, server] = connected(&ends, &listener);
     sends([(&ends[1], &server), (&ends[0], &client)]);
+}
+
+#[test]
+fn the_end_waits_until_the_last_message_is_polled() {
+    polls_the_last_message_before_the_end(&pair());
 }
 
 #[test]

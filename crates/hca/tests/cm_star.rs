@@ -9,7 +9,7 @@ use nichrome_rdma::{Operation, QpState, RKey, ReceiveRequest, Remote, SendReques
 
 use self::cm_end::{
     End, PATIENCE, connected, connects_from_a_thousand_threads_at_once, connects_from_several_threads,
-    makes_and_ends, rejects_what_waits_at_a_listener_that_goes, sends,
+    makes_and_ends, polls_the_last_message_before_the_end, rejects_what_waits_at_a_listener_that_goes, sends,
 };
 
 #[path = "common/cm_end.rs"]
@@ -39,6 +39,11 @@ fn messages_pass_both_ways_without_state_at_the_server_and_both_ends_see_the_end
     client.disconnect();
     assert!(server.wait_disconnected(PATIENCE).unwrap() && client.wait_disconnected(PATIENCE).unwrap());
     assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+}
+
+#[test]
+fn the_end_waits_until_the_last_message_is_polled() {
+    polls_the_last_message_before_the_end(&pair());
 }
 
 #[test]

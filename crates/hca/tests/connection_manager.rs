@@ -12,7 +12,8 @@ use nichrome_wan::Impairments;
 
 use self::cm_end::{
     End, PATIENCE, connected, connection, connects_from_a_thousand_threads_at_once,
-    connects_from_several_threads, makes_and_ends, rejects_what_waits_at_a_listener_that_goes, sends,
+    connects_from_several_threads, makes_and_ends, polls_the_last_message_before_the_end,
+    rejects_what_waits_at_a_listener_that_goes, sends,
 };
 
 #[path = "common/cm_end.rs"]
@@ -56,6 +57,11 @@ fn private_data_and_messages_pass_and_both_ends_see_the_end() {
     assert!(server.wait_disconnected(PATIENCE).unwrap() && client.wait_disconnected(PATIENCE).unwrap());
     // The queue pair is in ERROR.
     assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Flushed);
+}
+
+#[test]
+fn the_end_waits_until_the_last_message_is_polled() {
+    polls_the_last_message_before_the_end(&pair());
 }
 
 #[test]

@@ -161,6 +161,7 @@ const HCA: Layers = &[
     &[
         "arena.rs",
         "cm/attributes.rs",
+        "cm/ends.rs",
         "cm/error.rs",
         "cm/options.rs",
         "cm/tcp_ports.rs",

@@ -14,6 +14,7 @@ use nichrome_wire::cm::{Guid, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
 use super::attributes::stop;
+use super::ends::{End, WaitingEnds};
 use super::error::ConnectError;
 use super::joining::Joining;
 use super::machine::Machine;
@@ -67,6 +68,7 @@ pub(crate) struct ConnectionManager {
     pub(super) programs: Programs,
     /// Of iWARP: connects queue pairs over TCP.
     pub(super) joining: Option<Joining>,
+    ends: WaitingEnds,
     /// Threads that wait for an endpoint.
     waiting: BTreeMap<EndpointNumber, Vec<Arc<Waker>>>,
     last_number: u64,
@@ -136,6 +138,7 @@ impl ConnectionManager {
             listeners: BTreeMap::new(),
             programs: Programs::default(),
             joining,
+            ends: WaitingEnds::default(),
             waiting: BTreeMap::new(),
             last_number: 0,
         })
@@ -175,20 +178,40 @@ impl ConnectionManager {
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let joining = self.joining.as_ref().and_then(Joining::poll_timeout);
-        [self.engine.poll_timeout(), joining].into_iter().flatten().min()
+        [self.engine.poll_timeout(), joining, self.ends.poll_timeout()].into_iter().flatten().min()
     }
 
     /// Takes the device's management datagrams, serves timers and queues answers.
     #[inline]
     pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
-        while let Some(ManagementDatagram { source, destination, payload }) = device.poll_management() {
-            self.engine.receive(Input::Datagram { source, destination, payload: payload.to_vec() }, now);
-            self.drain(device, now);
+        for end in self.ends.take_due(device, now) {
+            self.handle(end, device, now);
+        }
+        while let Some(datagram) = device.poll_management() {
+            if let Some(message) = self.ends.hold(End::Message(Box::new(datagram)), device, now) {
+                self.handle(message, device, now);
+            }
         }
         if self.engine.poll_timeout().is_some_and(|due| due <= now) {
             self.engine.handle_timeout(now);
             self.drain(device, now);
         }
+    }
+
+    /// Handles a message of a peer or the end of a stream.
+    fn handle<M: Memory>(&mut self, end: End, device: &mut Device<M>, now: Instant) {
+        match end {
+            End::Message(datagram) => {
+                let ManagementDatagram { source, destination, payload } = *datagram;
+                self.engine.receive(Input::Datagram { source, destination, payload: payload.to_vec() }, now);
+            }
+            End::Stream(qp) => {
+                if let Some(joining) = &mut self.joining {
+                    joining.ended(qp, &mut self.engine, device, now);
+                }
+            }
+        }
+        self.drain(device, now);
     }
 
     /// Serves the sockets of connections in set-up, puts queue pairs on the streams that are set up, and handles the ends of
@@ -202,10 +225,12 @@ impl ConnectionManager {
         let Some(joining) = &mut self.joining else { return };
         joining.progress(&mut self.engine, now);
         joining.join(&mut self.engine, device, wire, now);
-        for qp in wire.take_ended_streams() {
-            joining.ended(qp, &mut self.engine, device, now);
-        }
         self.drain(device, now);
+        for qp in wire.take_ended_streams() {
+            if let Some(end) = self.ends.hold(End::Stream(qp), device, now) {
+                self.handle(end, device, now);
+            }
+        }
     }
 
     /// Returns the resources in use.

@@ -31,6 +31,7 @@
 //! | `connection.rs`, `listener.rs` | objects of programs |
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
+//! | `ends.rs` | ends of connections that wait until completions are polled |
 //! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
 //! | `machine.rs` | addresses, routes and ports of the machine |
 //! | `streams`, `joining.rs` | iWARP: TCP and MPA's start-up, and giving streams to queue pairs |
@@ -41,6 +42,7 @@ mod attributes;
 mod channel;
 mod commands;
 mod connection;
+mod ends;
 mod error;
 mod execute;
 mod host;

@@ -74,6 +74,30 @@ pub(crate) fn sends([from, to]: [(&End, &Connected); 2]) {
     assert_eq!(to.0.region.with(|bytes| bytes[..100].to_vec()), [7; 100]);
 }
 
+/// The end of a connection waits for a program that has not polled the message before it, for 100 ms at most.
+pub(crate) fn polls_the_last_message_before_the_end(ends: &[End; 2]) {
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    let [client, server] = connected(ends, &listener);
+    let receive = [ends[1].region.slice(0, 100)];
+    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
+    let start = Instant::now();
+    let send = [ends[0].region.slice(0, 100)];
+    client.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
+    assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    client.disconnect();
+    let has_ended = server.wait_disconnected(Duration::from_millis(30)).unwrap();
+    assert!(!has_ended || start.elapsed() > Duration::from_millis(100));
+    assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    assert!(server.wait_disconnected(PATIENCE).unwrap());
+    // A program that does not poll gets the end nevertheless.
+    let [client, server] = connected(ends, &listener);
+    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
+    client.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
+    assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    client.disconnect();
+    assert!(server.wait_disconnected(PATIENCE).unwrap());
+}
+
 /// Makes `count` connections, sends over the first, the middle and the last, and ends them all.
 pub(crate) fn makes_and_ends(count: usize, ends: &[End; 2]) {
     let listener = ends[1].adapter.listen(0, 0).unwrap();

@@ -132,6 +132,12 @@ impl CompletionQueue {
         self.entries.retain(|completion| completion.qp != qp);
     }
 
+    /// Returns true if a completion of the queue pair waits, other than that of a flushed request.
+    pub(crate) fn holds(&self, qp: QpNumber) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|completion| completion.qp == qp && completion.status != Status::Flushed)
+    }
+
     #[inline]
     pub(crate) fn poll(&mut self) -> Option<Completion> {
         self.entries.pop_front()

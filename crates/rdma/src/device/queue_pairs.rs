@@ -227,6 +227,15 @@ impl<M: Memory> Device<M> {
         Ok(transport.qp().number)
     }
 
+    /// Returns true if the program has not polled all completions of a queue pair, those of flushed requests aside.
+    pub fn has_unpolled_completions(&self, number: QpNumber) -> bool {
+        let Some(transport) = self.qp_of(number).and_then(|handle| self.qps.get(handle)) else {
+            return false;
+        };
+        let QueuePair { send_cq, receive_cq, .. } = *transport.qp();
+        [send_cq, receive_cq].into_iter().any(|cq| self.verbs.cqs.get(cq).is_some_and(|cq| cq.holds(number)))
+    }
+
     /// Returns the number of queue pairs.
     pub fn qps(&self) -> usize {
         self.qps.len()
