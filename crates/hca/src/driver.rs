@@ -307,6 +307,10 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if live.wire.counters() != before {
             handover.moved(now);
         }
+        if live.has_waiting_ends() {
+            // The thread may not have seen their deadline, and this may be the program's last poll.
+            handover.call_for(live.poll_timeout());
+        }
         if let Some(found) = verbs(&mut live.device) {
             return Look::Found(found);
         }

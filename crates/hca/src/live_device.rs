@@ -92,6 +92,12 @@ impl<M: Memory> LiveDevice<M> {
         self.management.awaits_disconnection()
     }
 
+    /// Returns true while the end of a connection waits for the program to poll.
+    #[inline]
+    pub(crate) fn has_waiting_ends(&self) -> bool {
+        self.management.has_waiting_ends()
+    }
+
     /// Retransmits the end of the connection to every such peer.
     pub(crate) fn repeat_disconnections(&mut self) {
         self.management.repeat_disconnections(&mut self.device);

@@ -104,6 +104,12 @@ impl Management {
         self.manager.as_ref().is_some_and(ConnectionManager::awaits_disconnection)
     }
 
+    /// Returns true while the end of a connection waits for the program to poll.
+    #[inline]
+    pub(crate) fn has_waiting_ends(&self) -> bool {
+        self.manager.as_ref().is_some_and(ConnectionManager::has_waiting_ends)
+    }
+
     /// Retransmits the end of the connection to every such peer.
     pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>) {
         if let Some(manager) = &mut self.manager {

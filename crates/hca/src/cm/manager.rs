@@ -181,6 +181,12 @@ impl ConnectionManager {
         [self.engine.poll_timeout(), joining, self.ends.poll_timeout()].into_iter().flatten().min()
     }
 
+    /// Returns true while the end of a connection waits for the program to poll.
+    #[inline]
+    pub(crate) fn has_waiting_ends(&self) -> bool {
+        self.ends.poll_timeout().is_some()
+    }
+
     /// Takes the device's management datagrams, serves timers and queues answers.
     #[inline]
     pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
