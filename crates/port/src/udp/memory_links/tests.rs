@@ -1,0 +1,194 @@
+//! Links between the addresses of one process, and peers that lie.
+
+use crate::clock;
+
+use super::*;
+
+/// Links at addresses of their own, which need not be bound.
+fn links(nth: u8) -> (MemoryLinks, SocketAddr) {
+    let address = SocketAddr::from(([127, 99, std::process::id() as u8, nth], 4791));
+    (MemoryLinks::listen(address, Some(3)).unwrap(), address)
+}
+
+fn send(from: &mut MemoryLinks, to: SocketAddr, bytes: &[u8]) -> LinkSend {
+    from.send((to, 3), TrafficClass(7), (bytes, 1000), clock::now())
+}
+
+/// A connection of a process that says what it likes.
+fn connection(to: SocketAddr) -> OwnedFd {
+    let connection = unix_socket(SocketType::SEQPACKET).unwrap();
+    connect_to(&connection, &name_of(to, Some(3))).unwrap();
+    connection
+}
+
+/// A connection with a ring that its writer has in hand.
+fn ring_at(to: SocketAddr) -> (OwnedFd, RingWriter) {
+    let (connection, ring) = (connection(to), RingWriter::create().unwrap());
+    send_descriptors(&connection, b"127.0.0.9:4791", &[ring.descriptor()]).unwrap();
+    (connection, ring)
+}
+
+/// What one call receives.
+fn received(links: &mut MemoryLinks) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut all = vec![];
+    links.receive(|arrival| {
+        assert_eq!(arrival.traffic_class, TrafficClass(7));
+        all.extend(arrival.datagrams().map(|bytes| (arrival.peer, bytes.to_vec())));
+    });
+    all
+}
+
+fn is_readable(links: &MemoryLinks) -> bool {
+    clock::wait([links.as_fd()], Some(Instant::ZERO)) == Ok([true])
+}
+
+/// Receives until the set is quiet; returns what came.
+fn drain(links: &mut MemoryLinks) -> Vec<(SocketAddr, Vec<u8>)> {
+    let mut all = vec![];
+    for _ in 0..10 * IDLE_CALLS {
+        all.extend(received(links));
+    }
+    assert!(!is_readable(links), "the set keeps waking");
+    all
+}
+
+#[test]
+fn datagrams_arrive_with_their_sender_and_wake_the_receiver_whenever_it_rests() {
+    let ((mut from, sender), (mut to, receiver)) = (links(1), links(2));
+    assert!(!is_readable(&to));
+    for round in 0..3 {
+        let message: Vec<u8> = (0..2500).map(|at| (at + round) as u8).collect();
+        assert_eq!(send(&mut from, receiver, &message), LinkSend::Sent);
+        assert!(is_readable(&to));
+        let datagrams = message.chunks(1000).map(|bytes| (sender, bytes.to_vec()));
+        assert_eq!(drain(&mut to), datagrams.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_process_whose_name_is_taken_sends_by_links_and_receives_through_sockets() {
+    let (_taken, own) = links(90);
+    let mut without = MemoryLinks::listen(own, Some(3)).unwrap();
+    let ((mut other, sender), mut got) = (links(91), vec![]);
+    assert_eq!(send(&mut without, sender, &[1]), LinkSend::Sent);
+    for _ in 0..10 * IDLE_CALLS {
+        got.extend(received(&mut other));
+        received(&mut without);
+    }
+    assert_eq!(got, [(own, vec![1])]);
+    assert!(!is_readable(&without));
+}
+
+#[test]
+fn nobody_is_asked_again_only_after_a_time() {
+    let ((mut from, _), (to, receiver)) = (links(3), links(4));
+    drop(to);
+    let now = clock::now();
+    let mut ask = |now| from.send((receiver, 3), TrafficClass(7), (&[1], 1), now);
+    assert_eq!(ask(now), LinkSend::NoLink);
+    let _to = links(4);
+    assert_eq!(ask(now + ASK_AGAIN / 2), LinkSend::NoLink);
+    assert_eq!(ask(now + ASK_AGAIN), LinkSend::Sent);
+}
+
+#[test]
+fn what_was_sent_before_the_sender_ended_is_received_and_its_link_ends() {
+    let ((mut from, _), (mut to, receiver)) = (links(5), links(6));
+    assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+    drop(from);
+    assert_eq!(drain(&mut to).len(), 1);
+    assert!(to.incoming.is_empty());
+    let (mut from, _) = links(5);
+    assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+    drop(to);
+    drain(&mut from);
+    assert!(!from.has_outgoing());
+    assert_eq!(send(&mut from, receiver, &[1]), LinkSend::NoLink);
+}
+
+#[test]
+fn a_reader_that_stands_still_costs_its_messages_and_then_the_link() {
+    let ((mut from, _), (_to, receiver)) = (links(7), links(8));
+    let (message, start) = (vec![0; MAX_MESSAGE], clock::now());
+    let mut at = |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + time);
+    while at(Duration::ZERO) == LinkSend::Sent {}
+    assert_eq!(at(PATIENCE / 2), LinkSend::Full);
+    assert_eq!(at(PATIENCE), LinkSend::Dropped);
+    assert_eq!(at(END), LinkSend::NoLink);
+    assert_eq!(at(END), LinkSend::NoLink);
+}
+
+#[test]
+fn a_connection_that_passes_no_ring_is_closed_and_one_that_says_nothing_holds_nothing_up() {
+    let ((mut from, _), (mut to, receiver)) = (links(9), links(10));
+    let (silent, wrong, garbage) = (connection(receiver), connection(receiver), connection(receiver));
+    send_descriptors(&wrong, b"127.0.0.1:4791", &[silent.as_fd()]).unwrap();
+    send_descriptors(&garbage, b"nowhere", &[silent.as_fd()]).unwrap();
+    assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+    assert_eq!(drain(&mut to).len(), 1);
+    assert!(has_closed(&wrong) && has_closed(&garbage) && !has_closed(&silent));
+}
+
+#[test]
+fn neither_end_is_held_up_by_wake_ups_that_pile_up_or_make_no_sense() {
+    let ((mut from, _), (mut to, receiver)) = (links(11), links(12));
+    let (flood, mut ring) = ring_at(receiver);
+    drain(&mut to);
+    assert_eq!(to.incoming.len(), 1);
+    while send_wake_up(&flood).is_ok() {}
+    assert!(ring.push(&[1], 1, 7).is_ok());
+    // One call looks at a few wake-ups only, and the message arrives beside them.
+    assert_eq!(received(&mut to).len(), 1);
+    let has_rest = (0..IDLE_CALLS).all(|_| received(&mut to).is_empty()) && is_readable(&to);
+    assert!(has_rest, "one look took all wake-ups");
+    assert_eq!(send(&mut from, receiver, &[2]), LinkSend::Sent);
+    let mut all = vec![];
+    for _ in 0..100_000 {
+        all.extend(received(&mut to));
+    }
+    assert_eq!(all.len(), 1);
+    assert!(!is_readable(&to));
+}
+
+#[test]
+fn a_link_whose_ring_turned_out_corrupt_ends_though_it_looks_empty_later() {
+    let (mut to, receiver) = links(13);
+    let (connection, mut ring) = ring_at(receiver);
+    drain(&mut to);
+    ring.corrupt(3);
+    assert!(received(&mut to).is_empty());
+    ring.corrupt(0);
+    drain(&mut to);
+    assert!(to.incoming.is_empty() && has_closed(&connection));
+}
+
+#[test]
+fn links_in_both_directions_are_limited_and_further_peers_have_none() {
+    let (mut to, receiver) = links(14);
+    let mut held = vec![];
+    for _ in 0..=MOST_INCOMING {
+        held.push(ring_at(receiver));
+        drain(&mut to);
+    }
+    assert_eq!(to.incoming.len(), MOST_INCOMING);
+    assert!(has_closed(&held[MOST_INCOMING].0));
+    held.remove(0);
+    drain(&mut to);
+    held.push(ring_at(receiver));
+    drain(&mut to);
+    assert_eq!(to.incoming.len(), MOST_INCOMING);
+
+    let (mut from, _) = links(15);
+    let peers: Vec<_> = (16..).map(links).take(MOST_OUTGOING + 1).collect();
+    let sent: Vec<_> = peers.iter().map(|(_, peer)| send(&mut from, *peer, &[1])).collect();
+    assert!(sent[..MOST_OUTGOING].iter().all(|sent| *sent == LinkSend::Sent));
+    assert_eq!(sent[MOST_OUTGOING], LinkSend::NoLink);
+}
+
+#[test]
+fn users_that_a_namespace_does_not_map_are_not_taken_for_one() {
+    let user = Uid::from_raw;
+    assert!(is_same_user(user(1000), user(1000)) && is_same_user(user(0), user(0)));
+    assert!(!is_same_user(user(1001), user(1000)));
+    assert!(!is_same_user(user(UNMAPPED_USER), user(UNMAPPED_USER)));
+}
