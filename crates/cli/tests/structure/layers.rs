@@ -34,7 +34,7 @@ pub(crate) const LAYERS: &[(&str, Layers)] = &[
 /// For each crate: the files and folders that must not import each other.
 pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
     ("cli", &[&["coalesce/", "nic/", "rdma/", "segment/", "sim/", "wan/"]]),
-    ("lro", &[&["gro.rs", "netfpga.rs", "npu/", "verify/"]]),
+    ("lro", &[&["gro/", "netfpga.rs", "npu/", "verify/"]]),
     ("port", &[&["capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"]]),
     ("hca", &[&["iwarp/", "star/"]]),
     ("rdma", &[&["iwarp/", "roce/", "star/"]]),
@@ -214,14 +214,14 @@ const LRO: Layers = &[
         "reach.rs",
         "recent.rs",
         "recycle.rs",
-        "run.rs",
+        "run/",
         "template.rs",
         "usual.rs",
     ],
     &["aggregate.rs", "config.rs", "outbox.rs"],
     &["burst.rs", "lossless.rs", "run_pool.rs"],
     &["datagrams.rs"],
-    &["gro.rs", "netfpga.rs", "npu/", "verify/"],
+    &["gro/", "netfpga.rs", "npu/", "verify/"],
     &["coalescer.rs"],
 ];
 

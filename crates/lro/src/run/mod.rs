@@ -1,5 +1,7 @@
 //! A run: the aggregate under construction.
 
+mod stream;
+
 use std::mem;
 use std::vec::IntoIter;
 
@@ -8,8 +10,7 @@ use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
-use crate::latest::Latest;
-use crate::mask::{Expected, Mask, Masks, Rule};
+use crate::mask::{Expected, Mask, Rule};
 use crate::reason::FlushReason;
 use crate::recycle::{Pooled, Recycle};
 use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
@@ -294,166 +295,6 @@ impl<B: AsRef<[u8]>> Run<B> {
             self.identification_with(idents).unwrap_or((Identification::Any, Identification::Any));
         self.flags = self.flags | flags;
         self.push(frame, len);
-    }
-
-    /// Returns why a segment that is next in sequence cannot join under the stream rule; `None` if it can.
-    #[inline]
-    pub(crate) fn why_not_stream(
-        &self,
-        mask: &Mask,
-        frame: &Frame<B>,
-        segment: &Segment,
-        limits: Limits,
-    ) -> Option<FlushReason> {
-        let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
-        if segment.layout != self.layout
-            || !mask.matches(self.first(), frame.bytes())
-            || !self.accepts_timestamp(timestamp, self.newest_timestamp)
-        {
-            Some(FlushReason::UnequalField)
-        } else if self.len_on_ip() + segment.payload_len > limits.bytes {
-            Some(FlushReason::MaxLength)
-        } else if self.segments() >= limits.segments as usize {
-            Some(FlushReason::MaxSegments)
-        } else {
-            None
-        }
-    }
-
-    /// Returns true if a segment with this timestamp value may join. The host sees the first segment's value
-    /// in its test for old segments (PAWS, RFC 7323 section 5), so a later one must not be older.
-    #[inline]
-    fn accepts_timestamp(&self, timestamp: Option<u32>, newest: Option<u32>) -> bool {
-        match (timestamp, newest) {
-            (Some(new), Some(newest)) => {
-                !SeqNumber(new).before(SeqNumber(newest))
-                    && self.only_timestamp.is_none_or(|only| only == new)
-            }
-            _ => true,
-        }
-    }
-
-    /// Adds the next in-order segment under the stream rule. ACK number and window become those of the latest
-    /// ACK number.
-    #[inline]
-    pub(crate) fn follow_stream(&mut self, frame: Frame<B>, segment: &Segment) {
-        let mut latest = self.latest();
-        latest.follow(Latest {
-            ack: segment.ack,
-            window: segment.window,
-            flags: segment.flags,
-            timestamp: segment.timestamps.map(|timestamps| timestamps.value),
-        });
-        self.note(latest);
-        self.push(frame, segment.payload_len);
-    }
-
-    /// Adds the leading frames that are the expected next segments of full size, under the stream rule, up to
-    /// one with a flag of `ends` or until the run is full. Returns their number.
-    #[inline(always)]
-    pub(crate) fn add_stream_train(
-        &mut self,
-        masks: &mut Masks,
-        frames: &mut IntoIter<Frame<B>>,
-        ends: TcpFlags,
-    ) -> u32 {
-        let second = frames.as_slice().get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
-        let is_train = second.is_some_and(|(seq, _)| seq == self.end + self.first_len);
-        if !is_train && self.is_stream {
-            u32::from(self.add_usual_stream(frames))
-        } else {
-            self.add_masked_stream(masks.of(self.layout), frames, ends)
-        }
-    }
-
-    /// As [`Run::add_stream_train`], for the first frame only, if it is a [common one](crate::usual).
-    #[inline(always)]
-    fn add_usual_stream(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let Some(frame) = frames.as_slice().first() else { return false };
-        let (bytes, payload) = (frame.bytes(), usize::from(self.layout.payload));
-        if bytes.len() != self.frame_len as usize || !self.has_room() {
-            return false;
-        }
-        let Some(next) = usual::expected_stream(self.first(), bytes, payload, self.end) else { return false };
-        if segment::verify(frame, self.layout, self.first_len).is_err()
-            || !self.accepts_timestamp(next.timestamp, self.newest_timestamp)
-        {
-            return false;
-        }
-        let mut latest = self.latest();
-        latest.follow(next);
-        self.note(latest);
-        self.add_expected(frames, TcpFlags::NONE);
-        true
-    }
-
-    /// As [`Run::add_stream_train`], for any frames. Not inlined, so that the compiler keeps the first header
-    /// and the mask in registers across frames.
-    #[inline(never)]
-    fn add_masked_stream(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>, ends: TcpFlags) -> u32 {
-        let Some(first) = self.first().first_chunk() else { return 0 };
-        let mut latest = self.latest();
-        let (mut count, mut seq) = (0, self.end);
-        for frame in self.fitting(frames.as_slice()) {
-            let Some(next) = self.expected_stream(mask, first, frame, seq, latest.timestamp) else { break };
-            latest.follow(next);
-            count += 1;
-            seq += self.first_len;
-            if next.flags.intersects(ends) {
-                break;
-            }
-        }
-        self.note(latest);
-        self.extend(frames, count);
-        count
-    }
-
-    /// Returns the fields of the frame if it is the full-size segment at `seq`, and its timestamp may follow
-    /// `newest`.
-    #[inline(always)]
-    fn expected_stream(
-        &self,
-        mask: &Mask,
-        first: &[u8; USUAL],
-        frame: &Frame<B>,
-        seq: SeqNumber,
-        newest: Option<u32>,
-    ) -> Option<Latest> {
-        let (bytes, layout) = (frame.bytes(), self.layout);
-        let tcp: &[u8; 20] = bytes.get(usize::from(layout.transport)..)?.first_chunk()?;
-        if bytes.len() != self.frame_len as usize
-            || tcp[4..8] != seq.0.to_be_bytes()
-            || !mask.matches_full_size(first, bytes.first_chunk()?)
-            || segment::verify(frame, layout, self.first_len).is_err()
-        {
-            return None;
-        }
-        let timestamp = match layout.timestamps() {
-            Some(at) => Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?)),
-            None => None,
-        };
-        self.accepts_timestamp(timestamp, newest).then(|| Latest {
-            ack: SeqNumber(u32::from_be_bytes([tcp[8], tcp[9], tcp[10], tcp[11]])),
-            window: u16::from_be_bytes([tcp[14], tcp[15]]),
-            flags: TcpFlags::from_bits_truncate(u16::from(tcp[13])),
-            timestamp,
-        })
-    }
-
-    /// Returns the fields that follow the latest segment.
-    #[inline(always)]
-    fn latest(&self) -> Latest {
-        let Self { ack, window, flags, newest_timestamp: timestamp, .. } = *self;
-        Latest { ack, window, flags, timestamp }
-    }
-
-    /// Stores the fields that follow the latest segment.
-    #[inline(always)]
-    fn note(&mut self, Latest { ack, window, flags, timestamp }: Latest) {
-        self.ack = ack;
-        self.window = window;
-        self.flags = flags;
-        self.newest_timestamp = timestamp;
     }
 
     /// Returns the flags of a frame if it is the expected next segment of full size, for [common

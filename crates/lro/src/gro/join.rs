@@ -1,0 +1,193 @@
+//! Joins segments to the runs of their flows, and starts runs with common segments.
+
+use std::vec::IntoIter;
+
+use nichrome_wire::{Instant, TcpFlags};
+
+use super::{Gro, Place};
+use crate::flow::FlowKey;
+use crate::frame::Frame;
+use crate::lossless;
+use crate::reason::FlushReason;
+use crate::recent::Nth;
+use crate::segment::{self, FirstSegment, Follower};
+use crate::usual;
+
+impl<B: AsRef<[u8]>> Gro<B> {
+    /// Returns the fields of a frame that extends the run at `place`; else why the run ends, also on a wrong
+    /// checksum.
+    #[inline(never)]
+    pub(super) fn joining(&mut self, place: Place, frame: &Frame<B>) -> Result<Follower, FlushReason> {
+        let run = match place {
+            Place::Recent(nth) => self.recent.get(nth),
+            Place::Table(index) => self.table.peek(index).map(|run| &**run),
+        };
+        let Some(run) = run else { return Err(FlushReason::UnequalField) };
+        let (bytes, layout) = (frame.bytes(), run.layout);
+        let follower = Follower::read(bytes, layout)
+            .filter(|_| self.masks.of(layout).matches(run.first(), bytes))
+            .ok_or(FlushReason::UnequalField)?;
+        if let Some(reason) = lossless::why_not(run, &follower, self.limits) {
+            return Err(reason);
+        }
+        let joins = follower.payload_len > 0
+            && !follower.trailer
+            && lossless::has_usual_checksums(frame, follower.usual_checksums)
+            && segment::verify(frame, layout, follower.payload_len).is_ok();
+        if joins { Ok(follower) } else { Err(FlushReason::UnequalField) }
+    }
+
+    /// Appends the first frame, which [`Gro::joining`] has accepted.
+    #[inline]
+    pub(super) fn join(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>, follower: &Follower) {
+        let Some(frame) = frames.next() else { return };
+        self.out.stats.tcp_payload_bytes_in += u64::from(follower.payload_len);
+        let Some(run) = self.run_mut(place) else { return };
+        run.follow(frame, follower.idents, follower.payload_len, follower.flags);
+        let short = follower.payload_len < run.mss;
+        if let Some(reason) =
+            lossless::ended_by(follower.flags).or(short.then_some(FlushReason::ShortSegment))
+        {
+            self.flush(place, reason);
+        }
+    }
+
+    /// Appends the leading frames that are the expected next segments of the flow at `place`. Returns false
+    /// if there are none.
+    #[inline(never)]
+    pub(super) fn join_expected(&mut self, place: Place, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let run = match place {
+            Place::Recent(nth) => self.recent.get_mut(nth),
+            Place::Table(index) => self.table.get_mut(index).map(|run| &mut **run),
+        };
+        let next = frames.as_slice().first();
+        let Some(run) = run.filter(|run| next.is_some_and(|next| run.may_be_next(next.bytes()))) else {
+            return false;
+        };
+        let (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
+        self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+        if let Some(reason) = lossless::ended_by(ends) {
+            self.flush(place, reason);
+        }
+        bytes > 0
+    }
+
+    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual).
+    #[inline(always)]
+    pub(super) fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let is_usual = self.recent.get(nth).is_some_and(|run| run.is_usual);
+        is_usual && self.join_run(nth, frames)
+    }
+
+    /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the order
+    /// in which they began, so that the next one is found without its hash.
+    #[inline(always)]
+    pub(super) fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let Some(nth) = self.turn else { return false };
+        let next = frames.as_slice().first();
+        let run = self.recent.get(nth).filter(|run| run.is_usual);
+        let is_next = run.is_some_and(|run| next.is_some_and(|next| run.may_be_next_usual(next)));
+        let joined = is_next && self.join_run(nth, frames);
+        self.turn = joined.then(|| self.recent.after(nth));
+        joined
+    }
+
+    /// As [`Gro::join_usual`], once the flow is known to have begun with a common frame.
+    #[inline(always)]
+    fn join_run(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let Some(run) = self.recent.get_mut(nth) else { return false };
+        let (mut bytes, mut ends) = (0, TcpFlags::NONE);
+        if run.may_be_train(frames.as_slice()) {
+            (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
+        } else if let Some(frame) = frames.as_slice().first()
+            && let Some(flags) = run.expects_usual(frame)
+        {
+            run.add_expected(frames, flags);
+            (bytes, ends) = (run.first_len, flags);
+        }
+        self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+        if let Some(reason) = lossless::ended_by(ends) {
+            self.flush(Place::Recent(nth), reason);
+        }
+        bytes > 0
+    }
+
+    /// Starts a run for a recent flow with the first frame, whose fields are `first`. Returns false if there
+    /// is no room.
+    #[inline(always)]
+    pub(super) fn hold_usual(
+        &mut self,
+        frames: &mut IntoIter<Frame<B>>,
+        hash: u32,
+        flow: FlowKey,
+        first: FirstSegment,
+        now: Instant,
+    ) -> bool {
+        if !self.recent.has_room() || self.recent.len() >= self.max_connections {
+            return false;
+        }
+        let Some(mut run) = self.pool.take() else { return false };
+        let Some(frame) = frames.next() else { return false };
+        self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
+        run.start_with(frame, first, self.limits, now);
+        if let Some(nth) = self.recent.push(hash, flow, run)
+            && let Some(run) = self.recent.get(nth)
+            && frames.as_slice().first().is_some_and(|next| run.may_be_next_usual(next))
+        {
+            self.join_run(nth, frames);
+        }
+        true
+    }
+
+    /// Flushes a recent flow and starts a new run with the first frame, if that is a common segment of the
+    /// same flow with another ACK number or window. Returns false otherwise.
+    #[inline(never)]
+    pub(super) fn hold_instead(
+        &mut self,
+        nth: Nth,
+        frames: &mut IntoIter<Frame<B>>,
+        hash: u32,
+        flow: FlowKey,
+        now: Instant,
+    ) -> bool {
+        let (Some(frame), Some(run)) = (frames.as_slice().first(), self.recent.get(nth)) else {
+            return false;
+        };
+        let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
+        if (segment.ack, segment.window) == (run.ack, run.window)
+            || self.recent.flow(nth) != Some(&flow)
+            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+        {
+            return false;
+        }
+        if self.replace_single(nth, frames, segment, now) {
+            return true;
+        }
+        self.flush(Place::Recent(nth), FlushReason::UnequalField);
+        self.hold_usual(frames, hash, flow, segment, now)
+    }
+
+    /// Replaces a run of one segment, begun at `now`, by one with the first frame, and delivers the segment.
+    /// The flow stays the most recent one.
+    #[inline(always)]
+    fn replace_single(
+        &mut self,
+        nth: Nth,
+        frames: &mut IntoIter<Frame<B>>,
+        first: FirstSegment,
+        now: Instant,
+    ) -> bool {
+        let limits = self.limits;
+        let Some(run) = self.recent.get_mut(nth).filter(|run| run.segments() == 1 && run.since == now) else {
+            return false;
+        };
+        let Some(frame) = frames.next() else { return false };
+        let payload_len = run.bytes;
+        let alone = run.start_again(frame, first, limits, now);
+        self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
+        if let Some(alone) = alone {
+            self.out.flush_frame(alone, payload_len, FlushReason::UnequalField);
+        }
+        true
+    }
+}
