@@ -32,6 +32,13 @@ use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
+/// How long an interface that is up may take to run.
+const CARRIER_LIMIT: Duration = Duration::from_secs(1);
+
+/// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under a lock that the removal of
+/// network namespaces holds, too.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
+
 /// A failed rtnetlink request.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -192,7 +199,7 @@ impl Netlink {
 
     /// Waits up to 1 s until an interface that is up also has IFF_RUNNING.
     pub fn wait_until_running(&self, interface: &Interface) -> Result<(), NetlinkError> {
-        let running = wait_until(|| Ok(self.interface(interface.name)?.running))?;
+        let running = wait_until(CARRIER_LIMIT, || Ok(self.interface(interface.name)?.running))?;
         if running { Ok(()) } else { Err(NetlinkError::NoCarrier(interface.name)) }
     }
 
@@ -212,7 +219,7 @@ impl Netlink {
         message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
         let what = || format!("give {} the address {address}/{prefix_len}", interface.name);
         self.command(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, what)?;
-        wait_until(|| self.is_local(address))?
+        wait_until(ADDRESS_LIMIT, || self.is_local(address))?
             .then_some(())
             .ok_or_else(|| NetlinkError::Answer { what: what() })
     }
@@ -465,9 +472,9 @@ fn xdp_program(attributes: &[LinkXdp]) -> Option<u32> {
     })
 }
 
-/// Polls `is_so` for up to 1 s; returns its last value.
-fn wait_until(is_so: impl Fn() -> Result<bool, NetlinkError>) -> Result<bool, NetlinkError> {
-    let until = clock::now() + Duration::from_secs(1);
+/// Polls `is_so` for up to `limit`; returns its last value.
+fn wait_until(limit: Duration, is_so: impl Fn() -> Result<bool, NetlinkError>) -> Result<bool, NetlinkError> {
+    let until = clock::now() + limit;
     while !is_so()? {
         if clock::now() > until {
             return Ok(false);
