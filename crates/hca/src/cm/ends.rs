@@ -44,14 +44,14 @@ pub(super) struct WaitingEnds {
 impl WaitingEnds {
     /// Takes an end of which completions are not polled, to return it later; returns any other end.
     pub(super) fn hold<M: Memory>(&mut self, end: End, device: &Device<M>, now: Instant) -> Option<End> {
+        if self.waiting.len() == MAX_WAITING {
+            return Some(end);
+        }
         let qp = match &end {
             End::Message(datagram) => queue_pair_of(&datagram.payload),
             End::Stream(qp) => device.qp_number(*qp).ok(),
         };
-        let Some(qp) = qp.filter(|qp| device.has_unpolled_completions(*qp)) else { return Some(end) };
-        if self.waiting.len() == MAX_WAITING {
-            return Some(end);
-        }
+        let Some(qp) = qp.filter(|qp| device.may_have_unpolled_completions(*qp)) else { return Some(end) };
         if self.waiting.is_empty() {
             self.due = now + INTERVAL;
         }
@@ -66,7 +66,7 @@ impl WaitingEnds {
         }
         self.due = now + INTERVAL;
         let is_due =
-            |waiting: &mut Waiting| waiting.until <= now || !device.has_unpolled_completions(waiting.qp);
+            |waiting: &mut Waiting| waiting.until <= now || !device.may_have_unpolled_completions(waiting.qp);
         self.waiting.extract_if(.., is_due).map(|waiting| waiting.end).collect()
     }
 

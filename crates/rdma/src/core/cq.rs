@@ -47,6 +47,9 @@ pub(crate) enum Added {
     Lost,
 }
 
+/// Completions that are searched for one of a queue pair. A longer queue counts as holding one: peers decide how often it is searched.
+const MAX_SEARCHED: usize = 1024;
+
 /// A bounded FIFO of completions.
 pub(crate) struct CompletionQueue {
     entries: VecDeque<Completion>,
@@ -132,10 +135,11 @@ impl CompletionQueue {
         self.entries.retain(|completion| completion.qp != qp);
     }
 
-    /// Returns true if a completion of the queue pair waits, other than that of a flushed request.
-    pub(crate) fn holds(&self, qp: QpNumber) -> bool {
+    /// Returns true if a completion of the queue pair may wait, other than that of a flushed request.
+    pub(crate) fn may_hold(&self, qp: QpNumber) -> bool {
         let mut entries = self.entries.iter();
-        entries.any(|completion| completion.qp == qp && completion.status != Status::Flushed)
+        self.entries.len() > MAX_SEARCHED
+            || entries.any(|completion| completion.qp == qp && completion.status != Status::Flushed)
     }
 
     #[inline]
@@ -203,6 +207,22 @@ mod tests {
         cq.add(other, Urgency::Plain);
         cq.forget(QpNumber::new(17).unwrap());
         assert_eq!((cq.poll(), cq.len()), (Some(other), 0));
+    }
+
+    #[test]
+    fn completions_are_searched_without_flushed_ones_up_to_a_length() {
+        let mut cq = CompletionQueue::new(2 * MAX_SEARCHED);
+        let [own, other] = [17, 18].map(|number| QpNumber::new(number).unwrap());
+        cq.add(completion(Status::Flushed, 1), Urgency::Plain);
+        assert!(!cq.may_hold(own));
+        add(&mut cq, 2);
+        assert_eq!([own, other].map(|qp| cq.may_hold(qp)), [true, false]);
+        for _ in 2..MAX_SEARCHED {
+            add(&mut cq, 3);
+        }
+        assert!(!cq.may_hold(other));
+        add(&mut cq, 4);
+        assert!(cq.may_hold(other));
     }
 
     #[test]

@@ -227,13 +227,16 @@ impl<M: Memory> Device<M> {
         Ok(transport.qp().number)
     }
 
-    /// Returns true if the program has not polled all completions of a queue pair, those of flushed requests aside.
-    pub fn has_unpolled_completions(&self, number: QpNumber) -> bool {
+    /// Returns true if the program has not polled all completions of a queue pair, those of flushed requests aside; also if a queue of its
+    /// completions has more than 1,024, of any queue pairs.
+    pub fn may_have_unpolled_completions(&self, number: QpNumber) -> bool {
         let Some(transport) = self.qp_of(number).and_then(|handle| self.qps.get(handle)) else {
             return false;
         };
         let QueuePair { send_cq, receive_cq, .. } = *transport.qp();
-        [send_cq, receive_cq].into_iter().any(|cq| self.verbs.cqs.get(cq).is_some_and(|cq| cq.holds(number)))
+        [send_cq, receive_cq]
+            .into_iter()
+            .any(|cq| self.verbs.cqs.get(cq).is_some_and(|cq| cq.may_hold(number)))
     }
 
     /// Returns the number of queue pairs.
