@@ -63,6 +63,12 @@ impl<B> Followers<B> {
         self.places.push(frame);
     }
 
+    /// Returns the last frame.
+    #[inline(always)]
+    pub(crate) fn last(&self) -> Option<&Frame<B>> {
+        self.places.get(self.len.wrapping_sub(1))?.as_ref()
+    }
+
     /// Returns the frames in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Frame<B>> {
         self.places.iter().take(self.len).flatten()

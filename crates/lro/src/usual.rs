@@ -160,6 +160,26 @@ const EXPECTED: Head = {
     mask
 };
 
+/// Returns true if `frame` repeats the header of `last`, another common frame of the same flow with the payload at
+/// `payload`: it has the sequence number `seq`, and all else but identification and checksums is equal.
+#[inline(always)]
+pub(crate) fn repeats(last: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> bool {
+    let (Some(a), Some(b)) = (last.first_chunk::<OPTIONS>(), frame.first_chunk::<OPTIONS>()) else {
+        return false;
+    };
+    array::<38, 4>(b) == seq.0.to_be_bytes()
+        && equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&REPEATED))
+        && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&REPEATED) == 0
+        && same_options(last, frame, payload)
+}
+
+/// The bits that [`repeats`] compares: as [`EXPECTED`], and PSH and FIN.
+const REPEATED: Head = {
+    let mut mask = EXPECTED;
+    mask[47] = 0xFF;
+    mask
+};
+
 /// The bits that [`expected_stream`] compares with the first frame: all but Ethernet addresses, identification, TTL,
 /// sequence and ACK numbers, PSH, window and checksums.
 const EXPECTED_STREAM: Head = {

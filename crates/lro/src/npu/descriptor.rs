@@ -27,11 +27,10 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// limit.
     train_pauses: u8,
     /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
-    /// up to 2.
     near: u8,
     pub(crate) last_arrival: Instant,
-    /// True if the timer is not set yet for the latest segments.
-    pub(crate) untimed: bool,
+    /// The place among the connections of this burst, if the timer is not set yet for their segments.
+    pub(crate) untimed: Option<u8>,
     /// The timer fires by then, a tick late at most; [`Instant::MAX`] without a timer.
     pub(crate) armed: Instant,
     /// The newest timestamp value delivered to the host.
@@ -51,7 +50,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             train_pauses: 0,
             near: 0,
             last_arrival: now,
-            untimed: false,
+            untimed: None,
             armed: Instant::MAX,
             newest_timestamp: None,
         }
@@ -118,6 +117,14 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
     }
 
+    /// Records `count` arrivals at the time of the last one: as [`ConnectionDescriptor::arrived`] for each.
+    #[inline(always)]
+    pub(crate) fn arrived_again(&mut self, count: u32) {
+        self.pauses = 0;
+        self.near = (self.near + count.min(2) as u8).min(2);
+        self.average_interval = self.average_interval.checked_shr(count).unwrap_or(0);
+    }
+
     /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
     /// segment would not find this one. Trains of segments have short intervals between the long ones, and
     /// are not sparse.
@@ -138,12 +145,17 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             && pauses < Self::SPARSE
     }
 
-    /// Stores the run that a segment has started; returns why the run ends at once, if it does.
+    /// Limits the timestamps of a run that a segment has started: see [`Run::only_timestamp`].
     #[inline]
-    pub(crate) fn hold(&mut self, mut run: PooledRun<B>, psh: PshRule) -> Option<FlushReason> {
+    pub(crate) fn limit_timestamps(&self, run: &mut Run<B>) {
         if self.is_older(run.newest_timestamp) {
             run.only_timestamp = run.newest_timestamp;
         }
+    }
+
+    /// Stores a new run; returns why it ends at once, if it does.
+    #[inline]
+    pub(crate) fn hold(&mut self, run: PooledRun<B>, psh: PshRule) -> Option<FlushReason> {
         let ended = ended_by(&run, run.flags, psh);
         self.run = Some(run);
         ended

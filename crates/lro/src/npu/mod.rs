@@ -96,6 +96,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     sparse_likely: u32,
     /// Connections that took segments of this burst and whose timers are not set yet.
     untimed: Vec<Index>,
+    /// The place in `untimed` whose turn is next, if the connections take turns; else beyond the end.
+    turn: usize,
     out: Outbox<B>,
     /// A reusable vector for bursts of one frame.
     single_burst: Vec<Frame<B>>,
@@ -132,6 +134,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             last_arrivals: LastArrivals::new(config.max_connections),
             sparse_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
+            turn: Self::UNTIMED,
             out: Outbox::new(npu.reorder_segments + 64),
             single_burst: Vec::with_capacity(1),
         })
@@ -299,14 +302,19 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Defers the timer of a connection, whose `untimed` is set, to [`Npu::settle_timers`]: the burst may
-    /// have more segments of the connection.
+    /// Defers the timer of a connection to [`Npu::settle_timers`]: the burst may have more segments of the
+    /// connection.
     #[inline]
     fn leave_untimed(&mut self, index: Index, now: Instant) {
         if self.untimed.len() >= Self::UNTIMED {
             self.settle_timers(now);
         }
-        self.untimed.push(index);
+        if let Some(descriptor) = self.table.get_mut(index)
+            && descriptor.untimed.is_none()
+        {
+            descriptor.untimed = Some(self.untimed.len() as u8);
+            self.untimed.push(index);
+        }
     }
 
     /// Sets the deferred timers.
@@ -315,7 +323,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let mut untimed = mem::take(&mut self.untimed);
         for index in untimed.drain(..) {
             if let Some(descriptor) = self.table.get_mut(index) {
-                descriptor.untimed = false;
+                descriptor.untimed = None;
                 set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
             }
         }

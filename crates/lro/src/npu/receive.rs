@@ -26,6 +26,12 @@ const LARGE: usize = 1024;
 /// Number of segments of known connections after which the last-arrival cache is no longer tested first.
 const LATELY: u32 = 8;
 
+/// Returns the flags that end an aggregate.
+#[inline(always)]
+fn ending(psh: PshRule) -> TcpFlags {
+    if psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE }
+}
+
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst. Frames that join a run are examined in place and moved once.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
@@ -33,9 +39,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if self.sparse_likely > 0 || self.table.len() > LARGE {
             self.receive_ahead(&mut burst, now);
         }
-        while let Some(frame) = burst.as_slice().first() {
-            let hash = self.likely_hash(frame);
-            self.receive_next(hash, &mut burst, now);
+        while !burst.as_slice().is_empty() {
+            if !self.join_turn(&mut burst, now) {
+                let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
+                self.receive_next(hash, &mut burst, now);
+            }
         }
         *frames = burst::emptied(burst);
     }
@@ -139,6 +147,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
         std::hint::black_box(read);
     }
 
+    /// As [`Npu::join_train`], for the connection whose turn it is: connections whose segments alternate mostly keep
+    /// their order in the burst, so that the next one is found without its hash.
+    #[inline(always)]
+    fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some(index) = self.untimed.get(self.turn) else { return false };
+        let joined = self.join_train(*index, frames, now);
+        if !joined {
+            self.turn = Self::UNTIMED;
+        }
+        joined
+    }
+
     /// The fast path, without parsing: adds the leading frames that are the next full-size segments of a
     /// connection without a gap. Returns false if there are none.
     #[inline(always)]
@@ -152,28 +172,30 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if !frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes())) {
             return false;
         }
-        let ends = if self.config.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE };
-        let count = run.add_stream_train(&mut self.masks, frames, ends);
+        let count = run.add_stream_train(&mut self.masks, frames, ending(self.config.psh));
         if count == 0 {
             return false;
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
         let (ended, end) = (ended_by(run, run.flags, self.config.psh), run.end);
         descriptor.advance(end);
-        descriptor.arrived_together(count, now, self.timeouts.pause);
-        let was_untimed = mem::replace(&mut descriptor.untimed, true);
+        if let Some(place) = descriptor.untimed {
+            descriptor.arrived_again(count);
+            let next = usize::from(place) + 1;
+            self.turn = if next < self.untimed.len() { next } else { 0 };
+        } else {
+            descriptor.arrived_together(count, now, self.timeouts.pause);
+            self.leave_untimed(index, now);
+        }
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
-        }
-        if !was_untimed {
-            self.leave_untimed(index, now);
         }
         true
     }
 
     /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at `index`,
-    /// holds nothing and expects the segment. Reads what a run needs of the headers, and moves the frame once. Returns
-    /// false otherwise.
+    /// holds nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does. Reads what a run
+    /// needs of the headers, and moves each frame once. Returns false otherwise.
     #[inline(always)]
     fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(frame) = frames.as_slice().first() else { return false };
@@ -192,18 +214,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(mut run) = self.runs.take() else { return false };
         let Some(frame) = frames.next() else { return false };
         run.start_stream(frame, segment, timestamp, self.limits, now);
-        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        descriptor.limit_timestamps(&mut run);
+        let mut count = 1;
+        if ended_by(&run, run.flags, self.config.psh).is_none()
+            && frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes()))
+        {
+            count += run.add_stream_train(&mut self.masks, frames, ending(self.config.psh));
+        }
+        self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
         self.sparse_likely = self.sparse_likely.saturating_sub(1);
-        descriptor.arrived(now, self.timeouts.pause);
+        descriptor.arrived_together(count, now, self.timeouts.pause);
         descriptor.advance(run.end);
-        let was_untimed = mem::replace(&mut descriptor.untimed, true);
         let ended = descriptor.hold(run, self.config.psh);
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         }
-        if !was_untimed {
-            self.leave_untimed(index, now);
-        }
+        self.leave_untimed(index, now);
         true
     }
 

@@ -1,7 +1,5 @@
 //! Reordering and reconstruction (lro-npu IV.C and IV.D), and the ACKs for it (V.C).
 
-use std::mem;
-
 use nichrome_wire::Instant;
 
 use super::Npu;
@@ -42,11 +40,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             self.insert(index, frame, segment, now);
         }
-        if let Some(descriptor) = self.table.get_mut(index)
-            && !mem::replace(&mut descriptor.untimed, true)
-        {
-            self.leave_untimed(index, now);
-        }
+        self.leave_untimed(index, now);
     }
 
     /// Delivers the segment at nextseq of a sparse connection, and releases its descriptor unless active ACK
@@ -105,7 +99,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
-            Ok(run) => {
+            Ok(mut run) => {
+                descriptor.limit_timestamps(&mut run);
                 if let Some(reason) = descriptor.hold(run, self.config.psh) {
                     self.reconstruct(index, reason);
                 }

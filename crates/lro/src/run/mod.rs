@@ -217,6 +217,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.first.as_ref().map_or(&[], Frame::bytes)
     }
 
+    /// Returns the last frame.
+    #[inline(always)]
+    fn last(&self) -> Option<&Frame<B>> {
+        self.followers.last().or(self.first.as_ref())
+    }
+
     /// Returns the header of the first segment as received.
     pub(crate) fn received_header(&self) -> Template {
         let mut header = Template::default();

@@ -67,7 +67,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Adds the leading frames that are the expected next segments of full size, under the stream rule, up to
-    /// one with a flag of `ends` or until the run is full. Returns their number.
+    /// one with a flag of `ends` or until the run is full. Returns their number. The run must not have ended with
+    /// such a flag.
     #[inline(always)]
     pub(crate) fn add_stream_train(
         &mut self,
@@ -75,13 +76,66 @@ impl<B: AsRef<[u8]>> Run<B> {
         frames: &mut IntoIter<Frame<B>>,
         ends: TcpFlags,
     ) -> u32 {
-        let second = frames.as_slice().get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
-        let is_train = second.is_some_and(|(seq, _)| seq == self.end + self.first_len);
-        if !is_train && self.is_stream {
-            u32::from(self.add_usual_stream(frames))
-        } else {
-            self.add_masked_stream(masks.of(self.layout), frames, ends)
+        if !self.is_stream {
+            return self.add_masked_stream(masks.of(self.layout), frames, ends);
         }
+        if !self.may_follow(frames.as_slice(), 1) {
+            return u32::from(self.add_usual_stream(frames));
+        }
+        let count = match self.may_follow(frames.as_slice(), 3) {
+            true => self.add_steady_train(frames),
+            false => self.add_steady(frames),
+        };
+        if count > 0 { count } else { self.add_masked_stream(masks.of(self.layout), frames, ends) }
+    }
+
+    /// Returns true if frame `nth` (from 0) may be the next segment after the frames before it, by its sequence number.
+    /// For [common frames](crate::usual).
+    #[inline(always)]
+    fn may_follow(&self, frames: &[Frame<B>], nth: u32) -> bool {
+        let frame = frames.get(nth as usize).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
+        frame.is_some_and(|(seq, _)| seq == self.end + nth * self.first_len)
+    }
+
+    /// Adds the leading frames that repeat the header of the last one and are next in sequence: such a frame changes no
+    /// [`Latest`] field, and is accepted as the last one was. Returns their number. For [common frames](crate::usual).
+    #[inline(always)]
+    fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
+        let mut count = 0;
+        while let (Some(last), Some(next)) = (self.last(), frames.as_slice().first())
+            && self.has_room()
+            && self.repeats(last, next, self.end)
+        {
+            self.add_expected(frames, TcpFlags::NONE);
+            count += 1;
+        }
+        count
+    }
+
+    /// As [`Run::add_steady`]. Not inlined, so that the compiler keeps what it needs in registers across frames.
+    #[inline(never)]
+    fn add_steady_train(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
+        let Some(mut last) = self.last() else { return 0 };
+        let (mut count, mut seq) = (0, self.end);
+        for frame in self.fitting(frames.as_slice()) {
+            if !self.repeats(last, frame, seq) {
+                break;
+            }
+            last = frame;
+            count += 1;
+            seq += self.first_len;
+        }
+        self.extend(frames, count);
+        count
+    }
+
+    /// Returns true if `frame` repeats the header of `last`, with the sequence number `seq`.
+    #[inline(always)]
+    fn repeats(&self, last: &Frame<B>, frame: &Frame<B>, seq: SeqNumber) -> bool {
+        let (last, bytes) = (last.bytes(), frame.bytes());
+        bytes.len() == self.frame_len as usize
+            && usual::repeats(last, bytes, usize::from(self.layout.payload), seq)
+            && segment::verify(frame, self.layout, self.first_len).is_ok()
     }
 
     /// As [`Run::add_stream_train`], for the first frame only, if it is a [common one](crate::usual).

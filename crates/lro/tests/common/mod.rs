@@ -173,12 +173,16 @@ impl Card {
 
     /// Receives frames together.
     pub fn receive_batch(&mut self, frames: &[Vec<u8>]) -> &mut Self {
+        self.receive_frames(frames.iter().cloned().map(Frame::new).collect())
+    }
+
+    /// Receives frames with a checksum status together.
+    pub fn receive_frames(&mut self, mut frames: Vec<Frame<Vec<u8>>>) -> &mut Self {
         let Self { engine, now, sent, verifier } = self;
         advance(engine, *now, &mut |_, output| keep(sent, verifier, &output));
         if let Some(verifier) = verifier {
-            frames.iter().for_each(|frame| verifier.received(frame));
+            frames.iter().for_each(|frame| verifier.received(frame.bytes()));
         }
-        let mut frames = frames.iter().cloned().map(Frame::new).collect();
         deliver_batch(engine, &mut frames, *now, &mut |_, output| keep(sent, verifier, &output));
         self
     }

@@ -1,7 +1,7 @@
 //! The `npu` profile with bursts of many connections, for which it has paths of their own: they change nothing.
 
 use crate::common::{Card, Change, data, us};
-use nichrome_lro::FlushReason;
+use nichrome_lro::{Config, FlushReason, Frame, NpuConfig, ProfileConfig};
 use nichrome_wire::{TcpFlags, TcpFrame};
 
 /// Connections: more than the nearest caches are taken for.
@@ -52,4 +52,60 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
         assert_eq!(bursts.statistics(), single.statistics(), "round {round}");
     }
     assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
+}
+
+/// Asserts that these frames bring about the same in one burst and one by one, three times in a row.
+fn assert_bursts_change_nothing(frames: &[Vec<u8>], what: &str) {
+    let config = Config { max_connections: 128, max_aggregates: 128, ..Config::default() };
+    let card = || Card::new(&config, &ProfileConfig::Npu(NpuConfig::default())).unverified();
+    let (mut burst, mut single) = (card(), card());
+    for _ in 0..3 {
+        burst.receive_frames(frames.iter().cloned().map(Frame::verified).collect()).wait(us(30));
+        frames.iter().cloned().for_each(|frame| _ = single.receive_frame(Frame::verified(frame)));
+        single.wait(us(30));
+    }
+    // What becomes due together may leave in any order of connections.
+    let by_port = |card: &mut Card| {
+        let mut sent = card.drain().take();
+        sent.sort_by_key(|sent| sent.bytes().get(34..36).map(<[u8]>::to_vec));
+        sent
+    };
+    assert!(by_port(&mut burst) == by_port(&mut single), "{what}");
+    assert_eq!(burst.statistics(), single.statistics(), "{what}");
+}
+
+#[test]
+fn a_train_with_any_bit_of_a_header_changed_brings_about_what_single_frames_do() {
+    const TRAIN: u32 = 7;
+    for stamped in [false, true] {
+        let segment = |nth| {
+            let next = data(nth * 100, 100).with(|frame| frame.src_port = 1024);
+            if stamped { next.timestamps(9, 1) } else { next }.build()
+        };
+        let train: Vec<Vec<u8>> = (0..TRAIN).map(segment).collect();
+        let headers = train[0].len() - 100;
+        for (nth, bit) in [1, 3].into_iter().flat_map(|nth| (0..8 * headers).map(move |bit| (nth, bit))) {
+            let mut changed = train.clone();
+            changed[nth][bit / 8] ^= 1 << (bit % 8);
+            assert_bursts_change_nothing(&changed, &format!("stamped {stamped}, frame {nth}, bit {bit}"));
+        }
+    }
+}
+
+#[test]
+fn connections_that_take_turns_bring_about_what_single_frames_do() {
+    for (connections, in_a_row) in [(1, 1), (2, 1), (3, 2), (5, 3), (70, 1)] {
+        // One after the other, but for one whose turn fails and one that comes too early.
+        let turns = (0..4u32).flat_map(|round| (0..connections).map(move |connection| (round, connection)));
+        let turns = turns.filter(|turn| *turn != (1, 1)).chain([(7, 2), (4, 0)]);
+        let frames: Vec<Vec<u8>> = turns
+            .flat_map(|(round, connection)| {
+                (0..in_a_row).map(move |nth| (connection, round * in_a_row + nth))
+            })
+            .map(|(connection, nth)| {
+                data(nth * 100, 100).with(|frame| frame.src_port = 1024 + connection).build()
+            })
+            .collect();
+        assert_bursts_change_nothing(&frames, &format!("{connections} connections, {in_a_row} in a row"));
+    }
 }
