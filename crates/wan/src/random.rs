@@ -54,14 +54,22 @@ impl Random {
         }
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
-            let square = x * x + y * y;
-            if square > 0.0 && square < 1.0 {
-                let factor = (-2.0 * square.ln() / square).sqrt();
-                self.spare = Some(y * factor);
-                return x * factor;
+            if let Some((first, second)) = polar(x, y) {
+                self.spare = Some(second);
+                return first;
             }
         }
     }
+}
+
+/// Returns two standard normal numbers for a point within the unit circle, `None` for its centre and other points.
+fn polar(x: f64, y: f64) -> Option<(f64, f64)> {
+    let square = x * x + y * y;
+    let is_usable = square > 0.0 && square < 1.0;
+    is_usable.then(|| {
+        let factor = (-2.0 * square.ln() / square).sqrt();
+        (x * factor, y * factor)
+    })
 }
 
 #[cfg(test)]
@@ -73,6 +81,42 @@ mod tests {
         let mut random = Random::new(1, Stage::Loss);
         assert!((0..10_000).all(|_| !random.happens(Probability::NEVER.into())));
         assert!((0..10_000).all(|_| random.happens(Probability::ALWAYS.into())));
+    }
+
+    /// A stream whose next number is `number`. The generator multiplies its state by an odd constant, and its output is
+    /// the exclusive or of the state's halves, rotated by the upper half's upper bits.
+    fn stream_that_yields(number: u64) -> Random {
+        const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
+        // Newton's iteration: each step doubles the number of low bits that are right.
+        let inverse =
+            (0..7).fold(1u128, |i, _| i.wrapping_mul(2u128.wrapping_sub(MULTIPLIER.wrapping_mul(i))));
+        let state = u128::from(number ^ 1) << 64 | 1;
+        let generator = Pcg64Mcg::new(state.wrapping_mul(inverse));
+        Random { generator, spare: None }
+    }
+
+    #[test]
+    fn the_generators_lowest_and_highest_numbers_keep_every_promise() {
+        for number in [0, u64::MAX] {
+            let stream = || stream_that_yields(number);
+            assert_eq!(stream().generator.next_u64(), number);
+            assert!(!stream().happens(Probability::NEVER.into()), "{number}");
+            assert!(stream().happens(Probability::ALWAYS.into()), "{number}");
+            assert!(stream().below(7) < 7, "{number}");
+        }
+        let unit = |number| stream_that_yields(number).unit();
+        assert_eq!((unit(0), unit(u64::MAX)), (2f64.powi(-53), 1.0));
+    }
+
+    #[test]
+    fn only_points_within_the_unit_circle_and_off_its_centre_yield_normal_numbers() {
+        for (x, y) in [(0.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.8, -0.8)] {
+            assert_eq!(polar(x, y), None, "({x}, {y})");
+        }
+        // A point on the circle of radius r moves to the radius √(-4 ln r), in its own direction.
+        let (first, second) = polar(-0.3, 0.4).unwrap();
+        assert!((first.hypot(second) - (-4.0 * 0.5f64.ln()).sqrt()).abs() < 1e-12);
+        assert!((first / second + 0.75).abs() < 1e-12 && second > 0.0);
     }
 
     #[test]

@@ -147,3 +147,49 @@ pub(super) fn mark<P: Packet>(packet: &mut P, exits: &mut Exits<P>) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Aqm, Dummy, Limit};
+
+    const MS: u64 = 1_000_000;
+
+    fn controller() -> Controller {
+        let Ok(Aqm::CoDel(parameters)) = "codel:5ms,100ms".parse() else { panic!("a CoDel") };
+        Controller::new(parameters, WouldDrop::Drop)
+    }
+
+    /// RFC 8289 section 5.5: the delay is below the target only if `sojourn_time < TARGET`.
+    #[test]
+    fn a_delay_of_exactly_the_target_is_not_below_it() {
+        let drops = |sojourn: u64| {
+            let (mut codel, mut exits) = (controller(), Exits::new(Limit::default()));
+            for millis in 0..200 {
+                let now = Instant::from_nanos((1000 + millis) * MS);
+                let since = Instant::from_nanos(now.as_nanos() - sojourn);
+                let mut backlog = Backlog::new();
+                for _ in 0..3 {
+                    let packet = Dummy { len: 1514, ..Dummy::default() };
+                    backlog.push(exits.admit(packet, since).expect("the limit is higher"), since);
+                }
+                codel.dequeue(&mut backlog, now, &mut exits);
+            }
+            exits.stats.drops.get(DropReason::CoDel)
+        };
+        assert_eq!(drops(5 * MS - 1), 0);
+        assert!(drops(5 * MS) > 0);
+    }
+
+    /// RFC 8289 section 5.5: only if `now - drop_next_ < 16.0 * INTERVAL`, dropping resumes at the previous rate.
+    #[test]
+    fn dropping_resumes_at_its_rate_for_less_than_sixteen_intervals() {
+        let count_after = |nanos: u64| {
+            let mut codel = Controller { count: 9, last_count: 2, ..controller() };
+            codel.start_dropping(codel.drop_next.plus_nanos(nanos));
+            (codel.count, codel.last_count)
+        };
+        assert_eq!(count_after(1600 * MS - 1), (7, 7));
+        assert_eq!(count_after(1600 * MS), (1, 1));
+    }
+}

@@ -30,6 +30,8 @@ fn through(impairments: &Impairments, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<Dr
     let stats = path.stats();
     let entered = stats.packets_in - stats.fragmented + stats.fragments + stats.duplicated;
     assert_eq!(entered, stats.packets_out + stats.drops.total());
+    assert_eq!(stats.bytes_in, frames.iter().map(|frame| frame.len() as u64).sum());
+    assert_eq!(stats.bytes_out, released.iter().map(|len| *len as u64 + 14).sum());
     (released, dropped, path)
 }
 
@@ -51,7 +53,9 @@ fn each_fragment_meets_the_stages_behind_the_mtu() {
 
 #[test]
 fn a_packet_with_more_fragments_than_may_be_on_their_way_is_dropped() {
-    let impairments = Impairments { mtu: Some(of("600")), limit: of("2"), ..Impairments::default() };
-    let (released, dropped, _) = through(&impairments, &[frame(false)]);
+    let limited = |limit| Impairments { mtu: Some(of("600")), limit: of(limit), ..Impairments::default() };
+    let (released, dropped, _) = through(&limited("2"), &[frame(false)]);
     assert_eq!((released, dropped), (vec![], vec![DropReason::InFlightLimit]));
+    let (released, dropped, _) = through(&limited("3"), &[frame(false)]);
+    assert_eq!((released, dropped), (vec![596, 596, 348], vec![]));
 }

@@ -98,6 +98,20 @@ fn an_unchanged_impairment_keeps_its_state() {
 }
 
 #[test]
+fn a_change_elsewhere_keeps_codels_drop_rate() {
+    let codel = Impairments { rate: Some(of("6mbit")), aqm: of("codel"), queue: of("900p"), ..NONE() };
+    let wider = Impairments { queue: of("1000p"), ..codel.clone() };
+    let (unchanged, _) = run(&codel, &[], 800);
+    let (changed, _) = run(&codel, &[(500, wider)], 800);
+    assert!(unchanged.dropped_for(DropReason::CoDel).len() > 20);
+    assert_eq!((changed.dues(), changed.dropped), (unchanged.dues(), unchanged.dropped));
+    // Other parameters start anew: with a target that the delay is below, nothing is dropped.
+    let lax = Impairments { aqm: of("codel:60s,60s"), ..codel.clone() };
+    let (changed, _) = run(&codel, &[(500, lax)], 800);
+    assert!(changed.dropped_for(DropReason::CoDel).iter().all(|id| *id < 500));
+}
+
+#[test]
 fn a_change_of_ecn_applies_to_a_controller_in_use() {
     let dropping = Impairments { rate: Some(of("6mbit")), aqm: of("codel"), ..NONE() };
     let marking = Impairments { ecn: of("mark"), ..dropping.clone() };
