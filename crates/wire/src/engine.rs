@@ -127,3 +127,131 @@ fn drain<E: Engine>(engine: &mut E, now: Instant, sink: &mut impl FnMut(Instant,
         sink(now, output);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds each input for 100 ns; the end of a batch releases all.
+    #[derive(Default)]
+    struct Holder {
+        held: Vec<(char, Instant)>,
+        left: Vec<char>,
+    }
+
+    impl Holder {
+        fn release(&mut self, is_due: impl Fn(Instant) -> bool) {
+            self.left.extend(self.held.iter().filter(|(_, due)| is_due(*due)).map(|(input, _)| input));
+            self.held.retain(|(_, due)| !is_due(*due));
+        }
+    }
+
+    impl Engine for Holder {
+        type Input = char;
+        type Output = char;
+
+        fn receive(&mut self, input: char, now: Instant) {
+            self.held.push((input, now.plus_nanos(100)));
+        }
+
+        fn end_of_batch(&mut self, _: Instant) {
+            self.release(|_| true);
+        }
+
+        fn poll(&mut self) -> Option<char> {
+            (!self.left.is_empty()).then(|| self.left.remove(0))
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.held.iter().map(|(_, due)| *due).min()
+        }
+
+        fn handle_timeout(&mut self, now: Instant) {
+            self.release(|due| due <= now);
+        }
+    }
+
+    /// An engine that holds `a` until 100 ns and `b` until 130 ns, and the outputs so far with their times.
+    fn holding() -> (Holder, Vec<(u64, char)>) {
+        let (mut engine, mut outputs) = (Holder::default(), Vec::new());
+        for (input, nanos) in [('a', 0), ('b', 30)] {
+            deliver(&mut engine, input, Instant::from_nanos(nanos), &mut |at, output| {
+                outputs.push((at.as_nanos(), output));
+            });
+        }
+        assert_eq!(outputs, []);
+        (engine, outputs)
+    }
+
+    #[test]
+    fn timers_fire_at_their_own_times_until_now() {
+        for (now, expected) in
+            [(99, &[][..]), (100, &[(100, 'a')]), (129, &[(100, 'a')]), (500, &[(100, 'a'), (130, 'b')])]
+        {
+            let (mut engine, mut outputs) = holding();
+            advance(&mut engine, Instant::from_nanos(now), &mut |at, output| {
+                outputs.push((at.as_nanos(), output));
+            });
+            assert_eq!(outputs, expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn an_input_comes_after_the_timers_that_were_due_before_it() {
+        let (mut engine, mut outputs) = holding();
+        let mut sink = |at: Instant, output| outputs.push((at.as_nanos(), output));
+        deliver(&mut engine, 'c', Instant::from_nanos(110), &mut sink);
+        end_batch(&mut engine, Instant::from_nanos(120), &mut sink);
+        assert_eq!(outputs, [(100, 'a'), (120, 'b'), (120, 'c')]);
+    }
+
+    #[test]
+    fn a_batch_is_received_in_order_and_ended() {
+        let (mut engine, mut outputs) = holding();
+        let mut batch = vec!['c', 'd'];
+        deliver_batch(&mut engine, &mut batch, Instant::from_nanos(110), &mut |at, output| {
+            outputs.push((at.as_nanos(), output));
+        });
+        assert_eq!((outputs, batch), (vec![(100, 'a'), (110, 'b'), (110, 'c'), (110, 'd')], vec![]));
+    }
+
+    #[test]
+    fn a_batches_outputs_are_appended_behind_those_of_timers() {
+        /// Reports how many inputs a release covers: one for each call, in order.
+        struct Counter(Holder, Vec<usize>);
+
+        impl Engine for Counter {
+            type Input = char;
+            type Output = usize;
+
+            fn receive(&mut self, input: char, now: Instant) {
+                self.0.receive(input, now);
+            }
+
+            fn end_of_batch(&mut self, now: Instant) {
+                self.0.end_of_batch(now);
+                self.1.push(std::mem::take(&mut self.0.left).len());
+            }
+
+            fn poll(&mut self) -> Option<usize> {
+                (!self.1.is_empty()).then(|| self.1.remove(0))
+            }
+
+            fn poll_timeout(&self) -> Option<Instant> {
+                self.0.poll_timeout()
+            }
+
+            fn handle_timeout(&mut self, now: Instant) {
+                self.0.handle_timeout(now);
+                self.1.push(std::mem::take(&mut self.0.left).len());
+            }
+        }
+
+        for (now, expected) in [(99, &[7, 4][..]), (100, &[7, 1, 3]), (130, &[7, 2, 2])] {
+            let mut engine = Counter(holding().0, Vec::new());
+            let (mut batch, mut outputs) = (vec!['c', 'd'], vec![7]);
+            deliver_batch_into(&mut engine, &mut batch, Instant::from_nanos(now), &mut outputs);
+            assert_eq!((&outputs[..], batch), (expected, vec![]), "{now}");
+        }
+    }
+}

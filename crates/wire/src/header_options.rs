@@ -77,5 +77,6 @@ mod tests {
         assert_eq!(HeaderOptions::new(&[1; 40]).unwrap().header_words(), 15);
         assert_eq!(HeaderOptions::new(&[1; 41]), None);
         assert_eq!(HeaderOptions::new(&[]), Some(HeaderOptions::NONE));
+        assert!(HeaderOptions::NONE.is_empty() && !HeaderOptions::new(&[1]).unwrap().is_empty());
     }
 }

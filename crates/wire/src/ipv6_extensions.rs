@@ -192,6 +192,15 @@ mod tests {
         assert_eq!(found(&[], IpProtocol::TCP), Ok(want));
     }
 
+    /// RFC 8200 section 4.5: the second byte of a fragment header is reserved and ignored, not a length.
+    #[test]
+    fn a_fragment_header_has_eight_bytes_whatever_its_reserved_byte_is() {
+        let mut header = fragment_header(0, 1);
+        header[1] = 0xFF;
+        let upper = found(&[(IpProtocol::FRAGMENT, &header)], IpProtocol::TCP).unwrap();
+        assert_eq!((upper.protocol, upper.offset), (IpProtocol::TCP, 8));
+    }
+
     #[test]
     fn every_kind_is_walked_over_with_its_own_length() {
         let mut routing = [0; 24];

@@ -247,6 +247,20 @@ mod tests {
         assert!(packet_too_big(&v4(|_| {}), 1500).is_none() && packet_too_big(&v6(|_| {}), 1500).is_none());
     }
 
+    /// RFC 4443 section 2.4 (e): no error answers an error. A later fragment does not contain its message's type.
+    #[test]
+    fn of_a_fragmented_icmpv6_message_the_first_fragment_is_answered() {
+        let fragment = |offset: u16| {
+            v6(move |ip| {
+                ip[6] = 44;
+                ip[40..48].copy_from_slice(&[58, 0, (offset >> 8) as u8, offset as u8 | 1, 0, 0, 0, 7]);
+                ip[48] = 128;
+            })
+        };
+        assert!(packet_too_big(&fragment(0), 1400).is_some());
+        assert!(packet_too_big(&fragment(1448), 1400).is_none());
+    }
+
     #[test]
     fn an_ipv6_packet_that_every_link_must_take_is_not_answered() {
         let host = |last| Ipv6Addr::new(0xFD00, 0, 0, 0, 0, 0, 0, last);

@@ -247,6 +247,11 @@ mod tests {
     }
 
     #[test]
+    fn a_datagram_may_be_empty() {
+        assert_eq!(UdpRepr::parse(&datagram(&REPR, &V6, b""), &V6), Ok((REPR, &b""[..])));
+    }
+
+    #[test]
     fn bytes_after_the_length_are_trimmed_and_not_checked() {
         let mut datagram = datagram(&REPR, &V4, b"payload");
         datagram.extend(b"padding");

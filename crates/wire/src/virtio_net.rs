@@ -318,6 +318,7 @@ mod tests {
             assert_eq!(VirtioNetRepr::parse(&header, 100), Err(error));
         }
         assert!(VirtioNetRepr::parse(&VirtioNetHeader { csum_start: 82, ..SEGMENTED }, 100).is_ok());
+        assert!(VirtioNetRepr::parse(&VirtioNetHeader { hdr_len: 100, ..SEGMENTED }, 100).is_ok());
     }
 
     #[test]

@@ -116,7 +116,8 @@ mod tests {
         assert_eq!((&data.0[16..20], &data.0[32..37]), (&[10, 0, 0, 1][..], &[10, 0, 0, 2, b'x'][..]));
         let split = IpHeader::split(&data).unwrap();
         assert_eq!((split.header, split.data.len(), split.data[0]), (header, 56, b'x'));
-        assert!(header.join::<92>(&[0; 57]).is_err());
+        assert!(header.join::<92>(&[0; 56]).is_ok());
+        assert_eq!(header.join::<92>(&[0; 57]), Err(PrivateDataError { given: 57, room: 56 }));
     }
 
     #[test]

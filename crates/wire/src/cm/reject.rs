@@ -97,3 +97,18 @@ impl Rej {
         body
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rejection_has_at_most_72_bytes_of_information() {
+        let with = |len: u8| {
+            let mut body = [0; size_of::<Body>()];
+            body[9] = len << 1;
+            Rej::from_body(&body).map(|rej| rej.information_len)
+        };
+        assert_eq!((with(72), with(73)), (Ok(72), Err(CmError::Information(73))));
+    }
+}
