@@ -98,6 +98,9 @@ mod tests {
         assert!((-0.773..-0.771).contains(&least) && (4.90..4.92).contains(&most), "{least} {most}");
         let (_, _, least, most) = moments("normal:5ms");
         assert!(least < -4.0 && most > 4.0, "{least} {most}");
+        // The long tail is that of the longer delays, as Pareto's.
+        let (_, _, least, most) = moments("pareto-normal:5ms");
+        assert!(least > -3.0 && most > 4.5, "{least} {most}");
     }
 
     #[test]

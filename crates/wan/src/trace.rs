@@ -129,7 +129,7 @@ mod tests {
         let trace: Trace = "0\n3\n3\n10\n".parse().unwrap();
         let times: Vec<_> = (0..9).map(|nth| trace.time(ms(100), nth)).collect();
         assert_eq!(times, [100, 103, 103, 110, 110, 113, 113, 120, 120].map(ms));
-        assert_eq!(trace.mean_rate(), 4.8e6);
+        assert_eq!((trace.opportunities(), trace.mean_rate()), (4, 4.8e6));
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod allocations;
 mod captures;
 mod datagrams;
 mod gro;
+mod headers;
 mod linux_selftest;
 mod netfpga;
 mod npu;

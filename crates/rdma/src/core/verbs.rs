@@ -251,3 +251,79 @@ pub(crate) fn scatter<M: Memory>(
     }
     if rest.is_empty() { Ok(()) } else { Err(Refusal::Bounds) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::completion::CompletedOperation;
+    use crate::core::memory::ByteMemory;
+    use crate::core::receive_queue::ReceiveQueue;
+
+    /// Verbs with a shared receive queue for eight receives, and handles of three queue pairs.
+    fn shared() -> (Verbs<ByteMemory>, Handle<kind::Srq>, [Handle<kind::Qp>; 3]) {
+        let mut verbs = Verbs::new(ByteMemory::new(0, 0), &Limits::default(), 1);
+        let domain = Slab::<(), kind::Domain>::new(1).insert(|_| ()).unwrap();
+        let queue = SharedReceiveQueue {
+            domain,
+            queue: ReceiveQueue::new(8, 1),
+            limit: 0,
+            waiters: VecDeque::new(),
+            users: 3,
+            xrc: None,
+        };
+        let srq = verbs.srqs.insert(|_| queue).unwrap();
+        let mut qps = Slab::<(), kind::Qp>::new(3);
+        (verbs, srq, std::array::from_fn(|_| qps.insert(|_| ()).unwrap()))
+    }
+
+    fn post(verbs: &mut Verbs<ByteMemory>, srq: Handle<kind::Srq>, receives: u64) {
+        for wr_id in 0..receives {
+            verbs.srqs.get_mut(srq).unwrap().queue.post(wr_id, &[], 0);
+            verbs.serve_waiters(srq);
+        }
+    }
+
+    #[test]
+    fn a_queue_pair_that_stops_waiting_loses_its_turn() {
+        let (mut verbs, srq, [first, second, third]) = shared();
+        [first, second, third].into_iter().for_each(|qp| verbs.wait_for_receive(srq, qp));
+        verbs.stop_waiting(srq, second);
+        post(&mut verbs, srq, 3);
+        assert_eq!([(); 3].map(|()| verbs.next_waiter()), [Some(first), Some(third), None]);
+    }
+
+    #[test]
+    fn a_shared_queue_is_served_once_and_only_if_it_has_both_receives_and_waiters() {
+        let (mut verbs, srq, [first, second, _]) = shared();
+        post(&mut verbs, srq, 1);
+        assert!(verbs.unserved.is_empty(), "without waiters");
+        verbs.take_shared_receive(srq);
+        verbs.wait_for_receive(srq, first);
+        verbs.wait_for_receive(srq, second);
+        assert!(verbs.unserved.is_empty(), "without receives");
+        post(&mut verbs, srq, 3);
+        assert_eq!(verbs.unserved, [srq], "however many receives are posted");
+    }
+
+    #[test]
+    fn completions_in_error_are_counted() {
+        let (mut verbs, ..) = shared();
+        let cq = verbs.cqs.insert(|_| CompletionQueue::new(8)).unwrap();
+        for (status, count) in
+            [(Status::Success, 0), (Status::Flushed, 1), (Status::RetryExceeded, 2), (Status::Success, 2)]
+        {
+            let completion = Completion {
+                wr_id: 1,
+                status,
+                operation: CompletedOperation::Receive,
+                qp: QpNumber::new(17).unwrap(),
+                len: 0,
+                notice: None,
+                source: None,
+                at: Instant::ZERO,
+            };
+            assert!(verbs.complete(cq, completion, Urgency::Plain));
+            assert_eq!(verbs.counters.completions_in_error, count, "{status:?}");
+        }
+    }
+}

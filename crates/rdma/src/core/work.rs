@@ -166,3 +166,16 @@ pub(crate) fn total_len(buffers: &[Sge], limit: u32) -> Option<u32> {
     let sum: u64 = buffers.iter().map(|sge| u64::from(sge.len)).sum();
     u32::try_from(sum).ok().filter(|sum| *sum <= limit)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_that_is_given_twice_is_set() {
+        let flags = SendFlags::FENCE | SendFlags::SIGNALED | SendFlags::FENCE;
+        assert!(
+            flags.contains(SendFlags::FENCE | SendFlags::SIGNALED) && !flags.contains(SendFlags::SOLICITED)
+        );
+    }
+}

@@ -98,6 +98,28 @@ fn an_unchanged_impairment_keeps_its_state() {
 }
 
 #[test]
+fn a_change_elsewhere_keeps_the_link_s_place() {
+    // 1,730,285 5/7 ns a packet, and a trace of uneven times.
+    for link in [
+        Impairments { rate: Some(of("7mbit")), ..NONE() },
+        Impairments { trace: Some(of("1\n2\n9\n")), ..NONE() },
+    ] {
+        let (unchanged, _) = run(&link, &[], 30);
+        let wider = Impairments { queue: of("2000p"), ..link.clone() };
+        let changes: Vec<_> = (1..30).map(|at| (at, wider.clone())).collect();
+        let (changed, _) = run(&link, &changes, 30);
+        assert_eq!(changed.dues(), unchanged.dues());
+    }
+}
+
+#[test]
+fn another_trace_begins_anew() {
+    let trace = |text: &str| Impairments { trace: Some(of(text)), ..NONE() };
+    let (outcome, _) = run(&trace("3\n"), &[(5, trace("2\n"))], 6);
+    assert_eq!(outcome.dues(), [3, 7, 9, 11, 13, 15].map(ms));
+}
+
+#[test]
 fn a_change_elsewhere_keeps_codels_drop_rate() {
     let codel = Impairments { rate: Some(of("6mbit")), aqm: of("codel"), queue: of("900p"), ..NONE() };
     let wider = Impairments { queue: of("1000p"), ..codel.clone() };

@@ -183,3 +183,15 @@ fn a_busy_link_carries_the_configured_rate() {
     assert!(is_near(rate, 10e6), "{rate}");
     assert!(path.stats().drops.get(DropReason::TailDrop) > 100_000);
 }
+
+#[test]
+fn a_frame_without_content_is_not_corrupted() {
+    let mut path = Path::new(&Impairments { corrupt: of("100%"), ..NONE() }, 3).unwrap();
+    for len in [0, 14, 15] {
+        deliver(&mut path, vec![7; len], Instant::ZERO, &mut |_, output| {
+            let nichrome_wan::Output::Released(departure) = output else { panic!("dropped") };
+            assert_eq!(departure.packet != vec![7; len], len == 15);
+        });
+    }
+    assert_eq!(path.stats().corrupted, 1);
+}

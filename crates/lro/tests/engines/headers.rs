@@ -1,0 +1,155 @@
+//! Which header bits the segments of one aggregate may differ in: every bit of every kind of header is tried.
+
+use std::ops::Range;
+
+use nichrome_lro::{Config, Profile};
+use nichrome_wire::checksum::{Sum, checksum};
+use nichrome_wire::{EtherType, IpProtocol, Network, TcpFrame, VlanTag};
+
+use crate::common::{Card, Change, Sent, data, each_profile, ms};
+
+/// A kind of header, and where its parts begin.
+struct Shape {
+    first: TcpFrame,
+    network: usize,
+    transport: usize,
+    payload: usize,
+}
+
+impl Shape {
+    fn new(first: TcpFrame) -> Self {
+        let network = 14 + 4 * first.tags.len();
+        let ip = match &first.network {
+            Network::Ipv4 { options, .. } => 20 + options.len(),
+            Network::Ipv6 { extensions, .. } => 40 + extensions.len(),
+        };
+        let transport = network + ip;
+        let payload = transport + 20 + first.options.len();
+        Self { first, network, transport, payload }
+    }
+
+    fn is_ipv4(&self) -> bool {
+        matches!(self.first.network, Network::Ipv4 { .. })
+    }
+
+    /// The frames of three consecutive segments, in the second of which this bit of the header is flipped.
+    fn frames(&self, flipped: usize) -> [Vec<u8>; 3] {
+        [0, 1, 2].map(|nth| {
+            let mut frame = self.first.clone().at(nth * 100, 100).build();
+            if nth == 1 {
+                frame[flipped / 8] ^= 0x80 >> (flipped % 8);
+                self.complete(&mut frame);
+            }
+            frame
+        })
+    }
+
+    /// Computes the checksums again.
+    fn complete(&self, frame: &mut [u8]) {
+        let (ip, tcp) = frame[self.network..].split_at_mut(self.transport - self.network);
+        let sum = if self.is_ipv4() {
+            ip[10..12].fill(0);
+            let sum = checksum(ip);
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            Sum::new().add_bytes(&ip[12..20])
+        } else {
+            Sum::new().add_bytes(&ip[8..40])
+        };
+        tcp[16..18].fill(0);
+        let sum = sum.add_u32(6).add_u32(tcp.len() as u32).add_bytes(tcp).finish();
+        tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    }
+
+    /// The bytes that the segments of an aggregate may differ in, by the tables of the profiles.
+    fn free(&self, profile: Profile) -> Vec<Range<usize>> {
+        let Self { network, transport, payload, .. } = *self;
+        let (ttl, ident) = if self.is_ipv4() { (8, 4..6) } else { (7, 0..0) };
+        // PSH, which ends an aggregate, and in `gro` FIN: the flags are tried by other tests.
+        let flags = transport + 13..transport + 14;
+        // Checksums are computed again.
+        let sum = transport + 16..transport + 18;
+        let mut free = vec![network + ident.start..network + ident.end, flags, sum];
+        if self.is_ipv4() {
+            free.push(network + 10..network + 12);
+        }
+        if profile != Profile::Gro {
+            free.extend([0..12, transport + 8..transport + 12, transport + 14..transport + 16]);
+            if self.first.options.len() >= 12 {
+                free.push(payload - 8..payload);
+            }
+        }
+        if profile == Profile::Npu {
+            free.push(network + ttl..network + ttl + 1);
+        }
+        free
+    }
+}
+
+fn shapes() -> Vec<Shape> {
+    let tags = vec![VlanTag { tpid: EtherType::QINQ, tci: 5 }, VlanTag { tpid: EtherType::VLAN, tci: 6 }];
+    let stamped = data(0, 100).timestamps(7, 9);
+    let padded = |padding: usize| {
+        let mut frame = stamped.clone();
+        frame.options = [vec![1; padding], frame.options].concat();
+        frame
+    };
+    let extended = padded(28).over_ipv6().with(|frame| {
+        if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+            *next_header = IpProtocol::DESTINATION_OPTIONS;
+            *extensions = [&[IpProtocol::TCP.0, 2, 1, 20][..], &[0; 20]].concat();
+        }
+    });
+    let frames = [
+        data(0, 100),
+        stamped.clone(),
+        stamped.clone().over_ipv6(),
+        TcpFrame { tags: tags[1..].to_vec(), ..stamped.clone() },
+        TcpFrame { tags: tags.clone(), ..padded(28) },
+        // Headers of more than 96 bytes.
+        padded(28).over_ipv6(),
+        TcpFrame { tags, ..padded(28).over_ipv6() },
+        extended,
+    ];
+    frames.into_iter().map(Shape::new).collect()
+}
+
+/// Returns true if the second of `frames` left in one packet with the first or the last.
+fn merges_the_second(card: &mut Card, frames: &[Vec<u8>; 3], payload: usize) -> bool {
+    let second = &frames[1][payload..];
+    card.drain().take().iter().any(|sent| match sent {
+        Sent::Merged(merged) => merged.payloads.iter().any(|payload| payload == second),
+        _ => false,
+    })
+}
+
+#[test]
+fn segments_that_differ_in_a_header_bit_are_merged_only_where_the_profile_says_so() {
+    let config = Config { max_connections: 64, max_aggregates: 8, ..Config::default() };
+    let mut merged = 0;
+    for shape in shapes() {
+        for profile in each_profile(ms(1)) {
+            let free = shape.free(profile.profile());
+            for bit in 0..shape.payload * 8 {
+                let frames = shape.frames(bit);
+                for is_batch in [false, true] {
+                    let mut card = Card::new(&config, &profile);
+                    if is_batch {
+                        card.receive_batch(&frames);
+                    } else {
+                        frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
+                    }
+                    if merges_the_second(&mut card, &frames, shape.payload) {
+                        let (byte, profile) = (bit / 8, profile.profile());
+                        assert!(
+                            free.iter().any(|free| free.contains(&byte)),
+                            "{profile}: byte {byte} of {:02x?}",
+                            frames[1]
+                        );
+                        merged += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(merged > 1000, "{merged}");
+}
