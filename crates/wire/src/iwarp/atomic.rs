@@ -122,3 +122,16 @@ impl AtomicResponse {
         bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7306 section 5.2.2: the identifier of the request, then the value before the operation.
+    #[test]
+    fn a_response_has_the_bytes_of_rfc_7306() {
+        let response = AtomicResponse { id: 0x0102_0304, before: 0x0506_0708_090A_0B0C };
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+        assert_eq!((response.to_bytes(), AtomicResponse::from_bytes(&bytes)), (bytes, response));
+    }
+}

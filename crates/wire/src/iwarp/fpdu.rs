@@ -110,6 +110,25 @@ mod tests {
     }
 
     #[test]
+    fn the_length_of_an_fpdu_is_known_from_its_first_two_bytes() {
+        assert_eq!(Fpdu::len_of(&[1]), None);
+        // 0x0102 bytes, 2 bytes before them, no padding, and the CRC.
+        assert_eq!(Fpdu::len_of(&[1, 2]), Some(264));
+        assert_eq!(Fpdu::len_of(&[0, 1, 0xFF]), Some(8));
+    }
+
+    #[test]
+    fn a_ulpdu_has_a_place_up_to_the_longest() {
+        let mut buffer = vec![0; fpdu_len(MAX_ULPDU + 2)];
+        for (len, found) in
+            [(0, Some(0)), (MAX_ULPDU, Some(MAX_ULPDU)), (MAX_ULPDU + 1, None), (MAX_ULPDU + 2, None)]
+        {
+            assert_eq!(Fpdu::ulpdu_mut(&mut buffer, len).map(|ulpdu| ulpdu.len()), found, "{len}");
+        }
+        assert_eq!(Fpdu::ulpdu_mut(&mut buffer[..fpdu_len(1000) - 1], 1000), None);
+    }
+
+    #[test]
     fn lengths_are_multiples_of_four() {
         assert_eq!([0, 1, 2, 3, 6, 7].map(fpdu_len), [8, 8, 8, 12, 12, 16]);
         assert_eq!(fpdu_len(MAX_ULPDU), 65_544);

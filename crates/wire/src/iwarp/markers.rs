@@ -125,6 +125,21 @@ mod tests {
 
     proptest! {
         #[test]
+        fn without_crcs_a_marker_that_points_elsewhere_is_an_error(
+            len in 1000usize..3000,
+            marker in 0..2usize,
+            bit in 0..16usize,
+        ) {
+            let (mut fpdu, mut stream, mut read) = (vec![0x5A; fpdu_len(len)], Vec::new(), vec![7]);
+            Fpdu::finish(&mut fpdu, len, Crc::Unused);
+            Markers::default().insert(&fpdu, Crc::Unused, &mut stream);
+            stream[marker * MARKER_INTERVAL + 2 + bit / 8] ^= 1 << (bit % 8);
+            let mut receiver = Markers::default();
+            prop_assert_eq!(receiver.remove(&stream, Crc::Unused, &mut read), Err(FpduError::Marker));
+            prop_assert_eq!((receiver, read), (Markers::default(), vec![7]));
+        }
+
+        #[test]
         fn what_is_inserted_is_removed(
             lens in proptest::collection::vec(0usize..3000, 1..12),
             cut in any::<prop::sample::Index>(),

@@ -221,3 +221,47 @@ impl Segment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_counted_beyond_the_wrap() {
+        assert_eq!(MessageNumber::FIRST.next(), MessageNumber(2));
+        assert_eq!(MessageNumber(u32::MAX).next(), MessageNumber(0));
+    }
+
+    /// The columns of RFC 5040 figure 4 and RFC 7306 figure 3: opcode, queue number (`None`: tagged), solicited event.
+    #[test]
+    fn each_opcode_has_the_queue_and_the_event_of_the_rfcs() {
+        let table = [
+            (0, None, false),
+            (1, Some(1), false),
+            (2, None, false),
+            (3, Some(0), false),
+            (4, Some(0), false),
+            (5, Some(0), true),
+            (6, Some(0), true),
+            (7, Some(2), false),
+            (8, Some(0), false),
+            (9, Some(0), true),
+            (10, Some(1), false),
+            (11, Some(3), false),
+        ];
+        let read = Opcode::ALL
+            .map(|opcode| (opcode as u8, opcode.queue().map(|queue| queue as u32), opcode.is_solicited()));
+        assert_eq!(read, table);
+    }
+
+    #[test]
+    fn another_version_is_named() {
+        let mut ulpdu = [0; 18];
+        for version in [0, 2, 3] {
+            ulpdu[..2].copy_from_slice(&[LAST | version, 0x43]);
+            assert_eq!(Segment::parse(&ulpdu), Err(SegmentError::DdpVersion(version)));
+            ulpdu[..2].copy_from_slice(&[LAST | 1, version << 6 | 3]);
+            assert_eq!(Segment::parse(&ulpdu), Err(SegmentError::RdmapVersion(version)));
+        }
+    }
+}

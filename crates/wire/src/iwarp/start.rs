@@ -203,4 +203,29 @@ mod tests {
         let (frame, _) = StartFrame::parse(b"MPA ID Rep Frame\x20\x01\0\0").unwrap().unwrap();
         assert!(frame.flags.reject);
     }
+
+    /// RFC 5044 section 7.1: up to 512 bytes. RFC 6581 section 4.1: bit S means enhanced data in revision 2 only.
+    #[test]
+    fn private_data_is_what_neither_the_limit_nor_enhanced_data_takes() {
+        let parsed = |flags: u8, revision: u8, len: u16| {
+            let head = [&b"MPA ID Rep Frame"[..], &[flags, revision], &len.to_be_bytes()].concat();
+            let bytes = [head, vec![0x12; len.into()]].concat();
+            let (frame, end) = StartFrame::parse(&bytes).unwrap().unwrap();
+            assert_eq!(end, bytes.len());
+            (frame.enhanced.is_some(), frame.private_data.len())
+        };
+        assert_eq!(parsed(0, 1, 512), (false, 512));
+        assert_eq!(parsed(ENHANCED, 1, 512), (false, 512));
+        assert_eq!(parsed(0, 2, 512), (false, 512));
+        assert_eq!(parsed(ENHANCED, 2, 512), (true, 508));
+    }
+
+    /// RFC 6581 section 4.4: 0x3FFF is no depth.
+    #[test]
+    fn a_depth_above_the_highest_is_written_as_the_highest() {
+        for (ird, written) in [(0x3FFD, 0x3FFD), (0x3FFE, 0x3FFE), (0x3FFF, 0x3FFE), (u16::MAX, 0x3FFE)] {
+            let enhanced = Enhanced { ird: Some(ird), ..Enhanced::default() };
+            assert_eq!(Enhanced::from_bytes(&enhanced.to_bytes()).ird, Some(written));
+        }
+    }
 }

@@ -203,7 +203,9 @@ mod tests {
     #[test]
     fn the_flags_tell_the_order_of_bits_where_both_orders_are_errors() {
         // Layer 1, type 2 or layer 2, type 1; and both orders of layer 1, type 1 are the same error.
-        for (flags, order) in [(0xC0, NibbleOrder::Standard), (0x03, NibbleOrder::Reversed)] {
+        let high = [0x80, 0x40, 0x20, 0xC0].map(|flags| (flags, NibbleOrder::Standard));
+        let low = [0x01, 0x02, 0x04, 0x03].map(|flags| (flags, NibbleOrder::Reversed));
+        for (flags, order) in high.into_iter().chain(low) {
             for first in [0x12, 0x21, 0x11, 0x77] {
                 let payload = [first, 2, flags, 0];
                 let read = Terminated::from_bytes(&payload).unwrap();

@@ -206,4 +206,10 @@ mod tests {
         let flags = BthFlags::SOLICITED | BthFlags::ACK_REQUEST;
         assert_eq!(flags & !BthFlags::SOLICITED, BthFlags::ACK_REQUEST);
     }
+
+    #[test]
+    fn a_flag_that_is_given_twice_is_set() {
+        let flags = BthFlags::SOLICITED | BthFlags::BECN;
+        assert_eq!(flags | BthFlags::BECN, flags);
+    }
 }

@@ -94,6 +94,7 @@ mod tests {
         assert_eq!(feth.to_bytes(), [0, 0, 0, 0x11]);
         let both = Placement::GLOBAL | Placement::PERSISTENT;
         assert_eq!(Feth { placement: both, selectivity: Selectivity::Range }.to_bytes(), [0, 0, 0, 0x03]);
+        assert_eq!(both | Placement::GLOBAL, both);
         assert_eq!(Feth::from_bytes([0xFF, 0xFF, 0xFF, 0xC1 | 0x10]), Some(feth));
     }
 

@@ -229,3 +229,60 @@ fn difference(flow: &UdpFlow, datagram: &[u8]) -> Option<u32> {
     computed.update(rest);
     Some(u32::from_le_bytes(computed.finish()) ^ u32::from_le_bytes(*icrc))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The CRC of Ethernet, bit by bit.
+    fn crc32(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(u32::MAX, |crc, byte| {
+            (0..8)
+                .fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 })
+        })
+    }
+
+    fn flow_v6() -> UdpFlow {
+        let [src, dst] = [1, 2].map(|host| Ipv6Addr::new(0xFD00, 1, 2, 3, 4, 5, 6, host));
+        UdpFlow::to_roce(AddressPair::V6 { src, dst }, 0xC123)
+    }
+
+    /// Annex A17.3.3: over the packet with ones in place of traffic class, flow label, hop limit, UDP checksum and the
+    /// byte of BTH with the congestion bits.
+    #[test]
+    fn over_ipv6_the_crc_is_that_of_the_packet_with_its_changing_fields_masked() {
+        let flow = flow_v6();
+        let AddressPair::V6 { src, dst } = flow.addresses else { panic!() };
+        let bth = [0x04, 0x40, 0xFF, 0xFF, 0x40, 0, 0, 0x11, 0x80, 0xAB, 0xCD, 0xEF];
+        let payload = b"sixteen bytes...";
+        let datagram_len = bth.len() + payload.len() + ICRC_LEN;
+        let udp_len = (8 + datagram_len) as u16;
+        let mut packet = vec![0xFF; 8];
+        packet.extend([0x6F, 0xFF, 0xFF, 0xFF]);
+        packet.extend(udp_len.to_be_bytes());
+        packet.extend([17, 0xFF]);
+        packet.extend(src.octets());
+        packet.extend(dst.octets());
+        packet.extend([0xC1, 0x23, 0x12, 0xB7]);
+        packet.extend(udp_len.to_be_bytes());
+        packet.extend([0xFF; 2]);
+        packet.extend(bth);
+        packet[8 + 40 + 8 + 4] = 0xFF;
+        packet.extend(payload);
+        let expected = crc32(&packet).to_le_bytes();
+        let datagram = [&bth[..], payload, &expected].concat();
+        assert_eq!(IcrcChecker::default().check(&flow, &datagram), IcrcCheck::Right);
+    }
+
+    #[test]
+    fn a_datagram_that_no_ipv4_packet_holds_is_wrong() {
+        for (len, is_checked) in [(65_507, true), (65_508, false), (65_509, false)] {
+            let mut icrc = Icrc::of_headers(&flow_v6(), 0, len, &[0; BthHeader::LEN]);
+            let mut datagram = vec![0; len - ICRC_LEN];
+            icrc.update(&datagram[BthHeader::LEN..]);
+            datagram.extend(icrc.finish());
+            let check = IcrcChecker::default().check(&flow_v6(), &datagram);
+            assert_eq!(check == IcrcCheck::Right, is_checked, "{len}");
+        }
+    }
+}
