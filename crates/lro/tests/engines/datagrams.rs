@@ -250,3 +250,28 @@ fn frames_are_passed_where_every_aggregate_is_in_use() {
     }
     assert_eq!((take_lens(&mut card), card.passes(PassReason::PoolEmpty)), (vec![100], 1));
 }
+
+/// Whatever is merged, the verifier compares with what was received: each bit of the headers, in the second of three datagrams.
+#[test]
+fn a_datagram_that_differs_in_a_header_bit_is_re_created() {
+    let merged_with = |at: usize, flip: u8, is_batch: bool| {
+        let mut frames = [0, 1, 2].map(|nth| datagram(nth, 100));
+        frames[1][at] ^= flip;
+        let mut card = card_with(|config| (config.max_connections, config.max_aggregates) = (64, 8));
+        if is_batch {
+            card.receive_batch(&frames);
+        } else {
+            frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
+        }
+        card.drain().take().iter().any(|sent| match sent {
+            Sent::Merged(merged) => merged.recreated.contains(&frames[1]),
+            _ => false,
+        })
+    };
+    for is_batch in [false, true] {
+        assert!(merged_with(0, 0, is_batch));
+        for (at, bit) in (0..14 + 20 + 8).flat_map(|at| (0..8).map(move |bit| (at, 1 << bit))) {
+            assert!(!merged_with(at, bit, is_batch), "byte {at}, bit {bit:#x}");
+        }
+    }
+}

@@ -5,7 +5,11 @@ use std::io::IoSlice;
 use std::rc::Rc;
 
 use crate::common::{Card, Change, Sent, data, each_profile, ms, tcp, us};
-use nichrome_lro::{Coalescer, Config, FlushReason, Frame, Medium, Output, Packet, PassReason, Profile};
+use crate::generated::exchange::datagram;
+use crate::generated::tunnel::{Tunnel, Wrapping};
+use nichrome_lro::{
+    Coalescer, Config, FlushReason, Frame, Identification, Medium, Output, Packet, PassReason, Profile,
+};
 use nichrome_wire::{
     Engine, EtherType, Instant, IpProtocol, Network, TcpFlags, TcpFrame, VirtioNetHeader, VlanTag,
 };
@@ -374,5 +378,51 @@ fn batches_of_many_connections_are_carried() {
         let statistics = card.statistics();
         assert_eq!(statistics.packets_in, 4 * 2503, "{profile}");
         assert_eq!(card.finish().frames, 4 * 2503, "{profile}");
+    }
+}
+
+#[test]
+fn a_packet_says_what_it_contains() {
+    let config = Config { udp: true, tunnels: true, ..Config::default() };
+    let tcp = |nth: u32| data(nth * 100, 100).build();
+    let udp = |nth: u32| datagram(&data(nth * 100, 100), Medium::Ethernet);
+    let tunneled = |nth: u32| {
+        let mut tunnel = Tunnel { wrapping: Wrapping::Ipv4, ident: nth as u16, step: 0 };
+        tunnel.wrap(&tcp(nth), Medium::Ethernet, 0)
+    };
+    let incrementing = Some(Identification::Incrementing);
+    for (frames, is_udp, tunnel) in [
+        ([0, 1, 2].map(tcp), false, None),
+        ([0, 1, 2].map(udp), true, None),
+        ([0, 1, 2].map(tunneled), false, incrementing),
+    ] {
+        for count in [1, 3] {
+            let mut engine = Coalescer::new(&config, &each_profile(ms(1))[0]).unwrap();
+            frames[..count].iter().for_each(|frame| engine.receive(Frame::new(frame.clone()), Instant::ZERO));
+            assert_eq!(engine.connections(), 1);
+            engine.drain();
+            let Some(Output::ToHost(packet)) = engine.poll() else { panic!("nothing left") };
+            let len = frames[0].len() + (count - 1) * 100;
+            assert_eq!((packet.segments(), packet.len(), packet.is_empty()), (count, len, false));
+            if let Packet::Aggregate(aggregate) = packet {
+                assert!(aggregate.is_udp() == is_udp && !aggregate.is_empty());
+                assert_eq!(aggregate.tunnel_identification(), tunnel);
+            }
+        }
+    }
+    assert!(Packet::Frame(Frame::new(Vec::new())).is_empty());
+}
+
+#[test]
+fn flows_that_hold_segments_are_counted() {
+    for (profile, mut card) in cards() {
+        let mut counts = vec![card.engine.connections()];
+        for (at, port) in [(0, 1), (100, 1), (0, 2)] {
+            card.receive(&data(at, 100).with(|frame| frame.src_port = port));
+            counts.push(card.engine.connections());
+        }
+        // `netfpga` stores one flow.
+        let expected = if profile == Profile::Netfpga { [0, 1, 1, 1] } else { [0, 1, 1, 2] };
+        assert_eq!(counts, expected, "{profile}");
     }
 }

@@ -478,6 +478,10 @@ mod tests {
             let bytes = vec![0; lens.sum()];
             let message = Message::read(opcode, &bytes).unwrap_or_else(|| panic!("{opcode:?}"));
             assert_eq!(message.opcode(), opcode);
+            if let Message::Rc(message) | Message::Xrc(_, message) = message {
+                // IBA table 38: READ responses, acknowledgements, atomic acknowledgements.
+                assert_eq!(message.is_answer(), (13..=18).contains(&(opcode.code() & 0x1F)), "{opcode:?}");
+            }
             let mut written = HeaderBytes::new();
             message.write(&mut written);
             assert_eq!(written.as_slice(), bytes, "{opcode:?}");
