@@ -119,4 +119,46 @@ mod tests {
     fn the_papers_rules_are_within_all_ranges() {
         assert!(NpuConfig::paper().validate().is_ok());
     }
+
+    /// Section IV.E has neither floor nor ceiling; the other limits are as large as memory reserved at start allows.
+    #[test]
+    fn the_papers_rules_have_no_floor_and_the_largest_limits() {
+        let longest = Duration::from_secs(60);
+        let paper = NpuConfig {
+            floor: Duration::ZERO,
+            ceiling: longest,
+            reorder_hold: longest,
+            reorder_bytes: 1 << 30,
+            reorder_segments: 1023,
+            rules: Rules::Paper,
+            ..NpuConfig::default()
+        };
+        assert_eq!(NpuConfig::paper(), paper);
+    }
+
+    #[test]
+    fn a_hold_time_limits_every_time() {
+        for micros in [1, 1_000_000] {
+            let hold = Duration::from_micros(micros);
+            let config = NpuConfig::with_hold(hold);
+            assert_eq!((config.ceiling, config.reorder_hold), (hold, hold));
+            assert_eq!(config.floor, NpuConfig::default().floor.min(hold));
+        }
+    }
+
+    #[test]
+    fn each_value_beyond_its_range_is_refused() {
+        let paper = NpuConfig::paper();
+        let more = Duration::from_secs(60) + Duration::from_nanos(1);
+        for config in [
+            NpuConfig { floor: more, ..paper },
+            NpuConfig { ceiling: more, ..paper },
+            NpuConfig { reorder_hold: more, ..paper },
+            NpuConfig { reorder_bytes: (1 << 30) + 1, ..paper },
+            NpuConfig { reorder_segments: 1024, ..paper },
+            NpuConfig { reorder_segments: 0, ..paper },
+        ] {
+            assert!(config.validate().is_err(), "{config:?}");
+        }
+    }
 }

@@ -302,6 +302,22 @@ fn ce_is_left_to_the_host_until_it_has_echoed_it() {
     assert_eq!(acked(&acks_for(&mut card, &[data(300, 100)])), [400]);
 }
 
+/// RFC 3168 section 5: the two low bits of the traffic class. RFC 8200 section 3: the class is in the first two bytes.
+#[test]
+fn over_ipv6_ce_and_no_other_class_is_left_to_the_host() {
+    for class in [0, 1, 2, 3, 0xFC, 0xFD, 0xFE, 0xFF] {
+        let mut card = card(ActiveAck::Safe);
+        open(&mut card, &data(0, 100).over_ipv6());
+        let marked = data(100, 100).over_ipv6().with(|frame| {
+            if let Network::Ipv6 { class: field, .. } = &mut frame.network {
+                *field = TrafficClass(class);
+            }
+        });
+        let expected = if class & 3 == 3 { vec![] } else { vec![200] };
+        assert_eq!(acked(&acks_for(&mut card, &[marked])), expected, "{class:#x}");
+    }
+}
+
 #[test]
 fn ce_is_left_to_the_host_also_where_it_is_not_merged_and_its_echo_is_on_the_way() {
     let mut card = connected();
