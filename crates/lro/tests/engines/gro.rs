@@ -100,7 +100,9 @@ fn segments_that_are_alone_in_a_batch_leave_as_they_came_and_others_are_merged()
     lens.sort_unstable();
     assert_eq!((&lens[..19], &lens[19..]), (&[100; 19][..], &[200][..]));
     assert_eq!(card.flushes(FlushReason::EndOfBatch), 40);
-    assert_consistent(&card.statistics());
+    let statistics = card.statistics();
+    assert_eq!((statistics.tcp_payload_bytes_in, statistics.tcp_payload_bytes_out), (4100, 4100));
+    assert_consistent(&statistics);
 }
 
 #[test]

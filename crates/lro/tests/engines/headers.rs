@@ -102,6 +102,8 @@ fn shapes() -> Vec<Shape> {
     let frames = [
         data(0, 100),
         stamped.clone(),
+        padded(4),
+        padded(28),
         stamped.clone().over_ipv6(),
         TcpFrame { tags: tags[1..].to_vec(), ..stamped.clone() },
         TcpFrame { tags: tags.clone(), ..padded(28) },

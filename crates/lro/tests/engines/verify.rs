@@ -1,6 +1,8 @@
 //! The verifier finds every kind of difference, and nothing where there is none.
 
 use crate::common::{Change, data, ms};
+use crate::generated::exchange::datagram;
+use crate::generated::tunnel::{Tunnel, Wrapping};
 use nichrome_lro::verify::{Difference, Mismatch, Verified, Verifier};
 use nichrome_lro::{
     Coalescer, Config, DropReason, Frame, Hold, Medium, NpuConfig, Output, Packet, Profile, ProfileConfig,
@@ -81,6 +83,40 @@ fn a_mismatch_is_told_in_one_line_with_the_flow() {
         told,
         "outside of any TCP flow: a frame of 60 bytes came out that did not come in, or came out before"
     );
+}
+
+#[test]
+fn the_first_mismatch_is_known_before_the_end() {
+    let [one, two, _] = three();
+    let mut verifier = Verifier::new(Profile::Gro, Medium::Ethernet);
+    verifier.received(&one.build());
+    verifier.delivered(&passed(&one));
+    assert_eq!(verifier.mismatch(), None);
+    verifier.delivered(&passed(&two));
+    let first = verifier.mismatch().cloned();
+    assert!(first.is_some());
+    verifier.delivered(&passed(&one));
+    assert_eq!(verifier.finish().err(), first);
+}
+
+#[test]
+fn the_other_profiles_must_keep_the_order_of_all_that_they_pass() {
+    let datagrams =
+        [1, 2].map(|port| datagram(&data(0, 50).with(|frame| frame.src_port = port), Medium::Ethernet));
+    let tunneled = [1, 2].map(|port| {
+        let mut tunnel = Tunnel { wrapping: Wrapping::Ipv4, ident: 0, step: 0 };
+        tunnel.wrap(&data(0, 50).with(|frame| frame.src_port = port).build(), Medium::Ethernet, 0)
+    });
+    for received in [datagrams, tunneled] {
+        let mut delivered = received.clone().map(|frame| Output::ToHost(Packet::Frame(Frame::new(frame))));
+        for profile in Profile::ALL {
+            assert!(verify(profile, &received, &delivered).is_ok(), "{profile}");
+        }
+        delivered.reverse();
+        for profile in Profile::ALL {
+            assert_eq!(verify(profile, &received, &delivered).is_ok(), profile == Profile::Gro, "{profile}");
+        }
+    }
 }
 
 #[test]
@@ -227,6 +263,9 @@ fn a_drop_needs_a_reason_that_holds() {
         let (len, reason) = (154, DropReason::TcpChecksum);
         let sound = [dropped(one.build(), reason)];
         assert_eq!(verify(profile, &[one.build()], &sound), Err(Difference::Dropped { len, reason }));
+        let reason = DropReason::Duplicate;
+        let delivered = [passed(&one), dropped(corrupt.clone(), reason)];
+        assert_eq!(verify(profile, &received, &delivered), Err(Difference::Dropped { len, reason }));
     }
     let reason = DropReason::Duplicate;
     let repeated = [passed(&one), dropped(one.build(), reason)];
