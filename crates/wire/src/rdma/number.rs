@@ -205,6 +205,10 @@ mod tests {
         assert!(after.after(before) && before.before(after));
         assert_eq!((after.since(before), before.since(after)), (20, -20));
         assert_eq!((Psn::new(BITS_24).next(), Psn::new(0).previous()), (Psn::new(0), Psn::new(BITS_24)));
+        assert_eq!((Psn::new(7).next(), Psn::new(7).previous()), (Psn::new(8), Psn::new(6)));
+        let mut moved = before;
+        moved += 20;
+        assert_eq!(moved, after);
     }
 
     #[test]
@@ -220,5 +224,16 @@ mod tests {
         assert_eq!(QpNumber::new(BITS_24), Some(QpNumber::MULTICAST));
         assert_eq!(QpNumber::new(BITS_24 + 1), None);
         assert_eq!(QpNumber::new(0x11).unwrap().to_string(), "0x000011");
+    }
+
+    #[test]
+    fn messages_are_counted_modulo_two_to_the_24() {
+        assert_eq!((Msn::new(7).next(), Msn::new(BITS_24).next()), (Msn::new(8), Msn::new(0)));
+    }
+
+    #[test]
+    fn the_number_of_a_shared_receive_queue_has_24_bits() {
+        assert_eq!(SrqNumber::new(BITS_24).map(SrqNumber::value), Some(BITS_24));
+        assert_eq!(SrqNumber::new(BITS_24 + 1), None);
     }
 }

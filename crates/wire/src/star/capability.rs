@@ -134,4 +134,16 @@ mod tests {
         let all = Capability { base: 0, len: u64::MAX, ..whole };
         assert!(all.covers(u64::MAX, 0) && !all.covers(u64::MAX, 1));
     }
+
+    #[test]
+    fn rights_are_sets() {
+        let all = || (0..16).filter_map(Rights::from_bits);
+        for (one, other) in all().flat_map(|one| all().map(move |other| (one, other))) {
+            let grants = |rights: Rights, bit: u32| rights.bits() >> bit & 1 == 1;
+            let contained = (0..4).all(|bit| grants(one, bit) || !grants(other, bit));
+            assert_eq!(one.contains(other), contained, "{one:?} {other:?}");
+            let both = one | other;
+            assert!((0..4).all(|bit| grants(both, bit) == (grants(one, bit) || grants(other, bit))));
+        }
+    }
 }

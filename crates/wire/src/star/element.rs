@@ -420,3 +420,14 @@ impl Fields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flag_that_is_given_twice_is_set() {
+        let flags = WqeFlags::SIGNALED | WqeFlags::FENCE | WqeFlags::SIGNALED;
+        assert!(flags.contains(WqeFlags::SIGNALED | WqeFlags::FENCE) && !flags.contains(WqeFlags::SOLICITED));
+    }
+}

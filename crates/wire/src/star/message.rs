@@ -230,3 +230,20 @@ impl Message {
         matches!(self, Self::Ra(Err(_)) | Self::Sdp(Err(_)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As IBA 9.4.5 has it: the new value of each operation.
+    #[test]
+    fn a_comparison_swaps_only_what_it_finds_and_an_addition_wraps() {
+        let apply = |kind, compare, swap_or_add, before| {
+            Atomic { kind, ticket: 1, operands: Operands { compare, swap_or_add } }.apply(before)
+        };
+        assert_eq!(apply(AtomicKind::CompareSwap, 7, 9, 7), 9);
+        assert_eq!(apply(AtomicKind::CompareSwap, 7, 9, 8), 8);
+        assert_eq!(apply(AtomicKind::FetchAdd, 7, 9, 8), 17);
+        assert_eq!(apply(AtomicKind::FetchAdd, 8, 3, u64::MAX), 2);
+    }
+}

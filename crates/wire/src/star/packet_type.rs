@@ -143,4 +143,10 @@ mod tests {
         assert_eq!([frame(PacketType::Ea, 0), frame(PacketType::Cqep, 0)], [62, 82]);
         assert_eq!([frame(PacketType::Wqep, 24), frame(PacketType::Aop, 0)], [118, 122]);
     }
+
+    #[test]
+    fn three_types_are_for_the_stateless_servers_card() {
+        let is_for_card = PacketType::ALL.map(PacketType::is_for_card);
+        assert_eq!(is_for_card, [false, false, false, true, false, true, false, true]);
+    }
 }

@@ -24,6 +24,25 @@ proptest! {
     }
 
     #[test]
+    fn packets_for_a_card_name_a_range_and_others_none(packet in packet()) {
+        let mut message = packet.repr.message;
+        let is_for_card = message.packet_type().is_for_card();
+        prop_assert_eq!(message.span().is_some(), is_for_card);
+        let mut span = message.span().copied();
+        prop_assert_eq!(message.span_mut(), span.as_mut());
+    }
+
+    #[test]
+    fn the_length_of_a_packet_for_a_card_is_that_of_its_type(packet in packet()) {
+        let (kind, payload) = (packet.repr.message.packet_type(), packet.payload.len());
+        // Other types have elements of several lengths.
+        prop_assume!(kind.is_for_card());
+        let is_tagged = packet.repr.flags.contains(Flags::AUTHENTICATED);
+        let expected = if is_tagged { kind.authenticated_len(payload) } else { kind.datagram_len(payload) };
+        prop_assert_eq!(packet.built().len(), expected);
+    }
+
+    #[test]
     fn a_flipped_bit_is_seen(packet in packet(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         prop_assume!(!packet.repr.flags.contains(Flags::AUTHENTICATED));
         let mut datagram = packet.built();
