@@ -2,7 +2,7 @@
 //! from it.
 
 use nichrome_wire::checksum::{self, Sum};
-use nichrome_wire::{SeqNumber, TcpFlags};
+use nichrome_wire::{SeqNumber, TcpFlags, UdpHeader};
 
 use crate::identification::Identification;
 use crate::segment::Layout;
@@ -138,7 +138,7 @@ impl Template {
     /// and writes the pseudo-header sum to the transport checksum field.
     fn write_lengths(&mut self, layout: Layout, payload: u32) {
         let network = within(layout.network.into(), MAX_HEADER - 20);
-        let transport = within(layout.transport, MAX_HEADER - 20);
+        let transport = within(layout.transport, MAX_HEADER - UdpHeader::LEN);
         let ip_len = (u32::from(layout.ip_headers()) + payload) as u16;
         let transport_len = u32::from(layout.payload - layout.transport) + payload;
         let addresses = if layout.is_ipv4() {

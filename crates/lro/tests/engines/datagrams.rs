@@ -6,7 +6,7 @@ use nichrome_lro::{
     BadChecksum, Config, DropReason, FlushReason, Hold, Identification, Medium, PassReason, Profile,
     ProfileConfig,
 };
-use nichrome_wire::{Network, TcpFrame, VirtioNetHeader, VlanTag};
+use nichrome_wire::{IpProtocol, Network, TcpFrame, VirtioNetHeader, VlanTag};
 
 /// A `gro` that coalesces UDP, and differs from the usual one in `change`.
 fn card_with(change: impl FnOnce(&mut Config)) -> Card {
@@ -273,5 +273,55 @@ fn a_datagram_that_differs_in_a_header_bit_is_re_created() {
         for (at, bit) in (0..14 + 20 + 8).flat_map(|at| (0..8).map(move |bit| (at, 1 << bit))) {
             assert!(!merged_with(at, bit, is_batch), "byte {at}, bit {bit:#x}");
         }
+    }
+}
+
+#[test]
+fn a_packet_of_datagrams_is_as_long_as_the_limit_and_no_longer() {
+    for (max_bytes, expected) in [(588, vec![560]), (587, vec![420, 140])] {
+        for is_batch in [false, true] {
+            let mut card = card_with(|config| config.max_bytes = max_bytes);
+            let frames: Vec<_> = (0..4).map(|nth| datagram(nth, 140)).collect();
+            if is_batch {
+                card.receive_batch(&frames);
+            } else {
+                frames.into_iter().for_each(|frame| _ = card.receive_bytes(frame));
+            }
+            card.drain();
+            assert_eq!(take_lens(&mut card), expected, "{max_bytes}, {is_batch}");
+        }
+    }
+}
+
+#[test]
+fn datagrams_with_options_or_a_header_of_more_than_192_bytes_are_passed() {
+    let with_options = |frame: TcpFrame| {
+        frame.with(|frame| match &mut frame.network {
+            Network::Ipv4 { options, .. } => *options = vec![1; 4],
+            Network::Ipv6 { .. } => {}
+        })
+    };
+    let extended = |frame: TcpFrame, words: u8| {
+        frame.over_ipv6().with(|frame| {
+            if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+                let len = usize::from(words) * 8;
+                *next_header = IpProtocol::DESTINATION_OPTIONS;
+                *extensions = vec![0; len];
+                extensions[..4].copy_from_slice(&[IpProtocol::UDP.0, words - 1, 1, (len - 4) as u8]);
+            }
+        })
+    };
+    // 40 bytes of IPv6, 144 or 152 of options, 8 of UDP.
+    for (change, passes) in [
+        (&with_options as &dyn Fn(TcpFrame) -> TcpFrame, 2),
+        (&|frame| extended(frame, 18), 0),
+        (&|frame| extended(frame, 19), 2),
+    ] {
+        let mut card = card_with(|config| config.medium = Medium::Ip);
+        for nth in 0..2 {
+            card.receive_bytes(exchange::datagram(&change(fields(nth, 100)), Medium::Ip));
+        }
+        assert_eq!(card.drain().take().len(), if passes == 0 { 1 } else { 2 });
+        assert_eq!(card.passes(PassReason::IpOptions), passes);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nichrome_lro::{Config, Profile};
+use nichrome_lro::{Config, Medium, Profile};
 use nichrome_wire::checksum::{Sum, checksum};
 use nichrome_wire::{EtherType, IpProtocol, Network, TcpFrame, VlanTag};
 
@@ -154,4 +154,50 @@ fn segments_that_differ_in_a_header_bit_are_merged_only_where_the_profile_says_s
         }
     }
     assert!(merged > 1000, "{merged}");
+}
+
+/// A packet's headers of up to 192 bytes are kept, whatever they consist of.
+#[test]
+fn headers_of_192_bytes_are_merged_and_longer_ones_passed() {
+    let config = Config { medium: Medium::Ip, ..Config::default() };
+    for (padding, headers) in [(0, 192), (4, 196)] {
+        let segment = data(0, 100).timestamps(7, 9).over_ipv6().with(|frame| {
+            frame.options.splice(0..0, vec![1; padding]);
+            if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+                *next_header = IpProtocol::DESTINATION_OPTIONS;
+                *extensions = [&[IpProtocol::TCP.0, 14, 1, 116][..], &[0; 116]].concat();
+            }
+        });
+        // `netfpga` passes extension headers.
+        for profile in each_profile(ms(1)).into_iter().filter(|profile| profile.profile() != Profile::Netfpga)
+        {
+            let mut card = Card::new(&config, &profile);
+            for nth in 0..2 {
+                card.receive_bytes(segment.clone().at(nth * 100, 100).build_ip());
+            }
+            let lens: Vec<usize> =
+                card.drain().take().iter().map(|sent| sent.bytes().len() - headers).collect();
+            let expected = if headers == 192 { vec![200] } else { vec![100, 100] };
+            assert_eq!(lens, expected, "{headers}, {}", profile.profile());
+        }
+    }
+}
+
+#[test]
+fn a_packet_is_as_long_as_the_limit_and_no_longer() {
+    for (max_bytes, expected) in [(600, vec![560]), (599, vec![420, 140])] {
+        let config = Config { max_bytes, ..Config::default() };
+        for (profile, is_batch) in
+            each_profile(ms(1)).into_iter().flat_map(|profile| [(profile, false), (profile, true)])
+        {
+            let mut card = Card::new(&config, &profile);
+            let frames: Vec<_> = (0..4).map(|nth| data(nth * 140, 140).build()).collect();
+            if is_batch {
+                card.receive_batch(&frames);
+            } else {
+                frames.into_iter().for_each(|frame| _ = card.receive_bytes(frame));
+            }
+            assert_eq!(card.drain().take_lens(), expected, "{max_bytes}, {}, {is_batch}", profile.profile());
+        }
+    }
 }
