@@ -217,3 +217,95 @@ impl Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The stream's first byte: its sequence numbers wrap.
+    const FIRST: u32 = u32::MAX - 30;
+    /// Bytes before the stream that segments may contain.
+    const BEFORE: usize = 8;
+
+    /// A byte by byte account of a stream.
+    #[derive(Clone, Copy, Default)]
+    struct Byte {
+        /// The first frame that contained it.
+        frame: Option<u64>,
+        is_out: bool,
+    }
+
+    proptest! {
+        /// The bytes are numbered from [`BEFORE`] before the stream's first.
+        #[test]
+        fn a_stream_is_compared_byte_by_byte(
+            steps in proptest::collection::vec((any::<bool>(), 0..70usize, 1..20usize, 0..300usize), 1..60),
+        ) {
+            let mut stream = Stream::beginning_at(SeqNumber(FIRST));
+            let mut account = [Byte::default(); 90];
+            let mut content: Vec<u8> = (0..300u16).map(|n| (n * 2) as u8).collect();
+            for (frame, (is_received, start, len, changed)) in (1..).zip(steps) {
+                let seq = SeqNumber(FIRST.wrapping_sub(BEFORE as u32)) + start as u32;
+                let range = start..start + len;
+                if is_received {
+                    let fields = Fields { frame, class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
+                    let news = stream.receive(seq, &content[range.clone()], fields);
+                    let mut is_new = false;
+                    for nth in range {
+                        is_new |= nth >= BEFORE && account[nth].frame.is_none();
+                        account[nth].frame.get_or_insert(frame);
+                        account[nth].is_out |= nth < BEFORE;
+                    }
+                    prop_assert_eq!(news == News::Bytes, is_new);
+                    continue;
+                }
+                let is_due = |nth: &usize| account[*nth].frame.is_some() && !account[*nth].is_out;
+                let due: Vec<usize> = range.clone().filter(is_due).collect();
+                content[changed] ^= 1;
+                let delivered = stream.deliver(seq, &content[range.clone()]);
+                content[changed] ^= 1;
+                if range.clone().any(|nth| account[nth].frame.is_none()) {
+                    let is_refused = matches!(delivered, Err(Difference::NotReceived { .. }));
+                    prop_assert!(is_refused);
+                    continue;
+                }
+                if due.contains(&changed) {
+                    let is_refused = matches!(delivered, Err(Difference::Changed { .. }));
+                    prop_assert!(is_refused);
+                    return Ok(());
+                }
+                let oldest = due.iter().filter_map(|nth| account[*nth].frame).min();
+                let overtaken = (0..start).filter(is_due).filter_map(|nth| account[nth].frame).min();
+                if let (Some(frame), Some(overtaken)) = (oldest, overtaken) && overtaken < frame {
+                    prop_assert_eq!(delivered.err(), Some(Difference::Overtook { frame, overtaken }));
+                    return Ok(());
+                }
+                let mut brought = Vec::new();
+                for part in delivered.map_err(|error| TestCaseError::fail(error.to_string()))? {
+                    let places = start + part.at..start + part.at + part.len;
+                    let is_of = |byte: &Byte| byte.frame == Some(part.fields.frame);
+                    prop_assert!(account[places.clone()].iter().all(is_of));
+                    brought.extend(places);
+                }
+                prop_assert_eq!(&brought, &due);
+                due.iter().for_each(|nth| account[*nth].is_out = true);
+            }
+            let left = (0..90).find(|nth| account[*nth].frame.is_some() && !account[*nth].is_out);
+            let outstanding = account.iter().filter(|byte| !byte.is_out).filter_map(|byte| byte.frame);
+            prop_assert_eq!(stream.oldest(), outstanding.min());
+            match (stream.finish(), left) {
+                (Ok(compared), None) => {
+                    let out = account[BEFORE..].iter().filter(|byte| byte.is_out).count();
+                    prop_assert_eq!(compared, out as u64);
+                }
+                (Err(Difference::MissingBytes { seq, frame, .. }), Some(left)) => {
+                    prop_assert_eq!(seq, SeqNumber(FIRST.wrapping_sub(BEFORE as u32)) + left as u32);
+                    prop_assert_eq!(Some(frame), account[left].frame);
+                }
+                (end, left) => prop_assert!(false, "{end:?}, {left:?}"),
+            }
+        }
+    }
+}
