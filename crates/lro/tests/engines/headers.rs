@@ -6,7 +6,7 @@ use nichrome_lro::{Config, Medium, Profile};
 use nichrome_wire::checksum::{Sum, checksum};
 use nichrome_wire::{EtherType, IpProtocol, Network, TcpFrame, VlanTag};
 
-use crate::common::{Card, Change, Sent, data, each_profile, ms};
+use crate::common::{Card, Change, Sent, data, each_profile, ms, tcp};
 
 /// A kind of header, and where its parts begin.
 struct Shape {
@@ -198,6 +198,23 @@ fn a_packet_is_as_long_as_the_limit_and_no_longer() {
                 frames.into_iter().for_each(|frame| _ = card.receive_bytes(frame));
             }
             assert_eq!(card.drain().take_lens(), expected, "{max_bytes}, {}, {is_batch}", profile.profile());
+        }
+    }
+}
+
+#[test]
+fn a_stream_s_packet_has_the_window_of_its_latest_ack_number() {
+    for shape in shapes() {
+        for profile in each_profile(ms(1)).into_iter().filter(|profile| profile.profile() != Profile::Gro) {
+            let mut card = Card::new(&Config::default(), &profile);
+            let later = shape.first.clone().at(100, 100).with(|frame| (frame.ack.0, frame.window) = (9, 77));
+            card.receive(&shape.first).receive(&later).drain();
+            let merged: Vec<_> =
+                card.take().into_iter().filter(|sent| matches!(sent, Sent::Merged(_))).collect();
+            for sent in merged {
+                let packet = tcp(sent.bytes());
+                assert_eq!((packet.ack, packet.window), (9, 77), "{}", profile.profile());
+            }
         }
     }
 }
