@@ -101,19 +101,20 @@ module lro_decide
   logic [TIME_W-1:0] oldest_deadline_reg;
   logic [TIME_W-1:0] deadline_reg;
 
-  // A flow is in one slot at most.
-  logic hit_reg;
-  slot_t hit_slot_reg;
-  logic [FLOWS-1:0] hits;
+  // A flow is in one slot at most. With many slots, what they are joined to is near the clock's period: each slot's hit, its
+  // template and the slot that the next flow takes are registered before they are.
+  logic [FLOWS-1:0] hits_reg;
+  logic hit;
   slot_t hit_slot;
   slot_t free_slot;
+  slot_t free_slot_reg;
+  logic template_reg;  // of `slot_reg`
+  assign hit = |hits_reg;
   always_comb begin
-    hits = '0;
-    hit_slot = '0;
+    hit_slot  = '0;
     free_slot = '0;
     for (int i = FLOWS - 1; i >= 0; i--) begin
-      hits[i] = used_reg[i] && &flow_equal_reg[i];
-      if (hits[i]) hit_slot = hit_slot | slot_t'(i);
+      if (hits_reg[i]) hit_slot = hit_slot | slot_t'(i);
       if (!used_reg[i]) free_slot = slot_t'(i);
     end
   end
@@ -127,10 +128,10 @@ module lro_decide
         template_part_equal_reg[i][j] <=
             PART_W'(templates_reg[i] >> (PART_W * j)) == PART_W'(frame_reg.template_ >> (PART_W * j));
       end
+      hits_reg[i] <= used_reg[i] && &flow_equal_reg[i];
       template_equal_reg[i] <= &template_part_equal_reg[i];
     end
-    hit_reg <= |hits;
-    hit_slot_reg <= hit_slot;
+    template_reg <= template_equal_reg[slot_reg];
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
     due_reg <= oldest_deadline_reg <= frame_reg.arrival;
     now_due_reg <= oldest_deadline_reg <= now;
@@ -285,7 +286,7 @@ module lro_decide
   logic joins;
   logic ends;
   assign due = due_reg && any_reg;
-  assign joins = seq_equal_reg && template_equal_reg[slot_reg] && !ts_older_reg && !too_long_reg;
+  assign joins = seq_equal_reg && template_reg && !ts_older_reg && !too_long_reg;
   assign ends = full_length_reg || full_count_reg;
 
   always_comb begin
@@ -298,7 +299,7 @@ module lro_decide
     if (state_reg[STATE_MATCH]) state_next[STATE_HIT] = 1'b1;
     if (state_reg[STATE_HIT]) state_next[STATE_PICK] = 1'b1;
     if (state_reg[STATE_PICK]) begin
-      if (due || (pass_all_reg && any_reg) || (pass_flow_reg && hit_reg) || (store_reg && (hit_reg || full_reg))) begin
+      if (due || (pass_all_reg && any_reg) || (pass_flow_reg && hit) || (store_reg && (hit || full_reg))) begin
         state_next[STATE_LOAD] = 1'b1;
       end else if (store_reg) state_next[STATE_START] = 1'b1;
       else state_next[STATE_PASS] = 1'b1;
@@ -342,8 +343,8 @@ module lro_decide
 
     // The slot to be closed or to be joined, and what follows a close.
     if (state_reg[STATE_PICK]) begin
-      check_reg <= !due && store_reg && hit_reg;
-      slot_reg  <= (!due && !pass_all_reg && hit_reg) ? hit_slot_reg : order_reg[0];
+      check_reg <= !due && store_reg && hit;
+      slot_reg  <= (!due && !pass_all_reg && hit) ? hit_slot : order_reg[0];
       if (due) begin
         reason_reg <= FLUSH_TIMEOUT;
         behind_reg <= only(STATE_MATCH);
@@ -354,8 +355,8 @@ module lro_decide
         reason_reg <= FLUSH_BARRIER;
         behind_reg <= only(STATE_PASS);
       end else begin
-        reason_reg <= hit_reg ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
-        behind_reg <= only(hit_reg ? STATE_PASS : STATE_START);
+        reason_reg <= hit ? FLUSH_OUT_OF_ORDER : FLUSH_FLOW_MISMATCH;
+        behind_reg <= only(hit ? STATE_PASS : STATE_START);
       end
     end
 
@@ -365,7 +366,7 @@ module lro_decide
       if (!seq_equal_reg) pass_reason_reg <= 5'(PASS_OUT_OF_ORDER);
       else begin
         behind_reg <= only(STATE_START);
-        reason_reg <= (!template_equal_reg[slot_reg] || ts_older_reg) ? FLUSH_UNEQUAL_FIELD : FLUSH_MAX_LENGTH;
+        reason_reg <= (!template_reg || ts_older_reg) ? FLUSH_UNEQUAL_FIELD : FLUSH_MAX_LENGTH;
       end
     end
 
@@ -375,7 +376,7 @@ module lro_decide
     end
 
     // The table is written a cycle later, while the frame is still there.
-    if (state_reg[STATE_START]) slot_reg <= free_slot;
+    if (state_reg[STATE_START]) slot_reg <= free_slot_reg;
     started_reg <= starting;
     if (started_reg) begin
       flows_reg[slot_reg] <= frame_reg.flow;
@@ -397,8 +398,9 @@ module lro_decide
   assign working = !state_reg[STATE_IDLE];
   assign deadline = oldest_deadline_reg;
 
-  // Slots in the order in which they were begun.
+  // Slots in the order in which they were begun. A slot that is closed was loaded a cycle earlier at least.
   logic [FLOWS-1:0] behind_slot;
+  logic [FLOWS-1:0] behind_slot_reg;
   always_comb begin
     behind_slot = '0;
     for (int i = 0; i < FLOWS; i++) begin
@@ -408,16 +410,19 @@ module lro_decide
   end
 
   always_ff @(posedge clk) begin
+    behind_slot_reg <= behind_slot;
+    // A frame may begin an aggregate in the cycle after one was closed.
+    free_slot_reg   <= closing ? slot_reg : free_slot;
     if (closing) begin
       used_reg[slot_reg] <= 1'b0;
       stored <= stored - 1'b1;
       any_reg <= stored != COUNT_W'(1);
       full_reg <= 1'b0;
-      for (int i = 0; i < FLOWS - 1; i++) if (behind_slot[i]) order_reg[i] <= order_reg[i+1];
+      for (int i = 0; i < FLOWS - 1; i++) if (behind_slot_reg[i]) order_reg[i] <= order_reg[i+1];
     end
     if (starting) begin
-      used_reg[free_slot] <= 1'b1;
-      order_reg[stored[SLOT_W-1:0]] <= free_slot;
+      used_reg[free_slot_reg] <= 1'b1;
+      order_reg[stored[SLOT_W-1:0]] <= free_slot_reg;
       stored <= stored + 1'b1;
       any_reg <= 1'b1;
       full_reg <= stored == COUNT_W'(FLOWS - 1);
