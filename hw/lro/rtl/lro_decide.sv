@@ -133,8 +133,9 @@ module lro_decide
     end
     template_reg <= template_equal_reg[slot_reg];
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
-    due_reg <= oldest_deadline_reg <= frame_reg.arrival;
-    now_due_reg <= oldest_deadline_reg <= now;
+    // Not less is one carry chain in Yosys, less or equal is a comparison for equality, too.
+    due_reg <= !(frame_reg.arrival < oldest_deadline_reg);
+    now_due_reg <= !(now < oldest_deadline_reg);
     deadline_reg <= frame_reg.arrival + TIME_W'(timer_ns);
   end
 
@@ -341,11 +342,11 @@ module lro_decide
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The slot to be closed or to be joined, and what follows a close.
+    // The slot to be closed or to be joined, and what follows a close; they do not matter while nothing is stored.
     if (state_reg[STATE_PICK]) begin
-      check_reg <= !due && store_reg && hit;
-      slot_reg  <= (!due && !pass_all_reg && hit) ? hit_slot : order_reg[0];
-      if (due) begin
+      check_reg <= !due_reg && store_reg && hit;
+      slot_reg  <= (!due_reg && !pass_all_reg && hit) ? hit_slot : order_reg[0];
+      if (due_reg) begin
         reason_reg <= FLUSH_TIMEOUT;
         behind_reg <= only(STATE_MATCH);
       end else if (pass_all_reg) begin
