@@ -118,7 +118,7 @@ module lro
       .ready
   );
 
-  logic word_valid, word_first, word_last, frame_bad, begins;
+  logic word_valid, word_first, word_last, frame_bad;
   logic [DATA_W-1:0] word;
   extent_t frame_extent;
   logic [TIME_W-1:0] frame_arrival;
@@ -130,7 +130,7 @@ module lro
 
   always_ff @(posedge clk) begin
     now_reg <= now;
-    frames_reg <= frames_reg + 3'(begins) - 3'(struct_take);
+    frames_reg <= frames_reg + 3'(word_first) - 3'(struct_take);
     ended_reg <= ended_reg + 2'(word_valid && word_last) - 2'(struct_take);
     if (rst) begin
       frames_reg <= '0;
@@ -165,8 +165,7 @@ module lro
       .word,
       .extent(frame_extent),
       .arrival(frame_arrival),
-      .bad(frame_bad),
-      .begins
+      .bad(frame_bad)
   );
 
   logic chunks_valid, chunks_first, chunks_last, fields_valid;

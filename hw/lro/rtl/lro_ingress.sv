@@ -45,9 +45,7 @@ module lro_ingress
     output logic [DATA_W-1:0] word,  // big endian: the first byte on top
     output extent_t extent,  // with `word_last`, as the two below
     output logic [TIME_W-1:0] arrival,
-    output logic bad,
-
-    output logic begins  // the first word of a frame is taken
+    output logic bad
 );
   localparam int BYTES = DATA_W / 8;
   localparam int PAGE_WORDS = PAGE_BYTES / BYTES;
@@ -62,12 +60,12 @@ module lro_ingress
   logic [15-LANE_W:0] words_reg;  // of the frame before the last one that was taken
   logic [LANE_W:0] last_bytes_reg;  // of the last one
   logic [15:0] kept_reg;  // last two bytes of the word before
+  logic [TIME_W-1:0] arrival_reg;  // of the cycle before
 
   assign s_axis_tready = page_valid && open_reg;
   wire accept = s_axis_tvalid && s_axis_tready;
   wire page_full = index_reg == INDEX_W'(PAGE_WORDS - 1);
   assign page_take = accept && (s_axis_tlast || page_full);
-  assign begins = accept && !in_frame_reg;
   wire flush = flush_reg && spacing_reg == 0 && room;
 
   logic [DATA_W-1:0] big_endian;
@@ -108,15 +106,14 @@ module lro_ingress
       index_reg <= (s_axis_tlast || page_full) ? '0 : index_reg + 1'b1;
       words_reg <= in_frame_reg ? words_reg + 1'b1 : '0;
       last_bytes_reg <= kept_bytes;
-      if (!in_frame_reg) begin
-        arrival <= s_axis_arrival;
-        extent.first <= page;
-      end
+      if (!in_frame_reg) extent.first <= page;
       extent.last <= page;
       bad <= s_axis_tuser;
     end
     if (flush_reg) word <= {kept_reg, (DATA_W - 16)'(0)};
     else word <= {in_frame_reg ? kept_reg : 16'h0000, big_endian[DATA_W-1:16]};
+    arrival_reg <= s_axis_arrival;
+    if (word_first) arrival <= arrival_reg;
     extent.len <= {words_reg, LANE_W'(0)} + 16'(last_bytes_reg);
     if (rst) begin
       open_reg <= 1'b0;
