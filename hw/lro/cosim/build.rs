@@ -1,6 +1,6 @@
 //! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
-//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default). `NICHROME_RTL_NETLIST` is a folder with a netlist
-//! of the one model that is made, and with what its cells are.
+//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default), `NICHROME_RTL_OPT` the compiler's level, 2 by
+//! default. `NICHROME_RTL_NETLIST` is a folder with a netlist of the one model that is made, and with what its cells are.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +28,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/shim.cpp");
     let include = verilator_include();
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL_OPT");
     let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
     for (data_w, flows, pages) in MODELS {
         let name = format!("{data_w}_{flows}");
@@ -71,7 +72,8 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
     verilator.args(["--cc", "-O3", "--x-assign", "unique", "--x-initial", "unique", "-Wno-fatal"]);
     verilator.args(["--top-module", "lro", "--prefix", prefix, "--Mdir"]).arg(folder);
     if has_coverage() {
-        verilator.args(["--coverage-line", "--coverage-toggle"]);
+        verilator.args(["--coverage-line", "--coverage-toggle", "--coverage-user"]);
+        println!("cargo:rerun-if-changed=../coverage");
     }
     match env::var_os("NICHROME_RTL_NETLIST").map(PathBuf::from) {
         Some(netlist) => {
@@ -88,6 +90,9 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
                 verilator.arg(rtl.join(format!("{package}.sv")));
             }
             verilator.arg("-y").arg(rtl).arg(rtl.join("lro.sv"));
+            if has_coverage() {
+                verilator.arg("../coverage/lro_cover.sv");
+            }
         }
     }
     let status = verilator.status().expect("the models need verilator: install the Debian package");
@@ -104,8 +109,7 @@ fn compile(folder: &Path, include: &Path, prefix: &str, data_w: u32, flows: u32)
     sources.sort();
     let is_slow = |path: &PathBuf| path.to_string_lossy().ends_with("__Slow.cpp");
     let (slow, fast): (Vec<_>, Vec<_>) = sources.into_iter().partition(is_slow);
-    // The counters of the coverage make a model four times as large.
-    let level = if has_coverage() { 1 } else { 2 };
+    let level = env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
     for (name, level, sources) in [("slow", 0, slow), ("model", level, fast)] {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(level).warnings(false).include(include).include(folder);

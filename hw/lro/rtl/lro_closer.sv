@@ -109,11 +109,15 @@ module lro_closer
       .count(queued)
   );
 
-  assign closed_valid = valid_reg[3];
-  assign closed = close_reg[3];
-  assign closed_len =
-      close_reg[3].kind == KIND_AGGREGATE ? ip_len_reg3 + network : close_reg[3].aggregate.frame_len;
-  assign empty = valid_reg == '0 && queued == 0 && !order_valid;
+  // The counters are far from here.
+  always_ff @(posedge clk) begin
+    closed_valid <= valid_reg[3];
+    closed <= close_reg[3];
+    closed_len <= close_reg[3].kind == KIND_AGGREGATE ? ip_len_reg3 + network : close_reg[3].aggregate.frame_len;
+    if (rst) closed_valid <= 1'b0;
+  end
+
+  assign empty = valid_reg == '0 && !closed_valid && queued == 0 && !order_valid;
 endmodule
 
 `resetall
