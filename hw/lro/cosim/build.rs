@@ -109,7 +109,8 @@ fn compile(folder: &Path, include: &Path, prefix: &str, data_w: u32, flows: u32)
     sources.sort();
     let is_slow = |path: &PathBuf| path.to_string_lossy().ends_with("__Slow.cpp");
     let (slow, fast): (Vec<_>, Vec<_>) = sources.into_iter().partition(is_slow);
-    let level = env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
+    let level =
+        env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
     for (name, level, sources) in [("slow", 0, slow), ("model", level, fast)] {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(level).warnings(false).include(include).include(folder);

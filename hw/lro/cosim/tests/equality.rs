@@ -90,15 +90,19 @@ fn traffic(seed: u64, count: usize) -> (Config, Duration, Vec<Input>) {
     (config, timer, inputs)
 }
 
-/// 100, or as many as `NICHROME_SEEDS` says; `NICHROME_SEED` is the first.
+/// 100, or as many as `NICHROME_SEEDS` says; `NICHROME_SEED` is the first. With `NICHROME_WIDTH`, only on the models of that many
+/// bits.
 #[test]
 fn generated_frames_are_the_engines() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let (seeds, first) = (number("NICHROME_SEEDS", 100), number("NICHROME_SEED", 0));
+    let width = number("NICHROME_WIDTH", 0);
+    let has_width = |model: &&Model| width == 0 || 8 * model.width.bytes() as u64 == width;
+    let models: Vec<Model> = Model::ALL.iter().filter(has_width).copied().collect();
     let (mut frames, mut cycles) = (0, 0);
     for seed in first..first + seeds {
         let (config, timer, inputs) = traffic(seed, 300);
-        let model = Model::ALL[seed as usize % Model::ALL.len()];
+        let model = models[seed as usize % models.len()];
         let rtl = RtlConfig::new(model, &config, timer);
         let rtl = RtlConfig { stalls: stalls(STALLS[(seed as usize / 4) % STALLS.len()]), ..rtl };
         match compare(&config, rtl, &inputs) {
