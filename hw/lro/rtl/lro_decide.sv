@@ -50,7 +50,7 @@ module lro_decide
 );
   localparam int SLOT_W = FLOWS > 1 ? $clog2(FLOWS) : 1;
   localparam int COUNT_W = $clog2(FLOWS + 1);
-  localparam int PART_W = 16;
+  localparam int PART_W = 24;
   localparam int FLOW_PARTS = ($bits(flow_t) + PART_W - 1) / PART_W;
   localparam int TEMPLATE_PARTS = ($bits(template_t) + PART_W - 1) / PART_W;
   typedef logic [SLOT_W-1:0] slot_t;
