@@ -111,10 +111,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, pause: u64) {
         self.arrived(now, pause);
         if count > 1 {
-            self.pauses = 0;
-            self.near = 2;
+            self.arrived_again(count - 1);
         }
-        self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
     }
 
     /// Records `count` arrivals at the time of the last one: as [`ConnectionDescriptor::arrived`] for each.

@@ -54,7 +54,7 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
     assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
 }
 
-/// Asserts that these frames bring about the same in one burst and one by one, three times in a row.
+/// Checks that the engine delivers the same if it receives these frames in one burst or one by one, in three rounds.
 fn assert_bursts_change_nothing(frames: &[Vec<u8>], what: &str) {
     let config = Config { max_connections: 128, max_aggregates: 128, ..Config::default() };
     let card = || Card::new(&config, &ProfileConfig::Npu(NpuConfig::default())).unverified();
