@@ -82,9 +82,13 @@ impl<B: AsRef<[u8]>> Run<B> {
         if !self.may_follow(frames.as_slice(), 1) {
             return u32::from(self.add_usual_stream(frames));
         }
-        let count = match self.may_follow(frames.as_slice(), 3) {
-            true => self.add_steady_train(frames),
-            false => self.add_steady(frames),
+        let count = if !frames.as_slice().first().is_some_and(|next| self.may_be_next_usual(next)) {
+            // Another ACK number: the frame is not steady.
+            0
+        } else if self.may_follow(frames.as_slice(), 3) {
+            self.add_steady_train(frames)
+        } else {
+            self.add_steady(frames)
         };
         if count > 0 { count } else { self.add_masked_stream(masks.of(self.layout), frames, ends) }
     }
