@@ -40,15 +40,17 @@ options() {
   if [[ $1 == ibv_* ]]; then echo "-g $2"; else echo "-F -x $2"; fi
 }
 
-# run_program ROLE COMMAND: runs one end. A client retries until it can connect to the server.
+# run_program ROLE COMMAND: runs one end. A client retries until it can connect to the server, for as long as a server may take to
+# come back.
 run_program() {
-  local output tries=100 patience=60 attempts=1 command
+  local output patience=60 attempts=1 command refused_until
   # perftest connects twice, and its server has no listener in between. A client that is refused there leaves a server that
   # waits for the second connection: both ends begin anew.
   [[ $2 != *' -R '* ]] || { patience=40 attempts=5; }
+  refused_until=$((SECONDS + patience * attempts))
   read -ra command <<<"$2"
   until output=$(timeout "$patience" "${command[@]}" 2>&1); do
-    if [[ $1 == client && $output =~ $REFUSED ]] && ((tries-- > 0)); then
+    if [[ $1 == client && $output =~ $REFUSED ]] && ((SECONDS < refused_until)); then
       sleep 0.2
     elif ((--attempts == 0)); then
       echo "failed as $1: $2"
