@@ -1,6 +1,7 @@
 //! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
 //! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default), `NICHROME_RTL_OPT` the compiler's level, 2 by
 //! default. `NICHROME_RTL_NETLIST` is a folder with a netlist of the one model that is made, and with what its cells are.
+//! With `NICHROME_RTL_COVERAGE`, a folder, the models count what they run and write it there.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -72,8 +73,8 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
     verilator.args(["--cc", "-O3", "--x-assign", "unique", "--x-initial", "unique", "-Wno-fatal"]);
     verilator.args(["--top-module", "lro", "--prefix", prefix, "--Mdir"]).arg(folder);
     if has_coverage() {
-        verilator.args(["--coverage-line", "--coverage-toggle", "--coverage-user"]);
-        println!("cargo:rerun-if-changed=../coverage");
+        verilator.args(["--coverage-line", "--coverage-toggle", "--coverage-max-width", "1024"]);
+        println!("cargo:rerun-if-changed=../coverage/lro_cover.sv");
     }
     match env::var_os("NICHROME_RTL_NETLIST").map(PathBuf::from) {
         Some(netlist) => {
@@ -118,6 +119,7 @@ fn compile(folder: &Path, include: &Path, prefix: &str, data_w: u32, flows: u32)
         build.define("DATA_W", data_w.to_string().as_str()).define("FLOWS", flows.to_string().as_str());
         if has_coverage() {
             build.define("VM_COVERAGE", "1");
+            build.define("MODEL_SYMBOLS", format!("\"{prefix}__Syms.h\"").as_str());
         }
         if name == "model" {
             build.file("src/shim.cpp");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // What must happen in the simulations beside every line and toggle: each reason that the module gives, and each rotation of a piece.
+// Each is one bit, whose toggles are counted.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -12,17 +13,20 @@ module lro_cover_reasons
     input wire close_valid,
     input close_t close
 );
-  for (genvar reason = 0; reason < 32; reason++) begin : gen_reason
-    wire is_reason = close_valid && close.reason == 5'(reason);
-    wire is_free = close.kind == KIND_FREE;
-    wire is_pass = close.kind == KIND_PASS;
-    flush_ : cover property (@(posedge clk) is_reason && !is_free && !is_pass);
-    pass : cover property (@(posedge clk) is_reason && is_pass);
-    drop : cover property (@(posedge clk) is_reason && is_free && !close.bad);
+  logic [31:0] flushes, passes, drops;  // by reason
+  always_ff @(posedge clk) begin
+    flushes <= '0;
+    passes <= '0;
+    drops <= '0;
+    if (close_valid) begin
+      flushes[close.reason] <= close.kind != KIND_FREE && close.kind != KIND_PASS;
+      passes[close.reason] <= close.kind == KIND_PASS;
+      drops[close.reason] <= close.kind == KIND_FREE && !close.bad;
+    end
   end
 endmodule
 
-// A piece begins at lane 0, or behind an Ethernet header at one of every fourth from lane 2 on; the output goes on at any.
+// By the lane at which the output goes on, and the lane at which a piece begins.
 module lro_cover_rotations #(
     parameter int LANE_W = 3
 ) (
@@ -31,11 +35,11 @@ module lro_cover_rotations #(
     input wire [LANE_W-1:0] tail_reg,
     input wire [LANE_W-1:0] lane_reg
 );
-  for (genvar tail = 0; tail < 2 ** LANE_W; tail++) begin : gen_tail
-    rotated_0 : cover property (@(posedge clk) issue && tail_reg == LANE_W'(tail) && lane_reg == '0);
-    for (genvar lane = 2; lane < 2 ** LANE_W; lane += 4) begin : gen_lane
-      rotated : cover property (@(posedge clk) issue && tail_reg == LANE_W'(tail) && lane_reg == LANE_W'(lane));
-    end
+  localparam int LANES = 2 ** LANE_W;
+  logic [LANES-1:0][LANES-1:0] rotations;
+  always_ff @(posedge clk) begin
+    rotations <= '0;
+    if (issue) rotations[tail_reg][lane_reg] <= 1'b1;
   end
 endmodule
 

@@ -112,13 +112,13 @@ package lro_parser_pkg;
 
   function automatic next_t next_of(logic [7:0] protocol);
     case (protocol)
-      PROTOCOL_TCP: return NEXT_TCP;
-      PROTOCOL_HOP_BY_HOP: return NEXT_HOP_BY_HOP;
-      PROTOCOL_ROUTING: return NEXT_ROUTING;
-      PROTOCOL_FRAGMENT: return NEXT_FRAGMENT;
-      PROTOCOL_AH: return NEXT_AH;
-      PROTOCOL_DESTINATION: return NEXT_DESTINATION;
-      default: return NEXT_OTHER;
+      PROTOCOL_TCP: next_of = NEXT_TCP;
+      PROTOCOL_HOP_BY_HOP: next_of = NEXT_HOP_BY_HOP;
+      PROTOCOL_ROUTING: next_of = NEXT_ROUTING;
+      PROTOCOL_FRAGMENT: next_of = NEXT_FRAGMENT;
+      PROTOCOL_AH: next_of = NEXT_AH;
+      PROTOCOL_DESTINATION: next_of = NEXT_DESTINATION;
+      default: next_of = NEXT_OTHER;
     endcase
   endfunction
 
@@ -443,10 +443,10 @@ package lro_parser_pkg;
     logic [95:0] bytes_;
     bytes_ = options.chunks;
     case (options.lane)
-      2'd0: return bytes_[79:48];
-      2'd1: return bytes_[71:40];
-      2'd2: return bytes_[63:32];
-      default: return bytes_[55:24];
+      2'd0: ts_value = bytes_[79:48];
+      2'd1: ts_value = bytes_[71:40];
+      2'd2: ts_value = bytes_[63:32];
+      default: ts_value = bytes_[55:24];
     endcase
   endfunction
 endpackage

@@ -19,7 +19,9 @@ pub(crate) struct Inputs {
     pub(crate) ready: bool,
     pub(crate) axil_write: bool,
     pub(crate) axil_read: bool,
-    padding: u8,
+    pub(crate) axil_strobe: u8,
+    pub(crate) axil_ready: bool,
+    padding: [u8; 7],
 }
 
 /// Outputs of one cycle, before its clock edge; as in `shim.cpp`.

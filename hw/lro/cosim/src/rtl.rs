@@ -16,7 +16,7 @@ use crate::package::{REGISTERS, TOTALS};
 pub struct Stalls {
     /// The source's.
     pub source: u32,
-    /// The sink's.
+    /// The sink's, and of those who take the answers of the registers.
     pub sink: u32,
 }
 
@@ -148,6 +148,7 @@ impl Rtl {
     /// Runs one cycle; collects what leaves.
     fn cycle(&mut self) -> Outputs {
         self.inputs.ready = !self.stalls(self.config.stalls.sink);
+        self.inputs.axil_ready = !self.stalls(self.config.stalls.sink);
         let outputs = self.simulation.cycle(&self.inputs);
         self.cycles += 1;
         self.deadline = outputs.deadline_valid.then(|| Instant::from_nanos(outputs.deadline));
@@ -182,9 +183,15 @@ impl Rtl {
 
     /// Writes a register.
     pub fn write(&mut self, address: u32, value: u32) {
+        self.write_bytes(address, value, 0xf);
+    }
+
+    /// Writes those bytes of a register whose bits are set in `strobe`, 0 to 15.
+    pub fn write_bytes(&mut self, address: u32, value: u32, strobe: u8) {
         (self.inputs.axil_address, self.inputs.axil_data, self.inputs.axil_write) = (address, value, true);
+        self.inputs.axil_strobe = strobe;
         let started = self.cycles;
-        while !self.cycle().axil_written {
+        while !(self.cycle().axil_written && self.inputs.axil_ready) {
             assert!(self.cycles - started < PATIENCE, "a write is not answered");
             // Address and data are taken in the second cycle.
             if self.cycles - started == 2 {
@@ -201,7 +208,7 @@ impl Rtl {
         loop {
             let outputs = self.cycle();
             self.inputs.axil_read = false;
-            if outputs.axil_read {
+            if outputs.axil_read && self.inputs.axil_ready {
                 return outputs.axil_data;
             }
             assert!(self.cycles - started < PATIENCE, "a read is not answered");
