@@ -10,6 +10,11 @@ use crate::run::{PooledRun, Run};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nth(u8);
 
+impl Nth {
+    /// No flow.
+    pub(crate) const NONE: Self = Self(NIL);
+}
+
 /// No entry: the end of a chain.
 const NIL: u8 = u8::MAX;
 /// Number of chains: their heads fit in the nearest cache.

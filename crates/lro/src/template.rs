@@ -90,17 +90,13 @@ impl Template {
         self.write_lengths(layout, payload);
     }
 
-    /// As [`Template::seal`], for [common frames](crate::usual).
+    /// As [`Template::seal`], for a [common frame](crate::usual).
     #[inline(always)]
-    pub(crate) fn seal_usual(&mut self, first: &[u8], layout: Layout, whole: Whole) {
-        const { assert!(usual::LONGEST <= USUAL) };
-        match (first.first_chunk::<USUAL>(), self.header.first_chunk_mut::<USUAL>()) {
-            (Some(first), Some(header)) => {
-                *header = *first;
-                usual::seal(first, header, layout.payload.into(), whole);
-            }
-            // A short frame.
-            _ => self.seal(first, layout, whole),
+    pub(crate) fn seal_usual(&mut self, first: &[u8; USUAL], layout: Layout, whole: Whole) {
+        const { assert!(usual::LONGEST <= USUAL && USUAL <= MAX_HEADER) };
+        if let Some(header) = self.header.first_chunk_mut() {
+            *header = *first;
+            usual::seal(first, header, layout.payload.into(), whole);
         }
     }
 

@@ -60,8 +60,7 @@ const PLAIN: Layout = Layout {
 #[inline(always)]
 pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
     let head: &Head = frame.first_chunk()?;
-    let odd_checksum = array::<24, 2>(head) == [0xFF; 2] || array::<50, 2>(head) == [0xFF; 2];
-    data_segment(frame, TcpFlags::ECE).filter(|_| !odd_checksum)
+    if has_odd_checksum(head) { None } else { data_segment(frame, TcpFlags::ECE) }
 }
 
 /// Returns the fields and the timestamp value of a common frame that may start a run under the stream rule: data with
@@ -94,7 +93,7 @@ fn data_segment(frame: &[u8], free: TcpFlags) -> Option<FirstSegment> {
     let last = u32::from_be_bytes(array::<46, 4>(head));
     let headers = (last >> 28) as usize * 4;
     let payload = TRANSPORT + headers;
-    let is_usual = array::<12, 3>(head) == [0x08, 0x00, 0x45]
+    let is_usual = word32::<12>(head) & NO_OPTIONS == IPV4
         && word32::<20>(head) & NOT_FRAGMENTED == TCP
         && last & FLAGS & !(u32::from(free.bits()) << 16) == ACK
         && headers >= TcpHeader::LEN
@@ -111,6 +110,9 @@ fn data_segment(frame: &[u8], free: TcpFlags) -> Option<FirstSegment> {
     })
 }
 
+/// EtherType, IP version and header length, in the word that begins with the EtherType.
+const NO_OPTIONS: u32 = u32::from_ne_bytes([0xFF, 0xFF, 0xFF, 0]);
+const IPV4: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
 /// More fragments, fragment offset, and protocol, in the word that begins with the fragment field.
 const NOT_FRAGMENTED: u32 = u32::from_ne_bytes([0x3F, 0xFF, 0, 0xFF]);
 const TCP: u32 = u32::from_ne_bytes([0, 0, 0, 6]);
@@ -134,31 +136,75 @@ pub(crate) fn expected(
     numbers: (SeqNumber, SeqNumber),
     next_ident: u16,
 ) -> Option<TcpFlags> {
-    let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
-    if sequence_and_ack(frame) != Some(numbers) {
-        return None;
+    let b: &Head = frame.first_chunk()?;
+    (sequence_and_ack(frame) == Some(numbers)
+        && ident(b) == next_ident
+        && !has_odd_checksum(b)
+        && same_header(first, frame, payload))
+    .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
+}
+
+/// Returns true if two headers, with the payload at `payload`, are equal in the bits of [`EXPECTED`] and the options.
+#[inline(always)]
+fn same_header(first: &[u8], frame: &[u8], payload: usize) -> bool {
+    if payload == WITH_TIMESTAMPS {
+        // All at once: fewer instructions than header and options apart.
+        let Some((a, last)) = split(first) else { return false };
+        return split(frame)
+            .is_some_and(|(b, end)| equal_where(a, b, &EXPECTED_WITH_TIMESTAMPS) && last == end);
     }
-    // 0xFFFF, which a sender never computes.
-    let odd_checksum = array::<24, 2>(b) == [0xFF; 2] || array::<50, 2>(b) == [0xFF; 2];
-    let equal = equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&EXPECTED))
-        && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&EXPECTED) == 0;
-    (equal && ident(b) == next_ident && !odd_checksum && same_options(first, frame, payload))
-        .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
+    let (Some(a), Some(b)) = (first.first_chunk(), frame.first_chunk()) else { return false };
+    equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&EXPECTED))
+        && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&EXPECTED) == 0
+        && same_options(first, frame, payload)
 }
 
 /// The bits that [`expected`] compares with the first frame: all but identification, sequence number, checksums,
 /// PSH and FIN.
 const EXPECTED: Head = {
-    let mut mask = [0xFF; OPTIONS];
-    let free = [18, 19, 24, 25, 38, 39, 40, 41, 50, 51];
-    let mut nth = 0;
-    while nth < free.len() {
-        mask[free[nth]] = 0;
-        nth += 1;
-    }
+    let mut mask = without([0xFF; OPTIONS], [18, 19, 24, 25, 38, 39, 40, 41, 50, 51]);
     mask[47] = !0x09;
     mask
 };
+
+/// As [`EXPECTED`], with the options but for their last two bytes.
+const EXPECTED_WITH_TIMESTAMPS: [u8; WITH_TIMESTAMPS - 2] = {
+    let mut mask = [0xFF; WITH_TIMESTAMPS - 2];
+    let mut nth = 0;
+    while nth < OPTIONS {
+        mask[nth] = EXPECTED[nth];
+        nth += 1;
+    }
+    mask
+};
+
+/// Returns the mask without the bytes at these positions.
+const fn without<const N: usize>(mut mask: Head, positions: [usize; N]) -> Head {
+    let mut nth = 0;
+    while nth < N {
+        mask[positions[nth]] = 0;
+        nth += 1;
+    }
+    mask
+}
+
+/// Returns true if `frame`, a frame of the same length as the common frame `first`, equals it up to the TCP flags but for
+/// identification, sequence and ACK number and IPv4 checksum, and has checksums that can be re-created.
+#[inline(always)]
+pub(crate) fn is_alike(first: &[u8], frame: &[u8]) -> bool {
+    let (Some(a), Some(b)) = (first.first_chunk(), frame.first_chunk()) else { return false };
+    equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&ALIKE)) && !has_odd_checksum(b)
+}
+
+/// The bits that [`is_alike`] compares.
+const ALIKE: Head = without(REPEATED, [42, 43, 44, 45]);
+
+/// Returns the identification and the window of a common frame.
+#[inline(always)]
+pub(crate) fn ident_and_window(frame: &[u8]) -> Option<(u16, u16)> {
+    let head = frame.first_chunk()?;
+    Some((ident(head), u16::from_be_bytes(array::<48, 2>(head))))
+}
 
 /// Returns true if `frame` repeats the header of `last`, another common frame of the same flow with the payload at
 /// `payload`: it has the sequence number `seq`, and all else but identification and checksums is equal.
@@ -183,13 +229,8 @@ const REPEATED: Head = {
 /// The bits that [`expected_stream`] compares with the first frame: all but Ethernet addresses, identification, TTL,
 /// sequence and ACK numbers, PSH, window and checksums.
 const EXPECTED_STREAM: Head = {
-    let mut mask = EXPECTED;
     let free = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 22, 42, 43, 44, 45, 48, 49];
-    let mut nth = 0;
-    while nth < free.len() {
-        mask[free[nth]] = 0;
-        nth += 1;
-    }
+    let mut mask = without(EXPECTED, free);
     mask[47] = !0x08;
     mask
 };
@@ -253,19 +294,28 @@ pub(crate) fn seal<const N: usize>(first: &[u8; N], header: &mut [u8; N], header
     let tcp_len = (headers - TRANSPORT) as u32 + whole.payload;
     let total = (tcp_len as usize + TRANSPORT - NETWORK) as u16;
     let [_, flags] = whole.flags.bits().to_be_bytes();
-    let old = u16::from_be_bytes(array::<16, 2>(first));
-    let sum = checksum::update(u16::from_be_bytes(array::<24, 2>(first)), old, total);
+    // Sums are independent of byte order (RFC 1071 section 2): all words are read and written in the CPU's.
+    let total = total.to_be();
+    let old = u16::from_ne_bytes(array::<16, 2>(first));
+    let sum = checksum::update(u16::from_ne_bytes(array::<24, 2>(first)), old, total);
     let pseudo = Sum::new()
-        .add_u32(u32::from_be_bytes(array::<26, 4>(first)))
-        .add_u32(u32::from_be_bytes(array::<30, 4>(first)))
-        .add_u32(u32::from(IpProtocol::TCP.0) + tcp_len)
+        .add_u32(u32::from_ne_bytes(array::<26, 4>(first)))
+        .add_u32(u32::from_ne_bytes(array::<30, 4>(first)))
+        .add_u32((u32::from(IpProtocol::TCP.0) + tcp_len).to_be())
         .fold();
-    head[16..18].copy_from_slice(&total.to_be_bytes());
-    head[24..26].copy_from_slice(&sum.to_be_bytes());
+    head[16..18].copy_from_slice(&total.to_ne_bytes());
+    head[24..26].copy_from_slice(&sum.to_ne_bytes());
     head[42..46].copy_from_slice(&whole.ack.0.to_be_bytes());
     head[47] = flags;
     head[48..50].copy_from_slice(&whole.window.to_be_bytes());
-    head[50..52].copy_from_slice(&pseudo.to_be_bytes());
+    head[50..52].copy_from_slice(&pseudo.to_ne_bytes());
+}
+
+/// Splits the header of a frame with timestamps before its last two bytes.
+#[inline(always)]
+fn split(frame: &[u8]) -> Option<(&[u8; WITH_TIMESTAMPS - 2], [u8; 2])> {
+    let header: &[u8; WITH_TIMESTAMPS] = frame.first_chunk()?;
+    Some((header.first_chunk()?, *header.last_chunk()?))
 }
 
 /// Returns true if the bytes from the options to the payload are equal.
@@ -301,6 +351,12 @@ pub(crate) fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; 
         difference[1] |= (a[1] ^ b[1]) & mask[1];
     }
     difference[0] | difference[1] == 0
+}
+
+/// Returns true if a checksum is 0xFFFF, which a sender never computes.
+#[inline(always)]
+fn has_odd_checksum(head: &Head) -> bool {
+    array::<24, 2>(head) == [0xFF; 2] || array::<50, 2>(head) == [0xFF; 2]
 }
 
 /// Returns a part of a head.

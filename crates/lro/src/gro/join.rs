@@ -2,7 +2,7 @@
 
 use std::vec::IntoIter;
 
-use nichrome_wire::{Instant, TcpFlags};
+use nichrome_wire::Instant;
 
 use super::{Gro, Place};
 use crate::flow::FlowKey;
@@ -10,6 +10,7 @@ use crate::frame::Frame;
 use crate::lossless;
 use crate::reason::FlushReason;
 use crate::recent::Nth;
+use crate::run::NextUsual;
 use crate::segment::{self, FirstSegment, Follower};
 use crate::usual;
 
@@ -72,44 +73,49 @@ impl<B: AsRef<[u8]>> Gro<B> {
         bytes > 0
     }
 
-    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual).
+    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual). Starts the run again
+    /// with a segment that is next in sequence but has another ACK number.
     #[inline(always)]
-    pub(super) fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let is_usual = self.recent.get(nth).is_some_and(|run| run.is_usual);
-        is_usual && self.join_run(nth, frames)
+    pub(super) fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some(run) = self.recent.get_mut(nth).filter(|run| run.is_usual) else { return false };
+        match run.next_usual(frames.as_slice()) {
+            NextUsual::SameAck => {
+                let (bytes, ends) = run.add_usual(&mut self.masks, frames);
+                self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+                if let Some(reason) = lossless::ended_by(ends) {
+                    self.flush(Place::Recent(nth), reason);
+                }
+                bytes > 0
+            }
+            NextUsual::OtherAck => self.start_again(nth, frames, now),
+            NextUsual::Other => false,
+        }
     }
 
     /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the order
     /// in which they began, so that the next one is found without its hash.
     #[inline(always)]
-    pub(super) fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let Some(nth) = self.turn else { return false };
-        let next = frames.as_slice().first();
-        let run = self.recent.get(nth).filter(|run| run.is_usual);
-        let is_next = run.is_some_and(|run| next.is_some_and(|next| run.may_be_next_usual(next)));
-        let joined = is_next && self.join_run(nth, frames);
-        self.turn = joined.then(|| self.recent.after(nth));
+    pub(super) fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let nth = self.turn;
+        let joined = self.join_usual(nth, frames, now);
+        self.turn = if joined { self.recent.after(nth) } else { Nth::NONE };
         joined
     }
 
-    /// As [`Gro::join_usual`], once the flow is known to have begun with a common frame.
-    #[inline(always)]
-    fn join_run(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
-        let Some(run) = self.recent.get_mut(nth) else { return false };
-        let (mut bytes, mut ends) = (0, TcpFlags::NONE);
-        if run.may_be_train(frames.as_slice()) {
-            (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
-        } else if let Some(frame) = frames.as_slice().first()
-            && let Some(flags) = run.expects_usual(frame)
-        {
-            run.add_expected(frames, flags);
-            (bytes, ends) = (run.first_len, flags);
+    /// Delivers a run of one segment, begun at `now`, and starts it again with the first frame, for all leading frames that
+    /// allow it. The flow stays where it is. Returns false if there are none.
+    #[inline(never)]
+    fn start_again(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some(run) = self.recent.get_mut(nth).filter(|run| run.since == now) else { return false };
+        let mut count = 0;
+        while frames.as_slice().first().is_some_and(|next| run.may_start_again(next)) {
+            if let Some(alone) = frames.next().and_then(|frame| run.start_alike(frame)) {
+                self.out.flush_frame(alone, run.first_len, FlushReason::UnequalField);
+            }
+            count += 1;
         }
-        self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
-        if let Some(reason) = lossless::ended_by(ends) {
-            self.flush(Place::Recent(nth), reason);
-        }
-        bytes > 0
+        self.out.stats.tcp_payload_bytes_in += u64::from(run.first_len) * count;
+        count > 0
     }
 
     /// Starts a run for a recent flow with the first frame, whose fields are `first`. Returns false if there
@@ -130,11 +136,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return false };
         self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
         run.start_with(frame, first, self.limits, now);
-        if let Some(nth) = self.recent.push(hash, flow, run)
-            && let Some(run) = self.recent.get(nth)
-            && frames.as_slice().first().is_some_and(|next| run.may_be_next_usual(next))
-        {
-            self.join_run(nth, frames);
+        if let Some(nth) = self.recent.push(hash, flow, run) {
+            self.join_usual(nth, frames, now);
         }
         true
     }

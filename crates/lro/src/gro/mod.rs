@@ -62,8 +62,8 @@ pub struct Gro<B: AsRef<[u8]>> {
     masks: Masks,
     /// The flows that began to hold segments most recently; most flows are flushed from here.
     recent: Recent<B>,
-    /// The recent flow whose turn is next, if the flows take turns.
-    turn: Option<Nth>,
+    /// The recent flow whose turn is next, if the flows take turns; else [`Nth::NONE`].
+    turn: Nth,
     /// Older flows that still hold segments.
     table: ConnectionTable<PooledRun<B>>,
     ages: AgeList,
@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             hasher: KeyHasher::new(config.seed),
             masks: Masks::new(Rule::Lossless),
             recent: Recent::new(),
-            turn: None,
+            turn: Nth::NONE,
             // Few flows hold segments at a time, and few chains fit in the nearest cache.
             table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
             ages: AgeList::new(config.max_connections),
@@ -209,7 +209,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Consumes the first frame, and the following frames that extend it.
     #[inline(always)]
     fn receive_next(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
-        if self.join_turn(frames) {
+        if self.join_turn(frames, now) {
             return;
         }
         let Some(first) = frames.as_slice().first() else { return };
@@ -220,8 +220,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let flow = usual::flow(head);
         let hash = self.hasher.hash(&flow);
         if let Some(nth) = self.recent.likely(hash) {
-            if self.join_usual(nth, frames) {
-                self.turn = Some(self.recent.after(nth));
+            if self.join_usual(nth, frames, now) {
+                self.turn = self.recent.after(nth);
                 return;
             }
             if self.hold_instead(nth, frames, hash, flow, now) {

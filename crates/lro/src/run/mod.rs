@@ -10,7 +10,7 @@ use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
-use crate::mask::{Expected, Mask, Rule};
+use crate::mask::{Expected, Mask, Masks, Rule};
 use crate::reason::FlushReason;
 use crate::recycle::{Pooled, Recycle};
 use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
@@ -77,6 +77,16 @@ pub(crate) struct Run<B> {
     followers: Followers<B>,
     /// The header of the aggregate, once [sealed](Run::seal).
     template: Template,
+}
+
+/// How a frame continues a run of [common frames](crate::usual), by its sequence and ACK number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextUsual {
+    /// Next in sequence, with the ACK number of the run.
+    SameAck,
+    /// Next in sequence, with another ACK number.
+    OtherAck,
+    Other,
 }
 
 /// A run from a [`RunPool`](crate::run_pool::RunPool).
@@ -168,17 +178,16 @@ impl<B: AsRef<[u8]>> Run<B> {
         now: Instant,
     ) {
         let FirstSegment { layout, seq, payload_len, ident, flags, ack, window } = segment;
-        self.layout = layout;
-        self.is_usual = usual::is_layout(layout);
-        self.frame_len = frame.bytes().len() as u32;
+        let frame_len = frame.bytes().len() as u32;
+        // The last use of the run mostly had the same sizes; the limits are equal for all segments of a layout.
+        if (self.layout, self.frame_len, self.first_len) != (layout, frame_len, payload_len) {
+            self.set_sizes(layout, frame_len, payload_len, limits);
+        }
         self.first_ident = ident;
         self.start = seq;
         self.count = 1;
         self.bytes = payload_len;
         self.mss = payload_len;
-        self.first_len = payload_len;
-        self.full_above = limits.bytes.saturating_sub(layout.counted_headers() + payload_len);
-        self.max_segments = limits.segments;
         self.since = now;
         self.end = seq + payload_len;
         // An assumption until the second segment: most senders increment.
@@ -189,6 +198,17 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.window = window;
         // The place holds None: forgetting it saves a test and a drop.
         mem::forget(self.first.replace(frame));
+    }
+
+    /// Sets the fields that depend on the sizes of the first frame only.
+    #[inline(never)]
+    fn set_sizes(&mut self, layout: Layout, frame_len: u32, payload_len: u32, limits: Limits) {
+        self.layout = layout;
+        self.is_usual = usual::is_layout(layout);
+        self.frame_len = frame_len;
+        self.first_len = payload_len;
+        self.full_above = limits.bytes.saturating_sub(layout.counted_headers() + payload_len);
+        self.max_segments = limits.segments;
     }
 
     /// As [`Run::start_with`], for a run of one segment, which is returned.
@@ -203,6 +223,31 @@ impl<B: AsRef<[u8]>> Run<B> {
         let alone = self.first.take();
         self.start_with(frame, segment, limits, now);
         alone
+    }
+
+    /// Returns true if a frame may start the run again with [`Run::start_alike`]: the run has one segment, and the frame is
+    /// next in sequence and has its header, but for ACK number, window and options. For [common frames](crate::usual).
+    #[inline(always)]
+    pub(crate) fn may_start_again(&self, frame: &Frame<B>) -> bool {
+        let bytes = frame.bytes();
+        self.count == 1
+            && bytes.len() == self.frame_len as usize
+            && usual::sequence_and_ack(bytes).is_some_and(|(seq, ack)| seq == self.end && ack != self.ack)
+            && usual::is_alike(self.first(), bytes)
+            && segment::verify(frame, self.layout, self.first_len).is_ok()
+    }
+
+    /// As [`Run::start_again`], with a frame that [`Run::may_start_again`] accepts: most fields stay.
+    #[inline(always)]
+    pub(crate) fn start_alike(&mut self, frame: Frame<B>) -> Option<Frame<B>> {
+        let bytes = frame.bytes();
+        if let (Some((seq, ack)), Some((ident, window))) =
+            (usual::sequence_and_ack(bytes), usual::ident_and_window(bytes))
+        {
+            (self.start, self.end) = (seq, seq + self.first_len);
+            (self.ack, self.window, self.first_ident) = (ack, window, ident);
+        }
+        self.first.replace(frame)
     }
 
     /// Returns the number of segments.
@@ -250,11 +295,32 @@ impl<B: AsRef<[u8]>> Run<B> {
         usual::sequence_and_ack(frame.bytes()) == Some((self.end, self.ack))
     }
 
-    /// Returns true if the second frame may be the next but one, tested as in [`Run::may_be_next_usual`].
+    /// Returns how the first frame continues the run, by its sequence and ACK number. For [common frames](crate::usual).
     #[inline(always)]
-    pub(crate) fn may_be_train(&self, frames: &[Frame<B>]) -> bool {
-        let second = frames.get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
-        second == Some((self.end + self.first_len, self.ack))
+    pub(crate) fn next_usual(&self, frames: &[Frame<B>]) -> NextUsual {
+        let next = frames.first().and_then(|next| usual::sequence_and_ack(next.bytes()));
+        match next {
+            Some((seq, ack)) if seq == self.end && ack == self.ack => NextUsual::SameAck,
+            Some((seq, _)) if seq == self.end => NextUsual::OtherAck,
+            _ => NextUsual::Other,
+        }
+    }
+
+    /// As [`Run::add_train`], for [common frames](crate::usual).
+    #[inline(always)]
+    pub(crate) fn add_usual(
+        &mut self,
+        masks: &mut Masks,
+        frames: &mut IntoIter<Frame<B>>,
+    ) -> (u32, TcpFlags) {
+        let [first, behind @ ..] = frames.as_slice() else { return (0, TcpFlags::NONE) };
+        let second = behind.first().and_then(|second| usual::sequence_and_ack(second.bytes()));
+        if second.is_some_and(|(seq, _)| seq == self.end + self.first_len) {
+            return self.add_train(masks.of(self.layout), frames);
+        }
+        let Some(flags) = self.expects_usual(first) else { return (0, TcpFlags::NONE) };
+        self.add_expected(frames, flags);
+        (self.first_len, flags)
     }
 
     /// Returns true if another segment of the first one's size does not fit.
@@ -461,13 +527,27 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     pub(crate) fn seal(&mut self, reason: FlushReason) {
         self.reason = reason;
-        let Self { bytes: payload, flags, ack, window, .. } = *self;
-        let (Some(first), whole) = (&self.first, Whole { payload, flags, ack, window }) else { return };
-        if self.is_usual {
-            self.template.seal_usual(first.bytes(), self.layout, whole);
-        } else {
+        let whole = self.whole();
+        match self.first.as_ref().and_then(|first| first.bytes().first_chunk()) {
+            Some(first) if self.is_usual => self.template.seal_usual(first, self.layout, whole),
+            _ => self.seal_unusual(),
+        }
+    }
+
+    /// As [`Run::seal`], for a short or uncommon first frame.
+    #[inline(never)]
+    fn seal_unusual(&mut self) {
+        let whole = self.whole();
+        if let Some(first) = &self.first {
             self.template.seal(first.bytes(), self.layout, whole);
         }
+    }
+
+    /// Returns the header fields of the aggregate.
+    #[inline(always)]
+    fn whole(&self) -> Whole {
+        let Self { bytes: payload, flags, ack, window, .. } = *self;
+        Whole { payload, flags, ack, window }
     }
 }
 
