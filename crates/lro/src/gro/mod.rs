@@ -27,6 +27,7 @@ use std::mem;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
+use pulp::{Arch, NullaryFnOnce};
 
 use crate::burst::{self, Singles};
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
@@ -49,6 +50,8 @@ use crate::usual;
 
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
+    /// The vector instructions of the CPU.
+    arch: Arch,
     medium: Medium,
     /// Whether segments in tunnels are coalesced.
     tunnels: bool,
@@ -103,6 +106,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     pub fn new(config: &Config, hold: Hold) -> Result<Self, ConfigError> {
         config.validate()?;
         Ok(Self {
+            arch: Arch::new(),
             medium: config.medium,
             tunnels: config.tunnels,
             free_flags: if config.accurate_ecn { TcpFlags::CWR | TcpFlags::AE } else { TcpFlags::NONE },
@@ -178,14 +182,10 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Consumes the frames. Each is examined in place and moved once.
-    #[inline(never)]
+    /// Consumes the frames.
+    #[inline]
     fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        let mut burst = mem::take(frames).into_iter();
-        while !burst.as_slice().is_empty() {
-            self.receive_next(&mut burst, now);
-        }
-        *frames = burst::emptied(burst);
+        self.arch.dispatch(ReceiveFrames { gro: self, frames, now });
     }
 
     /// As [`Gro::receive_frames`]; `alone` says which frames are alone in their flow.
@@ -442,19 +442,57 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     fn flush_all(&mut self, reason: FlushReason) {
-        if !self.singles.is_empty() {
-            self.singles.flush(reason, &mut self.out);
+        self.arch.dispatch(FlushAll { gro: self, reason });
+    }
+}
+
+/// [`Gro::receive_frames`], compiled once for AVX2 and once without.
+struct ReceiveFrames<'a, B: AsRef<[u8]>> {
+    gro: &'a mut Gro<B>,
+    frames: &'a mut Vec<Frame<B>>,
+    now: Instant,
+}
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveFrames<'_, B> {
+    type Output = ();
+
+    /// Examines each frame in place and moves it once.
+    #[inline(always)]
+    fn call(self) {
+        let Self { gro, frames, now } = self;
+        let mut burst = mem::take(frames).into_iter();
+        while !burst.as_slice().is_empty() {
+            gro.receive_next(&mut burst, now);
         }
-        while let Some((index, _)) = self.ages.oldest() {
-            self.flush(Place::Table(index), reason);
+        *frames = burst::emptied(burst);
+    }
+}
+
+/// [`Gro::flush_all`], compiled once for AVX2 and once without.
+struct FlushAll<'a, B: AsRef<[u8]>> {
+    gro: &'a mut Gro<B>,
+    reason: FlushReason,
+}
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for FlushAll<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { gro, reason } = self;
+        if !gro.singles.is_empty() {
+            gro.singles.flush(reason, &mut gro.out);
         }
-        for (_, _, run) in self.recent.drain() {
-            self.pool.finish_next(run, reason, &mut self.out);
+        while let Some((index, _)) = gro.ages.oldest() {
+            gro.flush(Place::Table(index), reason);
         }
-        if let Some(datagrams) = &mut self.datagrams {
-            datagrams.flush_all(reason, &mut self.pool, &mut self.out);
+        for (_, _, run) in gro.recent.drain() {
+            gro.pool.finish_next(run, reason, &mut gro.out);
+        }
+        if let Some(datagrams) = &mut gro.datagrams {
+            datagrams.flush_all(reason, &mut gro.pool, &mut gro.out);
         }
     }
 }
