@@ -85,7 +85,8 @@ module lro_fetch
   piece_t part, part_reg, piece_reg;
   logic push_reg, push_reg2;
   logic [7:0] at;
-  logic [15:0] len_reg;
+  logic [15:0] len_reg;  // of the frame or of the payload
+  logic [7:0] before_reg;  // bytes of the first word or of the headers before that
   logic [16:0] last_byte;  // from the start of the first word
 
   always_comb begin
@@ -100,13 +101,13 @@ module lro_fetch
     part.aggregate = kind_reg == KIND_AGGREGATE;
     part.tags = tags_reg;
     part.v6 = v6_reg;
-    last_byte = 17'(len_reg) + 17'(part_reg.at[LANE_W-1:0]) - 17'd1;
+    last_byte = 17'(len_reg) + 17'(before_reg) - 17'd1;
   end
 
   always_ff @(posedge clk) begin
     part_reg <= part;
-    if (kind_reg != KIND_AGGREGATE) len_reg <= segment_read.extent.len;
-    else len_reg <= segment_read.payload_len + (start_reg ? 16'(segment_read.payload_at) : 16'd0);
+    len_reg <= kind_reg == KIND_AGGREGATE ? segment_read.payload_len : segment_read.extent.len;
+    before_reg <= start_reg && kind_reg == KIND_AGGREGATE ? segment_read.payload_at : 8'(at[LANE_W-1:0]);
     push_reg <= push;
 
     piece_reg <= part_reg;

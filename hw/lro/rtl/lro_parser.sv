@@ -96,7 +96,7 @@ module lro_parser
       chunks_next[i].top = walked_reg[i].top;
       chunks_next[i].offset = walked_reg[i].offset;
       chunks_next[i].tcp_sum = in_tcp_sum(walk_at);
-      chunks_next[i].length4 = walk_at.parts[PART_IPV4] && walk_at.first;
+      chunks_next[i].length4 = walk_at.ipv4_first;
       chunks_next[i].length6 = walk_at.parts[PART_IPV6] && walk_at.index == 4'd1;
       walk_at = walk_step(walk_at, walked_reg[i]);
     end

@@ -101,7 +101,7 @@ package lro_parser_pkg;
   typedef struct packed {
     parts_t parts;
     logic [3:0] index;
-    logic first;  // the part begins
+    logic ipv4_first;  // an IPv4 header begins
     count_t count;
     next_t next;  // the next header of IPv6
     is_next_t is_next;
@@ -201,7 +201,6 @@ package lro_parser_pkg;
     walk_t walk;
     walk = '0;
     walk.parts[PART_ETHERNET] = 1'b1;
-    walk.first = 1'b1;
     walk.count = count_of(7'd4);
     return walk;
   endfunction
@@ -236,7 +235,7 @@ package lro_parser_pkg;
         (parts[PART_IPV6] && last && !walk.is_next.tcp && !walk.is_next.extension) ||
         (link_ends && !hint.ipv4 && !hint.ipv6 && !(hint.vlan && !parts[PART_TAG1]) && !(hint.qinq && parts[PART_ETHERNET]));
 
-    after.first = leaves;
+    after.ipv4_first = link_ends && hint.ipv4;
     after.index = leaves ? 4'd0 : walk.index + 4'd1;
     if (parts[PART_IPV6] && walk.index == 4'd1) begin
       after.next = hint.low;
@@ -259,8 +258,8 @@ package lro_parser_pkg;
     if (parts[PART_EXTENSION] && !walk.is_next.fragment && !walk.is_next.ah) begin
       after.count = after.count | hint.extension_count;
     end
-    if (parts[PART_IPV4] && walk.first) after.count = after.count | hint.ipv4_count;
-    if (!last && !parts[PART_EXTENSION] && !(parts[PART_IPV4] && walk.first)) begin
+    if (walk.ipv4_first) after.count = after.count | hint.ipv4_count;
+    if (!last && !parts[PART_EXTENSION] && !walk.ipv4_first) begin
       after.count = after.count | count_down(walk.count);
     end
     if (last && parts[PART_TCP]) after.count = after.count | walk.options;
