@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_run_does_not_depend_on_the_number_of_threads_nor_on_how_it_is_cut() {
-        let limit = Instant::from_nanos(2_000_000);
+        let limit = Instant::from_nanos(200_000);
         let run = |threads, cuts: &[u64]| {
             let mut parts = players(4, threads);
             for cut in cuts {
