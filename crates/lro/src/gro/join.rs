@@ -31,8 +31,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if let Some(reason) = lossless::why_not(run, &follower, self.limits) {
             return Err(reason);
         }
-        let joins = follower.payload_len > 0
-            && !follower.trailer
+        let joins = !follower.trailer
             && lossless::has_usual_checksums(frame, follower.usual_checksums)
             && segment::verify(frame, layout, follower.payload_len).is_ok();
         if joins { Ok(follower) } else { Err(FlushReason::UnequalField) }
