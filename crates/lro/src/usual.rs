@@ -243,15 +243,15 @@ pub(crate) fn is_stream_layout(layout: Layout) -> bool {
     is_layout(layout) && matches!(options, (OPTIONS, 0) | (WITH_TIMESTAMPS, 4))
 }
 
-/// Returns the fields of a frame if it is the expected next one after `first` under the stream rule. Both
-/// have the same length and [such a layout](is_stream_layout), with the payload at `payload`. The frame must
-/// have this sequence number; the compared fields must be equal.
+/// Returns the fields of a frame if its header may follow that of `first` under the stream rule: the compared fields
+/// are equal. Both have the same length and [such a layout](is_stream_layout), with the payload at `payload`, and
+/// `frame` has the next sequence number.
 #[inline(always)]
-pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> Option<Latest> {
+pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize) -> Option<Latest> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
     let equal = equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&EXPECTED_STREAM))
         && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&EXPECTED_STREAM) == 0;
-    if array::<38, 4>(b) != seq.0.to_be_bytes() || !equal {
+    if !equal {
         return None;
     }
     let timestamp = if payload == WITH_TIMESTAMPS {

@@ -67,8 +67,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Adds the leading frames that are the expected next segments of full size, under the stream rule, up to
-    /// one with a flag of `ends` or until the run is full. Returns their number. The run must not have ended with
-    /// such a flag.
+    /// one with a flag of `ends` or until the run is full. Returns their number. The first frame must be one that
+    /// [may be next](Run::may_be_next); the run must have room, and must not have ended with a flag of `ends`.
     #[inline(always)]
     pub(crate) fn add_stream_train(
         &mut self,
@@ -146,11 +146,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     fn add_usual_stream(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some(frame) = frames.as_slice().first() else { return false };
-        let (bytes, payload) = (frame.bytes(), usize::from(self.layout.payload));
-        if bytes.len() != self.frame_len as usize || !self.has_room() {
-            return false;
-        }
-        let Some(next) = usual::expected_stream(self.first(), bytes, payload, self.end) else { return false };
+        let payload = usize::from(self.layout.payload);
+        let Some(next) = usual::expected_stream(self.first(), frame.bytes(), payload) else { return false };
         if segment::verify(frame, self.layout, self.first_len).is_err()
             || !self.accepts_timestamp(next.timestamp, self.newest_timestamp)
         {
