@@ -238,7 +238,7 @@ impl Verifier {
             (Flow::Streams(streams), DropReason::IpChecksum | DropReason::TcpChecksum) if corrupt => {
                 streams.dropped_corrupt(frame)
             }
-            (Flow::Streams(streams), DropReason::Duplicate) if !corrupt => streams.dropped_duplicate(frame),
+            (Flow::Streams(streams), DropReason::Duplicate) => streams.dropped_duplicate(frame),
             _ => Err(Difference::Dropped { len: frame.len(), reason }),
         };
         checked.map_err(|difference| Mismatch { flow: read.flow, difference })
@@ -268,4 +268,83 @@ fn well_formed<B: AsRef<[u8]>>(
         Err(what) => what,
     };
     Err(Difference::Malformed { len: packet.len(), what })
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::{Instant, Network, SeqNumber, TcpFlags, TcpFrame};
+
+    use super::*;
+    use crate::mask::Rule;
+    use crate::parse::{self, Parsed};
+    use crate::recycle::Recycled;
+    use crate::run::{Limits, Run};
+    use crate::run_pool::RunPool;
+    use crate::{FlushReason, Frame};
+
+    type Change = fn(&mut Run<Vec<u8>>);
+
+    /// Returns what is wrong with an aggregate of these frames, whose run is changed before its header is written, and
+    /// after.
+    fn fault(profile: Profile, frames: &[Vec<u8>], [before, after]: [Change; 2]) -> Option<&'static str> {
+        let mut verifier = Verifier::new(profile, Medium::Ethernet);
+        frames.iter().for_each(|frame| verifier.received(frame));
+        let (limits, now) = (Limits { bytes: 65_535, segments: 4 }, Instant::ZERO);
+        let mut frames = frames.iter().cloned().map(Frame::new).collect::<Vec<_>>().into_iter();
+        let first = frames.next().unwrap();
+        let mut plain = first.bytes().to_vec();
+        plain[23] = 6;
+        let Parsed::Tcp(segment) = parse::parse_any(&plain, Medium::Ethernet) else { panic!("not TCP") };
+        let mut run = RunPool::new(1, 4).start(first, &segment, Rule::Lossless, limits, now).ok().unwrap();
+        while !frames.as_slice().is_empty() {
+            run.add_expected(&mut frames, TcpFlags::NONE);
+        }
+        before(&mut run);
+        run.seal(FlushReason::Drain);
+        after(&mut run);
+        verifier.delivered(&Output::ToHost(Packet::Aggregate(Aggregate::new(Recycled::lend(run)))));
+        match verifier.finish().map_err(|Mismatch { difference, .. }| difference) {
+            Ok(_) => None,
+            Err(Difference::Malformed { what, .. }) => Some(what),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn an_aggregate_that_is_not_well_formed_is_found() {
+        let frames = [0, 1, 2].map(|nth: u16| {
+            let seq = SeqNumber(1 + 100 * u32::from(nth));
+            let mut frame = TcpFrame { seq, payload: vec![0; 100], ..TcpFrame::default() };
+            if let Network::Ipv4 { ident, .. } = &mut frame.network {
+                *ident = nth;
+            }
+            frame.build()
+        });
+        let with = |at: usize, value: u8| {
+            let mut frames = frames.clone();
+            frames[0][at] = value;
+            frames
+        };
+        let nothing: Change = |_| {};
+        for profile in Profile::ALL {
+            let fault = |frames: &[Vec<u8>], before, after| fault(profile, frames, [before, after]);
+            assert_eq!(fault(&frames, nothing, nothing), None, "{profile}");
+            assert_eq!(fault(&frames[..1], nothing, nothing), Some("it has one segment only"));
+            let longer: Change = |run| run.bytes += 1;
+            assert_eq!(fault(&frames, nothing, longer), Some("its IP length is wrong"));
+            let shorter: Change = |run| run.bytes -= 1;
+            assert_eq!(fault(&frames, shorter, nothing), Some("its length is wrong"));
+            let one_more: Change = |run| {
+                run.add_expected(&mut Vec::new().into_iter(), TcpFlags::NONE);
+                run.bytes -= run.first_len;
+            };
+            assert_eq!(fault(&frames, one_more, nothing), Some("its count is wrong"));
+            let larger: Change = |run| run.mss += 1;
+            assert_eq!(fault(&frames, nothing, larger), Some("its segment size is wrong"));
+            let (wrong_checksum, icmp) = (with(24, !frames[0][24]), with(23, 1));
+            assert_eq!(fault(&wrong_checksum, nothing, nothing), Some("its checksum is wrong"));
+            let neither = Some("it is neither a TCP segment nor a UDP datagram");
+            assert_eq!(fault(&icmp, nothing, nothing), neither);
+        }
+    }
 }

@@ -237,6 +237,40 @@ mod tests {
         is_out: bool,
     }
 
+    /// Receives 10 bytes of frame `nth`, a sixteenth of all sequence numbers after those of the frame before.
+    fn receive(stream: &mut Stream, nth: u32) -> News {
+        let fields = Fields { frame: nth.into(), class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
+        stream.receive(SeqNumber(nth << 28), &[nth as u8; 10], fields)
+    }
+
+    /// Returns the frame that contained the bytes of frame `nth`.
+    fn deliver(stream: &mut Stream, nth: u32) -> u64 {
+        stream.deliver(SeqNumber(nth << 28), &[nth as u8; 10]).unwrap()[0].fields.frame
+    }
+
+    #[test]
+    fn bytes_held_long_are_of_the_turn_in_which_they_came() {
+        let mut stream = Stream::default();
+        for nth in 0..=20 {
+            assert!(receive(&mut stream, nth) == News::Bytes, "frame {nth}");
+        }
+        for nth in 0..=20 {
+            assert_eq!(deliver(&mut stream, nth), nth.into());
+        }
+        assert_eq!(stream.finish(), Ok(210));
+        // Old segments may be the last ones that came.
+        let mut stream = Stream::default();
+        for nth in 0..=10 {
+            assert!(receive(&mut stream, nth) == News::Bytes, "frame {nth}");
+        }
+        for nth in (0..10).rev() {
+            assert!(receive(&mut stream, nth) == News::Nothing, "frame {nth}");
+        }
+        for nth in 0..=10 {
+            assert_eq!(deliver(&mut stream, nth), nth.into());
+        }
+    }
+
     proptest! {
         /// The bytes are numbered from [`BEFORE`] before the stream's first.
         #[test]

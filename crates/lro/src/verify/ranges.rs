@@ -43,3 +43,27 @@ impl Ranges {
         range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn ranges_are_a_set_of_places(steps in proptest::collection::vec((-30..30i64, 0..20i64), 1..40)) {
+            let mut ranges = Ranges::default();
+            let mut places = std::collections::BTreeSet::new();
+            for (start, len) in steps {
+                let range = start..start + len;
+                prop_assert_eq!(ranges.covers(&range), range.clone().all(|place| places.contains(&place)));
+                let new = ranges.cover(range.clone());
+                prop_assert!(new.iter().all(|part| !part.is_empty()));
+                let new: Vec<Place> = new.into_iter().flatten().collect();
+                let expected: Vec<Place> = range.filter(|place| places.insert(*place)).collect();
+                prop_assert_eq!(new, expected);
+            }
+        }
+    }
+}

@@ -7,12 +7,17 @@ use nichrome_lro::verify::{Difference, Mismatch, Verified, Verifier};
 use nichrome_lro::{
     Coalescer, Config, DropReason, Frame, Hold, Medium, NpuConfig, Output, Packet, Profile, ProfileConfig,
 };
+use nichrome_wire::checksum::checksum;
 use nichrome_wire::{Engine, Instant, IpProtocol, Network, TcpFlags, TcpFrame, TrafficClass};
 
 type Out = Output<Vec<u8>>;
 
 fn passed(frame: &TcpFrame) -> Out {
-    Output::ToHost(Packet::Frame(Frame::new(frame.build())))
+    passed_bytes(frame.build())
+}
+
+fn passed_bytes(frame: Vec<u8>) -> Out {
+    Output::ToHost(Packet::Frame(Frame::new(frame)))
 }
 
 fn dropped(frame: Vec<u8>, reason: DropReason) -> Out {
@@ -108,7 +113,7 @@ fn the_other_profiles_must_keep_the_order_of_all_that_they_pass() {
         tunnel.wrap(&data(0, 50).with(|frame| frame.src_port = port).build(), Medium::Ethernet, 0)
     });
     for received in [datagrams, tunneled] {
-        let mut delivered = received.clone().map(|frame| Output::ToHost(Packet::Frame(Frame::new(frame))));
+        let mut delivered = received.clone().map(passed_bytes);
         for profile in Profile::ALL {
             assert!(verify(profile, &received, &delivered).is_ok(), "{profile}");
         }
@@ -210,8 +215,8 @@ fn a_stream_may_wrap_and_begin_anew() {
     let mut frames = vec![data(0, 100), syn, other];
     let mut each: Vec<Out> = frames.iter().map(passed).collect();
     assert_eq!(verify(Profile::Npu, &built(&frames), &each).unwrap().bytes, 200);
-    // What lies before the SYN's number is of the old connection: no receiver takes it.
-    let old = data(0, 50).with(|frame| frame.seq.0 = u32::MAX - 100);
+    // What lies before the byte after the SYN is of the old connection: no receiver takes it.
+    let old = data(0, 102).with(|frame| frame.seq.0 = u32::MAX - 100);
     each.push(dropped(old.build(), DropReason::Duplicate));
     frames.push(old);
     assert_eq!(verify(Profile::Npu, &built(&frames), &each).unwrap().bytes, 200);
@@ -245,10 +250,53 @@ fn data_must_not_overtake_control() {
 
 #[test]
 fn control_must_come_out_untouched() {
-    let rst = data(0, 0).flags(TcpFlags::RST);
-    let other = rst.clone().with(|frame| frame.window += 1);
-    let unknown = Difference::Unknown { len: 54, due: 1 };
-    assert_eq!(verify(Profile::Npu, &built(&[rst]), &[passed(&other)]), Err(unknown));
+    let flags = |flags: TcpFlags| data(0, 100).with(|frame| frame.flags = flags);
+    let controls = [
+        data(0, 0),
+        data(0, 0).flags(TcpFlags::RST),
+        data(0, 100).flags(TcpFlags::SYN),
+        data(0, 100).flags(TcpFlags::FIN),
+        data(0, 100).flags(TcpFlags::URG),
+        data(0, 100).flags(TcpFlags::CWR),
+        flags(TcpFlags::NONE),
+        flags(TcpFlags::PSH),
+        data(0, 100).with(|frame| frame.options = vec![5, 10, 0, 0, 0, 1, 0, 0, 0, 2, 1, 1]),
+        data(0, 100).with(|frame| {
+            if let Network::Ipv4 { options, .. } = &mut frame.network {
+                *options = vec![1; 4];
+            }
+        }),
+    ];
+    for control in controls {
+        let other = control.clone().with(|frame| frame.window += 1);
+        let unknown = Difference::Unknown { len: control.build().len(), due: 1 };
+        let received = built(std::slice::from_ref(&control));
+        assert_eq!(verify(Profile::Npu, &received, &[passed(&other)]), Err(unknown), "{control:?}");
+        assert!(verify(Profile::Npu, &received, &[passed(&control)]).is_ok(), "{control:?}");
+    }
+    let segment = data(0, 100);
+    let other = segment.clone().with(|frame| frame.window += 1);
+    assert!(verify(Profile::Npu, &built(&[segment]), &[passed(&other)]).is_ok(), "it is no control segment");
+}
+
+#[test]
+fn the_bytes_of_a_control_segment_may_come_out_before_it() {
+    let (segment, fin) = (data(0, 100), data(0, 100).flags(TcpFlags::FIN));
+    let received = built(&[fin.clone(), segment.clone()]);
+    assert!(verify(Profile::Npu, &received, &[passed(&segment), passed(&fin)]).is_ok());
+}
+
+#[test]
+fn a_segment_without_new_bytes_may_be_dropped_once() {
+    let [one, ..] = three();
+    let reason = DropReason::Duplicate;
+    let (once, drop) = (passed(&one), || dropped(one.build(), reason));
+    let received = |times: usize| vec![one.build(); times];
+    assert!(verify(Profile::Npu, &received(3), &[passed(&one), drop(), drop()]).is_ok());
+    let unjustified = Err(Difference::Dropped { len: 154, reason });
+    let delivered = [passed(&one), drop(), drop(), drop()];
+    assert_eq!(verify(Profile::Npu, &received(3), &delivered), unjustified);
+    assert_eq!(verify(Profile::Npu, &received(2), &[once, passed(&one), drop()]), unjustified);
 }
 
 #[test]
@@ -369,24 +417,28 @@ fn only_what_is_held_is_remembered() {
     assert_eq!(verifier.finish(), Ok(Verified { frames: 100_000, flows: 1, bytes: 100_000_000 }));
 }
 
+/// The segment with which the receiver of `frame` acknowledges it.
+fn answer(frame: &TcpFrame) -> TcpFrame {
+    TcpFrame {
+        network: Network::ipv4([10, 0, 0, 2].into(), [10, 0, 0, 1].into()),
+        src_port: frame.dst_port,
+        dst_port: frame.src_port,
+        ack: frame.seq + frame.payload.len() as u32,
+        ..TcpFrame::default()
+    }
+}
+
 #[test]
 fn a_new_segment_may_be_dropped_only_if_its_receiver_has_acknowledged_it() {
     let [one, two, three] = three();
-    let answer = |acknowledged: &TcpFrame| TcpFrame {
-        network: Network::ipv4([10, 0, 0, 2].into(), [10, 0, 0, 1].into()),
-        src_port: one.dst_port,
-        dst_port: one.src_port,
-        ack: acknowledged.seq + 100,
-        ..TcpFrame::default()
-    };
-    let verify = |acknowledged: Option<&TcpFrame>| {
+    let verify = |answer: Option<TcpFrame>| {
         let mut verifier = Verifier::new(Profile::Npu, Medium::Ethernet);
         for frame in [&one, &three] {
             verifier.received(&frame.build());
             verifier.delivered(&passed(frame));
         }
-        if let Some(acknowledged) = acknowledged {
-            verifier.observe_transmit(&answer(acknowledged).build());
+        if let Some(answer) = answer {
+            verifier.observe_transmit(&answer.build());
         }
         verifier.received(&two.build());
         verifier.delivered(&dropped(two.build(), DropReason::Duplicate));
@@ -394,6 +446,109 @@ fn a_new_segment_may_be_dropped_only_if_its_receiver_has_acknowledged_it() {
     };
     let unjustified = Err(Difference::Dropped { len: two.build().len(), reason: DropReason::Duplicate });
     assert_eq!(verify(None), unjustified);
-    assert_eq!(verify(Some(&one)), unjustified);
-    assert!(verify(Some(&two)).is_ok() && verify(Some(&three)).is_ok());
+    assert_eq!(verify(Some(answer(&one))), unjustified);
+    assert!(verify(Some(answer(&two))).is_ok() && verify(Some(answer(&three))).is_ok());
+    let aborted = answer(&three).flags(TcpFlags::RST);
+    assert_eq!(verify(Some(aborted)), unjustified, "its connection has ended");
+    let without = answer(&three).with(|frame| frame.flags = TcpFlags::PSH);
+    assert_eq!(verify(Some(without)), unjustified, "its ACK number has no meaning");
+}
+
+#[test]
+fn an_acknowledged_segment_may_be_dropped_once() {
+    let [one, two, three] = three();
+    let longer = data(100, 150);
+    let reason = DropReason::Duplicate;
+    let verify = |received: &[&TcpFrame], delivered: &[Out]| {
+        let mut verifier = Verifier::new(Profile::Npu, Medium::Ethernet);
+        verifier.received(&one.build());
+        verifier.delivered(&passed(&one));
+        verifier.observe_transmit(&answer(&three).build());
+        received.iter().for_each(|frame| verifier.received(&frame.build()));
+        delivered.iter().for_each(|output| verifier.delivered(output));
+        verifier.finish().map_err(|Mismatch { difference, .. }| difference)
+    };
+    let twice = verify(&[&two], &[passed(&two), dropped(two.build(), reason)]);
+    assert_eq!(twice, Err(Difference::Dropped { len: 154, reason }));
+    // Its bytes came out with others; then it may come out, or not.
+    let delivered = [passed(&longer), passed(&two), dropped(two.build(), reason)];
+    assert!(verify(&[&two, &longer, &two], &delivered).is_ok());
+}
+
+/// Returns true if the two frames may come out in another order than they came in, as frames of different flows.
+fn are_of_different_flows(frames: &[Vec<u8>; 2], medium: Medium) -> bool {
+    let mut verifier = Verifier::new(Profile::Gro, medium);
+    frames.iter().for_each(|frame| verifier.received(frame));
+    frames.iter().rev().for_each(|frame| verifier.delivered(&passed_bytes(frame.clone())));
+    match verifier.finish().map_err(|Mismatch { difference, .. }| difference) {
+        Ok(_) => true,
+        Err(difference) => {
+            assert_eq!(difference, Difference::Overtook { frame: 2, overtaken: 1 });
+            false
+        }
+    }
+}
+
+/// A frame through a tunnel.
+fn tunneled(wrapping: Wrapping, frame: &[u8]) -> Vec<u8> {
+    Tunnel { wrapping, ident: 0, step: 0 }.wrap(frame, Medium::Ethernet, 0)
+}
+
+#[test]
+fn in_tunnels_whole_tcp_packets_have_flows() {
+    let segments = [1, 2].map(|port| data(0, 50).with(|frame| frame.src_port = port));
+    for wrapping in [Wrapping::Ipv4, Wrapping::Ipv6, Wrapping::Pppoe] {
+        let wrapped = |frame: &dyn Fn(&TcpFrame) -> Vec<u8>| {
+            segments.each_ref().map(|segment| tunneled(wrapping, &frame(segment)))
+        };
+        let whole = wrapped(&TcpFrame::build);
+        assert!(are_of_different_flows(&whole, Medium::Ethernet), "{wrapping:?}");
+        let datagrams = wrapped(&|segment| datagram(segment, Medium::Ethernet));
+        assert!(!are_of_different_flows(&datagrams, Medium::Ethernet), "{wrapping:?}");
+        let trailed = wrapped(&|segment| [segment.build(), vec![0]].concat());
+        assert!(!are_of_different_flows(&trailed, Medium::Ethernet), "{wrapping:?}");
+        // PPPoE follows an Ethernet header.
+        let packets = whole.map(|frame| frame[14..].to_vec());
+        assert_eq!(are_of_different_flows(&packets, Medium::Ip), wrapping != Wrapping::Pppoe);
+    }
+}
+
+#[test]
+fn a_wrong_checksum_of_any_header_is_a_reason_to_drop() {
+    let segment = data(0, 50);
+    let (plain, udp) = (segment.build(), datagram(&segment, Medium::Ethernet));
+    let [ipv4, pppoe] = [Wrapping::Ipv4, Wrapping::Pppoe].map(|wrapping| tunneled(wrapping, &plain));
+    let with = |frame: &[u8], at: usize, bits: u8| {
+        let mut frame = frame.to_vec();
+        frame[at] ^= bits;
+        frame
+    };
+    // The outer and the inner IPv4 header's, and the segment's.
+    for (frame, places) in
+        [(&plain, &[24, 100][..]), (&udp, &[24, 80]), (&ipv4, &[24, 44, 120]), (&pppoe, &[32, 100])]
+    {
+        let verify = |frame: &Vec<u8>, reason| {
+            verify(Profile::Gro, std::slice::from_ref(frame), &[dropped(frame.clone(), reason)])
+        };
+        for reason in [DropReason::IpChecksum, DropReason::TcpChecksum, DropReason::UdpChecksum] {
+            let unjustified = Err(Difference::Dropped { len: frame.len(), reason });
+            assert_eq!(verify(frame, reason), unjustified, "{frame:02x?}");
+            for place in places {
+                assert!(verify(&with(frame, *place, 1), reason).is_ok(), "{place} of {frame:02x?}");
+            }
+        }
+    }
+    // A datagram that has no checksum, or whose checksum covers other bytes: it is a fragment, or its lengths disagree.
+    let mut without = with(&udp, 80, 1);
+    without[40..42].fill(0);
+    let mut fragment = with(&udp, 80, 1);
+    fragment[20] |= 0x20;
+    fragment[24..26].fill(0);
+    let sum = checksum(&fragment[14..34]);
+    fragment[24..26].copy_from_slice(&sum.to_be_bytes());
+    for datagram in [without, fragment, with(&udp, 39, 1)] {
+        let (len, reason) = (datagram.len(), DropReason::UdpChecksum);
+        let drop = dropped(datagram.clone(), reason);
+        assert_eq!(verify(Profile::Gro, &[datagram], &[drop]), Err(Difference::Dropped { len, reason }));
+    }
 }
