@@ -89,6 +89,12 @@ fn paper_acknowledges_every_data_packet_with_nextseq_and_the_largest_window() {
         assert_eq!((ack.window, ack.flags, ack.seq), (0xFFFF, TcpFlags::ACK, 1));
         assert!(ack.checksums_are_right && ack.payload.is_empty());
     }
+    let mut card = self::card(ActiveAck::Paper);
+    card.receive(&peer_syn(data(0, 0))).host_sends(&host_syn(reversed(&data(0, 0))));
+    let acks = acks_for(&mut card, &[data(0, 100)]);
+    card.host_sends(&host(100, 1000));
+    let more = acks_for(&mut card, &[100, 200].map(|at| data(at, 100)));
+    assert_eq!((acked(&acks), acked(&more)), (vec![100], vec![200, 300]), "whatever the host says");
 }
 
 #[test]
@@ -521,4 +527,22 @@ fn what_the_host_has_acknowledged_is_dropped_though_the_card_never_saw_it() {
     // The verifier agrees, or the card panics when it is dropped.
     assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [300]);
     assert_eq!(card.drops(DropReason::Duplicate), 1);
+}
+
+#[test]
+fn what_the_host_sent_after_its_fin_leaves_the_sequence_number_where_it_was() {
+    let mut card = connected();
+    card.host_sends(&host(100, 1000).flags(TcpFlags::FIN));
+    // Retransmitted data, with a plain ACK.
+    let again = host(100, 1000).with(|frame| (frame.seq.0, frame.payload) = (4900, vec![7; 100]));
+    card.host_sends(&again);
+    let acks = acks_for(&mut card, &[data(100, 100)]);
+    assert_eq!((acked(&acks), acks[0].seq), (vec![200], 5001));
+}
+
+#[test]
+fn once_the_host_opens_another_connection_nothing_of_the_old_one_is_acknowledged() {
+    let mut card = connected();
+    card.host_sends(&syn(reversed(&data(0, 0)), TcpFlags::NONE, &[]));
+    assert_eq!(acks_for(&mut card, &[data(100, 100)]), []);
 }

@@ -551,6 +551,18 @@ fn a_full_table_gives_up_the_flow_held_longest() {
 }
 
 #[test]
+fn each_flow_is_held_for_its_own_time() {
+    let mut card = Card::gro();
+    let other = data(0, 100).with(|frame| frame.src_port += 1);
+    card.receive(&data(0, 100)).wait(us(100)).receive(&other).wait(us(100));
+    card.receive(&data(100, 100).with(|frame| frame.ack += 1));
+    assert_eq!(card.take_lens(), [100], "another ACK number");
+    for (wait, expected) in [(us(899), vec![]), (us(2), vec![100]), (us(98), vec![]), (us(2), vec![100])] {
+        assert_eq!(card.wait(wait).take_lens(), expected);
+    }
+}
+
+#[test]
 fn what_finds_no_aggregate_is_passed() {
     let config = Config { max_aggregates: 1, ..Config::default() };
     let mut gro = Gro::new(&config, Hold::Batch).unwrap();

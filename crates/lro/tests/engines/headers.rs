@@ -32,10 +32,15 @@ impl Shape {
         matches!(self.first.network, Network::Ipv4 { .. })
     }
 
-    /// The frames of three consecutive segments, in the second of which this bit of the header is flipped.
-    fn frames(&self, flipped: usize) -> [Vec<u8>; 3] {
-        [0, 1, 2].map(|nth| {
-            let mut frame = self.first.clone().at(nth * 100, 100).build();
+    /// The frames of three consecutive segments, whose IPv4 identifications are `step` apart, in the second of which
+    /// this bit of the header is flipped.
+    fn frames(&self, step: u16, flipped: usize) -> [Vec<u8>; 3] {
+        [0, 1, 2].map(|nth: u16| {
+            let mut segment = self.first.clone().at(u32::from(nth) * 100, 100);
+            if let Network::Ipv4 { ident, .. } = &mut segment.network {
+                *ident = nth * step;
+            }
+            let mut frame = segment.build();
             if nth == 1 {
                 frame[flipped / 8] ^= 0x80 >> (flipped % 8);
                 self.complete(&mut frame);
@@ -131,8 +136,9 @@ fn segments_that_differ_in_a_header_bit_are_merged_only_where_the_profile_says_s
     for shape in shapes() {
         for profile in each_profile(ms(1)) {
             let free = shape.free(profile.profile());
-            for bit in 0..shape.payload * 8 {
-                let frames = shape.frames(bit);
+            let bits = (0..shape.payload * 8).flat_map(|bit| [(0, bit), (1, bit)]);
+            for (step, bit) in bits.filter(|(step, _)| *step == 0 || shape.is_ipv4()) {
+                let frames = shape.frames(step, bit);
                 for is_batch in [false, true] {
                     let mut card = Card::new(&config, &profile);
                     if is_batch {

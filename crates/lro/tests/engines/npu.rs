@@ -311,6 +311,20 @@ fn an_older_timestamp_is_not_merged() {
 }
 
 #[test]
+fn rising_timestamps_are_merged() {
+    let values = [7, 8, 8, 9, 1 << 20, 1 << 30, 1 << 31, 3 << 30, 0];
+    let frames: Vec<Vec<u8>> = (0..)
+        .zip(values.into_iter().flat_map(|value| [value; 3]))
+        .map(|(nth, value)| data(nth * 100, 100).timestamps(value, 1).build())
+        .collect();
+    let mut card = Card::npu();
+    frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
+    assert_eq!(card.drain().take_lens(), [2700]);
+    let mut card = Card::npu();
+    assert_eq!(card.receive_batch(&frames).drain().take_lens(), [2700], "together");
+}
+
+#[test]
 fn the_whole_has_the_latest_ack_with_its_window() {
     let mut card = Card::npu();
     for (at, ack, window) in [(0, 1, 500), (200, 900, 700), (100, 1000, 600)] {
@@ -360,6 +374,48 @@ fn psh_is_held_by_default_and_ends_the_aggregate_where_the_configuration_says_so
     assert_eq!((card.take_lens(), card.flushes(FlushReason::Psh)), (vec![200], 1));
     card.receive(&data(200, 100).flags(TcpFlags::PSH));
     assert_eq!(card.take_lens(), [100], "also where it is alone");
+    let with_psh =
+        |nth: u32| data(nth * 100, 100).flags(if nth == 5 { TcpFlags::PSH } else { TcpFlags::NONE });
+    card.receive_batch(&[3, 4, 5, 6, 7].map(|nth| with_psh(nth).build()));
+    assert_eq!(card.take_lens(), [300], "also within a train");
+    assert_eq!(card.drain().take_lens(), [200]);
+}
+
+#[test]
+fn what_follows_a_control_segment_with_data_is_in_order() {
+    let mut card = npu(|config, _| config.max_segments = 2);
+    receive_at(&mut card, [0]);
+    card.receive(&data(100, 100).flags(TcpFlags::URG));
+    receive_at(&mut card, [200, 300]);
+    assert_eq!(card.take_lens(), [100, 100, 200]);
+    receive_at(&mut card, [400]);
+    card.receive(&data(600, 0));
+    receive_at(&mut card, [500, 600]);
+    assert_eq!(card.take_lens(), [100, 0, 200], "a pure ACK moves nothing");
+}
+
+#[test]
+fn data_begins_after_the_syn() {
+    let syn = |at| data(at, 0).with(|frame| frame.flags = TcpFlags::SYN);
+    let mut card = npu(|config, npu| (config.max_segments, npu.rules) = (2, Rules::Paper)).unverified();
+    card.receive(&syn(0)).take();
+    receive_at(&mut card, [0, 1, 101]);
+    assert_eq!((card.take_lens(), card.drops(DropReason::Duplicate)), (vec![200], 1));
+    let mut card = npu(|config, _| config.max_segments = 2);
+    receive_at(&mut card, [0]);
+    card.receive(&syn(5000)).take();
+    receive_at(&mut card, [5001, 5101]);
+    assert_eq!(card.take_lens(), [200], "a known connection begins anew");
+}
+
+#[test]
+fn old_segments_that_do_not_follow_each_other_are_passed_in_their_order() {
+    let mut card = Card::npu();
+    receive_at(&mut card, [0, 100, 200, 300, 400]);
+    card.wait(ms(2)).take();
+    receive_at(&mut card, [0, 100, 300]);
+    assert_eq!(card.take_lens(), [100; 3]);
+    assert_eq!((card.flushes(FlushReason::Barrier), card.flushes(FlushReason::OutOfOrder)), (1, 0));
 }
 
 #[test]

@@ -48,6 +48,24 @@ fn a_connection_that_was_evicted_after_one_segment_is_sparse() {
 }
 
 #[test]
+fn a_connection_that_was_evicted_after_segments_near_each_other_is_not_sparse() {
+    for is_batch in [false, true] {
+        let mut card = Card::new(
+            &Config { max_connections: 1, ..Config::default() },
+            &ProfileConfig::Npu(NpuConfig::default()),
+        );
+        if is_batch {
+            card.receive_batch(&[data(0, 100).build(), data(100, 100).build()]);
+        } else {
+            card.receive(&data(0, 100)).receive(&data(100, 100));
+        }
+        card.wait(us(1500)).receive(&data(0, 100).with(|frame| frame.src_port += 1)).wait(us(1500)).take();
+        card.receive(&data(200, 100));
+        assert_eq!(card.take_lens(), [], "together {is_batch}");
+    }
+}
+
+#[test]
 fn segments_of_a_sparse_connection_are_delivered_at_once_whatever_its_sequence_number() {
     let mut card = sparse_card(Card::npu());
     for at in [700, 500, 600] {

@@ -98,6 +98,13 @@ fn segments_that_come_further_apart_than_the_ceiling_are_not_held_in_vain() {
 }
 
 #[test]
+fn segments_as_far_apart_as_the_ceiling_are_held() {
+    let mut card = Card::npu();
+    steady(&mut card, 8, ms(1), ms(2));
+    assert_eq!(card.flushes(FlushReason::Sparse), 0, "only a longer interval is a pause");
+}
+
+#[test]
 fn pauses_between_trains_count_for_the_average_twice_only() {
     /// What of a train of two segments 10 µs apart, 3 ms behind the last, is handed on 250 µs after it.
     fn handed_on(card: &mut Card, train: u32) -> Vec<usize> {
@@ -112,6 +119,9 @@ fn pauses_between_trains_count_for_the_average_twice_only() {
     assert_eq!(early, [vec![200], vec![], vec![]], "half of 3 ms is beyond the ceiling");
     let late: Vec<_> = (3..12).map(|train| handed_on(&mut safe, train)).collect();
     assert_eq!(late.last(), Some(&vec![200]), "ten intervals of a train are 100 µs");
+    // One of 300 µs is within no train: pauses count again.
+    safe.receive(&data(2400, 100)).wait(us(300)).receive(&data(2500, 100)).wait(ms(3)).take();
+    assert_eq!(handed_on(&mut safe, 13), []);
     let mut paper = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
     let of_paper: Vec<_> = (0..12).map(|train| handed_on(&mut paper, train)).collect();
     assert_eq!(of_paper.last(), Some(&vec![]), "every interval counts");
