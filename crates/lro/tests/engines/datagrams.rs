@@ -277,6 +277,29 @@ fn a_datagram_that_differs_in_a_header_bit_is_re_created() {
 }
 
 #[test]
+fn the_identifications_of_datagrams_are_the_same_or_go_up_by_one() {
+    for (idents, expected) in [
+        ([8, 9, 10, 11], vec![400]),
+        ([8, 8, 8, 8], vec![400]),
+        ([8, 9, 10, 10], vec![300, 100]),
+        ([8, 8, 8, 9], vec![300, 100]),
+        ([8, 10, 12, 14], vec![100; 4]),
+    ] {
+        let frames = idents.map(|ident| datagram(ident, 100));
+        for is_batch in [false, true] {
+            let mut card = card();
+            if is_batch {
+                card.receive_batch(&frames);
+            } else {
+                frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
+            }
+            card.drain();
+            assert_eq!(take_lens(&mut card), expected, "{idents:?}, together {is_batch}");
+        }
+    }
+}
+
+#[test]
 fn a_packet_of_datagrams_is_as_long_as_the_limit_and_no_longer() {
     for (max_bytes, expected) in [(588, vec![560]), (587, vec![420, 140])] {
         for is_batch in [false, true] {

@@ -525,16 +525,34 @@ fn padding_flushes_the_flow_and_is_passed_with_it() {
 
 #[test]
 fn a_checksum_that_no_sender_computes_flushes_the_flow_and_is_passed() {
+    let mut cases = Vec::new();
     for (next, more_acked) in [(0, 0), (1, 0), (1, 1)] {
         // The urgent pointer, which nobody looks at, makes the checksum 0, for which 0xFFFF is as good.
         let mut odd = with_ident(100, next).with(|frame| frame.ack += more_acked).build();
         odd.copy_within(50..52, 52);
         odd[50..52].fill(0xFF);
         let urgent = u16::from_be_bytes([odd[52], odd[53]]);
-        let mut card = Card::gro();
-        card.receive(&with_ident(0, 0).with(|frame| frame.urgent = urgent)).receive_bytes(odd.clone());
-        assert_eq!(card.take()[1], Sent::Frame(odd));
-        assert_eq!((card.passes(PassReason::UnusualChecksum), card.passes(PassReason::BadChecksum)), (1, 0));
+        cases.push((with_ident(0, 0).with(|frame| frame.urgent = urgent), odd));
+        // So does this identification with that of the IPv4 header.
+        let plain = with_ident(100, 0).build();
+        let ident = u16::from_be_bytes([plain[24], plain[25]]);
+        let mut odd = with_ident(100, ident).with(|frame| frame.ack += more_acked).build();
+        assert_eq!(odd[24..26], [0; 2]);
+        odd[24..26].fill(0xFF);
+        cases.push((with_ident(0, ident - next), odd));
+    }
+    for (first, odd) in cases {
+        for is_batch in [false, true] {
+            let mut card = Card::gro();
+            if is_batch {
+                card.receive_batch(&[first.build(), odd.clone()]);
+            } else {
+                card.receive(&first).receive_bytes(odd.clone());
+            }
+            assert_eq!(card.take().get(1), Some(&Sent::Frame(odd.clone())));
+            let passes = (card.passes(PassReason::UnusualChecksum), card.passes(PassReason::BadChecksum));
+            assert_eq!(passes, (1, 0));
+        }
     }
 }
 

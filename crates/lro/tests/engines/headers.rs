@@ -189,6 +189,23 @@ fn headers_of_192_bytes_are_merged_and_longer_ones_passed() {
     }
 }
 
+/// These addresses and ports look as an Ethernet header and the first half of another IPv4 header.
+#[test]
+fn a_packet_without_a_link_header_is_not_taken_for_a_frame() {
+    let segment = data(0, 0).with(|frame| {
+        frame.network = Network::ipv4([8, 0, 69, 1].into(), [1, 0, 0, 2].into());
+        (frame.src_port, frame.dst_port, frame.payload) = (0x4000, 6, vec![0x50; 300]);
+    });
+    let config = Config { medium: Medium::Ip, ..Config::default() };
+    for profile in each_profile(ms(1)) {
+        let mut card = Card::new(&config, &profile);
+        for nth in 0..2 {
+            card.receive_bytes(segment.clone().with(|frame| frame.seq += 300 * nth).build_ip());
+        }
+        assert_eq!(card.drain().take_one().bytes().len(), 640, "{}", profile.profile());
+    }
+}
+
 #[test]
 fn a_packet_is_as_long_as_the_limit_and_no_longer() {
     for (max_bytes, expected) in [(600, vec![560]), (599, vec![420, 140])] {

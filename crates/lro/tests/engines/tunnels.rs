@@ -3,8 +3,8 @@
 use crate::common::{Card, Change, Sent, data, each_profile, ms};
 use crate::generated::tunnel::{Tunnel, Wrapping};
 use nichrome_lro::{Config, FlushReason, Hold, Medium, PassReason, Profile, ProfileConfig};
-use nichrome_wire::TcpFrame;
 use nichrome_wire::checksum::checksum;
+use nichrome_wire::{Network, TcpFrame};
 
 const WRAPPINGS: [Wrapping; 3] = [Wrapping::Ipv4, Wrapping::Ipv6, Wrapping::Pppoe];
 
@@ -148,7 +148,14 @@ fn a_tunnel_header_that_differs_in_a_bit_is_re_created() {
     let config = Config { tunnels: true, max_connections: 64, max_aggregates: 8, ..Config::default() };
     for (wrapping, outer) in WRAPPINGS.into_iter().zip([20, 40, 8]) {
         for (bit, is_batch) in (0..outer * 8).flat_map(|bit| [(bit, false), (bit, true)]) {
-            let mut frames = [0, 1, 2].map(|nth| wrap(&data(nth * 100, 100), wrapping, nth as u16));
+            let mut frames = [0, 1, 2].map(|nth| {
+                let segment = data(u32::from(nth) * 100, 100).with(|frame| {
+                    if let Network::Ipv4 { ident, .. } = &mut frame.network {
+                        *ident = nth;
+                    }
+                });
+                wrap(&segment, wrapping, nth)
+            });
             frames[1][14 + bit / 8] ^= 0x80 >> (bit % 8);
             if wrapping == Wrapping::Ipv4 && !(10..12).contains(&(bit / 8)) {
                 let header = &mut frames[1][14..34];
