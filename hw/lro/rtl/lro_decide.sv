@@ -282,6 +282,7 @@ module lro_decide
   logic check_reg;  // the slot was loaded to see whether the frame joins
   logic pass_all_reg, pass_flow_reg, store_reg;  // the frame's class
   logic started_reg;
+  logic [FLOWS-1:0] write_slot_reg;
   logic update_reg;  // of the aggregate: it is loaded, begun or appended to
   logic due;
   logic joins;
@@ -376,13 +377,16 @@ module lro_decide
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The table is written a cycle later, while the frame is still there.
+    // The table is written a cycle later, while the frame is still there; one bit a slot, for each reaches hundreds of registers.
     if (state_reg[STATE_START]) slot_reg <= free_slot_reg;
     started_reg <= starting;
-    if (started_reg) begin
-      flows_reg[slot_reg] <= frame_reg.flow;
-      templates_reg[slot_reg] <= frame_reg.template_;
-      deadlines_reg[slot_reg] <= deadline_reg;
+    for (int i = 0; i < FLOWS; i++) begin
+      write_slot_reg[i] <= starting && free_slot_reg == slot_t'(i);
+      if (write_slot_reg[i]) begin
+        flows_reg[i] <= frame_reg.flow;
+        templates_reg[i] <= frame_reg.template_;
+        deadlines_reg[i] <= deadline_reg;
+      end
     end
 
     // Two cycles from a change of the table until the timer's comparison follows it.
@@ -392,6 +396,7 @@ module lro_decide
       update_reg  <= 1'b0;
       taken_valid <= 1'b0;
       started_reg <= 1'b0;
+      write_slot_reg <= '0;
       changed_reg <= '0;
     end
   end
