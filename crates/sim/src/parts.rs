@@ -7,6 +7,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use std::{hint, thread};
 
 use nichrome_wire::Instant;
@@ -63,8 +64,10 @@ struct Barrier {
 }
 
 impl Barrier {
-    /// Polls until a waiting thread yields the processor, for threads that have none of their own.
-    const POLLS_PER_YIELD: u32 = 10_000;
+    /// Polls before a waiting thread sleeps between them: another one has lost its processor, and may need this one's.
+    const POLLS_AWAKE: u32 = 10_000;
+    /// How long it sleeps.
+    const SLEEP: Duration = Duration::from_micros(20);
 
     fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0), generation: AtomicUsize::new(0) }
@@ -80,11 +83,12 @@ impl Barrier {
         }
         let mut polls: u32 = 0;
         while self.generation.load(Ordering::Acquire) == generation {
-            polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(Self::POLLS_PER_YIELD) {
-                thread::yield_now();
+            if polls < Self::POLLS_AWAKE {
+                polls += 1;
+                hint::spin_loop();
+            } else {
+                thread::sleep(Self::SLEEP);
             }
-            hint::spin_loop();
         }
     }
 }
