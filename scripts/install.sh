@@ -6,18 +6,21 @@ fail() {
   exit 1
 }
 
-# install_packages PACKAGE...: through apt-get, as root or with sudo.
+# install_packages PACKAGE...: through apt-get, as root or with sudo. Scripts that run side by side wait for each other.
 install_packages() {
-  local as_root=()
+  local as_root=() lock
   if ((EUID != 0)); then
     command -v sudo >/dev/null || fail "needs these packages, and root to install them: $*"
     as_root=(sudo)
   fi
   command -v apt-get >/dev/null || fail "needs the equivalent of these Debian packages: $*"
   echo "${0##*/}: installing $*" >&2
+  exec {lock}<"${BASH_SOURCE[0]}"
+  flock "$lock"
   "${as_root[@]}" apt-get update -qq >&2
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
     fail "apt-get could not install: $*"
+  exec {lock}<&-
 }
 
 # need COMMAND PACKAGE...: installs the packages if the command is missing.

@@ -11,6 +11,7 @@ mod allocations;
 mod captures;
 mod datagrams;
 mod gro;
+mod gro_acks;
 mod headers;
 mod linux_selftest;
 mod netfpga;
