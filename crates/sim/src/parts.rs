@@ -7,7 +7,6 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use std::{hint, thread};
 
 use nichrome_wire::Instant;
@@ -64,10 +63,8 @@ struct Barrier {
 }
 
 impl Barrier {
-    /// Polls before a waiting thread sleeps between them: another one has lost its processor, and may need this one's.
-    const POLLS_AWAKE: u32 = 10_000;
-    /// How long it sleeps.
-    const SLEEP: Duration = Duration::from_micros(20);
+    /// Polls until a waiting thread yields the processor, for threads that have none of their own.
+    const POLLS_PER_YIELD: u32 = 10_000;
 
     fn new(threads: usize) -> Self {
         Self { threads, arrived: AtomicUsize::new(0), generation: AtomicUsize::new(0) }
@@ -83,12 +80,11 @@ impl Barrier {
         }
         let mut polls: u32 = 0;
         while self.generation.load(Ordering::Acquire) == generation {
-            if polls < Self::POLLS_AWAKE {
-                polls += 1;
-                hint::spin_loop();
-            } else {
-                thread::sleep(Self::SLEEP);
+            polls = polls.wrapping_add(1);
+            if polls.is_multiple_of(Self::POLLS_PER_YIELD) {
+                thread::yield_now();
             }
+            hint::spin_loop();
         }
     }
 }
