@@ -11,12 +11,21 @@ use crate::connect::{PreSharedKey, Route};
 /// Enters the phase that a byte names, and sends a byte back: `p`arked, `r`unning, `c`losing, `d`one.
 struct Toy {
     phase: Phase,
-    opened_at: Instant,
+    deadline: Instant,
     output: Vec<u8>,
 }
 
-/// Time of every phase.
+/// Time of every phase, of a peer at 127.0.0.[`HURRIED`].
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Time of every phase, of any other peer: more than a test takes on a machine that does much else.
+const LONG_PATIENCE: Duration = Duration::from_secs(300);
+
+/// The host whose handshakes end after [`PATIENCE`].
+const HURRIED: u8 = 77;
+
+/// Time for which a parked connection keeps its place.
+const PARKED_GRACE: Duration = Duration::from_millis(200);
 
 /// The causes by which handshakes have ended, with their phases.
 type Ends = Arc<Mutex<Vec<(Phase, &'static str)>>>;
@@ -24,13 +33,14 @@ type Ends = Arc<Mutex<Vec<(Phase, &'static str)>>>;
 impl Handshake for Toy {
     type Context = ToyContext;
 
-    fn inbound(_: IpAddr, now: Instant) -> Self {
-        Self { phase: Phase::Opening, opened_at: now, output: vec![] }
+    fn inbound(source: IpAddr, now: Instant) -> Self {
+        let patience = if source == local(HURRIED).ip() { PATIENCE } else { LONG_PATIENCE };
+        Self { phase: Phase::Opening, deadline: now + patience, output: vec![] }
     }
 
     fn outbound(request: Option<SocketAddr>, _: &mut ToyContext, now: Instant) -> Option<(Route, Self)> {
         let route = Route { from: local(1).ip(), to: request? };
-        Some((route, Self { phase: Phase::Running, opened_at: now, output: b"hi".to_vec() }))
+        Some((route, Self { phase: Phase::Running, deadline: now + LONG_PATIENCE, output: b"hi".to_vec() }))
     }
 
     fn receive(&mut self, _: &mut ToyContext, bytes: &[u8], _: Instant) {
@@ -74,7 +84,7 @@ impl Handshake for Toy {
     }
 
     fn deadline(&self) -> Instant {
-        self.opened_at + PATIENCE
+        self.deadline
     }
 }
 
@@ -127,7 +137,7 @@ impl Fixture {
             inbound,
             per_source,
             opening_grace: Duration::ZERO,
-            parked_grace: PATIENCE / 10,
+            parked_grace: PARKED_GRACE,
         };
         let connector = Connector::start::<Toy>(limits, "reactor-test", listener, context).unwrap();
         Self { connector, address, ends }
@@ -225,13 +235,15 @@ fn a_source_has_its_share() {
 #[test]
 fn a_deadline_ends_idle_and_slow_peers() {
     let fixture = Fixture::new(64, 64);
-    let (idle, mut slow) = (fixture.connect(2, b""), fixture.connect(2, b""));
     let start = std::time::Instant::now();
-    while slow.write_all(b"x").is_ok() && start.elapsed() < Duration::from_secs(5) {
+    let (idle, mut slow) = (fixture.connect(HURRIED, b""), fixture.connect(HURRIED, b""));
+    while slow.write_all(b"x").is_ok() {
+        assert!(start.elapsed() < LONG_PATIENCE / 2);
         thread::sleep(Duration::from_millis(20));
     }
-    assert!(start.elapsed() < 2 * PATIENCE && !is_open(&idle));
-    assert_eq!(fixture.ends(Phase::Opening, "deadline"), 2);
+    assert!(start.elapsed() >= PATIENCE);
+    fixture.await_ends(Phase::Opening, "deadline", 2);
+    assert!(!is_open(&idle));
 }
 
 #[test]
@@ -246,7 +258,7 @@ fn a_peer_may_close_in_each_phase() {
         drop(fixture.connect(2, bytes));
         let start = std::time::Instant::now();
         while fixture.ends.lock().unwrap().len() < 2 {
-            assert!(start.elapsed() < PATIENCE / 2, "{phase:?} reset");
+            assert!(start.elapsed() < LONG_PATIENCE / 10, "{phase:?} reset");
         }
         fixture.ends.lock().unwrap().clear();
     }
@@ -271,9 +283,9 @@ fn a_parked_connection_keeps_its_place_for_a_while() {
     // Each is closed at once, until the oldest parked one gives way.
     while fixture.ends(Phase::Parked, "displaced") < 3 || parked[2..].iter().all(|newer| !is_open(newer)) {
         parked.push(fixture.connect(4, b"p"));
-        thread::sleep(PATIENCE / 40);
+        thread::sleep(PARKED_GRACE / 4);
     }
-    assert!(start.elapsed() >= PATIENCE / 10 - Duration::from_millis(20));
+    assert!(start.elapsed() >= PARKED_GRACE - Duration::from_millis(20));
     assert_eq!([is_open(&parked[0]), is_open(&parked[1])], [false, true]);
 }
 
@@ -282,7 +294,7 @@ fn silent_connections_displace_silent_ones_only() {
     let fixture = Fixture::new(4, 200);
     let parked = [2, 3].map(|host| fixture.connect(host, b"p"));
     // The parked connections are older than the time for which they keep their places.
-    thread::sleep(PATIENCE / 5);
+    thread::sleep(2 * PARKED_GRACE);
     let alone = fixture.connect(4, b"");
     let silent: Vec<_> = (0..100).map(|nth| fixture.connect(5 + nth % 2, b"")).collect();
     fixture.await_ends(Phase::Opening, "displaced", 101 - 4);
@@ -319,7 +331,7 @@ fn a_peer_that_is_not_trusted_is_closed_at_its_first_byte() {
 #[test]
 fn the_last_message_is_read_however_late() {
     let fixture = Fixture::new(64, 64);
-    let mut stream = dial(Route { from: local(2).ip(), to: fixture.address }).unwrap();
+    let mut stream = dial(Route { from: local(HURRIED).ip(), to: fixture.address }).unwrap();
     stream.set_nonblocking(false).unwrap();
     stream.write_all(b"c").unwrap();
     fixture.await_ends(Phase::Closing, "deadline", 1);
