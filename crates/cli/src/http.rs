@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use nichrome_port::uninterrupted;
 
 /// Maximum length of a request, in bytes.
 const LONGEST: usize = 8192;
@@ -108,14 +109,14 @@ fn left(until: Instant) -> io::Result<Duration> {
 
 fn read(mut stream: &TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {
     stream.set_read_timeout(Some(left(until)?))?;
-    stream.read(piece)
+    uninterrupted(|| stream.read(piece))
 }
 
 /// Writes all bytes until the deadline, however slowly the client reads.
 fn write(mut stream: &TcpStream, mut bytes: &[u8], until: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(until)?))?;
-        match stream.write(bytes)? {
+        match uninterrupted(|| stream.write(bytes))? {
             0 => return Err(ErrorKind::WriteZero.into()),
             written => bytes = &bytes[written..],
         }

@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 
+use nichrome_port::uninterrupted;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,10 +26,7 @@ fn read_line(mut stream: &TcpStream) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut waiting = [0; 4096];
     while line.len() < MAX_LINE {
-        let len = match stream.peek(&mut waiting) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            peeked => peeked?,
-        };
+        let len = uninterrupted(|| stream.peek(&mut waiting))?;
         let end = waiting[..len].iter().position(|byte| *byte == b'\n');
         let taken = &mut waiting[..end.map_or(len.max(1), |end| end + 1)];
         stream.read_exact(taken)?;

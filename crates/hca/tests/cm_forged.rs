@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nichrome_hca::cm::CmOptions;
 use nichrome_hca::{AdapterConfig, Place};
+use nichrome_port::uninterrupted;
 use nichrome_wire::AddressPair;
 use nichrome_wire::cm::{
     Attribute, CommId, CommIds, Drep, Dreq, Ece, GSI_QKEY, Guid, Mad, Message, PrivateData, Rej,
@@ -81,7 +82,7 @@ impl Host {
     fn awaits(&self, attribute: Attribute) -> Mad {
         loop {
             let mut bytes = [0; 2048];
-            let len = self.socket.recv(&mut bytes).unwrap();
+            let len = uninterrupted(|| self.socket.recv(&mut bytes)).unwrap();
             let (_, payload) = Repr::parse(&bytes[..len]).unwrap();
             let mad = Mad::parse(payload).unwrap();
             if mad.message.attribute() == attribute {

@@ -40,6 +40,7 @@ mod tap;
 mod tap_wire;
 mod tcp_owner;
 pub mod udp;
+mod uninterrupted;
 mod unix_names;
 mod waker;
 mod wire_queue;
@@ -67,6 +68,7 @@ pub use scheduling::{run_in_real_time, waited_for_processor};
 pub use tap::{Offloads, Reception, Tap, TapError};
 pub use tap_wire::TapWire;
 pub use tcp_owner::{TcpOwner, tcp_peer_owner};
+pub use uninterrupted::uninterrupted;
 pub use waker::Waker;
 pub use wire_queue::{TransmitError, WireFrame, WireQueue, WireStats};
 pub use xdp::{

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nichrome_port::{
     Device, Interface, InterfaceName, MAX_RECEIVE, Netlink, NetlinkError, NetworkNamespace, Offloads,
-    PacketSocket, Settings, Tap, clock, gain_network_admin,
+    PacketSocket, Settings, Tap, clock, gain_network_admin, uninterrupted,
 };
 use nichrome_wire::{MacAddr, VirtioNetHeader};
 
@@ -139,10 +139,10 @@ fn echo(device: &impl Device, ours: IpAddr, theirs: IpAddr) {
     let (first, second) = packet.split_at(20);
     device.send(&[IoSlice::new(first), IoSlice::new(second)]).unwrap();
     let mut received = [0; 100];
-    let (len, from) = socket.recv_from(&mut received).unwrap();
+    let (len, from) = uninterrupted(|| socket.recv_from(&mut received)).unwrap();
     assert_eq!((&received[..len], from.ip()), (&b"hello"[..], theirs));
     device.send_bytes(&packet).unwrap();
-    assert_eq!(socket.recv(&mut received).unwrap(), 5);
+    assert_eq!(uninterrupted(|| socket.recv(&mut received)).unwrap(), 5);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
-use nichrome_port::NetworkNamespace;
+use nichrome_port::{NetworkNamespace, uninterrupted};
 
 use super::summary::Traffic;
 
@@ -80,7 +80,7 @@ fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::R
     let bytes = vec![7; if pause.is_some() { CHUNK / 4 } else { CHUNK }];
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
     while Instant::now() < until {
-        match stream.write(&bytes) {
+        match uninterrupted(|| stream.write(&bytes)) {
             Ok(_) => {}
             // A long stall: the received bytes show it.
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -98,7 +98,7 @@ fn receive(mut stream: TcpStream, counted: Range<Instant>) -> io::Result<u64> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let (mut bytes, mut buffer) = (0, vec![0; CHUNK]);
     loop {
-        let read = match stream.read(&mut buffer) {
+        let read = match uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => return Ok(bytes),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(bytes),

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace};
+use nichrome_port::{Feature, Interface, InterfaceName, Netlink, NetworkNamespace, uninterrupted};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -223,7 +223,7 @@ impl Lab {
                 assert_eq!(sender.send_to(datagram, to).unwrap(), datagram.len());
             }
             for datagram in some {
-                let len = receiver.recv(&mut received).unwrap();
+                let len = uninterrupted(|| receiver.recv(&mut received)).unwrap();
                 assert!(received[..len] == *datagram, "{family:?}: {len} bytes for {}", datagram.len());
             }
         }

@@ -1,9 +1,10 @@
-//! `nichrome nic` on a virtual wire between two kernels.
+//! `nichrome nic` and `nichrome demo` on virtual wires between two kernels.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../common/mod.rs"]
 mod common;
 
+mod demo;
 mod hostile;
 mod lab;
 mod lifecycle;

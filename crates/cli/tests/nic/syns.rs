@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nichrome_port::uninterrupted;
+
 use crate::lab::{Lab, PATIENCE, needs_namespaces};
 
 /// Established connections, which send as fast as they can.
@@ -34,7 +36,7 @@ impl Drop for Ending<'_> {
 fn read(mut stream: TcpStream) -> u64 {
     let (mut bytes, mut buffer) = (0, vec![0; 256 << 10]);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    while let Ok(read @ 1..) = stream.read(&mut buffer) {
+    while let Ok(read @ 1..) = uninterrupted(|| stream.read(&mut buffer)) {
         bytes += read as u64;
     }
     bytes

@@ -256,6 +256,7 @@ const PORT: Layers = &[
         "stripped_tag.rs",
         "sync.rs",
         "tcp_owner.rs",
+        "uninterrupted.rs",
         "unix_names.rs",
         "waker.rs",
         "wire_queue.rs",

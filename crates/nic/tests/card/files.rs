@@ -8,6 +8,7 @@ use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nichrome_port::uninterrupted;
 use rand::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use sha2::{Digest, Sha256};
@@ -67,7 +68,7 @@ fn receive(mut stream: TcpStream) -> Part {
     let (mut hash, mut stall, mut last) = (Sha256::new(), Duration::ZERO, Instant::now());
     let mut buffer = vec![0; 256 * 1024];
     loop {
-        let len = stream.read(&mut buffer).expect("nothing comes any more");
+        let len = uninterrupted(|| stream.read(&mut buffer)).expect("nothing comes any more");
         stall = stall.max(last.elapsed());
         last = Instant::now();
         if len == 0 {

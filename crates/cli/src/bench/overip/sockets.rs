@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use nichrome_port::clock;
+use nichrome_port::{clock, uninterrupted};
 
 use super::end::{CONTROL, End, PATIENCE, poll_until};
 
@@ -45,14 +45,14 @@ impl SocketEnd {
     /// Repeats a system call until it has moved bytes.
     fn moved(wait: Wait, mut call: impl FnMut() -> io::Result<usize>) -> anyhow::Result<usize> {
         match wait {
-            Wait::Blocking => match call() {
+            Wait::Blocking => match uninterrupted(&mut call) {
                 Ok(0) => bail!("the peer has closed the connection"),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     bail!("the peer has sent nothing for {PATIENCE:?}")
                 }
                 result => result.context("the connection is lost"),
             },
-            Wait::Nonblocking(spin) => poll_until(spin, || match call() {
+            Wait::Nonblocking(spin) => poll_until(spin, || match uninterrupted(&mut call) {
                 Ok(0) => bail!("the peer has closed the connection"),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
                 result => result.map(Some).context("the connection is lost"),
@@ -115,7 +115,7 @@ impl End for SocketEnd {
             if self.wait != Wait::Blocking {
                 clock::wait([self.stream.as_fd()], Some(clock::now() + LOOK))?;
             }
-            match self.stream.read(&mut self.buffer) {
+            match uninterrupted(|| self.stream.read(&mut self.buffer)) {
                 Ok(0) => bail!("the peer has closed the connection"),
                 Ok(read) => {
                     taken.fetch_add(read as u64, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use clap::Args;
-use nichrome_port::clock;
+use nichrome_port::{clock, uninterrupted};
 use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
 
@@ -69,7 +69,7 @@ pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHi
     let mut errors = DelayHistogram::new();
     let mut datagram = [0; LEN];
     loop {
-        match socket.recv(&mut datagram) {
+        match uninterrupted(|| socket.recv(&mut datagram)) {
             Ok(0) => return Ok(errors),
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(errors),
