@@ -27,9 +27,8 @@ impl AckBytes {
 }
 
 impl Recycle for AckBytes {
-    fn clear(&mut self) {
-        self.len = 0;
-    }
+    /// Keeps everything: the next frame sets its length.
+    fn clear(&mut self) {}
 }
 
 /// An ACK frame, ready to send, with complete checksums.

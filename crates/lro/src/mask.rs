@@ -219,8 +219,8 @@ fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
     let own = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };
     let outer = layout.tunnel.length(0).map(|(length, _)| layout.outer() + length);
     for length in [own].into_iter().chain(outer) {
-        if let Some(place) = full.get_mut(length..length + 2) {
-            place.fill(0xFF);
+        if let Some(place) = full.get_mut(length..).and_then(|rest| rest.first_chunk_mut()) {
+            *place = [0xFF; 2];
         }
     }
     full

@@ -85,3 +85,27 @@ impl Statistics {
         if self.aggregates == 0 { 0.0 } else { self.segments_aggregated as f64 / self.aggregates as f64 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_reasons_that_occurred_are_named() {
+        let mut passes = Counts::<PassReason>::default();
+        for reason in [PassReason::Fragment, PassReason::NotTcp, PassReason::NotTcp] {
+            passes.count(reason);
+        }
+        let mut named: Vec<_> = passes.named().collect();
+        named.sort_by_key(|(_, count)| *count);
+        assert_eq!(named, [(PassReason::Fragment.name(), 1), (PassReason::NotTcp.name(), 2)]);
+        assert_eq!(passes.total(), 3);
+    }
+
+    #[test]
+    fn the_mean_is_per_aggregate() {
+        let statistics = Statistics { aggregates: 4, segments_aggregated: 10, ..Statistics::default() };
+        assert_eq!(statistics.mean_segments_per_aggregate(), 2.5);
+        assert_eq!(Statistics::default().mean_segments_per_aggregate(), 0.0);
+    }
+}

@@ -248,6 +248,26 @@ mod tests {
         stream.deliver(SeqNumber(nth << 28), &[nth as u8; 10]).unwrap()[0].fields.frame
     }
 
+    /// Receives a byte.
+    fn receive_byte(stream: &mut Stream, seq: u32) -> News {
+        let fields = Fields { frame: 1, class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
+        stream.receive(SeqNumber(seq), &[7], fields)
+    }
+
+    #[test]
+    fn segments_within_reach_carry_the_stream_on_and_forged_ones_do_not() {
+        let mut stream = Stream::default();
+        for nth in 0..=32_u32 {
+            // Three turns of the sequence numbers.
+            assert!(receive_byte(&mut stream, nth.wrapping_mul(3 << 27)) == News::Bytes, "segment {nth}");
+        }
+        let mut stream = Stream::default();
+        for seq in [0, 0x7800_0000, 0xF000_0000] {
+            assert!(receive_byte(&mut stream, seq) == News::Bytes);
+        }
+        assert!(receive_byte(&mut stream, 0) == News::Nothing, "it is of the same turn");
+    }
+
     #[test]
     fn bytes_held_long_are_of_the_turn_in_which_they_came() {
         let mut stream = Stream::default();

@@ -485,7 +485,7 @@ fn a_checksum_that_no_sender_computes_flushes_the_flow_and_is_passed() {
         for is_batch in [false, true] {
             let mut card = Card::gro();
             if is_batch {
-                card.receive_batch(&[first.build(), odd.clone()]);
+                card.receive_batch(&[first.build(), odd.clone(), with_ident(200, 0).build()]);
             } else {
                 card.receive(&first).receive_bytes(odd.clone());
             }

@@ -65,6 +65,16 @@ fn a_reordered_gap_is_filled_and_merged() {
 }
 
 #[test]
+fn a_gap_within_a_burst_is_seen_behind_the_first_segment_of_a_run() {
+    let mut card = Card::npu();
+    receive_at(&mut card, [0]);
+    card.drain().take();
+    card.receive_batch(&[100, 300].map(|at| data(at, 100).build()));
+    receive_at(&mut card, [200]);
+    assert_eq!(card.drain().take_lens(), [300]);
+}
+
+#[test]
 fn segments_in_reverse_order_are_merged() {
     let mut card = Card::npu();
     receive_at(&mut card, [0, 900, 800, 700, 600, 500, 400, 300, 200, 100]);
@@ -426,6 +436,11 @@ fn a_wrong_checksum_is_dropped_and_disturbs_nothing_or_is_a_barrier() {
     card.receive(&data(0, 100)).receive_bytes(corrupt.clone()).receive(&data(100, 100));
     assert!(matches!(card.take()[..], [Sent::Dropped(_, DropReason::TcpChecksum)]));
     assert_eq!(card.drain().take_lens(), [200]);
+    card.receive_bytes(data(200, 100).build()).drain().take();
+    let mut first = data(300, 100).build();
+    *first.last_mut().unwrap() ^= 1;
+    card.receive_bytes(first);
+    assert!(matches!(card.take()[..], [Sent::Dropped(_, DropReason::TcpChecksum)]), "nothing was held");
     let mut card = npu(|config, _| config.bad_checksum = Some(BadChecksum::Pass));
     receive_at(&mut card, [0, 200]);
     card.receive_bytes(corrupt);
