@@ -1,11 +1,11 @@
-//! Datagrams between processes of one user on one machine, through memory instead of the kernel's network.
+//! Datagrams between processes of one user on one machine, through shared memory instead of the kernel's network.
 //!
-//! Every process listens at an abstract name, which belongs to its address, or to its slot of a shared address. A process that has
-//! datagrams for it connects, and passes on a ring of its own and its address: a link has one direction. Both ends check first that the
-//! other is of the same user. Where nobody listens, and when a link ends, datagrams go through a socket as before.
+//! Every process listens on an abstract Unix socket, named after its address, or after its slot of a shared address. The sender connects
+//! to it, and passes its own address and the descriptor of a new ring: a link has one direction. Both ends check that the other
+//! belongs to the same user (SO_PEERCRED). Without a listener, and after a link has ended, senders use UDP sockets.
 //!
-//! A byte on the connection wakes the reader. Only calls that never block use the connection: its two ends are sockets of their own,
-//! whereas an eventfd that both ends hold blocks its writer as soon as the other end fills it and clears its O_NONBLOCK.
+//! A byte on the connection wakes the reader. A hostile peer cannot block it: each end of the connection is a file of its own with its
+//! own O_NONBLOCK. An eventfd is one file for both processes: the peer could clear O_NONBLOCK and fill the counter.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,60 +25,62 @@ use crate::waker::Waker;
 use super::receive::Arrival;
 use super::shared_ring::{Corrupt, MAX_MESSAGE, Message, Push, RingReader, RingWriter};
 
-/// Links to this process at most, each with a ring of 1 MiB; further peers use sockets.
+/// Maximum number of links to this process, each with a ring of 1 MiB. Further peers use sockets.
 const MOST_INCOMING: usize = 64;
 
-/// Links from this process at most.
+/// Maximum number of links from this process. Datagrams to further peers use sockets.
 const MOST_OUTGOING: usize = 64;
 
-/// Peers without a link that are remembered.
+/// Maximum number of peers in the table; above it, those without a link are forgotten.
 const MOST_UNREACHABLE: usize = 1024;
 
-/// Messages of one link received by one call at most.
+/// Maximum number of messages that one call receives from a link.
 const BATCH: usize = 16;
 
-/// After so many calls that received nothing, links go to rest, and connections are looked at; after so many calls in any case.
+/// Number of consecutive calls without a message, and of calls altogether, after which links request wake-ups and connections are
+/// polled.
 const IDLE_CALLS: u32 = 16;
 const BUSY_CALLS: u32 = 256;
 
-/// A message for a full ring whose reader has not moved for this time is dropped, as the kernel drops one for a full socket.
+/// Time without progress of the reader after which messages for a full ring are dropped, as the kernel drops datagrams for a full
+/// socket.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A link whose reader has not moved for this time ends.
+/// Time without progress of the reader after which a full link ends.
 const END: Duration = Duration::from_secs(1);
 
-/// Wake-ups of one link received by one call at most. An honest peer has two on their way at most.
+/// Maximum number of wake-ups that one call receives from a link. A correct peer has at most two in flight.
 const MOST_WAKE_UPS: usize = 4;
 
-/// How a user is shown that the user namespace of this process does not map (`kernel.overflowuid`).
+/// User ID that stands for all users without a mapping in this process's user namespace (`kernel.overflowuid`).
 const UNMAPPED_USER: u32 = 65_534;
 
-/// Time until a peer without a listener is asked again.
+/// Time after which a connection to a peer without a listener is tried again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What became of a message.
+/// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkSend {
-    /// It is on its way.
+    /// The message is in the link's ring.
     Sent,
-    /// The link is full: try again.
+    /// The ring is full: the caller tries again.
     Full,
-    /// The link has been full for too long, and the message is lost.
+    /// The ring is full and its reader makes no progress: the message is dropped.
     Dropped,
-    /// There is no link to the peer: use a socket.
+    /// There is no link to the peer: the caller uses a socket.
     NoLink,
 }
 
-/// The links of one slot at an address. Readable (as a descriptor) while a message waits, or a connection does.
+/// The links of one slot at an address. As a descriptor, it is readable while a message or a connection is pending.
 #[derive(Debug)]
 pub struct MemoryLinks {
     address: SocketAddr,
-    /// `None` if the name is taken: any user can take it. Peers then reach this process through its socket.
+    /// `None` if the name is in use, which any user can cause. Peers then use this process's UDP socket.
     listener: Option<OwnedFd>,
     ready: Epoll,
-    /// Signalled if a message came while its link went to rest.
+    /// Signalled if a message arrived while its link requested a wake-up.
     message_came: Waker,
-    /// Connections whose first message has not come.
+    /// Accepted connections whose first message has not arrived.
     greetings: Vec<OwnedFd>,
     incoming: Vec<Incoming>,
     outgoing: HashMap<(SocketAddr, usize), Outgoing>,
@@ -91,15 +93,15 @@ pub struct MemoryLinks {
 struct Incoming {
     peer: SocketAddr,
     ring: RingReader,
-    /// Readable when the peer has sent a wake-up or has closed it.
+    /// Readable after a wake-up, or after the peer has closed its end.
     connection: OwnedFd,
     is_corrupt: bool,
 }
 
-/// What a connection has said.
+/// The state of an accepted connection.
 enum Greeting {
     Link(Incoming),
-    /// Nothing yet.
+    /// The first message has not arrived.
     None(OwnedFd),
 }
 
@@ -109,7 +111,7 @@ enum Outgoing {
     Unreachable { until: Instant },
 }
 
-/// The reader does not read, or not as a reader does.
+/// The reader makes no progress, or its position is invalid.
 struct HasEnded;
 
 impl From<Corrupt> for HasEnded {
@@ -122,15 +124,15 @@ impl From<Corrupt> for HasEnded {
 struct Link {
     ring: RingWriter,
     connection: OwnedFd,
-    /// Since when it is full, and its reader's position then.
+    /// Time at which the ring became full, and the reader's position at that time.
     full: Option<(Instant, u64)>,
 }
 
-/// Members of the set; all that matters is that one of them is ready.
+/// Token of every descriptor of the epoll: callers do not distinguish them.
 const TOKEN: u64 = 0;
 
 impl MemoryLinks {
-    /// Listens for links to a slot of an address, or to the whole address, unless another process does.
+    /// Listens for links to a slot of an address, or to the whole address. If another process has the name, no link is accepted.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -160,15 +162,15 @@ impl MemoryLinks {
         })
     }
 
-    /// Adds a descriptor to the set.
+    /// Adds a descriptor to the epoll: the links are readable while it is.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Those of epoll_ctl(2).
     pub fn watch(&self, other: impl AsFd) -> io::Result<()> {
         self.ready.add(other, TOKEN, Interest::READ)
     }
 
-    /// Returns true if a message waits.
+    /// Returns true if a ring has a message.
     #[inline]
     pub fn has_message(&self) -> bool {
         self.incoming.iter().any(|link| link.ring.has_message())
@@ -180,7 +182,7 @@ impl MemoryLinks {
         self.outgoing.values().any(|outgoing| matches!(outgoing, Outgoing::Link(_)))
     }
 
-    /// Sends datagrams of `segment_size` bytes each (the last may be shorter), 65,536 bytes at most, to a slot of an address.
+    /// Sends datagrams of `segment_size` bytes each (the last may be shorter), up to 65,536 bytes in total, to a slot of an address.
     #[inline]
     pub fn send(
         &mut self,
@@ -219,7 +221,7 @@ impl MemoryLinks {
         self.outgoing.entry((peer, slot)).insert_entry(outgoing).into_mut()
     }
 
-    /// Calls `take` with what waits, a batch of each link; returns true if it was called.
+    /// Calls `take` with pending messages, up to a batch of each link. Returns true if there was any.
     #[inline]
     pub fn receive(&mut self, mut take: impl FnMut(Arrival<'_>)) -> bool {
         let Self { incoming, buffer, .. } = self;
@@ -248,7 +250,7 @@ impl MemoryLinks {
         has_received
     }
 
-    /// Lets links without messages rest, accepts new ones, and removes those that have ended.
+    /// Requests wake-ups for links without messages, accepts new links, and removes those that have ended.
     #[cold]
     fn look_at_connections(&mut self) {
         (self.calls, self.idle_calls) = (0, 0);
@@ -259,7 +261,7 @@ impl MemoryLinks {
             }
             let has_ended = take_wake_ups(&link.connection) == WakeUps::Ended;
             link.ring.rest();
-            // A message may have come meanwhile.
+            // A message may have arrived before the request.
             if link.ring.has_message() {
                 self.message_came.wake();
                 return true;
@@ -280,10 +282,10 @@ impl MemoryLinks {
         }
     }
 
-    /// Accepts connections of this user.
+    /// Accepts connections from the same user.
     fn accept(&mut self) {
         let Some(listener) = &self.listener else { return };
-        // Not until none waits: a process that connects again and again, of any user, must not hold this one up.
+        // Bounded: a process of any user may connect repeatedly.
         for _ in 0..MOST_INCOMING {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(connection) = accept_with(listener, flags) else { break };
@@ -302,7 +304,7 @@ impl AsFd for MemoryLinks {
     }
 }
 
-/// The abstract name that a slot of an address listens at, or the process that has the whole address.
+/// Returns the abstract name of a slot of an address, or of the process that has the whole address.
 fn name_of(address: SocketAddr, slot: Option<usize>) -> String {
     match slot {
         Some(slot) => format!("nichrome-memory/{address}/{slot}"),
@@ -310,7 +312,7 @@ fn name_of(address: SocketAddr, slot: Option<usize>) -> String {
     }
 }
 
-/// Returns true if the other end is closed, or sends what no link sends.
+/// Returns true if the reader has closed its end, or has sent anything: readers send nothing.
 fn has_closed(connection: &OwnedFd) -> bool {
     recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) != Err(Errno::AGAIN)
 }
@@ -318,21 +320,21 @@ fn has_closed(connection: &OwnedFd) -> bool {
 /// Wakes the reader at the other end of a connection.
 ///
 /// # Errors
-/// EAGAIN: it holds no more wake-ups. The connection has ended.
+/// EAGAIN if the socket's queue is full; EPIPE or ECONNRESET if the reader has closed its end.
 fn send_wake_up(connection: &OwnedFd) -> io::Result<()> {
     send(connection, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(drop)
 }
 
-/// What a connection to this process has brought.
+/// The state of a connection after its wake-ups were received.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WakeUps {
-    /// Wake-ups, or nothing.
+    /// The connection is open.
     Taken,
-    /// The other end is closed.
+    /// The writer has closed its end.
     Ended,
 }
 
-/// Takes wake-ups off a connection. Those beyond [`MOST_WAKE_UPS`] keep it readable.
+/// Receives the wake-ups of a connection. With more than [`MOST_WAKE_UPS`], it stays readable.
 fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
     for _ in 0..MOST_WAKE_UPS {
         match recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) {
@@ -348,7 +350,7 @@ fn is_ours(connection: &OwnedFd) -> bool {
     socket_peercred(connection).is_ok_and(|peer| is_same_user(peer.uid, getuid()))
 }
 
-/// Returns true if two numbers name one user. The number of unmapped users names none: they are many.
+/// Returns true if two user IDs name the same user. [`UNMAPPED_USER`] stands for several users.
 fn is_same_user(peer: Uid, own: Uid) -> bool {
     peer == own && own.as_raw() != UNMAPPED_USER
 }
@@ -357,7 +359,7 @@ impl Incoming {
     /// Receives the first message of a connection.
     ///
     /// # Errors
-    /// It is closed, or has sent something else.
+    /// The connection is closed, or the message is invalid.
     fn greeted(connection: OwnedFd) -> io::Result<Greeting> {
         let mut name = [0; 64];
         let (len, passed) = match receive_descriptors(&connection, &mut name, RecvFlags::DONTWAIT) {
@@ -376,7 +378,7 @@ impl Link {
     /// Connects to a slot of an address.
     ///
     /// # Errors
-    /// Nobody listens there, or another user does.
+    /// There is no listener, or it belongs to another user.
     fn to(peer: SocketAddr, slot: usize, own: SocketAddr) -> io::Result<Self> {
         let connection = unix_socket(SocketType::SEQPACKET)?;
         io::ioctl_fionbio(&connection, true)?;
@@ -400,7 +402,8 @@ impl Link {
         if let Push::Done { wakes } = self.ring.push(bytes, segment_size, traffic_class.0)? {
             self.full = None;
             if wakes {
-                // EAGAIN: as many wake-ups wait as the socket holds. Other errors: the peer has closed it, which the next look finds.
+                // EAGAIN: wake-ups are pending already. Other errors: the peer has closed its end, which the next poll of
+                // connections detects.
                 let _ = send_wake_up(&self.connection);
             }
             return Ok(LinkSend::Sent);

@@ -1,51 +1,52 @@
-//! What the two sides of a ring in shared memory tell each other: positions, and whether the reader must be woken.
+//! The shared state of a ring: the writer's and the reader's positions, and the reader's request for a wake-up.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Positions count bytes and never wrap.
+/// Positions count bytes since the ring was created, and never wrap.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct RingPositions {
-    /// The end of the last message; stored by the writer.
+    /// End of the last message. Stored by the writer.
     tail: OnLineOfItsOwn<AtomicU64>,
-    /// The end of what is read; stored by the reader.
+    /// End of the last message that was read. Stored by the reader.
     head: OnLineOfItsOwn<AtomicU64>,
-    /// Not 0 if the writer has woken the reader, which has not gone to rest since.
+    /// Nonzero if the reader needs no wake-up: it is awake, or a wake-up is on its way.
     is_woken: OnLineOfItsOwn<AtomicU32>,
 }
 
-/// Two lines of the cache: processors fetch lines in pairs.
+/// Aligns to two cache lines, which processors prefetch together: the sides do not share a line (false sharing).
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct OnLineOfItsOwn<T>(T);
 
 impl RingPositions {
-    /// The writer publishes messages up to `tail`; returns true if it must wake the reader.
+    /// Publishes the writer's messages up to `tail`. Returns true if the writer must wake the reader.
     #[inline]
     pub(crate) fn publish(&self, tail: u64) -> bool {
         self.tail.0.store(tail, Ordering::Release);
         self.is_woken.0.swap(1, Ordering::AcqRel) == 0
     }
 
-    /// The reader will sleep: the next message wakes it. It must clear its wake-up before this, and look for messages once more after it.
+    /// Requests a wake-up for the reader at the next message. The reader clears the last wake-up before this call, and polls the ring
+    /// once more after it.
     #[inline]
     pub(crate) fn rest(&self) {
         self.is_woken.0.swap(0, Ordering::AcqRel);
     }
 
-    /// The end of the last message.
+    /// Returns the end of the last message.
     #[inline]
     pub(crate) fn tail(&self) -> u64 {
         self.tail.0.load(Ordering::Acquire)
     }
 
-    /// The end of what is read.
+    /// Returns the end of the last message that was read.
     #[inline]
     pub(crate) fn head(&self) -> u64 {
         self.head.0.load(Ordering::Acquire)
     }
 
-    /// The reader has read up to `head`: the writer may overwrite it.
+    /// Releases the bytes before `head` to the writer.
     #[inline]
     pub(crate) fn free(&self, head: u64) {
         self.head.0.store(head, Ordering::Release);

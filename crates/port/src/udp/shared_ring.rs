@@ -1,8 +1,8 @@
-//! A ring of messages in memory that two processes share: one writes them, the other reads them.
+//! A single-producer, single-consumer ring of messages in memory that two processes share.
 //!
-//! Neither side trusts what is in the memory. Each keeps its own position to itself, and checks the other's position and the length of a
-//! message against the ring before it follows them; the reader copies a message before anyone looks at it. The memory is sealed
-//! against shrinking, so that no access can fault.
+//! Neither side trusts the memory. Each keeps its own position in private memory, and checks the other's position and each message
+//! length against the ring's bounds before using them. The reader copies a message before it is parsed. The memory is sealed against
+//! shrinking (F_SEAL_SHRINK), so no access can fault.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr;
@@ -15,47 +15,48 @@ use crate::mapping::Mapping;
 use super::ring_positions::RingPositions;
 use super::socket::MAX_SEGMENTS;
 
-/// Bytes of messages that a ring holds.
+/// Capacity for messages, in bytes.
 const CAPACITY: u64 = 1 << 20;
 
-/// Bytes in front of the messages: the positions.
+/// Bytes before the messages, which hold the positions.
 const MESSAGES_AT: usize = 4096;
 
-/// Size of the memory.
+/// Size of the shared memory, in bytes.
 const SIZE: u64 = MESSAGES_AT as u64 + CAPACITY;
 
-/// Messages start at multiples of this: a line of the cache.
+/// Alignment of messages, in bytes: one cache line.
 const ALIGNMENT: u64 = 64;
 
-/// Bytes of a message at most.
+/// Maximum length of a message, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 65_536;
 
-/// Datagrams in a message at most, as in one of a socket: bounds the work that a hostile writer causes by one message.
+/// Maximum number of datagrams in a message, as for a socket with UDP_SEGMENT. Bounds the work that a hostile writer causes with one
+/// message.
 const MAX_DATAGRAMS: usize = MAX_SEGMENTS;
 
 const HEADER_LEN: u64 = size_of::<Header>() as u64;
 
-/// The length of a header that says: the next message is at the start of the ring.
+/// Length field of a header that marks a wrap: the next message is at the start of the ring.
 const WRAP: u32 = u32::MAX;
 
-/// The other side has written what no ring has: nothing more is read or written.
+/// The other side stored an invalid position or length. The ring is not used any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
-/// What precedes a message.
+/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Header {
-    /// Bytes of the message.
+    /// Length of the message, in bytes.
     len: u32,
-    /// Bytes of each datagram in it; the last may be shorter.
+    /// Length of each of its datagrams, in bytes; the last may be shorter.
     segment_size: u32,
     /// The traffic class.
     class: u32,
     padding: u32,
 }
 
-/// A message that was read: its length in bytes, that of each datagram in it, and its traffic class.
+/// A received message: its length and that of each of its datagrams, in bytes, and its traffic class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) len: usize,
@@ -76,27 +77,27 @@ impl Memory {
         unsafe { self.0.start().cast().as_ref() }
     }
 
-    /// Copies `bytes` to `position`. They must not cross the end of the ring.
+    /// Copies `bytes` to `position`. The range must not cross the end of the ring.
     #[allow(unsafe_code)]
     #[inline]
     fn write(&self, position: u64, bytes: &[u8]) {
         let at = (position % CAPACITY) as usize;
         assert!(at + bytes.len() <= CAPACITY as usize);
-        // SAFETY: the range is within the mapping. It is reached by raw pointers only; this process does not read it, and what
-        // another one reads meanwhile is its own affair.
+        // SAFETY: the range is within the mapping. It is accessed by raw pointers only, and this process does not read it. A
+        // concurrent reader may copy a mixture of old and new bytes, which it does not trust.
         unsafe {
             let to = self.0.start().as_ptr().add(MESSAGES_AT + at);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
         }
     }
 
-    /// Copies the bytes at `position`. They must not cross the end of the ring.
+    /// Copies the bytes at `position`. The range must not cross the end of the ring.
     #[allow(unsafe_code)]
     #[inline]
     fn read(&self, position: u64, bytes: &mut [u8]) {
         let at = (position % CAPACITY) as usize;
         assert!(at + bytes.len() <= CAPACITY as usize);
-        // SAFETY: as for `write`. If the writer changes the bytes meanwhile, any of its bytes are copied.
+        // SAFETY: as for `write`. A concurrent writer may cause a mixture of old and new bytes to be copied.
         unsafe {
             let from = self.0.start().as_ptr().add(MESSAGES_AT + at);
             ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len());
@@ -120,27 +121,27 @@ impl Header {
     }
 }
 
-/// Bytes that a message of `len` bytes takes in the ring.
+/// Returns the bytes that a message of `len` bytes occupies in the ring, with its header and padding.
 const fn room_of(len: usize) -> u64 {
     (HEADER_LEN + len as u64).next_multiple_of(ALIGNMENT)
 }
 
-/// The writer's side.
+/// The producer.
 #[derive(Debug)]
 pub(crate) struct RingWriter {
     memory: Memory,
     descriptor: OwnedFd,
     tail: u64,
-    /// The reader's position when it was last looked at.
+    /// The reader's position when it was last loaded.
     head: u64,
 }
 
-/// What became of a message.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
-    /// It is in the ring; `wakes` if the reader must be woken.
+    /// The message is in the ring. `wakes` is true if the caller must wake the reader.
     Done { wakes: bool },
-    /// The ring has no room for it.
+    /// The ring has no room for the message.
     Full,
 }
 
@@ -157,26 +158,26 @@ impl RingWriter {
         Ok(Self { memory, descriptor, tail: 0, head: 0 })
     }
 
-    /// The memory's descriptor, for the reader.
+    /// Returns the descriptor of the memory, to be passed to the reader.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
-    /// Publishes an end of messages that no ring has.
+    /// Publishes an invalid end of messages.
     #[cfg(test)]
     pub(crate) fn corrupt(&mut self, tail: u64) {
         self.memory.positions().publish(tail);
     }
 
-    /// The reader's position: it changes while the reader reads.
+    /// Returns the reader's position, which advances as the reader reads.
     pub(crate) fn head(&self) -> u64 {
         self.memory.positions().head()
     }
 
-    /// Writes a message of [`MAX_MESSAGE`] bytes at most.
+    /// Writes a message of up to [`MAX_MESSAGE`] bytes.
     ///
     /// # Errors
-    /// The reader's position is none that it can have.
+    /// The reader's position is invalid.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8], segment_size: usize, class: u8) -> Result<Push, Corrupt> {
         assert!(bytes.len() <= MAX_MESSAGE);
@@ -212,7 +213,7 @@ impl RingWriter {
     }
 }
 
-/// The reader's side.
+/// The consumer.
 #[derive(Debug)]
 pub(crate) struct RingReader {
     memory: Memory,
@@ -220,10 +221,10 @@ pub(crate) struct RingReader {
 }
 
 impl RingReader {
-    /// The ring in the memory of a descriptor, which another process has made.
+    /// Maps a ring that another process has created.
     ///
     /// # Errors
-    /// EINVAL: it is not the memory of a ring, or it is not sealed.
+    /// EINVAL: the descriptor's memory has another size, or is not sealed.
     pub(crate) fn open(descriptor: &OwnedFd) -> io::Result<Self> {
         if !fcntl_get_seals(descriptor)?.contains(SealFlags::SHRINK)
             || u64::try_from(fstat(descriptor)?.st_size) != Ok(SIZE)
@@ -233,10 +234,10 @@ impl RingReader {
         Ok(Self { memory: Memory(Mapping::of(descriptor.as_fd(), 0, SIZE as usize)?), head: 0 })
     }
 
-    /// Copies the next message to the start of `buffer`, if there is one.
+    /// Copies the next message to the start of `buffer`. Returns `None` if the ring is empty.
     ///
     /// # Errors
-    /// The memory holds no ring's bytes.
+    /// A position or length in the memory is invalid.
     #[inline]
     pub(crate) fn pop(&mut self, buffer: &mut [u8; MAX_MESSAGE]) -> Result<Option<Message>, Corrupt> {
         let tail = self.memory.positions().tail();
@@ -280,12 +281,12 @@ impl RingReader {
         self.memory.positions().free(self.head);
     }
 
-    /// The next message wakes this side, whose wake-up is cleared. Look for messages once more.
+    /// Requests a wake-up at the next message. The caller has cleared the last wake-up, and polls the ring once more afterwards.
     pub(crate) fn rest(&self) {
         self.memory.positions().rest();
     }
 
-    /// Returns true if a message waits.
+    /// Returns true if the ring has a message.
     #[inline]
     pub(crate) fn has_message(&self) -> bool {
         self.memory.positions().tail() != self.head
