@@ -52,25 +52,21 @@ fn chain_exceeds(network: usize, ip: &Ipv6Header<'_>) -> bool {
 mod tests {
     use super::*;
 
-    const DESTINATION_OPTIONS: u8 = 60;
-    const FRAGMENT: u8 = 44;
-    const TCP: u8 = 6;
-    const UDP: u8 = 17;
-
     /// A packet with destination options of these lengths in bytes, a header of type `last`, and these bytes.
-    fn packet(options: &[usize], last: u8, upper: &[u8]) -> Vec<u8> {
-        let types: Vec<u8> = options.iter().map(|_| DESTINATION_OPTIONS).chain([last]).collect();
+    fn packet(options: &[usize], last: IpProtocol, upper: &[u8]) -> Vec<u8> {
+        let options_type = IpProtocol::DESTINATION_OPTIONS;
+        let types: Vec<_> = options.iter().map(|_| options_type).chain([last]).collect();
         let mut chain = Vec::new();
         for (nth, len) in options.iter().enumerate() {
             let start = chain.len();
             chain.resize(start + len, 0);
-            chain[start..start + 2].copy_from_slice(&[types[nth + 1], (len / 8 - 1) as u8]);
+            chain[start..start + 2].copy_from_slice(&[types[nth + 1].0, (len / 8 - 1) as u8]);
         }
         chain.extend(upper);
         let mut packet = vec![0; Ipv6Header::LEN];
         packet[0] = 0x60;
         packet[4..6].copy_from_slice(&(chain.len() as u16).to_be_bytes());
-        packet[6] = types[0];
+        packet[6] = types[0].0;
         packet.extend(chain);
         packet
     }
@@ -89,35 +85,36 @@ mod tests {
     #[test]
     fn the_tcp_header_ends_within_the_reach() {
         // The IPv6 header and the options are 232 bytes.
-        assert!(!exceeds(&packet(&[192], TCP, &tcp(24))));
-        assert!(exceeds(&packet(&[192], TCP, &tcp(28))));
-        assert!(exceeds(&packet(&[200], TCP, &tcp(20))), "fewer bytes than a header has");
-        assert!(exceeds(&packet(&[200], TCP, &[])), "a header that is cut off");
-        assert!(!exceeds(&packet(&[], TCP, &tcp(60))));
-        assert!(!exceeds(&packet(&[200], UDP, &tcp(28))), "only TCP's are read");
+        assert!(!exceeds(&packet(&[192], IpProtocol::TCP, &tcp(24))));
+        assert!(exceeds(&packet(&[192], IpProtocol::TCP, &tcp(28))));
+        assert!(exceeds(&packet(&[200], IpProtocol::TCP, &tcp(20))), "fewer bytes than a header has");
+        assert!(exceeds(&packet(&[200], IpProtocol::TCP, &[])), "a header that is cut off");
+        assert!(!exceeds(&packet(&[], IpProtocol::TCP, &tcp(60))));
+        assert!(!exceeds(&packet(&[200], IpProtocol::UDP, &tcp(28))), "only TCP's are read");
     }
 
     #[test]
     fn an_extension_header_begins_within_the_reach() {
-        assert!(!exceeds(&packet(&[208, 8], UDP, &[0; 8])), "its first 8 bytes end at 256");
-        assert!(exceeds(&packet(&[216, 8], UDP, &[0; 8])));
-        assert!(!exceeds(&packet(&[216], UDP, &[0; 8])));
+        assert!(!exceeds(&packet(&[208, 8], IpProtocol::UDP, &[0; 8])), "its first 8 bytes end at 256");
+        assert!(exceeds(&packet(&[216, 8], IpProtocol::UDP, &[0; 8])));
+        assert!(!exceeds(&packet(&[216], IpProtocol::UDP, &[0; 8])));
     }
 
     #[test]
     fn later_fragments_have_no_tcp_header() {
         let fragment = |offset: u16| {
-            let mut upper = vec![TCP, 0, 0, 0, 0, 0, 0, 7];
+            let mut upper = vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 7];
             upper[2..4].copy_from_slice(&(offset << 3 | 1).to_be_bytes());
             upper.extend(tcp(20));
-            exceeds(&packet(&[200], FRAGMENT, &upper))
+            exceeds(&packet(&[200], IpProtocol::FRAGMENT, &upper))
         };
         assert_eq!([fragment(0), fragment(9)], [true, false]);
     }
 
     #[test]
     fn the_link_header_counts() {
-        let frame = |options| [&[0; 12][..], &[0x86, 0xDD], &packet(&[options], TCP, &tcp(20))].concat();
+        let frame =
+            |options| [&[0; 12][..], &[0x86, 0xDD], &packet(&[options], IpProtocol::TCP, &tcp(20))].concat();
         assert!(!exceeds_reach(&frame(176), Medium::Ethernet), "250 bytes");
         assert!(exceeds_reach(&frame(184), Medium::Ethernet), "258 bytes");
     }

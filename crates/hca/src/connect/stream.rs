@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_port::Interest;
+use nichrome_port::{Interest, uninterrupted};
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 use rustix::net::sockopt::{set_socket_linger, set_tcp_user_timeout};
@@ -174,9 +174,8 @@ impl<H: Handshake> HandshakeStream<H> {
         let mut written = 0;
         let mut result = Ok(());
         while written < self.output.len() {
-            match self.socket.write(&self.output[written..]) {
+            match uninterrupted(|| self.socket.write(&self.output[written..])) {
                 Ok(len) => written += len,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     result = if error.kind() == ErrorKind::WouldBlock { Ok(()) } else { Err(error) };
                     break;

@@ -2,7 +2,8 @@
 //! read.
 
 use super::{Progress, ReadError};
-use std::io::{self, Read};
+use crate::uninterrupted;
+use std::io::Read;
 
 /// An input stream with its position.
 pub(super) struct Source<R> {
@@ -30,13 +31,12 @@ impl<R: Read> Source<R> {
         while let Some(rest) = bytes.get_mut(filled..)
             && !rest.is_empty()
         {
-            match self.input.read(rest) {
+            match uninterrupted(|| self.input.read(rest)) {
                 Ok(0) => break,
                 Ok(count) => {
                     filled += count;
                     self.offset += count as u64;
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(ReadError::Io(error)),
             }
         }

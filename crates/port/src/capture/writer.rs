@@ -6,6 +6,7 @@ use super::block::{
 };
 use super::durable_file::DurableFile;
 use super::{LinkType, MAX_SNAP_LEN, WriteError};
+use crate::uninterrupted;
 use nichrome_wire::Instant;
 use std::fmt;
 use std::fs::File;
@@ -164,10 +165,9 @@ impl<W: Write> Writer<W> {
             if rest.is_empty() {
                 break Ok(());
             }
-            match self.output.write(rest) {
+            match uninterrupted(|| self.output.write(rest)) {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
                 Ok(count) => written += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => break Err(error),
             }
         };

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_port::Interest;
+use nichrome_port::{Interest, uninterrupted};
 use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::Instant;
 use rustix::net::sockopt::set_socket_linger;
@@ -154,9 +154,8 @@ impl Stream {
     fn offer(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut accepted = 0;
         while accepted < bytes.len() {
-            match self.socket.write(&bytes[accepted..]) {
+            match uninterrupted(|| self.socket.write(&bytes[accepted..])) {
                 Ok(len) => accepted += len,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
