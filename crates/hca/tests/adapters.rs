@@ -90,6 +90,36 @@ fn everything_is_done_over_ipv6_and_one_address_can_be_shared() {
     nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
 }
 
+/// The acknowledgements of programs that answer each other leave behind the answers, in one train with them.
+#[test]
+fn a_request_completes_before_the_peers_answer_to_it_arrives() {
+    const ROUNDS: u64 = 500;
+    let [asks, answers] = &connected(&AdapterConfig::default());
+    for end in [asks, answers] {
+        end.receive(0, 0, 8);
+    }
+    let says = |end: &End, round| {
+        end.send(round, Operation::Send, 8, 8);
+        end.waits_for(round, CompletedOperation::Send);
+    };
+    let hears = |end: &End, round| {
+        end.waits_for(round, CompletedOperation::Receive);
+        end.receive(round + 1, 0, 8);
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                hears(answers, round);
+                says(answers, round);
+            }
+        });
+        for round in 0..ROUNDS {
+            says(asks, round);
+            hears(asks, round);
+        }
+    });
+}
+
 /// Segments of one send have consecutive identifications, so the ICRC is checked exactly.
 #[test]
 fn everything_is_done_where_packets_are_received_from_the_interface() {

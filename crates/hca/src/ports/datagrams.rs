@@ -8,7 +8,7 @@ use nichrome_port::udp::{
 };
 use nichrome_rdma::Datagram;
 use nichrome_wire::AddressPair;
-use nichrome_wire::rdma::{IcrcChecker, UdpFlow};
+use nichrome_wire::rdma::{IcrcChecker, Opcode, Operation, ROCE_PORT, UdpFlow};
 
 use rustix::io::Errno;
 
@@ -120,15 +120,26 @@ pub(super) fn receive_batch(batch: &mut ReceiveBatch, socket: &UdpSocket, sink: 
     more
 }
 
-/// Passes on datagrams that one sender sent together to the address `local`.
+/// Passes on datagrams that one sender sent together to the address `local`. An acknowledgement at their end is accepted first:
+/// a delayed one is behind the answer of the peer's program, and programs rely on their request's completion before that answer,
+/// since hardware acknowledges at once.
 #[inline]
 pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl Sink) {
     let Some(flow) = flow_between(arrival.peer, local) else { return };
-    for bytes in arrival.datagrams() {
-        let datagram = Datagram { flow, traffic_class: arrival.traffic_class, bytes };
-        sink.capture(&datagram);
-        sink.accept(&datagram);
-    }
+    let datagram = |bytes| Datagram { flow, traffic_class: arrival.traffic_class, bytes };
+    arrival.datagrams().for_each(|bytes| sink.capture(&datagram(bytes)));
+    let mut rest = arrival.datagrams();
+    let Some(last) = rest.next_back() else { return };
+    let goes_first = flow.dst_port == ROCE_PORT && is_acknowledgement(last);
+    let (first, last) = if goes_first { (Some(last), None) } else { (None, Some(last)) };
+    first.into_iter().chain(rest).chain(last).for_each(|bytes| sink.accept(&datagram(bytes)));
+}
+
+/// Returns true if a RoCEv2 datagram is an ACK, an RNR NAK or a NAK.
+#[inline]
+fn is_acknowledgement(datagram: &[u8]) -> bool {
+    let opcode = datagram.first().and_then(|code| Opcode::new(*code));
+    opcode.is_some_and(|opcode| opcode.operation() == Operation::Acknowledge)
 }
 
 /// The flow from `src` to `dst`; `None` if they are of different families.

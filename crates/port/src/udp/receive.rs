@@ -4,6 +4,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
+use std::slice::Chunks;
 
 use nichrome_wire::TrafficClass;
 use rustix::io::{self, Errno};
@@ -34,7 +35,7 @@ pub struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     /// Iterates over the datagrams in order. Empty datagrams are skipped.
     #[inline]
-    pub fn datagrams(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+    pub fn datagrams(&self) -> Chunks<'a, u8> {
         self.bytes.chunks(self.segment_size)
     }
 }
