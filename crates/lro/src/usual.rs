@@ -168,15 +168,21 @@ const EXPECTED: Head = {
 };
 
 /// As [`EXPECTED`], with the options but for their last two bytes.
-const EXPECTED_WITH_TIMESTAMPS: [u8; WITH_TIMESTAMPS - 2] = {
+const EXPECTED_WITH_TIMESTAMPS: [u8; WITH_TIMESTAMPS - 2] = with_options(EXPECTED);
+
+/// As [`REPEATED`], with the options but for their last two bytes.
+const REPEATED_WITH_TIMESTAMPS: [u8; WITH_TIMESTAMPS - 2] = with_options(REPEATED);
+
+/// Returns the mask with all bits of the options, but for their last two bytes.
+const fn with_options(head: Head) -> [u8; WITH_TIMESTAMPS - 2] {
     let mut mask = [0xFF; WITH_TIMESTAMPS - 2];
     let mut nth = 0;
     while nth < OPTIONS {
-        mask[nth] = EXPECTED[nth];
+        mask[nth] = head[nth];
         nth += 1;
     }
     mask
-};
+}
 
 /// Returns the mask without the bytes at these positions.
 const fn without<const N: usize>(mut mask: Head, positions: [usize; N]) -> Head {
@@ -210,11 +216,16 @@ pub(crate) fn ident_and_window(frame: &[u8]) -> Option<(u16, u16)> {
 /// `payload`: it has the sequence number `seq`, and all else but identification and checksums is equal.
 #[inline(always)]
 pub(crate) fn repeats(last: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> bool {
-    let (Some(a), Some(b)) = (last.first_chunk::<OPTIONS>(), frame.first_chunk::<OPTIONS>()) else {
+    let (Some(a), Some(b)) = (last.first_chunk(), frame.first_chunk()) else { return false };
+    if array::<38, 4>(b) != seq.0.to_be_bytes() {
         return false;
-    };
-    array::<38, 4>(b) == seq.0.to_be_bytes()
-        && equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&REPEATED))
+    }
+    if payload == WITH_TIMESTAMPS {
+        // All at once: fewer instructions than header and options apart.
+        let (Some((a, last)), Some((b, end))) = (split(last), split(frame)) else { return false };
+        return equal_where(a, b, &REPEATED_WITH_TIMESTAMPS) && last == end;
+    }
+    equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&REPEATED))
         && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&REPEATED) == 0
         && same_options(last, frame, payload)
 }

@@ -87,7 +87,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval
     /// of more than `pause` nanoseconds is a pause.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrived(&mut self, now: Instant, pause: u64) {
         let interval = now.nanos_since(self.last_arrival);
         if interval > pause {
@@ -107,7 +107,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     }
 
     /// Records `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, pause: u64) {
         self.arrived(now, pause);
         if count > 1 {
@@ -133,7 +133,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
     /// the connection is not sparse.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begins_at(&self, seq: SeqNumber, now: Instant, pause: u64) -> bool {
         let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > pause));
         self.run.is_none()
@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     }
 
     /// Stores a new run; returns why it ends at once, if it does.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hold(&mut self, run: PooledRun<B>, psh: PshRule) -> Option<FlushReason> {
         let ended = ended_by(&run, run.flags, psh);
         self.run = Some(run);

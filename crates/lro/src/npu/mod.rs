@@ -52,6 +52,7 @@ use std::fmt;
 use std::mem;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
+use pulp::Arch;
 
 pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
@@ -78,6 +79,7 @@ const WHEEL_TICK: u64 = 1024;
 
 /// The reordering engine: see the [module](self).
 pub struct Npu<B: AsRef<[u8]>> {
+    arch: Arch,
     medium: Medium,
     bad_checksum: BadChecksum,
     limits: Limits,
@@ -119,6 +121,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         npu.validate()?;
         let lists = config.max_aggregates.min(config.max_connections).div_ceil(8);
         Ok(Self {
+            arch: Arch::new(),
             medium: config.medium,
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Drop),
             limits: config.limits(),

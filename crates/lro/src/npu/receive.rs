@@ -4,6 +4,7 @@ use std::mem;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, TcpFlags};
+use pulp::NullaryFnOnce;
 
 use super::config::PshRule;
 use super::descriptor::ended_by;
@@ -33,19 +34,9 @@ fn ending(psh: PshRule) -> TcpFlags {
 }
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// Consumes the frames of a burst. Frames that join a run are examined in place and moved once.
+    /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        let mut burst = mem::take(frames).into_iter();
-        if self.sparse_likely > 0 || self.table.len() > LARGE {
-            self.receive_ahead(&mut burst, now);
-        }
-        while !burst.as_slice().is_empty() {
-            if !self.join_turn(&mut burst, now) {
-                let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
-                self.receive_next(hash, &mut burst, now);
-            }
-        }
-        *frames = burst::emptied(burst);
+        self.arch.dispatch(ReceiveBurst { npu: self, frames, now });
     }
 
     /// Returns the hash of a frame's connection; 0 for a frame that is probably no segment.
@@ -61,11 +52,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn receive_next(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         // Frames that are no segment, or of another connection with this hash, are rejected by the
         // comparisons below.
-        let likely = self.table.likely(hash);
-        if likely.is_some_and(|index| self.join_train(index, burst, now)) {
-            return;
-        }
-        if likely.is_some_and(|index| self.begin_train(index, burst, now)) {
+        if let Some(index) = self.table.likely(hash)
+            && (self.join_train(index, burst, now) || self.begin_train(index, burst, now))
+        {
             return;
         }
         let Some(frame) = burst.next() else { return };
@@ -200,9 +189,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(frame) = frames.as_slice().first() else { return false };
         let Some((segment, timestamp)) = usual::first_of_stream(frame.bytes()) else { return false };
+        let Some(head) = frame.bytes().first_chunk() else { return false };
         if self.acker.is_some()
             || self.medium != Medium::Ethernet
-            || !frame.bytes().first_chunk().is_some_and(|head| self.table.is_of(index, &usual::flow(head)))
+            || !self.table.is_of(index, &usual::flow(head))
             || segment::verify(frame, segment.layout, segment.payload_len).is_err()
         {
             return false;
@@ -226,10 +216,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
         descriptor.arrived_together(count, now, self.timeouts.pause);
         descriptor.advance(run.end);
         let ended = descriptor.hold(run, self.config.psh);
+        let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
+        if is_left {
+            descriptor.untimed = Some(self.untimed.len() as u8);
+            self.untimed.push(index);
+        }
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
         }
-        self.leave_untimed(index, now);
+        if !is_left {
+            self.leave_untimed(index, now);
+        }
         true
     }
 
@@ -276,5 +273,33 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             self.out.pass(frame, segment.payload_len, PassReason::TableFull);
         }
+    }
+}
+
+/// [`Npu::receive_burst`], compiled once for AVX2 and once without.
+struct ReceiveBurst<'a, B: AsRef<[u8]>> {
+    npu: &'a mut Npu<B>,
+    frames: &'a mut Vec<Frame<B>>,
+    now: Instant,
+}
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
+    type Output = ();
+
+    /// Frames that join a run are examined in place and moved once.
+    #[inline(always)]
+    fn call(self) {
+        let Self { npu, frames, now } = self;
+        let mut burst = mem::take(frames).into_iter();
+        if npu.sparse_likely > 0 || npu.table.len() > LARGE {
+            npu.receive_ahead(&mut burst, now);
+        }
+        while !burst.as_slice().is_empty() {
+            if !npu.join_turn(&mut burst, now) {
+                let hash = burst.as_slice().first().map_or(0, |frame| npu.likely_hash(frame));
+                npu.receive_next(hash, &mut burst, now);
+            }
+        }
+        *frames = burst::emptied(burst);
     }
 }
