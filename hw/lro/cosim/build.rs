@@ -31,6 +31,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_OPT");
     let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
+    let (mut fast, mut slow) = (Vec::new(), Vec::new());
     for (data_w, flows, pages) in MODELS {
         let name = format!("{data_w}_{flows}");
         println!("cargo:rustc-check-cfg=cfg(model_{name})");
@@ -41,15 +42,34 @@ fn main() {
         let prefix = format!("Vlro_{data_w}_{flows}");
         let folder = out.join(&prefix);
         verilate(&rtl, &folder, &prefix, [data_w, flows, pages]);
-        compile(&folder, &include, &prefix, data_w, flows);
+        let (slow_parts, mut parts) = parts(&folder);
+        parts.push(fs::canonicalize("src/shim.cpp").expect("the shim is there"));
+        let defines = [
+            ("MODEL", prefix.clone()),
+            ("MODEL_HEADER", format!("\"{}\"", folder.join(format!("{prefix}.h")).display())),
+            ("MODEL_SYMBOLS", format!("\"{}\"", folder.join(format!("{prefix}__Syms.h")).display())),
+            ("DATA_W", data_w.to_string()),
+            ("FLOWS", flows.to_string()),
+        ];
+        fast.push(unit(&out.join(format!("{prefix}.cpp")), &defines, &parts));
+        slow.push(unit(&out.join(format!("{prefix}_slow.cpp")), &[], &slow_parts));
     }
-    let mut runtime = cc::Build::new();
-    runtime.cpp(true).std("c++17").opt_level(2).warnings(false).include(&include);
-    runtime.file(include.join("verilated.cpp")).file(include.join("verilated_threads.cpp"));
-    if has_coverage() {
-        runtime.define("VM_COVERAGE", "1").file(include.join("verilated_cov.cpp"));
+    let runtime_parts =
+        ["verilated.cpp", "verilated_threads.cpp", "verilated_cov.cpp"].map(|part| include.join(part));
+    let runtime_parts = &runtime_parts[..if has_coverage() { 3 } else { 2 }];
+    let runtime = unit(&out.join("runtime.cpp"), &[], runtime_parts);
+    let level =
+        env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
+    // What Verilator calls slow runs once, and takes the compiler longest.
+    for (name, level, units) in [("slow", 0, slow), ("models", level, fast), ("verilated", 1, vec![runtime])]
+    {
+        let mut build = cc::Build::new();
+        build.cpp(true).std("c++17").opt_level(level).warnings(false).include(&include);
+        if has_coverage() {
+            build.define("VM_COVERAGE", "1");
+        }
+        build.files(units).compile(name);
     }
-    runtime.compile("verilated");
     println!("cargo:rustc-link-lib=pthread");
 }
 
@@ -100,30 +120,21 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
     assert!(status.success(), "verilator does not accept the RTL");
 }
 
-/// Compiles a model with its interface. What Verilator calls slow runs once, and takes the compiler longest.
-fn compile(folder: &Path, include: &Path, prefix: &str, data_w: u32, flows: u32) {
+/// The files that Verilator has written for a model: those that it calls slow, and the others.
+fn parts(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut sources: Vec<PathBuf> = fs::read_dir(folder)
         .expect("verilator has filled the folder")
         .map(|entry| entry.expect("the folder can be read").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "cpp"))
         .collect();
     sources.sort();
-    let is_slow = |path: &PathBuf| path.to_string_lossy().ends_with("__Slow.cpp");
-    let (slow, fast): (Vec<_>, Vec<_>) = sources.into_iter().partition(is_slow);
-    let level =
-        env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
-    for (name, level, sources) in [("slow", 0, slow), ("model", level, fast)] {
-        let mut build = cc::Build::new();
-        build.cpp(true).std("c++17").opt_level(level).warnings(false).include(include).include(folder);
-        build.define("MODEL", prefix).define("MODEL_HEADER", format!("\"{prefix}.h\"").as_str());
-        build.define("DATA_W", data_w.to_string().as_str()).define("FLOWS", flows.to_string().as_str());
-        if has_coverage() {
-            build.define("VM_COVERAGE", "1");
-            build.define("MODEL_SYMBOLS", format!("\"{prefix}__Syms.h\"").as_str());
-        }
-        if name == "model" {
-            build.file("src/shim.cpp");
-        }
-        build.files(sources).compile(&format!("{name}_{prefix}"));
-    }
+    sources.into_iter().partition(|path| path.to_string_lossy().ends_with("Slow.cpp"))
+}
+
+/// Writes a file that includes all parts: the compiler reads Verilator's headers once, which takes it a second.
+fn unit(path: &Path, defines: &[(&str, String)], parts: &[PathBuf]) -> PathBuf {
+    let defines = defines.iter().map(|(name, value)| format!("#define {name} {value}\n"));
+    let includes = parts.iter().map(|part| format!("#include \"{}\"\n", part.display()));
+    fs::write(path, defines.chain(includes).collect::<String>()).expect("cargo's folder can be written");
+    path.to_path_buf()
 }
