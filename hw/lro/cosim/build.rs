@@ -51,18 +51,17 @@ fn main() {
             ("DATA_W", data_w.to_string()),
             ("FLOWS", flows.to_string()),
         ];
-        fast.push(unit(&out.join(format!("{prefix}.cpp")), &defines, &parts));
-        slow.push(unit(&out.join(format!("{prefix}_slow.cpp")), &[], &slow_parts));
+        fast.extend(units(&out, &prefix, &defines, parts));
+        slow.extend(units(&out, &format!("{prefix}_slow"), &[], slow_parts));
     }
     let runtime_parts =
         ["verilated.cpp", "verilated_threads.cpp", "verilated_cov.cpp"].map(|part| include.join(part));
     let runtime_parts = &runtime_parts[..if has_coverage() { 3 } else { 2 }];
-    let runtime = unit(&out.join("runtime.cpp"), &[], runtime_parts);
+    let runtime = units(&out, "runtime", &[], runtime_parts.to_vec());
     let level =
         env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
     // What Verilator calls slow runs once, and takes the compiler longest.
-    for (name, level, units) in [("slow", 0, slow), ("models", level, fast), ("verilated", 1, vec![runtime])]
-    {
+    for (name, level, units) in [("slow", 0, slow), ("models", level, fast), ("verilated", 1, runtime)] {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(level).warnings(false).include(&include);
         if has_coverage() {
@@ -131,10 +130,29 @@ fn parts(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     sources.into_iter().partition(|path| path.to_string_lossy().ends_with("Slow.cpp"))
 }
 
-/// Writes a file that includes all parts: the compiler reads Verilator's headers once, which takes it a second.
-fn unit(path: &Path, defines: &[(&str, String)], parts: &[PathBuf]) -> PathBuf {
-    let defines = defines.iter().map(|(name, value)| format!("#define {name} {value}\n"));
-    let includes = parts.iter().map(|part| format!("#include \"{}\"\n", part.display()));
-    fs::write(path, defines.chain(includes).collect::<String>()).expect("cargo's folder can be written");
-    path.to_path_buf()
+/// Writes files that include the parts: the compiler reads Verilator's headers once for each, which takes it a second. A netlist
+/// becomes several, which are compiled at once.
+fn units(out: &Path, name: &str, defines: &[(&str, String)], parts: Vec<PathBuf>) -> Vec<PathBuf> {
+    const MOST_BYTES: u64 = 1_000_000;
+    let defines: String = defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();
+    let mut units = vec![(0, defines.clone())];
+    for part in parts {
+        let bytes = fs::metadata(&part).map_or(0, |file| file.len());
+        if let Some((sum, _)) = units.last()
+            && *sum > 0
+            && sum + bytes > MOST_BYTES
+        {
+            units.push((0, defines.clone()));
+        }
+        if let Some((sum, text)) = units.last_mut() {
+            *sum += bytes;
+            *text += &format!("#include \"{}\"\n", part.display());
+        }
+    }
+    let write = |(nth, (_, text)): (usize, (u64, String))| {
+        let path = out.join(format!("{name}_{nth}.cpp"));
+        fs::write(&path, text).expect("cargo's folder can be written");
+        path
+    };
+    units.into_iter().enumerate().map(write).collect()
 }
