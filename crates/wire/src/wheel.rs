@@ -1,6 +1,7 @@
 //! A timing wheel: one timer per connection, set and moved in constant time.
 
 use std::fmt;
+use std::mem;
 
 use crate::Instant;
 
@@ -13,12 +14,9 @@ pub struct TimingWheel<const TICK: u64> {
     /// First timer of each slot.
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; SLOTS / 64],
-    /// The armed timers. Stored apart from their connections: few are armed at a time, and these stay in the cache.
+    /// One for each connection.
     timers: Vec<Timer>,
-    free: u32,
-    /// Index of each connection's timer; `NIL` if not armed.
-    timer_of: Vec<u32>,
-    /// No timer is due before this tick.
+    /// No timer is due before this tick, and none is set for a turn after it or later.
     cursor: u64,
     /// A lower bound of the earliest timer's tick.
     earliest: u64,
@@ -34,14 +32,17 @@ impl<const TICK: u64> fmt::Debug for TimingWheel<TICK> {
     }
 }
 
+/// A connection's timer. Armed ones are chained by slot.
 #[derive(Clone, Copy)]
 struct Timer {
-    connection: u32,
+    /// The tick of expiry, modulo the slots; `NIL` if not armed.
+    slot: u32,
     previous: u32,
-    /// Next timer in the same slot, or in the free list.
     next: u32,
-    /// Expiry, in ticks.
-    tick: u64,
+}
+
+impl Timer {
+    const UNARMED: Self = Self { slot: NIL, previous: NIL, next: NIL };
 }
 
 impl<const TICK: u64> TimingWheel<TICK> {
@@ -51,8 +52,6 @@ impl<const TICK: u64> TimingWheel<TICK> {
             heads: Box::new([NIL; SLOTS]),
             occupied: [0; SLOTS / 64],
             timers: Vec::new(),
-            free: NIL,
-            timer_of: Vec::new(),
             cursor: 0,
             earliest: u64::MAX,
             set: 0,
@@ -63,16 +62,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
 
     /// Extends the timers to the connections 0 to `capacity` − 1.
     pub fn grow(&mut self, capacity: usize) {
-        let first = self.timers.len() as u32;
-        let added = capacity.saturating_sub(self.timers.len()) as u32;
-        for at in first..first + added {
-            let next = if at + 1 == first + added { self.free } else { at + 1 };
-            self.timers.push(Timer { connection: NIL, previous: NIL, next, tick: 0 });
-            self.timer_of.push(NIL);
-        }
-        if added > 0 {
-            self.free = first;
-        }
+        self.timers.resize(capacity.max(self.timers.len()), Timer::UNARMED);
     }
 
     /// Returns when to call [`TimingWheel::expire`] next; may be early.
@@ -81,31 +71,31 @@ impl<const TICK: u64> TimingWheel<TICK> {
         (self.set > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(TICK)))
     }
 
-    /// Arms the timer for `deadline`'s tick; a timer that fires earlier is unchanged.
-    #[inline]
+    /// Arms the timer for `deadline`'s tick; a timer that fires earlier is unchanged. A connection beyond the capacity has
+    /// none.
+    #[inline(always)]
     pub fn set(&mut self, index: u32, deadline: Instant, now: Instant) {
-        let tick = deadline.as_nanos().div_ceil(TICK);
-        if self.timer(index).is_none_or(|timer| timer.tick > tick) {
-            self.set_earlier(index, tick, now.as_nanos() / TICK);
+        let (tick, now) = (deadline.as_nanos().div_ceil(TICK), now.as_nanos() / TICK);
+        let Some(timer) = self.timers.get(index as usize) else { return };
+        if timer.slot != NIL {
+            if self.tick(timer.slot) <= tick {
+                return;
+            }
+            self.cancel(index);
         }
-    }
-
-    /// Returns a connection's timer, if armed.
-    #[inline]
-    fn timer(&self, index: u32) -> Option<&Timer> {
-        self.timers.get(self.timer_of[index as usize] as usize)
-    }
-
-    /// Moves the timer to an earlier `tick`.
-    fn set_earlier(&mut self, index: u32, tick: u64, now: u64) {
-        self.cancel(index);
-        // Nothing is due before the earliest timer, so the cursor may advance to it.
-        self.cursor = if self.set == 0 { now } else { self.cursor.max(self.earliest.min(now)) };
         if self.set == 0 {
-            self.earliest = u64::MAX;
+            (self.cursor, self.earliest) = (now, u64::MAX);
+        } else {
+            // Nothing is due before the earliest timer, so the cursor may advance to it.
+            self.cursor = self.cursor.max(self.earliest.min(now));
         }
-        let horizon = self.cursor.saturating_add(SLOTS as u64 - 1);
-        self.link(index, tick.clamp(self.cursor, horizon));
+        self.link(index, tick.clamp(self.cursor, self.cursor.saturating_add(SLOTS as u64 - 1)));
+    }
+
+    /// Returns the tick in which the timers of a slot fire.
+    #[inline]
+    fn tick(&self, slot: u32) -> u64 {
+        self.cursor + (u64::from(slot).wrapping_sub(self.cursor) % SLOTS as u64)
     }
 
     /// Prefetches the timers of these connections, so that the cache misses of a batch overlap. Skipped if none is
@@ -114,8 +104,8 @@ impl<const TICK: u64> TimingWheel<TICK> {
         if self.set == 0 {
             return;
         }
-        let timers = connections.iter().filter_map(|connection| self.timer_of.get(*connection as usize));
-        std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer));
+        let timers = connections.iter().filter_map(|connection| self.timers.get(*connection as usize));
+        std::hint::black_box(timers.fold(0, |sum, timer| sum ^ timer.slot));
     }
 
     /// Iterates over the connections whose timers fire next, in order.
@@ -127,55 +117,47 @@ impl<const TICK: u64> TimingWheel<TICK> {
                 at = self.heads[tick as usize % SLOTS];
                 tick += 1;
             }
-            let timer = self.timers.get(at as usize)?;
-            at = timer.next;
-            Some(timer.connection)
+            let connection = at;
+            at = self.timers.get(connection as usize)?.next;
+            Some(connection)
         })
     }
 
     /// Disarms the timer, if armed.
     #[inline]
     pub fn cancel(&mut self, index: u32) {
-        self.unlink(self.timer_of[index as usize]);
-    }
-
-    /// Unlinks the timer at this slot's head, if any; returns its connection.
-    #[inline]
-    fn unlink(&mut self, at: u32) -> Option<u32> {
-        let timer = self.timers.get_mut(at as usize)?;
-        let Timer { connection, previous, next, tick } = *timer;
-        timer.next = self.free;
-        self.free = at;
-        self.timer_of[connection as usize] = NIL;
+        let Some(timer) = self.timers.get_mut(index as usize).filter(|timer| timer.slot != NIL) else {
+            return;
+        };
+        let Timer { slot, previous, next } = mem::replace(timer, Timer::UNARMED);
         self.set -= 1;
         match self.timers.get_mut(previous as usize) {
             Some(previous) => previous.next = next,
-            None => {
-                let slot = tick as usize % SLOTS;
-                self.heads[slot] = next;
-                if next == NIL {
-                    self.occupied[slot / 64] &= !(1 << (slot % 64));
-                }
-            }
+            None => self.begin_slot(slot as usize, next),
         }
         if let Some(next) = self.timers.get_mut(next as usize) {
             next.previous = previous;
         }
-        Some(connection)
     }
 
-    fn link(&mut self, index: u32, tick: u64) {
-        let at = self.free;
-        let Some(timer) = self.timers.get_mut(at as usize) else { return };
-        self.free = timer.next;
-        let slot = tick as usize % SLOTS;
-        let next = self.heads[slot];
-        *timer = Timer { connection: index, previous: NIL, next, tick };
-        if let Some(next) = self.timers.get_mut(next as usize) {
-            next.previous = at;
+    /// Makes `first` the first timer of a slot; `NIL` for none.
+    #[inline]
+    fn begin_slot(&mut self, slot: usize, first: u32) {
+        self.heads[slot] = first;
+        if first == NIL {
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
         }
-        self.timer_of[index as usize] = at;
-        self.heads[slot] = at;
+    }
+
+    /// Arms a timer that is not armed.
+    #[inline]
+    fn link(&mut self, index: u32, tick: u64) {
+        let slot = tick as usize % SLOTS;
+        let next = mem::replace(&mut self.heads[slot], index);
+        if let Some(next) = self.timers.get_mut(next as usize) {
+            next.previous = index;
+        }
+        self.timers[index as usize] = Timer { slot: slot as u32, previous: NIL, next };
         self.occupied[slot / 64] |= 1 << (slot % 64);
         self.set += 1;
         self.earliest = self.earliest.min(tick);
@@ -193,16 +175,31 @@ impl<const TICK: u64> TimingWheel<TICK> {
         if tick.saturating_mul(TICK) > now.as_nanos() {
             return None;
         }
-        self.unlink(self.heads[tick as usize % SLOTS])
+        let slot = tick as usize % SLOTS;
+        let first = self.heads[slot];
+        let timer = mem::replace(self.timers.get_mut(first as usize)?, Timer::UNARMED);
+        self.set -= 1;
+        self.begin_slot(slot, timer.next);
+        if let Some(next) = self.timers.get_mut(timer.next as usize) {
+            next.previous = NIL;
+        }
+        Some(first)
     }
 
     /// Returns the first tick from `tick` on with a timer; there is one.
+    #[inline]
     fn first_occupied(&self, tick: u64) -> u64 {
         let start = tick as usize % SLOTS;
-        let first = self.occupied[start / 64] & u64::MAX << (start % 64);
+        let first = self.occupied[start / 64] >> (start % 64);
         if first != 0 {
-            return tick + (first.trailing_zeros() as usize - start % 64) as u64;
+            return tick + u64::from(first.trailing_zeros());
         }
+        self.first_occupied_after(tick)
+    }
+
+    /// As [`TimingWheel::first_occupied`], for the words of the map after the tick's.
+    fn first_occupied_after(&self, tick: u64) -> u64 {
+        let start = tick as usize % SLOTS;
         let words = self.occupied.len();
         for ahead in 1..=words {
             let word = self.occupied[(start / 64 + ahead) % words];
