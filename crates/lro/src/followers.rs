@@ -48,8 +48,8 @@ impl<B> Followers<B> {
         let end = self.len + count;
         match self.places.get_mut(self.len..end) {
             Some(places) => {
-                for (place, frame) in places.iter_mut().zip(frames) {
-                    mem::forget(place.replace(frame));
+                for place in places {
+                    mem::forget(mem::replace(place, frames.next()));
                 }
                 self.len = end;
             }

@@ -124,6 +124,12 @@ pub(crate) fn sequence_and_ack(frame: &[u8]) -> Option<(SeqNumber, SeqNumber)> {
     Some((SeqNumber((numbers >> 32) as u32), SeqNumber(numbers as u32)))
 }
 
+/// Returns true if a common frame has this sequence number.
+#[inline(always)]
+pub(crate) fn has_sequence(frame: &[u8], seq: SeqNumber) -> bool {
+    frame.first_chunk().is_some_and(|head| array::<38, 4>(head) == seq.0.to_be_bytes())
+}
+
 /// Returns the flags of a frame if it is the expected next one after `first` under the lossless rule. Both
 /// are common frames of the same length with the payload at `payload`. The frame must have the sequence and
 /// ACK `numbers`, the identification `next_ident`, and checksums that can be re-created; all else but PSH and FIN must be
@@ -213,18 +219,15 @@ pub(crate) fn ident_and_window(frame: &[u8]) -> Option<(u16, u16)> {
 }
 
 /// Returns true if `frame` repeats the header of `last`, another common frame of the same flow with the payload at
-/// `payload`: it has the sequence number `seq`, and all else but identification and checksums is equal.
+/// `payload`: all but identification, sequence number and checksums is equal.
 #[inline(always)]
-pub(crate) fn repeats(last: &[u8], frame: &[u8], payload: usize, seq: SeqNumber) -> bool {
-    let (Some(a), Some(b)) = (last.first_chunk(), frame.first_chunk()) else { return false };
-    if array::<38, 4>(b) != seq.0.to_be_bytes() {
-        return false;
-    }
+pub(crate) fn repeats(last: &[u8], frame: &[u8], payload: usize) -> bool {
     if payload == WITH_TIMESTAMPS {
         // All at once: fewer instructions than header and options apart.
         let (Some((a, last)), Some((b, end))) = (split(last), split(frame)) else { return false };
         return equal_where(a, b, &REPEATED_WITH_TIMESTAMPS) && last == end;
     }
+    let (Some(a), Some(b)) = (last.first_chunk(), frame.first_chunk()) else { return false };
     equal_where(head::<0, 48>(a), head::<0, 48>(b), head::<0, 48>(&REPEATED))
         && (word::<46>(a) ^ word::<46>(b)) & word::<46>(&REPEATED) == 0
         && same_options(last, frame, payload)
@@ -347,21 +350,12 @@ fn array<const AT: usize, const N: usize>(head: &Head) -> [u8; N] {
     head[AT..].first_chunk().copied().unwrap_or([0; N])
 }
 
-/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches and 16 bytes at a time,
-/// so that the compiler uses vector instructions.
+/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches, so that the compiler uses vector
+/// instructions.
 #[inline(always)]
 pub(crate) fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
-    let mut difference = [0u64; 2];
-    let words = |bytes: &[u8; 16]| {
-        let [low, high] = *bytes.as_chunks::<8>().0 else { return [0; 2] };
-        [u64::from_ne_bytes(low), u64::from_ne_bytes(high)]
-    };
-    for ((a, b), mask) in a.as_chunks().0.iter().zip(b.as_chunks().0).zip(mask.as_chunks().0) {
-        let (a, b, mask) = (words(a), words(b), words(mask));
-        difference[0] |= (a[0] ^ b[0]) & mask[0];
-        difference[1] |= (a[1] ^ b[1]) & mask[1];
-    }
-    difference[0] | difference[1] == 0
+    let bytes = a.iter().zip(b).zip(mask);
+    bytes.fold(0, |difference, ((a, b), mask)| difference | (a ^ b) & mask) == 0
 }
 
 /// Returns true if a checksum is 0xFFFF, which a sender never computes.

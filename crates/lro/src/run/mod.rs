@@ -288,13 +288,6 @@ impl<B: AsRef<[u8]>> Run<B> {
         frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
 
-    /// As [`Run::may_be_next`], under the lossless rule and for [common frames](crate::usual): the ACK number
-    /// must equal the first segment's, too.
-    #[inline(always)]
-    pub(crate) fn may_be_next_usual(&self, frame: &Frame<B>) -> bool {
-        usual::sequence_and_ack(frame.bytes()) == Some((self.end, self.ack))
-    }
-
     /// Returns how the first frame continues the run, by its sequence and ACK number. For [common frames](crate::usual).
     #[inline(always)]
     pub(crate) fn next_usual(&self, frames: &[Frame<B>]) -> NextUsual {

@@ -4,7 +4,7 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{SeqNumber, TcpFlags};
 
-use super::{Limits, Run};
+use super::{Limits, NextUsual, Run};
 use crate::frame::Frame;
 use crate::latest::Latest;
 use crate::mask::{Mask, Masks};
@@ -67,8 +67,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Adds the leading frames that are the expected next segments of full size, under the stream rule, up to
-    /// one with a flag of `ends` or until the run is full. Returns their number. The first frame must be one that
-    /// [may be next](Run::may_be_next); the run must have room, and must not have ended with a flag of `ends`.
+    /// one with a flag of `ends` or until the run is full. Returns their number. The run must have room, and must not have
+    /// ended with a flag of `ends`.
     #[inline(always)]
     pub(crate) fn add_stream_train(
         &mut self,
@@ -77,55 +77,50 @@ impl<B: AsRef<[u8]>> Run<B> {
         ends: TcpFlags,
     ) -> u32 {
         if !self.is_stream {
-            return self.add_masked_stream(masks.of(self.layout), frames, ends);
+            let is_next = frames.as_slice().first().is_some_and(|next| self.may_be_next(next.bytes()));
+            return if is_next { self.add_masked_stream(masks.of(self.layout), frames, ends) } else { 0 };
         }
-        if !self.may_follow(frames.as_slice(), 1) {
-            return u32::from(self.add_usual_stream(frames));
-        }
-        let count = if !frames.as_slice().first().is_some_and(|next| self.may_be_next_usual(next)) {
-            // Another ACK number: the frame is not steady.
-            0
-        } else if self.may_follow(frames.as_slice(), 3) {
-            self.add_steady_train(frames)
-        } else {
-            self.add_steady(frames)
+        let count = match self.next_usual(frames.as_slice()) {
+            NextUsual::SameAck => self.add_steady(frames),
+            NextUsual::OtherAck => 0,
+            NextUsual::Other => return 0,
         };
-        if count > 0 { count } else { self.add_masked_stream(masks.of(self.layout), frames, ends) }
+        if count > 0 {
+            count
+        } else if self.is_second_next(frames.as_slice()) {
+            self.add_masked_stream(masks.of(self.layout), frames, ends)
+        } else {
+            u32::from(self.add_usual_stream(frames))
+        }
     }
 
-    /// Returns true if frame `nth` (from 0) may be the next segment after the frames before it, by its sequence number.
-    /// For [common frames](crate::usual).
+    /// Returns true if the second frame may be the next segment after the first, by its sequence number. For [common
+    /// frames](crate::usual).
     #[inline(always)]
-    fn may_follow(&self, frames: &[Frame<B>], nth: u32) -> bool {
-        let frame = frames.get(nth as usize).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
-        frame.is_some_and(|(seq, _)| seq == self.end + nth * self.first_len)
+    fn is_second_next(&self, frames: &[Frame<B>]) -> bool {
+        let second = frames.get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
+        second.is_some_and(|(seq, _)| seq == self.end + self.first_len)
     }
 
-    /// Adds the leading frames that repeat the header of the last one and are next in sequence: such a frame changes no
-    /// [`Latest`] field, and is accepted as the last one was. Returns their number. For [common frames](crate::usual).
+    /// Adds the first frame, which is next in sequence, and the frames after it, as long as they repeat the header of the last
+    /// one: such a frame changes no [`Latest`] field, and is accepted as the last one was. Returns their number. For [common
+    /// frames](crate::usual).
     #[inline(always)]
     fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
-        let mut count = 0;
-        while let (Some(last), Some(next)) = (self.last(), frames.as_slice().first())
-            && self.has_room()
-            && self.repeats(last, next, self.end)
-        {
-            self.add_expected(frames, TcpFlags::NONE);
-            count += 1;
+        let (Some(last), [next, ..]) = (self.last(), frames.as_slice()) else { return 0 };
+        if !self.repeats(last, next) {
+            return 0;
         }
-        count
-    }
-
-    /// As [`Run::add_steady`]. Not inlined, so that the compiler keeps what it needs in registers across frames.
-    #[inline(never)]
-    fn add_steady_train(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
-        let Some(mut last) = self.last() else { return 0 };
-        let (mut count, mut seq) = (0, self.end);
-        for frame in self.fitting(frames.as_slice()) {
-            if !self.repeats(last, frame, seq) {
+        if !self.is_second_next(frames.as_slice()) {
+            self.add_expected(frames, TcpFlags::NONE);
+            return 1;
+        }
+        let (mut count, mut seq) = (1, self.end + self.first_len);
+        for frame in self.fitting(frames.as_slice()).iter().skip(1) {
+            // The frames between repeat it too.
+            if !usual::has_sequence(frame.bytes(), seq) || !self.repeats(last, frame) {
                 break;
             }
-            last = frame;
             count += 1;
             seq += self.first_len;
         }
@@ -133,12 +128,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         count
     }
 
-    /// Returns true if `frame` repeats the header of `last`, with the sequence number `seq`.
+    /// Returns true if `frame` repeats the header of `last`, but for the sequence number.
     #[inline(always)]
-    fn repeats(&self, last: &Frame<B>, frame: &Frame<B>, seq: SeqNumber) -> bool {
+    fn repeats(&self, last: &Frame<B>, frame: &Frame<B>) -> bool {
         let (last, bytes) = (last.bytes(), frame.bytes());
         bytes.len() == self.frame_len as usize
-            && usual::repeats(last, bytes, usize::from(self.layout.payload), seq)
+            && usual::repeats(last, bytes, usize::from(self.layout.payload))
             && segment::verify(frame, self.layout, self.first_len).is_ok()
     }
 
@@ -148,7 +143,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         let Some(frame) = frames.as_slice().first() else { return false };
         let payload = usize::from(self.layout.payload);
         let Some(next) = usual::expected_stream(self.first(), frame.bytes(), payload) else { return false };
-        if segment::verify(frame, self.layout, self.first_len).is_err()
+        if frame.bytes().len() != self.frame_len as usize
+            || segment::verify(frame, self.layout, self.first_len).is_err()
             || !self.accepts_timestamp(next.timestamp, self.newest_timestamp)
         {
             return false;
