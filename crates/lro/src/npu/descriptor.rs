@@ -1,5 +1,7 @@
 //! The state of one connection (lro-npu IV.A, IV.E).
 
+use std::num::NonZeroU8;
+
 use nichrome_wire::{Instant, SeqNumber, TcpFlags, instant};
 
 use super::config::{NpuConfig, PshRule, Rules};
@@ -29,13 +31,18 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
     near: u8,
     pub(crate) last_arrival: Instant,
-    /// The place among the connections of this burst, if the timer is not set yet for their segments.
-    pub(crate) untimed: Option<u8>,
+    /// Its number among the connections of this burst, if the timer is not set yet for their segments.
+    pub(crate) untimed: Option<NonZeroU8>,
+    /// Until when it may hold what it holds: as of the last burst with a segment of it.
+    pub(crate) deadline: Instant,
     /// The timer fires by then, a tick late at most; [`Instant::MAX`] without a timer.
     pub(crate) armed: Instant,
     /// The newest timestamp value delivered to the host.
     pub(crate) newest_timestamp: Option<u32>,
 }
+
+/// A slot of the table, with the flow, is two cache lines.
+const _: () = assert!(size_of::<ConnectionDescriptor<Vec<u8>>>() <= 72);
 
 impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Creates the state of a connection whose next byte is `nextseq`.
@@ -51,6 +58,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             near: 0,
             last_arrival: now,
             untimed: None,
+            deadline: Instant::MAX,
             armed: Instant::MAX,
             newest_timestamp: None,
         }
@@ -180,10 +188,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Records a delivery whose newest timestamp value is `timestamp`.
     #[inline]
     pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
-        self.newest_timestamp = match (self.newest_timestamp, timestamp) {
-            (Some(old), Some(new)) => Some(SeqNumber(old).later(SeqNumber(new)).0),
-            (old, new) => new.or(old),
-        };
+        if timestamp.is_some() && !self.is_older(timestamp) {
+            self.newest_timestamp = timestamp;
+        }
     }
 }
 

@@ -50,6 +50,7 @@ mod reorder;
 
 use std::fmt;
 use std::mem;
+use std::num::NonZeroU8;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
 use pulp::Arch;
@@ -315,8 +316,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if let Some(descriptor) = self.table.get_mut(index)
             && descriptor.untimed.is_none()
         {
-            descriptor.untimed = Some(self.untimed.len() as u8);
             self.untimed.push(index);
+            descriptor.untimed = NonZeroU8::new(self.untimed.len() as u8);
         }
     }
 
@@ -332,6 +333,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         self.untimed = untimed;
     }
+
+    /// Delivers what a connection may not hold any longer, and sets its timer for the rest: the timer has fired early, or
+    /// segments wait behind a gap.
+    fn deliver_due(&mut self, index: Index, now: Instant) {
+        let Some(descriptor) = self.table.get_mut(index) else { return };
+        if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
+            self.reconstruct_all(index, FlushReason::ReorderTimeout);
+        } else if self.timeouts.run_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
+            self.reconstruct(index, FlushReason::Timeout);
+        }
+        if let Some(descriptor) = self.table.get_mut(index) {
+            set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
+        }
+    }
 }
 
 /// Sets the timer for what the connection at `index` holds, unless its timer fires earlier.
@@ -343,11 +358,12 @@ fn set_timer<B: AsRef<[u8]>>(
     descriptor: &mut ConnectionDescriptor<B>,
     now: Instant,
 ) {
-    if let Some(deadline) = timeouts.deadline(descriptor)
-        && deadline < descriptor.armed
-    {
-        descriptor.armed = deadline;
-        wheel.set(index.0, deadline, now);
+    if let Some(deadline) = timeouts.deadline(descriptor) {
+        descriptor.deadline = deadline;
+        if deadline < descriptor.armed {
+            descriptor.armed = deadline;
+            wheel.set(index.0, deadline, now);
+        }
     }
 }
 
@@ -407,13 +423,10 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         while let Some(index) = self.wheel.expire(now).map(Index) {
             let Some(descriptor) = self.table.get_mut(index) else { continue };
             descriptor.armed = Instant::MAX;
-            if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
-                self.reconstruct_all(index, FlushReason::ReorderTimeout);
-            } else if self.timeouts.run_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
+            if descriptor.deadline <= now && descriptor.waiting.is_none() {
                 self.reconstruct(index, FlushReason::Timeout);
-            }
-            if let Some(descriptor) = self.table.get_mut(index) {
-                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
+            } else {
+                self.deliver_due(index, now);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The receive path: dispatches the frames of a burst, common segments by the shortest way.
 
 use std::mem;
+use std::num::NonZeroU8;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, TcpFlags};
@@ -14,7 +15,7 @@ use crate::config::BadChecksum;
 use crate::frame::Frame;
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::segment::{self, Medium, Segment};
+use crate::segment::{self, Layout, Medium, Segment};
 use crate::table::Index;
 use crate::usual;
 
@@ -66,6 +67,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Consumes all frames, for connection state that is not in the cache: prefetches it for [`AHEAD`] frames
     /// at a time.
+    #[inline(always)]
     fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
             let hashes = self.hashes(burst.as_slice());
@@ -74,7 +76,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             }
             if self.table.len() > LARGE {
                 self.wheel.look_ahead(&self.table.look_ahead(&hashes));
-                self.look_ahead_of_timers(AHEAD.min(burst.len()));
+                // As many as are set for these frames.
+                let trains = 1 + hashes.windows(2).filter(|pair| pair[0] != pair[1]).count();
+                self.look_ahead_of_timers(trains);
             }
             let all = burst.len();
             while let Some(hash) = hashes.get(all - burst.len())
@@ -87,9 +91,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Consumes the first frame if it is a common segment of a sparse connection, and delivers it at once.
+    /// Consumes the first frame if it is a data segment of a sparse connection, and delivers it at once.
     /// `hash` is the hash of its connection.
-    #[inline]
+    #[inline(always)]
     fn receive_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if !(self.last_arrivals.has_no_descriptor(hash)
             && self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling))
@@ -97,16 +101,33 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return false;
         }
         let Some(frame) = frames.as_slice().first() else { return false };
-        let Some(segment) = parse::parse_usual(frame.bytes(), self.medium) else { return false };
-        if filter(&segment).is_some() || segment::verify(frame, segment.layout, segment.payload_len).is_err()
-        {
+        let Some((layout, payload_len)) = self.data_segment(frame.bytes()) else { return false };
+        if segment::verify(frame, layout, payload_len).is_err() {
             return false;
         }
-        self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
+        self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
         if let Some(frame) = frames.next() {
-            self.pass_sparse(hash, frame, segment.payload_len, now);
+            self.pass_sparse(hash, frame, payload_len, now);
         }
         true
+    }
+
+    /// Returns layout and payload length of a segment that may wait and merge.
+    #[inline(always)]
+    fn data_segment(&self, frame: &[u8]) -> Option<(Layout, u32)> {
+        match usual::first_of_stream(frame) {
+            Some((segment, _)) if self.medium == Medium::Ethernet => {
+                Some((segment.layout, segment.payload_len))
+            }
+            _ => self.unusual_data_segment(frame),
+        }
+    }
+
+    /// As [`Npu::data_segment`], for a frame that is no [common one](usual).
+    #[inline(never)]
+    fn unusual_data_segment(&self, frame: &[u8]) -> Option<(Layout, u32)> {
+        let segment = parse::parse_usual(frame, self.medium)?;
+        filter(&segment).is_none().then_some((segment.layout, segment.payload_len))
     }
 
     /// Delivers a segment of a sparse connection, which has no descriptor.
@@ -126,7 +147,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         hashes
     }
 
-    /// Prefetches the state for the next `count` timers, as many as segments arrived.
+    /// Prefetches the state for the next `count` timers.
     fn look_ahead_of_timers(&self, count: usize) {
         let descriptors =
             || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
@@ -158,9 +179,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let Some(descriptor) = self.table.get_mut(index) else { return false };
         let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return false };
-        if !frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes())) {
-            return false;
-        }
         let count = run.add_stream_train(&mut self.masks, frames, ending(self.config.psh));
         if count == 0 {
             return false;
@@ -168,9 +186,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
         let (ended, end) = (ended_by(run, run.flags, self.config.psh), run.end);
         descriptor.advance(end);
-        if let Some(place) = descriptor.untimed {
+        if let Some(number) = descriptor.untimed {
             descriptor.arrived_again(count);
-            let next = usize::from(place) + 1;
+            let next = usize::from(number.get());
             self.turn = if next < self.untimed.len() { next } else { 0 };
         } else {
             descriptor.arrived_together(count, now, self.timeouts.pause);
@@ -206,9 +224,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         run.start_stream(frame, segment, timestamp, self.limits, now);
         descriptor.limit_timestamps(&mut run);
         let mut count = 1;
-        if ended_by(&run, run.flags, self.config.psh).is_none()
-            && frames.as_slice().first().is_some_and(|next| run.may_be_next(next.bytes()))
-        {
+        if ended_by(&run, run.flags, self.config.psh).is_none() {
             count += run.add_stream_train(&mut self.masks, frames, ending(self.config.psh));
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
@@ -218,8 +234,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let ended = descriptor.hold(run, self.config.psh);
         let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
         if is_left {
-            descriptor.untimed = Some(self.untimed.len() as u8);
             self.untimed.push(index);
+            descriptor.untimed = NonZeroU8::new(self.untimed.len() as u8);
         }
         if let Some(reason) = ended {
             self.reconstruct(index, reason);

@@ -10,6 +10,7 @@ use super::reorder::Insertion;
 use crate::frame::Frame;
 use crate::mask::Rule;
 use crate::reason::{DropReason, FlushReason, PassReason};
+use crate::run::PooledRun;
 use crate::segment::{Layout, Segment};
 use crate::table::Index;
 use crate::template::{HeaderBytes, MAX_HEADER};
@@ -201,10 +202,24 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Packet reconstruction (IV.D): delivers the run to the host, and acknowledges it if active ACK `safe`
     /// may.
+    #[inline]
     pub(super) fn reconstruct(&mut self, index: Index, reason: FlushReason) {
-        if let Some((header, layout)) = self.hand_over(index, reason) {
-            self.acknowledge_handed(index, &header, layout);
+        if self.acker.is_some() {
+            if let Some((header, layout)) = self.hand_over(index, reason) {
+                self.acknowledge_handed(index, &header, layout);
+            }
+        } else if let Some(run) = self.take_run(index) {
+            self.runs.finish(run, reason, &mut self.out);
         }
+    }
+
+    /// Takes the run that a connection holds, which is delivered now.
+    #[inline]
+    fn take_run(&mut self, index: Index) -> Option<PooledRun<B>> {
+        let descriptor = self.table.get_mut(index)?;
+        let run = descriptor.run.take()?;
+        descriptor.delivered(run.newest_timestamp);
+        Some(run)
     }
 
     /// Acknowledges the delivered bytes if active ACK `safe` may, in answer to a received header.
@@ -220,10 +235,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
     /// segment waits behind a gap. Leaves a CE mark to the host to echo.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
-        let descriptor = self.table.get_mut(index)?;
-        let run = descriptor.run.take()?;
+        let run = self.take_run(index)?;
         let (seq, end) = (run.start, run.end);
-        descriptor.delivered(run.newest_timestamp);
         let safe = self.config.active_ack == ActiveAck::Safe;
         if safe
             && run.received_header().is_congestion_experienced(run.layout)
@@ -231,7 +244,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             host.leave_to_host(end);
         }
-        let may_acknowledge = safe && descriptor.waiting.is_none();
+        let may_acknowledge =
+            safe && self.table.peek(index).is_some_and(|descriptor| descriptor.waiting.is_none());
         let answered = may_acknowledge.then(|| (run.received_header().header_array(), run.layout));
         self.runs.finish(run, reason, &mut self.out);
         self.tell_host(index, seq, end);
