@@ -1,0 +1,13 @@
+//! Segmentation: cuts by kind, refusals, limits, and what independent implementations make of the packets.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+
+mod allocations;
+#[path = "../common/mod.rs"]
+mod common;
+mod gro;
+mod one_packet;
+mod property;
+mod refused;
+mod tcp;
+mod udp;
+mod within;

@@ -1,0 +1,7 @@
+//! StaR packets: properties of any packet, and checks by independent implementations.
+
+mod broken;
+mod generated;
+mod properties;
+mod wireshark;
+mod zlib;
