@@ -23,6 +23,9 @@ const RUNS: usize = 9;
 /// simulated network of links and a switch.
 #[derive(Args)]
 pub(crate) struct Sim {
+    /// Measure each value once, to check that it works. The results are rough.
+    #[arg(long)]
+    quick: bool,
     #[command(flatten)]
     output: OutputOptions,
 }
@@ -47,7 +50,7 @@ struct Report {
 impl Sim {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let output = self.output.open()?;
-        let report = measure()?;
+        let report = measure(if self.quick { 1 } else { RUNS })?;
         output.finish("The simulator", &report, &report, |page| page.figure(&report.figure()))
     }
 }
@@ -81,7 +84,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "one core, median of {RUNS} runs, million events a second of processor time")?;
+        writeln!(f, "one core, median of {} runs, million events a second of processor time", self.runs)?;
         self.rates().iter().try_for_each(|(name, rate)| write!(f, "\n{name:<48}{rate:>8.2}"))
     }
 }
@@ -97,12 +100,12 @@ fn events_per_second(work: impl FnOnce() -> u64) -> f64 {
     events as f64 / (seconds() - start)
 }
 
-/// Alternates queue, heap and network, so that noise affects all alike.
-fn measure() -> anyhow::Result<Report> {
+/// Measures `runs` runs after one to warm up. Alternates queue, heap and network, so that noise affects all alike.
+fn measure(runs: usize) -> anyhow::Result<Report> {
     let (mut queue, mut heap) = (hold::Queue::new(), hold::Heap::new());
     let mut network = network::Network::new()?;
     let (mut queue_rates, mut heap_rates, mut network_rates) = (Vec::new(), Vec::new(), Vec::new());
-    for run in 0..=RUNS {
+    for run in 0..=runs {
         let queue_rate = events_per_second(|| hold::run(&mut queue));
         let heap_rate = events_per_second(|| hold::run(&mut heap));
         let network_rate = events_per_second(|| network.run());
@@ -125,6 +128,6 @@ fn measure() -> anyhow::Result<Report> {
         network_events_per_s: rounded(median(network_rates)),
         network_hosts: network::HOSTS,
         network_pending: rounded(network.mean_pending()),
-        runs: RUNS,
+        runs,
     })
 }

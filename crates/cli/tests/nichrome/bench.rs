@@ -35,11 +35,12 @@ fn every_profile_is_measured_and_none_allocates_per_packet() {
 #[test]
 fn flows_in_random_order_are_generated() {
     let clean = capture("tcp-clean");
-    let one = measured(&["lro", &clean, "--flows", "1"]);
+    let one = measured(&["lro", &clean, "--flows", "1", "--quick"]);
     assert_eq!((number(&one, "flows"), number(&one, "packets_in")), (1, 8192));
     // Every burst is one aggregate: segments follow in sequence, checksums are right.
     assert_eq!(number(&one, "packets_out"), 8192 / 32);
-    let many = measured(&["lro", &capture("tcp-ipv6-reorder-loss"), "--profile", "npu", "--flows", "20000"]);
+    let file = capture("tcp-ipv6-reorder-loss");
+    let many = measured(&["lro", &file, "--profile", "npu", "--flows", "20000", "--quick"]);
     assert_eq!((number(&many, "flows"), number(&many, "packets_in")), (20_000, 20_000));
     assert!(number(&many, "packets_out") > 19_000);
     assert_eq!(many["allocations_per_packet"], 0.0);
@@ -53,14 +54,14 @@ fn every_pass_over_a_file_is_like_the_first() {
     let given = frames.iter().map(|bytes| Given { interface: 0, nanos: 0, original_len: None, bytes });
     let file = write_capture(&folder.path().join("in.pcapng"), &[LinkType::Ethernet], given);
     for profile in PROFILES {
-        let report = measured(&["lro", &file, "--profile", profile]);
+        let report = measured(&["lro", &file, "--profile", profile, "--quick"]);
         assert!(number(&report, "packets_out") <= 2, "{profile}: {report}");
     }
 }
 
 #[test]
 fn checksum_and_crc_are_measured_beside_a_plain_read_at_six_sizes() {
-    let report = measured(&["checksum"]);
+    let report = measured(&["checksum", "--quick"]);
     let sizes = report["sizes"].as_array().unwrap();
     let bytes: Vec<_> = sizes.iter().map(|size| number(size, "bytes")).collect();
     assert_eq!(bytes, [64, 576, 1448, 1500, 9000, 65_536]);
@@ -83,15 +84,15 @@ fn a_missing_iperf3_is_reported_before_the_measurement() {
 
 #[test]
 fn text_is_printed_without_json() {
-    let text = printed(&["bench", "checksum"]);
+    let text = printed(&["bench", "checksum", "--quick"]);
     assert!(text.contains("plain read") && text.contains("\n  1500 "), "{text}");
-    let text = printed(&["bench", "lro", &capture("tcp-no-timestamps")]);
+    let text = printed(&["bench", "lro", &capture("tcp-no-timestamps"), "--quick"]);
     assert!(text.contains("ns per packet") && text.contains("with checksum"), "{text}");
 }
 
 #[test]
 fn the_simulator_is_measured_beside_a_heap_that_agrees() {
-    let report = measured(&["sim"]);
+    let report = measured(&["sim", "--quick"]);
     assert_eq!((number(&report, "pending"), number(&report, "network_hosts")), (65_000, 256));
     for name in ["events_per_s", "heap_events_per_s", "queue_by_heap", "network_events_per_s"] {
         assert!(report[name].as_f64().unwrap() > 0.0, "{name}");
