@@ -93,33 +93,44 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval
-    /// of more than `pause` nanoseconds is a pause.
+    /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval above the hold
+    /// limit is a pause.
     #[inline(always)]
-    pub(crate) fn arrived(&mut self, now: Instant, pause: u64) {
-        let interval = now.nanos_since(self.last_arrival);
-        if interval > pause {
-            self.pauses = self.pauses.saturating_add(1);
-            self.train_pauses = self.train_pauses.saturating_add(1);
-        } else {
-            self.pauses = 0;
-            self.near = (self.near + 1).min(2);
-            if interval > pause / Timeouts::INTERVALS {
-                self.train_pauses = 0;
-            }
-        }
-        if interval <= pause || self.train_pauses <= Self::SPARSE {
-            self.average_interval = self.average_interval / 2 + interval / 2;
-        }
-        self.last_arrival = now;
+    pub(crate) fn arrived(&mut self, now: Instant, timeouts: &Timeouts) {
+        self.arrived_together(1, now, timeouts);
     }
 
     /// Records `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each.
     #[inline(always)]
-    pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, pause: u64) {
-        self.arrived(now, pause);
+    pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, timeouts: &Timeouts) {
+        let interval = now.nanos_since(self.last_arrival);
+        self.last_arrival = now;
+        if interval > timeouts.pause {
+            self.paused(interval);
+            if count > 1 {
+                self.arrived_again(count - 1);
+            }
+            return;
+        }
+        if interval > timeouts.train_pause {
+            self.train_pauses = 0;
+        }
+        self.average_interval = self.average_interval / 2 + interval / 2;
+        self.near = (self.near + 1).min(2);
+        self.pauses = 0;
         if count > 1 {
-            self.arrived_again(count - 1);
+            self.near = 2;
+            self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
+        }
+    }
+
+    /// Records an arrival after a pause.
+    #[inline]
+    fn paused(&mut self, interval: u64) {
+        self.pauses = self.pauses.saturating_add(1);
+        self.train_pauses = self.train_pauses.saturating_add(1);
+        if self.train_pauses <= Self::SPARSE {
+            self.average_interval = self.average_interval / 2 + interval / 2;
         }
     }
 
@@ -213,6 +224,8 @@ pub(crate) struct Timeouts {
     pub(crate) ceiling: u64,
     /// The hold limit: a longer interval is a pause. The paper's rules have none.
     pub(crate) pause: u64,
+    /// A longer interval, up to the hold limit, is none between trains.
+    train_pause: u64,
     reorder_hold: u64,
 }
 
@@ -224,7 +237,7 @@ impl Timeouts {
         let [floor, ceiling, reorder_hold] =
             [config.floor, config.ceiling, config.reorder_hold].map(instant::nanos);
         let pause = if config.rules == Rules::Paper { u64::MAX } else { ceiling };
-        Self { floor: floor.min(ceiling), ceiling, pause, reorder_hold }
+        Self { floor: floor.min(ceiling), ceiling, pause, train_pause: pause / Self::INTERVALS, reorder_hold }
     }
 
     /// Returns the deadline of the run, if there is one.
@@ -249,6 +262,35 @@ impl Timeouts {
         match (self.run_deadline(descriptor), self.gap_deadline(descriptor)) {
             (Some(run), Some(gap)) => Some(run.min(gap)),
             (run, gap) => run.or(gap),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Arrivals at the same time count as one by one, whatever pauses came before.
+        #[test]
+        fn arrivals_together_are_arrivals_one_by_one(
+            steps in proptest::collection::vec((0u64..2_000_000, 1u32..70), 1..50),
+        ) {
+            let timeouts = Timeouts::new(&NpuConfig::default());
+            let mut now = Instant::ZERO;
+            let [mut together, mut singly] = [(); 2].map(|()| ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), now));
+            for (interval, count) in steps {
+                now = now.plus_nanos(interval);
+                together.arrived_together(count, now, &timeouts);
+                (0..count).for_each(|_| singly.arrived(now, &timeouts));
+                let state = |descriptor: &ConnectionDescriptor<Vec<u8>>| {
+                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near, last_arrival, .. } = *descriptor;
+                    (average_interval, pauses, train_pauses, near, last_arrival)
+                };
+                prop_assert_eq!(state(&together), state(&singly));
+            }
         }
     }
 }

@@ -191,7 +191,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             let next = usize::from(number.get());
             self.turn = if next < self.untimed.len() { next } else { 0 };
         } else {
-            descriptor.arrived_together(count, now, self.timeouts.pause);
+            descriptor.arrived_together(count, now, &self.timeouts);
             self.leave_untimed(index, now);
         }
         if let Some(reason) = ended {
@@ -229,7 +229,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
         self.sparse_likely = self.sparse_likely.saturating_sub(1);
-        descriptor.arrived_together(count, now, self.timeouts.pause);
+        descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
         let ended = descriptor.hold(run, self.config.psh);
         let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();

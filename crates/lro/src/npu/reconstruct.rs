@@ -19,7 +19,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// ReorderPacket (Algorithm 1).
     pub(super) fn reorder_packet(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
-        descriptor.arrived(now, self.timeouts.pause);
+        descriptor.arrived(now, &self.timeouts);
         if descriptor.resumes_at_frontier(segment.seq) {
             self.reconstruct(index, FlushReason::OutOfOrder);
             self.resume(index);
