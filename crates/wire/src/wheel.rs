@@ -16,7 +16,7 @@ pub struct TimingWheel<const TICK: u64> {
     occupied: [u64; SLOTS / 64],
     /// One for each connection.
     timers: Vec<Timer>,
-    /// No timer is due before this tick, and none is set for a turn after it or later.
+    /// All timers are due from this tick on, within one turn of the wheel.
     cursor: u64,
     /// A lower bound of the earliest timer's tick.
     earliest: u64,
@@ -133,19 +133,16 @@ impl<const TICK: u64> TimingWheel<TICK> {
         self.set -= 1;
         match self.timers.get_mut(previous as usize) {
             Some(previous) => previous.next = next,
-            None => self.begin_slot(slot as usize, next),
+            None => {
+                let slot = slot as usize;
+                self.heads[slot] = next;
+                if next == NIL {
+                    self.occupied[slot / 64] &= !(1 << (slot % 64));
+                }
+            }
         }
         if let Some(next) = self.timers.get_mut(next as usize) {
             next.previous = previous;
-        }
-    }
-
-    /// Makes `first` the first timer of a slot; `NIL` for none.
-    #[inline]
-    fn begin_slot(&mut self, slot: usize, first: u32) {
-        self.heads[slot] = first;
-        if first == NIL {
-            self.occupied[slot / 64] &= !(1 << (slot % 64));
         }
     }
 
@@ -175,14 +172,8 @@ impl<const TICK: u64> TimingWheel<TICK> {
         if tick.saturating_mul(TICK) > now.as_nanos() {
             return None;
         }
-        let slot = tick as usize % SLOTS;
-        let first = self.heads[slot];
-        let timer = mem::replace(self.timers.get_mut(first as usize)?, Timer::UNARMED);
-        self.set -= 1;
-        self.begin_slot(slot, timer.next);
-        if let Some(next) = self.timers.get_mut(timer.next as usize) {
-            next.previous = NIL;
-        }
+        let first = self.heads[tick as usize % SLOTS];
+        self.cancel(first);
         Some(first)
     }
 

@@ -106,31 +106,20 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         let interval = now.nanos_since(self.last_arrival);
         self.last_arrival = now;
         if interval > timeouts.pause {
-            self.paused(interval);
-            if count > 1 {
-                self.arrived_again(count - 1);
+            self.pauses = self.pauses.saturating_add(1);
+            self.train_pauses = self.train_pauses.saturating_add(1);
+        } else {
+            self.pauses = 0;
+            self.near = (self.near + 1).min(2);
+            if interval > timeouts.train_pause {
+                self.train_pauses = 0;
             }
-            return;
         }
-        if interval > timeouts.train_pause {
-            self.train_pauses = 0;
-        }
-        self.average_interval = self.average_interval / 2 + interval / 2;
-        self.near = (self.near + 1).min(2);
-        self.pauses = 0;
-        if count > 1 {
-            self.near = 2;
-            self.average_interval = self.average_interval.checked_shr(count - 1).unwrap_or(0);
-        }
-    }
-
-    /// Records an arrival after a pause.
-    #[inline]
-    fn paused(&mut self, interval: u64) {
-        self.pauses = self.pauses.saturating_add(1);
-        self.train_pauses = self.train_pauses.saturating_add(1);
-        if self.train_pauses <= Self::SPARSE {
+        if interval <= timeouts.pause || self.train_pauses <= Self::SPARSE {
             self.average_interval = self.average_interval / 2 + interval / 2;
+        }
+        if count > 1 {
+            self.arrived_again(count - 1);
         }
     }
 
