@@ -75,7 +75,7 @@ impl Connect {
         // Both ends keep their connections until both have measured.
         let growth =
             if parameters.keep { before.growth(parameters.connections as usize) } else { Growth::default() };
-        meeting.barrier()?;
+        meeting.finish()?;
         drop(kept);
         let adapter = &meeting.adapter;
         let traffic = Traffic::of(adapter, adapter.mtu());

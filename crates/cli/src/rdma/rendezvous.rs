@@ -1,7 +1,7 @@
 //! The TCP connection over which server and client exchange parameters.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -74,4 +74,41 @@ fn may_be_starting(error: &io::Error) -> bool {
 /// Returns the local address of the connection, as IPv4 if it is an IPv4-mapped one.
 pub(super) fn here(stream: &TcpStream) -> anyhow::Result<IpAddr> {
     Ok(stream.local_addr()?.ip().to_canonical())
+}
+
+/// Waits until the peer may miss this end: it could still need an acknowledgment, or be the program that `nichrome wan` stops
+/// when the other one ends. The server waits until the client has finished, the client until the server has reported and
+/// closed the connection, as ibv_rc_pingpong does long before.
+pub(super) fn part(role: Role, mut stream: &TcpStream) -> anyhow::Result<()> {
+    stream.set_read_timeout(Some(READ_TIMEOUT))?;
+    // A peer that failed or is silent needs nothing more.
+    if role == Role::Client {
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+    let _ = stream.read(&mut [0]);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn the_client_parts_after_the_server_has_closed() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        let reported = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                part(Role::Server, &server).unwrap();
+                thread::sleep(Duration::from_millis(50));
+                reported.store(true, Ordering::Relaxed);
+                drop(server);
+            });
+            part(Role::Client, &client).unwrap();
+            assert!(reported.load(Ordering::Relaxed));
+        });
+    }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::growth::{Growth, Memory};
 use super::options::Options;
-use super::rendezvous::{Role, here, meet};
+use super::rendezvous::{Role, here, meet, part};
 
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -88,9 +88,9 @@ impl Meeting {
         value.or(theirs).context("the peer runs another command")
     }
 
-    /// Waits until the peer calls this function too.
-    pub(super) fn barrier(&self) -> anyhow::Result<()> {
-        barrier(&self.stream)
+    /// Waits until the peer has finished too, and at the client until it has reported.
+    pub(super) fn finish(&self) -> anyhow::Result<()> {
+        finish(self.role, &self.stream)
     }
 
     /// Connects `count` queue pairs for `depth` outstanding requests each, with `regions` of `len` bytes at each end.
@@ -189,11 +189,11 @@ pub(super) const INLINE: usize = 256;
 #[derive(Serialize, Deserialize)]
 struct Ready {}
 
-/// Waits without a time limit until the peer calls this function too.
-fn barrier(stream: &TcpStream) -> anyhow::Result<()> {
+/// Waits without a time limit until the peer calls this function too, then parts from it.
+fn finish(role: Role, stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
     exchange(stream, &Ready {}).context("the peer closed the TCP connection")?;
-    Ok(())
+    part(role, stream)
 }
 
 impl Session {
@@ -212,9 +212,9 @@ impl Session {
         self.own_regions.get(nth).map_or(&self.peer, |(_, theirs)| theirs)
     }
 
-    /// Waits until the peer has finished too.
+    /// Waits until the peer has finished too, and at the client until it has reported.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        barrier(&self.stream)
+        finish(self.role, &self.stream)
     }
 
     /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error.
