@@ -13,7 +13,7 @@ use nichrome_rdma::{
 use serde::Serialize;
 
 use super::options::Options;
-use super::rendezvous::{Role, here, meet, part};
+use super::rendezvous::{Role, here, meet, part_from_peer};
 use super::report::{self, Row, Traffic};
 use super::session::check;
 use crate::failure;
@@ -89,7 +89,7 @@ impl PingPong {
             }
         }
         let time = player.play(self.iters)?;
-        part(role, &stream)?;
+        part_from_peer(role, &stream)?;
         let measured = self.measured(mtu, time, &adapter);
         report::print(self.options.json, &measured, &rows(&measured))
     }

@@ -79,7 +79,7 @@ pub(super) fn here(stream: &TcpStream) -> anyhow::Result<IpAddr> {
 /// Waits until the peer may miss this end: it could still need an acknowledgment, or be the program that `nichrome wan` stops
 /// when the other one ends. The server waits until the client has finished, the client until the server has reported and
 /// closed the connection, as ibv_rc_pingpong does long before.
-pub(super) fn part(role: Role, mut stream: &TcpStream) -> anyhow::Result<()> {
+pub(super) fn part_from_peer(role: Role, mut stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     // A peer that failed or is silent needs nothing more.
     if role == Role::Client {
@@ -102,12 +102,12 @@ mod tests {
         let reported = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
-                part(Role::Server, &server).unwrap();
+                part_from_peer(Role::Server, &server).unwrap();
                 thread::sleep(Duration::from_millis(50));
                 reported.store(true, Ordering::Relaxed);
                 drop(server);
             });
-            part(Role::Client, &client).unwrap();
+            part_from_peer(Role::Client, &client).unwrap();
             assert!(reported.load(Ordering::Relaxed));
         });
     }

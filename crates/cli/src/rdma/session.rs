@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::growth::{Growth, Memory};
 use super::options::Options;
-use super::rendezvous::{Role, here, meet, part};
+use super::rendezvous::{Role, here, meet, part_from_peer};
 
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -193,7 +193,7 @@ struct Ready {}
 fn finish(role: Role, stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
     exchange(stream, &Ready {}).context("the peer closed the TCP connection")?;
-    part(role, stream)
+    part_from_peer(role, stream)
 }
 
 impl Session {
