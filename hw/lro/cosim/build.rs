@@ -1,7 +1,8 @@
 //! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
 //! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default), `NICHROME_RTL_OPT` the compiler's level, 2 by
 //! default. `NICHROME_RTL_NETLIST` is a folder with a netlist of the one model that is made, and with what its cells are.
-//! With `NICHROME_RTL_COVERAGE`, a folder, the models count what they run and write it there.
+//! With `NICHROME_RTL_COVERAGE`, a folder, the models count what they run and write it there. With `NICHROME_RTL_UNMADE` none is
+//! made, which is enough for lints: they do not link.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,6 +31,8 @@ fn main() {
     let include = verilator_include();
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_OPT");
+    println!("cargo:rerun-if-env-changed=NICHROME_RTL_UNMADE");
+    let unmade = env::var_os("NICHROME_RTL_UNMADE").is_some();
     let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
     let (mut fast, mut slow) = (Vec::new(), Vec::new());
     for (data_w, flows, pages) in MODELS {
@@ -39,6 +42,9 @@ fn main() {
             continue;
         }
         println!("cargo:rustc-cfg=model_{name}");
+        if unmade {
+            continue;
+        }
         let prefix = format!("Vlro_{data_w}_{flows}");
         let folder = out.join(&prefix);
         verilate(&rtl, &folder, &prefix, [data_w, flows, pages]);
@@ -53,6 +59,9 @@ fn main() {
         ];
         fast.extend(units(&out, &prefix, &defines, parts));
         slow.extend(units(&out, &format!("{prefix}_slow"), &[], slow_parts));
+    }
+    if unmade {
+        return;
     }
     let runtime_parts =
         ["verilated.cpp", "verilated_threads.cpp", "verilated_cov.cpp"].map(|part| include.join(part));
