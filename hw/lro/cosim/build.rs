@@ -72,7 +72,8 @@ fn main() {
     // What Verilator calls slow runs once, and takes the compiler longest.
     for (name, level, units) in [("slow", 0, slow), ("models", level, fast), ("verilated", 1, runtime)] {
         let mut build = cc::Build::new();
-        build.cpp(true).std("c++17").opt_level(level).warnings(false).include(&include);
+        // What debuggers read would take the compiler ten times as long.
+        build.cpp(true).std("c++17").opt_level(level).debug(false).warnings(false).include(&include);
         if has_coverage() {
             build.define("VM_COVERAGE", "1");
         }
