@@ -9,7 +9,7 @@ use nichrome_wire::checksum::checksum;
 use nichrome_wire::iwarp::crc32c;
 use serde::Serialize;
 
-use super::figures::{median, rounded};
+use super::figures::{median, medians, rounded};
 use super::output::OutputOptions;
 use super::plain_read::read;
 use crate::page::{Axis, Figure, Line, Scale, Style};
@@ -88,7 +88,7 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "GB/s, medians of {} runs\n", self.runs)?;
+        writeln!(f, "GB/s, {}\n", medians(self.runs, "run", "runs"))?;
         write!(f, "{:>6} {:>18} {:>10} {:>8}", "bytes", "Internet checksum", "plain read", "CRC-32C")?;
         for Size { bytes, gb_per_s, read_gb_per_s, crc32c_gb_per_s } in &self.sizes {
             write!(f, "\n{bytes:>6} {gb_per_s:>18.1} {read_gb_per_s:>10.1} {crc32c_gb_per_s:>8.1}")?;

@@ -9,6 +9,11 @@ pub(super) fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// Says of how many measurements the results are medians: of one there is none.
+pub(super) fn medians(of: usize, one: &str, several: &str) -> String {
+    if of == 1 { format!("one {one}") } else { format!("medians of {of} {several}") }
+}
+
 /// Rounds to two decimals.
 pub(super) fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
@@ -28,5 +33,11 @@ mod tests {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![1.0]), 1.0);
         assert_eq!(median(vec![]), 0.0);
+    }
+
+    #[test]
+    fn one_measurement_has_no_median() {
+        assert_eq!(medians(1, "round", "rounds"), "one round");
+        assert_eq!(medians(5, "round", "rounds"), "medians of 5 rounds");
     }
 }

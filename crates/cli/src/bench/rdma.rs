@@ -16,7 +16,7 @@ use self::comparison::Comparison;
 use self::connections::{ConnectionPlan, Connections};
 use self::measurement::{FULL, Measurement, Plan, QUICK, progress, tcp_half_round_trip_us};
 use self::pair::Pair;
-use super::figures::{median, rounded};
+use super::figures::{median, medians, rounded};
 use super::iperf3;
 use super::output::{Output, OutputOptions};
 use super::transport::ROCE;
@@ -213,7 +213,7 @@ impl Samples {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "two processes on loopback, medians of {} rounds in turn\n", self.rounds)?;
+        writeln!(f, "two processes on loopback, {}\n", medians(self.rounds, "round", "rounds in turn"))?;
         writeln!(f, "{:>10.2} Gbit/s  64 KB WRITEs, 128 outstanding", self.write_bw_gbps)?;
         if let (Some(gbps), Some(with)) = (self.tcp_gbps, &self.tcp_measured_with) {
             writeln!(f, "{gbps:>10.2} Gbit/s  one TCP stream ({with})")?;

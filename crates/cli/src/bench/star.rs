@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::memory::{Allocated, Parts};
 use self::point::{Memory, Point, TRANSPORTS};
-use super::figures::{figure, median, rounded};
+use super::figures::{figure, median, medians, rounded};
 use super::output::OutputOptions;
 use super::rdma::pair::Pair;
 use super::transport::{STAR, Transport};
@@ -167,7 +167,7 @@ impl Run<'_> {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.authenticated { "" } else { ", StaR's packets not authenticated" };
-        writeln!(f, "a server on loopback, medians of {} rounds{how}\n", self.rounds)?;
+        writeln!(f, "a server on loopback, {}{how}\n", medians(self.rounds, "round", "rounds"))?;
         write!(
             f,
             "{:<6} {:>11} {:>13} {:>15} {:>15} {:>8} {:>12} {:>9}",

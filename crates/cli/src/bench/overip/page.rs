@@ -1,5 +1,6 @@
 //! The HTML page of all figures and claims.
 
+use super::super::figures::medians;
 use super::report::Report;
 use super::series::{Figure, Series};
 use super::table::{at, estimate, label, number, places, quantities};
@@ -40,7 +41,8 @@ fn claims(report: &Report) -> Table {
 fn section(page: &mut Page, figure: &Figure) -> anyhow::Result<()> {
     let Figure { name, paper, title, rounds, .. } = figure;
     page.heading(&format!("{name}: {title}"));
-    page.text(&format!("Figure {paper}; medians of {rounds} rounds with half of their range."));
+    let rounds = medians(*rounds, "round", "rounds");
+    page.text(&format!("Figure {paper}; {rounds}, with half of their range."));
     for note in &figure.notes {
         page.text(note);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::super::figures::{median, rounded};
+use super::super::figures::{median, medians, rounded};
 use super::super::transport::{IWARP, IWARP_CRC, ROCE, STAR, Transport};
 use super::measurement::{Measurement, Plan, progress, tcp_half_round_trip_us};
 use super::pair::Pair;
@@ -149,7 +149,7 @@ impl Figures {
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "two processes on loopback, medians of {} rounds in turn\n", self.rounds)?;
+        writeln!(f, "two processes on loopback, {}\n", medians(self.rounds, "round", "rounds in turn"))?;
         write!(
             f,
             "{:<10} {:>13} {:>7} {:>10} {:>13} {:>14}",

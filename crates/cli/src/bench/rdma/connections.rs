@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::super::figures::{figure, median, rounded};
+use super::super::figures::{figure, median, medians, rounded};
 use super::super::transport::{IWARP, ROCE, STAR, Transport};
 use super::measurement::progress;
 use super::pair::Pair;
@@ -204,7 +204,7 @@ impl Connections {
 
 impl fmt::Display for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "two processes on loopback, medians of {} rounds in turn\n", self.rounds)?;
+        writeln!(f, "two processes on loopback, {}\n", medians(self.rounds, "round", "rounds in turn"))?;
         let together = format!("{} at a time", self.parallel);
         let standing = format!("{} at once", Grouped(u64::from(self.standing)));
         writeln!(f, "{:<10} {:>26} {together:>14} {standing:>39}", "", "one at a time")?;
