@@ -28,23 +28,16 @@ fn main() {
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_NETLIST");
     println!("cargo:rerun-if-changed={}", rtl.display());
     println!("cargo:rerun-if-changed=src/shim.cpp");
-    let include = verilator_include();
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_MODELS");
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_OPT");
     println!("cargo:rerun-if-env-changed=NICHROME_RTL_UNMADE");
-    let unmade = env::var_os("NICHROME_RTL_UNMADE").is_some();
-    let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
+    let models = wanted_models();
+    if env::var_os("NICHROME_RTL_UNMADE").is_some() {
+        return;
+    }
+    let include = verilator_include();
     let (mut fast, mut slow) = (Vec::new(), Vec::new());
-    for (data_w, flows, pages) in MODELS {
-        let name = format!("{data_w}_{flows}");
-        println!("cargo:rustc-check-cfg=cfg(model_{name})");
-        if !wanted.is_empty() && wanted.split(',').all(|model| model != name) {
-            continue;
-        }
-        println!("cargo:rustc-cfg=model_{name}");
-        if unmade {
-            continue;
-        }
+    for (data_w, flows, pages) in models {
         let prefix = format!("Vlro_{data_w}_{flows}");
         let folder = out.join(&prefix);
         verilate(&rtl, &folder, &prefix, [data_w, flows, pages]);
@@ -59,9 +52,6 @@ fn main() {
         ];
         fast.extend(units(&out, &prefix, &defines, parts));
         slow.extend(units(&out, &format!("{prefix}_slow"), &[], slow_parts));
-    }
-    if unmade {
-        return;
     }
     let runtime_parts =
         ["verilated.cpp", "verilated_threads.cpp", "verilated_cov.cpp"].map(|part| include.join(part));
@@ -80,6 +70,22 @@ fn main() {
         build.files(units).compile(name);
     }
     println!("cargo:rustc-link-lib=pthread");
+}
+
+/// The models of `NICHROME_RTL_MODELS`; tells the crate that they exist.
+fn wanted_models() -> Vec<(u32, u32, u32)> {
+    let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
+    let mut models = MODELS.to_vec();
+    models.retain(|(data_w, flows, _)| {
+        let name = format!("{data_w}_{flows}");
+        println!("cargo:rustc-check-cfg=cfg(model_{name})");
+        let is_wanted = wanted.is_empty() || wanted.split(',').any(|model| model == name);
+        if is_wanted {
+            println!("cargo:rustc-cfg=model_{name}");
+        }
+        is_wanted
+    });
+    models
 }
 
 fn has_coverage() -> bool {

@@ -41,8 +41,8 @@ fn claims(report: &Report) -> Table {
 fn section(page: &mut Page, figure: &Figure) -> anyhow::Result<()> {
     let Figure { name, paper, title, rounds, .. } = figure;
     page.heading(&format!("{name}: {title}"));
-    let rounds = medians(*rounds, "round", "rounds");
-    page.text(&format!("Figure {paper}; {rounds}, with half of their range."));
+    let rounds = medians(*rounds, "round", "rounds with half of their range");
+    page.text(&format!("Figure {paper}; {rounds}."));
     for note in &figure.notes {
         page.text(note);
     }
