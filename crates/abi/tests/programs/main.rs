@@ -140,6 +140,16 @@ const OVER_IWARP: &[&str] = &[
     "ib_atomic_lat -n 50 -A CMP_AND_SWAP",
 ];
 
+/// One of each operation.
+const OVER_IWARP_WITH_CRC: &[&str] = &[
+    "ibv_rc_pingpong -n 200 -c",
+    "ibv_rc_pingpong -n 100 -e",
+    "ib_write_bw -n 10 -a",
+    "ib_read_bw -n 10 -a",
+    "ib_atomic_bw -n 100",
+    "ib_send_lat -n 50 -I 200 -s 200",
+];
+
 /// Programs run under valgrind, which must find no error and no leak.
 const UNDER_VALGRIND: &[&str] = &[
     "valgrind -q --error-exitcode=9 --leak-check=full ibv_rc_pingpong -n 50 -c",
@@ -250,9 +260,10 @@ fn programs_run_over_iwarp() {
     needs("ib_write_bw", "perftest");
     needs("ibv_rc_pingpong", "ibverbs-utils");
     // GID 0 of an RNIC is its hardware address, which contains its IPv4 address; the others are its IP address.
-    for (crc, of_perftest) in [("0", &["-F"][..]), ("1", &["-F", "-x", "1"])] {
+    let choices = [("0", &["-F"][..], OVER_IWARP), ("1", &["-F", "-x", "1"], OVER_IWARP_WITH_CRC)];
+    for (crc, of_perftest, lines) in choices {
         let environment = [("NICHROME_TRANSPORT", "iwarp"), ("NICHROME_CRC", crc)];
-        for line in OVER_IWARP {
+        for line in lines {
             let options = if line.starts_with("ibv_") { &["-g", "1"][..] } else { of_perftest };
             both_ends(line, options, &environment);
         }

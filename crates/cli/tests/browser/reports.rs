@@ -190,8 +190,8 @@ fn experiments_and_sweeps_become_pages() {
     for arguments in [
         "sim run lro-netfpga-cpu --set duration=1ms --seed 7",
         "sim sweep sweep.toml --store store",
-        "bench sim",
-        "bench checksum",
+        "bench sim --quick",
+        "bench checksum --quick",
     ] {
         open(&mut browser, folder.path(), arguments);
         check(&mut browser, arguments);

@@ -89,19 +89,24 @@ fn takes_long(command: &str) -> bool {
     is_sampled || LONG.iter().any(|name| command.split(' ').nth(1) == Some(name))
 }
 
-/// Experiments that take more than ten seconds of processor time.
-const LONG: [&str; 15] = [
+/// Experiments that take more than five seconds of processor time.
+const LONG: [&str; 20] = [
+    "iwarp-cpu",
     "iwarp-cpu-delay",
     "iwarp-today-loss",
     "lro-npu-10000",
+    "lro-npu-100g",
+    "lro-npu-active-ack",
     "lro-npu-costs",
     "lro-npu-dma",
     "lro-npu-dma-seeds",
     "star-all-to-all",
     "star-alternatives",
+    "star-auto",
     "star-baselines",
     "star-collapse",
     "star-costs",
+    "star-ecn",
     "star-icnp",
     "star-latency",
     "star-scale",
