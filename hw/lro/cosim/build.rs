@@ -10,13 +10,15 @@ use std::{env, fs};
 
 /// Word width, flows and pages of each model; `src/model.rs` has the same list. No configuration of the tests runs out of 512 KB;
 /// the last model is for what happens when pages do run out.
-const MODELS: [(u32, u32, u32); 7] = [
+const MODELS: [(u32, u32, u32); 9] = [
     (64, 1, 4096),
     (64, 4, 4096),
     (64, 8, 4096),
     (128, 1, 4096),
     (128, 4, 4096),
     (128, 8, 4096),
+    (256, 1, 4096),
+    (256, 4, 4096),
     (64, 2, 128),
 ];
 

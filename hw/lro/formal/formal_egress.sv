@@ -47,7 +47,7 @@ module formal_egress
     piece.last = page_t'(first);
     piece.at = at;
     piece.words = 14'(last_byte[7:3]);
-    piece.last_lane = 4'(last_byte[2:0]);
+    piece.last_lane = 5'(last_byte[2:0]);
     piece.single = last_byte[7:3] == 0;
     piece.start = start_reg;
     piece.finish = finish;

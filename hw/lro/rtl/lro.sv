@@ -10,7 +10,7 @@ module lro
   import lro_pkg::*;
   import lro_types_pkg::*;
 #(
-    // Bits of a word: 64 or 128.
+    // Bits of a word: 64, 128 or 256.
     parameter int DATA_W = 64,
     // Aggregates in the store, 1 to 16.
     parameter int FLOWS = 1,
@@ -73,7 +73,7 @@ module lro
   localparam int STORE_WORDS = PAGES * PAGE_BYTES / (DATA_W / 8);
   localparam int STORE_ADDR_W = $clog2(STORE_WORDS);
 
-  if (DATA_W != 64 && DATA_W != 128) $error("DATA_W is 64 or 128");
+  if (DATA_W != 64 && DATA_W != 128 && DATA_W != 256) $error("DATA_W is 64, 128 or 256");
   if (FLOWS < 1 || FLOWS > 16) $error("FLOWS is 1 to 16");
   if (PAGES < 128 || PAGES > 4096 || (PAGES & (PAGES - 1)) != 0) $error("PAGES is a power of two from 128 to 4096");
 

@@ -18,7 +18,7 @@ module lro_checksum
     input wire chunks_last,
     input chunk_t [DATA_W/32-1:0] chunks,
 
-    // Four cycles after the chunks, not folded. The sum of TCP lacks protocol and length.
+    // Four cycles after the chunks, that of the payload a cycle later; not folded. The sum of TCP lacks protocol and length.
     output logic sums_valid,
     output logic [HEADER_SUM_W-1:0] ip_sum,
     output logic [HEADER_SUM_W-1:0] tcp_sum,
@@ -28,14 +28,16 @@ module lro_checksum
   localparam int BYTES = DATA_W / 8;
   localparam int BYTE_W = $clog2(BYTES);
   localparam int WORD_SUM_W = 16 + $clog2(CHUNKS) + 1;
+  localparam int BEFORE_W = $clog2(36 + 4 * CHUNKS);
 
-  // Bytes of the IP packet from the current word on. The payload begins three words behind the packet's length at least, so
-  // that the length may take two words to arrive.
+  // Bytes of the IP packet from the word of `payload_chunks_reg` on. That is a cycle behind, because the payload may begin in the word
+  // after the one that has the packet's length.
   logic begins_reg;
   logic [17:0] begins_left_reg;
   logic [17:0] left_reg;
   logic [17:0] left_next;
   logic whole_reg;  // the word is within the packet
+  chunk_t [CHUNKS-1:0] payload_chunks_reg;
   logic [CHUNKS-1:0][31:0] ip_masked;
   logic [CHUNKS-1:0][31:0] tcp_masked;
   logic [CHUNKS-1:0][31:0] payload_masked;
@@ -43,7 +45,7 @@ module lro_checksum
   // The packet's length as it is in its header, and the bytes of the word and of the header that it does not count.
   logic begins;
   logic [15:0] length;
-  logic [5:0] before_length;
+  logic [BEFORE_W-1:0] before_length;
   always_comb begin
     begins = 1'b0;
     length = '0;
@@ -52,11 +54,11 @@ module lro_checksum
       if (chunks[i].length4 || chunks[i].length6) begins = 1'b1;
       if (chunks[i].length4) begin
         length = length | chunks[i].data[15:0];
-        before_length = before_length | 6'(4 * i);
+        before_length = before_length | BEFORE_W'(4 * i);
       end
       if (chunks[i].length6) begin
         length = length | chunks[i].data[31:16];
-        before_length = before_length | 6'(36 + 4 * i);
+        before_length = before_length | BEFORE_W'(36 + 4 * i);
       end
     end
   end
@@ -67,15 +69,11 @@ module lro_checksum
     if (chunks_valid) begin
       begins_reg <= begins;
       begins_left_reg <= 18'(length) + 18'(before_length);
-      // `begins_left_reg` counts from the word before.
-      if (begins_reg) begin
-        left_reg  <= left_next < 18'(2 * BYTES) ? '0 : left_next - 18'(2 * BYTES);
-        whole_reg <= left_next >= 18'(3 * BYTES);
-      end else begin
-        left_reg  <= left_next < 18'(BYTES) ? '0 : left_next - 18'(BYTES);
-        whole_reg <= left_next >= 18'(2 * BYTES);
-      end
+      // Either counts from the word before.
+      left_reg  <= left_next < 18'(BYTES) ? '0 : left_next - 18'(BYTES);
+      whole_reg <= left_next >= 18'(2 * BYTES);
     end
+    payload_chunks_reg <= chunks;
     if (rst) begins_reg <= 1'b0;
   end
 
@@ -85,15 +83,15 @@ module lro_checksum
       tcp_masked[i] = chunks[i].tcp_sum ? chunks[i].data : '0;
       for (int j = 0; j < 4; j++) begin
         payload_masked[i][31-8*j-:8] =
-            chunks[i].parts[PART_PAYLOAD] && (whole_reg || BYTE_W'(4 * i + j) < left_reg[BYTE_W-1:0]) ?
-            chunks[i].data[31-8*j-:8] : 8'h00;
+            payload_chunks_reg[i].parts[PART_PAYLOAD] && (whole_reg || BYTE_W'(4 * i + j) < left_reg[BYTE_W-1:0]) ?
+            payload_chunks_reg[i].data[31-8*j-:8] : 8'h00;
       end
     end
   end
 
-  // Sums of chunks, of one word, then those of the frame. The first word of a frame has no byte of a sum.
-  logic [2:0] valid_reg;
-  logic [2:0] first_reg;
+  // Sums of chunks, of one word, then those of the frame.
+  logic [3:0] valid_reg;
+  logic [3:0] first_reg;
   logic [2:0] last_reg;
   logic [CHUNKS-1:0][31:0] ip_reg, tcp_reg, payload_reg;
   logic [CHUNKS-1:0][16:0] ip_pairs, tcp_pairs, payload_pairs;
@@ -116,8 +114,8 @@ module lro_checksum
   end
 
   always_ff @(posedge clk) begin
-    valid_reg <= {valid_reg[1:0], chunks_valid};
-    first_reg <= {first_reg[1:0], chunks_first};
+    valid_reg <= {valid_reg[2:0], chunks_valid};
+    first_reg <= {first_reg[2:0], chunks_first};
     last_reg <= {last_reg[1:0], chunks_last};
     ip_reg <= ip_masked;
     tcp_reg <= tcp_masked;
@@ -132,15 +130,10 @@ module lro_checksum
     payload_word_reg <= payload_word;
     sums_valid <= last_reg[2];
     if (valid_reg[2]) begin
-      ip_sum <= ip_sum + HEADER_SUM_W'(ip_word_reg);
-      tcp_sum <= tcp_sum + HEADER_SUM_W'(tcp_word_reg);
-      payload_sum <= payload_sum + 32'(payload_word_reg);
+      ip_sum  <= (first_reg[2] ? '0 : ip_sum) + HEADER_SUM_W'(ip_word_reg);
+      tcp_sum <= (first_reg[2] ? '0 : tcp_sum) + HEADER_SUM_W'(tcp_word_reg);
     end
-    if (first_reg[2]) begin
-      ip_sum <= '0;
-      tcp_sum <= '0;
-      payload_sum <= '0;
-    end
+    if (valid_reg[3]) payload_sum <= (first_reg[3] ? '0 : payload_sum) + 32'(payload_word_reg);
     if (rst) begin
       valid_reg <= '0;
       last_reg <= '0;

@@ -33,7 +33,7 @@ module lro_classify
     // Twelve cycles after the frame's last word at the latest; how many NOPs there are, a cycle later.
     input options_t options,
 
-    // Two cycles after the fields.
+    // Two cycles after the fields; the payload's sum a cycle later.
     input wire sums_valid,
     input wire [HEADER_SUM_W-1:0] ip_sum,
     input wire [HEADER_SUM_W-1:0] tcp_sum,
@@ -52,6 +52,7 @@ module lro_classify
   logic [HEADER_SUM_W-1:0] ip_sum_reg;
   logic [HEADER_SUM_W-1:0] tcp_sum_reg;
   logic [31:0] payload_sum_reg;
+  logic sums_valid_reg;
 
   always_ff @(posedge clk) begin
     if (frame_valid) begin
@@ -67,10 +68,11 @@ module lro_classify
     end
     if (extensions_valid) extensions_reg <= extensions;
     if (sums_valid) begin
-      ip_sum_reg <= ip_sum;
+      ip_sum_reg  <= ip_sum;
       tcp_sum_reg <= tcp_sum;
-      payload_sum_reg <= payload_sum;
     end
+    sums_valid_reg <= sums_valid;
+    if (sums_valid_reg) payload_sum_reg <= payload_sum;
   end
 
   // One-hot: cycles since `fields_valid`.

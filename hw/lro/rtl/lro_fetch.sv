@@ -112,7 +112,7 @@ module lro_fetch
 
     piece_reg <= part_reg;
     piece_reg.words <= 14'(last_byte[16:LANE_W]);
-    piece_reg.last_lane <= 4'(last_byte[LANE_W-1:0]);
+    piece_reg.last_lane <= 5'(last_byte[LANE_W-1:0]);
     piece_reg.single <= last_byte[16:LANE_W] == 0;
     push_reg2 <= push_reg;
     if (rst) begin

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// TCP options: half as many chunks a cycle as arrive, so that a chunk has a cycle of its own. The verdict on 40 bytes of options
+// TCP options: one chunk a cycle of words of 8 bytes, else two: a chunk waits for the one before it. The verdict on 40 bytes of options
 // is there twelve cycles after the frame's last word at the latest, its counts a cycle later; it stays until the next frame's options begin.
 `resetall
 `timescale 1ns / 1ps
@@ -22,7 +22,7 @@ module lro_options
 );
   localparam int CHUNKS = DATA_W / 32;
   localparam int CHUNK_W = $clog2(CHUNKS);
-  localparam int STEPS = CHUNKS / 2;
+  localparam int STEPS = CHUNKS == 2 ? 1 : 2;
   localparam int ADDR_W = 4 - CHUNK_W;
   localparam int FIRST = 5;
   typedef logic [CHUNK_W-1:0] place_t;

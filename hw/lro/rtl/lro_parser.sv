@@ -178,13 +178,22 @@ module lro_parser
   // Fifth stage: fields. Behind the EtherType come the tags, which are in their lanes: no chunk of TCP is in their word.
   always_ff @(posedge clk) begin
     fields_valid <= turned_last_reg;
-    if (link_take_reg[0]) fields.template_.qinq <= tcp_data[CHUNKS-1][15:0] == ETHERTYPE_QINQ;
+
+    // What no header of the frame sets is 0. The first word of 32 bytes has fields itself.
+    if (turned_first_reg) begin
+      fields.flow <= '0;
+      {fields.template_.pcp0, fields.template_.pcp1} <= '0;
+      {fields.is_ip, fields.malformed, fields.found_tcp, fields.not_tcp} <= '0;
+      {fields.later_fragment, fields.fragment} <= '0;
+    end
+
+    if (link_take_reg[0]) fields.template_.qinq <= tcp_data[3%CHUNKS][15:0] == ETHERTYPE_QINQ;
     if (link_take_reg[1]) begin
-      {fields.template_.pcp0, fields.flow.vid0} <= tcp_data[0][31:16];
+      {fields.template_.pcp0, fields.flow.vid0} <= tcp_data[4%CHUNKS][31:16];
       fields.flow.tags[0] <= 1'b1;
     end
     if (link_take_reg[2]) begin
-      {fields.template_.pcp1, fields.flow.vid1} <= tcp_data[1][31:16];
+      {fields.template_.pcp1, fields.flow.vid1} <= tcp_data[5%CHUNKS][31:16];
       fields.flow.tags <= 2'd2;
     end
     if (other_reg) fields.not_tcp <= 1'b1;
@@ -206,7 +215,7 @@ module lro_parser
       if (ip_data_reg[2%CHUNKS][23:16] != PROTOCOL_TCP) fields.not_tcp <= 1'b1;
     end
     if (ipv4_take_reg[3]) fields.flow.src[31:0] <= ip_data_reg[3%CHUNKS];
-    if (ipv4_take_reg[4]) fields.flow.dst[31:0] <= ip_data_reg[0];
+    if (ipv4_take_reg[4]) fields.flow.dst[31:0] <= ip_data_reg[4%CHUNKS];
 
     if (ipv6_take_reg[0]) begin
       fields.is_ip   <= 1'b1;
@@ -236,15 +245,7 @@ module lro_parser
       fields.flags <= tcp_data[3%CHUNKS][24:16];
       fields.window <= tcp_data[3%CHUNKS][15:0];
     end
-    if (tcp_take_reg[4]) {fields.tcp_checksum, fields.template_.urgent} <= tcp_data[0];
-
-    // What no header of the frame sets is 0.
-    if (turned_first_reg) begin
-      fields.flow <= '0;
-      {fields.template_.pcp0, fields.template_.pcp1} <= '0;
-      {fields.is_ip, fields.malformed, fields.found_tcp, fields.not_tcp} <= '0;
-      {fields.later_fragment, fields.fragment} <= '0;
-    end
+    if (tcp_take_reg[4]) {fields.tcp_checksum, fields.template_.urgent} <= tcp_data[4%CHUNKS];
     if (rst) fields_valid <= 1'b0;
   end
 endmodule

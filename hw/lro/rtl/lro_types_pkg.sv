@@ -154,7 +154,7 @@ package lro_types_pkg;
     logic [6:0] at;  // its first byte in the first page
     logic [13:0] words;  // of the store behind its first
     logic single;  // none
-    logic [3:0] last_lane;
+    logic [4:0] last_lane;
     logic start;  // of a packet
     logic finish;
     logic aggregate;

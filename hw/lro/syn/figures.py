@@ -5,7 +5,8 @@ figures.py           one seed of two devices: sizes within 10 % of the file's, t
 figures.py --all     every device, grade and seed of the file
 figures.py --update  the same, and writes the file
 
-The file has, for each device, speed grade and number of flows, MHz by seed. The worst seed must reach the least clock of its grade.
+The file has, for each device, speed grade and module, MHz by seed. A module is its number of flows, with the bits of a word behind it if
+they are not 64. The worst seed must reach the least clock of its grade, with words of 64 bits.
 What was routed before from the same netlist is not routed again.
 """
 import json
@@ -29,12 +30,13 @@ def sources():
     return [*FOLDER.glob("*.sv"), *FOLDER.parent.glob("rtl/*.sv"), FOLDER / "synthesize.py"]
 
 
-def synthesize(flows):
-    netlist = BUILD / f"flows{flows}.json"
+def synthesize(module):
+    netlist = BUILD / f"flows{module}.json"
     if netlist.exists() and all(netlist.stat().st_mtime > path.stat().st_mtime for path in sources()):
         return netlist
-    command = [sys.executable, FOLDER / "synthesize.py", flows, PAGES, netlist]
-    with open(BUILD / f"flows{flows}.log", "w") as log:
+    flows, *width = module.split("-")
+    command = [sys.executable, FOLDER / "synthesize.py", flows, PAGES, netlist, *width]
+    with open(BUILD / f"flows{module}.log", "w") as log:
         subprocess.run([str(word) for word in command], check=True, stdout=log, stderr=log)
     return netlist
 
@@ -53,15 +55,15 @@ def route(netlist, device, speed, seed):
 
 
 def measure(wanted):
-    """The figures of what `wanted` names: seeds by device, grade and flows."""
+    """The figures of what `wanted` names: seeds by device, grade and module."""
     figures = {"clock_mhz": {}, "cells": {}}
     for name, seeds in wanted.items():
-        device, speed, flows = name.split("-")
-        netlist = synthesize(flows)
+        device, speed, module = name.split("-", 2)
+        netlist = synthesize(module)
         figures["clock_mhz"][name] = {}
         for seed in seeds:
             figures["clock_mhz"][name][seed], cells = route(netlist, device, speed, seed)
-            figures["cells"].setdefault(flows, cells)
+            figures["cells"].setdefault(module, cells)
         print(name, figures["clock_mhz"][name], cells, flush=True)
     return figures
 
@@ -71,21 +73,21 @@ def differences(known, found):
         for seed, clock in clocks.items():
             if clock < 0.9 * known["clock_mhz"][name][seed]:
                 yield f"clock {name}, seed {seed}: {clock} MHz, {known['clock_mhz'][name][seed]} in figures.json"
-    for flows, cells in found["cells"].items():
+    for module, cells in found["cells"].items():
         for cell, count in cells.items():
-            if abs(count - known["cells"][flows][cell]) > 0.1 * known["cells"][flows][cell]:
-                yield f"{cell} with {flows} flows: {count}, {known['cells'][flows][cell]} in figures.json"
+            if abs(count - known["cells"][module][cell]) > 0.1 * known["cells"][module][cell]:
+                yield f"{cell} of module {module}: {count}, {known['cells'][module][cell]} in figures.json"
 
 
 def misses(figures):
     """What does not reach its limit."""
     for name, clocks in figures["clock_mhz"].items():
-        _, speed, _ = name.split("-")
-        if min(clocks.values()) < LEAST_CLOCK[speed]:
+        _, speed, module = name.split("-", 2)
+        if "-" not in module and min(clocks.values()) < LEAST_CLOCK[speed]:
             yield f"clock {name}: {min(clocks.values())} MHz, {LEAST_CLOCK[speed]} wanted"
-    for flows, cells in figures["cells"].items():
-        if cells["TRELLIS_COMB"] > MOST_CELLS[flows]:
-            yield f"{cells['TRELLIS_COMB']} cells with {flows} flows, {MOST_CELLS[flows]} allowed"
+    for flows, most in MOST_CELLS.items():
+        if figures["cells"][flows]["TRELLIS_COMB"] > most:
+            yield f"{figures['cells'][flows]['TRELLIS_COMB']} cells with {flows} flows, {most} allowed"
 
 
 def main():

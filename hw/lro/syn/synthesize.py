@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Maps the module to ECP5 with Yosys: synthesize.py FLOWS PAGES OUTPUT.json|OUTPUT.v.
+"""Maps the module to ECP5 with Yosys: synthesize.py FLOWS PAGES OUTPUT.json|OUTPUT.v [DATA_W].
 
 JSON is for place and route, with the pins of `lro_board.sv`; Verilog is for simulation, without them, its memories as they are.
 
@@ -61,25 +61,25 @@ def sources():
     return [*packages, *rest, FOLDER / "lro_board.sv"]
 
 
-def read(design, top, flows, pages, *options):
+def read(design, top, flows, pages, width, *options):
     files = " ".join(str(path) for path in sources())
-    parameters = f"-G FLOWS={flows} -G PAGES={pages}"
+    parameters = f"-G FLOWS={flows} -G PAGES={pages} -G DATA_W={width}"
     libyosys.run_pass(f"read_slang --threads 1 --top {top} {' '.join(options)} {parameters} {files}", design)
 
 
-def for_place_and_route(flows, pages, output):
+def for_place_and_route(flows, pages, width, output):
     top = "lro_board"
     design = libyosys.Design()
-    read(design, top, flows, pages)
+    read(design, top, flows, pages, width)
     libyosys.run_pass(f"synth_ecp5 -top {top} -json {output}", design)
     netlist = json.loads(pathlib.Path(output).read_text())
     print("flip-flops moved into memories:", use_output_registers(netlist["modules"][top]["cells"]))
     pathlib.Path(output).write_text(json.dumps(netlist))
 
 
-def for_simulation(flows, pages, output):
+def for_simulation(flows, pages, width, output):
     design = libyosys.Design()
-    read(design, "lro", flows, pages, "--blackboxed-module lro_ram")
+    read(design, "lro", flows, pages, width, "--blackboxed-module lro_ram")
     # Slang's black box has no parameters, and its instances have the local ones too.
     libyosys.run_pass("setparam -unset BITS -unset FIRST -unset SLICES -unset SLICE_W -unset i t:lro_ram", design)
     libyosys.run_pass("delete =lro_ram", design)
@@ -89,9 +89,9 @@ def for_simulation(flows, pages, output):
 
 
 def main():
-    flows, pages, output = sys.argv[1:4]
+    flows, pages, output, width = (sys.argv[1:] + ["64"])[:4]
     write = for_simulation if output.endswith(".v") else for_place_and_route
-    write(flows, pages, output)
+    write(flows, pages, width, output)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,8 @@ pub enum Width {
     Bits64,
     /// 16 bytes a cycle.
     Bits128,
+    /// 32 bytes a cycle.
+    Bits256,
 }
 
 impl Width {
@@ -65,6 +67,7 @@ impl Width {
         match self {
             Self::Bits64 => 8,
             Self::Bits128 => 16,
+            Self::Bits256 => 32,
         }
     }
 }
@@ -130,6 +133,8 @@ models! {
     model_128_1 BITS128_FLOWS1: Bits128, 1, lro_new_128_1, lro_delete_128_1, lro_cycle_128_1;
     model_128_4 BITS128_FLOWS4: Bits128, 4, lro_new_128_4, lro_delete_128_4, lro_cycle_128_4;
     model_128_8 BITS128_FLOWS8: Bits128, 8, lro_new_128_8, lro_delete_128_8, lro_cycle_128_8;
+    model_256_1 BITS256_FLOWS1: Bits256, 1, lro_new_256_1, lro_delete_256_1, lro_cycle_256_1;
+    model_256_4 BITS256_FLOWS4: Bits256, 4, lro_new_256_4, lro_delete_256_4, lro_cycle_256_4;
     model_64_2 SMALL: Bits64, 2, lro_new_64_2, lro_delete_64_2, lro_cycle_64_2;
 }
 

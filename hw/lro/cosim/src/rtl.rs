@@ -240,7 +240,7 @@ impl Rtl {
         for (place, word) in frame.chunks(width).enumerate() {
             let last = place + 1 == words;
             self.inputs.data[..word.len()].copy_from_slice(word);
-            self.inputs.keep = (1u32 << word.len()) - 1;
+            self.inputs.keep = u32::MAX >> (32 - word.len());
             (self.inputs.last, self.inputs.bad) = (last, last && bad);
             self.send_word();
         }
