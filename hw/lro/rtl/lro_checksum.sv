@@ -30,8 +30,8 @@ module lro_checksum
   localparam int WORD_SUM_W = 16 + $clog2(CHUNKS) + 1;
   localparam int BEFORE_W = $clog2(36 + 4 * CHUNKS);
 
-  // Bytes of the IP packet from the word of `payload_chunks_reg` on. That is a cycle behind, because the payload may begin in the word
-  // after the one that has the packet's length.
+  // Bytes of the IP packet from the word of `payload_chunks_reg` on. That is a cycle behind, because the payload may begin in the
+  // word after the one that has the packet's length.
   logic begins_reg;
   logic [17:0] begins_left_reg;
   logic [17:0] left_reg;

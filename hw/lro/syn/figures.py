@@ -83,7 +83,8 @@ def misses(figures):
     """What does not reach its limit."""
     for name, clocks in figures["clock_mhz"].items():
         _, speed, module = name.split("-", 2)
-        if "-" not in module and min(clocks.values()) < LEAST_CLOCK[speed]:
+        is_wide = "-" in module
+        if not is_wide and min(clocks.values()) < LEAST_CLOCK[speed]:
             yield f"clock {name}: {min(clocks.values())} MHz, {LEAST_CLOCK[speed]} wanted"
     for flows, most in MOST_CELLS.items():
         if figures["cells"][flows]["TRELLIS_COMB"] > most:

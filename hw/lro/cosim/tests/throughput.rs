@@ -36,7 +36,7 @@ fn run(model: Model, inputs: &[Input]) -> Report {
     compare(&config, rtl, inputs).unwrap_or_else(|difference| panic!("{model:?}: {difference}"))
 }
 
-/// Cycles of a frame at most. With words of 8 bytes that is 10 Gb/s at 156.25 MHz: a frame takes (L + 24) / 8 cycles on the wire.
+/// Most cycles of a frame. With words of 8 bytes that is 10 Gb/s at 156.25 MHz: a frame takes (L + 24) / 8 cycles on the wire.
 fn most_cycles(width: Width, words: u64) -> u64 {
     match width {
         Width::Bits64 => words + 2,
