@@ -213,6 +213,8 @@ mod tests {
         let v6 = FlowKey::ipv6(Ipv6Addr::new(0xFD00, 1, 2, 3, 4, 5, 6, 7), Ipv6Addr::UNSPECIFIED, 1, 2);
         assert_eq!(v6.to_string(), "[fd00:1:2:3:4:5:6:7]:1 > [::]:2");
         assert_eq!(v6.reversed().reversed(), v6);
+        let nowhere = Ipv6Addr::UNSPECIFIED;
+        assert_ne!(FlowKey::ipv6(nowhere, nowhere, 0, 0), FlowKey::default());
     }
 
     #[test]

@@ -80,3 +80,27 @@ impl<B> Followers<B> {
         self.len = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_beyond_the_reserved_places_are_kept_in_order() {
+        let frame = |nth: u8| Frame::new(vec![nth]);
+        let mut followers = Followers::with_room(1);
+        for _ in 0..2 {
+            followers.add(Some(frame(0)));
+            followers.add(Some(frame(1)));
+            let mut burst = (2..7).map(frame).collect::<Vec<_>>().into_iter();
+            followers.add_first(&mut burst);
+            followers.extend(&mut burst, 3);
+            assert_eq!(burst.len(), 1);
+            let kept: Vec<u8> = followers.iter().map(|frame| frame.bytes()[0]).collect();
+            assert_eq!(kept, [0, 1, 2, 3, 4, 5]);
+            assert_eq!(followers.last().map(Frame::bytes), Some(&[5][..]));
+            followers.clear();
+            assert_eq!((followers.iter().count(), followers.last().is_none()), (0, true));
+        }
+    }
+}

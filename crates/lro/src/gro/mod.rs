@@ -73,7 +73,7 @@ pub struct Gro<B: AsRef<[u8]>> {
     pool: RunPool<B>,
     /// The held UDP datagrams, if `Config::udp` is set.
     datagrams: Option<Box<Datagrams<B>>>,
-    /// Flows that held segments or datagrams when the last batch ended.
+    /// Flows that held segments or datagrams when the last batch ended; 0 unless they are held until then.
     last_batch: usize,
     /// Segments that are alone in their flow in this batch.
     singles: Singles<B>,
@@ -253,18 +253,22 @@ impl<B: AsRef<[u8]>> Gro<B> {
         true
     }
 
-    /// Returns the frames that are alone in their flow, as bits; 0 if the last batch had too few flows for
-    /// the search to pay.
+    /// Returns the frames that are alone in their flow, as bits; 0 if the search would not pay, or if segments are held.
     #[inline]
     fn alone(&self, frames: &[Frame<B>]) -> u64 {
-        /// A smaller batch may be the rest of a larger one.
-        const LEAST: usize = 8;
-        let pays = self.last_batch > frames.len() / 2 && frames.len() >= LEAST && self.hold == Hold::Batch;
-        if pays && self.held() == 0 && self.medium == Medium::Ethernet {
+        if self.search_pays(frames.len()) && self.held() == 0 && self.medium == Medium::Ethernet {
             burst::alone(frames, self.medium)
         } else {
             0
         }
+    }
+
+    /// Returns true if so many of this number of frames are probably alone in their flow that they are worth a search.
+    #[inline]
+    fn search_pays(&self, frames: usize) -> bool {
+        /// A smaller batch may be the rest of a larger one.
+        const LEAST: usize = 8;
+        self.last_batch > frames / 2 && frames >= LEAST
     }
 
     /// Starts runs with the segments held as singles: the batch continues.

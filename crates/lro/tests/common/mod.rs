@@ -57,6 +57,11 @@ impl Merged {
     fn new<B: AsRef<[u8]>>(aggregate: &Aggregate<B>) -> Self {
         let mut packet = Vec::new();
         aggregate.copy_to(&mut packet);
+        let places = aggregate.buffers().map(|buffer| buffer.as_ref().as_ptr_range());
+        let starts = aggregate.payloads().map(<[u8]>::as_ptr);
+        assert!(
+            places.zip(starts).filter(|(place, start)| place.contains(start)).count() == aggregate.segments()
+        );
         let recreated = (0..aggregate.segments()).map(|nth| {
             let mut frame = Vec::new();
             aggregate.recreate(nth, &mut frame);

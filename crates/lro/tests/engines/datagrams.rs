@@ -299,6 +299,32 @@ fn the_identifications_of_datagrams_are_the_same_or_go_up_by_one() {
     }
 }
 
+/// An IP checksum of 0xFFFF is right where 0 is, and a datagram may have no checksum; neither would be re-created.
+#[test]
+fn a_checksum_that_would_not_be_re_created_is_not_merged() {
+    let ip_checksum = 24..26;
+    let udp_checksum = 40..42;
+    let zero = (2..=u16::MAX).find(|ident| datagram(*ident, 100)[ip_checksum.clone()] == [0; 2]).unwrap();
+    for (place, value, expected) in [
+        (&ip_checksum, [0; 2], vec![300]),
+        (&ip_checksum, [0xFF; 2], vec![200, 100]),
+        (&udp_checksum, [0; 2], vec![200, 100]),
+    ] {
+        let mut frames = [zero - 2, zero - 1, zero].map(|ident| datagram(ident, 100));
+        frames[2][place.clone()].copy_from_slice(&value);
+        for is_batch in [false, true] {
+            let mut card = card();
+            if is_batch {
+                card.receive_batch(&frames);
+            } else {
+                frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
+            }
+            card.drain();
+            assert_eq!(take_lens(&mut card), expected, "{value:?} at {place:?}, together {is_batch}");
+        }
+    }
+}
+
 #[test]
 fn a_packet_of_datagrams_is_as_long_as_the_limit_and_no_longer() {
     for (max_bytes, expected) in [(588, vec![560]), (587, vec![420, 140])] {

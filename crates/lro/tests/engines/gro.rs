@@ -109,7 +109,7 @@ fn segments_that_are_alone_in_a_batch_leave_as_they_came_and_others_are_merged()
 fn a_batch_that_comes_in_parts_is_merged_across_them() {
     let mut engine = Gro::new(&Config::default(), Hold::Batch).unwrap();
     let mut lens = Vec::new();
-    for parts in [&[0][..], &[100, 200]] {
+    for parts in [&[0][..], &[100, 200], &[300]] {
         for at in parts {
             let mut frames = of_flows(1..=20, *at).into_iter().map(Frame::new).collect();
             engine.receive_batch(&mut frames, Instant::ZERO);
@@ -120,8 +120,8 @@ fn a_batch_that_comes_in_parts_is_merged_across_them() {
             lens.push(packet.len() - 54);
         }
     }
-    assert_eq!(lens, [[100; 20], [200; 20]].concat());
-    assert_eq!(engine.statistics().tcp_payload_bytes_in, 6000);
+    assert_eq!(lens, [[100; 20], [200; 20], [100; 20]].concat());
+    assert_eq!(engine.statistics().tcp_payload_bytes_in, 8000);
     assert_consistent(engine.statistics());
 }
 
