@@ -3,7 +3,7 @@
 use crate::common::{Card, Change, Sent, data, each_profile, ms};
 use crate::generated::exchange;
 use nichrome_lro::{
-    BadChecksum, Config, DropReason, FlushReason, Hold, Identification, Medium, PassReason, Profile,
+    BadChecksum, Config, DropReason, FlushReason, Frame, Hold, Identification, Medium, PassReason, Profile,
     ProfileConfig,
 };
 use nichrome_wire::{IpProtocol, Network, TcpFrame, VirtioNetHeader, VlanTag};
@@ -312,15 +312,16 @@ fn a_checksum_that_would_not_be_re_created_is_not_merged() {
     ] {
         let mut frames = [zero - 2, zero - 1, zero].map(|ident| datagram(ident, 100));
         frames[2][place.clone()].copy_from_slice(&value);
-        for is_batch in [false, true] {
+        let receive: [&dyn Fn(&mut Card); 3] = [
+            &|card| frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone())),
+            &|card| _ = card.receive_batch(&frames),
+            &|card| _ = card.receive_frames(frames.iter().cloned().map(Frame::verified).collect()),
+        ];
+        for (nth, receive) in receive.into_iter().enumerate() {
             let mut card = card();
-            if is_batch {
-                card.receive_batch(&frames);
-            } else {
-                frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
-            }
+            receive(&mut card);
             card.drain();
-            assert_eq!(take_lens(&mut card), expected, "{value:?} at {place:?}, together {is_batch}");
+            assert_eq!(take_lens(&mut card), expected, "{value:?} at {place:?}, {nth}");
         }
     }
 }
