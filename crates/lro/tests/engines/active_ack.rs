@@ -294,8 +294,7 @@ fn a_host_that_has_not_acknowledged_anything_is_unknown() {
 /// The same, marked by a router.
 fn ce(frame: TcpFrame) -> TcpFrame {
     frame.with(|frame| match &mut frame.network {
-        Network::Ipv4 { tos, .. } => *tos = TrafficClass(3),
-        Network::Ipv6 { .. } => {}
+        Network::Ipv4 { tos: class, .. } | Network::Ipv6 { class, .. } => *class = TrafficClass(3),
     })
 }
 
@@ -326,9 +325,15 @@ fn over_ipv6_ce_and_no_other_class_is_left_to_the_host() {
 
 #[test]
 fn ce_is_left_to_the_host_also_where_it_is_not_merged_and_its_echo_is_on_the_way() {
-    let mut card = connected();
-    card.receive(&ce(data(100, 100).flags(TcpFlags::CWR)));
-    assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "CWR is passed by itself, and marked");
+    let tags = vec![VlanTag { tpid: EtherType::VLAN, tci: 5 }];
+    let tagged = TcpFrame { tags, ..data(0, 100) };
+    for shape in [data(0, 100), tagged, data(0, 100).over_ipv6()] {
+        let mut card = card(ActiveAck::Safe);
+        open(&mut card, &shape);
+        card.receive(&ce(shape.clone().at(100, 100).flags(TcpFlags::CWR)));
+        let next = shape.at(200, 100);
+        assert_eq!(acks_for(&mut card, &[next]), [], "CWR is passed by itself, and marked");
+    }
     let mut card = connected();
     card.receive(&ce(data(100, 100))).wait(SETTLE).host_sends(&host(100, 1000));
     assert_eq!(acks_for(&mut card, &[data(200, 100)]), [], "what the host sent before is no echo");

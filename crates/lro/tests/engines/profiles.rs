@@ -239,6 +239,9 @@ fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
     long_header[46] = 0xF0;
     let mut other_version = data(0, 100).build();
     other_version[14] = 0x65;
+    // A header of 16 bytes, behind which there could be TCP: a data offset of 20 bytes.
+    let mut short_ip_header = data(0, 100).build();
+    (short_ip_header[14], short_ip_header[42]) = (0x44, 0x50);
     let cut = data(0, 100).build()[..80].to_vec();
     let frames = [
         Vec::new(),
@@ -249,6 +252,7 @@ fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
         short_header,
         long_header,
         other_version,
+        short_ip_header,
         cut,
     ];
     for (profile, mut card) in cards() {
@@ -259,6 +263,24 @@ fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
         }
         let passed = card.passes(PassReason::NotTcp) + card.passes(PassReason::Malformed);
         assert_eq!(passed, frames.len() as u64, "{profile}");
+    }
+}
+
+#[test]
+fn an_ip_packet_shorter_than_its_header_or_longer_than_its_frame_is_malformed() {
+    for (total_len, reason) in [
+        (19, PassReason::Malformed),
+        (20, PassReason::NotTcp),
+        (140, PassReason::NotTcp),
+        (141, PassReason::Malformed),
+    ] {
+        let mut frame = data(0, 100).build();
+        frame[23] = IpProtocol::UDP.0;
+        frame[16..18].copy_from_slice(&u16::to_be_bytes(total_len));
+        for (profile, mut card) in cards() {
+            card.receive_bytes(frame.clone());
+            assert_eq!(card.passes(reason), 1, "{total_len} bytes, {profile}");
+        }
     }
 }
 

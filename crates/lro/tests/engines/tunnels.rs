@@ -133,6 +133,41 @@ fn what_is_wrong_about_a_tunnel_flushes_the_flow_or_belongs_to_none() {
 }
 
 #[test]
+fn a_tunnel_whose_header_has_options_is_not_looked_into() {
+    // Options that look like another header of IPv4 with all that follows.
+    let outer = TcpFrame { payload: Vec::new(), ..data(0, 0) }.build()[14..34].to_vec();
+    let mut frames = [0, 100].map(|at| {
+        let mut frame = wrap(&data(at, 100), Wrapping::Ipv4, 0);
+        frame[14] = 0x4A;
+        frame.splice(34..34, outer.iter().copied());
+        let len = frame.len() as u16;
+        frame[16..18].copy_from_slice(&(len - 14).to_be_bytes());
+        frame[36..38].copy_from_slice(&(len - 34).to_be_bytes());
+        frame
+    });
+    for frame in &mut frames {
+        for header in [14..54, 34..54] {
+            frame[header.start + 10..header.start + 12].fill(0);
+            let sum = checksum(&frame[header.clone()]);
+            frame[header.start + 10..header.start + 12].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+    let mut card = card();
+    card.receive_batch(&frames);
+    assert_eq!((card.take().len(), card.passes(PassReason::NotTcp)), (2, 2));
+}
+
+#[test]
+fn a_connection_in_a_tunnel_is_another_than_the_same_outside() {
+    for wrapping in WRAPPINGS {
+        let mut card = card();
+        let inside = |at: u32| wrap(&data(at, 100), wrapping, (at / 100) as u16);
+        card.receive_bytes(inside(0)).receive(&data(100, 100)).receive_bytes(inside(100)).drain();
+        assert_eq!(card.take().len(), 2, "{wrapping:?}");
+    }
+}
+
+#[test]
 fn tunnels_with_the_same_connection_within_are_not_merged() {
     let mut card = card();
     let mut other = wrap(&data(100, 100), Wrapping::Ipv6, 0);
