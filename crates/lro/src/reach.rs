@@ -91,6 +91,9 @@ mod tests {
         assert!(exceeds(&packet(&[200], IpProtocol::TCP, &[])), "a header that is cut off");
         assert!(!exceeds(&packet(&[], IpProtocol::TCP, &tcp(60))));
         assert!(!exceeds(&packet(&[200], IpProtocol::UDP, &tcp(28))), "only TCP's are read");
+        let mut other_version = packet(&[200], IpProtocol::TCP, &tcp(20));
+        other_version[0] = 0x40;
+        assert!(!exceeds(&other_version));
     }
 
     #[test]

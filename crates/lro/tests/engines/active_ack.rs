@@ -124,6 +124,7 @@ fn safe_acknowledges_what_the_host_was_handed_after_it_was_handed() {
     assert_eq!(tcp(&merged.packet).payload.len(), 200);
     let ack = tcp(ack);
     assert_eq!((ack.ack, ack.seq, ack.flags), (301, 5000, TcpFlags::ACK));
+    assert_eq!(card.engine.statistics().acks_sent, 1);
 }
 
 #[test]

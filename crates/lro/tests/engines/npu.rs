@@ -321,6 +321,25 @@ fn an_older_timestamp_is_not_merged() {
 }
 
 #[test]
+fn timestamps_are_read_wherever_their_padding_puts_them() {
+    for padding in 0..=28 {
+        for (second, expected) in [(8, vec![200]), (6, vec![100, 100])] {
+            let mut card = Card::npu();
+            for (at, value) in [(0, 7), (100, second)] {
+                let mut segment = data(at, 100).timestamps(value, 0x0102_0304);
+                // Without the two bytes of padding that are there.
+                segment.options.drain(..2);
+                segment.options.splice(..0, vec![1; padding]);
+                let end = segment.options.len().next_multiple_of(4);
+                segment.options.resize(end, 1);
+                card.receive(&segment);
+            }
+            assert_eq!(card.drain().take_lens(), expected, "{padding} bytes of padding, {second} after 7");
+        }
+    }
+}
+
+#[test]
 fn rising_timestamps_are_merged() {
     let values = [7, 8, 8, 9, 1 << 20, 1 << 30, 1 << 31, 3 << 30, 0];
     let frames: Vec<Vec<u8>> = (0..)
