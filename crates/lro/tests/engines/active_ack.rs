@@ -422,6 +422,13 @@ fn what_is_not_looked_into_is_left_to_the_host() {
         let opaque = behind(kind, first.clone().at(200, 100));
         let acks = acks_for(&mut card, &[opaque, first.clone().at(100, 100)]);
         assert_eq!(acks, [], "{kind}: the host has a gap to complain about, or a mark to echo");
+        let mut card = self::card(ActiveAck::Safe);
+        open(&mut card, &first);
+        card.receive(&behind(kind, first.clone().at(100, 100)));
+        let TcpFrame { seq, ack, window, .. } = host(100, 1000);
+        card.host_sends(&TcpFrame { seq, ack, window, ..reversed(&first) });
+        let acks = acks_for(&mut card, &[first.clone().at(100, 100)]);
+        assert_eq!(acks, [], "{kind}: what the host sent before is no answer");
     }
 }
 

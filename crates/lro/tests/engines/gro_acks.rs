@@ -43,6 +43,22 @@ fn a_run_started_again_is_as_one_flushed_and_begun() {
     }
 }
 
+/// In one batch, which starts a run again with several segments at once.
+#[test]
+fn segments_with_an_equal_ack_number_are_merged_behind_one_with_another() {
+    for (acks, expected) in [
+        ([1, 2, 2, 2], vec![100, 300]),
+        ([1, 1, 2, 2], vec![200, 200]),
+        ([1, 2, 3, 3], vec![100, 100, 200]),
+        ([1, 2, 3, 4], vec![100; 4]),
+    ] {
+        let segments = (0..).zip(acks).map(|(nth, ack)| data(nth * 100, 100).with(|frame| frame.ack.0 = ack));
+        let mut card = Card::gro();
+        card.receive_batch(&segments.map(|segment| segment.build()).collect::<Vec<_>>());
+        assert_eq!(card.drain().take_lens(), expected, "{acks:?}");
+    }
+}
+
 #[test]
 fn a_flow_held_for_some_time_is_held_anew_behind_the_others() {
     let flow =
