@@ -538,6 +538,63 @@ fn what_finds_no_aggregate_is_passed() {
     assert_eq!(gro.statistics().passes.get(PassReason::PoolEmpty), 1);
 }
 
+/// What a train of frames may not skip: each case singly and together.
+fn lens_singly_and_together(frames: &[Vec<u8>], change: impl Fn(&mut Config) + Copy) -> [Vec<usize>; 2] {
+    let mut singly = gro(change);
+    frames.iter().for_each(|frame| _ = singly.receive_bytes(frame.clone()));
+    let mut together = gro(change);
+    together.receive_batch(frames);
+    [singly, together].map(|mut card| card.drain().take_lens())
+}
+
+#[test]
+fn identifications_are_the_same_or_go_up_by_one() {
+    for (idents, expected) in [
+        ([8, 9, 10, 11, 12], vec![500]),
+        ([8, 8, 8, 8, 8], vec![500]),
+        ([8, 9, 9, 9, 9], vec![200, 300]),
+        ([8, 9, 10, 10, 10], vec![300, 200]),
+        ([8, 8, 9, 10, 11], vec![200, 300]),
+    ] {
+        let frames: Vec<_> =
+            (0..).zip(idents).map(|(nth, ident)| with_ident(nth * 100, ident).build()).collect();
+        let lens = lens_singly_and_together(&frames, |_| {});
+        assert_eq!(lens, [expected.clone(), expected], "{idents:?}");
+    }
+}
+
+#[test]
+fn a_frame_with_bytes_behind_its_packet_is_not_merged() {
+    let mut frames: Vec<_> = (0..4).map(|nth| data(nth * 100, 100).build()).collect();
+    frames[2].push(0);
+    let mut passed = 0;
+    for is_batch in [false, true] {
+        let mut card = Card::gro();
+        if is_batch {
+            card.receive_batch(&frames);
+        } else {
+            frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
+        }
+        assert_eq!(card.drain().take().len(), 3);
+        passed += card.passes(PassReason::Trailer);
+    }
+    assert_eq!(passed, 2);
+}
+
+#[test]
+fn an_aggregate_has_no_more_segments_than_the_limit() {
+    let frames: Vec<_> = (0..9).map(|nth| with_ident(u32::from(nth) * 100, nth).build()).collect();
+    for (max_segments, expected) in [(4, vec![400, 400, 100]), (8, vec![800, 100]), (9, vec![900])] {
+        let limit = |config: &mut Config| config.max_segments = max_segments;
+        let lens = lens_singly_and_together(&frames, limit);
+        assert_eq!(lens, [expected.clone(), expected.clone()], "{max_segments}");
+        // The first by itself, the others as a train that would fill it.
+        let mut card = gro(limit);
+        card.receive_bytes(frames[0].clone()).receive_batch(&frames[1..]);
+        assert_eq!(card.drain().take_lens(), expected, "{max_segments}, one and a train");
+    }
+}
+
 #[test]
 fn the_identification_is_kept_as_a_rule() {
     for (rule, idents) in
