@@ -350,6 +350,18 @@ mod tests {
     }
 
     #[test]
+    fn where_all_were_used_the_victim_is_at_most_patience_away() {
+        let mut table = ConnectionTable::new(100, 4, 1);
+        let indexes: Vec<Index> =
+            (0..100).map(|n| table.insert(table.hash(&flow(n)), flow(n), n).unwrap()).collect();
+        let patience = ConnectionTable::<u16>::PATIENCE;
+        assert_eq!(table.victim(), Some(indexes[patience - 1]));
+        // The next ones after a whole turn of the hand, in which the first lost their mark.
+        assert_eq!(table.victim(), Some(indexes[0]));
+        assert_eq!(table.victim(), Some(indexes[1]));
+    }
+
+    #[test]
     fn the_age_list_gives_the_oldest_whatever_leaves() {
         let mut list = AgeList::new(4);
         for n in 0..4 {
