@@ -16,6 +16,7 @@ use quinn::{ClientConfig, Endpoint, RecvStream, ServerConfig, TransportConfig, V
 use rustix::time::{ClockId, clock_gettime};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::time::timeout;
 
 /// Name in the certificate.
 const NAME: &str = "receiver";
@@ -23,6 +24,8 @@ const NAME: &str = "receiver";
 const CHUNK: usize = 1 << 20;
 /// Time in which the congestion window grows, before the measurement.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// Time in which a sender must connect.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes that a sender may have in flight.
 const WINDOW: u32 = 32 << 20;
 
@@ -56,7 +59,8 @@ async fn receive(address: SocketAddr, certificate: &Path, time: Duration) -> any
     let endpoint = Endpoint::server(config, address)?;
     // A sender that finds the file finds the receiver.
     fs::write(certificate, key.cert.der())?;
-    let connection = endpoint.accept().await.context("the endpoint is closed")?.await?;
+    let accepted = timeout(PATIENCE, endpoint.accept()).await.context("no sender has connected")?;
+    let connection = accepted.context("the endpoint is closed")?.await?;
     let mut stream = connection.accept_uni().await?;
     read_until(&mut stream, Instant::now() + WARM_UP).await?;
     let before = Mark::now();
