@@ -440,10 +440,10 @@ mod tests {
 
     use super::*;
 
-    /// A segment of 10 bytes at byte `at` of the connection from this port, as a driver that has verified it gives it.
-    fn segment(port: u32, at: u32) -> Frame<Vec<u8>> {
-        let [.., high, low] = port.to_be_bytes();
-        let (src, dst) = ([10, 0, (port >> 16) as u8, 1], [10, 0, 0, 2]);
+    /// A segment of 10 bytes at byte `at` of a connection; the number tells source address and port.
+    fn segment(connection: u32, at: u32) -> Frame<Vec<u8>> {
+        let [_, net, high, low] = connection.to_be_bytes();
+        let (src, dst) = ([10, 0, net, 1], [10, 0, 0, 2]);
         let network = nichrome_wire::Network::ipv4(src.into(), dst.into());
         let fields = TcpFrame { network, src_port: u16::from_be_bytes([high, low]), ..TcpFrame::default() };
         Frame::new(TcpFrame { seq: fields.seq + at, payload: vec![0; 10], ..fields }.build())
@@ -454,14 +454,14 @@ mod tests {
         let mut npu = Npu::new(&Config::default(), &NpuConfig::default()).unwrap();
         let mut hashes = HashMap::new();
         let (one, other) = (0..1 << 20)
-            .find_map(|port| {
-                let flow = parse::likely_flow(segment(port, 0).bytes(), Medium::Ethernet)?;
-                Some((hashes.insert(npu.table.hash(&flow), port)?, port))
+            .find_map(|connection| {
+                let flow = parse::likely_flow(segment(connection, 0).bytes(), Medium::Ethernet)?;
+                Some((hashes.insert(npu.table.hash(&flow), connection)?, connection))
             })
             .unwrap();
         for at in [0, 10, 20] {
-            for port in [one, other] {
-                npu.receive(segment(port, at), Instant::ZERO);
+            for connection in [one, other] {
+                npu.receive(segment(connection, at), Instant::ZERO);
             }
         }
         npu.drain();
@@ -474,8 +474,8 @@ mod tests {
         assert_eq!((npu.connections(), merged), (2, vec![14 + 40 + 30; 2]));
         // Between connections that hold nothing.
         for at in [30, 40] {
-            for port in [one, other] {
-                npu.receive(segment(port, at), Instant::ZERO);
+            for connection in [one, other] {
+                npu.receive(segment(connection, at), Instant::ZERO);
                 npu.drain();
             }
         }

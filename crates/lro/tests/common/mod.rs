@@ -59,9 +59,8 @@ impl Merged {
         aggregate.copy_to(&mut packet);
         let places = aggregate.buffers().map(|buffer| buffer.as_ref().as_ptr_range());
         let starts = aggregate.payloads().map(<[u8]>::as_ptr);
-        assert!(
-            places.zip(starts).filter(|(place, start)| place.contains(start)).count() == aggregate.segments()
-        );
+        let in_place = places.zip(starts).filter(|(place, start)| place.contains(start)).count();
+        assert_eq!(in_place, aggregate.segments(), "the payloads are in the buffers");
         let recreated = (0..aggregate.segments()).map(|nth| {
             let mut frame = Vec::new();
             aggregate.recreate(nth, &mut frame);
@@ -179,6 +178,15 @@ impl Card {
     /// Receives frames together.
     pub fn receive_batch(&mut self, frames: &[Vec<u8>]) -> &mut Self {
         self.receive_frames(frames.iter().cloned().map(Frame::new).collect())
+    }
+
+    /// Receives frames, together or one by one.
+    pub fn receive_all(&mut self, frames: &[Vec<u8>], together: bool) -> &mut Self {
+        if together {
+            return self.receive_batch(frames);
+        }
+        frames.iter().for_each(|frame| _ = self.receive_bytes(frame.clone()));
+        self
     }
 
     /// Receives frames with a checksum status together.

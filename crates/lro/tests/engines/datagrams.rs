@@ -258,11 +258,7 @@ fn a_datagram_that_differs_in_a_header_bit_is_re_created() {
         let mut frames = [0, 1, 2].map(|nth| datagram(nth, 100));
         frames[1][at] ^= flip;
         let mut card = card_with(|config| (config.max_connections, config.max_aggregates) = (64, 8));
-        if is_batch {
-            card.receive_batch(&frames);
-        } else {
-            frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
-        }
+        card.receive_all(&frames, is_batch);
         card.drain().take().iter().any(|sent| match sent {
             Sent::Merged(merged) => merged.recreated.contains(&frames[1]),
             _ => false,
@@ -288,11 +284,7 @@ fn the_identifications_of_datagrams_are_the_same_or_go_up_by_one() {
         let frames = idents.map(|ident| datagram(ident, 100));
         for is_batch in [false, true] {
             let mut card = card();
-            if is_batch {
-                card.receive_batch(&frames);
-            } else {
-                frames.iter().for_each(|frame| _ = card.receive_bytes(frame.clone()));
-            }
+            card.receive_all(&frames, is_batch);
             card.drain();
             assert_eq!(take_lens(&mut card), expected, "{idents:?}, together {is_batch}");
         }
@@ -332,11 +324,7 @@ fn a_packet_of_datagrams_is_as_long_as_the_limit_and_no_longer() {
         for is_batch in [false, true] {
             let mut card = card_with(|config| config.max_bytes = max_bytes);
             let frames: Vec<_> = (0..4).map(|nth| datagram(nth, 140)).collect();
-            if is_batch {
-                card.receive_batch(&frames);
-            } else {
-                frames.into_iter().for_each(|frame| _ = card.receive_bytes(frame));
-            }
+            card.receive_all(&frames, is_batch);
             card.drain();
             assert_eq!(take_lens(&mut card), expected, "{max_bytes}, {is_batch}");
         }

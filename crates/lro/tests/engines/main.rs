@@ -12,6 +12,7 @@ mod captures;
 mod datagrams;
 mod gro;
 mod gro_acks;
+mod gro_bursts;
 mod headers;
 mod linux_selftest;
 mod netfpga;
