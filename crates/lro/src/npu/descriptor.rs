@@ -30,15 +30,18 @@ pub(crate) struct ConnectionDescriptor<B> {
     train_pauses: u8,
     /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
     near: u8,
+    /// Number of consecutive last intervals, but for those of 0, that were longer than the timeout.
+    in_vain: u8,
     pub(crate) last_arrival: Instant,
     /// Its number among the connections of this burst, if the timer is not set yet for their segments.
     pub(crate) untimed: Option<NonZeroU8>,
-    /// Until when it may hold what it holds: as of the last burst with a segment of it.
+    /// Until when it may hold what it holds, or when it times out: as of the last burst with a segment of it.
     pub(crate) deadline: Instant,
     /// The timer fires by then, a tick late at most; [`Instant::MAX`] without a timer.
     pub(crate) armed: Instant,
-    /// The newest timestamp value delivered to the host.
-    pub(crate) newest_timestamp: Option<u32>,
+    /// The newest timestamp value delivered to the host, if there is one.
+    newest_timestamp: u32,
+    has_timestamp: bool,
 }
 
 /// A slot of the table, with the flow, is two cache lines.
@@ -56,11 +59,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             pauses: 0,
             train_pauses: 0,
             near: 0,
+            in_vain: 0,
             last_arrival: now,
             untimed: None,
             deadline: Instant::MAX,
             armed: Instant::MAX,
-            newest_timestamp: None,
+            newest_timestamp: 0,
+            has_timestamp: false,
         }
     }
 
@@ -105,6 +110,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, timeouts: &Timeouts) {
         let interval = now.nanos_since(self.last_arrival);
         self.last_arrival = now;
+        if interval > 0 {
+            self.in_vain = if now < self.deadline { 0 } else { self.in_vain.saturating_add(1) };
+        }
         if interval > timeouts.pause {
             self.pauses = self.pauses.saturating_add(1);
             self.train_pauses = self.train_pauses.saturating_add(1);
@@ -137,6 +145,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     #[inline]
     pub(crate) fn is_sparse(&self) -> bool {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
+    }
+
+    /// Returns true if the next segment is not likely to arrive before the timeout, and nothing waits behind a gap:
+    /// holding a run beyond the receive batch would be in vain.
+    #[inline(always)]
+    pub(crate) fn holds_in_vain(&self) -> bool {
+        self.in_vain >= Self::SPARSE && self.waiting.is_none()
     }
 
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
@@ -172,14 +187,14 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.near < 2
     }
 
-    /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
-    /// for the average.
+    /// Number of consecutive pauses that make a connection sparse, and of consecutive intervals beyond the timeout after which
+    /// holding is in vain; number of pauses between trains that count for the average.
     const SPARSE: u8 = 2;
 
     /// Returns true if a timestamp value is older than one delivered to the host.
     #[inline]
     fn is_older(&self, timestamp: Option<u32>) -> bool {
-        match (timestamp, self.newest_timestamp) {
+        match (timestamp, self.newest_timestamp()) {
             (Some(new), Some(newest)) => SeqNumber(new).before(SeqNumber(newest)),
             _ => false,
         }
@@ -188,9 +203,17 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Records a delivery whose newest timestamp value is `timestamp`.
     #[inline]
     pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
-        if timestamp.is_some() && !self.is_older(timestamp) {
-            self.newest_timestamp = timestamp;
+        if let Some(value) = timestamp
+            && !self.is_older(timestamp)
+        {
+            (self.newest_timestamp, self.has_timestamp) = (value, true);
         }
+    }
+
+    /// Returns the newest timestamp value delivered to the host.
+    #[inline]
+    pub(crate) fn newest_timestamp(&self) -> Option<u32> {
+        self.has_timestamp.then_some(self.newest_timestamp)
     }
 }
 
@@ -229,14 +252,19 @@ impl Timeouts {
         Self { floor: floor.min(ceiling), ceiling, pause, train_pause: pause / Self::INTERVALS, reorder_hold }
     }
 
+    /// Returns when the connection times out, whether or not it holds something.
+    #[inline]
+    pub(crate) fn quiet_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Instant {
+        let quiet =
+            descriptor.average_interval.saturating_mul(Self::INTERVALS).clamp(self.floor, self.ceiling);
+        descriptor.last_arrival.plus_nanos(quiet)
+    }
+
     /// Returns the deadline of the run, if there is one.
     #[inline]
     pub(crate) fn run_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
-        let run = descriptor.run.as_ref()?;
-        let quiet =
-            descriptor.average_interval.saturating_mul(Self::INTERVALS).clamp(self.floor, self.ceiling);
-        let by_quiet = descriptor.last_arrival.plus_nanos(quiet);
-        Some(by_quiet.min(run.since.plus_nanos(self.ceiling)))
+        let since = descriptor.run.as_ref()?.since;
+        Some(self.quiet_deadline(descriptor).min(since.plus_nanos(self.ceiling)))
     }
 
     /// Returns when the gap is given up, if there is one.

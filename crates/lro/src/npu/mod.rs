@@ -33,6 +33,7 @@
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
 //! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK) | paper |
+//! | intervals above the timeout | held until the timeout, in vain | after two such intervals in a row, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout again. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
 //! | no free aggregate | not said | the segment passes | ours |
@@ -99,6 +100,11 @@ pub struct Npu<B: AsRef<[u8]>> {
     sparse_likely: u32,
     /// Connections that took segments of this burst and whose timers are not set yet.
     untimed: Vec<Index>,
+    /// Connections whose runs are delivered when the receive batch ends, because [holding them would be in
+    /// vain](ConnectionDescriptor::holds_in_vain).
+    until_end: Vec<Index>,
+    /// The earliest of their deadlines, for drivers that end no batch; [`Instant::MAX`] if there are none.
+    until_end_deadline: Instant,
     /// The place in `untimed` whose turn is next, if the connections take turns; else beyond the end.
     turn: usize,
     out: Outbox<B>,
@@ -138,6 +144,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             last_arrivals: LastArrivals::new(config.max_connections),
             sparse_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
+            until_end: Vec::with_capacity(Self::UNTIL_END),
+            until_end_deadline: Instant::MAX,
             turn: Self::UNTIMED,
             out: Outbox::new(npu.reorder_segments + 64),
             single_burst: Vec::with_capacity(1),
@@ -146,6 +154,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Most connections in `untimed`.
     const UNTIMED: usize = 64;
+
+    /// Most connections in `until_end`; others hold their runs until their timers fire.
+    const UNTIL_END: usize = 256;
 
     /// Returns the counters since the engine was created.
     pub fn statistics(&self) -> &Statistics {
@@ -162,6 +173,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         for index in self.table.indexes() {
             self.reconstruct_all(index, FlushReason::Drain);
         }
+        self.until_end.clear();
+        self.until_end_deadline = Instant::MAX;
     }
 
     /// Learns the window scale, the ACK number and the window from a frame that the host transmits.
@@ -321,17 +334,36 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sets the deferred timers.
+    /// Sets the deferred timers, but for connections that hold in vain.
     #[inline]
     fn settle_timers(&mut self, now: Instant) {
         let mut untimed = mem::take(&mut self.untimed);
         for index in untimed.drain(..) {
-            if let Some(descriptor) = self.table.get_mut(index) {
-                descriptor.untimed = None;
+            let Some(descriptor) = self.table.get_mut(index) else { continue };
+            descriptor.untimed = None;
+            if descriptor.holds_in_vain()
+                && self.config.rules == Rules::Safe
+                && self.until_end.len() < Self::UNTIL_END
+            {
+                descriptor.deadline = self.timeouts.quiet_deadline(descriptor);
+                self.until_end_deadline = self.until_end_deadline.min(descriptor.deadline);
+                self.until_end.push(index);
+            } else {
                 set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
             }
         }
         self.untimed = untimed;
+    }
+
+    /// Sets the timers of connections that hold in vain, too: no batch ends.
+    #[cold]
+    fn settle_all_timers(&mut self, now: Instant) {
+        for index in self.until_end.drain(..) {
+            if let Some(descriptor) = self.table.get_mut(index) {
+                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
+            }
+        }
+        self.until_end_deadline = Instant::MAX;
     }
 
     /// Delivers what a connection may not hold any longer, and sets its timer for the rest: the timer has fired early, or
@@ -358,12 +390,13 @@ fn set_timer<B: AsRef<[u8]>>(
     descriptor: &mut ConnectionDescriptor<B>,
     now: Instant,
 ) {
-    if let Some(deadline) = timeouts.deadline(descriptor) {
-        descriptor.deadline = deadline;
-        if deadline < descriptor.armed {
-            descriptor.armed = deadline;
-            wheel.set(index.0, deadline, now);
-        }
+    let held_until = timeouts.deadline(descriptor);
+    descriptor.deadline = held_until.unwrap_or_else(|| timeouts.quiet_deadline(descriptor));
+    if let Some(deadline) = held_until
+        && deadline < descriptor.armed
+    {
+        descriptor.armed = deadline;
+        wheel.set(index.0, deadline, now);
     }
 }
 
@@ -405,6 +438,19 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     #[inline]
+    fn end_of_batch(&mut self, _now: Instant) {
+        let mut until_end = mem::take(&mut self.until_end);
+        for index in until_end.drain(..) {
+            // Unless another batch has changed that.
+            if self.table.peek(index).is_some_and(ConnectionDescriptor::holds_in_vain) {
+                self.reconstruct(index, FlushReason::EndOfBatch);
+            }
+        }
+        self.until_end = until_end;
+        self.until_end_deadline = Instant::MAX;
+    }
+
+    #[inline]
     fn poll(&mut self) -> Option<Output<B>> {
         self.out.pop()
     }
@@ -416,10 +462,18 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        self.wheel.next_timeout()
+        if self.until_end.is_empty() {
+            return self.wheel.next_timeout();
+        }
+        Some(
+            self.wheel.next_timeout().map_or(self.until_end_deadline, |due| due.min(self.until_end_deadline)),
+        )
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        if self.until_end_deadline <= now {
+            self.settle_all_timers(now);
+        }
         while let Some(index) = self.wheel.expire(now).map(Index) {
             let Some(descriptor) = self.table.get_mut(index) else { continue };
             descriptor.armed = Instant::MAX;

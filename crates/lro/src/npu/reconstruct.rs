@@ -182,7 +182,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && let Some(descriptor) = self.table.peek(index)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
             && host.has_acknowledged(segment.end())
-            && let Some(repetition) = host.repetition(descriptor.newest_timestamp)
+            && let Some(repetition) = host.repetition(descriptor.newest_timestamp())
         {
             self.acknowledge(frame.bytes(), segment.layout, &repetition);
             return self.out.drop(frame, DropReason::Duplicate);
@@ -226,7 +226,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn acknowledge_handed(&mut self, index: Index, received: &[u8], layout: Layout) {
         if let Some(descriptor) = self.table.peek(index)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
-            && let Some(acknowledgement) = host.acknowledgement(descriptor.newest_timestamp)
+            && let Some(acknowledgement) = host.acknowledgement(descriptor.newest_timestamp())
         {
             self.acknowledge(received, layout, &acknowledgement);
         }

@@ -46,7 +46,7 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
         for burst in frames.chunks(45) {
             bursts.receive_batch(burst).wait(us(50));
             burst.iter().for_each(|frame| _ = single.receive_bytes(frame.clone()));
-            single.wait(us(50));
+            single.end_batch().wait(us(50));
             assert_eq!(bursts.take(), single.take(), "round {round}");
         }
         assert_eq!(bursts.statistics(), single.statistics(), "round {round}");
@@ -62,7 +62,7 @@ fn assert_bursts_change_nothing(frames: &[Vec<u8>], what: &str) {
     for _ in 0..3 {
         burst.receive_frames(frames.iter().cloned().map(Frame::verified).collect()).wait(us(30));
         frames.iter().cloned().for_each(|frame| _ = single.receive_frame(Frame::verified(frame)));
-        single.wait(us(30));
+        single.end_batch().wait(us(30));
     }
     // What becomes due together may leave in any order of connections.
     let by_port = |card: &mut Card| {

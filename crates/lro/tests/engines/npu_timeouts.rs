@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::common::{Card, Change, data, ms, us};
 use nichrome_lro::{Config, FlushReason, Frame, Npu, NpuConfig, PassReason, Rules};
 use nichrome_wire::engine::{advance, deliver};
-use nichrome_wire::{Instant, TcpFrame};
+use nichrome_wire::{Engine, Instant, TcpFrame};
 
 /// Receives segments at this interval; waits `quiet` after the last.
 fn steady(card: &mut Card, segments: u32, interval: Duration, quiet: Duration) {
@@ -126,6 +126,110 @@ fn pauses_between_trains_count_for_the_average_twice_only() {
     let mut paper = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
     let of_paper: Vec<_> = (0..12).map(|train| handed_on(&mut paper, train)).collect();
     assert_eq!(of_paper.last(), Some(&vec![]), "every interval counts");
+}
+
+/// The four segments of a train of connection `of`.
+fn segments(of: u16, train: u32) -> [Vec<u8>; 4] {
+    [0, 1, 2, 3].map(|nth| data((train * 4 + nth) * 100, 100).with(|frame| frame.src_port = of).build())
+}
+
+/// Receives a train, and ends the batch.
+fn receive_train(card: &mut Card, of: u16, train: u32) -> &mut Card {
+    card.receive_batch(&segments(of, train))
+}
+
+#[test]
+fn trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain() {
+    let mut card = Card::npu();
+    for train in 0..3 {
+        receive_train(&mut card, 1, train);
+        let at_once = if train < 2 { vec![] } else { vec![400] };
+        assert_eq!(card.take_lens(), at_once, "two long intervals may be pauses");
+        card.wait(us(300)).take();
+    }
+    // Of another connection, which has not paused.
+    receive_train(&mut card, 2, 0);
+    receive_train(&mut card, 1, 3);
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 2));
+    // The next one comes within the timeout, and is held again, until there were two long intervals.
+    card.wait(us(19));
+    receive_train(&mut card, 1, 4);
+    assert!(card.take().is_empty());
+    card.wait(us(2));
+    assert_eq!(
+        (card.take_lens(), card.flushes(FlushReason::Timeout)),
+        (vec![400], 3),
+        "the other connection's"
+    );
+    receive_train(&mut card, 1, 5).wait(us(300));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![800], 4));
+    receive_train(&mut card, 1, 6).wait(us(300)).take();
+    receive_train(&mut card, 1, 7);
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 3));
+}
+
+/// A card with the default configuration whose connection 1 has had so many trains, 300 µs apart, that it is [not held in
+/// vain](trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain).
+fn card_after_trains(trains: u32) -> Card {
+    let mut card = Card::npu();
+    (0..trains).for_each(|train| _ = receive_train(&mut card, 1, train).wait(us(300)));
+    card.take();
+    card
+}
+
+#[test]
+fn without_the_end_of_a_batch_the_timeout_delivers() {
+    let mut card = card_after_trains(3);
+    card.receive_all(&segments(1, 3), false);
+    card.wait(us(150));
+    assert!(card.take().is_empty());
+    card.wait(us(55));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 1));
+    // Nor is any timer left, or anything that a batch might end.
+    assert_eq!(card.engine.poll_timeout(), None);
+    assert!(card.end_batch().take().is_empty());
+}
+
+#[test]
+fn what_waits_behind_a_gap_is_held_beyond_the_batch() {
+    let mut card = card_after_trains(3);
+    let segments = [12, 13, 15].map(|nth| data(nth * 100, 100).with(|frame| frame.src_port = 1).build());
+    card.receive_batch(&segments);
+    assert!(card.take().is_empty());
+    card.wait(us(10)).receive(&data(1400, 100).with(|frame| frame.src_port = 1)).wait(us(300));
+    assert_eq!(card.take_lens(), [400], "the gap was filled in time");
+}
+
+#[test]
+fn more_connections_than_a_batch_can_end_are_held_until_their_timeout() {
+    const CONNECTIONS: u16 = 700;
+    let mut card = Card::npu();
+    for train in 0..4 {
+        card.receive_batch(&(0..CONNECTIONS).flat_map(|of| segments(of, train)).collect::<Vec<_>>());
+        card.wait(us(300));
+        assert_eq!(card.take_lens(), vec![400; CONNECTIONS.into()]);
+    }
+    let [ended, timed_out] =
+        [FlushReason::EndOfBatch, FlushReason::Timeout].map(|reason| card.flushes(reason));
+    assert_eq!(ended + timed_out, 4 * u64::from(CONNECTIONS));
+    assert!(ended > 0 && timed_out > 2 * u64::from(CONNECTIONS), "{ended} {timed_out}");
+}
+
+#[test]
+fn drained_is_nothing_held_for_the_end_of_a_batch() {
+    let mut card = card_after_trains(3);
+    card.receive(&data(1200, 100).with(|frame| frame.src_port = 1)).drain();
+    assert_eq!((card.take_lens(), card.engine.poll_timeout()), (vec![100], None));
+}
+
+#[test]
+fn the_paper_holds_every_train() {
+    let mut card = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
+    for train in 0..5 {
+        receive_train(&mut card, 1, train);
+        assert!(card.take().is_empty());
+        card.wait(ms(2)).take();
+    }
 }
 
 #[test]
