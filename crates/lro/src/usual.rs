@@ -335,13 +335,7 @@ fn split(frame: &[u8]) -> Option<(&[u8; WITH_TIMESTAMPS - 2], [u8; 2])> {
 /// Returns true if the bytes from the options to the payload are equal.
 #[inline(always)]
 fn same_options(a: &[u8], b: &[u8], payload: usize) -> bool {
-    if payload == OPTIONS {
-        return true;
-    }
-    match (a.first_chunk::<WITH_TIMESTAMPS>(), b.first_chunk::<WITH_TIMESTAMPS>()) {
-        (Some(a), Some(b)) if payload == WITH_TIMESTAMPS => a[OPTIONS..] == b[OPTIONS..],
-        _ => a.get(OPTIONS..payload) == b.get(OPTIONS..payload),
-    }
+    payload == OPTIONS || a.get(OPTIONS..payload) == b.get(OPTIONS..payload)
 }
 
 #[inline(always)]

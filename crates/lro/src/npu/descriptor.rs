@@ -293,21 +293,47 @@ mod tests {
         /// Arrivals at the same time count as one by one, whatever pauses came before.
         #[test]
         fn arrivals_together_are_arrivals_one_by_one(
-            steps in proptest::collection::vec((0u64..2_000_000, 1u32..70), 1..50),
+            steps in proptest::collection::vec((0u64..2_000_000, 1u32..70, 0u64..2_000_000), 1..50),
         ) {
             let timeouts = Timeouts::new(&NpuConfig::default());
             let mut now = Instant::ZERO;
             let [mut together, mut singly] = [(); 2].map(|()| ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), now));
-            for (interval, count) in steps {
+            let mut deadline = Instant::MAX;
+            for (interval, count, timeout) in steps {
                 now = now.plus_nanos(interval);
+                together.deadline = deadline;
+                singly.deadline = deadline;
+                deadline = now.plus_nanos(timeout);
                 together.arrived_together(count, now, &timeouts);
                 (0..count).for_each(|_| singly.arrived(now, &timeouts));
                 let state = |descriptor: &ConnectionDescriptor<Vec<u8>>| {
-                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near, last_arrival, .. } = *descriptor;
-                    (average_interval, pauses, train_pauses, near, last_arrival)
+                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near, in_vain, last_arrival, .. } = *descriptor;
+                    (average_interval, pauses, train_pauses, near, in_vain, last_arrival)
                 };
                 prop_assert_eq!(state(&together), state(&singly));
             }
+        }
+    }
+
+    #[test]
+    fn an_interval_of_a_tenth_of_the_hold_limit_is_within_a_train() {
+        let timeouts = Timeouts::new(&NpuConfig::default());
+        for (interval, pauses) in [(100_000, 1), (100_001, 0), (1_000_000, 0), (1_000_001, 2)] {
+            let mut descriptor = ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), Instant::ZERO);
+            let pause = Instant::ZERO.plus_nanos(2_000_000);
+            descriptor.arrived(pause, &timeouts);
+            descriptor.arrived(pause.plus_nanos(interval), &timeouts);
+            assert_eq!(descriptor.train_pauses, pauses, "{interval}");
+        }
+    }
+
+    #[test]
+    fn the_newest_timestamp_is_kept_whatever_is_delivered_after_it() {
+        let mut descriptor = ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), Instant::ZERO);
+        assert_eq!(descriptor.newest_timestamp(), None);
+        for (delivered, newest) in [(Some(5), 5), (None, 5), (Some(4), 5), (Some(6), 6), (Some(6), 6)] {
+            descriptor.delivered(delivered);
+            assert_eq!(descriptor.newest_timestamp(), Some(newest));
         }
     }
 }

@@ -320,7 +320,7 @@ pub fn each_profile(hold: Duration) -> [ProfileConfig; 3] {
     ]
 }
 
-/// Checks that every received frame was counted once more. Nothing may be held.
+/// Checks that every received frame was counted once more, and payload once in and once out. Nothing may be held.
 pub fn assert_consistent(statistics: &Statistics) {
     let Statistics { packets_in, packets_out, aggregates, segments_aggregated, .. } = *statistics;
     let (passes, flushes, drops) =
@@ -328,4 +328,6 @@ pub fn assert_consistent(statistics: &Statistics) {
     let in_flushes = segments_aggregated + (flushes - aggregates);
     assert_eq!(packets_in, passes + drops + in_flushes, "{statistics:?}");
     assert_eq!(packets_out, passes + flushes, "{statistics:?}");
+    let (bytes_in, bytes_out) = (statistics.tcp_payload_bytes_in, statistics.tcp_payload_bytes_out);
+    assert!(bytes_in == bytes_out || bytes_in > bytes_out && drops > 0, "{statistics:?}");
 }

@@ -18,6 +18,17 @@ pub fn data(at: u32, len: usize) -> TcpFrame {
     TcpFrame { seq: SeqNumber(BASE), ..TcpFrame::default() }.at(at, len)
 }
 
+/// A packet without an Ethernet header, from 8.0.69.0 and with `len` bytes of payload, 8 to 200, whose other fields look like
+/// an IPv4 and a TCP header 14 bytes later.
+pub fn packet_like_an_ethernet_frame(flow: u8, at: u32, len: usize) -> Vec<u8> {
+    let mut payload = vec![0; len];
+    (payload[6], payload[7]) = (0x50, 0x10);
+    let len_from_there = (20 + 20 + len - 14) as u8;
+    let network = Network::ipv4([8, 0, 0x45, 0].into(), [0, len_from_there, 0, flow].into());
+    let segment = data(at, 0).with(|frame| (frame.src_port, frame.dst_port) = (0x4000, 0x4006));
+    TcpFrame { network, payload, ..segment }.build()[14..].to_vec()
+}
+
 /// Small changes to a frame, for tests that read as a list of cases.
 pub trait Change: Sized {
     /// The same with `len` bytes of the stream, `at` bytes further on.

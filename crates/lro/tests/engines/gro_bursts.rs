@@ -1,6 +1,6 @@
 //! Batches of many flows and trains of one flow in `gro`: they bring about what the frames do one by one.
 
-use crate::common::{Card, Change, assert_consistent, data, ms, tcp};
+use crate::common::{Card, Change, assert_consistent, data, ms, packet_like_an_ethernet_frame, tcp};
 use crate::gro::{gro, with_ident};
 use nichrome_lro::{Config, FlushReason, Frame, Gro, Hold, Medium, Output, PassReason, ProfileConfig};
 use nichrome_wire::{Engine, Instant, Network, SeqNumber, TcpFrame};
@@ -79,26 +79,18 @@ fn a_batch_that_comes_in_parts_is_merged_across_them() {
     assert_consistent(engine.statistics());
 }
 
-/// Without Ethernet headers, an IP packet from 8.0.69.0 whose other fields look like an IPv4 and a TCP header 14 bytes later.
 #[test]
 fn a_packet_that_looks_like_an_ethernet_frame_is_read_as_what_it_is() {
-    const PAYLOAD: u64 = 60;
-    let packet = |flow: u8, at: u32| {
-        let mut payload = vec![0; PAYLOAD as usize];
-        (payload[6], payload[7]) = (0x50, 0x10);
-        let len_from_there = (20 + 20 + PAYLOAD - 14) as u8;
-        let network = Network::ipv4([8, 0, 0x45, 0].into(), [0, len_from_there, 0, flow].into());
-        let segment = data(at, 0).with(|frame| (frame.src_port, frame.dst_port) = (0x4000, 0x4006));
-        TcpFrame { network, payload, ..segment }.build()[14..].to_vec()
-    };
+    const PAYLOAD: u32 = 60;
+    let packet = |flow, at| packet_like_an_ethernet_frame(flow, at, PAYLOAD as usize);
     let config = Config { medium: Medium::Ip, ..Config::default() };
     let mut engine = Gro::new(&config, Hold::Batch).unwrap();
-    for at in [0, 60] {
+    for at in [0, PAYLOAD] {
         let mut frames = (0..20).map(|flow| Frame::verified(packet(flow, at))).collect();
         engine.receive_batch(&mut frames, Instant::ZERO);
         engine.end_of_batch(Instant::ZERO);
     }
-    assert_eq!(engine.statistics().tcp_payload_bytes_in, 2 * 20 * PAYLOAD);
+    assert_eq!(engine.statistics().tcp_payload_bytes_in, 2 * 20 * u64::from(PAYLOAD));
     assert_consistent(engine.statistics());
 }
 

@@ -1,8 +1,9 @@
 //! The `npu` profile with sparse connections: inter-arrival times above the hold limit.
 
-use crate::common::{Card, Change, data, us};
+use crate::common::{Card, Change, data, packet_like_an_ethernet_frame, us};
 use nichrome_lro::{
-    ActiveAck, Config, DropReason, FlushReason, Frame, Npu, NpuConfig, PassReason, ProfileConfig, Rules,
+    ActiveAck, Config, DropReason, FlushReason, Frame, Medium, Npu, NpuConfig, PassReason, ProfileConfig,
+    Rules,
 };
 use nichrome_wire::engine::deliver;
 use nichrome_wire::{Instant, TcpFlags};
@@ -74,6 +75,28 @@ fn segments_of_a_sparse_connection_are_delivered_at_once_whatever_its_sequence_n
         card.wait(us(1100));
     }
     assert_eq!(card.flushes(FlushReason::Sparse), 3 + 3);
+}
+
+#[test]
+fn payload_of_sparse_connections_is_counted_however_it_is_read() {
+    type Segment = fn(u32) -> Vec<u8>;
+    let padded_behind: Segment =
+        |at| data(at, 60).with(|frame| frame.options = vec![8, 10, 0, 0, 0, 7, 0, 0, 0, 5, 1, 1]).build();
+    let cases: [(Medium, Segment); 4] = [
+        (Medium::Ethernet, |at| data(at, 60).build()),
+        (Medium::Ethernet, padded_behind),
+        (Medium::Ethernet, |at| data(at, 60).over_ipv6().build()),
+        (Medium::Ip, |at| packet_like_an_ethernet_frame(1, at, 60)),
+    ];
+    for (nth, (medium, segment)) in cases.into_iter().enumerate() {
+        let config = Config { medium, ..Config::default() };
+        let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+        for nth in 0..8 {
+            card.receive_frame(Frame::verified(segment(nth * 60))).wait(us(1100));
+        }
+        assert_eq!(card.flushes(FlushReason::Sparse), 6, "case {nth}");
+        assert_eq!(card.statistics().tcp_payload_bytes_in, 8 * 60, "case {nth}");
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{Card, Change, data, ms, us};
-use nichrome_lro::{Config, FlushReason, Frame, Npu, NpuConfig, PassReason, Rules};
+use nichrome_lro::{Config, FlushReason, Frame, Npu, NpuConfig, PassReason, ProfileConfig, Rules};
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Engine, Instant, TcpFrame};
 
@@ -284,6 +284,19 @@ fn a_gap_that_is_filled_in_time_is_merged() {
     card.receive(&data(0, 100)).receive(&data(200, 100)).wait(us(400)).receive(&data(100, 100));
     assert_eq!(card.drain().take_lens(), [100, 200], "the first had timed out");
     assert_eq!(card.flushes(FlushReason::ReorderTimeout), 0);
+}
+
+#[test]
+fn a_list_for_segments_behind_a_gap_serves_another_connection_once_the_gap_is_filled() {
+    let config = Config { max_connections: 8, max_aggregates: 8, ..Config::default() };
+    let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+    for port in [1, 2, 3] {
+        for at in [0, 200, 100] {
+            card.receive(&data(at, 100).with(|frame| frame.src_port = port));
+        }
+    }
+    card.wait(ms(2));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![300; 3], 3));
 }
 
 #[test]
