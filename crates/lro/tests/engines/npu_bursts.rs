@@ -93,6 +93,22 @@ fn a_train_with_any_bit_of_a_header_changed_brings_about_what_single_frames_do()
 }
 
 #[test]
+fn a_train_with_bytes_behind_a_packet_or_cut_brings_about_what_single_frames_do() {
+    for (acks, by) in [(0u32, 1), (1, 1), (0, -1), (1, -1)] {
+        let segment = |nth: u32| {
+            let next = data(nth * 100, 100).with(|frame| frame.src_port = 1024);
+            next.with(|frame| frame.ack += nth * acks).build()
+        };
+        for nth in 0..4usize {
+            let mut train: Vec<Vec<u8>> = (0..4u32).map(segment).collect();
+            let len = train[nth].len().saturating_add_signed(by);
+            train[nth].resize(len, 7);
+            assert_bursts_change_nothing(&train, &format!("ACK numbers {acks} apart, frame {nth} by {by}"));
+        }
+    }
+}
+
+#[test]
 fn connections_that_take_turns_bring_about_what_single_frames_do() {
     for (connections, in_a_row) in [(1, 1), (2, 1), (3, 2), (5, 3), (70, 1)] {
         // One after the other, but for one whose turn fails and one that comes too early.
