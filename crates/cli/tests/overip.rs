@@ -4,13 +4,13 @@
 mod common;
 #[path = "common/programs.rs"]
 mod programs;
+#[path = "common/until.rs"]
+mod until;
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
@@ -18,6 +18,7 @@ use tempfile::{TempDir, tempdir};
 
 use self::common::{failure, text};
 use self::programs::copy_program;
+use self::until::until;
 
 const BEARERS: [&str; 5] = ["sockets-blocking", "sockets-nonblocking", "iwarp", "roce", "star"];
 
@@ -130,16 +131,20 @@ fn wrong_options_are_refused_in_one_line() {
     assert!(line.contains("iwarp-latency-delay") && status == 2, "{line}");
 }
 
+/// Returns true if a process has a thread of this name.
+fn has_thread(process: u32, name: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads
+        .flatten()
+        .any(|thread| fs::read_to_string(thread.path().join("comm")).is_ok_and(|comm| comm.trim() == name))
+}
+
 #[test]
 fn an_interrupt_leaves_nothing_behind() {
     let room = room();
     fs::write(room.path().join("kept.html"), "before").unwrap();
     let child = command(room.path(), "--svg pictures --html page.html").spawn().unwrap();
-    while !room.path().join("page.html").exists() {
-        thread::sleep(Duration::from_millis(10));
-    }
-    // Lets the measurement begin.
-    thread::sleep(Duration::from_secs(1));
+    until("the driver of the last transport", || has_thread(child.id(), "nichrome-star"));
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));

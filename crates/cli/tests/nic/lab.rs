@@ -17,9 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) use crate::common::{failure, text};
-
-/// Time limit for each step on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) use crate::until::{PATIENCE, until};
 
 const PORT: u16 = 5001;
 
@@ -284,15 +282,6 @@ pub(crate) fn add_addresses(called: &str, number: u8) {
     netlink.wait_until_running(&interface).unwrap();
     netlink.add_address(&interface, address(Family::V4, number), 24).unwrap();
     netlink.add_address(&interface, address(Family::V6, number), 64).unwrap();
-}
-
-/// Waits until a condition holds.
-pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "gave up waiting for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A running card; ended on drop, since it would otherwise leave files that belong to another namespace with the same

@@ -3,6 +3,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/until.rs"]
+mod until;
 
 mod demo;
 mod hostile;

@@ -3,13 +3,13 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_port::uninterrupted;
 
-use crate::lab::{Lab, PATIENCE, needs_namespaces};
+use crate::lab::{Lab, PATIENCE, needs_namespaces, until};
 
 /// Established connections, which send as fast as they can.
 const ESTABLISHED: usize = 16;
@@ -19,6 +19,9 @@ const NEW: usize = 100;
 
 /// Minimum number of new connections that need no retransmission of a SYN.
 const AT_ONCE: usize = 90;
+
+/// Bytes of an established connection after which its window is large.
+const GROWN: u64 = 1 << 20;
 
 /// Time after which a kernel retransmits a SYN (RFC 6298 section 2).
 const SYN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,14 +35,13 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Reads a connection to its end; returns the bytes.
-fn read(mut stream: TcpStream) -> u64 {
-    let (mut bytes, mut buffer) = (0, vec![0; 256 << 10]);
+/// Reads a connection to its end, and counts the bytes.
+fn read(mut stream: TcpStream, bytes: &AtomicU64) {
+    let mut buffer = vec![0; 256 << 10];
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     while let Ok(read @ 1..) = uninterrupted(|| stream.read(&mut buffer)) {
-        bytes += read as u64;
+        bytes.fetch_add(read as u64, Ordering::Relaxed);
     }
-    bytes
 }
 
 fn connect_under_load(options: &[&str]) {
@@ -51,21 +53,22 @@ fn connect_under_load(options: &[&str]) {
     let (bulk, new) = (listen(5002).unwrap(), listen(5003).unwrap());
     let [to_bulk, to_new] = [&bulk, &new].map(|listener| listener.local_addr().unwrap());
     let (stop, data) = (AtomicBool::new(false), vec![7; 256 << 10]);
-    let (mut times, mut bytes, begun) = (Vec::new(), 0, Instant::now());
+    let received: [AtomicU64; ESTABLISHED] = Default::default();
+    let (mut times, begun) = (Vec::new(), Instant::now());
     thread::scope(|scope| {
         let ending = Ending(&stop);
-        let mut readers = Vec::new();
-        for _ in 0..ESTABLISHED {
+        for bytes in &received {
             let connect = || TcpStream::connect_timeout(&to_bulk, PATIENCE).unwrap();
             let mut sender = lab.there.run(connect).unwrap();
             sender.set_write_timeout(Some(PATIENCE)).unwrap();
             let receiver = bulk.accept().unwrap().0;
-            readers.push(scope.spawn(move || read(receiver)));
+            scope.spawn(move || read(receiver, bytes));
             let (stop, data) = (&stop, &data);
             scope.spawn(move || while !stop.load(Ordering::Relaxed) && sender.write_all(data).is_ok() {});
         }
-        // The senders' windows grow.
-        thread::sleep(Duration::from_millis(300));
+        until("windows that have grown", || {
+            received.iter().all(|bytes| bytes.load(Ordering::Relaxed) > GROWN)
+        });
         for _ in 0..NEW {
             let begun = Instant::now();
             let connect = || TcpStream::connect_timeout(&to_new, PATIENCE).unwrap();
@@ -73,11 +76,13 @@ fn connect_under_load(options: &[&str]) {
             times.push(begun.elapsed());
             stream.write_all(b"hello").unwrap();
             drop(stream);
-            assert_eq!(read(new.accept().unwrap().0), 5);
+            let bytes = AtomicU64::new(0);
+            read(new.accept().unwrap().0, &bytes);
+            assert_eq!(bytes.into_inner(), 5);
         }
         drop(ending);
-        bytes = readers.into_iter().map(|reader| reader.join().unwrap()).sum::<u64>();
     });
+    let bytes: u64 = received.into_iter().map(AtomicU64::into_inner).sum();
     times.sort();
     let at_once = times.iter().filter(|time| **time < SYN_TIMEOUT).count();
     println!(

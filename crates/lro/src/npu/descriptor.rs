@@ -328,6 +328,18 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_up_to_the_timeout_is_in_vain_as_a_longer_one_is() {
+        let timeouts = Timeouts::new(&NpuConfig::default());
+        for (interval, in_vain) in [(0, 1), (49_999, 0), (50_000, 2), (50_001, 2)] {
+            let mut descriptor = ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), Instant::ZERO);
+            descriptor.in_vain = 1;
+            descriptor.deadline = Instant::ZERO.plus_nanos(50_000);
+            descriptor.arrived(Instant::ZERO.plus_nanos(interval), &timeouts);
+            assert_eq!(descriptor.in_vain, in_vain, "{interval}");
+        }
+    }
+
+    #[test]
     fn the_newest_timestamp_is_kept_whatever_is_delivered_after_it() {
         let mut descriptor = ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), Instant::ZERO);
         assert_eq!(descriptor.newest_timestamp(), None);

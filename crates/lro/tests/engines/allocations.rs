@@ -116,7 +116,7 @@ fn nothing_is_allocated_for_bursts_in_the_steady_state() {
 
 #[test]
 fn nothing_is_allocated_for_a_batch_of_many_flows_that_comes_in_parts() {
-    const FLOWS: u16 = 100;
+    const FLOWS: u16 = 300;
     let frames = |at: u32| {
         let flows = (0..FLOWS).map(|port| data(at, 100).with(|frame| frame.src_port = port));
         flows.map(|frame| Rc::from(frame.build())).collect::<Vec<Rc<[u8]>>>()

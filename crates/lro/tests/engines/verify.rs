@@ -358,6 +358,15 @@ fn a_duplicate_of_what_was_not_looked_into_may_be_dropped() {
 }
 
 #[test]
+fn a_pure_ack_is_no_duplicate_that_may_be_dropped() {
+    let (ack, reason) = (data(0, 0), DropReason::Duplicate);
+    let difference =
+        verify(Profile::Npu, &built(std::slice::from_ref(&ack)), &[dropped(ack.build(), reason)])
+            .unwrap_err();
+    assert_eq!(difference, Difference::Dropped { len: 54, reason });
+}
+
+#[test]
 fn old_and_far_segments_do_not_move_the_stream_to_another_turn() {
     let at = |seq: u32| data(0, 100).with(|frame| frame.seq.0 = seq);
     let start = 1 << 30;
