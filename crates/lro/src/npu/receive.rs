@@ -22,8 +22,8 @@ use crate::usual;
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
 
-/// Connections above which the table does not fit in the nearest caches.
-const LARGE: usize = 1024;
+/// Connections above which the table does not fit in the nearest caches. Below, prefetching costs more than it saves.
+const LARGE: usize = 8192;
 
 /// Number of segments of known connections after which the last-arrival cache is no longer tested first.
 const LATELY: u32 = 8;

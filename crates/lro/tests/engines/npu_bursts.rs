@@ -5,7 +5,7 @@ use nichrome_lro::{Config, FlushReason, Frame, NpuConfig, ProfileConfig};
 use nichrome_wire::{TcpFlags, TcpFrame};
 
 /// Connections: more than the nearest caches are taken for.
-const CONNECTIONS: u32 = 1500;
+const CONNECTIONS: u32 = 9000;
 
 /// What a connection receives in a round: next in sequence but for what is particular to it, and for one in a while.
 fn segments(connection: u32, round: u32) -> Vec<Vec<u8>> {
@@ -40,7 +40,9 @@ fn segments(connection: u32, round: u32) -> Vec<Vec<u8>> {
 
 #[test]
 fn bursts_of_many_connections_bring_about_what_single_frames_do() {
-    let (mut bursts, mut single) = (Card::npu(), Card::npu());
+    let config = Config { max_connections: 2 * CONNECTIONS as usize, ..Config::default() };
+    let card = || Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+    let (mut bursts, mut single) = (card(), card());
     for round in 0..12 {
         let frames: Vec<Vec<u8>> = (0..CONNECTIONS).flat_map(|nth| segments(nth, round)).collect();
         for burst in frames.chunks(45) {
