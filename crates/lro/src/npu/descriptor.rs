@@ -151,7 +151,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// holding a run beyond the receive batch would be in vain.
     #[inline(always)]
     pub(crate) fn holds_in_vain(&self) -> bool {
-        self.in_vain >= Self::SPARSE && self.waiting.is_none()
+        self.in_vain >= Self::IN_VAIN && self.waiting.is_none()
     }
 
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
@@ -187,8 +187,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.near < 2
     }
 
-    /// Number of consecutive pauses that make a connection sparse, and of consecutive intervals beyond the timeout after which
-    /// holding is in vain; number of pauses between trains that count for the average.
+    /// Number of consecutive intervals beyond the timeout after which holding is in vain. With fewer, connections with loss and
+    /// reordering merge less (`nichrome sim run lro-npu-reorder`).
+    const IN_VAIN: u8 = 4;
+
+    /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
+    /// for the average.
     const SPARSE: u8 = 2;
 
     /// Returns true if a timestamp value is older than one delivered to the host.

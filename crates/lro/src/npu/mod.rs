@@ -33,7 +33,7 @@
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
 //! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK) | paper |
-//! | intervals above the timeout | held until the timeout, in vain | after two such intervals in a row, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout again. Without an end of the batch, and behind a gap, the timeout delivers | paper |
+//! | intervals above the timeout | held until the timeout, in vain | after four such intervals in a row, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout again. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
 //! | no free aggregate | not said | the segment passes | ours |

@@ -141,46 +141,46 @@ fn receive_train(card: &mut Card, of: u16, train: u32) -> &mut Card {
 #[test]
 fn trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain() {
     let mut card = Card::npu();
-    for train in 0..3 {
+    for train in 0..5 {
         receive_train(&mut card, 1, train);
-        let at_once = if train < 2 { vec![] } else { vec![400] };
-        assert_eq!(card.take_lens(), at_once, "two long intervals may be pauses");
+        let at_once = if train < 4 { vec![] } else { vec![400] };
+        assert_eq!(card.take_lens(), at_once, "fewer than four long intervals may be pauses");
         card.wait(us(300)).take();
     }
     // Of another connection, which has not paused.
     receive_train(&mut card, 2, 0);
-    receive_train(&mut card, 1, 3);
+    receive_train(&mut card, 1, 5);
     assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 2));
-    // The next one comes within the timeout, and is held again, until there were two long intervals.
+    // The next one comes within the timeout, and is held again, until there were four long intervals.
     card.wait(us(19));
-    receive_train(&mut card, 1, 4);
+    receive_train(&mut card, 1, 6);
     assert!(card.take().is_empty());
     card.wait(us(2));
     assert_eq!(
         (card.take_lens(), card.flushes(FlushReason::Timeout)),
-        (vec![400], 3),
+        (vec![400], 5),
         "the other connection's"
     );
-    receive_train(&mut card, 1, 5).wait(us(300));
-    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![800], 4));
-    receive_train(&mut card, 1, 6).wait(us(300)).take();
-    receive_train(&mut card, 1, 7);
+    receive_train(&mut card, 1, 7).wait(us(300));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![800], 6));
+    (8..11).for_each(|train| _ = receive_train(&mut card, 1, train).wait(us(300)).take());
+    receive_train(&mut card, 1, 11);
     assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 3));
 }
 
-/// A card with the default configuration whose connection 1 has had so many trains, 300 µs apart, that it is [not held in
+/// A card with the default configuration whose connection 1 has had five trains, 300 µs apart: it is [not held in
 /// vain](trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain).
-fn card_after_trains(trains: u32) -> Card {
+fn card_after_trains() -> Card {
     let mut card = Card::npu();
-    (0..trains).for_each(|train| _ = receive_train(&mut card, 1, train).wait(us(300)));
+    (0..5).for_each(|train| _ = receive_train(&mut card, 1, train).wait(us(300)));
     card.take();
     card
 }
 
 #[test]
 fn without_the_end_of_a_batch_the_timeout_delivers() {
-    let mut card = card_after_trains(3);
-    card.receive_all(&segments(1, 3), false);
+    let mut card = card_after_trains();
+    card.receive_all(&segments(1, 5), false);
     card.wait(us(150));
     assert!(card.take().is_empty());
     card.wait(us(55));
@@ -192,11 +192,11 @@ fn without_the_end_of_a_batch_the_timeout_delivers() {
 
 #[test]
 fn what_waits_behind_a_gap_is_held_beyond_the_batch() {
-    let mut card = card_after_trains(3);
-    let segments = [12, 13, 15].map(|nth| data(nth * 100, 100).with(|frame| frame.src_port = 1).build());
+    let mut card = card_after_trains();
+    let segments = [20, 21, 23].map(|nth| data(nth * 100, 100).with(|frame| frame.src_port = 1).build());
     card.receive_batch(&segments);
     assert!(card.take().is_empty());
-    card.wait(us(10)).receive(&data(1400, 100).with(|frame| frame.src_port = 1)).wait(us(300));
+    card.wait(us(10)).receive(&data(2200, 100).with(|frame| frame.src_port = 1)).wait(us(300));
     assert_eq!(card.take_lens(), [400], "the gap was filled in time");
 }
 
@@ -204,28 +204,28 @@ fn what_waits_behind_a_gap_is_held_beyond_the_batch() {
 fn more_connections_than_a_batch_can_end_are_held_until_their_timeout() {
     const CONNECTIONS: u16 = 700;
     let mut card = Card::npu();
-    for train in 0..4 {
+    for train in 0..6 {
         card.receive_batch(&(0..CONNECTIONS).flat_map(|of| segments(of, train)).collect::<Vec<_>>());
         card.wait(us(300));
         assert_eq!(card.take_lens(), vec![400; CONNECTIONS.into()]);
     }
     let [ended, timed_out] =
         [FlushReason::EndOfBatch, FlushReason::Timeout].map(|reason| card.flushes(reason));
-    assert_eq!(ended + timed_out, 4 * u64::from(CONNECTIONS));
-    assert!(ended > 0 && timed_out > 2 * u64::from(CONNECTIONS), "{ended} {timed_out}");
+    assert_eq!(ended + timed_out, 6 * u64::from(CONNECTIONS));
+    assert!(ended > 0 && timed_out > 4 * u64::from(CONNECTIONS), "{ended} {timed_out}");
 }
 
 #[test]
 fn drained_is_nothing_held_for_the_end_of_a_batch() {
-    let mut card = card_after_trains(3);
-    card.receive(&data(1200, 100).with(|frame| frame.src_port = 1)).drain();
+    let mut card = card_after_trains();
+    card.receive(&data(2000, 100).with(|frame| frame.src_port = 1)).drain();
     assert_eq!((card.take_lens(), card.engine.poll_timeout()), (vec![100], None));
 }
 
 #[test]
 fn the_paper_holds_every_train() {
     let mut card = Card::npu_with(NpuConfig { rules: Rules::Paper, ..NpuConfig::default() });
-    for train in 0..5 {
+    for train in 0..7 {
         receive_train(&mut card, 1, train);
         assert!(card.take().is_empty());
         card.wait(ms(2)).take();
