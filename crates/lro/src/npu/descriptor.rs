@@ -30,8 +30,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     train_pauses: u8,
     /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
     near: u8,
-    /// Number of consecutive last intervals, but for those of 0, that were longer than the timeout.
-    in_vain: u8,
+    /// How often in a row the connection had timed out when its next segments arrived.
+    timed_out: u8,
     pub(crate) last_arrival: Instant,
     /// Its number among the connections of this burst, if the timer is not set yet for their segments.
     pub(crate) untimed: Option<NonZeroU8>,
@@ -59,7 +59,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             pauses: 0,
             train_pauses: 0,
             near: 0,
-            in_vain: 0,
+            timed_out: 0,
             last_arrival: now,
             untimed: None,
             deadline: Instant::MAX,
@@ -111,7 +111,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         let interval = now.nanos_since(self.last_arrival);
         self.last_arrival = now;
         if interval > 0 {
-            self.in_vain = if now < self.deadline { 0 } else { self.in_vain.saturating_add(1) };
+            self.timed_out = if now < self.deadline { 0 } else { self.timed_out.saturating_add(1) };
         }
         if interval > timeouts.pause {
             self.pauses = self.pauses.saturating_add(1);
@@ -147,11 +147,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
-    /// Returns true if the next segment is not likely to arrive before the timeout, and nothing waits behind a gap:
-    /// holding a run beyond the receive batch would be in vain.
+    /// Returns true if the connection has timed out before each of its last bursts, and no segment waits behind a gap. The end of
+    /// the receive batch delivers its run: another segment is not likely to arrive before the timeout.
     #[inline(always)]
-    pub(crate) fn holds_in_vain(&self) -> bool {
-        self.in_vain >= Self::IN_VAIN && self.waiting.is_none()
+    pub(crate) fn times_out_between_bursts(&self) -> bool {
+        self.timed_out >= Self::TIMEOUTS && self.waiting.is_none()
     }
 
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
@@ -187,9 +187,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.near < 2
     }
 
-    /// Number of consecutive intervals beyond the timeout after which holding is in vain. With fewer, connections with loss and
-    /// reordering merge less (`nichrome sim run lro-npu-reorder`).
-    const IN_VAIN: u8 = 4;
+    /// Number of timeouts in a row after which the next one is expected. With fewer, connections with loss and reordering merge
+    /// less (`nichrome sim run lro-npu-reorder`).
+    const TIMEOUTS: u8 = 4;
 
     /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
     /// for the average.
@@ -311,8 +311,8 @@ mod tests {
                 together.arrived_together(count, now, &timeouts);
                 (0..count).for_each(|_| singly.arrived(now, &timeouts));
                 let state = |descriptor: &ConnectionDescriptor<Vec<u8>>| {
-                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near, in_vain, last_arrival, .. } = *descriptor;
-                    (average_interval, pauses, train_pauses, near, in_vain, last_arrival)
+                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near, timed_out, last_arrival, .. } = *descriptor;
+                    (average_interval, pauses, train_pauses, near, timed_out, last_arrival)
                 };
                 prop_assert_eq!(state(&together), state(&singly));
             }
@@ -332,14 +332,14 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_up_to_the_timeout_is_in_vain_as_a_longer_one_is() {
+    fn a_connection_has_timed_out_from_its_deadline_on() {
         let timeouts = Timeouts::new(&NpuConfig::default());
-        for (interval, in_vain) in [(0, 1), (49_999, 0), (50_000, 2), (50_001, 2)] {
+        for (interval, timed_out) in [(0, 1), (49_999, 0), (50_000, 2), (50_001, 2)] {
             let mut descriptor = ConnectionDescriptor::<Vec<u8>>::new(SeqNumber(0), Instant::ZERO);
-            descriptor.in_vain = 1;
+            descriptor.timed_out = 1;
             descriptor.deadline = Instant::ZERO.plus_nanos(50_000);
             descriptor.arrived(Instant::ZERO.plus_nanos(interval), &timeouts);
-            assert_eq!(descriptor.in_vain, in_vain, "{interval}");
+            assert_eq!(descriptor.timed_out, timed_out, "{interval}");
         }
     }
 

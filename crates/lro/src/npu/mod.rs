@@ -33,7 +33,7 @@
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
 //! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK) | paper |
-//! | intervals above the timeout | held until the timeout, in vain | after four such intervals in a row, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout again. Without an end of the batch, and behind a gap, the timeout delivers | paper |
+//! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout again. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
 //! | no free aggregate | not said | the segment passes | ours |
@@ -100,8 +100,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     sparse_likely: u32,
     /// Connections that took segments of this burst and whose timers are not set yet.
     untimed: Vec<Index>,
-    /// Connections whose runs are delivered when the receive batch ends, because [holding them would be in
-    /// vain](ConnectionDescriptor::holds_in_vain).
+    /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took segments of this
+    /// receive batch, whose end delivers their runs.
     until_end: Vec<Index>,
     /// The earliest of their deadlines, for drivers that end no batch; [`Instant::MAX`] if there are none.
     until_end_deadline: Instant,
@@ -334,14 +334,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sets the deferred timers, but for connections that hold in vain.
+    /// Sets the deferred timers. The end of the receive batch delivers what connections hold that time out between bursts: they get
+    /// none.
     #[inline]
     fn settle_timers(&mut self, now: Instant) {
         let mut untimed = mem::take(&mut self.untimed);
         for index in untimed.drain(..) {
             let Some(descriptor) = self.table.get_mut(index) else { continue };
             descriptor.untimed = None;
-            if descriptor.holds_in_vain()
+            if descriptor.times_out_between_bursts()
                 && self.config.rules == Rules::Safe
                 && self.until_end.len() < Self::UNTIL_END
             {
@@ -355,7 +356,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.untimed = untimed;
     }
 
-    /// Sets the timers of connections that hold in vain, too: no batch ends.
+    /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines.
     #[cold]
     fn settle_all_timers(&mut self, now: Instant) {
         for index in self.until_end.drain(..) {
@@ -442,7 +443,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         let mut until_end = mem::take(&mut self.until_end);
         for index in until_end.drain(..) {
             // Unless another batch has changed that.
-            if self.table.peek(index).is_some_and(ConnectionDescriptor::holds_in_vain) {
+            if self.table.peek(index).is_some_and(ConnectionDescriptor::times_out_between_bursts) {
                 self.reconstruct(index, FlushReason::EndOfBatch);
             }
         }

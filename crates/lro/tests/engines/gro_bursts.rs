@@ -1,4 +1,4 @@
-//! Batches of many flows and trains of one flow in `gro`: they bring about what the frames do one by one.
+//! `gro` delivers batches of many flows, and trains of one flow, as it delivers the same frames one by one.
 
 use crate::common::{Card, Change, assert_consistent, data, ms, packet_like_an_ethernet_frame, tcp};
 use crate::gro::{gro, with_ident};

@@ -139,7 +139,7 @@ fn receive_train(card: &mut Card, of: u16, train: u32) -> &mut Card {
 }
 
 #[test]
-fn trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain() {
+fn trains_that_come_further_apart_than_the_timeout_are_delivered_when_the_batch_ends() {
     let mut card = Card::npu();
     for train in 0..5 {
         receive_train(&mut card, 1, train);
@@ -168,8 +168,8 @@ fn trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain() {
     assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 3));
 }
 
-/// A card with the default configuration whose connection 1 has had five trains, 300 µs apart: it is [not held in
-/// vain](trains_that_come_further_apart_than_the_timeout_are_not_held_in_vain).
+/// A card with the default configuration whose connection 1 has had five trains, 300 µs apart: the end of a batch delivers the
+/// next one.
 fn card_after_trains() -> Card {
     let mut card = Card::npu();
     (0..5).for_each(|train| _ = receive_train(&mut card, 1, train).wait(us(300)));
