@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::io::IoSlice;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nichrome_lro::ChecksumStatus;
-use nichrome_port::{
-    Buffer, BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock,
-};
+use nichrome_port::{BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock};
 use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path, Stats};
 use nichrome_wire::{Engine, Instant, VirtioNetHeader};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -16,13 +15,14 @@ use rustix::io;
 
 use crate::carried::Carried;
 
-/// Capacity of each direction, in frames sent and not yet read.
-const ROOM: usize = 8192;
+/// Capacity of each direction, in frames sent and not yet read: so few that a reader finds them in a cache, and enough
+/// for a few receive batches.
+const ROOM: usize = 1024;
 
 /// One end of a wire. Frames that it receives have passed the path towards it.
 pub struct MemoryWire {
-    inbox: Consumer<(Instant, Buffer)>,
-    outbox: Producer<(Instant, Buffer)>,
+    inbox: Consumer<(Instant, Carried)>,
+    outbox: Producer<(Instant, Carried)>,
     path: MemoryPath,
     pool: BufferPool,
     /// Maximum frame length, in bytes.
@@ -88,6 +88,25 @@ impl MemoryWire {
     pub fn path(&self) -> MemoryPath {
         self.path.clone()
     }
+
+    /// Sends the frame of `len` bytes that `fill` writes into an empty vector.
+    fn send(
+        &mut self,
+        len: usize,
+        checksum: ChecksumStatus,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), TransmitError> {
+        if len > self.max {
+            return Err(TransmitError::Length { len, max: self.max });
+        }
+        if self.outbox.is_full() {
+            return Err(TransmitError::Full);
+        }
+        let Some(mut buffer) = self.pool.take() else { return Err(TransmitError::Full) };
+        buffer.fill(fill);
+        self.sent = true;
+        self.outbox.push((clock::now(), Carried::new(buffer, checksum))).map_err(|_| TransmitError::Full)
+    }
 }
 
 /// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the wire.
@@ -139,8 +158,12 @@ impl WireQueue for MemoryWire {
         self.path.wakes.clear();
         let mut path = self.path.lock();
         let now = clock::now();
-        while let Ok((sent, buffer)) = self.inbox.pop() {
-            path.receive(Carried::new(buffer, ChecksumStatus::Unknown), sent);
+        let mut left = max;
+        while left > 0
+            && let Ok((sent, frame)) = self.inbox.pop()
+        {
+            path.receive(frame, sent);
+            left -= 1;
         }
         if path.poll_timeout().is_some_and(|due| due <= now) {
             path.handle_timeout(now);
@@ -148,11 +171,15 @@ impl WireQueue for MemoryWire {
         while batch.len() < max {
             match path.poll() {
                 Some(Output::Released(Departure { packet, .. })) => {
-                    batch.push(WireFrame { buffer: packet, virtio: VirtioNetHeader::default() });
+                    let is_valid = packet.checksum == ChecksumStatus::Verified;
+                    let flags = if is_valid { VirtioNetHeader::DATA_VALID } else { 0 };
+                    let virtio = VirtioNetHeader { flags, ..VirtioNetHeader::default() };
+                    batch.push(WireFrame { buffer: packet, virtio });
                 }
                 // The path counts it.
                 Some(Output::Dropped { .. }) => {}
-                None => return Ok(()),
+                None if left > 0 => return Ok(()),
+                None => break,
             }
         }
         // More frames may be pending.
@@ -162,16 +189,14 @@ impl WireQueue for MemoryWire {
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {
         let len = parts.iter().map(|part| part.len()).sum();
-        if len > self.max {
-            return Err(TransmitError::Length { len, max: self.max });
-        }
-        if self.outbox.is_full() {
-            return Err(TransmitError::Full);
-        }
-        let Some(mut buffer) = self.pool.take() else { return Err(TransmitError::Full) };
-        buffer.fill(|bytes| parts.iter().for_each(|part| bytes.extend_from_slice(part)));
-        self.sent = true;
-        self.outbox.push((clock::now(), buffer)).map_err(|_| TransmitError::Full)
+        self.send(len, ChecksumStatus::Unknown, |bytes| {
+            parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        })
+    }
+
+    fn transmit_whole(&mut self, frame: &mut Vec<u8>, is_valid: bool) -> Result<(), TransmitError> {
+        let checksum = if is_valid { ChecksumStatus::Verified } else { ChecksumStatus::Unknown };
+        self.send(frame.len(), checksum, |bytes| mem::swap(bytes, frame))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -222,18 +222,20 @@ impl<W: WireQueue> Worker<W> {
             };
             self.stats.from_host += 1;
             self.stats.from_host_bytes += received.frame.len() as u64;
-            let Ok((mut segments, _)) = cut(received.frame, &received.virtio) else {
+            let Ok((mut segments, checksum)) = cut(received.frame, &received.virtio) else {
                 self.stats.transmit_malformed += 1;
                 packets += 1;
                 continue;
             };
             packets += segments.remaining();
+            let is_valid = checksum == ChecksumStatus::Verified;
             loop {
                 self.scratch.clear();
                 if !segments.append_next(&mut self.scratch) {
                     break;
                 }
-                let packet = &self.scratch;
+                let packet = &mut self.scratch;
+                let len = packet.len();
                 if let Some(Offload { engine, observes_host: true }) = offload {
                     engine.observe_transmit(packet);
                 }
@@ -241,13 +243,13 @@ impl<W: WireQueue> Worker<W> {
                     observer.transmitted(packet);
                 }
                 let sent = if self.unsent.is_empty() {
-                    wire.transmit(&[IoSlice::new(packet)])
+                    wire.transmit_whole(packet, is_valid)
                 } else {
                     Err(TransmitError::Full)
                 };
                 match sent {
                     Err(TransmitError::Full) => self.unsent.push_back(packet.clone()),
-                    sent => count(&mut self.stats, packet.len(), sent),
+                    sent => count(&mut self.stats, len, sent),
                 }
             }
         }

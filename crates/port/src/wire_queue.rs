@@ -83,6 +83,13 @@ pub trait WireQueue: AsFd + Send {
     /// Copies a frame, the concatenation of `parts`, to the transmit queue. Its checksums must be complete.
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError>;
 
+    /// As [`Self::transmit`], for a frame in one piece, whose checksums are valid if `is_valid`. A wire within this
+    /// process may tell its reader so, and may exchange the vector for an empty one.
+    fn transmit_whole(&mut self, frame: &mut Vec<u8>, is_valid: bool) -> Result<(), TransmitError> {
+        let _ = is_valid;
+        self.transmit(&[IoSlice::new(frame)])
+    }
+
     /// Submits queued frames to the kernel. Those it does not accept stay queued ([`Self::unsent`]): flush again a
     /// little later.
     fn flush(&mut self) -> io::Result<()>;

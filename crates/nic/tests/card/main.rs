@@ -10,4 +10,5 @@ mod ledger;
 mod memory;
 mod sockets;
 mod transfers;
+mod wires;
 mod workers;

@@ -1,0 +1,70 @@
+//! A wire within the process.
+
+use nichrome_nic::{MemoryWire, memory_wire};
+use nichrome_port::{TransmitError, WireFrame, WireQueue, clock};
+use nichrome_wire::VirtioNetHeader;
+use std::os::fd::AsFd;
+
+use crate::hosts::{FRAME_LEN, impaired};
+
+/// More frames than a wire has room for.
+const MANY: usize = 100_000;
+
+/// Sends frames until the wire is full; returns their number.
+fn fill(wire: &mut MemoryWire) -> usize {
+    let sent = (0..MANY).take_while(|_| wire.transmit_whole(&mut vec![9; FRAME_LEN], true).is_ok()).count();
+    wire.flush().unwrap();
+    sent
+}
+
+/// Returns true if a reader that waits is woken.
+fn is_readable(wire: &MemoryWire) -> bool {
+    let [readable] = clock::wait([wire.as_fd()], Some(clock::now())).unwrap();
+    readable
+}
+
+#[test]
+fn checksums_are_valid_at_the_reader_if_they_were_at_the_sender_and_no_bit_flipped() {
+    let flags = |settings: &[(&str, &str)], is_valid| {
+        let [mut near, mut far] = memory_wire(&impaired(settings), 1, FRAME_LEN).unwrap();
+        near.transmit_whole(&mut vec![9; FRAME_LEN], is_valid).unwrap();
+        let mut batch = Vec::new();
+        far.receive(&mut batch, 1).unwrap();
+        (batch[0].buffer.as_ref() == [9; FRAME_LEN], batch[0].virtio.flags)
+    };
+    assert_eq!(flags(&[], true), (true, VirtioNetHeader::DATA_VALID));
+    assert_eq!(flags(&[], false), (true, 0));
+    assert_eq!(flags(&[("corrupt", "100%")], true), (false, 0));
+}
+
+#[test]
+fn a_full_wire_leaves_the_frame_to_its_sender() {
+    let [mut near, mut far] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
+    let sent = fill(&mut near);
+    assert!((1..MANY).contains(&sent), "{sent}");
+    let mut frame = vec![8; FRAME_LEN];
+    assert_eq!(near.transmit_whole(&mut frame, true), Err(TransmitError::Full));
+    assert_eq!(frame, [8; FRAME_LEN]);
+    far.receive(&mut Vec::new(), 1).unwrap();
+    assert_eq!(near.transmit_whole(&mut frame, true), Ok(()));
+    let mut too_long = vec![8; FRAME_LEN + 1];
+    let refused = near.transmit_whole(&mut too_long, true);
+    assert_eq!(refused, Err(TransmitError::Length { len: FRAME_LEN + 1, max: FRAME_LEN }));
+    assert_eq!(too_long.len(), FRAME_LEN + 1);
+}
+
+#[test]
+fn a_reader_gets_the_frames_that_it_asks_for_and_is_woken_for_the_others() {
+    for loss in ["0%", "50%", "100%"] {
+        let [mut near, mut far] = memory_wire(&impaired(&[("loss", loss)]), 1, FRAME_LEN).unwrap();
+        let sent = fill(&mut near) as u64;
+        let mut batch: Vec<WireFrame<_>> = Vec::new();
+        while is_readable(&far) {
+            let before = batch.len();
+            far.receive(&mut batch, before + 100).unwrap();
+            assert!(batch.len() <= before + 100);
+        }
+        let stats = far.path().stats();
+        assert_eq!((stats.packets_in, stats.packets_out), (sent, batch.len() as u64), "a loss of {loss}");
+    }
+}
