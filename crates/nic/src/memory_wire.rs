@@ -17,7 +17,7 @@ use crate::carried::Carried;
 
 /// Capacity of each direction, in frames sent and not yet read: so few that a reader finds them in a cache, and enough
 /// for a few receive batches.
-const ROOM: usize = 1024;
+const ROOM: usize = 512;
 
 /// One end of a wire. Frames that it receives have passed the path towards it.
 pub struct MemoryWire {
