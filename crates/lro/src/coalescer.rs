@@ -77,6 +77,12 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         each!(self, engine => engine.drain());
     }
 
+    /// Flushes the flows that have held segments the longest, until this number of frames has left or none is held:
+    /// for a driver that runs low on buffers.
+    pub fn drain_oldest(&mut self, frames: usize) {
+        each!(self, engine => engine.drain_oldest(frames));
+    }
+
     /// Shows the engine a frame that the host transmits; `npu` learns from it what active ACK may
     /// acknowledge.
     pub fn observe_transmit(&mut self, frame: &[u8]) {

@@ -72,7 +72,22 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
 
     /// Flushes all flows.
     pub(crate) fn flush_all(&mut self, reason: FlushReason, pool: &mut RunPool<B>, out: &mut Outbox<B>) {
-        while let Some((oldest, _)) = self.ages.oldest() {
+        self.flush_oldest(usize::MAX, reason, pool, out);
+    }
+
+    /// Flushes the flows that have held datagrams the longest, until this number of datagrams has left.
+    pub(crate) fn flush_oldest(
+        &mut self,
+        datagrams: usize,
+        reason: FlushReason,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) {
+        let mut left = datagrams;
+        while left > 0
+            && let Some((oldest, _)) = self.ages.oldest()
+        {
+            left = left.saturating_sub(self.table.peek(oldest).map_or(0, |run| run.segments()));
             self.flush(oldest, reason, pool, out);
         }
     }

@@ -163,6 +163,17 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
         self.close_all(FlushReason::Drain);
     }
 
+    /// Flushes the oldest aggregates, until this number of frames has left.
+    pub fn drain_oldest(&mut self, frames: usize) {
+        let mut left = frames;
+        while left > 0
+            && let Some(oldest) = self.stored.first()
+        {
+            left = left.saturating_sub(oldest.run.segments());
+            self.close(0, FlushReason::Drain);
+        }
+    }
+
     fn close_all(&mut self, reason: FlushReason) {
         for stored in self.stored.drain(..) {
             self.pool.finish(stored.run, reason, &mut self.out);

@@ -156,8 +156,9 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes the engine: the
-    /// kernel would drop frames for lack of those that it holds.
+    /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes as many frames as a
+    /// batch has: the kernel would drop frames for lack of those that the engine holds, and also while all of them are
+    /// delivered.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
         let Parts { queue, host, offload, mesh, .. } = &mut self.parts;
         let is_low = queue.wire.is_low();
@@ -185,7 +186,7 @@ impl<W: WireQueue> Worker<W> {
         if let Some(Offload { engine, .. }) = offload
             && releases
         {
-            engine.drain();
+            engine.drain_oldest(BATCH);
             while let Some(output) = engine.poll() {
                 out.take(output);
             }

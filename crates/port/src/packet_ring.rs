@@ -84,9 +84,9 @@ pub struct PacketRingConfig {
 }
 
 impl Default for PacketRingConfig {
-    /// 16 MB of blocks, and up to 8 MB of buffers for frames of 1,518 bytes.
+    /// 16 MB of blocks, and up to 16 MB of buffers for frames of 1,518 bytes.
     fn default() -> Self {
-        Self { blocks: 64, buffers: 4096, buffer_size: 2048, transmit_frames: 1024 }
+        Self { blocks: 64, buffers: 8192, buffer_size: 2048, transmit_frames: 1024 }
     }
 }
 

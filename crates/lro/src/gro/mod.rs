@@ -149,6 +149,20 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
+    /// Flushes the TCP flows that have held segments the longest, until this number of frames has left; then UDP flows.
+    pub fn drain_oldest(&mut self, frames: usize) {
+        let mut left = frames;
+        while left > 0
+            && let Some((place, _)) = self.oldest()
+        {
+            left = left.saturating_sub(self.run_mut(place).map_or(0, |run| run.segments()));
+            self.flush(place, FlushReason::Drain);
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.flush_oldest(left, FlushReason::Drain, &mut self.pool, &mut self.out);
+        }
+    }
+
     /// Returns the number of TCP flows that hold segments.
     #[inline]
     fn held(&self) -> usize {

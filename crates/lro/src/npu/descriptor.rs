@@ -182,6 +182,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         ended
     }
 
+    /// Returns the number of frames that are held.
+    pub(crate) fn frames(&self) -> usize {
+        let run = self.run.as_ref().map_or(0, |run| run.segments());
+        run + self.waiting.as_ref().map_or(0, |list| list.len())
+    }
+
     /// Returns true if only one segment has arrived, or each after a pause.
     pub(crate) fn is_single(&self) -> bool {
         self.near < 2

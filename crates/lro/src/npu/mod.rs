@@ -177,6 +177,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.until_end_deadline = Instant::MAX;
     }
 
+    /// Flushes the connections whose timers fire next, until this number of frames has left.
+    pub fn drain_oldest(&mut self, frames: usize) {
+        let mut left = frames;
+        while left > 0 {
+            let Some(index) = self.wheel.upcoming().next().map(Index) else { break };
+            self.wheel.cancel(index.0);
+            if let Some(descriptor) = self.table.get_mut(index) {
+                descriptor.armed = Instant::MAX;
+                left = left.saturating_sub(descriptor.frames());
+            }
+            self.reconstruct_all(index, FlushReason::Drain);
+        }
+    }
+
     /// Learns the window scale, the ACK number and the window from a frame that the host transmits.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
         let Some(acker) = &mut self.acker else { return };

@@ -43,6 +43,11 @@ impl<B> ReorderList<B> {
         Self { waiting: Vec::with_capacity(room), since: Instant::ZERO }
     }
 
+    /// Returns the number of segments.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

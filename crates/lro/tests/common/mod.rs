@@ -234,6 +234,16 @@ impl Card {
     /// Flushes the engine.
     pub fn drain(&mut self) -> &mut Self {
         self.engine.drain();
+        self.poll()
+    }
+
+    /// Flushes the oldest flows, as many as have this number of frames.
+    pub fn drain_oldest(&mut self, frames: usize) -> &mut Self {
+        self.engine.drain_oldest(frames);
+        self.poll()
+    }
+
+    fn poll(&mut self) -> &mut Self {
         while let Some(output) = self.engine.poll() {
             keep(&mut self.sent, &mut self.verifier, &output);
         }

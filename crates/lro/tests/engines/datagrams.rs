@@ -1,6 +1,6 @@
 //! UDP datagrams in `gro`: every row of their table of cases, by name. Whatever comes out is also verified bit for bit.
 
-use crate::common::{Card, Change, Sent, data, each_profile, ms};
+use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, ms, tcp};
 use crate::generated::exchange;
 use nichrome_lro::{
     BadChecksum, Config, DropReason, FlushReason, Frame, Hold, Identification, Medium, PassReason, Profile,
@@ -102,6 +102,26 @@ fn datagrams_are_passed_where_the_option_is_off_and_by_the_other_profiles() {
         let merges = udp && profile.profile() == Profile::Gro;
         assert_eq!(take_lens(&mut card), if merges { vec![200] } else { vec![100, 100] });
         assert_eq!(card.passes(PassReason::NotTcp), if merges { 0 } else { 2 });
+    }
+}
+
+#[test]
+fn the_flows_that_hold_longest_are_drained_first_tcp_before_udp() {
+    for (frames, lens) in
+        [(2, vec![]), (3, vec![200]), (4, vec![200]), (5, vec![200, 202]), (9, vec![200, 202])]
+    {
+        let mut card = card();
+        for len in [100, 101] {
+            for nth in 0..2 {
+                card.receive_bytes(build(&TcpFrame { src_port: len, ..fields(nth, len.into()) }));
+            }
+        }
+        card.receive(&data(0, 100)).receive(&data(100, 100));
+        let sent = card.drain_oldest(frames).take();
+        assert_eq!(tcp(sent[0].bytes()).payload.len(), 200);
+        assert_eq!(sent[1..].iter().map(|sent| payload_len(sent.bytes())).collect::<Vec<_>>(), lens);
+        card.drain();
+        assert_consistent(&card.statistics());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Card, Change, data, ms, us};
+use crate::common::{Card, Change, assert_consistent, data, ms, tcp, us};
 use nichrome_lro::{Config, FlushReason, Frame, Npu, NpuConfig, PassReason, ProfileConfig, Rules};
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Engine, Instant, TcpFrame};
@@ -16,6 +16,21 @@ fn steady(card: &mut Card, segments: u32, interval: Duration, quiet: Duration) {
         card.receive(&data(nth * 100, 100));
     }
     card.wait(quiet);
+}
+
+#[test]
+fn segments_behind_a_gap_are_drained_with_their_connection_and_count() {
+    for (frames, flushed) in [(2, vec![0, 200]), (3, vec![0, 200, 1000])] {
+        let mut card = Card::npu();
+        card.receive(&data(0, 100)).receive(&data(200, 100)).wait(us(10));
+        card.receive(&TcpFrame { src_port: 5, ..data(1000, 100) });
+        let sent = card.drain_oldest(frames).take();
+        let seqs: Vec<_> =
+            sent.iter().map(|sent| tcp(sent.bytes()).seq.wrapping_sub(data(0, 0).seq.0)).collect();
+        assert_eq!(seqs, flushed);
+        card.drain();
+        assert_consistent(&card.statistics());
+    }
 }
 
 #[test]

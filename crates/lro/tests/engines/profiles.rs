@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::io::IoSlice;
 use std::rc::Rc;
 
-use crate::common::{Card, Change, Sent, data, each_profile, ms, tcp, us};
+use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, ms, tcp, us};
 use crate::generated::exchange::datagram;
 use crate::generated::tunnel::{Tunnel, Wrapping};
 use nichrome_lro::{
-    Coalescer, Config, FlushReason, Frame, Identification, Medium, Output, Packet, PassReason, Profile,
+    Coalescer, Config, FlushReason, Frame, Hold, Identification, Medium, NetfpgaConfig, NpuConfig, Output,
+    Packet, PassReason, Profile, ProfileConfig,
 };
 use nichrome_wire::{
     Engine, EtherType, Instant, IpProtocol, Network, TcpFlags, TcpFrame, VirtioNetHeader, VlanTag,
@@ -37,6 +38,38 @@ fn shapes() -> Vec<(&'static str, TcpFrame)> {
         ("IPv4, QinQ", two_tags.clone()),
         ("IPv6, QinQ, timestamps", two_tags.over_ipv6().timestamps(1, 2)),
     ]
+}
+
+#[test]
+fn the_connections_that_hold_longest_are_drained_first() {
+    let netfpga = NetfpgaConfig { flows: 4, ..NetfpgaConfig::with_timer(ms(1)) };
+    let profiles = [
+        ProfileConfig::Gro(Hold::For(ms(1))),
+        ProfileConfig::Netfpga(netfpga),
+        ProfileConfig::Npu(NpuConfig::with_hold(ms(1))),
+    ];
+    let ports = |card: &mut Card| card.take().iter().map(|sent| tcp(sent.bytes()).src.1).collect::<Vec<_>>();
+    for profile in &profiles {
+        for (frames, flushed) in [(0, 0), (1, 1), (2, 1), (3, 2), (8, 4), (usize::MAX, 4)] {
+            let mut card = Card::new(&Config::default(), profile);
+            for src_port in 0..4 {
+                for at in [0, 100] {
+                    card.receive(&TcpFrame { src_port, ..data(at, 100) });
+                }
+                card.wait(us(3));
+            }
+            let name = profile.profile();
+            assert_eq!(ports(&mut card), [0; 0], "{name}");
+            assert_eq!(
+                ports(card.drain_oldest(frames)),
+                (0..flushed).collect::<Vec<_>>(),
+                "{name}, {frames}"
+            );
+            assert_eq!(card.flushes(FlushReason::Drain), flushed.into(), "{name}");
+            assert_eq!(ports(card.drain()), (flushed..4).collect::<Vec<_>>(), "{name}, {frames}");
+            assert_consistent(&card.statistics());
+        }
+    }
 }
 
 #[test]
@@ -372,7 +405,7 @@ fn the_counters_add_up() {
         card.receive(&data(0, 100)).receive(&data(100, 100)).receive_bytes(corrupt);
         card.receive(&data(300, 0)).receive(&data(300, 50)).drain();
         let statistics = card.statistics();
-        crate::common::assert_consistent(&statistics);
+        assert_consistent(&statistics);
         assert_eq!((statistics.packets_in, statistics.bytes_in), (5, 3 * 154 + 54 + 104), "{profile}");
         assert_eq!((statistics.aggregates, statistics.segments_aggregated), (1, 2), "{profile}");
         assert_eq!(statistics.mean_segments_per_aggregate(), 2.0);

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_lro::{Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
-use nichrome_nic::{Card, Queue};
+use nichrome_nic::{Card, Queue, QueueStats};
 use nichrome_port::{Buffer, BufferPool, TransmitError, Waker, WireFrame, WireQueue, WireStats};
 use nichrome_wire::{TcpFrame, VirtioNetHeader};
 
@@ -24,8 +24,8 @@ struct ShortOfMemory {
 }
 
 impl ShortOfMemory {
-    fn new(frames: Vec<Vec<u8>>) -> Self {
-        let pool = BufferPool::growing(BUFFERS, 2048);
+    fn new(frames: Vec<Vec<u8>>, buffers: usize) -> Self {
+        let pool = BufferPool::growing(buffers, 2048);
         Self { frames: frames.into(), pool, is_starved: false, waker: Waker::new().unwrap() }
     }
 }
@@ -83,20 +83,29 @@ fn segments(connections: u16) -> Vec<Vec<u8>> {
     (0..connections).flat_map(|nth| [first(nth).build(), second(nth).build()]).collect()
 }
 
+/// Returns the counters of a card's workers once its engines have received this number of frames.
+fn counters_after(card: &Card, frames: u64) -> Vec<QueueStats> {
+    let remote = card.remote();
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let counters = remote.stats().unwrap();
+        let received: u64 = counters.iter().map(|stats| stats.engine.packets_in).sum();
+        if received == frames {
+            return counters;
+        }
+        assert!(Instant::now() < until, "{received} frames were received, then none");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Checks that all of 400 frames reach the engines, although 64 buffers exist and the hold time is a minute.
 fn all_frames_arrive(profile: ProfileConfig, workers: usize) {
     const CONNECTIONS: u16 = 200;
     let host = host(1, 1);
-    let mut queues = vec![Queue { wire: ShortOfMemory::new(segments(CONNECTIONS)), observer: None }];
-    queues.resize_with(workers, || Queue { wire: ShortOfMemory::new(Vec::new()), observer: None });
+    let mut queues = vec![Queue { wire: ShortOfMemory::new(segments(CONNECTIONS), BUFFERS), observer: None }];
+    queues.resize_with(workers, || Queue { wire: ShortOfMemory::new(Vec::new(), BUFFERS), observer: None });
     let card = Card::start(queues, &host.taps, &config(Some(profile)), || {}).unwrap();
-    let remote = card.remote();
-    let received = || remote.stats().unwrap().iter().map(|stats| stats.engine.packets_in).sum::<u64>();
-    let until = Instant::now() + Duration::from_secs(10);
-    while received() < 2 * u64::from(CONNECTIONS) {
-        assert!(Instant::now() < until, "{} frames were received, then none", received());
-        thread::sleep(Duration::from_millis(5));
-    }
+    counters_after(&card, 2 * u64::from(CONNECTIONS));
     card.stop().unwrap();
 }
 
@@ -113,4 +122,17 @@ fn held_frames_make_room_in_every_profile() {
 #[test]
 fn frames_that_another_worker_holds_make_room() {
     all_frames_arrive(ProfileConfig::Gro(Hold::For(HOLD)), 3);
+}
+
+#[test]
+fn only_the_oldest_frames_make_room() {
+    const CONNECTIONS: u16 = 610;
+    let host = host(1, 1);
+    let firsts = segments(CONNECTIONS).into_iter().step_by(2).collect();
+    let queue = Queue { wire: ShortOfMemory::new(firsts, 600), observer: None };
+    let profile = ProfileConfig::Gro(Hold::For(HOLD));
+    let card = Card::start(vec![queue], &host.taps, &config(Some(profile)), || {}).unwrap();
+    let counters = counters_after(&card, CONNECTIONS.into());
+    assert!(counters[0].connections > 300, "{} connections hold frames", counters[0].connections);
+    card.stop().unwrap();
 }

@@ -33,7 +33,8 @@ pub enum XdpCopy {
 /// Memory of a queue and copy mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
-    /// Receive chunks: the maximum number of pending and held frames; a frame in several chunks counts for each.
+    /// Receive chunks: the maximum number of pending frames; a frame in several chunks counts for each. As many frames
+    /// again can be held as copies.
     pub receive_chunks: u32,
     /// Transmit chunks.
     pub transmit_chunks: u32,
@@ -44,7 +45,7 @@ pub struct XdpConfig {
 }
 
 impl Default for XdpConfig {
-    /// 8 MB for reception, 2 MB for transmission.
+    /// 8 MB for reception, and up to 8 MB for copies; 2 MB for transmission.
     fn default() -> Self {
         Self {
             receive_chunks: 4096,

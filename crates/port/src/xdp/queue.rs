@@ -25,6 +25,7 @@ use crate::wire_queue::{
 const MAX_CHUNKS: u32 = 17;
 
 /// One queue of an [`XdpInterface`]. Received frames stay in their chunk; those of several chunks are copied together.
+/// While few chunks are left for the kernel, all are copied, so that many frames can be held.
 /// AF_XDP reports neither checksum state nor stripped VLAN tags: local peers may leave checksums unfinished (`ethtool
 /// -K PEER tx off` makes them finish) and tags stripped by a card or a peer are lost (`ethtool -K IFACE rxvlan off`
 /// keeps them).
@@ -40,12 +41,16 @@ pub struct XdpQueue {
     free: Vec<Chunk>,
     /// Memory for frames of several chunks.
     pool: BufferPool,
+    /// Memory for copies of frames of one chunk.
+    copies: BufferPool,
     /// The first part of a frame whose last chunk has not arrived yet.
     begun: Option<Buffer>,
     /// Chunks in the fill and receive rings.
     with_kernel: u32,
-    /// The queue is low while the kernel has fewer chunks than this.
-    low: u32,
+    /// Frames are copied while the kernel has fewer chunks than this.
+    few: u32,
+    /// True if a frame of the last batch was not copied for lack of memory.
+    is_low: bool,
     /// True while a frame of several chunks waits for memory.
     is_long_waiting: bool,
     max_len: usize,
@@ -76,9 +81,11 @@ impl XdpQueue {
             umem: Arc::new(umem),
             free,
             pool: BufferPool::growing(receive_chunks as usize, mtu + LINK_OVERHEAD),
+            copies: BufferPool::growing(receive_chunks as usize, size as usize),
             begun: None,
             with_kernel: receive_chunks,
-            low: receive_chunks / 4,
+            few: receive_chunks / 2,
+            is_low: false,
             is_long_waiting: false,
             max_len: (mtu + LINK_OVERHEAD).min((MAX_CHUNKS * chunk_size.bytes()) as usize),
             transmit_dropped: 0,
@@ -120,12 +127,26 @@ impl XdpQueue {
             // SAFETY: the address was just popped from the receive ring.
             let (chunk, start) = unsafe { self.umem.regain(addr) };
             let piece = Loan::new(&self.umem, chunk, start, len);
-            let Some(begun) = &mut self.begun else { return Some(XdpBuffer(Memory::Chunk(piece))) };
+            let Some(begun) = &mut self.begun else { return Some(XdpBuffer(self.keep(piece))) };
             begun.fill(|bytes| bytes.extend_from_slice(piece.bytes()));
             if !goes_on {
                 return self.begun.take().map(|whole| XdpBuffer(Memory::Pool(whole)));
             }
         }
+    }
+
+    /// Returns the memory of a received frame: its chunk, or a copy if few chunks are left.
+    #[inline]
+    fn keep(&mut self, frame: Loan) -> Memory {
+        if self.with_kernel >= self.few {
+            return Memory::Chunk(frame);
+        }
+        let Some(mut copy) = self.copies.take() else {
+            self.is_low = true;
+            return Memory::Chunk(frame);
+        };
+        copy.fill(|bytes| bytes.extend_from_slice(frame.bytes()));
+        Memory::Pool(copy)
     }
 
     /// Reclaims chunks of transmitted frames.
@@ -192,6 +213,7 @@ impl WireQueue for XdpQueue {
     #[inline]
     fn receive(&mut self, batch: &mut Vec<WireFrame<XdpBuffer>>, max: usize) -> io::Result<()> {
         self.refill()?;
+        self.is_low = false;
         let before = batch.len();
         let virtio = VirtioNetHeader::default();
         while batch.len() - before < max {
@@ -206,10 +228,10 @@ impl WireQueue for XdpQueue {
         self.with_kernel == 0 || self.is_long_waiting
     }
 
-    /// True if less than a quarter of the chunks is free. The kernel drops frames when it has no chunk, so bursts need
-    /// a reserve.
+    /// True if less than half of the chunks is left, and no memory for copies. The kernel drops frames when it has
+    /// no chunk, so bursts need a reserve.
     fn is_low(&self) -> bool {
-        self.with_kernel < self.low || self.is_starved()
+        self.is_low || self.is_starved()
     }
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {

@@ -176,7 +176,7 @@ fn too_much_memory_is_refused_with_the_limit() {
 }
 
 #[test]
-fn a_queue_is_low_on_memory_before_it_has_none() {
+fn a_queue_with_few_chunks_copies_frames_and_is_low_on_memory_before_it_has_none() {
     let wire = Wire::new(1500);
     let config = XdpConfig { receive_chunks: 64, ..XdpConfig::default() };
     let (_attached, mut queue) = wire.on_card(|card| {
@@ -186,10 +186,12 @@ fn a_queue_is_low_on_memory_before_it_has_none() {
     });
     let sender = wire.sender();
     let mut held = Vec::new();
-    for (count, is_low) in [(40, false), (8, false), (8, true)] {
-        (0..count).for_each(|number| put(&sender, &frame(number, 100, &[])));
-        held.extend(take(&mut queue, count as usize));
-        assert_eq!((queue.is_low(), queue.is_starved()), (is_low, false), "{} are held", held.len());
+    for (all, is_low) in (8..=120).step_by(8).map(|all| (all, all > 96)) {
+        let sent: Vec<_> = (all - 8..all).map(|number| frame(number, 100, &[])).collect();
+        sent.iter().for_each(|frame| put(&sender, frame));
+        held.extend(take(&mut queue, 8));
+        assert_eq!((queue.is_low(), queue.is_starved()), (is_low, false), "{all} are held");
+        assert_same(&held[all as usize - 8..], &sent);
     }
     held.clear();
     queue.receive(&mut held, 1).unwrap();
