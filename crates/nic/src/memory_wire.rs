@@ -16,7 +16,7 @@ use rustix::io;
 use crate::carried::Carried;
 
 /// Capacity of each direction, in frames sent and not yet read: so few that a reader finds them in a cache, and enough
-/// for a few receive batches.
+/// for two receive batches.
 const ROOM: usize = 512;
 
 /// One end of a wire. Frames that it receives have passed the path towards it.
@@ -157,13 +157,17 @@ impl WireQueue for MemoryWire {
     fn receive(&mut self, batch: &mut Vec<WireFrame<Carried>>, max: usize) -> io::Result<()> {
         self.path.wakes.clear();
         let mut path = self.path.lock();
-        let now = clock::now();
+        let mut now = clock::now();
         let mut left = max;
         while left > 0
             && let Ok((sent, frame)) = self.inbox.pop()
         {
             path.receive(frame, sent);
             left -= 1;
+            if left == 0 {
+                // Frames sent after this one may still be in the ring: the path's time must not pass theirs.
+                now = now.min(sent);
+            }
         }
         if path.poll_timeout().is_some_and(|due| due <= now) {
             path.handle_timeout(now);

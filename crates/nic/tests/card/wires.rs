@@ -1,9 +1,12 @@
 //! A wire within the process.
 
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::Duration;
+
 use nichrome_nic::{MemoryWire, memory_wire};
 use nichrome_port::{TransmitError, WireFrame, WireQueue, clock};
 use nichrome_wire::VirtioNetHeader;
-use std::os::fd::AsFd;
 
 use crate::hosts::{FRAME_LEN, impaired};
 
@@ -67,4 +70,17 @@ fn a_reader_gets_the_frames_that_it_asks_for_and_is_woken_for_the_others() {
         let stats = far.path().stats();
         assert_eq!((stats.packets_in, stats.packets_out), (sent, batch.len() as u64), "a loss of {loss}");
     }
+}
+
+#[test]
+fn frames_that_are_read_after_their_delay_are_not_delayed_again() {
+    let [mut near, mut far] = memory_wire(&impaired(&[("delay", "200ms")]), 1, FRAME_LEN).unwrap();
+    let sent = fill(&mut near);
+    thread::sleep(Duration::from_millis(200));
+    let mut batch: Vec<WireFrame<_>> = Vec::new();
+    while is_readable(&far) {
+        let before = batch.len();
+        far.receive(&mut batch, before + 100).unwrap();
+    }
+    assert_eq!(batch.len(), sent);
 }
