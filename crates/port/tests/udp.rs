@@ -192,6 +192,16 @@ fn identification_is_zero_and_counts_the_segments_of_a_send() {
     NetworkNamespace::new().unwrap().run(watch).unwrap();
 }
 
+/// Checks that an address gets free. While another test starts a process, that process holds the descriptors of this one
+/// until it executes its program.
+fn assert_gets_free(address: SocketAddr) {
+    let until = clock::now() + Duration::from_secs(5);
+    while let Err(error) = UdpSocket::open(address) {
+        assert!(matches!(error, UdpError::Taken(_)) && clock::now() < until, "{error}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Returns a datagram for the process of a slot.
 fn for_slot(slot: usize) -> [u8; 8] {
     [0, 0, 0, 0, 0, (slot as u8) << 3, 0, slot as u8]
@@ -221,7 +231,7 @@ fn datagrams_reach_the_slot_that_they_name_while_processes_start_and_end() {
     ports.iter().flatten().for_each(reaches);
     ports = [(); 4].map(|()| None);
     assert!(ports.iter().all(Option::is_none));
-    drop(UdpSocket::open(address).unwrap());
+    assert_gets_free(address);
 }
 
 const SHARED: &str = "NICHROME_SHARED_ADDRESS";
@@ -291,7 +301,7 @@ fn killed_processes_leave_the_others_and_their_slots_alone() {
     reaches(0, &mut successor);
     reaches(2, &mut processes[1]);
     processes.into_iter().chain([successor]).for_each(Sharer::kill);
-    drop(UdpSocket::open(address).unwrap());
+    assert_gets_free(address);
 }
 
 #[test]
@@ -301,9 +311,11 @@ fn an_address_has_so_many_slots_and_is_not_shared_with_others() {
     let alone = UdpSocket::open(address).unwrap();
     assert!(matches!(SharedPort::join(address, steering), Err(UdpError::Taken(_))));
     drop(alone);
+    assert_gets_free(address);
     let both = [(); 2].map(|()| SharedPort::join(address, steering).unwrap());
     assert!(matches!(SharedPort::join(address, steering), Err(UdpError::NoSlot { slots: 2, .. })));
     assert!(matches!(UdpSocket::open(address), Err(UdpError::Taken(_))));
     drop(both);
+    assert_gets_free(address);
     assert_eq!(SharedPort::join(address, steering).unwrap().slot(), 0);
 }
