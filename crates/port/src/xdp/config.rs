@@ -45,10 +45,11 @@ pub struct XdpConfig {
 }
 
 impl Default for XdpConfig {
-    /// 8 MB for reception, and up to 8 MB for copies; 2 MB for transmission.
+    /// 16 MB for reception, and up to 16 MB for copies; 2 MB for transmission. With half of it, a card that has just started
+    /// loses some hundred frames of a burst of 8,192: it uses memory of its own for the first time.
     fn default() -> Self {
         Self {
-            receive_chunks: 4096,
+            receive_chunks: 8192,
             transmit_chunks: 1024,
             chunk_size: ChunkSize::default(),
             copy: XdpCopy::default(),
