@@ -1,10 +1,11 @@
 //! The state of one connection (lro-npu IV.A, IV.E).
 
+use std::mem;
 use std::num::NonZeroU8;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags, instant};
 
-use super::config::{NpuConfig, PshRule, Rules};
+use super::config::{NpuConfig, Rules};
 use super::reorder::ReorderList;
 use crate::reason::FlushReason;
 use crate::recycle::Pooled;
@@ -33,7 +34,7 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// How often in a row the connection had timed out when its next segments arrived.
     timed_out: u8,
     pub(crate) last_arrival: Instant,
-    /// Its number among the connections of this burst, if the timer is not set yet for their segments.
+    /// Its number among the connections of the last burst, if the timer is not set yet for their segments.
     pub(crate) untimed: Option<NonZeroU8>,
     /// Until when it may hold what it holds, or when it times out: as of the last burst with a segment of it.
     pub(crate) deadline: Instant,
@@ -113,30 +114,36 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         if interval > 0 {
             self.timed_out = if now < self.deadline { 0 } else { self.timed_out.saturating_add(1) };
         }
-        if interval > timeouts.pause {
-            self.pauses = self.pauses.saturating_add(1);
+        let is_pause = interval > timeouts.pause;
+        if is_pause {
+            self.pauses = if count > 1 { 0 } else { self.pauses.saturating_add(1) };
             self.train_pauses = self.train_pauses.saturating_add(1);
         } else {
             self.pauses = 0;
-            self.near = (self.near + 1).min(2);
             if interval > timeouts.train_pause {
                 self.train_pauses = 0;
             }
         }
-        if interval <= timeouts.pause || self.train_pauses <= Self::SPARSE {
-            self.average_interval = self.average_interval / 2 + interval / 2;
+        self.note_near(count - u32::from(is_pause));
+        let mut average = self.average_interval;
+        if !is_pause || self.train_pauses <= Self::SPARSE {
+            average = average / 2 + interval / 2;
         }
-        if count > 1 {
-            self.arrived_again(count - 1);
-        }
+        self.average_interval = average.checked_shr(count - 1).unwrap_or(0);
     }
 
     /// Records `count` arrivals at the time of the last one: as [`ConnectionDescriptor::arrived`] for each.
     #[inline(always)]
     pub(crate) fn arrived_again(&mut self, count: u32) {
         self.pauses = 0;
-        self.near = (self.near + count.min(2) as u8).min(2);
+        self.note_near(count);
         self.average_interval = self.average_interval.checked_shr(count).unwrap_or(0);
+    }
+
+    /// Counts segments within the hold limit of the one before.
+    #[inline(always)]
+    fn note_near(&mut self, count: u32) {
+        self.near = u32::from(self.near).saturating_add(count).min(2) as u8;
     }
 
     /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
@@ -174,12 +181,22 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Stores a new run; returns why it ends at once, if it does.
+    /// Stores a new run; returns why it ends at once, if it does: [`ended_by`].
     #[inline(always)]
-    pub(crate) fn hold(&mut self, run: PooledRun<B>, psh: PshRule) -> Option<FlushReason> {
-        let ended = ended_by(&run, run.flags, psh);
-        self.run = Some(run);
+    pub(crate) fn hold(&mut self, run: PooledRun<B>, ends: TcpFlags) -> Option<FlushReason> {
+        let ended = ended_by(&run, run.flags, ends);
+        debug_assert!(self.run.is_none());
+        // Forgetting the place's None saves a test and a drop.
+        mem::forget(self.run.replace(run));
         ended
+    }
+
+    /// Takes the run, which is delivered now.
+    #[inline(always)]
+    pub(crate) fn take_run(&mut self) -> Option<PooledRun<B>> {
+        let run = self.run.take()?;
+        self.delivered(run.newest_timestamp);
+        Some(run)
     }
 
     /// Returns the number of frames that are held.
@@ -227,12 +244,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     }
 }
 
-/// Returns why a run ends with the segment just added, which has these flags.
-#[inline]
-pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, psh: PshRule) -> Option<FlushReason> {
+/// Returns why a run ends with the segment just added, which has these flags; PSH ends it if `ends` has PSH.
+#[inline(always)]
+pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, ends: TcpFlags) -> Option<FlushReason> {
     if run.is_full() {
         Some(FlushReason::MaxLength)
-    } else if psh == PshRule::End && flags.contains(TcpFlags::PSH) {
+    } else if flags.intersects(ends) {
         Some(FlushReason::Psh)
     } else {
         None

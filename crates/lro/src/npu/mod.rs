@@ -87,6 +87,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     limits: Limits,
     config: NpuConfig,
     timeouts: Timeouts,
+    /// The flags that end an aggregate.
+    ends: TcpFlags,
     table: ConnectionTable<ConnectionDescriptor<B>>,
     /// The timeout checking thread of IV.E.
     wheel: TimingWheel<WHEEL_TICK>,
@@ -98,8 +100,10 @@ pub struct Npu<B: AsRef<[u8]>> {
     /// While above 0, the last-arrival cache is tested before the table: counts down the segments of
     /// connections with a descriptor.
     sparse_likely: u32,
-    /// Connections that took segments of this burst and whose timers are not set yet.
+    /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,
+    /// When the last burst arrived.
+    burst_at: Instant,
     /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took segments of this
     /// receive batch, whose end delivers their runs.
     until_end: Vec<Index>,
@@ -134,6 +138,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             limits: config.limits(),
             config: *npu,
             timeouts: Timeouts::new(npu),
+            ends: if npu.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE },
             // There are many connections, and each step along a chain costs a cache miss.
             table: ConnectionTable::new(config.max_connections, config.max_connections * 4, config.seed),
             wheel: TimingWheel::new(config.max_connections),
@@ -144,6 +149,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             last_arrivals: LastArrivals::new(config.max_connections),
             sparse_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
+            burst_at: Instant::ZERO,
             until_end: Vec::with_capacity(Self::UNTIL_END),
             until_end_deadline: Instant::MAX,
             turn: Self::UNTIMED,
@@ -170,6 +176,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Flushes all connections.
     pub fn drain(&mut self) {
+        self.settle_timers();
         for index in self.table.indexes() {
             self.reconstruct_all(index, FlushReason::Drain);
         }
@@ -179,6 +186,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Flushes the connections whose timers fire next, until this number of frames has left.
     pub fn drain_oldest(&mut self, frames: usize) {
+        self.settle_timers();
         let mut left = frames;
         while left > 0 {
             let Some(index) = self.wheel.upcoming().next().map(Index) else { break };
@@ -333,12 +341,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Defers the timer of a connection to [`Npu::settle_timers`]: the burst may have more segments of the
-    /// connection.
+    /// Defers the timer of a connection: the burst may have more segments of the connection, and the receive batch may end with
+    /// the burst.
     #[inline]
-    fn leave_untimed(&mut self, index: Index, now: Instant) {
+    fn leave_untimed(&mut self, index: Index) {
         if self.untimed.len() >= Self::UNTIMED {
-            self.settle_timers(now);
+            self.settle_timers();
         }
         if let Some(descriptor) = self.table.get_mut(index)
             && descriptor.untimed.is_none()
@@ -348,12 +356,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sets the deferred timers. The end of the receive batch delivers what connections hold that time out between bursts: they get
-    /// none.
-    #[inline]
-    fn settle_timers(&mut self, now: Instant) {
-        let mut untimed = mem::take(&mut self.untimed);
-        for index in untimed.drain(..) {
+    /// Sets the deferred timers: the receive batch goes on. Its end delivers what connections hold that time out between bursts:
+    /// they get none.
+    #[inline(never)]
+    fn settle_timers(&mut self) {
+        for index in self.untimed.drain(..) {
             let Some(descriptor) = self.table.get_mut(index) else { continue };
             descriptor.untimed = None;
             if descriptor.times_out_between_bursts()
@@ -364,10 +371,29 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 self.until_end_deadline = self.until_end_deadline.min(descriptor.deadline);
                 self.until_end.push(index);
             } else {
-                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
+                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, self.burst_at);
             }
         }
-        self.untimed = untimed;
+    }
+
+    /// Delivers what the connections in `until_end` hold, unless another batch has changed that they time out between bursts.
+    #[cold]
+    fn deliver_until_end(&mut self) {
+        let mut until_end = mem::take(&mut self.until_end);
+        for index in until_end.drain(..) {
+            if self.table.peek(index).is_some_and(ConnectionDescriptor::times_out_between_bursts) {
+                self.reconstruct(index, FlushReason::EndOfBatch);
+            }
+        }
+        self.until_end = until_end;
+        self.until_end_deadline = Instant::MAX;
+    }
+
+    /// Returns the earliest deadline among the connections whose timers are not set yet.
+    #[cold]
+    fn untimed_deadline(&self) -> Option<Instant> {
+        let descriptors = self.untimed.iter().filter_map(|index| self.table.peek(*index));
+        descriptors.filter_map(|descriptor| self.timeouts.deadline(descriptor)).min()
     }
 
     /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines.
@@ -447,22 +473,37 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        if !self.untimed.is_empty() {
+            self.settle_timers();
+        }
+        self.burst_at = now;
         self.out.received(frames);
         self.receive_burst(frames, now);
-        self.settle_timers(now);
     }
 
+    /// Delivers what connections hold that time out between bursts, and sets the timers of the others.
     #[inline]
     fn end_of_batch(&mut self, _now: Instant) {
-        let mut until_end = mem::take(&mut self.until_end);
-        for index in until_end.drain(..) {
-            // Unless another batch has changed that.
-            if self.table.peek(index).is_some_and(ConnectionDescriptor::times_out_between_bursts) {
-                self.reconstruct(index, FlushReason::EndOfBatch);
+        if !self.until_end.is_empty() {
+            self.deliver_until_end();
+        }
+        let is_safe = self.config.rules == Rules::Safe;
+        let mut untimed = mem::take(&mut self.untimed);
+        for index in untimed.drain(..) {
+            let Some(descriptor) = self.table.get_mut(index) else { continue };
+            descriptor.untimed = None;
+            if is_safe && descriptor.times_out_between_bursts() {
+                descriptor.deadline = self.timeouts.quiet_deadline(descriptor);
+                if self.acker.is_some() {
+                    self.reconstruct(index, FlushReason::EndOfBatch);
+                } else if let Some(run) = descriptor.take_run() {
+                    self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out);
+                }
+            } else {
+                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, self.burst_at);
             }
         }
-        self.until_end = until_end;
-        self.until_end_deadline = Instant::MAX;
+        self.untimed = untimed;
     }
 
     #[inline]
@@ -477,15 +518,18 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
 
     #[inline]
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.until_end.is_empty() {
-            return self.wheel.next_timeout();
+        let mut due = self.wheel.next_timeout();
+        if !self.until_end.is_empty() {
+            due = Some(due.map_or(self.until_end_deadline, |due| due.min(self.until_end_deadline)));
         }
-        Some(
-            self.wheel.next_timeout().map_or(self.until_end_deadline, |due| due.min(self.until_end_deadline)),
-        )
+        if !self.untimed.is_empty() {
+            due = due.into_iter().chain(self.untimed_deadline()).min();
+        }
+        due
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.settle_timers();
         if self.until_end_deadline <= now {
             self.settle_all_timers(now);
         }

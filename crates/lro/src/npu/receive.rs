@@ -4,10 +4,9 @@ use std::mem;
 use std::num::NonZeroU8;
 use std::vec::IntoIter;
 
-use nichrome_wire::{Instant, TcpFlags};
+use nichrome_wire::Instant;
 use pulp::NullaryFnOnce;
 
-use super::config::PshRule;
 use super::descriptor::ended_by;
 use super::{ActiveAck, Npu, filter};
 use crate::burst;
@@ -28,12 +27,6 @@ const LARGE: usize = 8192;
 /// Number of segments of known connections after which the last-arrival cache is no longer tested first.
 const LATELY: u32 = 8;
 
-/// Returns the flags that end an aggregate.
-#[inline(always)]
-fn ending(psh: PshRule) -> TcpFlags {
-    if psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE }
-}
-
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
@@ -53,10 +46,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn receive_next(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         // Frames that are no segment, or of another connection with this hash, are rejected by the
         // comparisons below.
-        if let Some(index) = self.table.likely(hash)
-            && (self.join_train(index, burst, now) || self.begin_train(index, burst, now))
-        {
-            return;
+        if let Some(index) = self.table.likely(hash) {
+            let holds = self.table.peek(index).is_some_and(|descriptor| descriptor.run.is_some());
+            let is_consumed = match holds {
+                true => self.join_train(index, burst, now),
+                false => self.begin_train(index, burst, now),
+            };
+            if is_consumed {
+                return;
+            }
         }
         let Some(frame) = burst.next() else { return };
         match parse::parse_usual(frame.bytes(), self.medium) {
@@ -179,12 +177,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let Some(descriptor) = self.table.get_mut(index) else { return false };
         let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return false };
-        let count = run.add_stream_train(&mut self.masks, frames, ending(self.config.psh));
+        let count = run.add_stream_train(&mut self.masks, frames, self.ends);
         if count == 0 {
             return false;
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
-        let (ended, end) = (ended_by(run, run.flags, self.config.psh), run.end);
+        let (ended, end) = (ended_by(run, run.flags, self.ends), run.end);
         descriptor.advance(end);
         if let Some(number) = descriptor.untimed {
             descriptor.arrived_again(count);
@@ -192,7 +190,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.turn = if next < self.untimed.len() { next } else { 0 };
         } else {
             descriptor.arrived_together(count, now, &self.timeouts);
-            self.leave_untimed(index, now);
+            self.leave_untimed(index);
         }
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
@@ -224,14 +222,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         run.start_stream(frame, segment, timestamp, self.limits, now);
         descriptor.limit_timestamps(&mut run);
         let mut count = 1;
-        if ended_by(&run, run.flags, self.config.psh).is_none() {
-            count += run.add_stream_train(&mut self.masks, frames, ending(self.config.psh));
+        if ended_by(&run, run.flags, self.ends).is_none() {
+            count += run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
         self.sparse_likely = self.sparse_likely.saturating_sub(1);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
-        let ended = descriptor.hold(run, self.config.psh);
+        let ended = descriptor.hold(run, self.ends);
         let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
         if is_left {
             self.untimed.push(index);
@@ -241,7 +239,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.reconstruct(index, reason);
         }
         if !is_left {
-            self.leave_untimed(index, now);
+            self.leave_untimed(index);
         }
         true
     }

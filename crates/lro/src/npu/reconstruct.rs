@@ -41,7 +41,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             self.insert(index, frame, segment, now);
         }
-        self.leave_untimed(index, now);
+        self.leave_untimed(index);
     }
 
     /// Delivers the segment at nextseq of a sparse connection, and releases its descriptor unless active ACK
@@ -88,7 +88,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                     return self.start(index, frame, segment, now);
                 }
             }
-            if let Some(reason) = ended_by(run, segment.flags, self.config.psh) {
+            if let Some(reason) = ended_by(run, segment.flags, self.ends) {
                 self.reconstruct(index, reason);
             }
         } else {
@@ -102,7 +102,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
             Ok(mut run) => {
                 descriptor.limit_timestamps(&mut run);
-                if let Some(reason) = descriptor.hold(run, self.config.psh) {
+                if let Some(reason) = descriptor.hold(run, self.ends) {
                     self.reconstruct(index, reason);
                 }
             }
@@ -216,10 +216,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Takes the run that a connection holds, which is delivered now.
     #[inline]
     fn take_run(&mut self, index: Index) -> Option<PooledRun<B>> {
-        let descriptor = self.table.get_mut(index)?;
-        let run = descriptor.run.take()?;
-        descriptor.delivered(run.newest_timestamp);
-        Some(run)
+        self.table.get_mut(index)?.take_run()
     }
 
     /// Acknowledges the delivered bytes if active ACK `safe` may, in answer to a received header.
