@@ -37,6 +37,14 @@ impl FlowKey {
         Self { addresses: (addresses, 0, 0, 0), ports, network: 4 << 28 }
     }
 
+    /// Returns true if this is the flow that [`FlowKey::ipv4_words`] makes of these, with fewer comparisons.
+    #[inline(always)]
+    pub(crate) fn is_of_ipv4_words(&self, addresses: u64, ports: u32) -> bool {
+        let other = Self::ipv4_words(addresses, ports);
+        let words = self.addresses.0 ^ other.addresses.0;
+        words | u64::from((self.ports ^ other.ports) | (self.network ^ other.network)) == 0
+    }
+
     /// A TCP flow over IPv6 without VLAN tags.
     #[inline]
     pub fn ipv6(src: Ipv6Addr, dst: Ipv6Addr, src_port: u16, dst_port: u16) -> Self {
@@ -198,6 +206,21 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+
+    #[test]
+    fn words_of_ipv4_are_of_one_flow() {
+        let flow = FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), 3, 4);
+        let (addresses, ports) = (0x0A00_0001_0A00_0002, 0x0003_0004);
+        assert!(flow.is_of_ipv4_words(addresses, ports));
+        let others = [
+            FlowKey::ipv4([10, 0, 0, 2].into(), [10, 0, 0, 2].into(), 3, 4),
+            FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 1].into(), 3, 4),
+            FlowKey::ipv6((u128::from(addresses) << 64).into(), 0.into(), 3, 4),
+            flow.with_ports(4, 3),
+            flow.over_udp(),
+        ];
+        assert!(others.iter().all(|other| !other.is_of_ipv4_words(addresses, ports)));
+    }
 
     #[test]
     fn a_flow_reads_as_it_was_made() {

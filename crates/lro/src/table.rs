@@ -155,10 +155,10 @@ impl<D> ConnectionTable<D> {
         Ok(Index(at))
     }
 
-    /// Returns true if the connection at `index` is this flow's.
+    /// Returns the flow of the connection at `index`.
     #[inline]
-    pub(crate) fn is_of(&self, index: Index, flow: &FlowKey) -> bool {
-        self.slots.get(index.0 as usize).is_some_and(|slot| slot.flow == *flow)
+    pub(crate) fn flow(&self, index: Index) -> Option<&FlowKey> {
+        self.slots.get(index.0 as usize).map(|slot| &slot.flow)
     }
 
     /// Returns the descriptor of a connection, and marks the connection as used.

@@ -26,8 +26,21 @@ const WITH_TIMESTAMPS: usize = OPTIONS + 12;
 /// Returns the flow of a common frame.
 #[inline(always)]
 pub(crate) fn flow(head: &Head) -> FlowKey {
-    let addresses = u64::from_be_bytes(array::<26, 8>(head));
-    FlowKey::ipv4_words(addresses, u32::from_be_bytes(array::<34, 4>(head)))
+    let (addresses, ports) = flow_words(head);
+    FlowKey::ipv4_words(addresses, ports)
+}
+
+/// Returns true if the flow is a common frame's.
+#[inline(always)]
+pub(crate) fn is_flow(head: &Head, flow: &FlowKey) -> bool {
+    let (addresses, ports) = flow_words(head);
+    flow.is_of_ipv4_words(addresses, ports)
+}
+
+/// Returns addresses and ports of a common frame.
+#[inline(always)]
+fn flow_words(head: &Head) -> (u64, u32) {
+    (u64::from_be_bytes(array::<26, 8>(head)), u32::from_be_bytes(array::<34, 4>(head)))
 }
 
 /// Returns true if the frame is probably a common one: IPv4 without options, and TCP.

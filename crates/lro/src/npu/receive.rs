@@ -208,7 +208,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(head) = frame.bytes().first_chunk() else { return false };
         if self.acker.is_some()
             || self.medium != Medium::Ethernet
-            || !self.table.is_of(index, &usual::flow(head))
+            || !self.table.flow(index).is_some_and(|flow| usual::is_flow(head, flow))
             || segment::verify(frame, segment.layout, segment.payload_len).is_err()
         {
             return false;

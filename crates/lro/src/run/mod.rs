@@ -162,7 +162,6 @@ impl<B: AsRef<[u8]>> Run<B> {
         now: Instant,
     ) {
         self.start_with(frame, segment, limits, now);
-        self.is_stream = usual::is_stream_layout(segment.layout);
         self.identification = Identification::Any;
         self.only_timestamp = None;
         self.newest_timestamp = timestamp;
@@ -205,6 +204,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn set_sizes(&mut self, layout: Layout, frame_len: u32, payload_len: u32, limits: Limits) {
         self.layout = layout;
         self.is_usual = usual::is_layout(layout);
+        self.is_stream = usual::is_stream_layout(layout);
         self.frame_len = frame_len;
         self.first_len = payload_len;
         self.full_above = limits.bytes.saturating_sub(layout.counted_headers() + payload_len);
