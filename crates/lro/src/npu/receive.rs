@@ -22,7 +22,7 @@ use crate::usual;
 const AHEAD: usize = 32;
 
 /// Connections above which the table does not fit in the nearest caches. Below, prefetching costs more than it saves.
-const LARGE: usize = 8192;
+const LARGE: usize = 32768;
 
 /// Number of segments of known connections after which the last-arrival cache is no longer tested first.
 const LATELY: u32 = 8;
