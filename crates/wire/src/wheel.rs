@@ -71,6 +71,11 @@ impl<const TICK: u64> TimingWheel<TICK> {
         (self.set > 0).then(|| Instant::from_nanos(self.earliest.saturating_mul(TICK)))
     }
 
+    /// Returns when a timer for `deadline` fires.
+    pub fn due(deadline: Instant) -> Instant {
+        Instant::from_nanos(deadline.as_nanos().div_ceil(TICK).saturating_mul(TICK))
+    }
+
     /// Arms the timer for `deadline`'s tick; a timer that fires earlier is unchanged. A connection beyond the capacity has
     /// none.
     #[inline(always)]

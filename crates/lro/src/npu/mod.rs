@@ -389,11 +389,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.until_end_deadline = Instant::MAX;
     }
 
-    /// Returns the earliest deadline among the connections whose timers are not set yet.
+    /// Returns when the first of the timers fires that are not set yet.
     #[cold]
     fn untimed_deadline(&self) -> Option<Instant> {
         let descriptors = self.untimed.iter().filter_map(|index| self.table.peek(*index));
-        descriptors.filter_map(|descriptor| self.timeouts.deadline(descriptor)).min()
+        let deadlines = descriptors.filter_map(|descriptor| self.timeouts.deadline(descriptor));
+        deadlines.min().map(TimingWheel::<WHEEL_TICK>::due)
     }
 
     /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines.

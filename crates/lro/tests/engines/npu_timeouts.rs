@@ -235,6 +235,18 @@ fn drained_is_nothing_held_for_the_end_of_a_batch() {
     let mut card = card_after_trains();
     card.receive(&data(2000, 100).with(|frame| frame.src_port = 1)).drain();
     assert_eq!((card.take_lens(), card.engine.poll_timeout()), (vec![100], None));
+    // Nor after another connection's burst.
+    card.receive_all(&segments(2, 0), false).wait(us(25));
+    assert_eq!((card.take_lens(), card.engine.poll_timeout()), (vec![400], None));
+}
+
+#[test]
+fn the_bursts_of_a_batch_are_delivered_together_when_it_ends() {
+    let mut card = card_after_trains();
+    card.receive_all(&segments(1, 5), false).receive_all(&segments(1, 6), false);
+    assert!(card.take().is_empty());
+    card.receive_all(&segments(2, 0), false).end_batch();
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![800], 2));
 }
 
 #[test]
