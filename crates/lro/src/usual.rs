@@ -76,10 +76,13 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
     if has_odd_checksum(head) { None } else { data_segment(frame, TcpFlags::ECE) }
 }
 
-/// Returns the fields and the timestamp value of a common frame that may start a run under the stream rule: data with
-/// ACK, no other flag but ECE and PSH, and [such a layout](is_stream_layout).
+/// The fields and the timestamp value of a segment that starts a run under the stream rule.
+pub(crate) type FirstOfStream = (FirstSegment, Option<u32>);
+
+/// Returns what a run needs of a common frame that may start one under the stream rule: data with ACK, no other flag but ECE and
+/// PSH, and [such a layout](is_stream_layout).
 #[inline(always)]
-pub(crate) fn first_of_stream(frame: &[u8]) -> Option<(FirstSegment, Option<u32>)> {
+pub(crate) fn first_of_stream(frame: &[u8]) -> Option<FirstOfStream> {
     let mut segment = data_segment(frame, TcpFlags::ECE | TcpFlags::PSH)?;
     match usize::from(segment.layout.payload) {
         OPTIONS => Some((segment, None)),

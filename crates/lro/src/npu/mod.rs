@@ -64,6 +64,7 @@ use self::descriptor::{ConnectionDescriptor, Timeouts};
 use self::last_arrivals::LastArrivals;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
+use crate::flow::FlowKey;
 use crate::frame::Frame;
 use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
@@ -233,13 +234,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Takes a descriptor for a new connection; evicts one that was not used lately if none is free (IV.A).
-    fn establish(&mut self, hash: u32, segment: &Segment, nextseq: SeqNumber, now: Instant) -> Option<Index> {
+    fn establish(&mut self, hash: u32, flow: FlowKey, nextseq: SeqNumber, now: Instant) -> Option<Index> {
         if self.table.is_full() {
             let victim = self.table.victim()?;
             self.reconstruct_all(victim, FlushReason::Evicted);
             self.evict(victim);
         }
-        let index = self.table.insert(hash, segment.flow, ConnectionDescriptor::new(nextseq, now)).ok()?;
+        let index = self.table.insert(hash, flow, ConnectionDescriptor::new(nextseq, now)).ok()?;
         self.last_arrivals.descriptor_added(hash);
         Some(index)
     }
@@ -293,7 +294,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             }
             self.handed(index, segment);
         } else if syn && self.config.rules == Rules::Paper {
-            self.establish(hash, segment, segment.end() + 1, now);
+            self.establish(hash, segment.flow, segment.end() + 1, now);
         }
         self.out.pass(frame, segment.payload_len, reason);
         if let Some(index) = found

@@ -16,7 +16,7 @@ use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::segment::{self, Layout, Medium, Segment};
 use crate::table::Index;
-use crate::usual;
+use crate::usual::{self, FirstOfStream, Head};
 
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
@@ -46,15 +46,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn receive_next(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         // Frames that are no segment, or of another connection with this hash, are rejected by the
         // comparisons below.
-        if let Some(index) = self.table.likely(hash) {
-            let holds = self.table.peek(index).is_some_and(|descriptor| descriptor.run.is_some());
-            let is_consumed = match holds {
-                true => self.join_train(index, burst, now),
-                false => self.begin_train(index, burst, now),
-            };
-            if is_consumed {
-                return;
+        let is_consumed = match self.table.likely(hash) {
+            Some(index) if self.table.peek(index).is_some_and(|descriptor| descriptor.run.is_some()) => {
+                self.join_train(index, burst, now)
             }
+            Some(index) => self.begin_train(index, burst, now),
+            None => self.begin_connection(hash, burst, now),
+        };
+        if is_consumed {
+            return;
         }
         let Some(frame) = burst.next() else { return };
         match parse::parse_usual(frame.bytes(), self.medium) {
@@ -198,21 +198,47 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at `index`,
-    /// holds nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does. Reads what a run
-    /// needs of the headers, and moves each frame once. Returns false otherwise.
+    /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at `index`, holds
+    /// nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does. Reads what a run needs of the
+    /// headers, and moves each frame once. Returns false otherwise.
     #[inline(always)]
     fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        let Some(frame) = frames.as_slice().first() else { return false };
-        let Some((segment, timestamp)) = usual::first_of_stream(frame.bytes()) else { return false };
-        let Some(head) = frame.bytes().first_chunk() else { return false };
-        if self.acker.is_some()
-            || self.medium != Medium::Ethernet
-            || !self.table.flow(index).is_some_and(|flow| usual::is_flow(head, flow))
-            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
-        {
+        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
+        self.table.flow(index).is_some_and(|flow| usual::is_flow(head, flow))
+            && self.start_train(index, first, frames, now)
+    }
+
+    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor: takes one unless the connection is sparse.
+    #[inline(always)]
+    fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
+        if self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling) {
             return false;
         }
+        let Some(index) = self.establish(hash, usual::flow(head), first.0.seq, now) else { return false };
+        self.start_train(index, first, frames, now)
+    }
+
+    /// Returns what a run needs of the first frame, if it is a [common one](usual) that may start one.
+    #[inline(always)]
+    fn first_of_train<'a>(&self, frames: &'a [Frame<B>]) -> Option<(&'a Head, FirstOfStream)> {
+        let frame = frames.first()?;
+        let (segment, timestamp) = usual::first_of_stream(frame.bytes())?;
+        let may_start = self.acker.is_none()
+            && self.medium == Medium::Ethernet
+            && segment::verify(frame, segment.layout, segment.payload_len).is_ok();
+        may_start.then_some((frame.bytes().first_chunk()?, (segment, timestamp)))
+    }
+
+    /// Starts a run of the connection at `index` with the first frame, as [`Npu::begin_train`].
+    #[inline(always)]
+    fn start_train(
+        &mut self,
+        index: Index,
+        (segment, timestamp): FirstOfStream,
+        frames: &mut IntoIter<Frame<B>>,
+        now: Instant,
+    ) -> bool {
         let Some(descriptor) = self.table.get_mut(index) else { return false };
         if !descriptor.begins_at(segment.seq, now, self.timeouts.pause) {
             return false;
@@ -281,7 +307,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.receive_control(found, hash, frame, segment, reason, now);
         } else if found.is_none() && self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling) {
             self.pass_sparse(hash, frame, segment.payload_len, now);
-        } else if let Some(index) = found.or_else(|| self.establish(hash, segment, segment.seq, now)) {
+        } else if let Some(index) = found.or_else(|| self.establish(hash, segment.flow, segment.seq, now)) {
             self.sparse_likely = self.sparse_likely.saturating_sub(1);
             self.reorder_packet(index, frame, segment, now);
         } else {
