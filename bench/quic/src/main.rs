@@ -1,116 +1,75 @@
-//! A bulk transfer over QUIC (quinn): one stream at full speed, from a sender to a receiver.
-//!
-//! Usage: `quic-transfer receive ADDRESS CERTIFICATE SECONDS` or `send ADDRESS CERTIFICATE`. The receiver writes its
-//! certificate to a file, measures for SECONDS after a second of warm-up, prints one line of JSON (the datagrams are those of the
-//! whole connection), and ends the connection.
+//! A bulk transfer over QUIC (quinn) between two hosts with a card each, without and with packet loss, with UDP coalescing off and
+//! on: throughput, the receiver's processor time, and datagrams in a packet to its kernel.
 
-use std::env;
-use std::fs;
+mod measure;
+mod transfer;
+
 use std::net::SocketAddr;
-use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use quinn::{ClientConfig, Endpoint, RecvStream, ServerConfig, TransportConfig, VarInt};
-use rustix::time::{ClockId, clock_gettime};
-use rustls::RootCertStore;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::time::timeout;
+use clap::{Parser, Subcommand, value_parser};
 
-/// Name in the certificate.
-const NAME: &str = "receiver";
-/// Bytes of a write.
-const CHUNK: usize = 1 << 20;
-/// Time in which the congestion window grows, before the measurement.
-const WARM_UP: Duration = Duration::from_secs(1);
-/// Time in which a sender must connect.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes that a sender may have in flight.
-const WINDOW: u32 = 32 << 20;
+use crate::measure::{PathLoss, Row};
 
-fn main() -> anyhow::Result<()> {
-    let arguments: Vec<String> = env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match arguments[..] {
-        ["receive", address, certificate, seconds] => {
-            let time = Duration::from_secs(seconds.parse().context("SECONDS")?);
-            runtime.block_on(receive(address.parse()?, certificate.as_ref(), time))
+/// Measure QUIC through UDP coalescing, between two hosts on this machine. No root is needed
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    role: Option<Role>,
+    /// Packet loss in each direction; repeatedly, or with commas
+    #[arg(long, value_name = "LOSS", value_delimiter = ',', default_values = ["none", "0.1%", "1%"])]
+    loss: Vec<PathLoss>,
+    /// Measure everything N times, and report medians
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Seconds of a measurement
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u64).range(1..=99))]
+    seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What the processes of a transfer do.
+#[derive(Subcommand)]
+enum Role {
+    #[command(hide = true)]
+    Receive { address: SocketAddr, seconds: u64, certificate: PathBuf },
+    #[command(hide = true)]
+    Send { address: SocketAddr, certificate: PathBuf },
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("quic: {error:#}");
+            ExitCode::FAILURE
         }
-        ["send", address, certificate] => runtime.block_on(send(address.parse()?, certificate.as_ref())),
-        _ => bail!("usage: quic-transfer receive ADDRESS CERTIFICATE SECONDS, or send ADDRESS CERTIFICATE"),
     }
 }
 
-fn transport() -> Arc<TransportConfig> {
-    let mut transport = TransportConfig::default();
-    transport.stream_receive_window(VarInt::from_u32(WINDOW));
-    transport.receive_window(VarInt::from_u32(WINDOW));
-    transport.send_window(WINDOW.into());
-    Arc::new(transport)
-}
-
-async fn receive(address: SocketAddr, certificate: &Path, time: Duration) -> anyhow::Result<()> {
-    let key = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
-    let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
-    let mut config = ServerConfig::with_single_cert(vec![key.cert.der().clone()], private)?;
-    config.transport_config(transport());
-    let endpoint = Endpoint::server(config, address)?;
-    // A sender that finds the file finds the receiver.
-    fs::write(certificate, key.cert.der())?;
-    let accepted = timeout(PATIENCE, endpoint.accept()).await.context("no sender has connected")?;
-    let connection = accepted.context("the endpoint is closed")?.await?;
-    let mut stream = connection.accept_uni().await?;
-    read_until(&mut stream, Instant::now() + WARM_UP).await?;
-    let before = Mark::now();
-    let bytes = read_until(&mut stream, before.time + time).await?;
-    let after = Mark::now();
-    connection.close(VarInt::from_u32(0), b"measured");
-    endpoint.wait_idle().await;
-    println!(
-        r#"{{"gbps":{:.3},"cpu_s_per_gb":{:.3},"datagrams":{}}}"#,
-        bytes as f64 * 8e-9 / (after.time - before.time).as_secs_f64(),
-        (after.cpu - before.cpu).as_secs_f64() / (bytes as f64 / 1e9),
-        connection.stats().udp_rx.datagrams,
-    );
-    Ok(())
-}
-
-/// Reads what arrives until this time; returns its number of bytes.
-async fn read_until(stream: &mut RecvStream, end: Instant) -> anyhow::Result<u64> {
-    let mut bytes = 0;
-    while Instant::now() < end {
-        let chunk = stream.read_chunk(CHUNK, true).await?.context("the sender has ended the stream")?;
-        bytes += chunk.bytes.len() as u64;
+fn run() -> anyhow::Result<()> {
+    let Arguments { role, loss, rounds, seconds, json } = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match role {
+        Some(Role::Receive { address, seconds, certificate }) => {
+            return runtime.block_on(transfer::receive(address, &certificate, Duration::from_secs(seconds)));
+        }
+        Some(Role::Send { address, certificate }) => {
+            return runtime.block_on(transfer::send(address, &certificate));
+        }
+        None => {}
     }
-    Ok(bytes)
-}
-
-/// A point in time.
-struct Mark {
-    time: Instant,
-    /// Processor time of this process.
-    cpu: Duration,
-}
-
-impl Mark {
-    fn now() -> Self {
-        let cpu = clock_gettime(ClockId::ProcessCPUTime);
-        Self { time: Instant::now(), cpu: Duration::new(cpu.tv_sec as u64, cpu.tv_nsec as u32) }
+    nichrome_port::gain_network_admin()?;
+    let rows = measure::rows(&loss, rounds as usize, seconds)?;
+    if json {
+        println!("{}", serde_json::to_string(&rows)?);
+    } else {
+        println!("medians of {rounds} rounds\n\n{}", Row::HEADINGS);
+        rows.iter().for_each(|row| println!("{row}"));
     }
-}
-
-/// Sends until the receiver ends the connection.
-async fn send(address: SocketAddr, certificate: &Path) -> anyhow::Result<()> {
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(fs::read(certificate)?))?;
-    let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
-    config.transport_config(transport());
-    let endpoint = Endpoint::client(SocketAddr::new([0, 0, 0, 0].into(), 0))?;
-    let connection = endpoint.connect_with(config, address, NAME)?.await?;
-    let mut stream = connection.open_uni().await?;
-    let bytes = vec![7; CHUNK];
-    while stream.write_all(&bytes).await.is_ok() {}
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use nichrome_lro::Config;
+use nichrome_lro::{Config, ProfileConfig};
 use nichrome_nic::{Card, CardConfig, MemoryPath, Queue, memory_wire};
 use nichrome_port::{Device, Offloads};
 use nichrome_wan::{ConfigError, Impairments, Stats};
@@ -39,19 +39,26 @@ impl Lab {
     /// # Errors
     /// The kernel refuses a namespace or an interface, or the impairments contradict each other.
     pub fn new(impairments: &[Impairments; 2], seed: u64) -> Result<Self, LabError> {
+        Self::with_offload(impairments, seed, Config::default(), None)
+    }
+
+    /// As [`Lab::new`]; both cards coalesce what they receive with `profile`, if it is given.
+    ///
+    /// # Errors
+    /// As for [`Lab::new`], or a value of `engine` or `profile` is out of its range.
+    pub fn with_offload(
+        impairments: &[Impairments; 2],
+        seed: u64,
+        engine: Config,
+        profile: Option<ProfileConfig>,
+    ) -> Result<Self, LabError> {
         let [left, right] = Side::BOTH;
         let hosts = [Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?];
         let frame_len = MTU as usize + LINK;
         let wires = memory_wire(impairments, seed, frame_len)?;
         let paths = [wires[0].path(), wires[1].path()];
         let start = |wire, side: Side| {
-            let config = CardConfig {
-                name: side.name(),
-                engine: Config::default(),
-                profile: None,
-                busy_poll: false,
-                frame_len,
-            };
+            let config = CardConfig { name: side.name(), engine, profile, busy_poll: false, frame_len };
             let host = Arc::clone(&side.of(&hosts).tap) as Arc<dyn Device + Send + Sync>;
             Card::start(vec![Queue { wire, observer: None }], &[host], &config, || {})
         };

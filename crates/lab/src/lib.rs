@@ -36,6 +36,7 @@ mod in_namespaces;
 mod lab;
 mod side;
 
+pub use nichrome_lro as lro;
 pub use nichrome_wan as wan;
 pub use nichrome_wan::{ConfigError, Impairments, Stats};
 

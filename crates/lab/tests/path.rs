@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
+use nichrome_lab::lro::{Config, Hold, ProfileConfig};
 use nichrome_lab::wan::EcnMode;
 use nichrome_lab::{ConfigError, Impairments, Lab, Side, in_namespaces};
 
@@ -32,6 +33,30 @@ fn a_download_is_whole_behind_loss_and_delay() {
         server.join().unwrap();
         assert!(received == expected, "{} bytes", received.len());
         lab.stop().unwrap();
+    });
+}
+
+#[test]
+fn a_host_behind_an_offload_receives_fewer_packets() {
+    in_namespaces("a_host_behind_an_offload_receives_fewer_packets", || {
+        const BYTES: usize = 4 << 20;
+        let packets = |profile| {
+            let lab =
+                Lab::with_offload(&both(&Impairments::default()), 1, Config::default(), profile).unwrap();
+            let listener = lab.host(Side::Left).run(|| TcpListener::bind(("0.0.0.0", 80))).unwrap().unwrap();
+            let mut client =
+                lab.host(Side::Right).run(|| TcpStream::connect((Side::Left.ipv4(), 80))).unwrap().unwrap();
+            let sender = std::thread::spawn(move || client.write_all(&vec![7; BYTES]).unwrap());
+            let mut received = Vec::new();
+            listener.accept().unwrap().0.read_to_end(&mut received).unwrap();
+            sender.join().unwrap();
+            assert!(received.len() == BYTES && received.iter().all(|byte| *byte == 7));
+            let packets = lab.host(Side::Left).counters().unwrap().received;
+            lab.stop().unwrap();
+            packets
+        };
+        let [without, with] = [None, Some(ProfileConfig::Gro(Hold::Batch))].map(packets);
+        assert!(with * 2 < without, "{with} {without}");
     });
 }
 

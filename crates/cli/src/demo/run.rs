@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nichrome_lab::Lab;
 use nichrome_lro::{ActiveAck, Config, ProfileConfig};
-use nichrome_nic::{CardConfig, Queue, memory_wire};
 use nichrome_port::{NetworkNamespace, Offloads};
 use nichrome_wan::Impairments;
 
@@ -85,38 +85,20 @@ impl Plan {
                 let [left, right] = veth_hosts(MTU)?;
                 self.transfer([&left, &right])
             }
-            card => {
-                let hosts = hosts()?;
-                let profile = match card {
-                    Card::Nichrome(profile) => Some(*profile),
-                    Card::WithoutOffload | Card::KernelGro => None,
-                };
-                let config = |side: Side| CardConfig {
-                    name: side.name(),
-                    engine: Config::default(),
-                    profile,
-                    busy_poll: false,
-                    frame_len: MTU as usize + 14,
-                };
-                let [left, right] = memory_wire(impairments, SEED, MTU as usize + 14)?;
-                let start = |wire, side: Side| {
-                    let queue = Queue { wire, observer: None };
-                    let host = Arc::clone(&side.of(&hosts).tap) as SharedDevice;
-                    Ok::<_, anyhow::Error>(nichrome_nic::Card::start(
-                        vec![queue],
-                        &[host],
-                        &config(side),
-                        || {},
-                    )?)
-                };
-                let cards = [start(left, Side::Left)?, start(right, Side::Right)?];
-                let run = self.transfer(hosts.each_ref().map(Host::namespace));
-                for card in cards {
-                    card.stop()?;
-                }
-                run
-            }
+            Card::WithoutOffload => self.measure_lab(impairments, None),
+            Card::Nichrome(profile) => self.measure_lab(impairments, Some(*profile)),
         }
+    }
+
+    fn measure_lab(
+        &self,
+        impairments: &[Impairments; 2],
+        profile: Option<ProfileConfig>,
+    ) -> anyhow::Result<Run> {
+        let lab = Lab::with_offload(impairments, SEED, Config::default(), profile)?;
+        let run = self.transfer(Side::BOTH.map(|side| lab.host(side).namespace()));
+        lab.stop()?;
+        run
     }
 
     fn transfer(&self, [receiver, sender]: [&NetworkNamespace; 2]) -> anyhow::Result<Run> {
