@@ -78,11 +78,13 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     paragraphs_in_one_line(&error.render().to_string())
 }
 
-/// Joins the paragraphs of clap's message that describe the error.
+/// Joins the paragraphs of clap's message that describe the error. A mistyped option is not meant as a value.
 fn paragraphs_in_one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraphs = message.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
-    let description = paragraphs.filter(|text| !text.starts_with("For more information"));
+    let is_no_help =
+        |text: &str| ["For more information", "tip: to pass '"].iter().any(|no| text.starts_with(no));
+    let description = paragraphs.filter(|text| !is_no_help(text.trim_start()));
     description
         .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
         .collect::<Vec<_>>()
@@ -118,6 +120,8 @@ mod tests {
                        tip: a similar argument exists: '--hold'\n\nUsage: nichrome";
         let expected = "unexpected argument '--holt' found; tip: a similar argument exists: '--hold'";
         assert_eq!(paragraphs_in_one_line(unknown), expected);
+        let dash = "error: unexpected argument '-o' found\n\n  tip: to pass '-o' as a value, use '-- -o'\n\nUsage: nichrome";
+        assert_eq!(paragraphs_in_one_line(dash), "unexpected argument '-o' found");
     }
 
     #[test]

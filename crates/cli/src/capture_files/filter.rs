@@ -19,7 +19,8 @@ pub(crate) struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     is_negated: bool,
-    what: What,
+    /// What a packet must all be.
+    all: Vec<What>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) enum FilterError {
          TIME, each with 'not' before it if wanted, joined by 'and'"
     )]
     Term(String),
+    #[error("'and' is missing before '{0}': a filter is terms joined by 'and'")]
+    And(String),
     #[error("'{0}' needs {1}, not '{2}'")]
     Value(&'static str, &'static str, String),
 }
@@ -59,11 +62,20 @@ impl FromStr for Filter {
             if is_negated {
                 word = words.next().unwrap_or_default();
             }
-            terms.push(Term { is_negated, what: term(word, &mut words)? });
-            match words.next() {
+            let mut all = vec![term(word, &mut words)?];
+            let mut next = words.next();
+            // As in pcap-filter(7): 'tcp port 80'.
+            if matches!(word, "ip" | "ip6" | "tcp" | "udp")
+                && let Some(qualified @ ("host" | "net" | "port")) = next
+            {
+                all.push(term(qualified, &mut words)?);
+                next = words.next();
+            }
+            terms.push(Term { is_negated, all });
+            match next {
                 None => return Ok(Self { terms, start: None }),
                 Some("and") => {}
-                Some(other) => return Err(FilterError::Term(other.to_owned())),
+                Some(other) => return Err(FilterError::And(other.to_owned())),
             }
         }
     }
@@ -128,14 +140,12 @@ impl Filter {
     pub(crate) fn takes(&mut self, record: &Record, bytes: &[u8]) -> bool {
         let since = record.time - *self.start.get_or_insert(record.time);
         let packet = Packet::read(record.link_type, bytes);
-        self.terms.iter().all(|Term { is_negated, what }| {
-            *is_negated
-                != match what {
-                    What::After(time) => since >= *time,
-                    What::Before(time) => since < *time,
-                    of_packet => packet.as_ref().is_some_and(|packet| packet.is(of_packet)),
-                }
-        })
+        let is = |what: &What| match what {
+            What::After(time) => since >= *time,
+            What::Before(time) => since < *time,
+            of_packet => packet.as_ref().is_some_and(|packet| packet.is(of_packet)),
+        };
+        self.terms.iter().all(|Term { is_negated, all }| *is_negated != all.iter().all(is))
     }
 }
 
@@ -242,6 +252,9 @@ mod tests {
             "after 1s",
             "before 1.1s and after 900ms",
             "not host 10.0.0.3",
+            "tcp port 443 and ip host 10.0.0.1",
+            "not tcp port 80",
+            "not udp port 443 and tcp net 10.0.0.0/8",
         ] {
             assert!(takes(filter), "{filter}");
         }
@@ -255,6 +268,8 @@ mod tests {
             "before 1s",
             "after 1001ms",
             "not tcp",
+            "udp port 443",
+            "not tcp port 443",
         ] {
             assert!(!takes(filter), "{filter}");
         }
@@ -274,7 +289,10 @@ mod tests {
     fn errors_name_the_wrong_part() {
         for (text, word) in [
             ("", "''"),
-            ("tcp udp", "'udp' is not a term"),
+            ("tcp udp", "'and' is missing before 'udp'"),
+            ("port 80 or port 443", "'and' is missing before 'or'"),
+            ("host ::1 port 80", "'and' is missing before 'port'"),
+            ("tcp port x", "'port' needs a number"),
             ("tcp and", "'' is not a term"),
             ("prot 80", "'prot' is not a term"),
             ("port x", "'port' needs a number from 0 to 65535, not 'x'"),
