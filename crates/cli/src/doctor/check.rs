@@ -1,14 +1,12 @@
 //! The checks: each tests one property of the machine and names a remedy.
 
+use nichrome_port::XdpConfig;
 use serde::Serialize;
 
 use super::machine::{Machine, Refusal, Trial};
 
 /// Size of a device's socket buffer, in bytes (`nichrome_port::udp`).
 const SOCKET_ROOM: u64 = 8 << 20;
-
-/// Locked memory of an AF_XDP queue: chunks and rings, rounded up, in bytes.
-const XDP_MEMORY: u64 = 16 << 20;
 
 /// Descriptors of a program with some hundred iWARP connections.
 const FILES: u64 = 1024;
@@ -197,7 +195,9 @@ fn locked_memory(machine: &impl Machine) -> Check {
     let subject = Subject::LockedMemory;
     match machine.locked_memory() {
         None => Check::works(subject, "no limit"),
-        Some(bytes) if bytes >= XDP_MEMORY => Check::works(subject, format!("up to {} KB", bytes >> 10)),
+        Some(bytes) if bytes >= XdpConfig::default().locked_bytes() => {
+            Check::works(subject, format!("up to {} KB", bytes >> 10))
+        }
         Some(bytes) => Check::limited(
             subject,
             format!("up to {} KB, less than a queue of AF_XDP locks", bytes >> 10),

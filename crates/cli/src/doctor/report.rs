@@ -69,6 +69,7 @@ fn table(header: [&str; 3]) -> Table {
 
 #[cfg(test)]
 mod tests {
+    use nichrome_port::XdpConfig;
     use std::collections::{HashMap, HashSet};
 
     use super::super::machine::{Refusal, Trial};
@@ -186,6 +187,12 @@ mod tests {
             Report::new(&Faked { open_files: Some(256), locked_memory: Some(8 << 20), ..Faked::default() });
         assert_eq!(outcome(&report, "nic up"), (Outcome::Limited, vec![Subject::LockedMemory]));
         assert_eq!(outcome(&report, "rdma run"), (Outcome::Limited, vec![Subject::OpenFiles]));
+        // What `nic up` locks for a queue of AF_XDP, and less.
+        let locked = XdpConfig::default().locked_bytes();
+        for (limit, expected) in [(locked, Outcome::Works), (locked - 1, Outcome::Limited)] {
+            let report = Report::new(&Faked { locked_memory: Some(limit), ..Faked::default() });
+            assert_eq!(outcome(&report, "nic up").0, expected);
+        }
     }
 
     #[test]

@@ -44,6 +44,13 @@ pub struct XdpConfig {
     pub copy: XdpCopy,
 }
 
+impl XdpConfig {
+    /// Returns the size of the queue's UMEM in bytes: memory that the kernel locks.
+    pub const fn locked_bytes(&self) -> u64 {
+        (self.receive_chunks as u64 + self.transmit_chunks as u64) * self.chunk_size.bytes() as u64
+    }
+}
+
 impl Default for XdpConfig {
     /// 16 MB for reception, and up to 16 MB for copies; 2 MB for transmission. With half of it, a card that has just started
     /// loses some hundred frames of a burst of 8,192: it uses memory of its own for the first time.

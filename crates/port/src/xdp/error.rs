@@ -14,7 +14,7 @@ pub enum XdpError {
     /// The user lacks the capabilities.
     #[error(
         "the kernel refuses {what} ({error}): AF_XDP needs CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW outside of any user \
-         namespace (sudo, or 'setcap cap_bpf,cap_net_admin,cap_net_raw+ep'); AF_PACKET needs less"
+         namespace (sudo, or 'setcap cap_bpf,cap_ipc_lock,cap_net_admin,cap_net_raw+ep'); AF_PACKET needs less"
     )]
     NotPermitted {
         /// The refused operation.

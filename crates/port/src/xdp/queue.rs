@@ -62,10 +62,8 @@ impl XdpQueue {
     pub fn open(interface: &XdpInterface, queue: u32, config: XdpConfig) -> Result<Self, XdpError> {
         let XdpConfig { receive_chunks, transmit_chunks, chunk_size, copy } = config;
         let (chunks, size) = (receive_chunks.saturating_add(transmit_chunks), chunk_size.bytes());
-        let (umem, mut chunks) = Umem::new(chunks, size).map_err(|error| XdpError::Memory {
-            bytes: u64::from(chunks) * u64::from(size),
-            error: error.into(),
-        })?;
+        let (umem, mut chunks) = Umem::new(chunks, size)
+            .map_err(|error| XdpError::Memory { bytes: config.locked_bytes(), error: error.into() })?;
         let free = chunks.split_off(receive_chunks as usize);
         let (socket, Rings { mut fill, receive, transmit, completion }) =
             socket::open(interface, queue, &umem, [receive_chunks, transmit_chunks], copy)?;
