@@ -5,7 +5,6 @@ mod measure;
 mod transfer;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,8 +17,8 @@ use crate::measure::{PathLoss, Row};
 struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
-    /// Packet loss in each direction; repeatedly, or with commas
-    #[arg(long, value_name = "LOSS", value_delimiter = ',', default_values = ["none", "0.1%", "1%"])]
+    /// Packet loss in each direction, as for 'nichrome wan'; none is none. May be repeated
+    #[arg(long, value_name = "LOSS", default_values = ["none", "0.1%", "1%"])]
     loss: Vec<PathLoss>,
     /// Measure everything N times, and report medians
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
@@ -36,9 +35,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Role {
     #[command(hide = true)]
-    Receive { address: SocketAddr, seconds: u64, certificate: PathBuf },
+    Receive { address: SocketAddr, seconds: u64 },
     #[command(hide = true)]
-    Send { address: SocketAddr, certificate: PathBuf },
+    Send { address: SocketAddr },
 }
 
 fn main() -> ExitCode {
@@ -55,12 +54,10 @@ fn run() -> anyhow::Result<()> {
     let Arguments { role, loss, rounds, seconds, json } = Arguments::parse();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match role {
-        Some(Role::Receive { address, seconds, certificate }) => {
-            return runtime.block_on(transfer::receive(address, &certificate, Duration::from_secs(seconds)));
+        Some(Role::Receive { address, seconds }) => {
+            return runtime.block_on(transfer::receive(address, Duration::from_secs(seconds)));
         }
-        Some(Role::Send { address, certificate }) => {
-            return runtime.block_on(transfer::send(address, &certificate));
-        }
+        Some(Role::Send { address }) => return runtime.block_on(transfer::send(address)),
         None => {}
     }
     nichrome_port::gain_network_admin()?;

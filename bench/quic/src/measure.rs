@@ -2,12 +2,9 @@
 
 use std::env;
 use std::fmt;
-use std::fs;
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use nichrome_lab::lro::{Config, Hold, ProfileConfig};
@@ -19,9 +16,6 @@ use crate::transfer::Transfer;
 
 /// UDP port of the receiver.
 const PORT: u16 = 4433;
-/// Time in which a receiver must be ready.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Packet loss in each direction, and how it was written; `none` is none.
 #[derive(Clone)]
 pub(crate) struct PathLoss {
@@ -52,13 +46,13 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    pub(crate) const HEADINGS: &str = "loss    --udp    Gb/s   receiver CPU s/GB   datagrams a packet";
+    pub(crate) const HEADINGS: &str = "loss             --udp    Gb/s   receiver CPU s/GB   datagrams a packet";
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { loss, udp, gbps, cpu_s_per_gb, datagrams_per_packet } = self;
-        write!(f, "{loss:7} {udp:5} {gbps:7.2} {cpu_s_per_gb:19.3} {datagrams_per_packet:20.1}")
+        write!(f, "{loss:16} {udp:5} {gbps:7.2} {cpu_s_per_gb:19.3} {datagrams_per_packet:20.1}")
     }
 }
 
@@ -99,19 +93,20 @@ fn measure(loss: &PathLoss, udp: bool, seconds: u64) -> anyhow::Result<(Transfer
         receiver.tap.takes_merged_udp(),
         "this kernel does not take coalesced UDP datagrams (Linux 6.2 does)"
     );
-    let folder = tempfile::tempdir()?;
-    let certificate = folder.path().join("certificate");
     let address = format!("{}:{PORT}", Side::Left.ipv4());
-    let seconds = seconds.to_string();
     let this = env::current_exe()?;
     let start = |arguments: &[&str]| {
-        Command::new(&this).args(arguments).arg(&certificate).stdout(Stdio::piped()).spawn().map(Process)
+        let mut command = Command::new(&this);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map(Process)
     };
-    let mut receiving = receiver.run(|| start(&["receive", &address, &seconds]))??;
-    receiving.wait_for(&certificate)?;
-    let sending = sender.run(|| start(&["send", &address]))??;
-    let transfer = serde_json::from_str(&receiving.output()?)?;
-    sending.output()?;
+    let mut receiving = receiver.run(|| start(&["receive", &address, &seconds.to_string()]))??;
+    let mut said = BufReader::new(receiving.0.stdout.take().context("no output")?);
+    let mut certificate = String::new();
+    said.read_line(&mut certificate)?;
+    let mut sending = sender.run(|| start(&["send", &address]))??;
+    sending.0.stdin.take().context("no input")?.write_all(certificate.as_bytes())?;
+    let transfer = serde_json::from_reader(said).context("the transfer has failed")?;
+    [receiving, sending].into_iter().try_for_each(Process::end)?;
     let packets = receiver.counters()?.received;
     lab.stop()?;
     Ok((transfer, packets))
@@ -121,22 +116,10 @@ fn measure(loss: &PathLoss, udp: bool, seconds: u64) -> anyhow::Result<(Transfer
 struct Process(Child);
 
 impl Process {
-    /// Waits until the process has written this file.
-    fn wait_for(&mut self, file: &Path) -> anyhow::Result<()> {
-        let until = Instant::now() + PATIENCE;
-        while fs::metadata(file).map_or(true, |file| file.len() == 0) {
-            ensure!(self.0.try_wait()?.is_none() && Instant::now() < until, "the receiver does not start");
-            thread::sleep(Duration::from_millis(10));
-        }
-        Ok(())
-    }
-
-    /// Waits for its end, and returns what it printed.
-    fn output(mut self) -> anyhow::Result<String> {
-        let output = self.0.stdout.take().context("no output")?;
-        let text = std::io::read_to_string(output)?;
+    /// Waits for its end.
+    fn end(mut self) -> anyhow::Result<()> {
         ensure!(self.0.wait()?.success(), "a process of the transfer has failed");
-        Ok(text)
+        Ok(())
     }
 }
 

@@ -1,8 +1,6 @@
 //! One stream at full speed, from a sender to a receiver.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,16 +42,15 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Writes the receiver's certificate to a file, measures for `time` after a second of warm-up, prints a [`Transfer`], and ends the
-/// connection.
-pub(crate) async fn receive(address: SocketAddr, certificate: &Path, time: Duration) -> anyhow::Result<()> {
+/// Prints the receiver's certificate as a line of JSON once it listens, measures for `time` after a second of warm-up, prints a
+/// [`Transfer`], and ends the connection.
+pub(crate) async fn receive(address: SocketAddr, time: Duration) -> anyhow::Result<()> {
     let key = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
     let mut config = ServerConfig::with_single_cert(vec![key.cert.der().clone()], private)?;
     config.transport_config(transport());
     let endpoint = Endpoint::server(config, address)?;
-    // A sender that finds the file finds the receiver.
-    fs::write(certificate, key.cert.der())?;
+    println!("{}", serde_json::to_string(&key.cert.der()[..])?);
     let accepted = timeout(PATIENCE, endpoint.accept()).await.context("no sender has connected")?;
     let connection = accepted.context("the endpoint is closed")?.await?;
     let mut stream = connection.accept_uni().await?;
@@ -96,10 +93,10 @@ impl Mark {
     }
 }
 
-/// Sends until the receiver ends the connection.
-pub(crate) async fn send(address: SocketAddr, certificate: &Path) -> anyhow::Result<()> {
+/// Sends until the receiver, whose certificate is the standard input, ends the connection.
+pub(crate) async fn send(address: SocketAddr) -> anyhow::Result<()> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from(fs::read(certificate)?))?;
+    roots.add(CertificateDer::from(serde_json::from_reader::<_, Vec<u8>>(std::io::stdin())?))?;
     let mut config = ClientConfig::with_root_certificates(Arc::new(roots))?;
     config.transport_config(transport());
     let endpoint = Endpoint::client(SocketAddr::new([0, 0, 0, 0].into(), 0))?;

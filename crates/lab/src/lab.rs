@@ -12,8 +12,8 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::side::Side;
 
-/// The longest IP packet, in bytes.
-const MTU: u32 = 1500;
+/// The longest IP packet on the path of a [`Lab`], in bytes.
+pub const MTU: u32 = 1500;
 
 /// Bytes of a frame's Ethernet header.
 const LINK: usize = 14;

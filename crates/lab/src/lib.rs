@@ -43,5 +43,5 @@ pub use nichrome_wan::{ConfigError, Impairments, Stats};
 pub use error::LabError;
 pub use host::{Host, Variables, variables};
 pub use in_namespaces::in_namespaces;
-pub use lab::Lab;
+pub use lab::{Lab, MTU};
 pub use side::{NoSide, Side};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nichrome_lab::Lab;
+use nichrome_lab::{Lab, MTU};
 use nichrome_lro::{ActiveAck, Config, ProfileConfig};
 use nichrome_port::{NetworkNamespace, Offloads};
 use nichrome_wan::Impairments;
@@ -19,9 +19,6 @@ use crate::wan::{Host, veth_hosts};
 
 /// Seed of the wire's random impairments.
 pub(super) const SEED: u64 = 1;
-
-/// MTU of the wire, in bytes.
-const MTU: u32 = 1500;
 
 /// The card between wire and host.
 #[derive(Clone, Copy, Debug, PartialEq)]
