@@ -65,7 +65,7 @@ pub use process_namespace::ProcessNamespace;
 pub use processor::{current_processor, incoming_processor};
 pub use quiet_thread::spawn_quiet;
 pub use scheduling::{run_in_real_time, waited_for_processor};
-pub use tap::{Offloads, Reception, Tap, TapError};
+pub use tap::{Offloads, Tap, TapError};
 pub use tap_wire::TapWire;
 pub use tcp_owner::{TcpOwner, tcp_peer_owner};
 pub use uninterrupted::uninterrupted;

@@ -51,16 +51,6 @@ pub enum TapError {
     },
 }
 
-/// How the kernel processes frames sent to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reception {
-    /// Through NAPI and GRO (`IFF_NAPI`): the kernel has processed all frames before `send` returns, and may coalesce
-    /// frames sent together.
-    Napi,
-    /// One by one, without coalescing.
-    Direct,
-}
-
 /// Which offloads the kernel may leave to this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offloads {
@@ -71,7 +61,8 @@ pub enum Offloads {
 }
 
 /// A TAP device, or one of its queues. The interface is deleted when all queues are dropped. It belongs to the network
-/// namespace of the creating thread and can be used from any thread.
+/// namespace of the creating thread and can be used from any thread. The kernel has processed a frame before `send` returns.
+/// It does so without NAPI (`IFF_NAPI`), which costs more and coalesces nothing of frames that are sent one by one.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -82,7 +73,7 @@ pub struct Tap {
 impl Tap {
     /// Creates the interface `name`, which is down.
     pub fn new(name: InterfaceName, offloads: Offloads) -> Result<Self, TapError> {
-        Self::open(name, offloads, Reception::Napi, 0)
+        Self::open(name, offloads, 0)
     }
 
     /// Creates the interface `name`, which is down, with several queues. The kernel sends a connection's packets to
@@ -90,25 +81,18 @@ impl Tap {
     pub fn with_queues(
         name: InterfaceName,
         offloads: Offloads,
-        reception: Reception,
         queues: usize,
     ) -> Result<Vec<Self>, TapError> {
         let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
-        (0..queues).map(|_| Self::open(name, offloads, reception, several)).collect()
+        (0..queues).map(|_| Self::open(name, offloads, several)).collect()
     }
 
     #[allow(unsafe_code)]
-    fn open(
-        name: InterfaceName,
-        offloads: Offloads,
-        reception: Reception,
-        several: libc::c_int,
-    ) -> Result<Self, TapError> {
+    fn open(name: InterfaceName, offloads: Offloads, several: libc::c_int) -> Result<Self, TapError> {
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd =
             open(CLONE_DEVICE, flags, Mode::empty()).map_err(|error| TapError::CloneDevice(error.into()))?;
-        let napi = if reception == Reception::Napi { libc::IFF_NAPI } else { 0 };
-        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | napi | several;
+        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several;
         let request = Request { name: name.to_c(), flags: flags as libc::c_short, unused: [0; 22] };
         // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
         unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::bail;
-use nichrome_port::{
-    Interface, InterfaceName, Netlink, NetlinkError, Offloads, Reception, Settings, Tap, TapError,
-};
+use nichrome_port::{Interface, InterfaceName, Netlink, NetlinkError, Offloads, Settings, Tap, TapError};
 use nichrome_wire::MacAddr;
 
 use crate::engine_options::UdpByDefault;
@@ -60,6 +58,6 @@ pub(super) fn make_tap(
         Err(NetlinkError::NoInterface(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    let taps: Result<_, TapError> = Tap::with_queues(name, offloads, Reception::Direct, queues);
+    let taps: Result<_, TapError> = Tap::with_queues(name, offloads, queues);
     Ok(taps?)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nichrome_lro::{ActiveAck, Config, Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
 use nichrome_nic::{Card, CardConfig, MemoryWire, Queue, QueueStats, memory_wire};
 use nichrome_port::{
-    Device, InterfaceName, Netlink, NetworkNamespace, Offloads, Reception, Settings, Tap, gain_network_admin,
+    Device, InterfaceName, Netlink, NetworkNamespace, Offloads, Settings, Tap, gain_network_admin,
 };
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
@@ -49,7 +49,7 @@ pub(crate) fn host(number: u8, queues: usize) -> Host {
     let namespace = NetworkNamespace::new().unwrap();
     let taps = namespace
         .run(|| {
-            let taps = Tap::with_queues(interface(), Offloads::All, Reception::Direct, queues).unwrap();
+            let taps = Tap::with_queues(interface(), Offloads::All, queues).unwrap();
             let netlink = Netlink::open().unwrap();
             let interface = netlink.interface(interface()).unwrap();
             netlink
@@ -97,6 +97,7 @@ pub(crate) fn impaired(settings: &[(&str, &str)]) -> [Impairments; 2] {
     let mut impairments = Impairments::default();
     for (name, value) in settings {
         match *name {
+            "mtu" => impairments.mtu = Some(value.parse().unwrap()),
             "delay" => impairments.delay = value.parse().unwrap(),
             "loss" => impairments.loss = Some(value.parse().unwrap()),
             "duplicate" => impairments.duplicate = value.parse().unwrap(),
