@@ -1,5 +1,7 @@
 //! The input of an engine: a received frame and its checksum status.
 
+use nichrome_wire::ChecksumState;
+
 /// Checksum status of a received frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumStatus {
@@ -11,6 +13,17 @@ pub enum ChecksumStatus {
     /// The TCP checksum field holds the pseudo-header sum only: a local sender left the checksum to the card
     /// (virtio's `NEEDS_CSUM`).
     Unfinished,
+}
+
+/// The status of a TCP segment with this checksum state, as a virtio header has it.
+impl From<ChecksumState> for ChecksumStatus {
+    fn from(state: ChecksumState) -> Self {
+        match state {
+            ChecksumState::Unchecked => Self::Unknown,
+            ChecksumState::Valid => Self::Verified,
+            ChecksumState::Partial { .. } => Self::Unfinished,
+        }
+    }
 }
 
 /// A received frame: a buffer, which returns to its pool when dropped, and its checksum status.

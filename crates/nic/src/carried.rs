@@ -1,16 +1,16 @@
 //! The packet type of live paths: a frame in a pool buffer with its checksum state.
 
-use nichrome_lro::ChecksumStatus;
 use nichrome_port::Buffer;
+use nichrome_tso::complete_checksum;
 use nichrome_wan::{Packet, ethernet};
-use nichrome_wire::{Ecn, ipv4_fragments};
+use nichrome_wire::{ChecksumState, Ecn, VirtioNetRepr, ipv4_fragments};
 
 /// A frame and its checksum state.
 #[derive(Debug)]
 pub struct Carried {
     memory: Memory,
-    /// Checksum state; unknown once a bit was flipped.
-    pub checksum: ChecksumStatus,
+    /// Checksum state; unchecked once a bit was flipped.
+    pub checksum: ChecksumState,
 }
 
 /// The frame's memory. Copies are rare, so they do not come from the pool.
@@ -22,8 +22,22 @@ enum Memory {
 
 impl Carried {
     /// Wraps a received or segmented frame.
-    pub fn new(buffer: Buffer, checksum: ChecksumStatus) -> Self {
+    pub fn new(buffer: Buffer, checksum: ChecksumState) -> Self {
         Self { memory: Memory::Pooled(buffer), checksum }
+    }
+
+    fn copy(&self) -> Self {
+        Self { memory: Memory::Own(self.as_ref().to_vec()), checksum: self.checksum }
+    }
+
+    /// Completes a partial checksum.
+    fn complete(&mut self) {
+        let virtio = VirtioNetRepr { checksum: self.checksum, gso: None };
+        if let ChecksumState::Partial { .. } = self.checksum
+            && complete_checksum(self.as_mut(), &virtio).is_ok()
+        {
+            self.checksum = ChecksumState::Valid;
+        }
     }
 }
 
@@ -60,18 +74,23 @@ impl Packet for Carried {
         ethernet::least_mtu(self.as_ref())
     }
 
+    /// The fragments have a complete checksum.
     fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
-        let fragments = ipv4_fragments(self.as_ref(), mtu)?.into_iter();
-        Some(fragments.map(|bytes| Self { memory: Memory::Own(bytes), checksum: self.checksum }).collect())
+        let mut whole = self.copy();
+        whole.complete();
+        let fragments = ipv4_fragments(whole.as_ref(), mtu)?.into_iter();
+        Some(fragments.map(|bytes| Self { memory: Memory::Own(bytes), checksum: whole.checksum }).collect())
     }
 
+    /// A partial checksum is completed first, so that the receiver can notice.
     fn flip_bit(&mut self, bit: usize) {
+        self.complete();
         ethernet::flip_bit(self.as_mut(), bit);
-        self.checksum = ChecksumStatus::Unknown;
+        self.checksum = ChecksumState::Unchecked;
     }
 
     fn duplicate(&self) -> Option<Self> {
-        Some(Self { memory: Memory::Own(self.as_ref().to_vec()), checksum: self.checksum })
+        Some(self.copy())
     }
 
     fn ecn(&self) -> Ecn {

@@ -1,6 +1,5 @@
 //! Segmentation of frames with pending offloads.
 
-use nichrome_lro::ChecksumStatus;
 use nichrome_tso::{SegmentError, Segments};
 use nichrome_wire::{ChecksumState, VirtioNetError, VirtioNetHeader, VirtioNetRepr};
 use thiserror::Error;
@@ -19,15 +18,12 @@ pub enum CutError {
 
 /// Returns the packets of a frame with complete checksums, and their checksum state.
 #[inline]
-pub fn cut<'a>(
-    frame: &'a [u8],
-    virtio: &VirtioNetHeader,
-) -> Result<(Segments<'a>, ChecksumStatus), CutError> {
+pub fn cut<'a>(frame: &'a [u8], virtio: &VirtioNetHeader) -> Result<(Segments<'a>, ChecksumState), CutError> {
     let virtio = VirtioNetRepr::parse(virtio, frame.len())?;
     let segments = Segments::new(frame, &virtio)?;
     let checksum = match (virtio.checksum, virtio.gso) {
-        (ChecksumState::Unchecked, None) => ChecksumStatus::Unknown,
-        _ => ChecksumStatus::Verified,
+        (ChecksumState::Unchecked, None) => ChecksumState::Unchecked,
+        _ => ChecksumState::Valid,
     };
     Ok((segments, checksum))
 }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use nichrome_lro::{Aggregate, ChecksumStatus, Frame, Packet};
 use nichrome_port::{Device, OsError};
-use nichrome_wire::VirtioNetHeader;
+use nichrome_wire::{ChecksumState, VirtioNetHeader, VirtioNetRepr};
 use rustix::io::{self, Errno};
 use thiserror::Error;
+
+use crate::partial_checksum::partial_checksum;
 
 /// Maximum slices of a write (`UIO_MAXIOV`): virtio_net_hdr, header, payloads.
 const SLICES: usize = 1024;
@@ -72,11 +74,12 @@ pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>)
 }
 
 fn send_frame<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), frame: &Frame<B>) -> io::Result<()> {
-    let flags = match frame.checksum {
-        ChecksumStatus::Verified => VirtioNetHeader::DATA_VALID,
-        ChecksumStatus::Unknown | ChecksumStatus::Unfinished => 0,
+    let checksum = match frame.checksum {
+        ChecksumStatus::Unknown => ChecksumState::Unchecked,
+        ChecksumStatus::Verified => ChecksumState::Valid,
+        ChecksumStatus::Unfinished => partial_checksum(frame.bytes()).unwrap_or_default(),
     };
-    let header = VirtioNetHeader { flags, ..VirtioNetHeader::default() }.to_bytes();
+    let header = VirtioNetRepr { checksum, gso: None }.emit().to_bytes();
     device.send(&[IoSlice::new(&header), IoSlice::new(frame.bytes())])
 }
 
@@ -172,6 +175,17 @@ mod tests {
                 TcpFrame { seq: SeqNumber(nth * 100), payload: vec![1; 100], ..TcpFrame::default() }.build()
             })
             .collect()
+    }
+
+    #[test]
+    fn an_unfinished_checksum_is_left_to_the_kernel() {
+        let kernel = Kernel::new(|header, _| {
+            let VirtioNetHeader { flags, csum_start, csum_offset, .. } = header;
+            let is_partial = flags == VirtioNetHeader::NEEDS_CSUM && (csum_start, csum_offset) == (34, 16);
+            (!is_partial).then_some(Errno::INVAL)
+        });
+        let frame = Frame { buffer: segments()[0].clone(), checksum: ChecksumStatus::Unfinished };
+        assert_eq!(send(&kernel, &Packet::Frame(frame)), Ok(()));
     }
 
     /// Returns segments coalesced into one packet.

@@ -29,6 +29,7 @@ mod host;
 mod memory_wire;
 mod mesh;
 mod outputs;
+mod partial_checksum;
 mod queue;
 mod received;
 mod stats;

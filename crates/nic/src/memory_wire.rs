@@ -6,10 +6,9 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nichrome_lro::ChecksumStatus;
 use nichrome_port::{BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock};
 use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path, Stats};
-use nichrome_wire::{Engine, Instant, VirtioNetHeader};
+use nichrome_wire::{ChecksumState, Engine, Instant, VirtioNetRepr};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::io;
 
@@ -93,7 +92,8 @@ impl MemoryWire {
     fn send(
         &mut self,
         len: usize,
-        checksum: ChecksumStatus,
+        checksum: ChecksumState,
+        now: Instant,
         fill: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), TransmitError> {
         if len > self.max {
@@ -105,7 +105,7 @@ impl MemoryWire {
         let Some(mut buffer) = self.pool.take() else { return Err(TransmitError::Full) };
         buffer.fill(fill);
         self.sent = true;
-        self.outbox.push((clock::now(), Carried::new(buffer, checksum))).map_err(|_| TransmitError::Full)
+        self.outbox.push((now, Carried::new(buffer, checksum))).map_err(|_| TransmitError::Full)
     }
 }
 
@@ -175,9 +175,7 @@ impl WireQueue for MemoryWire {
         while batch.len() < max {
             match path.poll() {
                 Some(Output::Released(Departure { packet, .. })) => {
-                    let is_valid = packet.checksum == ChecksumStatus::Verified;
-                    let flags = if is_valid { VirtioNetHeader::DATA_VALID } else { 0 };
-                    let virtio = VirtioNetHeader { flags, ..VirtioNetHeader::default() };
+                    let virtio = VirtioNetRepr { checksum: packet.checksum, gso: None }.emit();
                     batch.push(WireFrame { buffer: packet, virtio });
                 }
                 // The path counts it.
@@ -193,14 +191,22 @@ impl WireQueue for MemoryWire {
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {
         let len = parts.iter().map(|part| part.len()).sum();
-        self.send(len, ChecksumStatus::Unknown, |bytes| {
+        self.send(len, ChecksumState::Unchecked, clock::now(), |bytes| {
             parts.iter().for_each(|part| bytes.extend_from_slice(part));
         })
     }
 
-    fn transmit_whole(&mut self, frame: &mut Vec<u8>, is_valid: bool) -> Result<(), TransmitError> {
-        let checksum = if is_valid { ChecksumStatus::Verified } else { ChecksumStatus::Unknown };
-        self.send(frame.len(), checksum, |bytes| mem::swap(bytes, frame))
+    fn carries_partial_checksums(&self) -> bool {
+        true
+    }
+
+    fn transmit_whole(
+        &mut self,
+        frame: &mut Vec<u8>,
+        checksum: ChecksumState,
+        now: Instant,
+    ) -> Result<(), TransmitError> {
+        self.send(frame.len(), checksum, now, |bytes| mem::swap(bytes, frame))
     }
 
     fn flush(&mut self) -> io::Result<()> {

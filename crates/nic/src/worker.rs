@@ -1,13 +1,12 @@
 //! A worker of the card: one thread with a queue of the wire, a queue of the host, and an engine.
 
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::os::fd::AsFd;
 
-use nichrome_lro::{ChecksumStatus, Coalescer, Frame, Output, Packet};
+use nichrome_lro::{Coalescer, Frame, Output, Packet};
 use nichrome_port::{BufferPool, MAX_RECEIVE, TransmitError, WireFrame, WireQueue, clock};
 use nichrome_wire::engine::{Engine, advance, deliver_batch_into};
-use nichrome_wire::{Instant, VirtioNetHeader};
+use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader};
 use rustix::io::Errno;
 
 use crate::config::CardConfig;
@@ -18,6 +17,7 @@ use crate::error::CardError;
 use crate::host::{Host, HostError};
 use crate::mesh::Mesh;
 use crate::outputs::Outputs;
+use crate::partial_checksum::partial_checksum;
 use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
@@ -72,7 +72,7 @@ pub(crate) struct Worker<W: WireQueue> {
     outputs: Vec<Output<Received<W::Buffer>>>,
     pool: BufferPool,
     /// Packets from the host that found the wire full; the host's next frame is not read before they are sent.
-    unsent: VecDeque<Vec<u8>>,
+    unsent: VecDeque<(Vec<u8>, ChecksumState)>,
     /// True if the wire was down at its last use.
     wire_is_down: bool,
     scratch: Vec<u8>,
@@ -134,11 +134,8 @@ impl<W: WireQueue> Worker<W> {
             if let Some(observer) = &mut self.parts.queue.observer {
                 observer.received(buffer.as_ref());
             }
-            if virtio.gso_type == VirtioNetHeader::GSO_NONE && virtio.flags & VirtioNetHeader::NEEDS_CSUM == 0
-            {
-                let is_valid = virtio.flags & VirtioNetHeader::DATA_VALID != 0;
-                let checksum = if is_valid { ChecksumStatus::Verified } else { ChecksumStatus::Unknown };
-                self.frames.push(Frame { buffer: Received::Wire(buffer), checksum });
+            if let Some(checksum) = checksum_of_segment(buffer.as_ref(), &virtio) {
+                self.frames.push(Frame { buffer: Received::Wire(buffer), checksum: checksum.into() });
                 continue;
             }
             // A local sender left segmentation or the checksum pending.
@@ -151,7 +148,7 @@ impl<W: WireQueue> Worker<W> {
                 let Some(mut own) = self.pool.take() else { break };
                 own.fill(|bytes| segments.append_next(bytes));
                 self.stats.receive_finished += 1;
-                self.frames.push(Frame { buffer: Received::Cut(own), checksum });
+                self.frames.push(Frame { buffer: Received::Cut(own), checksum: checksum.into() });
             }
         }
     }
@@ -202,10 +199,11 @@ impl<W: WireQueue> Worker<W> {
     fn transmit(&mut self, buffer: &mut [u8]) -> Result<bool, CardError> {
         let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
         let mut busy = false;
-        while let Some(packet) = self.unsent.front() {
-            match wire.transmit(&[IoSlice::new(packet)]) {
+        while let Some((packet, checksum)) = self.unsent.front_mut() {
+            let len = packet.len();
+            match wire.transmit_whole(packet, *checksum, clock::now()) {
                 Err(TransmitError::Full) => break,
-                sent => count(&mut self.stats, packet.len(), sent),
+                sent => count(&mut self.stats, len, sent),
             }
             self.unsent.pop_front();
             busy = true;
@@ -223,13 +221,16 @@ impl<W: WireQueue> Worker<W> {
             };
             self.stats.from_host += 1;
             self.stats.from_host_bytes += received.frame.len() as u64;
-            let Ok((mut segments, checksum)) = cut(received.frame, &received.virtio) else {
+            let Ok((mut segments, mut checksum)) = cut(received.frame, &received.virtio) else {
                 self.stats.transmit_malformed += 1;
                 packets += 1;
                 continue;
             };
             packets += segments.remaining();
-            let is_valid = checksum == ChecksumStatus::Verified;
+            if wire.carries_partial_checksums() {
+                checksum = segments.leave_tcp_checksums().unwrap_or(checksum);
+            }
+            let now = clock::now();
             loop {
                 self.scratch.clear();
                 if !segments.append_next(&mut self.scratch) {
@@ -244,12 +245,12 @@ impl<W: WireQueue> Worker<W> {
                     observer.transmitted(packet);
                 }
                 let sent = if self.unsent.is_empty() {
-                    wire.transmit_whole(packet, is_valid)
+                    wire.transmit_whole(packet, checksum, now)
                 } else {
                     Err(TransmitError::Full)
                 };
                 match sent {
-                    Err(TransmitError::Full) => self.unsent.push_back(packet.clone()),
+                    Err(TransmitError::Full) => self.unsent.push_back((packet.clone(), checksum)),
                     sent => count(&mut self.stats, len, sent),
                 }
             }
@@ -310,6 +311,22 @@ fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
         Ok(()) => Ok(true),
         Err(Errno::NETDOWN | Errno::NXIO | Errno::NODEV) => Ok(false),
         Err(error) => Err(CardError::Wire(error.into())),
+    }
+}
+
+/// Returns the state of the checksum of a frame that the engine takes as it is; `None` if it must be segmented or
+/// completed.
+#[inline]
+fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<ChecksumState> {
+    let &VirtioNetHeader { flags, gso_type, csum_start: start, csum_offset: offset, .. } = virtio;
+    if gso_type != VirtioNetHeader::GSO_NONE {
+        None
+    } else if flags & VirtioNetHeader::NEEDS_CSUM != 0 {
+        partial_checksum(frame).filter(|&partial| partial == ChecksumState::Partial { start, offset })
+    } else if flags & VirtioNetHeader::DATA_VALID != 0 {
+        Some(ChecksumState::Valid)
+    } else {
+        Some(ChecksumState::Unchecked)
     }
 }
 

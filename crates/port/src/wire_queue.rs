@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 
-use nichrome_wire::{Instant, VirtioNetHeader};
+use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader};
 use rustix::io;
 use rustix::net::sockopt::socket_error;
 use thiserror::Error;
@@ -83,10 +83,21 @@ pub trait WireQueue: AsFd + Send {
     /// Copies a frame, the concatenation of `parts`, to the transmit queue. Its checksums must be complete.
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError>;
 
-    /// As [`Self::transmit`], for a frame in one piece, whose checksums are valid if `is_valid`. A wire within this
-    /// process may tell its reader so, and may exchange the vector for an empty one.
-    fn transmit_whole(&mut self, frame: &mut Vec<u8>, is_valid: bool) -> Result<(), TransmitError> {
-        let _ = is_valid;
+    /// Returns true if the reader of this wire completes partial TCP checksums.
+    fn carries_partial_checksums(&self) -> bool {
+        false
+    }
+
+    /// As [`Self::transmit`], for a frame in one piece that was sent at `now`. `checksum` may be partial only if the wire
+    /// carries that. A wire within this process passes it on to its reader, and may exchange the vector for an empty
+    /// one.
+    fn transmit_whole(
+        &mut self,
+        frame: &mut Vec<u8>,
+        checksum: ChecksumState,
+        now: Instant,
+    ) -> Result<(), TransmitError> {
+        let _ = (checksum, now);
         self.transmit(&[IoSlice::new(frame)])
     }
 

@@ -55,7 +55,8 @@ impl Fields {
     fn needs_sum(&self) -> bool {
         match self {
             Self::None | Self::Fragment(_) => false,
-            Self::Checksum(_) | Self::Tcp(_) | Self::Udp(_) => true,
+            Self::Tcp(fields) => fields.needs_sum(),
+            Self::Checksum(_) | Self::Udp(_) => true,
         }
     }
 }
@@ -150,6 +151,15 @@ impl<'a> Segments<'a> {
         Ok(Self { tunnel, ..Self::from_packet(frame, &packet, header_len, size, fields) })
     }
 
+    /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that completes or ignores
+    /// them. Returns their state; `None` if the frame needs no TCP segmentation.
+    pub fn leave_tcp_checksums(&mut self) -> Option<ChecksumState> {
+        match &mut self.fields {
+            Fields::Tcp(fields) => Some(fields.leave_checksum()),
+            _ => None,
+        }
+    }
+
     /// Makes all packets have the frame's IPv4 identification, instead of increasing ones.
     pub fn fix_identification(&mut self) {
         match &mut self.fields {
@@ -182,7 +192,8 @@ impl<'a> Segments<'a> {
         if self.remaining == 0 { 0 } else { self.header.len() + self.payload.len().min(self.size) }
     }
 
-    /// Appends the next packet with complete checksums to `out`; returns false if there is none.
+    /// Appends the next packet to `out`; returns false if there is none. Its checksums are complete, unless
+    /// [`Segments::leave_tcp_checksums`] was called.
     pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
         if self.remaining == 0 {
             return false;

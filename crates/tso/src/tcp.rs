@@ -1,7 +1,7 @@
 //! TCP segmentation.
 
 use nichrome_wire::checksum::Sum;
-use nichrome_wire::{IpProtocol, SeqNumber, TcpError, TcpFlags, TcpHeader, TcpHeaderMut};
+use nichrome_wire::{ChecksumState, IpProtocol, SeqNumber, TcpError, TcpFlags, TcpHeader, TcpHeaderMut};
 
 use crate::ip::{IpFields, IpPacket};
 use crate::place::Place;
@@ -22,12 +22,28 @@ pub(crate) struct TcpFields {
     /// Checksum sum of the common fields: pseudo-header without length, TCP header without sequence number, flags and
     /// checksum.
     shared: Sum,
+    /// Checksum sum of the pseudo-header without length.
+    pseudo_header: Sum,
+    /// True if the checksum field gets the pseudo-header's sum only.
+    leaves_checksum: bool,
 }
 
 impl TcpFields {
     /// Makes all packets have the first one's IPv4 identification.
     pub(crate) fn fix_identification(&mut self) {
         self.ip.fix_identification();
+    }
+
+    /// Leaves the checksums of all packets partial; returns their state.
+    pub(crate) fn leave_checksum(&mut self) -> ChecksumState {
+        self.leaves_checksum = true;
+        ChecksumState::Partial { start: self.transport as u16, offset: CHECKSUM_AT }
+    }
+
+    /// Returns true if the checksum needs the sum of the payload.
+    #[inline]
+    pub(crate) fn needs_sum(&self) -> bool {
+        !self.leaves_checksum
     }
 
     /// Reads the fields of the segment in `packet`. Also returns its header length.
@@ -41,9 +57,8 @@ impl TcpFields {
         }
         let options = header.options().ok_or(truncated(header_len))?;
         let data_offset = (header_len as u32) << 10 | u32::from(header.reserved()) << 9;
-        let shared = packet
-            .addresses
-            .pseudo_header(IpProtocol::TCP, 0)
+        let pseudo_header = packet.addresses.pseudo_header(IpProtocol::TCP, 0);
+        let shared = pseudo_header
             .add_u32(u32::from(header.src_port()))
             .add_u32(u32::from(header.dst_port()))
             .add_u32(header.ack().0)
@@ -58,6 +73,8 @@ impl TcpFields {
             seq: header.seq(),
             flags: header.flags(),
             shared,
+            pseudo_header,
+            leaves_checksum: false,
         };
         Ok((fields, header_len))
     }
@@ -71,11 +88,15 @@ impl TcpFields {
         self.ip.write(&mut packet[self.network..]);
         let Some(mut header) = TcpHeaderMut::new(&mut packet[self.transport..]) else { return };
         let flags = flags_at(self.flags, place);
-        let sum = self.shared.add_u32(u32::from(payload.fold()));
-        let sum = sum.add_u32(segment_len).add_u32(self.seq.0).add_u32(u32::from(flags.bits()));
+        let checksum = if self.leaves_checksum {
+            self.pseudo_header.add_u32(segment_len).fold()
+        } else {
+            let sum = self.shared.add_u32(u32::from(payload.fold()));
+            sum.add_u32(segment_len).add_u32(self.seq.0).add_u32(u32::from(flags.bits())).finish()
+        };
         header.set_seq(self.seq);
         header.set_flags(flags);
-        header.set_checksum(sum.finish());
+        header.set_checksum(checksum);
         self.seq += payload_len;
     }
 }

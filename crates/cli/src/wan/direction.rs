@@ -242,7 +242,7 @@ impl Link {
             match path.poll() {
                 Some(Output::Released(Departure { packet, arrived, due })) => {
                     self.times.push_back((arrived, due));
-                    let checksum = packet.checksum;
+                    let checksum = packet.checksum.into();
                     self.burst.push(Frame { buffer: packet, checksum });
                 }
                 Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {

@@ -226,6 +226,7 @@ const LRO: Layers = &[
 ];
 
 const NIC: Layers = &[
+    &["partial_checksum.rs"],
     &[
         "config.rs",
         "cut.rs",

@@ -6,16 +6,22 @@ use std::time::Duration;
 
 use nichrome_nic::{MemoryWire, memory_wire};
 use nichrome_port::{TransmitError, WireFrame, WireQueue, clock};
-use nichrome_wire::VirtioNetHeader;
+use nichrome_tso::{Limit, Segments, complete_checksum};
+use nichrome_wire::{ChecksumState, Network, TcpFrame, VirtioNetHeader, VirtioNetRepr};
 
 use crate::hosts::{FRAME_LEN, impaired};
 
 /// More frames than a wire has room for.
 const MANY: usize = 100_000;
 
+/// Sends a frame whose checksums are valid.
+fn send(wire: &mut MemoryWire, frame: &mut Vec<u8>) -> Result<(), TransmitError> {
+    wire.transmit_whole(frame, ChecksumState::Valid, clock::now())
+}
+
 /// Sends frames until the wire is full; returns their number.
 fn fill(wire: &mut MemoryWire) -> usize {
-    let sent = (0..MANY).take_while(|_| wire.transmit_whole(&mut vec![9; FRAME_LEN], true).is_ok()).count();
+    let sent = (0..MANY).take_while(|_| send(wire, &mut vec![9; FRAME_LEN]).is_ok()).count();
     wire.flush().unwrap();
     sent
 }
@@ -28,16 +34,48 @@ fn is_readable(wire: &MemoryWire) -> bool {
 
 #[test]
 fn checksums_are_valid_at_the_reader_if_they_were_at_the_sender_and_no_bit_flipped() {
-    let flags = |settings: &[(&str, &str)], is_valid| {
+    let flags = |settings: &[(&str, &str)], checksum| {
         let [mut near, mut far] = memory_wire(&impaired(settings), 1, FRAME_LEN).unwrap();
-        near.transmit_whole(&mut vec![9; FRAME_LEN], is_valid).unwrap();
+        near.transmit_whole(&mut vec![9; FRAME_LEN], checksum, clock::now()).unwrap();
         let mut batch = Vec::new();
         far.receive(&mut batch, 1).unwrap();
         (batch[0].buffer.as_ref() == [9; FRAME_LEN], batch[0].virtio.flags)
     };
-    assert_eq!(flags(&[], true), (true, VirtioNetHeader::DATA_VALID));
-    assert_eq!(flags(&[], false), (true, 0));
-    assert_eq!(flags(&[("corrupt", "100%")], true), (false, 0));
+    assert_eq!(flags(&[], ChecksumState::Valid), (true, VirtioNetHeader::DATA_VALID));
+    assert_eq!(flags(&[], ChecksumState::Unchecked), (true, 0));
+    assert_eq!(flags(&[("corrupt", "100%")], ChecksumState::Valid), (false, 0));
+}
+
+#[test]
+fn partial_checksums_are_completed_before_a_bit_flips_and_for_fragments() {
+    let mut network = Network::default();
+    if let Network::Ipv4 { dont_fragment, .. } = &mut network {
+        *dont_fragment = false;
+    }
+    let whole = TcpFrame { network, payload: vec![7; FRAME_LEN - 54], ..TcpFrame::default() }.build();
+    let mut segments = Segments::within(&whole, Limit::Packet(1500)).unwrap();
+    let partial = segments.leave_tcp_checksums().unwrap();
+    let mut frame = Vec::new();
+    segments.append_next(&mut frame);
+    let received = |settings: &[(&str, &str)]| {
+        let [mut near, mut far] = memory_wire(&impaired(settings), 1, FRAME_LEN).unwrap();
+        near.transmit_whole(&mut frame.clone(), partial, clock::now()).unwrap();
+        let mut batch = Vec::new();
+        far.receive(&mut batch, 2).unwrap();
+        let frames: Vec<_> = batch.iter().map(|frame| frame.buffer.as_ref().to_vec()).collect();
+        let state = VirtioNetRepr::parse(&batch[0].virtio, frames[0].len()).unwrap().checksum;
+        (frames, state)
+    };
+    assert_eq!(received(&[]), (vec![frame.clone()], partial));
+    let (frames, state) = received(&[("corrupt", "100%")]);
+    let differing: u32 = frames[0].iter().zip(&whole).map(|(a, b)| (a ^ b).count_ones()).sum();
+    assert_eq!((differing, state), (1, ChecksumState::Unchecked));
+    let (frames, state) = received(&[("mtu", "1000")]);
+    let headers = 14 + 20;
+    let fragmented: Vec<u8> = frames.iter().flat_map(|frame| frame[headers..].to_vec()).collect();
+    assert!(frames.len() == 2 && fragmented == whole[headers..] && state == ChecksumState::Valid);
+    complete_checksum(&mut frame, &VirtioNetRepr { checksum: partial, gso: None }).unwrap();
+    assert!(frame == whole);
 }
 
 #[test]
@@ -46,12 +84,12 @@ fn a_full_wire_leaves_the_frame_to_its_sender() {
     let sent = fill(&mut near);
     assert!((1..MANY).contains(&sent), "{sent}");
     let mut frame = vec![8; FRAME_LEN];
-    assert_eq!(near.transmit_whole(&mut frame, true), Err(TransmitError::Full));
+    assert_eq!(send(&mut near, &mut frame), Err(TransmitError::Full));
     assert_eq!(frame, [8; FRAME_LEN]);
     far.receive(&mut Vec::new(), 1).unwrap();
-    assert_eq!(near.transmit_whole(&mut frame, true), Ok(()));
+    assert_eq!(send(&mut near, &mut frame), Ok(()));
     let mut too_long = vec![8; FRAME_LEN + 1];
-    let refused = near.transmit_whole(&mut too_long, true);
+    let refused = send(&mut near, &mut too_long);
     assert_eq!(refused, Err(TransmitError::Length { len: FRAME_LEN + 1, max: FRAME_LEN }));
     assert_eq!(too_long.len(), FRAME_LEN + 1);
 }

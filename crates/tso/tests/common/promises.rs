@@ -2,8 +2,8 @@
 
 use nichrome_tso::{Limit, Segments, complete_checksum};
 use nichrome_wire::{
-    AddressPair, EtherType, Gso, GsoType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, TcpHeader,
-    UdpHeader, VirtioNetHeader, VirtioNetRepr,
+    AddressPair, ChecksumState, EtherType, Gso, GsoType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader,
+    TcpHeader, UdpHeader, VirtioNetHeader, VirtioNetRepr,
 };
 
 /// Segments `frame` as `header` requests: for any frame and header, the packets keep all invariants, or there is an
@@ -18,7 +18,11 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
         assert!(virtio.gso.is_some() || complete_checksum(&mut frame.to_vec(), &virtio).is_err());
         return;
     };
+    let mut with_partial_checksums = segments.clone();
     let packets = packets(segments);
+    if let Some(state) = with_partial_checksums.leave_tcp_checksums() {
+        assert_eq!(completed(with_partial_checksums, state), packets);
+    }
     match virtio.gso {
         Some(gso) => keep_promises_of_cutting(frame, gso, &packets),
         None => {
@@ -55,6 +59,17 @@ fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
         packets.push(std::mem::take(&mut out));
     }
     assert_eq!((packets.len(), packets.iter().map(Vec::len).sum::<usize>()), (count, bytes));
+    packets
+}
+
+/// Returns all packets of `segments`, whose checksums have this state, with complete checksums.
+fn completed(segments: Segments<'_>, checksum: ChecksumState) -> Vec<Vec<u8>> {
+    assert!(matches!(checksum, ChecksumState::Partial { .. }));
+    let mut packets = packets(segments);
+    for packet in &mut packets {
+        complete_checksum(packet, &VirtioNetRepr { checksum, gso: None })
+            .expect("the field is in the header");
+    }
     packets
 }
 
