@@ -31,7 +31,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     train_pauses: u8,
     /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
     near: u8,
-    /// How often in a row the connection had timed out when its next segments arrived.
+    /// How often in a row the connection had timed out when its next segments arrived. Begins at [`Self::TIMEOUTS`]: a short
+    /// connection needs no timer, and its first segments arrive earlier.
     timed_out: u8,
     pub(crate) last_arrival: Instant,
     /// Its number among the connections of the last burst, if the timer is not set yet for their segments.
@@ -60,7 +61,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             pauses: 0,
             train_pauses: 0,
             near: 0,
-            timed_out: 0,
+            timed_out: Self::TIMEOUTS,
             last_arrival: now,
             untimed: None,
             deadline: Instant::MAX,

@@ -33,7 +33,7 @@
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
 //! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK) | paper |
-//! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout again. Without an end of the batch, and behind a gap, the timeout delivers | paper |
+//! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
 //! | no free aggregate | not said | the segment passes | ours |
@@ -188,6 +188,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Flushes the connections whose timers fire next, until this number of frames has left.
     pub fn drain_oldest(&mut self, frames: usize) {
         self.settle_timers();
+        self.settle_all_timers(self.burst_at);
         let mut left = frames;
         while left > 0 {
             let Some(index) = self.wheel.upcoming().next().map(Index) else { break };
@@ -398,7 +399,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         deadlines.min().map(TimingWheel::<WHEEL_TICK>::due)
     }
 
-    /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines.
+    /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines, or
+    /// is short of buffers.
     #[cold]
     fn settle_all_timers(&mut self, now: Instant) {
         for index in self.until_end.drain(..) {

@@ -405,7 +405,7 @@ fn psh_is_held_by_default_and_ends_the_aggregate_where_the_configuration_says_so
     assert_eq!(card.take_lens(), [100], "also where it is alone");
     let with_psh =
         |nth: u32| data(nth * 100, 100).flags(if nth == 5 { TcpFlags::PSH } else { TcpFlags::NONE });
-    card.receive_batch(&[3, 4, 5, 6, 7].map(|nth| with_psh(nth).build()));
+    card.wait(us(10)).receive_batch(&[3, 4, 5, 6, 7].map(|nth| with_psh(nth).build()));
     assert_eq!(card.take_lens(), [300], "also within a train");
     assert_eq!(card.drain().take_lens(), [200]);
 }
