@@ -13,7 +13,6 @@ mod summary;
 mod tally;
 mod text;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -28,12 +27,14 @@ use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
 use crate::capture_files::{
-    Capture, Distinct, Ended, Filter, Inputs, Kept, Progress, input_name, is_standard_stream, print_summary,
+    Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Progress, input_name, is_standard_stream,
+    print_summary,
 };
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::Grouped;
 use crate::page::PageOption;
+use crate::picture_file::PictureFile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -101,24 +102,30 @@ impl Coalesce {
         self.check_options()?;
         let inputs = Inputs::find(&self.input)?;
         self.check_files(&inputs)?;
-        let page = self.page.create()?;
         let captures = inputs.open()?;
-        let host = Host::new(create(self.output.as_deref())?, create(self.acks.as_deref())?);
+        let interruption = Interruption::watch()?;
+        let (plot, page) = (self.create_plot()?, self.page.create()?);
+        let acks = create(self.acks.as_deref())?;
+        let host = Host::new(create(self.output.as_deref())?, acks);
         let mut card = Card::new(&self.engine, profile, self.verify, host);
         let mut filter = self.filter.clone();
-        let ended = captures.each(|path, reader| feed(path, reader, &mut filter, &mut card))?;
+        let ended =
+            captures.each(|path, reader| feed(path, reader, &interruption, &mut filter, &mut card))?;
         let (done, verified) = card.finish()?;
         let ended = ended.or_nothing_read()?;
         let truncated = ended.is_early();
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
         let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
         self.print(&summary, &profile)?;
-        self.draw(&done, &summary)?;
+        if let Some(plot) = plot {
+            plot.finish(&plot::draw(&self.title(&summary), &done.tally)?)?;
+        }
         page.finish(|| page::of_summary(&self.title(&summary), &done.tally, &summary))?;
         if let Some(Err(mismatch)) = verified {
             return Err(mismatch)
                 .with_context(|| format!("{}: the output {}", input_name(&self.input), self.why_rejected()));
         }
+        interruption.check(summary.packets_in)?;
         ended.judge()
     }
 
@@ -132,14 +139,16 @@ impl Coalesce {
         self.check_options()?;
         let inputs = Inputs::find(&self.input)?;
         self.check_files(&inputs)?;
-        let page = self.page.create()?;
+        let interruption = Interruption::watch()?;
+        let (plot, page) = (self.create_plot()?, self.page.create()?);
         let mut comparison = Comparison::default();
         let mut last = None;
         for candidate in compare::candidates() {
             let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
             let mut filter = self.filter.clone();
             let captures = inputs.open()?;
-            let ended = captures.each(|path, reader| feed(path, reader, &mut filter, &mut card))?;
+            let ended =
+                captures.each(|path, reader| feed(path, reader, &interruption, &mut filter, &mut card))?;
             let (done, verified) = card.finish()?;
             let ended = ended.or_nothing_read()?;
             if let Some(Err(mismatch)) = verified {
@@ -149,6 +158,7 @@ impl Coalesce {
                     .with_context(|| format!("{input}: the output of {profile} {}", self.why_rejected()));
             }
             comparison.add(candidate, &done);
+            interruption.check(comparison.packets_in)?;
             comparison.truncated = ended.is_early();
             last = Some(ended);
         }
@@ -159,9 +169,8 @@ impl Coalesce {
         };
         writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table")?;
         let title = format!("{} through every profile", file_name(&self.input));
-        if let Some(path) = &self.plot {
-            let svg = comparison.draw(&title)?;
-            fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+        if let Some(plot) = plot {
+            plot.finish(&comparison.draw(&title)?)?;
         }
         page.finish(|| comparison.page(&title))?;
         last.map_or(Ok(()), Ended::judge)
@@ -212,10 +221,8 @@ impl Coalesce {
         print_summary(&text, [&self.output, &self.acks].into_iter().flatten())
     }
 
-    fn draw(&self, done: &card::Done, summary: &Summary) -> anyhow::Result<()> {
-        let Some(path) = &self.plot else { return Ok(()) };
-        let svg = plot::draw(&self.title(summary), &done.tally)?;
-        fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+    fn create_plot(&self) -> anyhow::Result<Option<PictureFile>> {
+        self.plot.as_deref().map(PictureFile::create).transpose()
     }
 
     /// The title of a picture or a page.
@@ -230,11 +237,12 @@ impl Coalesce {
 fn feed(
     path: &Path,
     reader: &mut Capture,
+    interruption: &Interruption,
     filter: &mut Option<Filter>,
     card: &mut Card<'_>,
 ) -> anyhow::Result<Option<ReadError>> {
     let mut progress = Progress::new(path, reader.is_compressed());
-    loop {
+    while !interruption.is_requested() {
         let mut frame = Vec::new();
         match reader.next(&mut frame) {
             Ok(Some(record)) if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &frame)) => {
@@ -246,6 +254,7 @@ fn feed(
         }
         progress.reached(reader.position().bytes);
     }
+    Ok(None)
 }
 
 fn create(path: Option<&Path>) -> anyhow::Result<Option<Kept>> {

@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ErrorKind as ClapError};
 use nichrome_port::capture::WriteError;
 
+use crate::signals;
+
 /// An invalid combination of options.
 #[derive(Debug)]
 struct UsageError(String);
@@ -26,18 +28,42 @@ impl fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
+/// A signal has ended the command before the end of its input.
+#[derive(Debug)]
+struct Interrupted {
+    signal: i32,
+    packets: u64,
+}
+
+/// Returns the error for a command that a signal has ended after `packets` packets.
+pub(crate) fn interrupted(signal: i32, packets: u64) -> anyhow::Error {
+    Interrupted { signal, packets }.into()
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted: the first {} packets were processed", self.packets)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 /// Prints a warning.
 pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
 }
 
-/// Reports a command's error. A pipe that its reader has closed is no error.
+/// Reports a command's error. The exit status for a signal is 128 plus its number. A pipe that its reader has closed is no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;
     }
     say(format_args!("nichrome: {error:#}"));
-    if error.is::<UsageError>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+    match error.downcast_ref() {
+        Some(Interrupted { signal, .. }) => signals::exit_code(*signal),
+        None if error.is::<UsageError>() => ExitCode::from(2),
+        None => ExitCode::FAILURE,
+    }
 }
 
 /// Reports a usage error, or prints the requested help or version. If an unknown subcommand has no similar name, the

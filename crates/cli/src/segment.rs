@@ -12,7 +12,7 @@ use nichrome_port::capture::ReadError;
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
 use crate::capture_files::{
-    Capture, Distinct, Filter, Inputs, Interface, Kept, Progress, input_name, print_summary,
+    Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Progress, input_name, print_summary,
 };
 
 const EXAMPLES: &str = "\
@@ -57,15 +57,18 @@ impl Segment {
         inputs.add_to(&mut files)?;
         files.add("OUT", &self.output, Path::new("/dev/stdout"))?;
         let captures = inputs.open()?;
+        let interruption = Interruption::watch()?;
         let mut output = Kept::create(&self.output)?;
         let mut summary = Summary::default();
         let mut filter = self.filter.clone();
-        let ended =
-            captures.each(|path, reader| self.cut(path, reader, &mut filter, &mut output, &mut summary))?;
+        let ended = captures.each(|path, reader| {
+            self.cut(path, reader, &interruption, &mut filter, &mut output, &mut summary)
+        })?;
         output.finish()?;
         let ended = ended.or_nothing_read()?;
         summary.truncated = ended.is_early();
         self.print(&summary)?;
+        interruption.check(summary.packets_in)?;
         ended.judge()
     }
 
@@ -74,6 +77,7 @@ impl Segment {
         &self,
         path: &Path,
         reader: &mut Capture,
+        interruption: &Interruption,
         filter: &mut Option<Filter>,
         output: &mut Kept,
         summary: &mut Summary,
@@ -81,7 +85,7 @@ impl Segment {
         let mut progress = Progress::new(path, reader.is_compressed());
         let mut cutter = Cutter::new(self.mtu, self.mss);
         let (mut bytes, mut segment) = (Vec::new(), Vec::new());
-        loop {
+        while !interruption.is_requested() {
             let record = match reader.next(&mut bytes) {
                 Ok(Some(record)) => record,
                 Ok(None) => return Ok(None),
@@ -122,6 +126,7 @@ impl Segment {
             }
             progress.reached(reader.position().bytes);
         }
+        Ok(None)
     }
 
     fn print(&self, summary: &Summary) -> anyhow::Result<()> {

@@ -127,9 +127,30 @@ fn an_output_that_cannot_be_written_is_named() {
         let acks = ["coalesce", &input, "--profile", "npu", "--active-ack", "paper", "--acks", path];
         assert_eq!(failure(&acks), expected);
     }
-    let output = nichrome(&["coalesce", &input, "--plot", "/nonexistent/plot.svg"]);
-    let expected = "nichrome: cannot write /nonexistent/plot.svg: No such file or directory (os error 2)\n";
-    assert_eq!((stderr(&output), output.status.code()), (expected, Some(1)));
+}
+
+#[test]
+fn files_are_opened_before_the_work_and_left_alone_if_one_cannot_be() {
+    let folder = tempdir().unwrap();
+    let [old, new] = ["old", "new"].map(|name| text(&folder.path().join(name)));
+    fs::write(&old, "important").unwrap();
+    let input = capture("tcp-clean");
+    let (nowhere, acks) = ("/nonexistent/file", ["--profile", "npu", "--active-ack", "safe", "--acks"]);
+    let expected = "cannot write /nonexistent/file: No such file or directory (os error 2)";
+    for file in [&old, &new] {
+        for line in [
+            vec!["coalesce", &input, file, "--plot", nowhere],
+            vec!["coalesce", &input, "--plot", file, "--html", nowhere],
+            vec!["coalesce", &input, "--compare", "--plot", nowhere, "--html", file],
+            [&["coalesce", &input, file][..], &acks, &[nowhere]].concat(),
+        ] {
+            assert_eq!(failure(&line), (expected.into(), 1), "{line:?}");
+        }
+        let (_, status) = failure(&["coalesce", "/nonexistent/in.pcap", "--html", file]);
+        assert_eq!(status, 1);
+    }
+    assert_eq!(fs::read_to_string(&old).unwrap(), "important");
+    assert!(!Path::new(&new).exists());
 }
 
 #[test]

@@ -3,13 +3,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdin, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::run::{capture, command, nichrome, nichrome_fed, records, stderr, stdout, text};
 use serde_json::Value;
-use tempfile::tempdir;
+use tempfile::{TempDir, tempdir};
 
 #[test]
 fn a_dash_is_the_standard_input() {
@@ -72,6 +74,47 @@ fn an_interrupted_run_leaves_whole_records() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(!whole(&out).is_empty());
+}
+
+/// A run that has processed what there is of its standard input.
+struct Waiting {
+    child: Child,
+    stdin: ChildStdin,
+    _folder: TempDir,
+}
+
+fn waiting(name: &str) -> Waiting {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("out.pcapng");
+    let mut command = command(&[name, "-", &text(&out)]);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(&fs::read(capture("tcp-clean")).unwrap()).unwrap();
+    wait_until_still(&|| fs::metadata(&out).map_or(0, |file| file.len()));
+    Waiting { child, stdin, _folder: folder }
+}
+
+#[test]
+fn an_interrupted_run_says_what_it_has_processed() {
+    for name in ["coalesce", "segment"] {
+        let Waiting { child, stdin, _folder } = waiting(name);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        drop(stdin);
+        let output = child.wait_with_output().unwrap();
+        let line = "nichrome: interrupted: the first 720 packets were processed\n";
+        assert_eq!((stderr(&output), output.status.code()), (line, Some(130)), "{name}");
+        assert!(!stdout(&output).is_empty());
+    }
+}
+
+#[test]
+fn an_interrupted_run_that_waits_for_its_input_ends_by_itself() {
+    let Waiting { child, stdin, _folder } = waiting("coalesce");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", Some(143)));
+    drop(stdin);
 }
 
 fn whole(path: &Path) -> Vec<Vec<u8>> {
