@@ -20,6 +20,16 @@ impl Captured {
         Self { bytes, header_len, original_len: record.original_len, comment: comment.map(Into::into) }
     }
 
+    /// Returns true if the record is known to be no IP packet: engines would see nothing of it.
+    pub(super) fn is_not_ip(&self) -> bool {
+        self.header_len > 0 && self.header_len == self.bytes.len()
+    }
+
+    /// Returns true if the capture's snap length cut the packet.
+    pub(super) fn is_cut(&self) -> bool {
+        (self.bytes.len() as u64) < u64::from(self.original_len)
+    }
+
     /// Returns the link header that engines do not see.
     pub(super) fn link_header(&self) -> &[u8] {
         &self.bytes[..self.header_len]

@@ -1,7 +1,7 @@
 //! The driver of `coalesce`: passes a capture's frames to engines, one per interface, in the capture's time.
 
 use nichrome_lro::verify::{Mismatch, Verified, Verifier};
-use nichrome_lro::{Coalescer, ConfigError, Frame, Output, ProfileConfig};
+use nichrome_lro::{Coalescer, ConfigError, Frame, Output, Packet, ProfileConfig};
 use nichrome_port::capture::{Record, WriteError};
 use nichrome_wire::{Engine, Instant, engine};
 
@@ -74,6 +74,13 @@ impl<'a> Card<'a> {
         let captured = Captured::new(record, bytes, comment);
         let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
         port.last_used = self.now;
+        self.counters.snapped += u64::from(captured.is_cut());
+        if captured.is_not_ip() {
+            self.counters.pass_by(captured.link_header().len() as u64);
+            let output = Output::ToHost(Packet::Frame(Frame::new(captured)));
+            self.host.take(port.interface, self.now, &output);
+            return Ok(self.host.check()?);
+        }
         self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
         if let Some(verifier) = &mut port.verifier {
             verifier.received(captured.as_ref());

@@ -1,6 +1,6 @@
 //! Sums of several engines' counters.
 
-use nichrome_lro::{Counts, Reason, Statistics};
+use nichrome_lro::{Counts, PassReason, Reason, Statistics};
 use serde::ser::{Serialize, Serializer};
 
 /// Non-zero counts by name, in the order of their reasons.
@@ -16,6 +16,11 @@ impl Named {
         for ((_, sum), reason) in self.0.iter_mut().zip(R::ALL) {
             *sum += counts.get(*reason);
         }
+    }
+
+    fn increment(&mut self, reason: impl Reason) {
+        let counts = self.0.iter_mut().filter(|(name, _)| *name == reason.name());
+        counts.for_each(|(_, count)| *count += 1);
     }
 
     /// Iterates over the non-zero counts.
@@ -39,18 +44,35 @@ pub(super) struct Counters {
     pub(super) drops: Named,
     /// Packets that `--filter` excluded.
     pub(super) filtered: u64,
+    /// Packets that the capture's snap length cut.
+    pub(super) snapped: u64,
 }
 
 impl Counters {
     pub(super) fn new() -> Self {
-        use nichrome_lro::{DropReason, FlushReason, PassReason};
+        use nichrome_lro::{DropReason, FlushReason};
         Self {
             sums: Statistics::default(),
             flushes: Named::of::<FlushReason>(),
             passes: Named::of::<PassReason>(),
             drops: Named::of::<DropReason>(),
             filtered: 0,
+            snapped: 0,
         }
+    }
+
+    /// Counts a packet of this length that is passed without an engine: it is not IP.
+    pub(super) fn pass_by(&mut self, bytes: u64) {
+        let sums = &mut self.sums;
+        for (sum, count) in [
+            (&mut sums.packets_in, 1),
+            (&mut sums.packets_out, 1),
+            (&mut sums.bytes_in, bytes),
+            (&mut sums.bytes_out, bytes),
+        ] {
+            *sum += count;
+        }
+        self.passes.increment(PassReason::NotTcp);
     }
 
     /// Adds an engine's counters.

@@ -15,6 +15,8 @@ pub(super) struct Summary {
     pub(super) packets_out: u64,
     /// Packets that `--filter` excluded; not in any other count.
     pub(super) filtered: u64,
+    /// Packets that the capture's snap length cut.
+    pub(super) snapped: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     pub(super) tcp_payload_bytes_in: u64,
@@ -83,6 +85,7 @@ impl Summary {
             packets_in: sums.packets_in,
             packets_out: sums.packets_out,
             filtered: done.counters.filtered,
+            snapped: done.counters.snapped,
             bytes_in: sums.bytes_in,
             bytes_out: sums.bytes_out,
             tcp_payload_bytes_in: sums.tcp_payload_bytes_in,

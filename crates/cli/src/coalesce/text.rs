@@ -77,6 +77,10 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     if summary.filtered > 0 {
         writeln!(f, "{:<NAME$}{:>16}", "not taken", Grouped(summary.filtered))?;
     }
+    if summary.snapped > 0 {
+        let cut = Grouped(summary.snapped);
+        writeln!(f, "{:<NAME$}{cut:>16}  by the snap length: capture with 'tcpdump -s 0'", "cut short")?;
+    }
     let aggregates = plural(summary.aggregates, "aggregate", "aggregates");
     match summary.aggregates {
         0 => writeln!(f, "\nno aggregates"),

@@ -8,8 +8,8 @@ use nichrome_wire::Instant;
 use tempfile::tempdir;
 
 use crate::run::{
-    Given, capture as captured, nichrome, number, printed, records, segments, stderr, summary, text,
-    write_capture,
+    Given, PROFILES, capture as captured, nichrome, number, printed, records, segments, stderr, stdout,
+    summary, text, write_capture,
 };
 
 /// Bytes of an Ethernet header.
@@ -174,4 +174,37 @@ fn a_filter_leaves_packets_out_and_counts_them() {
             && error.lines().count() == 1,
         "{error}"
     );
+}
+
+#[test]
+fn what_is_not_ip_behind_a_cooked_header_is_counted_and_kept() {
+    let folder = tempdir().unwrap();
+    let [path, out] = ["in.pcapng", "out.pcapng"].map(|name| folder.path().join(name));
+    let arp = [&[0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, 8, 6][..], &[0x45; 28]].concat();
+    let frames = [0, 1].map(|nanos| Given { interface: 0, nanos, original_len: None, bytes: &arp });
+    let input = write_capture(&path, &[LinkType::LinuxCooked], frames);
+    for profile in PROFILES {
+        let summary = summary(&[&input, &text(&out), "--profile", profile, "--verify"]);
+        assert_eq!((number(&summary, "bytes_in"), number(&summary, "bytes_out")), (88, 88), "{profile}");
+        assert_eq!(number(&summary["passes"], "not_tcp"), 2);
+        assert!(records(&out).into_iter().all(|(_, bytes)| bytes == arp));
+    }
+}
+
+#[test]
+fn packets_that_the_snap_length_cut_are_counted_and_passed() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("in.pcapng");
+    let segments = segments(5, 4);
+    let frames = segments.iter().enumerate().map(|(nth, frame)| Given {
+        interface: 0,
+        nanos: nth as u64,
+        original_len: (nth < 3).then_some(frame.len() as u32),
+        bytes: &frame[..if nth < 3 { 200 } else { frame.len() }],
+    });
+    let input = write_capture(&path, &[LinkType::Ethernet], frames);
+    let json = summary(&[&input, "--verify"]);
+    assert_eq!((number(&json, "snapped"), number(&json, "packets_out")), (3, 4));
+    let output = nichrome(&["coalesce", &input]);
+    assert!(stdout(&output).contains("cut short"), "{}", stdout(&output));
 }

@@ -58,8 +58,8 @@ impl LinkType {
     pub fn header_len(self, bytes: &[u8]) -> usize {
         let followed_by_ip = match self {
             Self::Ethernet | Self::RawIp => return 0,
-            Self::LinuxCooked => bytes.get(14..16).filter(|protocol| is_ip(protocol)).map(|_| 16),
-            Self::LinuxCookedV2 => bytes.get(..2).filter(|protocol| is_ip(protocol)).map(|_| 20),
+            Self::LinuxCooked => bytes.get(14..16).and_then(|protocol| behind_tags(bytes, protocol, 16)),
+            Self::LinuxCookedV2 => bytes.get(..2).and_then(|protocol| behind_tags(bytes, protocol, 20)),
             Self::Null | Self::Loop => {
                 bytes.first_chunk().filter(|family| is_family_of_ip(**family)).map(|_| 4)
             }
@@ -79,6 +79,18 @@ impl LinkType {
         };
         u64::from(index) << 1 | u64::from(kind == Some(&OUTGOING))
     }
+}
+
+/// Returns the start of the IP packet that a header with this EtherType announces at `start`, behind up to two VLAN tags.
+fn behind_tags<'a>(bytes: &'a [u8], mut ethertype: &'a [u8], mut start: usize) -> Option<usize> {
+    for _ in 0..2 {
+        if !matches!(ethertype, [0x81, 0x00] | [0x88, 0xA8]) {
+            break;
+        }
+        ethertype = bytes.get(start + 2..start + 4)?;
+        start += 4;
+    }
+    is_ip(ethertype).then_some(start)
 }
 
 /// Returns true for the EtherTypes of IPv4 and IPv6.
@@ -169,6 +181,15 @@ mod tests {
         assert_eq!(LinkType::LinuxCooked.header_len(&cooked([0x86, 0xDD])), 16);
         assert_eq!(LinkType::LinuxCooked.header_len(&cooked([8, 6])), 36);
         assert_eq!(LinkType::LinuxCooked.header_len(&[0; 3]), 3);
+        let tagged = |tags: usize, protocol: [u8; 2]| {
+            let tags = [0x81, 0, 0, 5].repeat(tags);
+            [&[0, 4, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0][..], &tags, &protocol, &[0x45; 20]].concat()
+        };
+        assert_eq!(LinkType::LinuxCooked.header_len(&tagged(1, [8, 0])), 20);
+        assert_eq!(LinkType::LinuxCooked.header_len(&tagged(2, [0x86, 0xDD])), 24);
+        assert_eq!(LinkType::LinuxCooked.header_len(&tagged(1, [8, 6])), 40, "ARP");
+        assert_eq!(LinkType::LinuxCooked.header_len(&tagged(3, [8, 0])), 48, "too many tags");
+        assert_eq!(LinkType::LinuxCooked.header_len(&tagged(1, [8, 0])[..17]), 17);
         assert_eq!(LinkType::LinuxCooked.channel(&cooked([8, 0])), 1);
 
         let v2 = [&[8, 0, 0, 0, 0, 0, 1, 3, 0, 1, 0, 6][..], &[0; 8], &[0x45; 20]].concat();
