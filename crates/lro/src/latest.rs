@@ -16,7 +16,7 @@ impl Latest {
     /// accumulate.
     #[inline]
     pub(crate) fn follow(&mut self, next: Self) {
-        if !next.ack.before(self.ack) {
+        if self.ack.later(next.ack) == next.ack {
             self.ack = next.ack;
             self.window = next.window;
         }

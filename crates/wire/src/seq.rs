@@ -26,10 +26,10 @@ impl SeqNumber {
         self.since(other) > 0
     }
 
-    /// Returns the later of the two.
+    /// Returns the later of the two; `self` if they are 2³¹ apart, which RFC 1982 leaves undefined.
     #[inline]
     pub const fn later(self, other: Self) -> Self {
-        if self.after(other) { self } else { other }
+        if other.before(self) { self } else { other }
     }
 }
 
@@ -80,5 +80,11 @@ mod tests {
     fn a_number_is_neither_before_nor_after_itself() {
         let n = SeqNumber(7);
         assert!(!n.before(n) && !n.after(n));
+    }
+
+    #[test]
+    fn of_numbers_that_are_farthest_apart_the_first_is_later() {
+        let (one, other) = (SeqNumber(7), SeqNumber(7) + (1 << 31));
+        assert_eq!((one.later(other), other.later(one)), (one, other));
     }
 }

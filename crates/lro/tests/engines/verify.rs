@@ -8,7 +8,7 @@ use nichrome_lro::{
     Coalescer, Config, DropReason, Frame, Hold, Medium, NpuConfig, Output, Packet, Profile, ProfileConfig,
 };
 use nichrome_wire::checksum::checksum;
-use nichrome_wire::{Engine, Instant, IpProtocol, Network, TcpFlags, TcpFrame, TrafficClass};
+use nichrome_wire::{Engine, Instant, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass};
 
 type Out = Output<Vec<u8>>;
 
@@ -72,6 +72,21 @@ fn what_is_merged_and_what_is_passed_is_accepted() {
     }
     let verified = Verified { frames: 3, flows: 1, bytes: 300 };
     assert_eq!(verified.to_string(), "verified: 3 frames of 1 flows came through, 300 bytes compared");
+}
+
+#[test]
+fn ack_numbers_that_are_farthest_apart_are_accepted() {
+    const FAR: u32 = 1 << 31;
+    for acks in [[7, 7 + FAR, 7], [7 + FAR, 7, 7 + FAR], [7, 7 + FAR, 8 + FAR]] {
+        for len in [100, 50] {
+            let mut frames = [data(0, 100), data(100, 100), data(200, len)];
+            frames.iter_mut().zip(acks).for_each(|(frame, ack)| frame.ack = SeqNumber(ack));
+            let outputs = outputs(&npu(), &frames);
+            assert!(matches!(&outputs[..], [Output::ToHost(Packet::Aggregate(_))]), "{outputs:?}");
+            let verified = verify(Profile::Npu, &built(&frames), &outputs);
+            assert!(verified.is_ok(), "{acks:?}: {verified:?}");
+        }
+    }
 }
 
 #[test]
