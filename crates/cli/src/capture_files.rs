@@ -1,5 +1,6 @@
 //! Capture files that commands read and write.
 
+pub(crate) mod application;
 mod distinct;
 mod filter;
 mod inputs;

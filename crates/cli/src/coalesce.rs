@@ -27,8 +27,8 @@ use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
 use crate::capture_files::{
-    Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Progress, input_name, is_standard_stream,
-    print_summary,
+    Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Progress, application, input_name,
+    is_standard_stream, print_summary,
 };
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
@@ -258,7 +258,7 @@ fn feed(
 }
 
 fn create(path: Option<&Path>) -> anyhow::Result<Option<Kept>> {
-    Ok(path.map(Kept::create).transpose()?)
+    Ok(path.map(|path| Kept::create(path, application::COALESCE)).transpose()?)
 }
 
 fn file_name(path: &Path) -> String {

@@ -12,13 +12,14 @@ use nichrome_port::capture::ReadError;
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
 use crate::capture_files::{
-    Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Progress, input_name, print_summary,
+    Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Progress, application, input_name,
+    print_summary,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   nichrome segment in.pcap out.pcapng                 packets that fit an MTU of 1500 bytes
-  nichrome segment merged.pcapng out.pcapng           of 'nichrome coalesce': the segments that were merged
+  nichrome segment merged.pcapng out.pcapng           of 'nichrome coalesce': the packets that it received
   tcpdump -i eth0 -c 10000 -w - | nichrome segment - out.pcapng --mtu 9000";
 
 /// Segment super-packets into TCP segments and UDP datagrams that fit an MTU, for programs that cannot read
@@ -33,11 +34,12 @@ pub(crate) struct Segment {
     /// The capture to write, in pcapng; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: PathBuf,
-    /// Maximum IP packet length, in bytes. By default restores the segments that 'nichrome coalesce' merged, by its
-    /// comments, and uses 1500 for packets without such a comment.
+    /// Maximum IP packet length of packets without a comment of 'nichrome coalesce', in bytes [default: 1500; in a
+    /// capture that 'nichrome coalesce' wrote, they stay as they are]. Packets with such a comment always become the
+    /// segments that were merged.
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
     mtu: Option<u16>,
-    /// Payload of each segment, in bytes, instead of an MTU.
+    /// Payload of each segment, in bytes, instead of an MTU; for the same packets as --mtu.
     #[arg(long, value_name = "BYTES", conflicts_with = "mtu")]
     mss: Option<NonZeroU16>,
     /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port
@@ -58,7 +60,7 @@ impl Segment {
         files.add("OUT", &self.output, Path::new("/dev/stdout"))?;
         let captures = inputs.open()?;
         let interruption = Interruption::watch()?;
-        let mut output = Kept::create(&self.output)?;
+        let mut output = Kept::create(&self.output, application::SEGMENT)?;
         let mut summary = Summary::default();
         let mut filter = self.filter.clone();
         let ended = captures.each(|path, reader| {
@@ -96,7 +98,7 @@ impl Segment {
                 continue;
             }
             let from = Interface::of(&record, &bytes);
-            let found = cutter.look(&record, &bytes, reader.comment());
+            let found = cutter.look(&record, &bytes, reader);
             summary.packets_in += 1;
             match found {
                 Found::Packet | Found::Left(_) => {

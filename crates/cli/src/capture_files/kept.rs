@@ -17,12 +17,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Creates the capture at `path`; `-` is standard output.
+    /// Creates the capture at `path`, written by `application`; `-` is standard output.
     ///
     /// # Errors
     /// The file cannot be created.
-    pub(crate) fn create(path: &Path) -> Result<Self, WriteError> {
-        let writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+    pub(crate) fn create(path: &Path, application: &str) -> Result<Self, WriteError> {
+        let writer = capture::create(path, application)?;
         Ok(Self { writer, interfaces: HashMap::new() })
     }
 

@@ -6,7 +6,7 @@ use nichrome_port::capture::{LinkType, Record};
 use nichrome_tso::{Limit, SegmentError, Segments};
 use nichrome_wire::EtherType;
 
-use crate::capture_files::Merged;
+use crate::capture_files::{Capture, Merged, application};
 
 /// Default MTU, in bytes.
 const MTU: u16 = 1500;
@@ -19,7 +19,7 @@ const ETHERNET_LEN: usize = 14;
 
 /// Classifies the records of a capture.
 pub(super) struct Cutter {
-    /// The user's limit, which overrides comments.
+    /// The user's limit for packets without a comment of an aggregate.
     limit: Option<Limit>,
     /// Buffer for a packet behind an Ethernet header, for captures with another link type.
     frame: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct Cutter {
 
 /// The class of a record.
 pub(super) enum Found<'a> {
-    /// A packet that fits.
+    /// A packet that fits, or that `nichrome coalesce` did not merge.
     Packet,
     /// A super-packet that cannot be segmented, with the reason.
     Left(&'static str),
@@ -47,15 +47,13 @@ impl Cutter {
         Self { limit, frame: Vec::new() }
     }
 
-    pub(super) fn look<'a>(
-        &'a mut self,
-        record: &Record,
-        bytes: &'a [u8],
-        comment: Option<&'a str>,
-    ) -> Found<'a> {
+    pub(super) fn look<'a>(&'a mut self, record: &Record, bytes: &'a [u8], reader: &'a Capture) -> Found<'a> {
+        let comment = reader.comment();
         let merged = comment.and_then(Merged::parse);
         let of_merged = merged.and_then(|(merged, _)| NonZeroU16::new(merged.mss)).map(Limit::Payload);
-        let limit = self.limit.or(of_merged).unwrap_or(Limit::Packet(MTU));
+        let Some(limit) = of_merged.or_else(|| self.limit_of_others(reader.application())) else {
+            return Found::Packet;
+        };
         // Most packets fit and need no parsing.
         let mtu = if let Limit::Packet(mtu) = limit { u32::from(mtu) } else { 0 };
         if record.original_len <= mtu {
@@ -86,6 +84,13 @@ impl Cutter {
         }
         let comment = merged.map_or(comment, |(_, rest)| rest);
         Found::SuperPacket { segments, header, skipped, comment }
+    }
+
+    /// Returns the limit for packets without a comment of an aggregate; `None` if they stay as they are, because
+    /// `nichrome coalesce` received them so.
+    fn limit_of_others(&self, application: Option<&str>) -> Option<Limit> {
+        let is_coalesced = application.is_some_and(application::is_coalesce);
+        self.limit.or((!is_coalesced).then_some(Limit::Packet(MTU)))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use nichrome_port::capture::LinkType;
-use nichrome_wire::TcpFrame;
 use nichrome_wire::checksum::checksum;
+use nichrome_wire::{TcpFlags, TcpFrame};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -57,19 +57,83 @@ fn the_segments_of_every_capture_come_back_bit_for_bit() {
     }
 }
 
+/// Returns jumbo frames, which coalesce does not merge, among segments and datagrams, which it does.
+fn jumbo_frames_among_others() -> Vec<(Vec<u8>, Option<u32>)> {
+    let jumbo = |port, flags| TcpFrame {
+        src_port: port,
+        payload: vec![port as u8; 8948],
+        flags,
+        ..TcpFrame::default()
+    };
+    let mut frames = vec![jumbo(1, TcpFlags::ACK).build(), jumbo(2, TcpFlags::ACK | TcpFlags::PSH).build()];
+    frames.extend(datagrams(3, &[8000], true));
+    frames.extend(segments(4, 5));
+    frames.extend(datagrams(5, &[1200, 1200, 100], true));
+    frames.into_iter().map(|frame| (frame, None)).collect()
+}
+
+#[test]
+fn packets_that_were_not_merged_come_back_whatever_their_size() {
+    let folder = tempdir().unwrap();
+    let frames = jumbo_frames_among_others();
+    let input = capture_of(&folder, LinkType::Ethernet, &frames);
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let before = summary(&[&input, &text(&merged), "--udp", "on"]);
+    assert_eq!((number(&before, "packets_out"), number(&before, "aggregates")), (5, 2), "{before}");
+    let found = segment(&text(&merged), &cut, &[]);
+    assert_eq!((number(&found, "super_packets"), number(&found, "segments")), (2, 8), "{found}");
+    let sorted = |mut frames: Vec<Vec<u8>>| {
+        frames.sort();
+        frames
+    };
+    let bytes = |path: &Path| records(path).into_iter().map(|(_, bytes)| bytes).collect();
+    assert_eq!(
+        sorted(bytes(&cut)),
+        sorted(frames.into_iter().map(|(frame, _)| frame).collect()),
+        "every packet is as it was received"
+    );
+}
+
+#[test]
+fn an_mtu_or_mss_is_for_packets_that_were_not_merged() {
+    let folder = tempdir().unwrap();
+    let input = capture_of(&folder, LinkType::Ethernet, &jumbo_frames_among_others());
+    let [merged, cut, again] =
+        ["merged.pcapng", "cut.pcapng", "again.pcapng"].map(|name| folder.path().join(name));
+    summary(&[&input, &text(&merged), "--udp", "on"]);
+    for (more, largest, super_packets, segments) in [
+        // The three large packets are cut to pieces of 960, 960 and 972 bytes.
+        (["--mtu", "1000"], 1242, 5, 8 + 10 + 10 + 9),
+        (["--mss", "1100"], 1242, 5, 8 + 9 + 9 + 8),
+    ] {
+        let found = segment(&text(&merged), &cut, &more);
+        assert_eq!(
+            (number(&found, "super_packets"), number(&found, "segments")),
+            (super_packets, segments),
+            "{found}"
+        );
+        assert_eq!(records(&cut).iter().map(|(_, bytes)| bytes.len()).max(), Some(largest));
+        // The output has no comments of aggregates left.
+        segment(&text(&cut), &again, &["--mtu", "576"]);
+        assert!(records(&again).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576));
+    }
+}
+
 #[test]
 fn aggregates_of_other_profiles_are_segmented_to_fit_an_mtu() {
     let folder = tempdir().unwrap();
     let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let narrow = folder.path().join("narrow.pcapng");
     for capture in captures() {
         for profile in PROFILES {
             let before = summary(&[&text(&capture), &text(&merged), "--profile", profile, "--hold", "5ms"]);
-            for more in [&[][..], &["--mtu", "576"]] {
-                let most = if more.is_empty() { 1514 } else { 590 };
-                let found = segment(&text(&merged), &cut, more);
+            for (from, to, more, most) in
+                [(&merged, &cut, &[][..], 1514), (&cut, &narrow, &["--mtu", "576"], 590)]
+            {
+                let found = segment(&text(from), to, more);
                 assert_eq!(found["left"], serde_json::json!({}), "{}", capture.display());
-                assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= most));
-                let after = summary(&[&text(&cut)]);
+                assert!(records(to).iter().all(|(_, bytes)| bytes.len() <= most));
+                let after = summary(&[&text(to)]);
                 assert_eq!(after["tcp_payload_bytes_in"], before["tcp_payload_bytes_out"]);
             }
         }
@@ -149,13 +213,11 @@ fn tunneled(capture: &Path, wrap: Wrap) -> Vec<(Vec<u8>, Option<u32>)> {
 #[test]
 fn segments_in_tunnels_come_back_bit_for_bit() {
     let folder = tempdir().unwrap();
-    let [narrow, merged, cut] =
-        ["narrow.pcapng", "merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let [merged, cut, narrower] =
+        ["merged.pcapng", "cut.pcapng", "narrower.pcapng"].map(|name| folder.path().join(name));
     for capture in captures() {
-        // Packets that are not merged must fit the default MTU with the tunnel's header.
-        segment(&text(&capture), &narrow, &["--mtu", "1400"]);
         for (name, wrap) in TUNNELS {
-            let frames = tunneled(&narrow, wrap);
+            let frames = tunneled(&capture, wrap);
             let input = capture_of(&folder, LinkType::Ethernet, &frames);
             let before = summary(&[&input, &text(&merged), "--tunnels", "on", "--hold", "5ms", "--verify"]);
             let found = segment(&text(&merged), &cut, &[]);
@@ -167,9 +229,9 @@ fn segments_in_tunnels_come_back_bit_for_bit() {
             back.sort();
             sent.sort();
             assert!(back == sent, "{of}");
-            let again = segment(&text(&merged), &cut, &["--mtu", "576"]);
+            let again = segment(&text(&cut), &narrower, &["--mtu", "576"]);
             assert_eq!(again["left"], serde_json::json!({}), "{of}");
-            assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576), "{of}");
+            assert!(records(&narrower).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576), "{of}");
         }
     }
 }

@@ -107,16 +107,41 @@ impl Block {
                 self.skip(source, option.padded_len())?;
                 continue;
             }
-            let mut text = vec![0; option.padded_len() as usize];
-            self.claim(source, option.padded_len())?;
-            source.fill(&mut text)?;
-            text.truncate(usize::from(option.len));
+            let text = self.value(source, &option)?;
             if !comment.is_empty() {
                 comment.push('\n');
             }
             comment.push_str(&String::from_utf8_lossy(&text));
         }
         Ok(())
+    }
+
+    /// Returns the name of the program that wrote the section; empty if its header has none. An option that exceeds the
+    /// block ends the scan without an error: the name does not affect packets.
+    pub(super) fn application<R: Read>(&mut self, source: &mut Source<R>) -> Result<String, ReadError> {
+        while self.left >= 4
+            && let Some(option) = self.option(source)?
+            && option.padded_len() <= self.left
+        {
+            if option.code == OPTION_USERAPPL {
+                return Ok(String::from_utf8_lossy(&self.value(source, &option)?).into_owned());
+            }
+            self.skip(source, option.padded_len())?;
+        }
+        Ok(String::new())
+    }
+
+    /// Reads the value of an option, which fits the block.
+    fn value<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        option: &OptionHeader,
+    ) -> Result<Vec<u8>, ReadError> {
+        let mut value = vec![0; option.padded_len() as usize];
+        self.claim(source, option.padded_len())?;
+        source.fill(&mut value)?;
+        value.truncate(usize::from(option.len));
+        Ok(value)
     }
 
     /// Skips the padding that follows a value of `len` bytes.

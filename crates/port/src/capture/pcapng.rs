@@ -1,5 +1,5 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not affect a
-//! packet's bytes, length, timestamp, interface or comments.
+//! packet's bytes, length, timestamp, interface or comments, except the name of the program that wrote the section.
 
 use super::block::{self, Block};
 use super::clock::{Clock, Tick};
@@ -18,6 +18,8 @@ const MAX_INTERFACES: usize = 65_536;
 #[derive(Debug)]
 pub(super) struct PcapNg {
     order: ByteOrder,
+    /// Name of the program that wrote the section; empty if unknown.
+    application: String,
     interfaces: Vec<Interface>,
     /// Interfaces of earlier sections.
     earlier_interfaces: u32,
@@ -40,6 +42,7 @@ impl PcapNg {
     pub(super) fn start<R: Read>(source: &mut Source<R>) -> Result<Self, ReadError> {
         let mut this = Self {
             order: ByteOrder::Little,
+            application: String::new(),
             interfaces: Vec::new(),
             earlier_interfaces: 0,
             last_time: Instant::ZERO,
@@ -93,6 +96,11 @@ impl PcapNg {
         Ok(None)
     }
 
+    /// Returns the name of the program that wrote the last record's section; empty if unknown.
+    pub(super) fn application(&self) -> &str {
+        &self.application
+    }
+
     /// Returns the comments of the last record, one per line; empty if it has none.
     pub(super) fn comment(&self) -> &str {
         &self.comment
@@ -114,6 +122,7 @@ impl PcapNg {
             let what = format!("version {major}.{minor} of pcapng, where 1 is the only one known");
             return Err(source.corrupt(what));
         }
+        self.application = block.application(source)?;
         block.end(source)?;
         source.end_unit();
         self.earlier_interfaces = self.earlier_interfaces.saturating_add(self.interfaces.len() as u32);

@@ -92,6 +92,15 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Returns the name of the program that wrote the capture, as it names itself; for a pcapng capture of several sections,
+    /// that of the last record's.
+    pub fn application(&self) -> Option<&str> {
+        match &self.format {
+            Format::Pcap(_) => None,
+            Format::PcapNg(pcapng) => Some(pcapng.application()).filter(|name| !name.is_empty()),
+        }
+    }
+
     /// Returns true if [`Reader::position`] counts decompressed bytes of a compressed file.
     pub const fn is_compressed(&self) -> bool {
         self.is_compressed
@@ -194,6 +203,30 @@ mod tests {
             error => panic!("{error:?}"),
         };
         assert_eq!([4, 11, 12, 27, 35, 36, 40, 59].map(needed), [4, 1, 16, 1, 1, 24, 20, 1]);
+    }
+
+    #[test]
+    fn each_section_names_its_program() {
+        let mut file = Vec::new();
+        let long = vec![0xFF, 0xFF];
+        for options in [
+            &[(4, &b"the first"[..])][..],
+            &[],
+            &[(1, b"a comment"), (4, b"the third"), (4, b"ignored")],
+            &[(4, &long)],
+        ] {
+            for order in [ByteOrder::Big, ByteOrder::Little] {
+                let mut section = Section::with_options(order, options);
+                section.interface(1, 0, &[]).enhanced(0, 1, 5, PACKETS[0], &[]);
+                file.extend(section.bytes);
+            }
+        }
+        let (mut reader, mut data, mut names) = (Reader::new(&file[..]).unwrap(), Vec::new(), Vec::new());
+        while reader.next(&mut data).unwrap().is_some() {
+            names.push(reader.application().unwrap_or_default().to_owned());
+        }
+        let expected = ["the first", "", "the third", "\u{FFFD}\u{FFFD}"];
+        assert!(names.iter().eq(expected.iter().flat_map(|name| [name, name])), "{names:?}");
     }
 
     #[test]

@@ -61,11 +61,16 @@ pub(super) struct Section {
 
 impl Section {
     pub(super) fn new(order: ByteOrder) -> Self {
+        Self::with_options(order, &[])
+    }
+
+    pub(super) fn with_options(order: ByteOrder, options: &[Opt<'_>]) -> Self {
         let mut section = Self { bytes: Vec::new(), order };
         let mut body = order.put_u32(0x1A2B_3C4D).to_vec();
         body.extend(order.put_u16(1));
         body.extend(order.put_u16(0));
         body.extend([0xFF; 8]);
+        body.extend(section.options(options));
         section.block(0x0A0D_0D0A, &body);
         section
     }
