@@ -133,6 +133,12 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         (self.0.layout.tunnel == Tunnel::Ipv4).then_some(self.0.outer_identification)
     }
 
+    /// Returns true if all segments have the header's CWR flag, as [`accurate_ecn`](crate::Config::accurate_ecn) allows: a
+    /// kernel that segments the packet keeps it on the first only.
+    pub fn repeats_cwr(&self) -> bool {
+        !self.is_udp() && self.0.flags.contains(TcpFlags::CWR)
+    }
+
     /// Returns why the engine ended the aggregate.
     pub fn flush_reason(&self) -> FlushReason {
         self.0.reason
@@ -147,10 +153,9 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
             (false, true) => VirtioNetHeader::GSO_TCPV4,
             (false, false) => VirtioNetHeader::GSO_TCPV6,
         };
-        let cwr = !layout.is_udp() && self.0.flags.contains(TcpFlags::CWR);
         VirtioNetHeader {
             flags: VirtioNetHeader::NEEDS_CSUM,
-            gso_type: if cwr { gso_type | VirtioNetHeader::GSO_ECN } else { gso_type },
+            gso_type: if self.repeats_cwr() { gso_type | VirtioNetHeader::GSO_ECN } else { gso_type },
             hdr_len: layout.payload,
             gso_size: self.mss(),
             csum_start: layout.transport,

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | no segmentation, complete checksum | the frame is sent unchanged, whatever it contains |
 //! | no segmentation, partial checksum (`NEEDS_CSUM`) | the bytes from `csum_start` on are summed; with the checksum at offset 6, as in UDP, 0 becomes 0xFFFF |
-//! | TCP | payload cut to `gso_size`, sequence number advanced; FIN and PSH on the last segment only, CWR on the first only (RFC 3168 section 6.1.2), with or without `GSO_ECN`; all other fields and options unchanged |
+//! | TCP | payload cut to `gso_size`, sequence number advanced; FIN and PSH on the last segment only, CWR on the first only (RFC 3168 section 6.1.2), with or without `GSO_ECN`, or on all ([`Segments::repeat_cwr`]); all other fields and options unchanged |
 //! | UDP (`GSO_UDP_L4`) | payload cut to `gso_size`; each piece is a datagram with its own length |
 //! | UDP fragments (`GSO_UDP`) over IPv4 | the datagram, its checksum completed, is cut to fragments of `gso_size` rounded down to 8 bytes; DF cleared, identification and options equal in all |
 //! | UDP fragments over IPv6 | rejected if the datagram is longer than `gso_size`: the fragments have no identification |

@@ -160,6 +160,14 @@ impl<'a> Segments<'a> {
         }
     }
 
+    /// Makes all TCP segments have the frame's CWR flag, as the ACE counter of accurate ECN (RFC 9768) needs; otherwise only
+    /// the first has it.
+    pub fn repeat_cwr(&mut self) {
+        if let Fields::Tcp(fields) = &mut self.fields {
+            fields.repeat_cwr();
+        }
+    }
+
     /// Makes all packets have the frame's IPv4 identification, instead of increasing ones.
     pub fn fix_identification(&mut self) {
         match &mut self.fields {

@@ -24,6 +24,8 @@ pub(crate) struct TcpFields {
     shared: Sum,
     /// Checksum sum of the pseudo-header without length.
     pseudo_header: Sum,
+    /// Flags that only the first segment has.
+    first_only: TcpFlags,
     /// True if the checksum field gets the pseudo-header's sum only.
     leaves_checksum: bool,
 }
@@ -32,6 +34,11 @@ impl TcpFields {
     /// Makes all packets have the first one's IPv4 identification.
     pub(crate) fn fix_identification(&mut self) {
         self.ip.fix_identification();
+    }
+
+    /// Makes all packets have the original's CWR.
+    pub(crate) fn repeat_cwr(&mut self) {
+        self.first_only = TcpFlags::NONE;
     }
 
     /// Leaves the checksums of all packets partial; returns their state.
@@ -74,6 +81,8 @@ impl TcpFields {
             flags: header.flags(),
             shared,
             pseudo_header,
+            // Or the receiver would stop its ECN echo repeatedly (RFC 3168 section 6.1.2).
+            first_only: TcpFlags::CWR,
             leaves_checksum: false,
         };
         Ok((fields, header_len))
@@ -87,7 +96,7 @@ impl TcpFields {
         let segment_len = (packet.len() - self.transport) as u32;
         self.ip.write(&mut packet[self.network..]);
         let Some(mut header) = TcpHeaderMut::new(&mut packet[self.transport..]) else { return };
-        let flags = flags_at(self.flags, place);
+        let flags = flags_at(self.flags, self.first_only, place);
         let checksum = if self.leaves_checksum {
             self.pseudo_header.add_u32(segment_len).fold()
         } else {
@@ -101,13 +110,12 @@ impl TcpFields {
     }
 }
 
-/// Returns the flags of the segment at `place`: FIN and PSH on the last only; CWR on the first only, or the receiver
-/// would stop its ECN echo repeatedly (RFC 3168 section 6.1.2).
+/// Returns the flags of the segment at `place`: FIN and PSH on the last only, `first_only` on the first only.
 #[inline]
-fn flags_at(all: TcpFlags, place: Place) -> TcpFlags {
+fn flags_at(all: TcpFlags, first_only: TcpFlags, place: Place) -> TcpFlags {
     let mut left_out = TcpFlags::NONE;
     if !place.is_first {
-        left_out = left_out | TcpFlags::CWR;
+        left_out = left_out | first_only;
     }
     if !place.is_last {
         left_out = left_out | TcpFlags::FIN | TcpFlags::PSH;
@@ -120,13 +128,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fin_psh_and_cwr_are_on_one_segment_only() {
+    fn fin_psh_and_mostly_cwr_are_on_one_segment_only() {
         let [fin, psh, cwr, ack] = [TcpFlags::FIN, TcpFlags::PSH, TcpFlags::CWR, TcpFlags::ACK];
         let all = fin | psh | cwr | ack;
         for (is_first, is_last, want) in
             [(true, true, all), (true, false, cwr | ack), (false, false, ack), (false, true, fin | psh | ack)]
         {
-            assert_eq!(flags_at(all, Place { is_first, is_last }), want);
+            let place = Place { is_first, is_last };
+            assert_eq!(flags_at(all, cwr, place), want);
+            assert_eq!(flags_at(all, TcpFlags::NONE, place), want | cwr);
         }
     }
 }

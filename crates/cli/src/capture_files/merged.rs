@@ -15,20 +15,24 @@ pub(crate) struct Merged<'a> {
     pub(crate) has_fixed_identification: bool,
     /// True if all segments had the same identification in the IPv4 header of a tunnel.
     pub(crate) has_fixed_tunnel_identification: bool,
+    /// True if all segments had CWR.
+    pub(crate) has_accurate_ecn: bool,
 }
 
 const FIXED_IDENTIFICATION: &str = ", fixed identification";
 const FIXED_TUNNEL_IDENTIFICATION: &str = ", fixed tunnel identification";
+const ACCURATE_ECN: &str = ", accurate ECN";
 
 impl fmt::Display for Merged<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { segments, mss, reason, .. } = self;
         write!(f, "nichrome: {segments} segments, MSS {mss}, flush {reason}")?;
-        for (is_fixed, text) in [
+        for (has_property, text) in [
             (self.has_fixed_identification, FIXED_IDENTIFICATION),
             (self.has_fixed_tunnel_identification, FIXED_TUNNEL_IDENTIFICATION),
+            (self.has_accurate_ecn, ACCURATE_ECN),
         ] {
-            f.write_str(if is_fixed { text } else { "" })?;
+            f.write_str(if has_property { text } else { "" })?;
         }
         Ok(())
     }
@@ -44,10 +48,17 @@ impl<'a> Merged<'a> {
         let (segments, line) = number(line.strip_prefix("nichrome: ")?)?;
         let (mss, line) = number(line.strip_prefix(" segments, MSS ")?)?;
         let reason = line.strip_prefix(", flush ")?;
+        let (reason, has_accurate_ecn) = without(reason, ACCURATE_ECN);
         let (reason, has_fixed_tunnel_identification) = without(reason, FIXED_TUNNEL_IDENTIFICATION);
         let (reason, has_fixed_identification) = without(reason, FIXED_IDENTIFICATION);
-        let merged =
-            Self { segments, mss, reason, has_fixed_identification, has_fixed_tunnel_identification };
+        let merged = Self {
+            segments,
+            mss,
+            reason,
+            has_fixed_identification,
+            has_fixed_tunnel_identification,
+            has_accurate_ecn,
+        };
         Some((merged, rest))
     }
 }
@@ -70,12 +81,15 @@ mod tests {
 
     #[test]
     fn comments_are_read_as_written() {
-        for (has_fixed_identification, has_fixed_tunnel_identification) in
-            [(false, false), (false, true), (true, false), (true, true)]
-        {
-            let (segments, mss, reason) = (12, 1448, "hold");
-            let merged =
-                Merged { segments, mss, reason, has_fixed_identification, has_fixed_tunnel_identification };
+        for properties in 0..8 {
+            let merged = Merged {
+                segments: 12,
+                mss: 1448,
+                reason: "hold",
+                has_fixed_identification: properties & 1 != 0,
+                has_fixed_tunnel_identification: properties & 2 != 0,
+                has_accurate_ecn: properties & 4 != 0,
+            };
             let text = merged.to_string();
             assert_eq!(Merged::parse(&text), Some((merged, None)));
             assert_eq!(Merged::parse(&format!("{text}\nmore\nlines")), Some((merged, Some("more\nlines"))));

@@ -90,6 +90,7 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
         reason: aggregate.flush_reason().name(),
         has_fixed_identification: aggregate.identification() == Identification::Fixed,
         has_fixed_tunnel_identification: aggregate.tunnel_identification() == Some(Identification::Fixed),
+        has_accurate_ecn: aggregate.repeats_cwr(),
     };
     let comments = aggregate.buffers().filter_map(|captured| captured.comment.as_deref());
     [&*merged.to_string()].into_iter().chain(comments).collect::<Vec<_>>().join("\n")

@@ -82,6 +82,9 @@ impl Cutter {
         if merged.is_some_and(|(merged, _)| merged.has_fixed_tunnel_identification) {
             segments.fix_tunnel_identification();
         }
+        if merged.is_some_and(|(merged, _)| merged.has_accurate_ecn) {
+            segments.repeat_cwr();
+        }
         let comment = merged.map_or(comment, |(_, rest)| rest);
         Found::SuperPacket { segments, header, skipped, comment }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nichrome_port::capture::LinkType;
 use nichrome_wire::checksum::checksum;
-use nichrome_wire::{TcpFlags, TcpFrame};
+use nichrome_wire::{SeqNumber, TcpFlags, TcpFrame};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -148,6 +148,30 @@ fn a_fixed_identification_stays_fixed() {
     let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
     let found = summary(&[&input, &text(&merged)]);
     assert_eq!(number(&found, "packets_out"), 1);
+    segment(&text(&merged), &cut, &[]);
+    assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames.iter().map(|(frame, _)| frame)));
+}
+
+#[test]
+fn accurate_ecn_stays_on_every_segment() {
+    let folder = tempdir().unwrap();
+    let (ack, cwr, ece, ae) = (TcpFlags::ACK, TcpFlags::CWR, TcpFlags::ECE, TcpFlags::AE);
+    let frames: Vec<_> = [ack | cwr, ack | cwr | ece, ack | ae, ack | ece | ae | cwr]
+        .into_iter()
+        .flat_map(|flags| [flags; 4])
+        .zip(0..)
+        .map(|(flags, nth)| TcpFrame {
+            seq: SeqNumber(nth * 1000),
+            payload: vec![7; 1000],
+            flags,
+            ..TcpFrame::default()
+        })
+        .map(|frame| (frame.build(), None))
+        .collect();
+    let input = capture_of(&folder, LinkType::Ethernet, &frames);
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let found = summary(&[&input, &text(&merged), "--accurate-ecn", "on"]);
+    assert_eq!((number(&found, "packets_out"), number(&found, "aggregates")), (4, 4), "{found}");
     segment(&text(&merged), &cut, &[]);
     assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames.iter().map(|(frame, _)| frame)));
 }
