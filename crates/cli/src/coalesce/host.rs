@@ -7,6 +7,7 @@ use nichrome_wire::Instant;
 use super::captured::Captured;
 use super::tally::Tally;
 use crate::capture_files::{Interface, Kept, Merged};
+use crate::number::plural;
 
 /// The host for packets, and the wire for ACKs.
 pub(super) struct Host {
@@ -82,7 +83,13 @@ impl Host {
     }
 }
 
-/// Returns the comment of an aggregate: its properties, and the segments' comments.
+/// Maximum length of a comment in pcapng, in bytes.
+const MAX_COMMENT: usize = 65_535;
+
+/// Room for the line about comments that are left out, in bytes.
+const LEFT_OUT: usize = 100;
+
+/// Returns the comment of an aggregate: its properties, and those of the segments' comments that fit.
 fn comment(aggregate: &Aggregate<Captured>) -> String {
     let merged = Merged {
         segments: aggregate.segments(),
@@ -93,5 +100,44 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
         has_accurate_ecn: aggregate.repeats_cwr(),
     };
     let comments = aggregate.buffers().filter_map(|captured| captured.comment.as_deref());
-    [&*merged.to_string()].into_iter().chain(comments).collect::<Vec<_>>().join("\n")
+    joined(merged.to_string(), comments)
+}
+
+/// Adds comments to a text, one per line, as many whole ones as fit into [`MAX_COMMENT`] bytes, and how many do not.
+fn joined<'a>(mut text: String, comments: impl Iterator<Item = &'a str>) -> String {
+    let mut left_out = 0;
+    for comment in comments {
+        if text.len() + 1 + comment.len() + LEFT_OUT > MAX_COMMENT {
+            left_out += 1;
+            continue;
+        }
+        text.push('\n');
+        text.push_str(comment);
+    }
+    if left_out > 0 {
+        let comments = plural(left_out, "comment", "comments");
+        text.push_str(&format!("\nnichrome: {comments} left out: pcapng allows 65,535 bytes"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_that_do_not_fit_are_counted() {
+        let long = "é".repeat(5470);
+        let text = joined("properties".into(), [&long, "short", &long].into_iter());
+        assert_eq!(text, format!("properties\n{long}\nshort\n{long}"));
+        let given = [[&*long; 6].as_slice(), &["short"]].concat();
+        let text = joined("properties".into(), given.into_iter());
+        let lines: Vec<&str> = text.lines().collect();
+        let [properties, fit @ .., short, left_out] = &lines[..] else { panic!("{} lines", lines.len()) };
+        assert_eq!((*properties, *short), ("properties", "short"));
+        assert!(fit.len() == 5 && fit.iter().all(|line| *line == long));
+        assert_eq!(*left_out, "nichrome: 1 comment left out: pcapng allows 65,535 bytes");
+        let text = joined("x".repeat(200), std::iter::repeat_n(&*"y".repeat(70_000), 1_000_000));
+        assert!(text.len() <= 200 + LEFT_OUT, "{}", text.len());
+    }
 }

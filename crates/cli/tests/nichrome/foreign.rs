@@ -149,6 +149,28 @@ fn comments_are_kept() {
 }
 
 #[test]
+fn segments_with_long_comments_come_back() {
+    let folder = tempdir().unwrap();
+    let [input, merged, cut] =
+        ["in.pcapng", "merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let mut writer = capture::create(&input, "test").unwrap();
+    writer.add_interface(LinkType::Ethernet, "test", 0).unwrap();
+    let (frames, comment) = (segments(1, 6), "x".repeat(10_940));
+    for (nth, frame) in (0..).zip(&frames) {
+        writer.write(0, Instant::from_nanos(nth), None, [frame], Some(&comment)).unwrap();
+    }
+    writer.finish().unwrap();
+    let found = summary(&[&text(&input), &text(&merged)]);
+    assert_eq!(number(&found, "aggregates"), 1);
+    printed(&["segment", &text(&merged), &text(&cut)]);
+    assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(&frames));
+    let mut reader = capture::open(&cut).unwrap();
+    reader.next(&mut Vec::new()).unwrap();
+    let expected = [&[&*comment; 5][..], &["nichrome: 1 comment left out: pcapng allows 65,535 bytes"]];
+    assert_eq!(reader.comment(), Some(&*expected.concat().join("\n")));
+}
+
+#[test]
 fn a_filter_leaves_packets_out_and_counts_them() {
     let folder = tempdir().unwrap();
     let (input, output) = (captured("tcp-loss"), folder.path().join("out.pcapng"));

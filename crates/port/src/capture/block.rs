@@ -102,13 +102,14 @@ impl Block {
             && let Some(option) = self.option(source)?
             && option.padded_len() <= self.left
         {
-            let room = usize::from(u16::MAX).saturating_sub(comment.len() + 1);
+            let line_break = usize::from(!comment.is_empty());
+            let room = usize::from(u16::MAX).saturating_sub(comment.len() + line_break);
             if option.code != OPTION_COMMENT || usize::from(option.len) > room {
                 self.skip(source, option.padded_len())?;
                 continue;
             }
             let text = self.value(source, &option)?;
-            if !comment.is_empty() {
+            if line_break > 0 {
                 comment.push('\n');
             }
             comment.push_str(&String::from_utf8_lossy(&text));

@@ -206,6 +206,24 @@ mod tests {
     }
 
     #[test]
+    fn comments_of_65535_bytes_are_read() {
+        let most = vec![b'x'; 65_535];
+        for (comments, expected) in [
+            (&[&most[..]][..], 65_535),
+            (&[&most[1..], b"", b"y"], 65_535),
+            (&[&most[2..], b"y", b"z"], 65_535),
+            (&[b"z", &most[1..], &most[2..]], 65_535),
+        ] {
+            let options: Vec<_> = comments.iter().map(|comment| (1, *comment)).collect();
+            let mut section = Section::new(ByteOrder::Big);
+            section.interface(1, 0, &[]).enhanced(0, 1, 5, PACKETS[0], &options);
+            let mut reader = Reader::new(&section.bytes[..]).unwrap();
+            reader.next(&mut Vec::new()).unwrap();
+            assert_eq!(reader.comment().map(str::len), Some(expected), "{}", comments.len());
+        }
+    }
+
+    #[test]
     fn each_section_names_its_program() {
         let mut file = Vec::new();
         let long = vec![0xFF, 0xFF];
