@@ -10,6 +10,7 @@ use nichrome_lro::{
 
 use crate::duration;
 use crate::failure;
+use crate::number;
 
 /// Hold time of `gro` and `netfpga`: typical interrupt moderation of cards.
 const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
@@ -26,7 +27,7 @@ pub(crate) struct EngineOptions {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     reorder_hold: Option<Duration>,
     /// Maximum IP packet length of an aggregate, in bytes, from 576 to 65535.
-    #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = number::bytes(576..=65_535_u32))]
     max_bytes: u32,
     /// Whether to coalesce UDP datagrams of one flow and equal size (gro only) [default: off; on a live card, on if
     /// the kernel accepts them, as Linux does since 6.2].

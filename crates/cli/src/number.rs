@@ -1,6 +1,8 @@
 //! Formatting and parsing of numbers.
 
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
 /// Formats a number with commas between groups of three digits.
 pub(crate) struct Grouped(pub(crate) u64);
@@ -29,9 +31,29 @@ pub(crate) fn seed(text: &str) -> Result<u64, &'static str> {
     text.parse().map_err(|_| "expected a whole number from 0 to 18446744073709551615")
 }
 
+/// Returns the parser of a number of bytes in `range`.
+pub(crate) fn bytes<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: Clone + fmt::Display + FromStr + PartialOrd,
+{
+    move |text| match text.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(format!("expected a whole number of bytes from {} to {}", range.start(), range.end())),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_name_the_range_of_bytes() {
+        let parse = bytes(68..=1500_u16);
+        assert_eq!((parse("68"), parse("1500")), (Ok(68), Ok(1500)));
+        for text in ["67", "1501", "65536", "-1", "1k", "x", "", " 68", "68.5"] {
+            assert_eq!(parse(text), Err("expected a whole number of bytes from 68 to 1500".into()), "{text}");
+        }
+    }
 
     #[test]
     fn digits_are_grouped_in_threes() {

@@ -15,6 +15,7 @@ use crate::capture_files::{
     Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Progress, application, input_name,
     print_summary,
 };
+use crate::number;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -37,10 +38,15 @@ pub(crate) struct Segment {
     /// Maximum IP packet length of packets without a comment of 'nichrome coalesce', in bytes [default: 1500; in a
     /// capture that 'nichrome coalesce' wrote, they stay as they are]. Packets with such a comment always become the
     /// segments that were merged.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(68..))]
+    #[arg(long, value_name = "BYTES", value_parser = number::bytes(68..=u16::MAX))]
     mtu: Option<u16>,
     /// Payload of each segment, in bytes, instead of an MTU; for the same packets as --mtu.
-    #[arg(long, value_name = "BYTES", conflicts_with = "mtu")]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        value_parser = number::bytes(NonZeroU16::MIN..=NonZeroU16::MAX),
+        conflicts_with = "mtu"
+    )]
     mss: Option<NonZeroU16>,
     /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port
     /// NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not' before any.

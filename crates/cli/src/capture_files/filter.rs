@@ -36,13 +36,15 @@ enum What {
     Before(Duration),
 }
 
+const TERMS: &str = "expected tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER, after TIME and before TIME, \
+                     each with 'not' before it if wanted, joined by 'and'";
+
 /// An invalid filter.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(crate) enum FilterError {
-    #[error(
-        "'{0}' is not a term: expected tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port NUMBER, after TIME and before \
-         TIME, each with 'not' before it if wanted, joined by 'and'"
-    )]
+    #[error("the filter is empty: {TERMS}")]
+    Empty,
+    #[error("'{0}' is not a term: {TERMS}")]
     Term(String),
     #[error("'and' is missing before '{0}': a filter is terms joined by 'and'")]
     And(String),
@@ -54,6 +56,9 @@ impl FromStr for Filter {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
+        if text.trim().is_empty() {
+            return Err(FilterError::Empty);
+        }
         let mut words = text.split_whitespace();
         let mut terms = Vec::new();
         loop {
@@ -288,7 +293,8 @@ mod tests {
     #[test]
     fn errors_name_the_wrong_part() {
         for (text, word) in [
-            ("", "''"),
+            ("", "the filter is empty: expected tcp, udp,"),
+            (" ", "the filter is empty"),
             ("tcp udp", "'and' is missing before 'udp'"),
             ("port 80 or port 443", "'and' is missing before 'or'"),
             ("host ::1 port 80", "'and' is missing before 'port'"),

@@ -240,8 +240,13 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--hold", "61s"], "invalid value '61s' for '--hold <DURATION>': at most 60s"),
         (
             &["--max-bytes", "70000"],
-            "invalid value '70000' for '--max-bytes <N>': 70000 is not in 576..=65535",
+            "invalid value '70000' for '--max-bytes <N>': expected a whole number of bytes from 576 to 65535",
         ),
+        (
+            &["--max-bytes", "64k"],
+            "invalid value '64k' for '--max-bytes <N>': expected a whole number of bytes from 576 to 65535",
+        ),
+        (&["--filter", ""], "invalid value '' for '--filter <TERMS>': the filter is empty: expected tcp,"),
         (
             &["--active-ack", "on"],
             "invalid value 'on' for '--active-ack <MODE>' [possible values: off, paper, safe]",

@@ -335,4 +335,13 @@ fn wrong_options_and_files_are_one_line() {
         let found = nichrome(arguments);
         assert_eq!((found.status.code(), stderr(&found).lines().count()), (Some(status), 1), "{arguments:?}");
     }
+    for (option, value, least) in
+        [("--mtu", "x", 68), ("--mtu", "67", 68), ("--mss", "0", 1), ("--mss", "1k", 1)]
+    {
+        let found = nichrome(&["segment", &input, &output, option, value]);
+        let expected = format!(
+            "nichrome: invalid value '{value}' for '{option} <BYTES>': expected a whole number of bytes from {least} to 65535\n"
+        );
+        assert_eq!(stderr(&found), expected);
+    }
 }
