@@ -36,42 +36,15 @@ impl Plain {
 mod decompress {
     use std::io::{self, BufRead, Read};
 
+    use super::super::zstd::Zstd;
     use flate2::bufread::MultiGzDecoder;
-    use ruzstd::decoding::StreamingDecoder;
 
     pub(super) fn gzip(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
         Ok(Box::new(MultiGzDecoder::new(input)))
     }
 
     pub(super) fn zstd(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(ZstdFrames { input: Some(input), frame: None }))
-    }
-
-    /// Decodes a sequence of zstd frames; holds the decoder of the current frame, or the input between two frames.
-    struct ZstdFrames<R: BufRead> {
-        input: Option<R>,
-        frame: Option<Frame<R>>,
-    }
-
-    type Frame<R> = StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
-
-    impl<R: BufRead> Read for ZstdFrames<R> {
-        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-            loop {
-                if let Some(frame) = &mut self.frame {
-                    match frame.read(buffer)? {
-                        0 if !buffer.is_empty() => {}
-                        count => return Ok(count),
-                    }
-                    self.input = self.frame.take().map(StreamingDecoder::into_inner);
-                }
-                let Some(mut input) = self.input.take() else { return Ok(0) };
-                if input.fill_buf()?.is_empty() {
-                    return Ok(0);
-                }
-                self.frame = Some(StreamingDecoder::new(input).map_err(io::Error::other)?);
-            }
-        }
+        Ok(Box::new(Zstd::new(input)))
     }
 }
 

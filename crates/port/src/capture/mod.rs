@@ -17,6 +17,8 @@ mod source;
 #[cfg(test)]
 mod testing;
 mod writer;
+#[cfg(feature = "compression")]
+mod zstd;
 
 pub use error::{ReadError, WriteError};
 pub use link_type::LinkType;
