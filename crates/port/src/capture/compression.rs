@@ -7,7 +7,6 @@ use std::io::{self, BufRead, BufReader, Read};
 pub(super) const READ_AHEAD: usize = 256 * 1024;
 
 const GZIP: &[u8] = &[0x1F, 0x8B];
-const ZSTD: &[u8] = &[0x28, 0xB5, 0x2F, 0xFD];
 
 /// The decompressed bytes of a capture.
 pub(super) struct Plain {
@@ -22,7 +21,7 @@ impl Plain {
         let start = input.fill_buf()?;
         let decompressed: Box<dyn Read + Send> = if start.starts_with(GZIP) {
             decompress::gzip(input)?
-        } else if start.starts_with(ZSTD) {
+        } else if is_zstd(start) {
             decompress::zstd(input)?
         } else {
             return Ok(Self { bytes: Box::new(input), was_compressed: false });
@@ -30,6 +29,11 @@ impl Plain {
         let bytes = Box::new(BufReader::with_capacity(READ_AHEAD, decompressed));
         Ok(Self { bytes, was_compressed: true })
     }
+}
+
+/// Returns true for the magic number of a zstd frame or a skippable frame.
+const fn is_zstd(start: &[u8]) -> bool {
+    matches!(start, [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..])
 }
 
 #[cfg(feature = "compression")]
@@ -112,6 +116,14 @@ mod tests {
             let file = compress(&bytes);
             assert!(read(file[..file.len() / 2].to_vec()).is_err());
             assert!(read([&file[..], &file[..6]].concat()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_skippable_frame_may_begin_a_zstd_file() {
+        for number in [0x50, 0x5F] {
+            let file = [&[number, 0x2A, 0x4D, 0x18, 3, 0, 0, 0, 9, 9, 9][..], &zstd(b"the rest")].concat();
+            assert_eq!(read(file).unwrap(), (b"the rest".to_vec(), true));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Zstandard frames (RFC 8878), one after another, decompressed while they are read, and checked against their content
-//! checksums.
+//! checksums. Skippable frames, such as those of pzstd and of the seekable format, are skipped.
 
-use ruzstd::decoding::errors::FrameDecoderError;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, ErrorKind, Read};
 
@@ -31,8 +31,7 @@ impl<R: BufRead> Zstd<R> {
                 if self.input.fill_buf()?.is_empty() {
                     return Ok(false);
                 }
-                self.decoder.reset(&mut self.input).map_err(describe)?;
-                self.position = Position::InFrame;
+                self.begin_frame()?;
             }
             Position::InFrame if self.decoder.is_finished() => {
                 self.check()?;
@@ -44,6 +43,23 @@ impl<R: BufRead> Zstd<R> {
             }
         }
         Ok(true)
+    }
+
+    /// Reads the header of a frame, or all of a skippable frame.
+    fn begin_frame(&mut self) -> io::Result<()> {
+        match self.decoder.reset(&mut self.input) {
+            Ok(()) => self.position = Position::InFrame,
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                length, ..
+            })) => {
+                let length = u64::from(length);
+                if io::copy(&mut self.input.by_ref().take(length), &mut io::sink())? < length {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Err(error) => return Err(describe(error)),
+        }
+        Ok(())
     }
 
     /// Compares the checksum of a frame, if it has one, with that of the bytes read.
@@ -101,5 +117,17 @@ mod tests {
         file[middle] ^= 1;
         assert_eq!(read(&file), Err("the zstd data does not match its checksum".into()));
         assert!(read(&[&file[..], &raw_frame()].concat()).is_err());
+    }
+
+    #[test]
+    fn skippable_frames_are_skipped_wherever_they_are() {
+        let skippable = |number: u8, len: usize| {
+            [&[0x50 + number, 0x2A, 0x4D, 0x18][..], &(len as u32).to_le_bytes(), &vec![0xFD; len]].concat()
+        };
+        let (first, between, last) = (skippable(0, 4), skippable(7, 100_000), skippable(15, 0));
+        let file = [first, raw_frame(), between.clone(), between, raw_frame(), last.clone(), last].concat();
+        assert_eq!(read(&file).unwrap(), [read(&raw_frame()).unwrap(), read(&raw_frame()).unwrap()].concat());
+        assert_eq!(read(&skippable(3, 9)), Ok(Vec::new()));
+        assert!(read(&[raw_frame(), skippable(3, 9)[..16].to_vec()].concat()).is_err());
     }
 }
