@@ -1,12 +1,15 @@
 //! Captures as other programs write them: other link types, compression, comments.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use nichrome_port::capture::{self, LinkType, Writer};
 use nichrome_wire::Instant;
+use serde_json::Value;
 use tempfile::tempdir;
 
+use crate::installed;
 use crate::run::{
     Given, PROFILES, capture as captured, nichrome, number, printed, records, segments, stderr, stdout,
     summary, text, write_capture,
@@ -108,17 +111,65 @@ fn links_and_directions_of_the_interface_any_are_kept_apart() {
     assert_eq!(links, [2 << 1, 3 << 1 | 1]);
 }
 
+/// Returns the output of a compression program for a capture.
+fn compressed(program: &str, plain: &str) -> Vec<u8> {
+    installed::run(Command::new(program).args(["-q", "-c", plain]), program).stdout
+}
+
 #[test]
 fn compressed_captures_are_read() {
     let folder = tempdir().unwrap();
     let plain = captured("tcp-loss");
     let expected = printed(&["coalesce", "--json", &plain]);
-    for (program, extension) in [("gzip", "gz"), ("zstd", "zst")] {
-        let compressed = folder.path().join(format!("in.pcap.{extension}"));
-        let output = Command::new(program).args(["-q", "-c", &plain]).output();
-        let output = output.unwrap_or_else(|_| panic!("the tests need Debian's package {program}"));
-        std::fs::write(&compressed, output.stdout).unwrap();
-        assert_eq!(printed(&["coalesce", "--json", &text(&compressed)]), expected);
+    for program in ["gzip", "zstd"] {
+        let input = folder.path().join(program);
+        fs::write(&input, compressed(program, &plain)).unwrap();
+        assert_eq!(printed(&["coalesce", "--json", &text(&input)]), expected);
+    }
+}
+
+#[test]
+fn a_compressed_capture_that_is_cut_off_is_used_as_far_as_it_goes() {
+    let folder = tempdir().unwrap();
+    let plain = captured("tcp-loss");
+    let all = records(Path::new(&plain)).len() as u64;
+    for program in ["gzip", "zstd"] {
+        let input = folder.path().join(program);
+        let file = compressed(program, &plain);
+        // Within the data, and within the checksum after all of it.
+        for (cut, whole) in [(file.len() / 2, 1..all), (file.len() - 2, all..all + 1)] {
+            fs::write(&input, &file[..cut]).unwrap();
+            let output = nichrome(&["coalesce", "--json", &text(&input), "--verify"]);
+            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let packets = number(&found, "packets_in");
+            assert!(whole.contains(&packets), "{program}: {packets} of {all}");
+            let warning = format!("the capture is cut off after {packets} whole records (");
+            let warned = stderr(&output);
+            assert!(output.status.success() && warned.lines().count() == 1, "{warned}");
+            assert!(
+                warned.contains(&warning) && warned.contains("the packets before that were processed"),
+                "{warned}"
+            );
+        }
+    }
+}
+
+#[test]
+fn damage_to_a_compressed_capture_is_an_error() {
+    let folder = tempdir().unwrap();
+    for (program, what) in [
+        ("gzip", "corrupt gzip stream does not have a matching checksum"),
+        ("zstd", "the zstd data does not match its checksum"),
+    ] {
+        let input = folder.path().join(program);
+        let mut file = compressed(program, &captured("tcp-loss"));
+        let len = file.len();
+        // The first byte of each trailer: CRC32 and length (RFC 1952), and the content checksum (RFC 8878).
+        file[len - if program == "gzip" { 8 } else { 4 }] ^= 1;
+        fs::write(&input, file).unwrap();
+        let output = nichrome(&["coalesce", &text(&input)]);
+        let expected = format!("nichrome: {}: cannot read the capture: {what}\n", input.display());
+        assert_eq!((stderr(&output), output.status.code()), (&*expected, Some(1)));
     }
 }
 
@@ -135,7 +186,7 @@ fn comments_are_kept() {
     }
     writer.write(0, Instant::from_nanos(9), None, [&[7; 60]], Some("no IP")).unwrap();
     writer.finish().unwrap();
-    std::fs::write(&input, file).unwrap();
+    fs::write(&input, file).unwrap();
     summary(&[&text(&input), &text(&output)]);
     let (mut reader, mut bytes, mut found) = (capture::open(&output).unwrap(), Vec::new(), Vec::new());
     while reader.next(&mut bytes).unwrap().is_some() {
@@ -184,7 +235,7 @@ fn a_filter_leaves_packets_out_and_counts_them() {
         }
     }
     assert_eq!(records(&output).last().map(|(record, _)| record.link_type), Some(LinkType::Ethernet));
-    let cut: serde_json::Value =
+    let cut: Value =
         serde_json::from_str(&printed(&["segment", "--json", &input, &text(&output), "--filter", "udp"]))
             .unwrap();
     assert_eq!((number(&cut, "packets_in"), number(&cut, "filtered")), (0, all));

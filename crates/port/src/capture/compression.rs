@@ -40,11 +40,11 @@ const fn is_zstd(start: &[u8]) -> bool {
 mod decompress {
     use std::io::{self, BufRead, Read};
 
+    use super::super::gzip::Gzip;
     use super::super::zstd::Zstd;
-    use flate2::bufread::MultiGzDecoder;
 
     pub(super) fn gzip(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
-        Ok(Box::new(MultiGzDecoder::new(input)))
+        Ok(Box::new(Gzip::new(input)))
     }
 
     pub(super) fn zstd(input: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
@@ -77,7 +77,7 @@ mod tests {
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-    use std::io::Write;
+    use std::io::{ErrorKind, Write};
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
@@ -109,13 +109,39 @@ mod tests {
     }
 
     #[test]
-    fn a_compressed_file_that_is_cut_off_or_damaged_is_an_error() {
+    fn a_compressed_file_that_is_cut_off_gives_the_bytes_before() {
         let bytes: Vec<u8> =
-            (0..100_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+            (0..300_000u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for compress in [gzip, zstd] {
             let file = compress(&bytes);
-            assert!(read(file[..file.len() / 2].to_vec()).is_err());
-            assert!(read([&file[..], &file[..6]].concat()).is_err());
+            for cut in [file.len() - 1, file.len() - 4, file.len() - 100, file.len() * 2 / 3, 5] {
+                let (mut read, mut plain) =
+                    (Vec::new(), Plain::new(io::Cursor::new(file[..cut].to_vec())).unwrap());
+                let error = plain.bytes.read_to_end(&mut read).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "cut at {cut}: {error}");
+                assert!(bytes.starts_with(&read));
+                // A zstd block holds up to 128 KiB, and is decoded as a whole.
+                assert!(read.len() + (128 << 10) + 100 > cut, "cut at {cut}: {} bytes read", read.len());
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_system_is_not_an_end() {
+        struct Failing;
+        impl Read for Failing {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk is on fire"))
+            }
+        }
+        for compress in [gzip, zstd] {
+            let file = compress(&[7; 1000]);
+            for len in [file.len() / 2, file.len()] {
+                let start = io::Cursor::new(file[..len].to_vec());
+                let mut plain = Plain::new(start.chain(Failing)).unwrap();
+                let error = plain.bytes.read_to_end(&mut Vec::new()).unwrap_err();
+                assert_eq!(error.to_string(), "the disk is on fire");
+            }
         }
     }
 

@@ -6,9 +6,13 @@
 
 mod block;
 mod clock;
+#[cfg(feature = "compression")]
+mod compressed_input;
 mod compression;
 mod durable_file;
 mod error;
+#[cfg(feature = "compression")]
+mod gzip;
 mod link_type;
 mod pcap;
 mod pcapng;

@@ -3,7 +3,7 @@
 
 use super::{Progress, ReadError};
 use crate::uninterrupted;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 /// An input stream with its position.
 pub(super) struct Source<R> {
@@ -25,7 +25,8 @@ impl<R: Read> Source<R> {
         self.progress
     }
 
-    /// Reads up to `bytes.len()` bytes and returns the number read; fewer only at the end of the input.
+    /// Reads up to `bytes.len()` bytes and returns the number read; fewer only at the end of the input. Fails with
+    /// `Truncated` at the end of compressed data that is cut off.
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadError> {
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..)
@@ -36,6 +37,9 @@ impl<R: Read> Source<R> {
                 Ok(count) => {
                     filled += count;
                     self.offset += count as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                    return Err(self.truncated((bytes.len() - filled) as u64));
                 }
                 Err(error) => return Err(ReadError::Io(error)),
             }

@@ -1,13 +1,19 @@
 //! Zstandard frames (RFC 8878), one after another, decompressed while they are read, and checked against their content
 //! checksums. Skippable frames, such as those of pzstd and of the seekable format, are skipped.
 
+use super::compressed_input::CompressedInput;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, ErrorKind, Read};
 
+const ONE_BLOCK: BlockDecodingStrategy = BlockDecodingStrategy::UptoBlocks(1);
+
+/// An empty raw block, the last of its frame (RFC 8878 §3.1.1.2), and a checksum.
+const LAST_BLOCK: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
+
 /// The decompressed bytes of a sequence of frames.
 pub(super) struct Zstd<R> {
-    input: R,
+    input: CompressedInput<R>,
     decoder: FrameDecoder,
     position: Position,
 }
@@ -17,18 +23,24 @@ pub(super) struct Zstd<R> {
 enum Position {
     BetweenFrames,
     InFrame,
+    /// After the end of an input that ends within a frame.
+    CutOff,
 }
 
 impl<R: BufRead> Zstd<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, decoder: FrameDecoder::new(), position: Position::BetweenFrames }
+        Self {
+            input: CompressedInput::new(input),
+            decoder: FrameDecoder::new(),
+            position: Position::BetweenFrames,
+        }
     }
 
     /// Begins a frame, decodes its next block, or ends it. Returns false at the end of the input.
     fn advance(&mut self) -> io::Result<bool> {
         match self.position {
             Position::BetweenFrames => {
-                if self.input.fill_buf()?.is_empty() {
+                if self.input.is_at_end()? {
                     return Ok(false);
                 }
                 self.begin_frame()?;
@@ -38,9 +50,11 @@ impl<R: BufRead> Zstd<R> {
                 self.position = Position::BetweenFrames;
             }
             Position::InFrame => {
-                let one = BlockDecodingStrategy::UptoBlocks(1);
-                self.decoder.decode_blocks(&mut self.input, one).map_err(describe)?;
+                if let Err(error) = self.decoder.decode_blocks(&mut self.input, ONE_BLOCK) {
+                    self.failed_in_frame(&error)?;
+                }
             }
+            Position::CutOff => return Err(ErrorKind::UnexpectedEof.into()),
         }
         Ok(true)
     }
@@ -53,12 +67,30 @@ impl<R: BufRead> Zstd<R> {
                 length, ..
             })) => {
                 let length = u64::from(length);
-                if io::copy(&mut self.input.by_ref().take(length), &mut io::sink())? < length {
-                    return Err(ErrorKind::UnexpectedEof.into());
+                let skipped = io::copy(&mut self.input.by_ref().take(length), &mut io::sink());
+                match skipped {
+                    Ok(skipped) if skipped < length => return Err(ErrorKind::UnexpectedEof.into()),
+                    Ok(_) => {}
+                    Err(error) => return Err(self.input.cause(error)),
                 }
             }
-            Err(error) => return Err(describe(error)),
+            Err(error) => return Err(self.input.cause(describe(&error))),
         }
+        Ok(())
+    }
+
+    /// Ends a frame that is cut off, since the decoder keeps the last bytes of a frame, up to the size of the window,
+    /// until its last block.
+    ///
+    /// # Errors
+    /// The block is corrupt, or the input cannot be read.
+    fn failed_in_frame(&mut self, error: &FrameDecoderError) -> io::Result<()> {
+        let cause = self.input.cause(describe(error));
+        if cause.kind() != ErrorKind::UnexpectedEof {
+            return Err(cause);
+        }
+        self.position = Position::CutOff;
+        self.decoder.decode_blocks(&LAST_BLOCK[..], ONE_BLOCK).map_err(|error| describe(&error))?;
         Ok(())
     }
 
@@ -84,12 +116,24 @@ impl<R: BufRead> Read for Zstd<R> {
     }
 }
 
-fn describe(error: FrameDecoderError) -> io::Error {
-    io::Error::other(error)
+/// Returns the error for a frame that cannot be decompressed although its input has not ended.
+fn describe(error: &FrameDecoderError) -> io::Error {
+    match error {
+        FrameDecoderError::WindowSizeTooBig { requested, max } => invalid(format!(
+            "the zstd data needs a window of {requested} bytes, more than {max}: decompress it first"
+        )),
+        FrameDecoderError::DictNotProvided { .. } => {
+            invalid("the zstd data needs a dictionary: decompress it first")
+        }
+        FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::BadMagicNumber(_)) => {
+            invalid("bytes that are no zstd data follow the zstd data")
+        }
+        _ => invalid("the zstd data is corrupt"),
+    }
 }
 
-fn invalid(what: &str) -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, what)
+fn invalid(what: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, what.into())
 }
 
 #[cfg(test)]
@@ -129,5 +173,22 @@ mod tests {
         assert_eq!(read(&file).unwrap(), [read(&raw_frame()).unwrap(), read(&raw_frame()).unwrap()].concat());
         assert_eq!(read(&skippable(3, 9)), Ok(Vec::new()));
         assert!(read(&[raw_frame(), skippable(3, 9)[..16].to_vec()].concat()).is_err());
+    }
+
+    #[test]
+    fn corrupt_frames_are_named() {
+        // A reserved block type.
+        let mut file = raw_frame();
+        let header = file.len() - 300_000 % (128 << 10) - 4 - 3;
+        file[header] |= 6;
+        assert_eq!(read(&file), Err("the zstd data is corrupt".into()));
+        let followed = [&raw_frame()[..], b"the next"].concat();
+        assert_eq!(read(&followed), Err("bytes that are no zstd data follow the zstd data".into()));
+        // A window of 2 GiB, and a dictionary (RFC 8878 §3.1.1.1).
+        let window =
+            "the zstd data needs a window of 2147483648 bytes, more than 134217728: decompress it first";
+        assert_eq!(read(&[0x28, 0xB5, 0x2F, 0xFD, 0, 21 << 3]), Err(window.into()));
+        let dictionary = "the zstd data needs a dictionary: decompress it first";
+        assert_eq!(read(&[0x28, 0xB5, 0x2F, 0xFD, 1, 0, 9, 1, 0, 0]), Err(dictionary.into()));
     }
 }
