@@ -10,6 +10,7 @@ mod kept;
 mod merged;
 mod progress;
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,11 @@ use crate::failure;
 /// Returns true if the path is `-`, which stands for standard input or output.
 pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Returns true if the path is a stream, which can be read only once: `-`, a pipe, a socket or a device.
+pub(crate) fn is_stream(path: &Path) -> bool {
+    is_standard_stream(path) || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
 }
 
 /// Returns an input's name for messages.

@@ -28,7 +28,7 @@ use self::summary::Summary;
 use self::text::Text;
 use crate::capture_files::{
     Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Progress, application, input_name,
-    is_standard_stream, print_summary,
+    is_standard_stream, is_stream, print_summary,
 };
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
@@ -131,10 +131,11 @@ impl Coalesce {
 
     /// Passes the capture through all candidates, one after another: each engine reserves memory per interface.
     fn compare(&self) -> anyhow::Result<()> {
-        if is_standard_stream(&self.input) {
-            return Err(failure::usage(
-                "--compare reads the capture several times: name a file instead of -",
-            ));
+        if is_stream(&self.input) {
+            let input = self.input.display();
+            return Err(failure::usage(format!(
+                "--compare reads the capture several times: name a file instead of {input}"
+            )));
         }
         self.check_options()?;
         let inputs = Inputs::find(&self.input)?;

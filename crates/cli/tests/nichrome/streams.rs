@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::common;
+use crate::installed;
 use crate::run::{capture, command, nichrome, nichrome_fed, records, stderr, stdout, text};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -48,6 +50,19 @@ fn output_can_be_input() {
     let second = nichrome_fed(&["coalesce", "-", "-", "--verify"], &first.stdout);
     assert!(second.status.success(), "{}", stderr(&second));
     assert!(stderr(&second).contains("verified: "));
+}
+
+#[test]
+fn a_comparison_refuses_a_stream_that_it_could_read_only_once() {
+    let folder = tempdir().unwrap();
+    let pipe = text(&folder.path().join("pipe"));
+    installed::run(Command::new("mkfifo").arg(&pipe), "coreutils");
+    for input in ["-", "/dev/stdin", &pipe] {
+        let refused = nichrome_fed(&["coalesce", input, "--compare"], &[]);
+        let what = "--compare reads the capture several times: name a file instead of";
+        let expected = (format!("{what} {input}"), 2);
+        assert_eq!(common::failure(&refused), expected);
+    }
 }
 
 #[test]
