@@ -3,6 +3,7 @@
 pub(crate) mod application;
 mod distinct;
 mod filter;
+mod folder;
 mod inputs;
 mod interface;
 mod interruption;

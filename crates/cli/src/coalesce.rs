@@ -51,7 +51,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Coalesce {
     /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a folder for
-    /// all captures in it, as parts of one.
+    /// all captures in it and its subfolders, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, in pcapng: every packet as the host receives it; - for standard output.

@@ -1,15 +1,13 @@
 //! The captures of an input: a file, standard input, or a folder whose captures form one, such as those of `tcpdump
-//! -C`.
+//! -C`, with its subfolders.
 
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use nichrome_port::capture::{self, ReadError, Reader};
-use nichrome_wire::Instant;
 
-use super::{Distinct, input_name, judge};
+use super::{Distinct, folder, input_name, judge};
 use crate::failure;
 
 /// An open capture.
@@ -26,29 +24,12 @@ pub(crate) struct Ended {
 }
 
 impl Inputs {
-    /// Finds the captures. Warns about other files of a folder and skips them; does not descend into subfolders.
+    /// Finds the captures. Warns about other files of a folder and skips them.
     ///
     /// # Errors
     /// The folder cannot be read, or has no capture.
     pub(crate) fn find(input: &Path) -> anyhow::Result<Self> {
-        if !input.is_dir() {
-            return Ok(Self(vec![input.into()]));
-        }
-        let mut captures = Vec::new();
-        for entry in fs::read_dir(input).with_context(|| input_name(input))? {
-            let path = entry.with_context(|| input_name(input))?.path();
-            if path.is_file() {
-                match first_time(&path) {
-                    Ok(time) => captures.push((time, path)),
-                    Err(error) => failure::warn(format_args!("{}: {error}: skipped", path.display())),
-                }
-            }
-        }
-        if captures.is_empty() {
-            bail!("{}: there is no capture in this folder", input_name(input));
-        }
-        captures.sort();
-        Ok(Self(captures.into_iter().map(|(_, path)| path).collect()))
+        if input.is_dir() { folder::captures(input).map(Self) } else { Ok(Self(vec![input.into()])) }
     }
 
     /// Registers these files as read.
@@ -133,14 +114,4 @@ impl Ended {
 
 fn open(path: &Path) -> anyhow::Result<Capture> {
     capture::open(path).with_context(|| input_name(path))
-}
-
-/// Returns the time of a capture's first packet; captures without packets sort first.
-fn first_time(path: &Path) -> Result<Instant, ReadError> {
-    let first = capture::open(path)?.next(&mut Vec::new());
-    match first {
-        Ok(Some(record)) => Ok(record.time),
-        // Its error is reported when it is read.
-        Ok(None) | Err(_) => Ok(Instant::ZERO),
-    }
 }

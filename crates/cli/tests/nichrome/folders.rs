@@ -1,12 +1,16 @@
 //! Folders of captures as inputs.
 
 use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 
 use nichrome_port::capture::LinkType;
 use nichrome_wire::Instant;
 use tempfile::tempdir;
 
+use crate::installed;
 use crate::run::{
     Given, PROFILES, capture, nichrome, number, printed, records, stderr, summary, text, write_capture,
 };
@@ -59,6 +63,39 @@ fn the_captures_of_a_folder_are_parts_of_one() {
     assert!(
         refused.status.code() == Some(1) && stderr(&refused).contains("there is no capture in this folder")
     );
+}
+
+#[test]
+fn captures_of_subfolders_are_read_and_everything_else_is_named() {
+    let (folder, outputs) = (tempdir().unwrap(), tempdir().unwrap());
+    let (input, within) = (capture("tcp-loss"), |name: &str| folder.path().join(name));
+    fs::create_dir_all(within("b/deeper")).unwrap();
+    split(&input, folder.path(), &["b/trace2", "b/deeper/trace1", "trace3"]);
+    let [parts, whole] = ["parts", "whole"].map(|name| outputs.path().join(name));
+    printed(&["coalesce", &text(folder.path()), &text(&parts)]);
+    printed(&["coalesce", &input, &text(&whole)]);
+    let bytes = |path: &Path| records(path).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
+    assert!(bytes(&parts) == bytes(&whole));
+
+    symlink("../..", within("b/deeper/circle")).unwrap();
+    symlink("nothing", within("b/dangling")).unwrap();
+    installed::run(Command::new("mkfifo").arg(within("pipe")), "coreutils");
+    let _socket = UnixListener::bind(within("socket")).unwrap();
+    let deep = within(&vec!["d"; 18].join("/"));
+    fs::create_dir_all(&deep).unwrap();
+    let output = nichrome(&["coalesce", "--json", &text(folder.path())]);
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(number(&found, "packets_in"), records(Path::new(&input)).len() as u64);
+    let warning = |name: &str, why| format!("nichrome: warning: {}: {why}: skipped", within(name).display());
+    let expected = [
+        warning("b/dangling", "No such file or directory (os error 2)"),
+        warning("b/deeper/circle", "a symbolic link to a folder"),
+        warning(&vec!["d"; 17].join("/"), "more than 16 folders deep"),
+        warning("pipe", "not a regular file"),
+        warning("socket", "not a regular file"),
+    ];
+    assert_eq!(stderr(&output).lines().collect::<Vec<_>>(), expected);
+    assert!(output.status.success());
 }
 
 #[test]
