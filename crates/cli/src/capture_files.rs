@@ -16,7 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use nichrome_port::capture::ReadError;
+use nichrome_port::capture::{ReadError, Skipped};
 
 pub(crate) use self::distinct::Distinct;
 pub(crate) use self::filter::Filter;
@@ -52,6 +52,13 @@ pub(crate) fn print_summary<'a>(
     let mut output: Box<dyn Write> =
         if is_taken { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
     writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
+}
+
+/// Warns about the packets of a capture that the reader skipped.
+pub(crate) fn warn_skipped(skipped: impl IntoIterator<Item = Skipped>, input: &Path) {
+    for skipped in skipped {
+        failure::warn(format_args!("{}: {skipped}: skipped", input_name(input)));
+    }
 }
 
 /// Handles the early end of a capture: a truncated one is a warning, a corrupt one an error.

@@ -15,6 +15,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
+use crate::capture_files::warn_skipped;
 use crate::headers::{self, Headers};
 
 /// Maximum frames taken from a file.
@@ -55,6 +56,7 @@ impl File {
             }
             file.frames.push(frame);
         }
+        warn_skipped(reader.skipped(), path);
         if file.frames.is_empty() {
             bail!("{}: there are no IP packets in it", name());
         }

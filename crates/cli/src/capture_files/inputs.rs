@@ -5,9 +5,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use nichrome_port::capture::{self, ReadError, Reader};
+use nichrome_port::capture::{self, ReadError, Reader, Skipped};
 
-use super::{Distinct, folder, input_name, judge};
+use super::{Distinct, folder, input_name, judge, warn_skipped};
 use crate::failure;
 
 /// An open capture.
@@ -21,6 +21,8 @@ pub(crate) struct Ended {
     records: u64,
     /// The first capture that ended early, and its error.
     early: Option<(PathBuf, ReadError)>,
+    /// The captures with packets that were skipped.
+    skipped: Vec<(PathBuf, Vec<Skipped>)>,
 }
 
 impl Inputs {
@@ -65,7 +67,7 @@ impl Opened<'_> {
         mut self,
         mut read: impl FnMut(&Path, &mut Capture) -> anyhow::Result<Option<ReadError>>,
     ) -> anyhow::Result<Ended> {
-        let mut ended = Ended { records: 0, early: None };
+        let mut ended = Ended { records: 0, early: None, skipped: Vec::new() };
         for path in self.paths {
             let mut reader = match self.first.take() {
                 Some(first) => first,
@@ -76,6 +78,10 @@ impl Opened<'_> {
                     None => ended.early = Some((path.clone(), error)),
                     Some(_) => failure::warn(format_args!("{}: {error}", input_name(path))),
                 }
+            }
+            let skipped: Vec<_> = reader.skipped().collect();
+            if !skipped.is_empty() {
+                ended.skipped.push((path.clone(), skipped));
             }
             ended.records += reader.position().records;
         }
@@ -100,11 +106,14 @@ impl Ended {
         }
     }
 
-    /// Reports an early end, after everything else.
+    /// Reports skipped packets and an early end, after everything else.
     ///
     /// # Errors
     /// A capture is corrupt.
     pub(crate) fn judge(self) -> anyhow::Result<()> {
+        for (path, skipped) in self.skipped {
+            warn_skipped(skipped, &path);
+        }
         match self.early {
             Some((path, error)) => judge(error, &path),
             None => Ok(()),

@@ -111,6 +111,50 @@ fn links_and_directions_of_the_interface_any_are_kept_apart() {
     assert_eq!(links, [2 << 1, 3 << 1 | 1]);
 }
 
+#[test]
+fn packets_of_an_unsupported_link_type_are_left_out_with_a_warning() {
+    let folder = tempdir().unwrap();
+    let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
+    let packets = segments(1, 6);
+    let given = (0..).zip(&packets).map(|(nth, bytes)| Given {
+        interface: u32::from(nth >= 2),
+        nanos: nth,
+        original_len: None,
+        bytes,
+    });
+    let path = write_capture(&input, &[LinkType::RawIp, LinkType::Ethernet], given);
+    let mut file = fs::read(&input).unwrap();
+    let first_interface =
+        file.windows(8).position(|bytes| bytes[..4] == [1, 0, 0, 0] && bytes[7] == 0 && bytes[4] > 8);
+    let mut set_link_types = |links: &[u8]| {
+        let mut at = first_interface.unwrap();
+        for link in links {
+            file[at + 8] = *link;
+            at += usize::from(file[at + 4]);
+        }
+        fs::write(&input, &file).unwrap();
+    };
+    set_link_types(&[127, 1]);
+    let warning = format!(
+        "nichrome: warning: {path}: 2 packets of link type 127 (IEEE 802.11 with radiotap header), which is not \
+         supported: skipped\n"
+    );
+    let ran = nichrome(&["coalesce", "--json", &path, &text(&output), "--verify"]);
+    assert_eq!((stderr(&ran), ran.status.code()), (&*warning, Some(0)));
+    let found: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    assert_eq!((number(&found, "packets_in"), number(&found, "aggregates")), (4, 1));
+    for command in [&["coalesce", &*path, "--compare"][..], &["segment", &path, &text(&output)]] {
+        let ran = nichrome(command);
+        assert_eq!((stderr(&ran), ran.status.code()), (&*warning, Some(0)));
+    }
+    assert_eq!(records(&output).len(), 4);
+
+    set_link_types(&[127, 105]);
+    let refused = nichrome(&["coalesce", &path]);
+    assert!(stderr(&refused).contains("link type 127 (IEEE 802.11 with radiotap header) is not supported"));
+    assert!(stderr(&refused).lines().count() == 1 && refused.status.code() == Some(1));
+}
+
 /// Returns the output of a compression program for a capture.
 fn compressed(program: &str, plain: &str) -> Vec<u8> {
     installed::run(Command::new(program).args(["-q", "-c", plain]), program).stdout

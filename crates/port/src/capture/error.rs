@@ -1,6 +1,6 @@
 //! Errors of reading and writing capture files, each a one-line message.
 
-use super::link_type::{LinkType, unsupported_name};
+use super::link_type::{LinkCode, LinkType};
 use super::{MAX_SNAP_LEN, Progress};
 use std::fmt;
 use std::io;
@@ -35,7 +35,7 @@ pub enum ReadError {
         /// The minor version.
         minor: u16,
     },
-    /// The packets begin with a link-layer header that Nichrome does not parse.
+    /// All packets begin with a link-layer header that Nichrome does not parse.
     #[error("link type {} is not supported: supported are {}", LinkCode(*code), LinkType::SUPPORTED)]
     UnsupportedLinkType {
         /// The link type code in the file.
@@ -102,18 +102,6 @@ impl fmt::Display for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.0 == 1 { "" } else { "s" };
         write!(f, "{} whole record{plural}", self.0)
-    }
-}
-
-/// A link type code, with its name where there is one.
-struct LinkCode(u32);
-
-impl fmt::Display for LinkCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match unsupported_name(self.0) {
-            Some(name) => write!(f, "{} ({name})", self.0),
-            None => write!(f, "{}", self.0),
-        }
     }
 }
 

@@ -116,8 +116,38 @@ impl fmt::Display for LinkType {
     }
 }
 
+/// The packets of a capture that are skipped because their link type is not supported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// The link type code in the file.
+    pub link_code: u16,
+    /// The number of packets.
+    pub packets: u64,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { link_code, packets } = *self;
+        let plural = if packets == 1 { "" } else { "s" };
+        let code = LinkCode(link_code.into());
+        write!(f, "{packets} packet{plural} of link type {code}, which is not supported")
+    }
+}
+
+/// A link type code, with its name if it is a common unsupported one.
+pub(super) struct LinkCode(pub(super) u32);
+
+impl fmt::Display for LinkCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match unsupported_name(self.0) {
+            Some(name) => write!(f, "{} ({name})", self.0),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
 /// Returns the name of a common unsupported link type.
-pub(super) const fn unsupported_name(code: u32) -> Option<&'static str> {
+const fn unsupported_name(code: u32) -> Option<&'static str> {
     Some(match code {
         6 => "Token Ring",
         9 => "PPP",

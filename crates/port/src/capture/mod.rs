@@ -25,7 +25,7 @@ mod writer;
 mod zstd;
 
 pub use error::{ReadError, WriteError};
-pub use link_type::LinkType;
+pub use link_type::{LinkType, Skipped};
 pub use reader::{Reader, open};
 pub use writer::{Writer, create, create_durable};
 

@@ -6,6 +6,7 @@ use super::clock::{Clock, Tick};
 use super::source::{ByteOrder, Source};
 use super::{LinkType, MAX_RECORD, ReadError, Record};
 use nichrome_wire::Instant;
+use std::collections::BTreeMap;
 use std::io::Read;
 
 /// The first four bytes of a file: the type of the Section Header Block, a palindrome.
@@ -27,6 +28,12 @@ pub(super) struct PcapNg {
     last_time: Instant,
     /// The comments of the last record, one per line.
     comment: String,
+    /// Packets of interfaces whose link type is not supported, by its code.
+    skipped: BTreeMap<u16, u64>,
+    /// The link type code of the first skipped packet.
+    first_skipped: Option<u16>,
+    /// True if an interface of any section has a supported link type.
+    has_supported: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +54,9 @@ impl PcapNg {
             earlier_interfaces: 0,
             last_time: Instant::ZERO,
             comment: String::new(),
+            skipped: BTreeMap::new(),
+            first_skipped: None,
+            has_supported: false,
         };
         let mut length = [0; 4];
         source.fill(&mut length)?;
@@ -54,8 +64,31 @@ impl PcapNg {
         Ok(this)
     }
 
-    /// Reads blocks up to and including the next packet; `None` at the end of the file.
+    /// Reads blocks up to and including the next packet of an interface with a supported link type; `None` at the end of
+    /// the file. A file in which no interface has one fails at its end.
     pub(super) fn next<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        data: &mut Vec<u8>,
+    ) -> Result<Option<Record>, ReadError> {
+        let record = self.next_supported(source, data);
+        if matches!(record, Ok(None) | Err(ReadError::Truncated { .. }))
+            && !self.has_supported
+            && let Some(code) = self.first_skipped
+        {
+            self.skipped.clear();
+            return Err(ReadError::UnsupportedLinkType { code: code.into() });
+        }
+        record
+    }
+
+    /// Returns the number of skipped packets by the code of their unsupported link type.
+    pub(super) const fn skipped(&self) -> &BTreeMap<u16, u64> {
+        &self.skipped
+    }
+
+    /// Reads blocks up to and including the next packet of an interface with a supported link type, if any.
+    fn next_supported<R: Read>(
         &mut self,
         source: &mut Source<R>,
         data: &mut Vec<u8>,
@@ -77,12 +110,14 @@ impl PcapNg {
                 }
                 block::ENHANCED_PACKET => {
                     let record = self.enhanced_packet(source, &mut block, data)?;
-                    block.skip_padding(source, data.len() as u32)?;
-                    block.comments(source, &mut self.comment)?;
-                    Some(record)
+                    if record.is_some() {
+                        block.skip_padding(source, data.len() as u32)?;
+                        block.comments(source, &mut self.comment)?;
+                    }
+                    record
                 }
-                block::PACKET => Some(self.packet(source, &mut block, data)?),
-                block::SIMPLE_PACKET => Some(self.simple_packet(source, &mut block, data)?),
+                block::PACKET => self.packet(source, &mut block, data)?,
+                block::SIMPLE_PACKET => self.simple_packet(source, &mut block, data)?,
                 _ => None,
             };
             block.end(source)?;
@@ -156,17 +191,18 @@ impl PcapNg {
                 _ => block.skip(source, option.padded_len())?,
             }
         }
+        self.has_supported |= LinkType::from_code(link_code.into()).is_some();
         self.interfaces.push(Interface { link_code, snap_len, clock });
         Ok(())
     }
 
     /// Reads an Enhanced Packet Block (section 4.3).
     fn enhanced_packet<R: Read>(
-        &self,
+        &mut self,
         source: &mut Source<R>,
         block: &mut Block,
         data: &mut Vec<u8>,
-    ) -> Result<Record, ReadError> {
+    ) -> Result<Option<Record>, ReadError> {
         let [interface, ticks @ .., captured_len, original_len] = self.words::<_, 5>(source, block)?;
         let packet = Packet { interface, ticks: Some(ticks), captured_len, original_len };
         self.record(source, block, packet, data)
@@ -174,11 +210,11 @@ impl PcapNg {
 
     /// Reads an obsolete Packet Block (appendix A): 16-bit interface index and a drop count.
     fn packet<R: Read>(
-        &self,
+        &mut self,
         source: &mut Source<R>,
         block: &mut Block,
         data: &mut Vec<u8>,
-    ) -> Result<Record, ReadError> {
+    ) -> Result<Option<Record>, ReadError> {
         let [i0, i1, _, _]: [u8; 4] = block.read(source)?;
         let interface = u32::from(self.order.u16([i0, i1]));
         let [ticks @ .., captured_len, original_len] = self.words::<_, 4>(source, block)?;
@@ -188,11 +224,11 @@ impl PcapNg {
 
     /// Reads a Simple Packet Block (section 4.4): interface 0, no timestamp, no captured length.
     fn simple_packet<R: Read>(
-        &self,
+        &mut self,
         source: &mut Source<R>,
         block: &mut Block,
         data: &mut Vec<u8>,
-    ) -> Result<Record, ReadError> {
+    ) -> Result<Option<Record>, ReadError> {
         let [original_len] = self.words::<_, 1>(source, block)?;
         let snap_len = self.interface(source, 0)?.snap_len;
         let captured_len = if snap_len == 0 { original_len } else { original_len.min(snap_len) };
@@ -200,28 +236,33 @@ impl PcapNg {
         self.record(source, block, packet, data)
     }
 
-    /// Reads the bytes of a packet after validating its fields against the block and the interface.
+    /// Reads the bytes of a packet after validating its fields against the block and the interface. Counts and skips it,
+    /// and returns `None`, if the link type of the interface is not supported.
     fn record<R: Read>(
-        &self,
+        &mut self,
         source: &mut Source<R>,
         block: &mut Block,
         packet: Packet,
         data: &mut Vec<u8>,
-    ) -> Result<Record, ReadError> {
+    ) -> Result<Option<Record>, ReadError> {
         let Packet { interface, ticks, captured_len, original_len } = packet;
         let described = self.interface(source, interface)?;
         if captured_len > MAX_RECORD {
             return Err(source.corrupt(format!("a record of {captured_len} bytes, more than {MAX_RECORD}")));
         }
-        let code = u32::from(described.link_code);
-        let link_type = LinkType::from_code(code).ok_or(ReadError::UnsupportedLinkType { code })?;
+        let Some(link_type) = LinkType::from_code(described.link_code.into()) else {
+            block.skip(source, captured_len)?;
+            self.first_skipped.get_or_insert(described.link_code);
+            *self.skipped.entry(described.link_code).or_default() += 1;
+            return Ok(None);
+        };
         block.claim(source, captured_len)?;
         source.fill_vec(data, captured_len)?;
         let time = ticks.map_or(self.last_time, |[high, low]| {
             described.clock.time(u64::from(high) << 32 | u64::from(low))
         });
         let interface = self.earlier_interfaces.saturating_add(interface);
-        Ok(Record { time, interface, link_type, original_len })
+        Ok(Some(Record { time, interface, link_type, original_len }))
     }
 
     /// Returns an interface of the section by its index.
@@ -257,6 +298,7 @@ struct Packet {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reader;
     use super::super::testing::{Section, message, read_all};
     use super::*;
 
@@ -350,14 +392,46 @@ mod tests {
     }
 
     #[test]
-    fn an_unsupported_link_type_matters_with_its_first_packet() {
+    fn packets_of_an_unsupported_link_type_are_skipped_and_counted() {
         let mut section = Section::new(ByteOrder::Little);
-        section.interface(105, 0, &[]).interface(1, 0, &[]).enhanced(1, 1, 5, BYTES, &[]);
+        section.interface(127, 0, &[]).interface(1, 0, &[]).interface(105, 0, &[]);
+        section.enhanced(0, 1, 5, BYTES, &[(1, b"skipped")]).enhanced(1, 2, 5, BYTES, &[]);
+        section
+            .simple(BYTES, 5)
+            .enhanced(2, 3, 5, BYTES, &[])
+            .obsolete(1, 4, 5, BYTES)
+            .obsolete(0, 5, 5, BYTES);
+        let mut reader = Reader::new(&*section.bytes).unwrap();
+        let (mut times, mut data) = (Vec::new(), Vec::new());
+        while let Some(record) = reader.next(&mut data).unwrap() {
+            assert_eq!((record.interface, &*data, reader.comment()), (1, BYTES, None));
+            times.push(record.time.as_nanos());
+        }
+        assert_eq!(times, [2000, 4000]);
+        let skipped: Vec<_> = reader.skipped().map(|skipped| skipped.to_string()).collect();
+        assert_eq!(
+            skipped,
+            [
+                "1 packet of link type 105 (IEEE 802.11), which is not supported",
+                "3 packets of link type 127 (IEEE 802.11 with radiotap header), which is not supported",
+            ]
+        );
+        assert_eq!(reader.position().bytes, section.bytes.len() as u64);
+    }
+
+    #[test]
+    fn a_file_without_a_supported_link_type_fails_at_its_end() {
+        let mut section = Section::new(ByteOrder::Little);
+        section.interface(105, 0, &[]).interface(9, 0, &[]);
         assert_eq!(message(&section.bytes), "");
-        section.enhanced(0, 1, 5, BYTES, &[]);
-        let (records, error, _) = read_all(&section.bytes);
-        assert_eq!(records.len(), 1);
-        assert!(matches!(error, Some(ReadError::UnsupportedLinkType { code: 105 })), "{error:?}");
+        section.enhanced(0, 1, 5, BYTES, &[]).enhanced(1, 1, 5, BYTES, &[]);
+        for file in [&*section.bytes, &[&*section.bytes, &[6, 0, 0]].concat()] {
+            let (records, error, _) = read_all(file);
+            assert!(records.is_empty());
+            assert!(matches!(error, Some(ReadError::UnsupportedLinkType { code: 105 })), "{error:?}");
+        }
+        section.interface(1, 0, &[]);
+        assert_eq!(message(&section.bytes), "");
     }
 
     #[test]

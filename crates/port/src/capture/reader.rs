@@ -4,7 +4,7 @@ use super::compression::Plain;
 use super::pcap::{self, Pcap};
 use super::pcapng::{self, PcapNg};
 use super::source::Source;
-use super::{Progress, ReadError, Record};
+use super::{Progress, ReadError, Record, Skipped};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -66,7 +66,7 @@ impl<R: Read> Reader<R> {
         Ok(Self { source, format, is_compressed: false, ended: false })
     }
 
-    /// Reads the next record and replaces `data` by its bytes. Returns `None` at the end of the capture and after an
+    /// Reads the next record of a supported link type and replaces `data` by its bytes. Returns `None` at the end of the capture and after an
     /// error. Allocates only if the capacity of `data` is too small.
     pub fn next(&mut self, data: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
         if self.ended {
@@ -99,6 +99,16 @@ impl<R: Read> Reader<R> {
             Format::Pcap(_) => None,
             Format::PcapNg(pcapng) => Some(pcapng.application()).filter(|name| !name.is_empty()),
         }
+    }
+
+    /// Returns the packets skipped so far because the link type of their interface is not supported, by link type.
+    pub fn skipped(&self) -> impl Iterator<Item = Skipped> {
+        let skipped = match &self.format {
+            Format::Pcap(_) => None,
+            Format::PcapNg(pcapng) => Some(pcapng.skipped()),
+        };
+        let skipped = skipped.into_iter().flatten();
+        skipped.map(|(code, packets)| Skipped { link_code: *code, packets: *packets })
     }
 
     /// Returns true if [`Reader::position`] counts decompressed bytes of a compressed file.
