@@ -35,12 +35,11 @@ pub(crate) struct Segment {
     /// The capture to write, in pcapng; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: PathBuf,
-    /// Maximum IP packet length of packets without a comment of 'nichrome coalesce', in bytes [default: 1500; in a
-    /// capture that 'nichrome coalesce' wrote, they stay as they are]. Packets with such a comment always become the
-    /// segments that were merged.
+    /// Maximum IP packet length, in bytes [default: 1500; in a capture that 'nichrome coalesce' wrote, aggregates become the
+    /// segments that were merged, and all other packets stay as they are].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes(68..=u16::MAX))]
     mtu: Option<u16>,
-    /// Payload of each segment, in bytes, instead of an MTU; for the same packets as --mtu.
+    /// Maximum payload of each segment, in bytes, instead of an MTU.
     #[arg(
         long,
         value_name = "BYTES",

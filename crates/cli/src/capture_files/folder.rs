@@ -1,7 +1,9 @@
 //! The captures of a folder and its subfolders.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -20,45 +22,60 @@ const MAX_DEPTH: usize = 16;
 /// # Errors
 /// The folder cannot be read, or has no capture.
 pub(super) fn captures(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let mut captures = Vec::new();
-    search(folder, 0, &mut captures).with_context(|| input_name(folder))?;
-    if captures.is_empty() {
+    let mut found = Found::default();
+    found.search(folder, 0).with_context(|| input_name(folder))?;
+    if found.captures.is_empty() {
         bail!("{}: there is no capture in this folder", input_name(folder));
     }
-    captures.sort();
-    Ok(captures.into_iter().map(|(_, path)| path).collect())
+    found.captures.sort();
+    Ok(found.captures.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Adds the captures below a folder, with the times of their first packets.
-fn search(folder: &Path, depth: usize, captures: &mut Vec<(Instant, PathBuf)>) -> anyhow::Result<()> {
-    let entries = fs::read_dir(folder)?;
-    let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
-    paths.sort();
-    for path in paths {
-        if let Err(why) = visit(&path, depth, captures) {
-            failure::warn(format_args!("{}: {why}: skipped", path.display()));
+/// The captures found so far.
+#[derive(Default)]
+struct Found {
+    /// Time of the first packet, and path.
+    captures: Vec<(Instant, PathBuf)>,
+    /// Device and number of each file: links may name one twice.
+    files: HashSet<(u64, u64)>,
+}
+
+impl Found {
+    /// Adds the captures below a folder.
+    fn search(&mut self, folder: &Path, depth: usize) -> anyhow::Result<()> {
+        let entries = fs::read_dir(folder)?;
+        let mut paths = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        paths.sort();
+        for path in paths {
+            if let Err(why) = self.visit(&path, depth) {
+                failure::warn(format_args!("{}: {why}: skipped", path.display()));
+            }
         }
+        Ok(())
     }
-    Ok(())
-}
 
-/// Adds a capture, or the captures below a subfolder; fails for anything else.
-fn visit(path: &Path, depth: usize, captures: &mut Vec<(Instant, PathBuf)>) -> anyhow::Result<()> {
-    let found = fs::metadata(path)?;
-    if found.is_file() {
-        captures.push((first_time(path)?, path.to_owned()));
-        return Ok(());
+    /// Adds a capture, or the captures below a subfolder; fails for anything else.
+    fn visit(&mut self, path: &Path, depth: usize) -> anyhow::Result<()> {
+        let file = fs::metadata(path)?;
+        if file.is_file() {
+            if self.files.contains(&(file.dev(), file.ino())) {
+                bail!("a link to another file of the folder");
+            }
+            self.captures.push((first_time(path)?, path.to_owned()));
+            self.files.insert((file.dev(), file.ino()));
+            return Ok(());
+        }
+        if !file.is_dir() {
+            bail!("not a regular file");
+        }
+        if path.is_symlink() {
+            bail!("a symbolic link to a folder");
+        }
+        if depth == MAX_DEPTH {
+            bail!("more than {MAX_DEPTH} folders deep");
+        }
+        self.search(path, depth + 1)
     }
-    if !found.is_dir() {
-        bail!("not a regular file");
-    }
-    if path.is_symlink() {
-        bail!("a symbolic link to a folder");
-    }
-    if depth == MAX_DEPTH {
-        bail!("more than {MAX_DEPTH} folders deep");
-    }
-    search(path, depth + 1, captures)
 }
 
 /// Returns the time of a capture's first packet; captures without packets sort first.

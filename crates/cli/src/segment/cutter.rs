@@ -19,7 +19,7 @@ const ETHERNET_LEN: usize = 14;
 
 /// Classifies the records of a capture.
 pub(super) struct Cutter {
-    /// The user's limit for packets without a comment of an aggregate.
+    /// The user's limit.
     limit: Option<Limit>,
     /// Buffer for a packet behind an Ethernet header, for captures with another link type.
     frame: Vec<u8>,
@@ -67,7 +67,7 @@ impl Cutter {
                 (header, &self.frame[..], ETHERNET_LEN)
             }
         };
-        let mut segments = match Segments::within(frame, limit) {
+        let mut segments = match self.smallest(frame, limit) {
             Ok(segments) if segments.remaining() > 1 => segments,
             Ok(_) => return Found::Packet,
             Err(_) if record.original_len <= mtu + MOST_LINK_LEN => return Found::Packet,
@@ -87,6 +87,16 @@ impl Cutter {
         }
         let comment = merged.map_or(comment, |(_, rest)| rest);
         Found::SuperPacket { segments, header, skipped, comment }
+    }
+
+    /// Segments a frame within `limit`, or within the user's limit if that is smaller.
+    fn smallest<'a>(&self, frame: &'a [u8], limit: Limit) -> Result<Segments<'a>, SegmentError> {
+        let segments = Segments::within(frame, limit)?;
+        match self.limit.filter(|own| *own != limit) {
+            Some(own) => Ok(Segments::within(frame, own)?)
+                .map(|smaller| if smaller.packet_len() < segments.packet_len() { smaller } else { segments }),
+            None => Ok(segments),
+        }
     }
 
     /// Returns the limit for packets without a comment of an aggregate; `None` if they stay as they are, because

@@ -79,6 +79,7 @@ fn captures_of_subfolders_are_read_and_everything_else_is_named() {
 
     symlink("../..", within("b/deeper/circle")).unwrap();
     symlink("nothing", within("b/dangling")).unwrap();
+    symlink("trace3", within("trace4")).unwrap();
     installed::run(Command::new("mkfifo").arg(within("pipe")), "coreutils");
     let _socket = UnixListener::bind(within("socket")).unwrap();
     let deep = within(&vec!["d"; 18].join("/"));
@@ -93,6 +94,7 @@ fn captures_of_subfolders_are_read_and_everything_else_is_named() {
         warning(&vec!["d"; 17].join("/"), "more than 16 folders deep"),
         warning("pipe", "not a regular file"),
         warning("socket", "not a regular file"),
+        warning("trace4", "a link to another file of the folder"),
     ];
     assert_eq!(stderr(&output).lines().collect::<Vec<_>>(), expected);
     assert!(output.status.success());

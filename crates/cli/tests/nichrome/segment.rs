@@ -95,16 +95,15 @@ fn packets_that_were_not_merged_come_back_whatever_their_size() {
 }
 
 #[test]
-fn an_mtu_or_mss_is_for_packets_that_were_not_merged() {
+fn an_mtu_or_mss_limits_every_packet_and_enlarges_none() {
     let folder = tempdir().unwrap();
     let input = capture_of(&folder, LinkType::Ethernet, &jumbo_frames_among_others());
-    let [merged, cut, again] =
-        ["merged.pcapng", "cut.pcapng", "again.pcapng"].map(|name| folder.path().join(name));
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
     summary(&[&input, &text(&merged), "--udp", "on"]);
     for (more, largest, super_packets, segments) in [
-        // The three large packets are cut to pieces of 960, 960 and 972 bytes.
-        (["--mtu", "1000"], 1242, 5, 8 + 10 + 10 + 9),
-        (["--mss", "1100"], 1242, 5, 8 + 9 + 9 + 8),
+        // The three large packets are cut to pieces of 960, 960 and 972 bytes, the aggregates to 960 and 972.
+        (["--mtu", "1000"], ETHERNET + 1000, 5, 6 + 3 + 10 + 10 + 9),
+        (["--mss", "1100"], ETHERNET + 40 + 1100, 5, 5 + 3 + 9 + 9 + 8),
     ] {
         let found = segment(&text(&merged), &cut, &more);
         assert_eq!(
@@ -113,9 +112,6 @@ fn an_mtu_or_mss_is_for_packets_that_were_not_merged() {
             "{found}"
         );
         assert_eq!(records(&cut).iter().map(|(_, bytes)| bytes.len()).max(), Some(largest));
-        // The output has no comments of aggregates left.
-        segment(&text(&cut), &again, &["--mtu", "576"]);
-        assert!(records(&again).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576));
     }
 }
 
@@ -123,17 +119,15 @@ fn an_mtu_or_mss_is_for_packets_that_were_not_merged() {
 fn aggregates_of_other_profiles_are_segmented_to_fit_an_mtu() {
     let folder = tempdir().unwrap();
     let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
-    let narrow = folder.path().join("narrow.pcapng");
     for capture in captures() {
         for profile in PROFILES {
             let before = summary(&[&text(&capture), &text(&merged), "--profile", profile, "--hold", "5ms"]);
-            for (from, to, more, most) in
-                [(&merged, &cut, &[][..], 1514), (&cut, &narrow, &["--mtu", "576"], 590)]
-            {
-                let found = segment(&text(from), to, more);
+            for more in [&[][..], &["--mtu", "576"]] {
+                let most = if more.is_empty() { 1514 } else { 590 };
+                let found = segment(&text(&merged), &cut, more);
                 assert_eq!(found["left"], serde_json::json!({}), "{}", capture.display());
-                assert!(records(to).iter().all(|(_, bytes)| bytes.len() <= most));
-                let after = summary(&[&text(to)]);
+                assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= most));
+                let after = summary(&[&text(&cut)]);
                 assert_eq!(after["tcp_payload_bytes_in"], before["tcp_payload_bytes_out"]);
             }
         }
@@ -237,8 +231,7 @@ fn tunneled(capture: &Path, wrap: Wrap) -> Vec<(Vec<u8>, Option<u32>)> {
 #[test]
 fn segments_in_tunnels_come_back_bit_for_bit() {
     let folder = tempdir().unwrap();
-    let [merged, cut, narrower] =
-        ["merged.pcapng", "cut.pcapng", "narrower.pcapng"].map(|name| folder.path().join(name));
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
     for capture in captures() {
         for (name, wrap) in TUNNELS {
             let frames = tunneled(&capture, wrap);
@@ -253,9 +246,9 @@ fn segments_in_tunnels_come_back_bit_for_bit() {
             back.sort();
             sent.sort();
             assert!(back == sent, "{of}");
-            let again = segment(&text(&cut), &narrower, &["--mtu", "576"]);
+            let again = segment(&text(&merged), &cut, &["--mtu", "576"]);
             assert_eq!(again["left"], serde_json::json!({}), "{of}");
-            assert!(records(&narrower).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576), "{of}");
+            assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576), "{of}");
         }
     }
 }
