@@ -75,13 +75,13 @@ impl<'a> Card<'a> {
         let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
         port.last_used = self.now;
         self.counters.snapped += u64::from(captured.is_cut());
+        self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
         if captured.is_not_ip() {
             self.counters.pass_by(captured.link_header().len() as u64);
             let output = Output::ToHost(Packet::Frame(Frame::new(captured)));
             self.host.take(port.interface, self.now, &output);
             return Ok(self.host.check()?);
         }
-        self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
         if let Some(verifier) = &mut port.verifier {
             verifier.received(captured.as_ref());
             verifier.observe_transmit(captured.as_ref());
