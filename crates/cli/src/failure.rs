@@ -53,7 +53,8 @@ pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
 }
 
-/// Reports a command's error. The exit status for a signal is 128 plus its number. A pipe that its reader has closed is no error.
+/// Reports a command's error. The exit status for a signal is 128 plus its number. A pipe that its reader has closed is
+/// no error.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.chain().any(is_broken_pipe) {
         return ExitCode::SUCCESS;

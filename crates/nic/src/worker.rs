@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use nichrome_lro::{Coalescer, Frame, Output, Packet};
 use nichrome_port::{BufferPool, MAX_RECEIVE, TransmitError, WireFrame, WireQueue, clock};
 use nichrome_wire::engine::{Engine, advance, deliver_batch_into};
-use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader};
+use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader, VirtioNetRepr};
 use rustix::io::Errno;
 
 use crate::config::CardConfig;
@@ -318,15 +318,12 @@ fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
 /// completed.
 #[inline]
 fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<ChecksumState> {
-    let &VirtioNetHeader { flags, gso_type, csum_start: start, csum_offset: offset, .. } = virtio;
-    if gso_type != VirtioNetHeader::GSO_NONE {
-        None
-    } else if flags & VirtioNetHeader::NEEDS_CSUM != 0 {
-        partial_checksum(frame).filter(|&partial| partial == ChecksumState::Partial { start, offset })
-    } else if flags & VirtioNetHeader::DATA_VALID != 0 {
-        Some(ChecksumState::Valid)
-    } else {
-        Some(ChecksumState::Unchecked)
+    match VirtioNetRepr::parse(virtio, frame.len()).ok()? {
+        VirtioNetRepr { gso: Some(_), .. } => None,
+        VirtioNetRepr { checksum: partial @ ChecksumState::Partial { .. }, .. } => {
+            (partial_checksum(frame) == Some(partial)).then_some(partial)
+        }
+        VirtioNetRepr { checksum, .. } => Some(checksum),
     }
 }
 

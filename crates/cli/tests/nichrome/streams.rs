@@ -91,7 +91,7 @@ fn an_interrupted_run_leaves_whole_records() {
     assert!(!whole(&out).is_empty());
 }
 
-/// A run that has processed what there is of its standard input.
+/// A running command that has read all bytes written to its standard input so far.
 struct Waiting {
     child: Child,
     stdin: ChildStdin,

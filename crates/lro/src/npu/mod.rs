@@ -445,19 +445,6 @@ fn set_timer<B: AsRef<[u8]>>(
     }
 }
 
-/// The filter (IV.B, Figure 6): returns why a segment must pass instead of waiting and merging.
-fn filter(segment: &Segment) -> Option<PassReason> {
-    if let Some(reason) = segment.control() {
-        Some(reason)
-    } else if segment.flags.contains(TcpFlags::FIN) {
-        Some(PassReason::Fin)
-    } else if segment.other_options {
-        Some(PassReason::TcpOptions)
-    } else {
-        None
-    }
-}
-
 /// Returns the TCP options of a frame.
 fn options<'a>(frame: &'a [u8], segment: &Segment) -> &'a [u8] {
     let tcp = frame.get(usize::from(segment.layout.transport)..).unwrap_or_default();

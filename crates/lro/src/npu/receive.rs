@@ -4,11 +4,11 @@ use std::mem;
 use std::num::NonZeroU8;
 use std::vec::IntoIter;
 
-use nichrome_wire::Instant;
+use nichrome_wire::{Instant, TcpFlags};
 use pulp::NullaryFnOnce;
 
 use super::descriptor::ended_by;
-use super::{ActiveAck, Npu, filter};
+use super::{ActiveAck, Npu};
 use crate::burst;
 use crate::config::BadChecksum;
 use crate::frame::Frame;
@@ -313,6 +313,19 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             self.out.pass(frame, segment.payload_len, PassReason::TableFull);
         }
+    }
+}
+
+/// The filter (IV.B, Figure 6): returns why a segment must pass instead of waiting and merging.
+fn filter(segment: &Segment) -> Option<PassReason> {
+    if let Some(reason) = segment.control() {
+        Some(reason)
+    } else if segment.flags.contains(TcpFlags::FIN) {
+        Some(PassReason::Fin)
+    } else if segment.other_options {
+        Some(PassReason::TcpOptions)
+    } else {
+        None
     }
 }
 

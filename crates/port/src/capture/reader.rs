@@ -66,8 +66,8 @@ impl<R: Read> Reader<R> {
         Ok(Self { source, format, is_compressed: false, ended: false })
     }
 
-    /// Reads the next record of a supported link type and replaces `data` by its bytes. Returns `None` at the end of the capture and after an
-    /// error. Allocates only if the capacity of `data` is too small.
+    /// Reads the next record of a supported link type and replaces `data` by its bytes. Returns `None` at the end of the
+    /// capture and after an error. Allocates only if the capacity of `data` is too small.
     pub fn next(&mut self, data: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
         if self.ended {
             data.clear();
