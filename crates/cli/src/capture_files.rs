@@ -10,6 +10,7 @@ mod interruption;
 mod kept;
 mod merged;
 mod progress;
+mod stream;
 
 use std::fs;
 use std::io::{self, Write};
@@ -23,7 +24,7 @@ pub(crate) use self::filter::Filter;
 pub(crate) use self::inputs::{Capture, Ended, Inputs};
 pub(crate) use self::interface::Interface;
 pub(crate) use self::interruption::Interruption;
-pub(crate) use self::kept::Kept;
+pub(crate) use self::kept::{Kept, Outputs};
 pub(crate) use self::merged::Merged;
 pub(crate) use self::progress::Progress;
 use crate::failure;

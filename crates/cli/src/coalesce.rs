@@ -27,7 +27,7 @@ use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
 use crate::capture_files::{
-    Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Progress, application, input_name,
+    Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Outputs, Progress, application, input_name,
     is_standard_stream, is_stream, print_summary,
 };
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
@@ -44,7 +44,7 @@ Examples:
   nichrome coalesce in.pcap --compare --plot all.svg  which card would have helped
   nichrome coalesce in.pcap --html in.html            the same to zoom into and to sort, in a browser
   nichrome coalesce captures/ out.pcapng              all captures of a folder, as 'tcpdump -C' writes them
-  tcpdump -i eth0 -c 10000 -w - tcp | nichrome coalesce - out.pcapng";
+  tcpdump -i eth0 -U -w - tcp | nichrome coalesce - - | wireshark -k -i -";
 
 /// Show, and write, what a card with receive offload would have passed to the host.
 #[derive(Args)]
@@ -102,15 +102,14 @@ impl Coalesce {
         self.check_options()?;
         let inputs = Inputs::find(&self.input)?;
         self.check_files(&inputs)?;
-        let captures = inputs.open()?;
-        let interruption = Interruption::watch()?;
+        let (outputs, interruption) = (Outputs::default(), Interruption::watch()?);
+        let captures = inputs.open(outputs.clone(), interruption.clone())?;
         let (plot, page) = (self.create_plot()?, self.page.create()?);
-        let acks = create(self.acks.as_deref())?;
-        let host = Host::new(create(self.output.as_deref())?, acks);
+        let acks = create(&outputs, self.acks.as_deref())?;
+        let host = Host::new(create(&outputs, self.output.as_deref())?, acks);
         let mut card = Card::new(&self.engine, profile, self.verify, host);
         let mut filter = self.filter.clone();
-        let ended =
-            captures.each(|path, reader| feed(path, reader, &interruption, &mut filter, &mut card))?;
+        let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;
         let (done, verified) = card.finish()?;
         let ended = ended.or_nothing_read()?;
         let truncated = ended.is_early();
@@ -147,9 +146,8 @@ impl Coalesce {
         for candidate in compare::candidates() {
             let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
             let mut filter = self.filter.clone();
-            let captures = inputs.open()?;
-            let ended =
-                captures.each(|path, reader| feed(path, reader, &interruption, &mut filter, &mut card))?;
+            let captures = inputs.open(Outputs::default(), interruption.clone())?;
+            let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;
             let (done, verified) = card.finish()?;
             let ended = ended.or_nothing_read()?;
             if let Some(Err(mismatch)) = verified {
@@ -237,29 +235,27 @@ impl Coalesce {
 /// Passes every record of a capture to the card; returns the error that ended the capture early, if any.
 fn feed(
     path: &Path,
-    reader: &mut Capture,
-    interruption: &Interruption,
+    capture: &mut Capture,
     filter: &mut Option<Filter>,
     card: &mut Card<'_>,
 ) -> anyhow::Result<Option<ReadError>> {
-    let mut progress = Progress::new(path, reader.is_compressed());
-    while !interruption.is_requested() {
+    let mut progress = Progress::new(path, capture.is_compressed());
+    loop {
         let mut frame = Vec::new();
-        match reader.next(&mut frame) {
+        match capture.next(&mut frame) {
             Ok(Some(record)) if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &frame)) => {
                 card.leave_out();
             }
-            Ok(Some(record)) => card.receive(&record, frame, reader.comment())?,
+            Ok(Some(record)) => card.receive(&record, frame, capture.comment())?,
             Ok(None) => return Ok(None),
             Err(error) => return Ok(Some(error)),
         }
-        progress.reached(reader.position().bytes);
+        progress.reached(capture.position().bytes);
     }
-    Ok(None)
 }
 
-fn create(path: Option<&Path>) -> anyhow::Result<Option<Kept>> {
-    Ok(path.map(|path| Kept::create(path, application::COALESCE)).transpose()?)
+fn create(outputs: &Outputs, path: Option<&Path>) -> anyhow::Result<Option<Kept>> {
+    Ok(path.map(|path| outputs.create(path, application::COALESCE)).transpose()?)
 }
 
 fn file_name(path: &Path) -> String {

@@ -12,8 +12,8 @@ use nichrome_port::capture::ReadError;
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
 use crate::capture_files::{
-    Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Progress, application, input_name,
-    print_summary,
+    Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Outputs, Progress, application,
+    input_name, print_summary,
 };
 use crate::number;
 
@@ -63,14 +63,13 @@ impl Segment {
         let mut files = Distinct::default();
         inputs.add_to(&mut files)?;
         files.add("OUT", &self.output, Path::new("/dev/stdout"))?;
-        let captures = inputs.open()?;
-        let interruption = Interruption::watch()?;
-        let mut output = Kept::create(&self.output, application::SEGMENT)?;
+        let (outputs, interruption) = (Outputs::default(), Interruption::watch()?);
+        let captures = inputs.open(outputs.clone(), interruption.clone())?;
+        let mut output = outputs.create(&self.output, application::SEGMENT)?;
         let mut summary = Summary::default();
         let mut filter = self.filter.clone();
-        let ended = captures.each(|path, reader| {
-            self.cut(path, reader, &interruption, &mut filter, &mut output, &mut summary)
-        })?;
+        let ended =
+            captures.each(|path, capture| self.cut(path, capture, &mut filter, &mut output, &mut summary))?;
         output.finish()?;
         let ended = ended.or_nothing_read()?;
         summary.truncated = ended.is_early();
@@ -83,17 +82,16 @@ impl Segment {
     fn cut(
         &self,
         path: &Path,
-        reader: &mut Capture,
-        interruption: &Interruption,
+        capture: &mut Capture,
         filter: &mut Option<Filter>,
         output: &mut Kept,
         summary: &mut Summary,
     ) -> anyhow::Result<Option<ReadError>> {
-        let mut progress = Progress::new(path, reader.is_compressed());
+        let mut progress = Progress::new(path, capture.is_compressed());
         let mut cutter = Cutter::new(self.mtu, self.mss);
         let (mut bytes, mut segment) = (Vec::new(), Vec::new());
-        while !interruption.is_requested() {
-            let record = match reader.next(&mut bytes) {
+        loop {
+            let record = match capture.next(&mut bytes) {
                 Ok(Some(record)) => record,
                 Ok(None) => return Ok(None),
                 Err(error) => return Ok(Some(error)),
@@ -103,12 +101,12 @@ impl Segment {
                 continue;
             }
             let from = Interface::of(&record, &bytes);
-            let found = cutter.look(&record, &bytes, reader);
+            let found = cutter.look(&record, &bytes, capture);
             summary.packets_in += 1;
             match found {
                 Found::Packet | Found::Left(_) => {
                     let len = Some(record.original_len);
-                    output.write(from, record.time, len, [&[], &bytes], reader.comment())?;
+                    output.write(from, record.time, len, [&[], &bytes], capture.comment())?;
                     summary.packets_out += 1;
                     if let Found::Left(reason) = found {
                         *summary.left.entry(reason).or_default() += 1;
@@ -131,9 +129,8 @@ impl Segment {
                     }
                 }
             }
-            progress.reached(reader.position().bytes);
+            progress.reached(capture.position().bytes);
         }
-        Ok(None)
     }
 
     fn print(&self, summary: &Summary) -> anyhow::Result<()> {

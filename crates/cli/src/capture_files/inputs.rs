@@ -2,16 +2,59 @@
 //! -C`, with its subfolders.
 
 use std::io::Read;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use nichrome_port::capture::{self, ReadError, Reader, Skipped};
+use nichrome_port::capture::{self, ReadError, Reader, Record, Skipped};
 
-use super::{Distinct, folder, input_name, judge, warn_skipped};
+use super::stream::Stream;
+use super::{Distinct, Interruption, Outputs, folder, input_name, is_stream, judge, warn_skipped};
 use crate::failure;
 
+type CaptureReader = Reader<Box<dyn Read + Send>>;
+
 /// An open capture.
-pub(crate) type Capture = Reader<Box<dyn Read + Send>>;
+pub(crate) struct Capture {
+    reader: CaptureReader,
+    /// What ends a file; a stream ends by itself.
+    interruption: Option<Interruption>,
+}
+
+impl Capture {
+    fn open(path: &Path, outputs: &Outputs, interruption: &Interruption) -> anyhow::Result<Self> {
+        let reader = if is_stream(path) {
+            let stream = Stream::open(path, outputs.clone(), interruption.clone()).map_err(ReadError::Io);
+            let reader = stream.and_then(Reader::decompressing);
+            // An interruption may have ended the stream before its first packet.
+            interruption.check(0)?;
+            reader.map(|reader| Self { reader, interruption: None })
+        } else {
+            let interruption = Some(interruption.clone());
+            capture::open(path).map(|reader| Self { reader, interruption })
+        };
+        reader.with_context(|| input_name(path))
+    }
+
+    /// Reads the next record as [`Reader::next`] does; `None` also after an interruption.
+    ///
+    /// # Errors
+    /// The capture cannot be read.
+    pub(crate) fn next(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
+        if self.interruption.as_ref().is_some_and(Interruption::is_requested) {
+            return Ok(None);
+        }
+        self.reader.next(bytes)
+    }
+}
+
+impl Deref for Capture {
+    type Target = CaptureReader;
+
+    fn deref(&self) -> &CaptureReader {
+        &self.reader
+    }
+}
 
 /// The captures of an input, in the order of their first packets.
 pub(crate) struct Inputs(Vec<PathBuf>);
@@ -42,13 +85,13 @@ impl Inputs {
         self.0.iter().try_for_each(|path| files.add("IN", path, Path::new("/dev/stdin")))
     }
 
-    /// Opens the first capture.
+    /// Opens the first capture. A stream flushes `outputs` before it waits for its writer.
     ///
     /// # Errors
-    /// The capture cannot be opened.
-    pub(crate) fn open(&self) -> anyhow::Result<Opened<'_>> {
-        let first = self.0.first().map(|path| open(path)).transpose()?;
-        Ok(Opened { paths: &self.0, first })
+    /// The capture cannot be opened, or the command was interrupted before it began.
+    pub(crate) fn open(&self, outputs: Outputs, interruption: Interruption) -> anyhow::Result<Opened<'_>> {
+        let first = self.0.first().map(|path| Capture::open(path, &outputs, &interruption)).transpose()?;
+        Ok(Opened { paths: &self.0, first, outputs, interruption })
     }
 }
 
@@ -56,6 +99,8 @@ impl Inputs {
 pub(crate) struct Opened<'a> {
     paths: &'a [PathBuf],
     first: Option<Capture>,
+    outputs: Outputs,
+    interruption: Interruption,
 }
 
 impl Opened<'_> {
@@ -71,7 +116,7 @@ impl Opened<'_> {
         for path in self.paths {
             let mut reader = match self.first.take() {
                 Some(first) => first,
-                None => open(path)?,
+                None => Capture::open(path, &self.outputs, &self.interruption)?,
             };
             if let Some(error) = read(path, &mut reader)? {
                 match ended.early {
@@ -119,8 +164,4 @@ impl Ended {
             None => Ok(()),
         }
     }
-}
-
-fn open(path: &Path) -> anyhow::Result<Capture> {
-    capture::open(path).with_context(|| input_name(path))
 }

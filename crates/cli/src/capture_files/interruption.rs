@@ -7,32 +7,39 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use nichrome_port::Waker;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure;
 use crate::signals;
 
-/// Time for the command to end by itself. A read from a pipe may wait longer.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time for the command to end by itself. It may wait longer for a program that reads its output.
+const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The number of the signal that has interrupted the command; 0 if there was none.
-#[derive(Default)]
-pub(crate) struct Interruption(Arc<AtomicUsize>);
+/// Whether a signal has interrupted the command. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct Interruption {
+    /// The signal's number; 0 if there was none.
+    signal: Arc<AtomicUsize>,
+    waker: Arc<Waker>,
+}
 
 impl Interruption {
     /// Watches for SIGINT, SIGTERM and SIGHUP from now on.
     ///
     /// # Errors
-    /// Signals cannot be received.
+    /// Signals cannot be received, or no descriptor is free.
     pub(crate) fn watch() -> anyhow::Result<Self> {
-        let interruption = Self::default();
+        let waker = Arc::new(Waker::new().context("cannot wait for signals")?);
+        let interruption = Self { signal: Arc::default(), waker: Arc::clone(&waker) };
         let signals = [SIGINT, SIGTERM, SIGHUP];
         for signal in signals {
-            flag::register_usize(signal, Arc::clone(&interruption.0), signal as usize)
+            flag::register_usize(signal, Arc::clone(&interruption.signal), signal as usize)
                 .context("cannot wait for signals")?;
         }
-        signals::forward(&signals, |signal| -> Result<(), ()> {
+        signals::forward(&signals, move |signal| -> Result<(), ()> {
+            waker.wake();
             thread::sleep(PATIENCE);
             failure::say(format_args!("nichrome: interrupted"));
             process::exit(128 + signal)
@@ -43,7 +50,12 @@ impl Interruption {
     /// Returns true if a signal has arrived.
     #[inline]
     pub(crate) fn is_requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
+        self.signal.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns the waker, which a signal wakes.
+    pub(super) fn waker(&self) -> &Waker {
+        &self.waker
     }
 
     /// Fails if a signal has arrived, after `packets` were processed.
@@ -51,7 +63,7 @@ impl Interruption {
     /// # Errors
     /// The command was interrupted.
     pub(crate) fn check(&self, packets: u64) -> anyhow::Result<()> {
-        match self.0.load(Ordering::Relaxed) {
+        match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
             signal => Err(failure::interrupted(signal as i32, packets)),
         }

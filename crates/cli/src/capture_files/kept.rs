@@ -1,31 +1,55 @@
-//! A written capture that reproduces the interfaces of the input.
+//! Written captures that reproduce the interfaces of the input.
 
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, WriteError, Writer};
 use nichrome_wire::Instant;
 
 use super::interface::Interface;
 
+type CaptureWriter = Writer<Box<dyn Write + Send>>;
+
+/// The captures that a command writes. Clones are the same captures.
+#[derive(Clone, Default)]
+pub(crate) struct Outputs(Arc<Mutex<Vec<CaptureWriter>>>);
+
+impl Outputs {
+    /// Creates the capture at `path`, written by `application`; `-` is standard output.
+    ///
+    /// # Errors
+    /// The file cannot be created.
+    pub(crate) fn create(&self, path: &Path, application: &str) -> Result<Kept, WriteError> {
+        let writer = capture::create(path, application)?;
+        let mut writers = self.writers();
+        writers.push(writer);
+        Ok(Kept { outputs: self.clone(), number: writers.len() - 1, interfaces: HashMap::new() })
+    }
+
+    /// Passes all written packets on, before a wait. An error is left to the next write, which fails as well.
+    pub(super) fn flush(&self) {
+        for writer in &mut *self.writers() {
+            let _ = writer.flush();
+        }
+    }
+
+    /// Locks the writers. Ignores poisoning: a writer keeps whole blocks.
+    fn writers(&self) -> MutexGuard<'_, Vec<CaptureWriter>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A capture being written.
 pub(crate) struct Kept {
-    writer: Writer<Box<dyn Write + Send>>,
+    outputs: Outputs,
+    number: usize,
     /// Output interfaces by input interface.
     interfaces: HashMap<(u32, LinkType), u32>,
 }
 
 impl Kept {
-    /// Creates the capture at `path`, written by `application`; `-` is standard output.
-    ///
-    /// # Errors
-    /// The file cannot be created.
-    pub(crate) fn create(path: &Path, application: &str) -> Result<Self, WriteError> {
-        let writer = capture::create(path, application)?;
-        Ok(Self { writer, interfaces: HashMap::new() })
-    }
-
     /// Writes a packet, the concatenation of `parts`, on its interface.
     ///
     /// # Errors
@@ -39,23 +63,24 @@ impl Kept {
         comment: Option<&str>,
     ) -> Result<(), WriteError> {
         let key = (from.number, from.link_type);
+        let writer = &mut self.outputs.writers()[self.number];
         let interface = match self.interfaces.get(&key) {
             Some(interface) => *interface,
             None => {
                 let name = format!("interface {}", from.number);
-                let interface = self.writer.add_interface(from.link_type, &name, MAX_SNAP_LEN)?;
+                let interface = writer.add_interface(from.link_type, &name, MAX_SNAP_LEN)?;
                 self.interfaces.insert(key, interface);
                 interface
             }
         };
-        self.writer.write(interface, time, original_len, parts, comment)
+        writer.write(interface, time, original_len, parts, comment)
     }
 
-    /// Closes the capture.
+    /// Writes everything to the file.
     ///
     /// # Errors
     /// The file cannot be written.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
-        self.writer.finish()
+        self.outputs.writers()[self.number].flush()
     }
 }

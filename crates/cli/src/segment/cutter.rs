@@ -47,11 +47,16 @@ impl Cutter {
         Self { limit, frame: Vec::new() }
     }
 
-    pub(super) fn look<'a>(&'a mut self, record: &Record, bytes: &'a [u8], reader: &'a Capture) -> Found<'a> {
-        let comment = reader.comment();
+    pub(super) fn look<'a>(
+        &'a mut self,
+        record: &Record,
+        bytes: &'a [u8],
+        capture: &'a Capture,
+    ) -> Found<'a> {
+        let comment = capture.comment();
         let merged = comment.and_then(Merged::parse);
         let of_merged = merged.and_then(|(merged, _)| NonZeroU16::new(merged.mss)).map(Limit::Payload);
-        let Some(limit) = of_merged.or_else(|| self.limit_of_others(reader.application())) else {
+        let Some(limit) = of_merged.or_else(|| self.limit_of_others(capture.application())) else {
             return Found::Packet;
         };
         // Most packets fit and need no parsing.

@@ -5,6 +5,8 @@
 mod common;
 #[path = "../../../../tests/installed.rs"]
 mod installed;
+#[path = "../common/interrupt.rs"]
+mod interrupt;
 
 mod bench;
 mod coalesce;

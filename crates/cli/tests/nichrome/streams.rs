@@ -4,13 +4,16 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nichrome_port::capture::Reader;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common;
 use crate::installed;
+use crate::interrupt::interrupt;
 use crate::run::{capture, command, nichrome, nichrome_fed, records, stderr, stdout, text};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
@@ -95,7 +98,7 @@ fn an_interrupted_run_leaves_whole_records() {
 struct Waiting {
     child: Child,
     stdin: ChildStdin,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 fn waiting(name: &str) -> Waiting {
@@ -107,13 +110,13 @@ fn waiting(name: &str) -> Waiting {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(&fs::read(capture("tcp-clean")).unwrap()).unwrap();
     wait_until_still(&|| fs::metadata(&out).map_or(0, |file| file.len()));
-    Waiting { child, stdin, _folder: folder }
+    Waiting { child, stdin, folder }
 }
 
 #[test]
 fn an_interrupted_run_says_what_it_has_processed() {
     for name in ["coalesce", "segment"] {
-        let Waiting { child, stdin, _folder } = waiting(name);
+        let Waiting { child, stdin, folder: _folder } = waiting(name);
         kill_process(Pid::from_child(&child), Signal::INT).unwrap();
         drop(stdin);
         let output = child.wait_with_output().unwrap();
@@ -124,12 +127,80 @@ fn an_interrupted_run_says_what_it_has_processed() {
 }
 
 #[test]
-fn an_interrupted_run_that_waits_for_its_input_ends_by_itself() {
-    let Waiting { child, stdin, _folder } = waiting("coalesce");
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", Some(143)));
+fn an_interrupted_run_does_not_wait_for_the_writer_of_its_input() {
+    for name in ["coalesce", "segment"] {
+        let Waiting { child, stdin, folder } = waiting(name);
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let line = "nichrome: interrupted: the first 720 packets were processed\n";
+        assert_eq!((stderr(&output), output.status.code()), (line, Some(143)), "{name}");
+        drop(stdin);
+        let [kept, out] = ["kept.pcapng", "out.pcapng"].map(|file| folder.path().join(file));
+        assert!(nichrome(&[name, &capture("tcp-clean"), &text(&kept)]).status.success());
+        assert_eq!(records(&out), records(&kept));
+    }
+}
+
+/// As Ctrl-C ends the programs of a pipeline: the one before writes what it still has.
+#[test]
+fn an_interrupted_run_reads_what_the_writer_of_its_input_still_has() {
+    let Waiting { child, mut stdin, folder } = waiting("segment");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    // Without its file header.
+    stdin.write_all(&fs::read(capture("tcp-clean")).unwrap()[24..]).unwrap();
     drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let line = "nichrome: interrupted: the first 1440 packets were processed\n";
+    assert_eq!((stderr(&output), output.status.code()), (line, Some(130)));
+    assert_eq!(records(&folder.path().join("out.pcapng")).len(), 1440);
+}
+
+#[test]
+fn a_run_that_waits_for_the_first_packet_can_be_interrupted() {
+    let folder = tempdir().unwrap();
+    let pipe = text(&folder.path().join("pipe"));
+    installed::run(Command::new("mkfifo").arg(&pipe), "coreutils");
+    for input in ["-", &pipe] {
+        let mut child = command(&["coalesce", input]);
+        let child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().unwrap();
+        let _open = child.stdin.take();
+        let begun = Instant::now();
+        interrupt(&child);
+        let output = child.wait_with_output().unwrap();
+        let line = "nichrome: interrupted: the first 0 packets were processed\n";
+        assert_eq!((stderr(&output), output.status.code()), (line, Some(130)), "{input}");
+        assert!(begun.elapsed() < Duration::from_secs(2), "it was not killed for want of patience");
+    }
+}
+
+#[test]
+fn packets_are_passed_on_before_their_reader_waits_for_more() {
+    let input = fs::read(capture("tcp-clean")).unwrap();
+    // The writer's last packet may be incomplete, as those of a writer with a buffer are.
+    for cut in [0, 1] {
+        let mut child = command(&["segment", "-", "-"]);
+        let mut child =
+            child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let written = input[..input.len() - cut].to_vec();
+        let writer = thread::spawn(move || stdin.write_all(&written).map(|()| stdin));
+        let (to, passed_on) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            let mut reader = Reader::new(stdout).unwrap();
+            let mut bytes = Vec::new();
+            while let Some(record) = reader.next(&mut bytes).unwrap() {
+                to.send(record).unwrap();
+            }
+        });
+        for _ in 0..720 - cut {
+            passed_on.recv_timeout(Duration::from_secs(30)).unwrap();
+        }
+        drop(writer.join().unwrap().unwrap());
+        reader.join().unwrap();
+        assert!(passed_on.recv().is_err() && child.wait().unwrap().success());
+    }
 }
 
 fn whole(path: &Path) -> Vec<Vec<u8>> {

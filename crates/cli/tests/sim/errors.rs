@@ -1,14 +1,11 @@
 //! Errors are one line, and leave no partly written file.
 
 use std::fs;
-use std::process::Output;
-use std::thread;
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
 use crate::command::{SHORT, command, failure, names, text};
+use crate::interrupt::interrupt;
 
 #[test]
 fn wrong_commands_are_refused_with_the_reason() {
@@ -154,28 +151,14 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
     }
 }
 
-/// Runs the command until it handles SIGINT, and sends SIGINT.
-fn interrupt(arguments: &[&str]) -> Output {
-    let child = command(arguments).spawn().unwrap();
-    let status = format!("/proc/{}/status", child.id());
-    while !catches_interrupts(&fs::read_to_string(&status).unwrap()) {
-        thread::sleep(Duration::from_millis(5));
-    }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    child.wait_with_output().unwrap()
-}
-
-/// Returns true if the process has a handler for SIGINT (proc_pid_status(5), SigCgt).
-fn catches_interrupts(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (Signal::INT.as_raw() - 1) != 0
-}
-
 #[test]
 fn ctrl_c_ends_a_run_with_one_line_and_without_files() {
     let folder = tempdir().unwrap();
     let out = folder.path().join("out");
-    let output = interrupt(&["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out)]);
+    let arguments = ["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out)];
+    let child = command(&arguments).spawn().unwrap();
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(error, "nichrome: interrupted after 0 of 16 runs\n");

@@ -22,8 +22,7 @@ pub fn open(path: &Path) -> Result<Reader<Box<dyn Read + Send>>, ReadError> {
     } else {
         File::open(path)
     };
-    let Plain { bytes, was_compressed } = file.and_then(Plain::new).map_err(ReadError::Io)?;
-    Ok(Reader { is_compressed: was_compressed, ..Reader::new(bytes)? })
+    file.map_err(ReadError::Io).and_then(Reader::decompressing)
 }
 
 /// Reads a capture record by record.
@@ -47,6 +46,14 @@ impl<R> fmt::Debug for Reader<R> {
 enum Format {
     Pcap(Pcap),
     PcapNg(PcapNg),
+}
+
+impl Reader<Box<dyn Read + Send>> {
+    /// Reads the file header as [`Reader::new`] does, of an input possibly compressed by gzip or zstd. Buffers the input.
+    pub fn decompressing(input: impl Read + Send + 'static) -> Result<Self, ReadError> {
+        let Plain { bytes, was_compressed } = Plain::new(input).map_err(ReadError::Io)?;
+        Ok(Self { is_compressed: was_compressed, ..Self::new(bytes)? })
+    }
 }
 
 impl<R: Read> Reader<R> {

@@ -1,0 +1,23 @@
+//! Interrupts a command as Ctrl-C does.
+
+use std::fs;
+use std::process::Child;
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Sends SIGINT once the command handles it.
+pub(crate) fn interrupt(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    while !catches_interrupts(&fs::read_to_string(&status).unwrap()) {
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+}
+
+/// Returns true if the process has a handler for SIGINT (proc_pid_status(5), SigCgt).
+fn catches_interrupts(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 << (Signal::INT.as_raw() - 1) != 0
+}
