@@ -1,8 +1,9 @@
 //! A minimal HTTP server (RFC 9112): one request per connection, each on its own thread; clients, bytes and time are bounded.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -55,8 +56,8 @@ impl HttpServer {
         self.0.local_addr()
     }
 
-    /// Answers requests on threads named `name`, at most `clients` at once. Closes a connection without a response if
-    /// there are more, or if `answer` returns `None`.
+    /// Answers requests on threads named `name`, for at most `clients` at once: a further client ends the connection of
+    /// the one that has waited longest. Closes a connection without a response if `answer` returns `None`.
     pub(crate) fn serve(
         self,
         name: &'static str,
@@ -64,12 +65,25 @@ impl HttpServer {
         answer: impl Fn(&Request) -> Option<Response> + Send + Sync + 'static,
     ) {
         let answer = Arc::new(answer);
+        // The oldest first.
+        let mut served: VecDeque<Weak<TcpStream>> = VecDeque::new();
         thread::spawn(move || {
             for stream in self.0.incoming().flatten() {
-                if Arc::strong_count(&answer) > clients {
-                    continue;
+                if served.len() == clients {
+                    served.retain(|stream| stream.strong_count() > 0);
                 }
-                let answer = Arc::clone(&answer);
+                if served.len() == clients
+                    && let Some(oldest) = served.pop_front().and_then(|oldest| oldest.upgrade())
+                {
+                    // Fails if its client has ended it.
+                    let _ = oldest.shutdown(Shutdown::Both);
+                }
+                // Bounds the threads of connections that were ended, which need a moment to end.
+                while Arc::strong_count(&answer) > 2 * clients {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                let (stream, answer) = (Arc::new(stream), Arc::clone(&answer));
+                served.push_back(Arc::downgrade(&stream));
                 // If no thread can be created, the connection is closed. A client that disconnects misses the response.
                 let _ = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(move || {
                     let answered = converse(&stream, &*answer);
@@ -150,6 +164,18 @@ enum Parsed {
     Wrong(&'static str),
 }
 
+/// Returns the path of a request's target: of a path, or of an absolute address as proxies send it (RFC 9112, section
+/// 3.2.2).
+fn path_of(target: &str) -> Option<String> {
+    let path = match target.strip_prefix("http://") {
+        Some(rest) => &rest[rest.find(['/', '?']).unwrap_or(rest.len())..],
+        None if target.starts_with('/') || target == "*" => target,
+        None => return None,
+    };
+    let path = path.split('?').next().unwrap_or_default();
+    Some(if path.is_empty() { "/".into() } else { path.into() })
+}
+
 impl Request {
     fn parse(bytes: &[u8]) -> Parsed {
         const BAD: Parsed = Parsed::Wrong("400 Bad Request");
@@ -171,7 +197,7 @@ impl Request {
             Some((name.to_ascii_lowercase(), value.trim().to_owned()))
         };
         let Some(headers) = lines.map(header).collect::<Option<Vec<_>>>() else { return BAD };
-        let path = target.split('?').next().unwrap_or_default().to_owned();
+        let Some(path) = path_of(target) else { return BAD };
         let mut request = Self { method: method.to_owned(), path, headers, body: Vec::new() };
         if request.headers.iter().any(|(name, _)| name == "transfer-encoding") {
             return Parsed::Wrong("501 Not Implemented");
@@ -248,6 +274,14 @@ mod tests {
     fn requests_are_read() {
         let get = request("GET", "/metrics", &[("host", "a")], "");
         assert_eq!(Request::parse(b"GET /metrics?a=b HTTP/1.1\r\nHost: a\r\n\r\n"), get);
+        for address in ["http://a:1/metrics", "http://a/metrics?b", "http://[::1]:80/metrics"] {
+            let bytes = format!("GET {address} HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert_eq!(Request::parse(bytes.as_bytes()), get, "{address}");
+        }
+        for address in ["http://a", "http://a?b", "/"] {
+            let bytes = format!("GET {address} HTTP/1.1\r\n\r\n");
+            assert_eq!(Request::parse(bytes.as_bytes()), request("GET", "/", &[], ""), "{address}");
+        }
         assert_eq!(Request::parse(b"HEAD / HTTP/1.1\r\n\r\n"), request("HEAD", "/", &[], ""));
         let post = b"POST /set HTTP/1.1\r\nContent-Length: 2\r\n\r\n[]";
         assert_eq!(Request::parse(post), request("POST", "/set", &[("content-length", "2")], "[]"));
@@ -262,6 +296,7 @@ mod tests {
             (&b"\r\n\r\n"[..], "400 Bad Request"),
             (b"GET\r\n\r\n", "400 Bad Request"),
             (b"GET / HTTP/1.1 x\r\n\r\n", "400 Bad Request"),
+            (b"GET metrics HTTP/1.1\r\n\r\n", "400 Bad Request"),
             (b"GET / HTTP/1.1\r\nno colon\r\n\r\n", "400 Bad Request"),
             (b"GET /\xff HTTP/1.1\r\n\r\n", "400 Bad Request"),
             (b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400 Bad Request"),
@@ -283,5 +318,26 @@ mod tests {
             (request.header("host"), request.header("x"), request.header("y")),
             (None, Some("1"), None)
         );
+    }
+
+    #[test]
+    fn a_crowd_of_silent_clients_does_not_shut_others_out() {
+        let server = HttpServer::listen(SocketAddr::from(([127, 0, 0, 1], 0)), "--metrics").unwrap();
+        let address = server.address().unwrap();
+        server.serve("test", 4, |_| Some(Response::text("200 OK", "here")));
+        let begun = Instant::now();
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(TcpStream::connect(address).unwrap());
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            let mut response = String::new();
+            stream.read_to_string(&mut response).unwrap();
+            assert!(
+                response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("here\n"),
+                "{response}"
+            );
+        }
+        assert!(begun.elapsed() < PATIENCE, "none waited for the silent ones");
     }
 }

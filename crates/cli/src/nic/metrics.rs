@@ -33,7 +33,10 @@ fn answer(request: &Request, reporter: &Reporter) -> Option<Response> {
             Some(Response { status: "200 OK", content_type: CONTENT_TYPE, headers: "", body })
         }
         ("GET" | "HEAD", _) => Some(Response::text("404 Not Found", "the counters are at /metrics")),
-        _ => Some(Response::text("400 Bad Request", "only GET and HEAD are understood")),
+        _ => Some(Response {
+            headers: "Allow: GET, HEAD\r\n",
+            ..Response::text("405 Method Not Allowed", "only GET and HEAD are understood")
+        }),
     }
 }
 

@@ -138,7 +138,7 @@ fn prometheus_gets_the_counters_of_every_queue() {
     assert_eq!(of_both("nichrome_wire_receive_ring_full_total"), 0);
     assert!(answer.contains("reason=\"syn\"") && answer.contains("nichrome_uptime_seconds"), "{answer}");
     assert!(get("GET /x HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-    assert!(get("BREW /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
+    assert!(get("BREW /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     let head = get("HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.ends_with("\r\n\r\n"), "{head}");
     // Silent clients do not delay others.
@@ -222,7 +222,7 @@ fn options_come_from_a_file_and_from_the_command_line() {
         ("speed = 3", "there is no option speed: the options are wire, host, profile"),
         ("wire = 1.5", "wire must be a text or a number"),
         ("force = \"yes\"", "force must be true or false"),
-        ("wire = \"w0\"\nhost = \"h0\"\nqueues = 0", "0 is not in 1..=256"),
+        ("wire = \"w0\"\nhost = \"h0\"\nqueues = 0", "expected a whole number from 1 to 256"),
         ("wire =", "line 1"),
     ];
     for (options, words) in cases {
