@@ -1,7 +1,6 @@
 //! Capture files that commands read and write.
 
 pub(crate) mod application;
-mod distinct;
 mod filter;
 mod folder;
 mod inputs;
@@ -14,12 +13,12 @@ mod stream;
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use nichrome_port::capture::{ReadError, Skipped};
 
-pub(crate) use self::distinct::Distinct;
 pub(crate) use self::filter::Filter;
 pub(crate) use self::inputs::{Capture, Ended, Inputs};
 pub(crate) use self::interface::Interface;
@@ -32,6 +31,12 @@ use crate::failure;
 /// Returns true if the path is `-`, which stands for standard input or output.
 pub(crate) fn is_standard_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
+}
+
+/// Returns true if the path is the pipe or file that standard output is, such as `/dev/stdout`.
+fn is_standard_output(path: &Path) -> bool {
+    let (Ok(named), Ok(standard)) = (fs::metadata(path), fs::metadata("/dev/stdout")) else { return false };
+    !named.file_type().is_char_device() && (named.dev(), named.ino()) == (standard.dev(), standard.ino())
 }
 
 /// Returns true if the path is a stream, which can be read only once: `-`, a pipe, a socket or a device.
@@ -49,7 +54,7 @@ pub(crate) fn print_summary<'a>(
     text: &str,
     captures: impl IntoIterator<Item = &'a PathBuf>,
 ) -> anyhow::Result<()> {
-    let is_taken = captures.into_iter().any(|path| is_standard_stream(path));
+    let is_taken = captures.into_iter().any(|path| is_standard_stream(path) || is_standard_output(path));
     let mut output: Box<dyn Write> =
         if is_taken { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
     writeln!(output, "{}", text.trim_end()).context("cannot print the summary")

@@ -27,12 +27,13 @@ use self::host::Host;
 use self::summary::Summary;
 use self::text::Text;
 use crate::capture_files::{
-    Capture, Distinct, Ended, Filter, Inputs, Interruption, Kept, Outputs, Progress, application, input_name,
+    Capture, Ended, Filter, Inputs, Interruption, Kept, Outputs, Progress, application, input_name,
     is_standard_stream, is_stream, print_summary,
 };
+use crate::distinct::Distinct;
 use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
-use crate::number::Grouped;
+use crate::number::{self, Grouped, plural};
 use crate::page::PageOption;
 use crate::picture_file::PictureFile;
 
@@ -86,7 +87,7 @@ pub(crate) struct Coalesce {
     #[command(flatten)]
     page: PageOption,
     /// Number of flows in the summary, those with the most payload first.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::whole(0..=usize::MAX))]
     top: usize,
 }
 
@@ -143,12 +144,14 @@ impl Coalesce {
         let (plot, page) = (self.create_plot()?, self.page.create()?);
         let mut comparison = Comparison::default();
         let mut last = None;
-        for candidate in compare::candidates() {
+        let count = compare::candidates().count();
+        for (tried, candidate) in compare::candidates().enumerate() {
             let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
             let mut filter = self.filter.clone();
             let captures = inputs.open(Outputs::default(), interruption.clone())?;
             let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;
             let (done, verified) = card.finish()?;
+            interruption.check_with(|| format!("{tried} of {count} engines were tried"))?;
             let ended = ended.or_nothing_read()?;
             if let Some(Err(mismatch)) = verified {
                 let profile = candidate.config.profile();
@@ -157,7 +160,6 @@ impl Coalesce {
                     .with_context(|| format!("{input}: the output of {profile} {}", self.why_rejected()));
             }
             comparison.add(candidate, &done);
-            interruption.check(comparison.packets_in)?;
             comparison.truncated = ended.is_early();
             last = Some(ended);
         }
@@ -200,15 +202,12 @@ impl Coalesce {
     fn check_files(&self, inputs: &Inputs) -> anyhow::Result<()> {
         let mut files = Distinct::default();
         inputs.add_to(&mut files)?;
-        let standard_output = Path::new("/dev/stdout");
-        let outputs = [("OUT", &self.output), ("--acks", &self.acks), ("--plot", &self.plot)];
-        let outputs = outputs.map(|(name, path)| (name, path.as_deref()));
-        for (name, path) in outputs.into_iter().chain([("--html", self.page.path())]) {
-            if let Some(path) = path {
-                files.add(name, path, standard_output)?;
-            }
-        }
-        Ok(())
+        files.write([
+            ("OUT", self.output.as_deref()),
+            ("--acks", self.acks.as_deref()),
+            ("--plot", self.plot.as_deref()),
+            self.page.output(),
+        ])
     }
 
     fn print(&self, summary: &Summary, profile: &ProfileConfig) -> anyhow::Result<()> {
@@ -226,9 +225,9 @@ impl Coalesce {
 
     /// The title of a picture or a page.
     fn title(&self, summary: &Summary) -> String {
-        let [before, after] = [summary.packets_in, summary.packets_out].map(Grouped);
-        let input = file_name(&self.input);
-        format!("{input} through {}: {before} packets in, {after} out", summary.profile)
+        let before = plural(summary.packets_in, "packet", "packets");
+        let (input, after) = (file_name(&self.input), Grouped(summary.packets_out));
+        format!("{input} through {}: {before} in, {after} out", summary.profile)
     }
 }
 

@@ -20,10 +20,12 @@ use nichrome_wan::Impairments;
 
 use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
-use crate::failure;
+use crate::distinct::Distinct;
+
 use crate::impairment_options::ImpairmentOptions;
+use crate::number;
 use crate::page::PageOption;
-use crate::picture_file::PictureFile;
+use crate::picture_file::{self, PictureFile};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +44,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     quick: bool,
     /// Measure every run N times, in rounds over all runs, and report each run's median by throughput.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::whole(1..=99_u16))]
     rounds: u16,
     /// Print one JSON object.
     #[arg(long)]
@@ -73,13 +75,15 @@ fn cards() -> [Card; 6] {
 impl Demo {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut impairments = [Impairments::default(), Impairments::default()];
-        let asked = self.impairments.asked()?;
-        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        let mut files = Distinct::default();
+        let (asked, impairments) = self.impairments.impairments(&mut files)?;
+        files.write([("--plot", self.plot.as_deref()), self.page.output()])?;
+        asked.warn(&impairments);
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         let page = self.page.create()?;
         // Requires a single-threaded process.
         gain_network_admin()?;
+        picture_file::end_on_signals()?;
         let plans = self.plans(asked.is_empty());
         let progress = progress(plans.len() * usize::from(self.rounds));
         let mut rounds = Vec::new();

@@ -9,7 +9,8 @@ use crate::failure;
 /// The files of a run, with their option names.
 #[derive(Default)]
 pub(crate) struct Distinct {
-    files: Vec<(&'static str, Identity)>,
+    read: Vec<(&'static str, Identity)>,
+    written: Vec<(&'static str, Identity)>,
 }
 
 /// The identity of a file under any name.
@@ -22,33 +23,99 @@ enum Identity {
 }
 
 impl Distinct {
-    /// Adds a file; for `-`, the file behind the standard stream.
+    /// Adds a file to read; `-` is standard input.
     ///
     /// # Errors
-    /// The file was added before.
-    pub(crate) fn add(&mut self, name: &'static str, path: &Path, standard: &Path) -> anyhow::Result<()> {
-        let stream = path.as_os_str() == "-";
-        let path = if stream { standard } else { path };
-        // A stream can be used once, whatever file is behind it.
-        let named = stream.then(|| Identity::New(path.into()));
-        let Some(identity) = identity(path).or(named) else { return Ok(()) };
-        if let Some((other, _)) = self.files.iter().find(|(_, known)| *known == identity) {
-            let path = path.display();
-            return Err(failure::usage(format!(
-                "{other} and {name} are the same file, {path}: name another"
-            )));
+    /// The file is written.
+    pub(crate) fn read(&mut self, name: &'static str, path: &Path) -> anyhow::Result<()> {
+        let Some(identity) = identity(path, "/dev/stdin") else { return Ok(()) };
+        refuse_one_of(&self.written, &identity, name, path)?;
+        self.read.push((name, identity));
+        Ok(())
+    }
+
+    /// Adds the files to write that are given; `-` is standard output.
+    ///
+    /// # Errors
+    /// A file is read or written already.
+    pub(crate) fn write<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
+    ) -> anyhow::Result<()> {
+        for (name, path) in files {
+            if let Some(path) = path
+                && let Some(identity) = identity(path, "/dev/stdout")
+            {
+                for others in [&self.read, &self.written] {
+                    refuse_one_of(others, &identity, name, path)?;
+                }
+                self.written.push((name, identity));
+            }
         }
-        self.files.push((name, identity));
         Ok(())
     }
 }
 
-/// Returns a path's identity; `None` for devices, which may be used twice, and for unreadable paths.
-fn identity(path: &Path) -> Option<Identity> {
+fn refuse_one_of(
+    others: &[(&'static str, Identity)],
+    identity: &Identity,
+    name: &str,
+    path: &Path,
+) -> anyhow::Result<()> {
+    match others.iter().find(|(_, known)| known == identity) {
+        Some((other, _)) => {
+            let path = path.display();
+            Err(failure::usage(format!("{other} and {name} are the same file, {path}: name another")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Returns a path's identity, where `-` is the file behind `standard`; `None` for devices, which may be used twice, and
+/// for unreadable paths.
+fn identity(path: &Path, standard: &str) -> Option<Identity> {
+    if path.as_os_str() == "-" {
+        // A stream can be used once, whatever is behind it.
+        let standard = Path::new(standard);
+        return identity_of_file(standard).or_else(|| Some(Identity::New(standard.into())));
+    }
+    identity_of_file(path)
+}
+
+fn identity_of_file(path: &Path) -> Option<Identity> {
     if let Ok(metadata) = fs::metadata(path) {
         return metadata.is_file().then(|| Identity::There(metadata.dev(), metadata.ino()));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = fs::canonicalize(folder).ok()?;
     Some(Identity::New(folder.join(path.file_name()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_written_once_and_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let [there, link, new, other] =
+            ["there", "link", "new", "other"].map(|name| folder.path().join(name));
+        fs::write(&there, "").unwrap();
+        symlink(&there, &link).unwrap();
+        let mut files = Distinct::default();
+        files.read("IN", &there).unwrap();
+        files.read("--config", &link).unwrap();
+        let error = files.write([("OUT", None), ("--plot", Some(&*link))]).unwrap_err().to_string();
+        assert_eq!(error, format!("IN and --plot are the same file, {}: name another", link.display()));
+        files.write([("OUT", Some(&*new)), ("--plot", Some(&*other))]).unwrap();
+        let dotted = folder.path().join(".").join("new");
+        let error = files.write([("--html", Some(&*dotted))]).unwrap_err().to_string();
+        assert!(error.starts_with("OUT and --html are the same file"), "{error}");
+        let error = files.read("--trace", &new).unwrap_err().to_string();
+        assert!(error.starts_with("OUT and --trace are the same file"), "{error}");
+        for device in ["/dev/null", "/dev/null"] {
+            files.write([("--plot", Some(Path::new(device)))]).unwrap();
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub(crate) struct EngineOptions {
     /// [default: off: a host that forwards such packets segments them with CWR on the first only].
     #[arg(long, value_name = "SWITCH")]
     accurate_ecn: Option<Switch>,
-    /// Whether PSH ends an aggregate (flush) or is held like other data (npu only) [default: hold].
+    /// Whether PSH ends an aggregate (end) or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
     /// Whether npu keeps connections alive where the paper's rules break them (safe), or follows the paper, without

@@ -32,17 +32,17 @@ impl std::error::Error for UsageError {}
 #[derive(Debug)]
 struct Interrupted {
     signal: i32,
-    packets: u64,
+    what: String,
 }
 
-/// Returns the error for a command that a signal has ended after `packets` packets.
-pub(crate) fn interrupted(signal: i32, packets: u64) -> anyhow::Error {
-    Interrupted { signal, packets }.into()
+/// Returns the error for a command that a signal has ended, with what it has done by then.
+pub(crate) fn interrupted(signal: i32, what: String) -> anyhow::Error {
+    Interrupted { signal, what }.into()
 }
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interrupted: the first {} packets were processed", self.packets)
+        write!(f, "interrupted: {}", self.what)
     }
 }
 
@@ -72,8 +72,13 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
     let help_wanted = matches!(error.kind(), ClapError::DisplayHelpOnMissingArgumentOrSubcommand);
     if !error.use_stderr() || help_wanted {
-        let _ = error.print();
-        return ExitCode::from(error.exit_code().unsigned_abs() as u8);
+        return match error.print() {
+            Err(why) if why.kind() != ErrorKind::BrokenPipe => {
+                say(format_args!("nichrome: cannot print the help: {why}"));
+                ExitCode::FAILURE
+            }
+            _ => ExitCode::from(error.exit_code().unsigned_abs() as u8),
+        };
     }
     match error.kind() {
         ClapError::InvalidUtf8 => say(format_args!("nichrome: {}", not_utf8(env::args_os()))),
@@ -109,13 +114,15 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 fn paragraphs_in_one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraphs = message.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
-    let is_no_help =
-        |text: &str| ["For more information", "tip: to pass '"].iter().any(|no| text.starts_with(no));
-    let description = paragraphs.filter(|text| !is_no_help(text.trim_start()));
-    description
-        .map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect::<Vec<_>>()
-        .join("; ")
+    // Several tips are lines of one paragraph.
+    let parts = paragraphs.flat_map(|paragraph| paragraph.split("\n  tip: ").enumerate());
+    let described = parts.filter_map(|(number, text)| {
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = if number == 0 { text } else { format!("tip: {text}") };
+        let is_no_help = ["For more information", "tip: to pass '"].iter().any(|no| text.starts_with(no));
+        (!is_no_help).then_some(text)
+    });
+    described.collect::<Vec<_>>().join("; ")
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -149,6 +156,10 @@ mod tests {
         assert_eq!(paragraphs_in_one_line(unknown), expected);
         let dash = "error: unexpected argument '-o' found\n\n  tip: to pass '-o' as a value, use '-- -o'\n\nUsage: nichrome";
         assert_eq!(paragraphs_in_one_line(dash), "unexpected argument '-o' found");
+        let both = "error: unexpected argument '--dealy' found\n\n  tip: a similar argument exists: '--delay'\n  \
+                    tip: to pass '--dealy' as a value, use '-- --dealy'\n\nUsage: nichrome";
+        let expected = "unexpected argument '--dealy' found; tip: a similar argument exists: '--delay'";
+        assert_eq!(paragraphs_in_one_line(both), expected);
     }
 
     #[test]

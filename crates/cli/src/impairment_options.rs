@@ -5,11 +5,13 @@ use std::str::FromStr;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
+use nichrome_sim::experiment::read_text;
 use nichrome_wan::{Impairments, Jitter, ParseError, Samples, Trace};
 use serde::{Deserialize, Serialize};
 
+use crate::distinct::Distinct;
 use crate::side::Side;
-use crate::{failure, text_file, toml_file};
+use crate::{failure, toml_file};
 
 /// Options for the impairments, applied independently to each direction.
 #[derive(Args, Clone, Debug, Default)]
@@ -159,6 +161,32 @@ impl ImpairmentOptions {
         Ok(Asked(settings))
     }
 
+    /// Returns what is asked for, and the impairments of both directions, the left one's first. Adds the files that they
+    /// are read from to `files`.
+    ///
+    /// # Errors
+    /// The impairments are invalid, or a file of them is written.
+    pub(crate) fn impairments(&self, files: &mut Distinct) -> anyhow::Result<(Asked, [Impairments; 2])> {
+        let asked = self.asked()?;
+        let mut impairments = [Impairments::default(), Impairments::default()];
+        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        self.add_to(&asked, files)?;
+        Ok((asked, impairments))
+    }
+
+    /// Adds the files to read: that of the options and those of the impairments.
+    fn add_to(&self, asked: &Asked, files: &mut Distinct) -> anyhow::Result<()> {
+        self.config.iter().try_for_each(|path| files.read("--config", path))?;
+        for setting in &asked.0 {
+            match setting.file() {
+                Some(("file:", path)) => files.read("--jitter", Path::new(path))?,
+                Some((_, path)) => files.read("--trace", Path::new(path))?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the position of an impairment among the options.
     pub(crate) fn place(name: &str) -> Option<usize> {
         Self::default().named().iter().position(|(option, _)| *option == name)
@@ -196,6 +224,13 @@ impl Asked {
         self.0
             .iter()
             .all(|setting| names.contains(&setting.name.as_str()) && !setting.value.starts_with("file:"))
+    }
+
+    /// Warns about what is likely not meant.
+    pub(crate) fn warn(&self, impairments: &[Impairments; 2]) {
+        for what in self.without_effect(impairments).into_iter().chain(self.likely_percent()) {
+            failure::warn(format_args!("{what}"));
+        }
     }
 
     /// Returns the first impairment that has no effect without another one, with the missing one.
@@ -274,15 +309,21 @@ impl Setting {
         Ok(())
     }
 
+    /// Returns the path of the file that the value names, if any, and the text before it.
+    fn file(&self) -> Option<(&'static str, &str)> {
+        match (self.name.as_str(), self.value.strip_prefix("file:")) {
+            ("jitter", Some(path)) => Some(("file:", path)),
+            ("trace", _) if self.value != "none" => Some(("", &self.value)),
+            _ => None,
+        }
+    }
+
     /// Makes a path absolute: relative to `folder`, which is relative to this command's working directory, not the
     /// running path's. An empty path stays empty, since it cannot be read.
     fn make_path_absolute(&mut self, folder: &Path) -> anyhow::Result<()> {
-        let (prefix, path) = match (self.name.as_str(), self.value.strip_prefix("file:")) {
-            ("jitter", Some(path)) => ("file:", path),
-            ("trace", _) if self.value != "none" => ("", self.value.as_str()),
-            _ => return Ok(()),
-        };
-        if !path.is_empty() {
+        if let Some((prefix, path)) = self.file()
+            && !path.is_empty()
+        {
             let absolute =
                 std::path::absolute(folder.join(path)).with_context(|| self.direction.option(&self.name))?;
             self.value = format!("{prefix}{}", absolute.display());
@@ -310,12 +351,12 @@ fn trace(path: &str) -> anyhow::Result<Trace> {
 
 fn read(path: &str) -> anyhow::Result<String> {
     ensure!(!path.is_empty(), "the name of a file is missing");
-    text_file::read(path).with_context(|| format!("cannot read {path}"))
+    read_text(path).with_context(|| format!("cannot read {path}"))
 }
 
 /// Parses the settings of a TOML file.
 fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
-    let table = toml_file::parse(&text_file::read(file).context("cannot read it")?)?;
+    let table = toml_file::parse(&read_text(file).context("cannot read it")?)?;
     let mut settings = Vec::new();
     for (key, value) in &table {
         let direction = match key.as_str() {

@@ -12,6 +12,7 @@ mod connecting;
 mod control;
 mod copy_loop;
 mod demo;
+mod distinct;
 mod doctor;
 mod duration;
 mod engine_options;
@@ -37,14 +38,13 @@ mod shared_device;
 mod side;
 mod signals;
 mod sim;
-mod text_file;
 mod threads;
 mod toml_file;
 mod wan;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::Bench;
 use crate::coalesce::Coalesce;
@@ -57,6 +57,15 @@ use crate::rdma::Rdma;
 use crate::segment::Segment;
 use crate::sim::Sim;
 use crate::wan::Wan;
+
+/// Lets every option's value be a negative number, so that the error is that of the value.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let allow = |option: clap::Arg| {
+        let has_value = !option.is_positional() && option.get_action().takes_values();
+        option.allow_negative_numbers(has_value)
+    };
+    command.mut_args(allow).mut_subcommands(with_negative_numbers)
+}
 
 /// A network card in software.
 #[derive(Parser)]
@@ -87,7 +96,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+    let parsed = with_negative_numbers(Arguments::command())
+        .try_get_matches()
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(error) => return failure::report_usage(&error, &Arguments::command()),
     };

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Command};
 
+use crate::failure;
+
 /// Print the manual page, or write the pages of all commands to a folder.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Man {
     /// The folder, created if it does not exist. Each page is a file such as nichrome-wan-set.1.
+    #[arg(value_name = "FOLDER")]
     directory: Option<PathBuf>,
 }
 
@@ -29,6 +32,11 @@ impl Man {
         let Some(directory) = &self.directory else {
             return io::stdout().write_all(&page(command)?).context("cannot print the page");
         };
+        if let Some(name) = directory.to_str().filter(|name| command.find_subcommand(name).is_some()) {
+            let meant =
+                format!("'{name}' is a command, whose page is its --help; a folder of this name is ./{name}");
+            return Err(failure::usage(meant));
+        }
         fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
         write(directory, command)
     }

@@ -27,18 +27,29 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
 }
 
 /// Parses a seed.
-pub(crate) fn seed(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "expected a whole number from 0 to 18446744073709551615")
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    within(text, &(0..=u64::MAX), "whole number")
+}
+
+/// Returns the parser of a whole number in `range`.
+pub(crate) fn whole<T: Number>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| within(text, &range, "whole number")
 }
 
 /// Returns the parser of a number of bytes in `range`.
-pub(crate) fn bytes<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
-where
-    T: Clone + fmt::Display + FromStr + PartialOrd,
-{
-    move |text| match text.parse() {
+pub(crate) fn bytes<T: Number>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| within(text, &range, "whole number of bytes")
+}
+
+/// A number as an option's value.
+pub(crate) trait Number: Clone + fmt::Display + FromStr + PartialOrd {}
+
+impl<T: Clone + fmt::Display + FromStr + PartialOrd> Number for T {}
+
+fn within<T: Number>(text: &str, range: &RangeInclusive<T>, what: &str) -> Result<T, String> {
+    match text.parse() {
         Ok(number) if range.contains(&number) => Ok(number),
-        _ => Err(format!("expected a whole number of bytes from {} to {}", range.start(), range.end())),
+        _ => Err(format!("expected a {what} from {} to {}", range.start(), range.end())),
     }
 }
 
@@ -47,12 +58,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_name_the_range_of_bytes() {
-        let parse = bytes(68..=1500_u16);
-        assert_eq!((parse("68"), parse("1500")), (Ok(68), Ok(1500)));
+    fn errors_name_the_range() {
+        let (of_bytes, plain) = (bytes(68..=1500_u16), whole(68..=1500_u16));
+        assert_eq!((of_bytes("68"), plain("1500")), (Ok(68), Ok(1500)));
         for text in ["67", "1501", "65536", "-1", "1k", "x", "", " 68", "68.5"] {
-            assert_eq!(parse(text), Err("expected a whole number of bytes from 68 to 1500".into()), "{text}");
+            let expected = "expected a whole number of bytes from 68 to 1500";
+            assert_eq!(of_bytes(text), Err(expected.into()), "{text}");
+            assert_eq!(plain(text), Err("expected a whole number from 68 to 1500".into()), "{text}");
         }
+        assert_eq!(seed("-1"), Err("expected a whole number from 0 to 18446744073709551615".into()));
     }
 
     #[test]

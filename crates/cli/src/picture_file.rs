@@ -1,18 +1,63 @@
 //! An output file for a figure or a page, opened before the work, so that the command fails early.
 
+use std::convert::Infallible;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure;
+use crate::signals;
+
+/// Files and folders that were created and are not finished. Held while a file is written.
+static NEW: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn new() -> MutexGuard<'static, Vec<PathBuf>> {
+    NEW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on, a signal removes what was created and is not finished, and ends the process.
+///
+/// # Errors
+/// Signals cannot be received.
+pub(crate) fn end_on_signals() -> anyhow::Result<()> {
+    signals::forward(&[SIGINT, SIGTERM, SIGHUP], |signal| -> Result<(), Infallible> {
+        for path in new().iter().rev() {
+            remove(path);
+        }
+        failure::say(format_args!("nichrome: interrupted"));
+        process::exit(128 + signal)
+    })
+}
+
+/// Removes a file or an empty folder. Another process may have removed it, or put a file into the folder.
+fn remove(path: &Path) {
+    let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+}
+
+/// Creates a folder for pictures, unless it is there.
+///
+/// # Errors
+/// It cannot be created.
+pub(crate) fn create_folder(path: &Path) -> anyhow::Result<()> {
+    let mut new = new();
+    match fs::create_dir(path) {
+        Ok(()) => new.push(path.to_owned()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+    }
+    Ok(())
+}
 
 /// An open output file. An existing file keeps its content, and a new one is removed, unless [`PictureFile::finish`] is
 /// called.
 pub(crate) struct PictureFile {
     path: PathBuf,
     file: File,
-    is_unfinished: bool,
-    is_new: bool,
 }
 
 impl PictureFile {
@@ -20,21 +65,23 @@ impl PictureFile {
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true);
-        let (file, is_new) = match options.clone().create_new(true).open(path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => (options.open(path), false),
-            file => (file, true),
+        let mut new = new();
+        let file = match options.clone().create_new(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path),
+            file => file.inspect(|_| new.push(path.to_owned())),
         };
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file, is_unfinished: true, is_new })
+        Ok(Self { path: path.to_owned(), file })
     }
 
     /// Replaces the file's content.
     pub(crate) fn finish(mut self, text: &str) -> anyhow::Result<()> {
-        self.is_unfinished = false;
+        let mut new = new();
+        new.retain(|path| *path != self.path);
         self.replace(text).with_context(|| format!("cannot write {}", self.path.display()))
     }
 
-    fn replace(&mut self, text: &str) -> std::io::Result<()> {
+    fn replace(&mut self, text: &str) -> io::Result<()> {
         // Devices and pipes have no length.
         if self.file.metadata()?.is_file() {
             self.file.set_len(0)?;
@@ -45,9 +92,9 @@ impl PictureFile {
 
 impl Drop for PictureFile {
     fn drop(&mut self) {
-        if self.is_unfinished && self.is_new {
-            // Another process may have removed it.
-            let _ = fs::remove_file(&self.path);
+        let mut new = new();
+        if let Some(at) = new.iter().position(|path| *path == self.path) {
+            remove(&new.swap_remove(at));
         }
     }
 }

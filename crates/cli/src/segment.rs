@@ -12,9 +12,10 @@ use nichrome_port::capture::ReadError;
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
 use crate::capture_files::{
-    Capture, Distinct, Filter, Inputs, Interface, Interruption, Kept, Outputs, Progress, application,
-    input_name, print_summary,
+    Capture, Filter, Inputs, Interface, Interruption, Kept, Outputs, Progress, application, input_name,
+    print_summary,
 };
+use crate::distinct::Distinct;
 use crate::number;
 
 const EXAMPLES: &str = "\
@@ -62,7 +63,7 @@ impl Segment {
         let inputs = Inputs::find(&self.input)?;
         let mut files = Distinct::default();
         inputs.add_to(&mut files)?;
-        files.add("OUT", &self.output, Path::new("/dev/stdout"))?;
+        files.write([("OUT", Some(&*self.output))])?;
         let (outputs, interruption) = (Outputs::default(), Interruption::watch()?);
         let captures = inputs.open(outputs.clone(), interruption.clone())?;
         let mut output = outputs.create(&self.output, application::SEGMENT)?;

@@ -43,6 +43,7 @@ use self::summary::Summary;
 pub(crate) use self::veth_hosts::veth_hosts;
 use self::web::WebPage;
 use crate::control::ControlSocket;
+use crate::distinct::Distinct;
 use crate::impairment_options::ImpairmentOptions;
 use crate::links::Link;
 use crate::picture_file::PictureFile;
@@ -85,7 +86,7 @@ pub(crate) struct Wan {
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
     /// MTU of the hosts' interfaces. Below 1280 there is no IPv6.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_521), help_heading = "Hosts")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = number::bytes(576..=65_521_u32), help_heading = "Hosts")]
     interface_mtu: u32,
     /// Connect two interfaces of this machine, which are restored at the end. Needs root or CAP_NET_RAW and
     /// CAP_NET_ADMIN. The interfaces should have no addresses, or this machine would answer too. If an interface goes
@@ -93,9 +94,7 @@ pub(crate) struct Wan {
     #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], help_heading = "Interfaces", conflicts_with_all = ["left", "command"])]
     between: Option<Vec<InterfaceName>>,
     /// Seed of all random choices; by default random.
-    #[arg(
-        long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, help_heading = "Results",
-    )]
+    #[arg(long, value_name = "NUMBER", value_parser = number::seed, help_heading = "Results")]
     seed: Option<u64>,
     /// Record every packet at both ends, as interfaces left and right.
     #[arg(long, value_name = "FILE.pcapng", help_heading = "Results")]
@@ -138,16 +137,11 @@ impl Wan {
             Some(RemoteCommand::Exec(exec)) => return exec.run(),
             None => {}
         }
-        let mut impairments = [Impairments::default(), Impairments::default()];
-        let asked = self.impairments.asked()?;
-        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        let mut files = Distinct::default();
+        let (asked, impairments) = self.impairments.impairments(&mut files)?;
         self.check()?;
-        if let Some(why) = asked.without_effect(&impairments) {
-            failure::warn(format_args!("{why}"));
-        }
-        if let Some(what) = asked.likely_percent() {
-            failure::warn(format_args!("{what}"));
-        }
+        files.write([("--capture", self.capture.as_deref()), ("--plot", self.plot.as_deref())])?;
+        asked.warn(&impairments);
         // Listens in the caller's network namespace, before this process enters one of its own.
         let web = self.web.map(WebPage::listen).transpose()?;
         match &self.between {

@@ -210,7 +210,7 @@ fn results_over_iwarp_count_segments_instead_of_packets() {
 fn errors_are_one_line() {
     for (arguments, expected) in [
         ("bw --port 28590 127.0.0.1", "start one there first"),
-        ("bw --qps 0 127.0.0.1", "0 is not in 1..=131072"),
+        ("bw --qps 0 127.0.0.1", "expected a whole number from 1 to 131072"),
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
         ("pingpong --loss 101% 127.0.0.1", "loss"),
         ("lat --ip 192.0.2.1 --port 28591", "cannot listen on TCP port 28591"),
@@ -220,7 +220,7 @@ fn errors_are_one_line() {
             "/nonexistent/key cannot be read",
         ),
         ("lat --transport star --ip 192.0.2.1 --port 28594", "needs a key for its set-up"),
-        ("connect --parallel 65 127.0.0.1", "65 is not in 1..=64"),
+        ("connect --parallel 65 127.0.0.1", "expected a whole number from 1 to 64"),
     ] {
         let output = start(arguments).wait_with_output().unwrap();
         assert!(!output.status.success());

@@ -13,6 +13,7 @@ use super::figures::{median, medians, rounded};
 use super::output::OutputOptions;
 use super::plain_read::read;
 use crate::page::{Axis, Figure, Line, Scale, Style};
+use crate::picture_file;
 
 const SIZES: [usize; 6] = [64, 576, 1448, 1500, 9000, 65_536];
 
@@ -56,6 +57,7 @@ struct Size {
 impl Checksum {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let output = self.output.open()?;
+        picture_file::end_on_signals()?;
         let plan = if self.quick { QUICK } else { PLAN };
         let sizes = SIZES.map(|bytes| Size {
             bytes,

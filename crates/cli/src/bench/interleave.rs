@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fmt;
-use std::fs::File as CaptureFile;
+use std::fs::{self, File as CaptureFile};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::process::Command;
@@ -233,9 +233,10 @@ fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
     }
 }
 
-/// Writes the packets of one pass of each row as a pcap file, a format that every benchmark reads. The file name has
+/// Writes the packets of one pass of each row as a pcap file to a directory, which is created if it is missing, in a format that every benchmark reads. The file name has
 /// the row's flows, segments in a row, and whether they merge.
 pub(super) fn write_captures(file: &File, directory: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     for interleaving in ROWS {
         let Interleaving { flows, in_a_row, merges } = interleaving;
         let name = format!("{flows}-{in_a_row}-{}.pcap", if merges { "yes" } else { "no" });

@@ -14,9 +14,11 @@ use super::interleave::{self, Method};
 use super::lane::{BURST, Plan, Subject, Traffic, Work};
 use super::output::OutputOptions;
 use super::traffic::{File, Flows};
+use crate::distinct::Distinct;
 use crate::engine_options::profile;
-use crate::number::Grouped;
+use crate::number::{self, Grouped};
 use crate::page::{Axis, Figure, Line, Style};
+use crate::picture_file;
 
 const PLAN: Plan = Plan { runs: 15, packets: 144_000 };
 /// With --quick.
@@ -32,7 +34,7 @@ pub(crate) struct Lro {
     #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
     profile: Profile,
     /// Use this many flows in random order instead, made from the file's first full-sized segment.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", value_parser = number::whole(1..=10_000_000_u32))]
     flows: Option<u32>,
     /// Print a table for all profiles with interleaved flows: varying numbers of flows and of segments in a row, made
     /// from the file's first full-sized segment.
@@ -74,6 +76,9 @@ struct Report {
 
 impl Lro {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let mut files = Distinct::default();
+        files.read("FILE", &self.file)?;
+        files.write([self.output.page()])?;
         let file = File::read(&self.file)?;
         if let Some(row) = self.row {
             return interleave::run_row(&file, row, self.profile);
@@ -87,9 +92,11 @@ impl Lro {
                 (false, true) => Method::Time(QUICK),
                 (false, false) => Method::Time(interleave::PLAN),
             };
+            picture_file::end_on_signals()?;
             return interleave::run(&file, method, self.output.open()?);
         }
         let output = self.output.open()?;
+        picture_file::end_on_signals()?;
         let plan = if self.quick { QUICK } else { PLAN };
         let config = Config { medium: file.medium, ..Config::default() };
         // Only `npu` keeps flows that hold nothing, so only its table must grow with the flows.

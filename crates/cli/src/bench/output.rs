@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::Context;
 use clap::Args;
@@ -29,6 +30,11 @@ pub(super) struct Output {
 }
 
 impl OutputOptions {
+    /// Returns the option's name and the path of the page.
+    pub(super) fn page(&self) -> (&'static str, Option<&Path>) {
+        self.page.output()
+    }
+
     /// Creates the page's file, before anything is measured.
     pub(super) fn open(&self) -> anyhow::Result<Output> {
         Ok(Output { json: self.json, page: self.page.create()? })

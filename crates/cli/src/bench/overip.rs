@@ -44,9 +44,10 @@ use self::processors::Processors;
 use self::report::{Machine, Report};
 use self::rounds::FIGURES;
 use self::testbed::Testbed;
+use crate::distinct::Distinct;
 use crate::impairment_options::ImpairmentOptions;
 use crate::page::PageOption;
-use crate::{duration, failure, number};
+use crate::{duration, failure, number, picture_file};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,7 +80,7 @@ pub(crate) struct Overip {
     #[command(flatten)]
     page: PageOption,
     /// The seed of the path's random choices.
-    #[arg(long, value_name = "NUMBER", value_parser = number::seed, allow_negative_numbers = true, default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", value_parser = number::seed, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     impairments: ImpairmentOptions,
@@ -100,7 +101,7 @@ impl Overip {
         let processors = Processors::new()?;
         // Requires a single-threaded process.
         gain_network_admin()?;
-        outputs.remove_on_signals()?;
+        picture_file::end_on_signals()?;
         let plan = self.plan()?;
         let progress = progress_bar(kinds.iter().map(|kind| kind.steps(&plan)).sum());
         let testbed = Testbed { plan, processors, impairments, seed: self.seed, key: Key::new()?, progress };
@@ -135,9 +136,10 @@ impl Overip {
 
     /// Applies the impairment options to the path. Its delay varies with the figures and cannot be given.
     fn impairments(&self) -> anyhow::Result<[Impairments; 2]> {
-        let mut impairments = [Impairments::default(), Impairments::default()];
-        let asked = self.impairments.asked()?;
-        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        let mut files = Distinct::default();
+        let (asked, impairments) = self.impairments.impairments(&mut files)?;
+        files.write([self.page.output()])?;
+        asked.warn(&impairments);
         if impairments.iter().any(|of| of.delay != Delay::ZERO) {
             return Err(failure::usage(
                 "the figures vary the delay of the path: set it with --delays, such as --delays 0,5ms",

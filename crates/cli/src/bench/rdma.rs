@@ -22,6 +22,7 @@ use super::output::{Output, OutputOptions};
 use super::transport::ROCE;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Page, Scale, Style};
+use crate::picture_file;
 
 pub(crate) use self::ping_pong::TcpPingPong;
 pub(crate) use self::tcp_connect::TcpConnect;
@@ -98,6 +99,7 @@ struct Throughput {
 impl Rdma {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let output = self.output.open()?;
+        picture_file::end_on_signals()?;
         if self.connect {
             let plan = if self.quick { &ConnectionPlan::QUICK } else { &ConnectionPlan::FULL };
             let measured = Connections::measure(plan)?;

@@ -15,6 +15,7 @@ use super::figures::{median, rounded};
 use super::output::OutputOptions;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Style};
+use crate::picture_file;
 
 /// Measured runs, after one to warm up.
 const RUNS: usize = 9;
@@ -50,6 +51,7 @@ struct Report {
 impl Sim {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let output = self.output.open()?;
+        picture_file::end_on_signals()?;
         let report = measure(if self.quick { 1 } else { RUNS })?;
         output.finish("The simulator", &report, &report, |page| page.figure(&report.figure()))
     }

@@ -17,9 +17,10 @@ use super::figures::{figure, median, medians, rounded};
 use super::output::OutputOptions;
 use super::rdma::pair::Pair;
 use super::transport::{STAR, Transport};
+use crate::distinct::Distinct;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Page, Scale, Style};
-use crate::picture_file::PictureFile;
+use crate::picture_file::{self, PictureFile};
 
 /// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
 /// over RoCE: memory of both ends, throughput, latency. Each connection has a memory region of its own. Takes some minutes.
@@ -66,8 +67,10 @@ struct Report {
 
 impl Star {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        Distinct::default().write([("--plot", self.plot.as_deref()), self.output.page()])?;
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         let output = self.output.open()?;
+        picture_file::end_on_signals()?;
         let plan = if self.quick { &QUICK } else { &FULL };
         let report = self.measure(plan)?;
         plot.map_or(Ok(()), |file| file.finish(&plot::draw(&report.points)?))?;

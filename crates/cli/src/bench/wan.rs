@@ -16,6 +16,7 @@ use self::delays::Delays;
 use self::engine::Engines;
 use self::plan::{FULL, QUICK};
 use self::throughput::Throughput;
+use crate::picture_file;
 
 pub(crate) use self::probe::Probe;
 
@@ -49,6 +50,7 @@ impl Wan {
         }
         // Requires a single-threaded process.
         gain_network_admin()?;
+        picture_file::end_on_signals()?;
         delays.measure_ours(plan)?;
         let report =
             Report { engine: engine::measure(plan)?, delays, throughput: throughput::measure(plan, iperf3)? };

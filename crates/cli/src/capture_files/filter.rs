@@ -46,10 +46,14 @@ pub(crate) enum FilterError {
     Empty,
     #[error("'{0}' is not a term: {TERMS}")]
     Term(String),
+    #[error("a term is missing at the end: {TERMS}")]
+    End,
     #[error("'and' is missing before '{0}': a filter is terms joined by 'and'")]
     And(String),
     #[error("'{0}' needs {1}, not '{2}'")]
     Value(&'static str, &'static str, String),
+    #[error("'{0}' needs {1} behind it")]
+    NoValue(&'static str, &'static str),
 }
 
 impl FromStr for Filter {
@@ -105,6 +109,7 @@ fn term<'a>(word: &str, words: &mut impl Iterator<Item = &'a str>) -> Result<Wha
         "port" => value("port", "a number from 0 to 65535", words, |text| text.parse().ok().map(What::Port))?,
         "after" => value("after", TIME, words, |text| time(text).map(What::After))?,
         "before" => value("before", TIME, words, |text| time(text).map(What::Before))?,
+        "" => return Err(FilterError::End),
         other => return Err(FilterError::Term(other.to_owned())),
     })
 }
@@ -117,7 +122,7 @@ fn value<'a>(
     words: &mut impl Iterator<Item = &'a str>,
     read: impl FnOnce(&str) -> Option<What>,
 ) -> Result<What, FilterError> {
-    let text = words.next().unwrap_or_default();
+    let text = words.next().ok_or(FilterError::NoValue(name, needed))?;
     read(text).ok_or_else(|| FilterError::Value(name, needed, text.to_owned()))
 }
 
@@ -299,10 +304,11 @@ mod tests {
             ("port 80 or port 443", "'and' is missing before 'or'"),
             ("host ::1 port 80", "'and' is missing before 'port'"),
             ("tcp port x", "'port' needs a number"),
-            ("tcp and", "'' is not a term"),
+            ("tcp and", "a term is missing at the end"),
+            ("not", "a term is missing at the end"),
             ("prot 80", "'prot' is not a term"),
             ("port x", "'port' needs a number from 0 to 65535, not 'x'"),
-            ("host", "'host' needs an IP address, not ''"),
+            ("host", "'host' needs an IP address behind it"),
             ("net 10.0.0.0/33", "'net' needs"),
             ("after 5", "'after' needs a time"),
             ("after -5s", "'after' needs a time"),

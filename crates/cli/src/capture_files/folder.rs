@@ -12,9 +12,13 @@ use nichrome_wire::Instant;
 
 use super::input_name;
 use crate::failure;
+use crate::number::plural;
 
 /// Maximum levels of subfolders.
 const MAX_DEPTH: usize = 16;
+
+/// Maximum number of files that are named because they are skipped.
+const NAMED: u64 = 20;
 
 /// Finds the captures below a folder, in the order of their first packets. Warns about everything else and skips it,
 /// also symbolic links to folders, which can form circles.
@@ -24,6 +28,13 @@ const MAX_DEPTH: usize = 16;
 pub(super) fn captures(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Found::default();
     found.search(folder, 0).with_context(|| input_name(folder))?;
+    if let Some(others @ 1..) = found.skipped.checked_sub(NAMED) {
+        failure::warn(format_args!(
+            "{}: {} skipped",
+            input_name(folder),
+            plural(others, "other file is", "other files are")
+        ));
+    }
     if found.captures.is_empty() {
         bail!("{}: there is no capture in this folder", input_name(folder));
     }
@@ -38,6 +49,8 @@ struct Found {
     captures: Vec<(Instant, PathBuf)>,
     /// Device and number of each file: links may name one twice.
     files: HashSet<(u64, u64)>,
+    /// Files and folders that are not used.
+    skipped: u64,
 }
 
 impl Found {
@@ -48,7 +61,10 @@ impl Found {
         paths.sort();
         for path in paths {
             if let Err(why) = self.visit(&path, depth) {
-                failure::warn(format_args!("{}: {why}: skipped", path.display()));
+                self.skipped += 1;
+                if self.skipped <= NAMED {
+                    failure::warn(format_args!("{}: {why}: skipped", path.display()));
+                }
             }
         }
         Ok(())
@@ -83,6 +99,7 @@ fn first_time(path: &Path) -> Result<Instant, ReadError> {
     let first = capture::open(path)?.next(&mut Vec::new());
     match first {
         Ok(Some(record)) => Ok(record.time),
+        Err(error @ ReadError::UnsupportedLinkType { .. }) => Err(error),
         // Its error is reported when it is read.
         Ok(None) | Err(_) => Ok(Instant::ZERO),
     }

@@ -9,7 +9,8 @@ use anyhow::Context;
 use nichrome_port::capture::{self, ReadError, Reader, Record, Skipped};
 
 use super::stream::Stream;
-use super::{Distinct, Interruption, Outputs, folder, input_name, is_stream, judge, warn_skipped};
+use super::{Interruption, Outputs, folder, input_name, is_stream, judge, warn_skipped};
+use crate::distinct::Distinct;
 use crate::failure;
 
 type CaptureReader = Reader<Box<dyn Read + Send>>;
@@ -80,9 +81,9 @@ impl Inputs {
     /// Registers these files as read.
     ///
     /// # Errors
-    /// One of them is already in `files`.
+    /// One of them is written.
     pub(crate) fn add_to(&self, files: &mut Distinct) -> anyhow::Result<()> {
-        self.0.iter().try_for_each(|path| files.add("IN", path, Path::new("/dev/stdin")))
+        self.0.iter().try_for_each(|path| files.read("IN", path))
     }
 
     /// Opens the first capture. A stream flushes `outputs` before it waits for its writer.

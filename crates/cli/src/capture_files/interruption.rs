@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure;
+use crate::number::plural;
 use crate::signals;
 
 /// Time for the command to end by itself. It may wait longer for a program that reads its output.
@@ -63,9 +64,17 @@ impl Interruption {
     /// # Errors
     /// The command was interrupted.
     pub(crate) fn check(&self, packets: u64) -> anyhow::Result<()> {
+        self.check_with(|| format!("the first {} processed", plural(packets, "packet was", "packets were")))
+    }
+
+    /// Fails if a signal has arrived; `done` says what was done by then.
+    ///
+    /// # Errors
+    /// The command was interrupted.
+    pub(crate) fn check_with(&self, done: impl FnOnce() -> String) -> anyhow::Result<()> {
         match self.signal.load(Ordering::Relaxed) {
             0 => Ok(()),
-            signal => Err(failure::interrupted(signal as i32, packets)),
+            signal => Err(failure::interrupted(signal as i32, done())),
         }
     }
 }

@@ -42,6 +42,17 @@ struct Tap {
     interface: u32,
 }
 
+impl CaptureOptions {
+    /// Returns the names of the options and the files to write.
+    pub(super) fn outputs(&self) -> [(&'static str, Option<&Path>); 3] {
+        [
+            ("--capture", self.both.as_deref()),
+            ("--capture-wire", self.wire.as_deref()),
+            ("--capture-host", self.host.as_deref()),
+        ]
+    }
+}
+
 impl Captures {
     /// Creates the capture files for the card between these interfaces.
     pub(super) fn create(options: &CaptureOptions, wire: &str, host: &str) -> anyhow::Result<Self> {

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Command;
+use nichrome_sim::experiment::read_text;
 use toml::Value;
 
-use crate::{text_file, toml_file};
+use crate::toml_file;
 
 /// Returns the file's options as command line arguments of `command`.
 pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let name = file.display();
-    let text = text_file::read(file).with_context(|| format!("cannot read {name}"))?;
+    let text = read_text(file).with_context(|| format!("cannot read {name}"))?;
     let table = toml_file::parse(&text).map_err(|error| anyhow!("{name}, {error}"))?;
     let argument = |(key, value): (&String, &Value)| argument(key, value, command);
     let given: anyhow::Result<Vec<_>> = table.iter().map(argument).collect();

@@ -16,7 +16,7 @@ use self::rates::Interval;
 use self::screen::Screen;
 use self::shown::{Shown, Wanted};
 use super::control;
-use crate::duration;
+use crate::{duration, number};
 
 /// Lines between two headings.
 const PAGE: u64 = 20;
@@ -32,7 +32,7 @@ pub(crate) struct Top {
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse)]
     interval: Duration,
     /// Number of updates before it ends.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::whole(NonZeroU64::MIN..=NonZeroU64::MAX))]
     count: Option<NonZeroU64>,
 }
 

@@ -2,18 +2,21 @@
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 use std::str::FromStr;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::builder::RangedI64ValueParser;
 use clap::{Args, Command, FromArgMatches};
 use nichrome_lro::{Config, Hold, Medium, Profile, ProfileConfig, UnknownProfile};
 use nichrome_nic::{Card, CardConfig};
 use nichrome_port::{Interface, InterfaceName, Netlink};
+use rustix::net::netdevice::index_to_name;
+use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::captures::{CaptureOptions, Captures};
@@ -26,9 +29,11 @@ use super::text::Text;
 use super::wire::{self, Backend, Wire};
 use super::{config_file, control, forwarding};
 use crate::control::ControlSocket;
+use crate::distinct::Distinct;
 use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config};
 use crate::failure;
 use crate::http::HttpServer;
+use crate::number;
 use crate::shared_device::SharedDevice;
 
 /// Number of words before the options: `nichrome nic up`.
@@ -50,10 +55,10 @@ pub(crate) struct Up {
     #[command(flatten)]
     engine: EngineOptions,
     /// Number of workers, each with a queue of the wire [default: with xdp the receive queues of IFACE, otherwise 1].
-    #[arg(long, value_name = "N", value_parser = queues())]
+    #[arg(long, value_name = "N", value_parser = number::whole(QUEUES))]
     queues: Option<u16>,
     /// Number of queues of the host interface: one per worker, or 1 that they share [default: as --queues].
-    #[arg(long, value_name = "N", value_parser = queues())]
+    #[arg(long, value_name = "N", value_parser = number::whole(QUEUES))]
     host_queues: Option<u16>,
     /// How to exchange frames with the wire.
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t = Backend::Auto)]
@@ -74,10 +79,8 @@ pub(crate) struct Up {
     capture: CaptureOptions,
 }
 
-/// Returns the allowed numbers of queues: the limit of TAP devices and fanout groups.
-fn queues() -> RangedI64ValueParser<u16> {
-    clap::value_parser!(u16).range(1..=256)
-}
+/// The allowed numbers of queues: the limit of TAP devices and fanout groups.
+const QUEUES: RangeInclusive<u16> = 1..=256;
 
 /// The receive offload of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +116,13 @@ impl Up {
     /// Runs the command.
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
         match &self.config {
-            Some(file) => Self::from_file(file)?.bring_up(),
-            None => self.bring_up(),
+            Some(file) => {
+                let up = Self::from_file(file)?;
+                let mut files = Distinct::default();
+                files.read("--config", file)?;
+                up.bring_up(files)
+            }
+            None => self.bring_up(Distinct::default()),
         }
     }
 
@@ -141,7 +149,8 @@ impl Up {
         self.engine.profile_config(default).map(Some)
     }
 
-    fn bring_up(&self) -> anyhow::Result<ExitCode> {
+    /// Starts the card; `files` are those that it has read.
+    fn bring_up(&self, mut files: Distinct) -> anyhow::Result<ExitCode> {
         let (Some(wire), Some(host)) = (self.wire, self.host) else {
             return Err(failure::usage(
                 "the file names no wire or no host, and neither does the command line",
@@ -151,6 +160,7 @@ impl Up {
         if wire == host {
             return Err(failure::usage(format!("--wire and --host are two interfaces, and both are {wire}")));
         }
+        files.write(self.capture.outputs())?;
         check_capabilities()?;
         let netlink = Netlink::open()?;
         // Must precede reading the interface's settings, which this may restore.
@@ -315,12 +325,19 @@ fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -
     Ok(())
 }
 
+/// Returns the name of the interface with this index.
+fn interface_name(index: u32) -> io::Result<String> {
+    let socket = socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
+    Ok(index_to_name(socket, index)?)
+}
+
 /// Warns of a bridge or bond, which also forwards the frames of its ports past the card.
 fn warn_of_controller(wire: &Interface) {
     if let Some(controller) = wire.controller {
         let name = wire.name;
+        let controller = interface_name(controller).unwrap_or_else(|_| format!("interface {controller}"));
         failure::warn(format_args!(
-            "{name} is a port of interface {controller} ('ip link' lists it), so its frames bypass the card: \
+            "{name} is a port of {controller}, so its frames bypass the card: \
              'ip link set {name} nomaster' removes it"
         ));
     }

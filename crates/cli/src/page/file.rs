@@ -26,6 +26,11 @@ impl PageOption {
         self.html.as_deref()
     }
 
+    /// Returns the option's name and the file's path.
+    pub(crate) fn output(&self) -> (&'static str, Option<&Path>) {
+        ("--html", self.path())
+    }
+
     /// Creates the file.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
 use super::session::{Meeting, Regions, Session};
-use crate::duration;
+use crate::{duration, number};
 
 /// Measure the throughput of reliable connections.
 #[derive(Args)]
@@ -23,16 +23,16 @@ pub(crate) struct Bandwidth {
     #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
     op: Transfer,
     /// Message size in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = number::bytes(1..=1_u32 << 30))]
     size: u32,
     /// Number of connections, used in turn.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 17))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(1..=1_u32 << 17))]
     qps: u32,
     /// Give each connection a region of its own, in a protection domain of its own, over the same bytes.
     #[arg(long)]
     regions: bool,
     /// Outstanding messages, on all connections together.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=16_384))]
+    #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = number::whole(1..=16_384_u16))]
     depth: u16,
     /// Duration of the measurement, from 10ms to 60s.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]

@@ -16,6 +16,7 @@ use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
 use super::session::{Meeting, check};
 use crate::connecting::{Connecting, Moments, Remaining, on_threads};
+use crate::number;
 
 /// Measure the set-up of connections by address and port, as programs of rdma_cm do: duration, rate, and memory per connection.
 /// The server sends each client one message.
@@ -24,10 +25,10 @@ pub(crate) struct Connect {
     #[command(flatten)]
     options: Options,
     /// Number of connections.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = number::whole(1..=100_000_u32))]
     connections: u32,
     /// Number of connections set up at a time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(1..=64_u32))]
     parallel: u32,
     /// Keep all connections until the last is established, and measure their memory. Without it each ends after its message.
     #[arg(long)]

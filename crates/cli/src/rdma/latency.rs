@@ -12,6 +12,7 @@ use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
 use super::session::{INLINE, Meeting, Regions, Session};
+use crate::number;
 
 /// Measure the latency of messages: half a round trip of WRITEs or SENDs, or a whole READ.
 #[derive(Args)]
@@ -22,10 +23,10 @@ pub(crate) struct Latency {
     #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
     op: Transfer,
     /// Message size in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = number::bytes(1..=1_u32 << 24))]
     size: u32,
     /// Number of messages in each direction.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MESSAGES", default_value_t = 10_000, value_parser = number::whole(1..=u32::MAX))]
     iters: u32,
 }
 

@@ -15,8 +15,10 @@ use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 
+use crate::distinct::Distinct;
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
+use crate::number;
 
 /// The peer, the adapter's configuration and the faults.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +34,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "IFACE", conflicts_with = "ip")]
     iface: Option<InterfaceName>,
     /// The server's TCP port, over which the two ends exchange parameters.
-    #[arg(long, value_name = "PORT", default_value_t = 18_515)]
+    #[arg(long, value_name = "PORT", default_value_t = 18_515, value_parser = number::whole(0..=u16::MAX))]
     pub(super) port: u16,
     /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
@@ -45,7 +47,7 @@ pub(super) struct Options {
     stateless: Stateless,
     /// With --transport star, the maximum number of connections whose state this side keeps; it is
     /// stateless for further ones.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::whole(0..=usize::MAX))]
     connection_budget: Option<usize>,
     /// With --transport star, the file with the key that protects connection set-up, the same at both sides: at least
     /// 32 bytes, not accessible to other users. Required unless the address is a loopback address.
@@ -74,7 +76,7 @@ pub(super) struct Options {
     capture: Option<PathBuf>,
     /// Seed of the impairments, memory keys, queue pair numbers and packet numbers. Anyone who knows the seed can guess the
     /// keys. By default random.
-    #[arg(long, value_name = "NUMBER", value_parser = crate::number::seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = number::seed)]
     seed: Option<u64>,
     #[command(flatten)]
     impairments: ImpairmentOptions,
@@ -136,6 +138,11 @@ impl Options {
 
     /// Fails for options that the adapter will refuse, before this end waits for its peer.
     pub(super) fn check(&self) -> anyhow::Result<()> {
+        let mut files = Distinct::default();
+        let (asked, impairments) = self.impairments.impairments(&mut files)?;
+        asked.warn(&impairments);
+        self.key_file.iter().try_for_each(|path| files.read("--key-file", path))?;
+        files.write([("--capture", self.capture.as_deref())])?;
         // Unless an option names it, the address is known only when the peer has connected.
         let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
         Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))
@@ -143,13 +150,7 @@ impl Options {
 
     /// Returns the impairments of datagrams in each direction; `None` if no option asks for any.
     pub(super) fn impairments(&self) -> anyhow::Result<Option<Impairments>> {
-        let asked = self.impairments.asked()?;
-        if asked.is_empty() {
-            return Ok(None);
-        }
-        let mut both = [Impairments::default(), Impairments::default()];
-        asked.apply(&mut both).map_err(|error| failure::usage(format!("{error:#}")))?;
-        let [impairments, _] = both;
-        Ok(Some(impairments))
+        let (asked, [impairments, _]) = self.impairments.impairments(&mut Distinct::default())?;
+        Ok((!asked.is_empty()).then_some(impairments))
     }
 }

@@ -16,7 +16,7 @@ use super::options::Options;
 use super::rendezvous::{Role, here, meet, part_from_peer};
 use super::report::{self, Row, Traffic};
 use super::session::check;
-use crate::failure;
+use crate::{failure, number};
 
 /// Exchange messages as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends need the same --size, --iters
 /// and --path-mtu (1024 by default).
@@ -25,10 +25,10 @@ pub(crate) struct PingPong {
     #[command(flatten)]
     options: Options,
     /// Message size in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = number::bytes(1..=1_u32 << 24))]
     size: u32,
     /// Number of messages in each direction.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "MESSAGES", default_value_t = 1000, value_parser = number::whole(1..=u32::MAX))]
     iters: u32,
 }
 

@@ -20,7 +20,9 @@ use super::environment::Libraries;
 use super::mounts;
 use super::options::address_of;
 use super::program::Program;
+use crate::distinct::Distinct;
 use crate::failure;
+use crate::number;
 
 /// Run an unmodified RDMA program on a software device: replaces its libibverbs by one that speaks RoCEv2
 /// over UDP, StaR, or iWARP over TCP.
@@ -35,7 +37,7 @@ pub(crate) struct Run {
     stateless: Option<String>,
     /// With --transport star, the maximum number of connections whose state this side keeps; it is
     /// stateless for further ones.
-    #[arg(long, value_name = "NUMBER", requires = "transport")]
+    #[arg(long, value_name = "NUMBER", requires = "transport", value_parser = number::whole(0..=usize::MAX))]
     connection_budget: Option<usize>,
     /// With --transport star, the file with the key that protects connection set-up, the same at both sides: at least
     /// 32 bytes, not accessible to other users. Required unless the address is a loopback address.
@@ -88,7 +90,7 @@ pub(crate) struct Run {
     rate: Option<String>,
     /// Seed of the faults, memory keys and queue pair numbers. Anyone who knows the seed can guess the keys. By default
     /// random.
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = number::seed)]
     seed: Option<u64>,
     /// Record every packet in a pcapng file. %p in its name is the number of the process: programs that start others need
     /// a file for each.
@@ -199,6 +201,9 @@ impl Run {
 
     fn variables(&self) -> anyhow::Result<Vec<(&'static str, OsString)>> {
         let absolute = |path: &PathBuf| std::path::absolute(path).map(PathBuf::into_os_string);
+        let mut files = Distinct::default();
+        self.key_file.iter().try_for_each(|path| files.read("--key-file", path))?;
+        files.write([("--capture", self.capture.as_deref())])?;
         let capture = self.capture.as_ref().map(absolute).transpose().context("--capture")?;
         let key_file = self.key_file.as_ref().map(absolute).transpose().context("--key-file")?;
         let text = |text: &Option<String>| text.as_ref().map(OsString::from);

@@ -26,10 +26,10 @@ pub(super) struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [packets_in, packets_out, segments] =
-            [self.packets_in, self.packets_out, self.segments].map(Grouped);
+        let packets_in = plural(self.packets_in, "packet", "packets");
         let cut = plural(self.super_packets, "super-packet", "super-packets");
-        write!(f, "{packets_in} packets in, {packets_out} out: {cut} cut into {segments} segments")?;
+        let segments = plural(self.segments, "segment", "segments");
+        write!(f, "{packets_in} in, {} out: {cut} cut into {segments}", Grouped(self.packets_out))?;
         self.left.iter().try_for_each(|(reason, count)| write!(f, "; {} left: {reason}", Grouped(*count)))?;
         if self.filtered > 0 {
             write!(f, "; {} not taken", Grouped(self.filtered))?;

@@ -18,6 +18,11 @@ pub(super) struct Experiment {
 }
 
 impl Experiment {
+    /// Returns the path of the experiment's file, if it is not built in.
+    pub(super) fn file(&self) -> Option<&Path> {
+        Some(Path::new(&self.name)).filter(|path| path.extension().is_some_and(|end| end == "toml"))
+    }
+
     /// Loads the experiment and applies the settings.
     pub(super) fn load(&self) -> anyhow::Result<Definition> {
         let mut definition = Source::find(&self.name, Path::new(""), &BUILT_IN)?.load(&BUILT_IN)?;

@@ -20,7 +20,7 @@ pub(crate) struct Point {
     #[arg(long, value_name = "NAME")]
     series: String,
     /// The seed [default: the experiment's]
-    #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     /// The store's folder, with a file per run
     #[arg(long, value_name = "DIR")]

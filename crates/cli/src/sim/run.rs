@@ -15,6 +15,7 @@ use super::runs::{self, Jobs};
 use super::table::Text;
 use super::trace::Trace;
 use super::{files, page, parquet, plot, scoreboard, variants};
+use crate::distinct::Distinct;
 use crate::number;
 use crate::page::PageOption;
 
@@ -24,7 +25,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     experiment: Experiment,
     /// The seed [default: the experiment's]
-    #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a
     /// folder
@@ -33,7 +34,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     page: PageOption,
     /// Run this many samples of all assumed parameters together, and print the ranges of the paper's numbers
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = number::whole(1..=100_000_u32))]
     samples: Option<u32>,
     #[command(flatten)]
     trace: Trace,
@@ -86,6 +87,9 @@ struct StatementSummary<'a> {
 impl Run {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let mut definition = self.experiment.load()?;
+        let mut files = Distinct::default();
+        self.experiment.file().map_or(Ok(()), |path| files.read("FILE", path))?;
+        files.write(self.trace.outputs().into_iter().chain([self.page.output()]))?;
         self.trace.select(&mut definition)?;
         if let Some(folder) = &self.out {
             files::make_folder(folder)?;

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::files;
 use super::record::Record;
-use crate::number::{Grouped, plural};
+use crate::number::{self, Grouped, plural};
 
 /// Delay before the progress bar appears.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -27,10 +27,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Args)]
 pub(super) struct Jobs {
     /// Number of parallel runs [default: the number of CPUs, divided by --threads]
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::whole(NonZeroUsize::MIN..=NonZeroUsize::MAX))]
     jobs: Option<NonZeroUsize>,
     /// Number of threads of a run whose model has several parts; the results are the same
-    #[arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true, default_value = "1")]
+    #[arg(long, value_name = "N", value_parser = number::whole(NonZeroUsize::MIN..=NonZeroUsize::MAX), default_value = "1")]
     threads: NonZeroUsize,
 }
 
@@ -52,10 +52,6 @@ impl Jobs {
             None => by_threads().min(tasks.max(1)),
         }
     }
-}
-
-fn count(text: &str) -> Result<NonZeroUsize, String> {
-    text.parse().map_err(|_| format!("expected a whole number from 1 to {}", usize::MAX))
 }
 
 /// The progress of all runs.

@@ -24,10 +24,10 @@ pub(crate) struct Sensitivity {
     #[command(flatten)]
     experiment: Experiment,
     /// Number of samples of all assumed parameters together (Latin hypercube)
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = number::whole(1..=100_000_u32))]
     samples: u32,
     /// The seed of the runs and of the samples [default: the experiment's]
-    #[arg(long, value_name = "N", value_parser = number::seed, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
     /// Write the figure with the intervals (NAME-sensitivity.svg) and the results (NAME-sensitivity.json) to a folder
     #[arg(long, value_name = "DIR")]

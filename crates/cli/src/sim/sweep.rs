@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task};
+use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task, read_text};
 
 use super::output::print;
 use super::page;
@@ -12,7 +12,6 @@ use super::runs::{self, Jobs};
 use super::store::Store;
 use crate::number::{Grouped, plural};
 use crate::page::PageOption;
-use crate::text_file;
 
 /// Run an experiment with lists of parameter values and seeds; runs that are in the store are not repeated
 #[derive(Args)]
@@ -54,7 +53,7 @@ impl Sweep {
 /// Loads a sweep file.
 pub(super) fn read(file: &Path) -> anyhow::Result<Lists> {
     let name = file.display().to_string();
-    let text = text_file::read(file).with_context(|| format!("cannot read {name}"))?;
+    let text = read_text(file).with_context(|| format!("cannot read {name}"))?;
     Ok(Lists::parse(&name, &text, &BUILT_IN)?)
 }
 

@@ -51,6 +51,11 @@ impl Trace {
         self.point.is_some()
     }
 
+    /// Returns the names of the options and the files to write.
+    pub(super) fn outputs(&self) -> [(&'static str, Option<&Path>); 2] {
+        [("--capture", self.capture.as_deref()), ("--series", self.series.as_deref())]
+    }
+
     /// Reduces the experiment to the requested point.
     pub(super) fn select(&self, definition: &mut Definition) -> anyhow::Result<()> {
         let Some(point) = &self.point else { return Ok(()) };

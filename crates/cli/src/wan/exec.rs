@@ -13,6 +13,7 @@ use nichrome_port::NetworkNamespace;
 use super::control::{Answer, Request, ask};
 use super::programs::expand;
 use crate::failure;
+use crate::number;
 use crate::side::Side;
 
 /// Run a program on a host of a running path. If the path ends first, the program continues without a connection.
@@ -20,7 +21,7 @@ use crate::side::Side;
 #[command(after_help = EXAMPLES)]
 pub(super) struct Exec {
     /// The process ID of the 'nichrome wan', if several run.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = number::whole(1..=u32::MAX))]
     run: Option<u32>,
     /// The host: left or right.
     #[arg(value_parser = PossibleValuesParser::new(Side::BOTH.map(Side::name)).try_map(|name| name.parse::<Side>()))]

@@ -8,6 +8,7 @@ use clap::Args;
 use super::control::{Answer, Request, ask};
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
+use crate::number;
 
 /// Change the impairments of a running path. Others are unchanged; 'none' removes an impairment: --loss none. Packets
 /// in flight are not affected.
@@ -16,7 +17,7 @@ pub(super) struct Set {
     #[command(flatten)]
     impairments: ImpairmentOptions,
     /// The process ID of the 'nichrome wan', if several run.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = number::whole(1..=u32::MAX))]
     run: Option<u32>,
 }
 
@@ -24,7 +25,7 @@ pub(super) struct Set {
 #[derive(Args)]
 pub(super) struct Show {
     /// The process ID of the 'nichrome wan', if several run.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = number::whole(1..=u32::MAX))]
     run: Option<u32>,
     /// Print it as one JSON object.
     #[arg(long)]
@@ -36,6 +37,9 @@ impl Set {
         let asked = self.impairments.asked()?;
         if asked.is_empty() {
             return Err(failure::usage("nothing to set: name an impairment, such as --loss 1%"));
+        }
+        if let Some(what) = asked.likely_percent() {
+            failure::warn(format_args!("{what}"));
         }
         match ask(self.run, &Request::Set(asked))? {
             Answer::Done(without_effect) => {

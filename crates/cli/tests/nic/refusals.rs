@@ -84,7 +84,7 @@ fn options_that_do_not_go_together_are_refused() {
             &["--profile", "npu", "--active-ack", "safe", "--queues", "2", "--host-queues", "1"],
             "--active-ack needs --host-queues 2",
         ),
-        (&["--queues", "0"], "0 is not in 1..=256"),
+        (&["--queues", "0"], "expected a whole number from 1 to 256"),
     ];
     for (arguments, words) in cases {
         let (line, status) = lab.failure(&up(arguments));

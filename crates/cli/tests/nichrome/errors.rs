@@ -1,15 +1,17 @@
 //! Errors are one line, with an exit status.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::iter;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::common;
+use crate::interrupt::interrupt;
 use crate::run::{capture, command, nichrome, printed, records, stderr, text};
 use serde_json::Value;
 use tempfile::tempdir;
@@ -180,7 +182,7 @@ fn a_file_is_never_written_over_itself() {
     let folder = tempdir().unwrap();
     let [input, link, hard] = ["in.pcap", "link.pcap", "hard.pcap"].map(|name| folder.path().join(name));
     fs::copy(capture("tcp-clean"), &input).unwrap();
-    std::os::unix::fs::symlink(&input, &link).unwrap();
+    symlink(&input, &link).unwrap();
     fs::hard_link(&input, &hard).unwrap();
     let [name, new] = [&input, &folder.path().join("new")].map(|path| text(path));
     let around = text(&folder.path().join(".").join("new"));
@@ -307,4 +309,92 @@ fn a_page_that_cannot_be_written_is_reported_before_reading_or_measuring() {
         let line = [words, &["--html", "/nonexistent/page.html"]].concat();
         assert_eq!(failure(&line), (expected.into(), 1), "{words:?}");
     }
+}
+
+#[test]
+fn no_command_writes_a_file_that_it_reads_or_writes_twice() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| text(&folder.path().join(name));
+    let content = "delay = \"1ms\"\n";
+    let [file, link, new] = ["there.toml", "link", "new"].map(at);
+    fs::write(&file, content).unwrap();
+    symlink(&file, &link).unwrap();
+    let pcap = at("in.pcap");
+    fs::copy(capture("tcp-clean"), &pcap).unwrap();
+    let captured = fs::read(&pcap).unwrap();
+    let same = |first: &str, second: &str, path: &str| {
+        (format!("{first} and {second} are the same file, {path}: name another"), 2)
+    };
+    let there = &*file;
+    for (arguments, expected) in [
+        (&["wan", "--config", there, "--plot", &link, "--", "true"][..], same("--config", "--plot", &link)),
+        (&["wan", "--capture", &new, "--plot", &new, "--", "true"], same("--capture", "--plot", &new)),
+        (&["demo", "--plot", &new, "--html", &new], same("--plot", "--html", &new)),
+        (&["demo", "--config", there, "--html", there], same("--config", "--html", there)),
+        (&["bench", "lro", &pcap, "--html", &pcap], same("FILE", "--html", &pcap)),
+        (&["bench", "star", "--plot", &new, "--html", &new], same("--plot", "--html", &new)),
+        (
+            &["bench", "overip", "--config", "/dev/null", "--html", "-"],
+            ("--html needs the name of a file".into(), 2),
+        ),
+        (
+            &["rdma", "bw", "--key-file", there, "--capture", &link, "127.0.0.1"],
+            same("--key-file", "--capture", &link),
+        ),
+        (
+            &["nic", "up", "--wire", "w0", "--host", "h0", "--capture-wire", &new, "--capture-host", &new],
+            same("--capture-wire", "--capture-host", &new),
+        ),
+    ] {
+        assert_eq!(failure(arguments), expected, "{arguments:?}");
+    }
+    for key in ["trace", "jitter"] {
+        let option = format!("--{key}");
+        let samples = at(key);
+        fs::write(&samples, "10\n").unwrap();
+        let value = if key == "trace" { samples.clone() } else { format!("file:{samples}") };
+        if key == "jitter" {
+            fs::write(&samples, "1ms\n").unwrap();
+        }
+        let arguments = ["wan", &option, &value, "--capture", &samples, "--", "true"];
+        assert_eq!(failure(&arguments), same(&option, "--capture", &samples));
+    }
+    assert!(fs::read_to_string(&file).unwrap() == content && fs::read(&pcap).unwrap() == captured);
+    assert!(!Path::new(&new).exists());
+}
+
+#[test]
+fn an_interrupted_measurement_leaves_no_file() {
+    let folder = tempdir().unwrap();
+    let page = text(&folder.path().join("page.html"));
+    let mut bench = command(&["bench", "lro", &capture("tcp-clean"), "--interleave", "--html", &page]);
+    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    interrupt(&bench);
+    let output = bench.wait_with_output().unwrap();
+    assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", Some(130)));
+    assert!(!Path::new(&page).exists());
+}
+
+#[test]
+fn help_on_a_full_disk_is_a_failure() {
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = command(&["--help"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let line = "cannot print the help: No space left on device (os error 28)";
+    assert_eq!(common::failure(&output), (line.into(), 1));
+}
+
+#[test]
+fn a_negative_number_is_refused_as_the_value_that_it_is() {
+    let expected =
+        "invalid value '-1' for '--top <N>': expected a whole number from 0 to 18446744073709551615";
+    assert_eq!(failure(&["coalesce", "in.pcap", "--top", "-1"]), (expected.into(), 2));
+    let expected = "invalid value '-1us' for '--hold <DURATION>': a time is a whole number with ns, us, ms or s, such as \
+                    50us, 5ms or 1s, or it is 0";
+    assert_eq!(failure(&["coalesce", "in.pcap", "--hold", "-1us"]), (expected.into(), 2));
+}
+
+#[test]
+fn a_command_is_no_folder_for_manual_pages() {
+    let expected = "'coalesce' is a command, whose page is its --help; a folder of this name is ./coalesce";
+    assert_eq!(failure(&["man", "coalesce"]), (expected.into(), 2));
 }

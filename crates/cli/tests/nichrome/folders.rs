@@ -114,3 +114,25 @@ fn a_part_that_is_cut_off_does_not_end_the_others() {
     let all = records(Path::new(&input)).len() as u64;
     assert_eq!((number(&found, "packets_in"), &found["truncated"]), (all - 1, &serde_json::json!(true)));
 }
+
+#[test]
+fn a_part_of_another_link_type_is_skipped_and_many_skipped_files_are_counted() {
+    let folder = tempdir().unwrap();
+    let input = capture("tcp-loss");
+    split(&input, folder.path(), &["a", "b"]);
+    for number in 0..25 {
+        fs::write(folder.path().join(format!("c{number:02}")), "no capture").unwrap();
+    }
+    let mut wireless = fs::read(folder.path().join("a")).unwrap();
+    // The link type of the first interface, behind the section header.
+    let section = u32::from_le_bytes(wireless[4..8].try_into().unwrap()) as usize;
+    wireless[section + 8] = 105;
+    fs::write(folder.path().join("b2"), wireless).unwrap();
+    let output = nichrome(&["coalesce", "--json", &text(folder.path())]);
+    let found = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(number(&found, "packets_in"), records(Path::new(&input)).len() as u64);
+    let lines: Vec<_> = stderr(&output).lines().collect();
+    assert_eq!((output.status.code(), lines.len()), (Some(0), 21));
+    assert!(lines[0].contains("b2: link type 105 (IEEE 802.11) is not supported"), "{}", lines[0]);
+    assert!(lines[20].ends_with(": 6 other files are skipped"), "{}", lines[20]);
+}

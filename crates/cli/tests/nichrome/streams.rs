@@ -48,6 +48,18 @@ fn a_dash_is_the_standard_output_and_nothing_else_goes_there() {
 }
 
 #[test]
+fn the_summary_stays_out_of_a_capture_in_standard_output_under_any_name() {
+    let folder = tempdir().unwrap();
+    let piped = folder.path().join("piped.pcapng");
+    for (name, what) in [("coalesce", "aggregates of"), ("segment", "720 packets in, 720 out")] {
+        let output = nichrome(&[name, &capture("tcp-clean"), "/dev/stdout"]);
+        assert!(output.status.success() && stderr(&output).contains(what), "{}", stderr(&output));
+        fs::write(&piped, &output.stdout).unwrap();
+        assert!(!whole(&piped).is_empty());
+    }
+}
+
+#[test]
 fn output_can_be_input() {
     let first = nichrome(&["coalesce", &capture("tcp-ecn"), "-"]);
     let second = nichrome_fed(&["coalesce", "-", "-", "--verify"], &first.stdout);
@@ -151,7 +163,7 @@ fn an_interrupted_run_reads_what_the_writer_of_its_input_still_has() {
     stdin.write_all(&fs::read(capture("tcp-clean")).unwrap()[24..]).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
-    let line = "nichrome: interrupted: the first 1440 packets were processed\n";
+    let line = "nichrome: interrupted: the first 1,440 packets were processed\n";
     assert_eq!((stderr(&output), output.status.code()), (line, Some(130)));
     assert_eq!(records(&folder.path().join("out.pcapng")).len(), 1440);
 }

@@ -1,11 +1,26 @@
 //! Errors are one line, and leave no partly written file.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use tempfile::tempdir;
 
 use crate::command::{SHORT, command, failure, names, text};
 use crate::interrupt::interrupt;
+
+#[test]
+fn an_endless_file_is_not_read_to_its_end() {
+    let folder = tempdir().unwrap();
+    let [endless, including] = ["endless.toml", "including.toml"].map(|name| folder.path().join(name));
+    symlink("/dev/zero", &endless).unwrap();
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    fs::write(&including, built_in.replacen("include = \"netfpga\"", "include = \"endless.toml\"", 1))
+        .unwrap();
+    for file in [&endless, &including] {
+        let (line, status) = failure(&["run", text(file)]);
+        assert!(line.contains("it is longer than 67108864 bytes") && status == 1, "{line}");
+    }
+}
 
 #[test]
 fn wrong_commands_are_refused_with_the_reason() {

@@ -34,6 +34,9 @@ fn impairments_are_changed_while_the_path_is_in_use() {
     let warned = room.run(&["set", "--to-right", "queue=5p"]);
     let expected = "nichrome: warning: --queue does nothing without --rate or --trace\n";
     assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (expected, Some(0)));
+    let warned = room.run(&["set", "--loss", "0.5"]);
+    let expected = "nichrome: warning: --loss 0.5 is 50 %; a number of percent is 0.5%\n";
+    assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (expected, Some(0)));
     let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
     assert!(line.starts_with("--loss: '200%' is not a valid loss"), "{line}");
     assert_eq!(status, 1);

@@ -46,7 +46,7 @@ fn wrong_command_lines_are_refused_in_one_line() {
         ),
         (
             &["--interface-mtu", "99999"],
-            "invalid value '99999' for '--interface-mtu <BYTES>': 99999 is not in",
+            "invalid value '99999' for '--interface-mtu <BYTES>': expected a whole number of bytes from 576 to 65521",
         ),
         (&["--between", "eth0", "a/b"], "invalid value 'a/b' for '--between <IFACE> <IFACE>': "),
         (&["--between", "eth0", "eth0"], "--between needs two interfaces, and got eth0 twice"),

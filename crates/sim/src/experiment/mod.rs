@@ -87,6 +87,7 @@ mod source;
 mod statement;
 mod statement_reader;
 pub mod sweep;
+mod text_file;
 mod values;
 mod variant;
 
@@ -106,6 +107,7 @@ pub use settings::{PointError, SetError, Setting};
 pub use source::{LoadError, Source};
 pub use statement::{Claim, Expected, Statement, StatementKind, Subject, Tolerance};
 pub use sweep::{Sweep, Task};
+pub use text_file::read_text;
 pub use values::Values;
 pub use variant::Variant;
 

@@ -1,6 +1,5 @@
 //! Parses experiment files.
 
-use std::fs;
 use std::path::Path;
 
 use super::definition::{Definition, Derived, Extent, Parameter, Range, Rule, Scale, Series, XAxis, YAxis};
@@ -11,6 +10,7 @@ use super::library::Library;
 use super::parameter::{Kind, ParameterSpec, Value, ValueError};
 use super::runner::{MetricSpec, Runner};
 use super::statement_reader::{expected, readings};
+use super::text_file::read_text;
 
 const EXPERIMENT: &[&str] = &[
     "name",
@@ -252,7 +252,7 @@ fn add_included(
         return Err(item.unknown("built-in file of parameters or name that ends in .toml", name, known));
     }
     let path = Path::new(item.file()).parent().unwrap_or(Path::new("")).join(name).display().to_string();
-    let text = fs::read_to_string(&path).map_err(|error| {
+    let text = read_text(&path).map_err(|error| {
         let error = error.to_string();
         item.error(Problem::Include { key: item.path.clone(), path: path.clone(), error })
     })?;

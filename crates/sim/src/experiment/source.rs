@@ -1,6 +1,5 @@
 //! The source of an experiment: built in, or a file.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +8,7 @@ use thiserror::Error;
 use super::definition::Definition;
 use super::document::{FileError, joined};
 use super::library::{Embedded, Library};
+use super::text_file::read_text;
 
 /// The source of an experiment.
 #[derive(Clone, Debug)]
@@ -63,8 +63,7 @@ impl Source {
                 Ok(Definition::parse(&format!("experiments/{name}.toml"), text, library)?)
             }
             Self::File(path) => {
-                let text = fs::read_to_string(path)
-                    .map_err(|error| LoadError::Read { path: path.clone(), error })?;
+                let text = read_text(path).map_err(|error| LoadError::Read { path: path.clone(), error })?;
                 Ok(Definition::parse(&path.display().to_string(), &text, library)?)
             }
         }

@@ -11,13 +11,13 @@ const LONGEST: u64 = 64 << 20;
 ///
 /// # Errors
 /// The file is unreadable, not valid UTF-8, or longer than 64 MiB, as some devices are.
-pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<String> {
-    read_up_to(path.as_ref(), LONGEST)
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    read_up_to(File::open(path)?, LONGEST)
 }
 
-fn read_up_to(path: &Path, longest: u64) -> io::Result<String> {
+fn read_up_to(input: impl Read, longest: u64) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(longest + 1).read_to_end(&mut bytes)?;
+    input.take(longest + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > longest {
         return Err(io::Error::new(ErrorKind::FileTooLarge, format!("it is longer than {longest} bytes")));
     }
@@ -30,12 +30,9 @@ mod tests {
 
     #[test]
     fn a_file_is_read_up_to_the_longest_and_no_further() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("text");
-        std::fs::write(&file, "12345").unwrap();
-        assert_eq!(read_up_to(&file, 5).unwrap(), "12345");
-        assert_eq!(read_up_to(&file, 4).unwrap_err().to_string(), "it is longer than 4 bytes");
-        let endless = read("/dev/zero").unwrap_err().to_string();
+        assert_eq!(read_up_to(&b"12345"[..], 5).unwrap(), "12345");
+        assert_eq!(read_up_to(&b"12345"[..], 4).unwrap_err().to_string(), "it is longer than 4 bytes");
+        let endless = read_text("/dev/zero").unwrap_err().to_string();
         assert_eq!(endless, "it is longer than 67108864 bytes");
     }
 }
