@@ -245,7 +245,7 @@ fn feed(
             Ok(Some(record)) if filter.as_mut().is_some_and(|filter| !filter.takes(&record, &frame)) => {
                 card.leave_out();
             }
-            Ok(Some(record)) => card.receive(&record, frame, capture.comment())?,
+            Ok(Some(record)) => card.receive(&record, frame, capture)?,
             Ok(None) => return Ok(None),
             Err(error) => return Ok(Some(error)),
         }

@@ -91,6 +91,7 @@ impl Segment {
         let mut progress = Progress::new(path, capture.is_compressed());
         let mut cutter = Cutter::new(self.mtu, self.mss);
         let (mut bytes, mut segment) = (Vec::new(), Vec::new());
+        let mut last_interface = None;
         loop {
             let record = match capture.next(&mut bytes) {
                 Ok(Some(record)) => record,
@@ -102,6 +103,9 @@ impl Segment {
                 continue;
             }
             let from = Interface::of(&record, &bytes);
+            if last_interface.replace(record.interface) != Some(record.interface) {
+                output.name(from, capture.interface_name());
+            }
             let found = cutter.look(&record, &bytes, capture);
             summary.packets_in += 1;
             match found {

@@ -25,7 +25,12 @@ impl Outputs {
         let writer = capture::create(path, application)?;
         let mut writers = self.writers();
         writers.push(writer);
-        Ok(Kept { outputs: self.clone(), number: writers.len() - 1, interfaces: HashMap::new() })
+        Ok(Kept {
+            outputs: self.clone(),
+            number: writers.len() - 1,
+            interfaces: HashMap::new(),
+            names: HashMap::new(),
+        })
     }
 
     /// Passes all written packets on, before a wait. An error is left to the next write, which fails as well.
@@ -47,9 +52,18 @@ pub(crate) struct Kept {
     number: usize,
     /// Output interfaces by input interface.
     interfaces: HashMap<(u32, LinkType), u32>,
+    /// Names of the input's interfaces, by their number.
+    names: HashMap<u32, Box<str>>,
 }
 
 impl Kept {
+    /// Notes the name of an interface, if it has one, before its first packet is written.
+    pub(crate) fn name(&mut self, interface: Interface, name: Option<&str>) {
+        if let Some(name) = name {
+            self.names.entry(interface.number).or_insert_with(|| name.into());
+        }
+    }
+
     /// Writes a packet, the concatenation of `parts`, on its interface.
     ///
     /// # Errors
@@ -67,8 +81,9 @@ impl Kept {
         let interface = match self.interfaces.get(&key) {
             Some(interface) => *interface,
             None => {
-                let name = format!("interface {}", from.number);
-                let interface = writer.add_interface(from.link_type, &name, MAX_SNAP_LEN)?;
+                let unnamed = || format!("interface {}", from.number).into();
+                let name = self.names.entry(from.number).or_insert_with(unnamed);
+                let interface = writer.add_interface(from.link_type, name, MAX_SNAP_LEN)?;
                 self.interfaces.insert(key, interface);
                 interface
             }

@@ -9,7 +9,7 @@ use super::captured::Captured;
 use super::counters::Counters;
 use super::host::Host;
 use super::tally::Tally;
-use crate::capture_files::Interface;
+use crate::capture_files::{Capture, Interface};
 use crate::engine_options::{EngineOptions, UdpByDefault};
 
 /// Maximum number of engines: each reserves tens of megabytes. A further one replaces the engine whose interface was
@@ -61,17 +61,17 @@ impl<'a> Card<'a> {
         self.counters.filtered += 1;
     }
 
-    /// Receives a frame. Timestamps that go back are replaced by the last one.
+    /// Receives a frame, the last record of a capture. Timestamps that go back are replaced by the last one.
     pub(super) fn receive(
         &mut self,
         record: &Record,
         bytes: Vec<u8>,
-        comment: Option<&str>,
+        capture: &Capture,
     ) -> anyhow::Result<()> {
         self.now = self.now.max(record.time);
         self.fire_timers(self.now);
-        let index = self.port(Interface::of(record, &bytes))?;
-        let captured = Captured::new(record, bytes, comment);
+        let index = self.port(Interface::of(record, &bytes), capture)?;
+        let captured = Captured::new(record, bytes, capture.comment());
         let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
         port.last_used = self.now;
         self.counters.snapped += u64::from(captured.is_cut());
@@ -110,7 +110,7 @@ impl<'a> Card<'a> {
     }
 
     /// Returns the index of an interface's port, which is created on first use.
-    fn port(&mut self, interface: Interface) -> Result<usize, ConfigError> {
+    fn port(&mut self, interface: Interface, capture: &Capture) -> Result<usize, ConfigError> {
         let same = |port: &Port| port.interface.is_same_link(interface);
         if let Some(index) = self.ports.iter().position(same) {
             return Ok(index);
@@ -121,6 +121,7 @@ impl<'a> Card<'a> {
         let config = self.options.config(interface.medium(), UdpByDefault::Off);
         let verifier = self.verify.then(|| Verifier::new(self.profile.profile(), interface.medium()));
         let engine = Coalescer::new(&config, &self.profile)?;
+        self.host.name(interface, capture.interface_name());
         self.ports.push(Port { interface, engine, verifier, last_used: self.now });
         Ok(self.ports.len() - 1)
     }

@@ -28,6 +28,13 @@ impl Host {
         Self { packets, acks, tally: Tally::new(), latest, failed: None, packet }
     }
 
+    /// Notes the name of an interface, if it has one.
+    pub(super) fn name(&mut self, interface: Interface, name: Option<&str>) {
+        for kept in [&mut self.packets, &mut self.acks].into_iter().flatten() {
+            kept.name(interface, name);
+        }
+    }
+
     /// Receives an output of the card at `time`.
     pub(super) fn take(&mut self, from: Interface, time: Instant, output: &Output<Captured>) {
         self.latest = self.latest.max(time);

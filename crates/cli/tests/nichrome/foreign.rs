@@ -244,6 +244,33 @@ fn comments_are_kept() {
 }
 
 #[test]
+fn interfaces_keep_their_names() {
+    let folder = tempdir().unwrap();
+    let [input, merged, cut] =
+        ["in.pcapng", "merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let mut writer = capture::create(&input, "test").unwrap();
+    for name in ["wg0", "", "eth0"] {
+        writer.add_interface(LinkType::Ethernet, name, 0).unwrap();
+    }
+    // The last interface has the first packet.
+    for (nth, frame) in (0..).zip(segments(1, 6)) {
+        writer.write(2 - nth / 2, Instant::from_nanos(nth.into()), None, [frame], None).unwrap();
+    }
+    writer.finish().unwrap();
+    printed(&["coalesce", &text(&input), &text(&merged)]);
+    printed(&["segment", &text(&merged), &text(&cut)]);
+    for output in [&merged, &cut] {
+        let (mut reader, mut names) = (capture::open(output).unwrap(), Vec::new());
+        while reader.next(&mut Vec::new()).unwrap().is_some() {
+            names.push(reader.interface_name().unwrap().to_owned());
+        }
+        names.dedup();
+        names.sort();
+        assert_eq!(names, ["eth0", "interface 1", "wg0"], "{}", output.display());
+    }
+}
+
+#[test]
 fn segments_with_long_comments_come_back() {
     let folder = tempdir().unwrap();
     let [input, merged, cut] =

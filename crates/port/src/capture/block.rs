@@ -132,8 +132,8 @@ impl Block {
         Ok(String::new())
     }
 
-    /// Reads the value of an option, which fits the block.
-    fn value<R: Read>(
+    /// Reads the value of an option.
+    pub(super) fn value<R: Read>(
         &mut self,
         source: &mut Source<R>,
         option: &OptionHeader,

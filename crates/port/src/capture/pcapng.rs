@@ -1,5 +1,6 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not affect a
-//! packet's bytes, length, timestamp, interface or comments, except the name of the program that wrote the section.
+//! packet's bytes, length, timestamp, interface or comments, except the names of interfaces and of the program that wrote the
+//! section.
 
 use super::block::{self, Block};
 use super::clock::{Clock, Tick};
@@ -15,6 +16,9 @@ pub(super) const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 /// The maximum number of interfaces in a section; bounds the memory that a file can claim.
 const MAX_INTERFACES: usize = 65_536;
 
+/// The maximum length of an interface's name, in bytes; longer ones are ignored. Bounds memory, too.
+const MAX_NAME: u16 = 255;
+
 /// The state of the current section.
 #[derive(Debug)]
 pub(super) struct PcapNg {
@@ -22,6 +26,10 @@ pub(super) struct PcapNg {
     /// Name of the program that wrote the section; empty if unknown.
     application: String,
     interfaces: Vec<Interface>,
+    /// Names of the interfaces; empty if unknown.
+    names: Vec<Box<str>>,
+    /// The interface of the last record, within the section.
+    last_interface: usize,
     /// Interfaces of earlier sections.
     earlier_interfaces: u32,
     /// The timestamp of the last record, for blocks without one.
@@ -51,6 +59,8 @@ impl PcapNg {
             order: ByteOrder::Little,
             application: String::new(),
             interfaces: Vec::new(),
+            names: Vec::new(),
+            last_interface: 0,
             earlier_interfaces: 0,
             last_time: Instant::ZERO,
             comment: String::new(),
@@ -136,6 +146,11 @@ impl PcapNg {
         &self.application
     }
 
+    /// Returns the name of the last record's interface; empty if unknown.
+    pub(super) fn interface_name(&self) -> &str {
+        self.names.get(self.last_interface).map_or("", |name| name)
+    }
+
     /// Returns the comments of the last record, one per line; empty if it has none.
     pub(super) fn comment(&self) -> &str {
         &self.comment
@@ -162,6 +177,7 @@ impl PcapNg {
         source.end_unit();
         self.earlier_interfaces = self.earlier_interfaces.saturating_add(self.interfaces.len() as u32);
         self.interfaces.clear();
+        self.names.clear();
         Ok(())
     }
 
@@ -178,11 +194,15 @@ impl PcapNg {
         let link_code = self.order.u16([link0, link1]);
         let snap_len = self.order.u32(snap_len);
         let mut clock = Clock { tick: Tick::MICROSECOND, offset: 0 };
+        let mut name = Box::from("");
         while let Some(option) = block.option(source)? {
             match (option.code, option.len) {
                 (block::OPTION_TSRESOL, 1) => {
                     let [tsresol, ..]: [u8; 4] = block.read(source)?;
                     clock.tick = Tick::from_tsresol(tsresol);
+                }
+                (block::OPTION_IF_NAME, ..=MAX_NAME) => {
+                    name = String::from_utf8_lossy(&block.value(source, &option)?).into();
                 }
                 (block::OPTION_TSOFFSET, 8) => clock.offset = self.order.i64(block.read(source)?),
                 (block::OPTION_TSRESOL | block::OPTION_TSOFFSET, len) => {
@@ -193,6 +213,7 @@ impl PcapNg {
         }
         self.has_supported |= LinkType::from_code(link_code.into()).is_some();
         self.interfaces.push(Interface { link_code, snap_len, clock });
+        self.names.push(name);
         Ok(())
     }
 
@@ -261,6 +282,7 @@ impl PcapNg {
         let time = ticks.map_or(self.last_time, |[high, low]| {
             described.clock.time(u64::from(high) << 32 | u64::from(low))
         });
+        self.last_interface = interface as usize;
         let interface = self.earlier_interfaces.saturating_add(interface);
         Ok(Some(Record { time, interface, link_type, original_len }))
     }

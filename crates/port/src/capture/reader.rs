@@ -99,6 +99,14 @@ impl<R: Read> Reader<R> {
         }
     }
 
+    /// Returns the name of the last record's interface, as the capture gives it.
+    pub fn interface_name(&self) -> Option<&str> {
+        match &self.format {
+            Format::Pcap(_) => None,
+            Format::PcapNg(pcapng) => Some(pcapng.interface_name()).filter(|name| !name.is_empty()),
+        }
+    }
+
     /// Returns the name of the program that wrote the capture, as it names itself; for a pcapng capture of several sections,
     /// that of the last record's.
     pub fn application(&self) -> Option<&str> {
@@ -262,6 +270,29 @@ mod tests {
         }
         let expected = ["the first", "", "the third", "\u{FFFD}\u{FFFD}"];
         assert!(names.iter().eq(expected.iter().flat_map(|name| [name, name])), "{names:?}");
+    }
+
+    #[test]
+    fn each_interface_has_its_name() {
+        let mut file = Vec::new();
+        let (long, longest) = ([b'n'; 256], [b'n'; 255]);
+        for names in [[Some(&b"eth0"[..]), None], [Some(&long), Some(&longest)], [Some(b"\xFF"), Some(b"")]] {
+            let mut section = Section::new(ByteOrder::Big);
+            for name in names {
+                let option = name.map(|name| (2, name));
+                section.interface(1, 0, option.as_slice());
+            }
+            // The second first: the name is that of the record.
+            section.enhanced(1, 1, 5, PACKETS[0], &[]).enhanced(0, 1, 5, PACKETS[0], &[]);
+            file.extend(section.bytes);
+        }
+        let (mut reader, mut names) = (Reader::new(&file[..]).unwrap(), Vec::new());
+        while reader.next(&mut Vec::new()).unwrap().is_some() {
+            names.push(reader.interface_name().map(str::to_owned));
+        }
+        let longest = "n".repeat(255);
+        let expected = [None, Some("eth0"), Some(&*longest), None, None, Some("\u{FFFD}")];
+        assert!(names.iter().map(Option::as_deref).eq(expected), "{names:?}");
     }
 
     #[test]
