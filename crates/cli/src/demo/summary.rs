@@ -216,4 +216,22 @@ mod tests {
         assert_eq!(summary.ratios(1), Some((3.0 / 4.0, 3.0 / 7.0)));
         assert_eq!(summary.ratios(64), None);
     }
+
+    /// Programs read them.
+    #[test]
+    fn the_names_in_json_stay() {
+        let json = serde_json::to_value(round([1.0, 2.0, 3.0])).unwrap();
+        let run = serde_json::json!({
+            "profile": "gro", "active_ack": "off", "connections": 1, "traffic": "bulk", "gbps": 1.0, "packets_to_host": 1,
+            "bytes_per_packet": 1.0, "host_cpu_s_per_gb": 1.0, "retransmits": 0,
+        });
+        assert_eq!(json["runs"][0], run);
+        assert_eq!(json["unsegmented"], serde_json::json!([{ "connections": 1, "gbps": 3.0 }]));
+    }
+
+    #[test]
+    fn the_text_has_the_ratios_to_the_kernel_and_to_frames_passed_through() {
+        let text = round([3.0, 4.0, 6.0]).to_string();
+        assert!(text.contains("0.75") && text.contains("0.50"), "{text}");
+    }
 }

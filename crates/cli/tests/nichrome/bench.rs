@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::run::{Given, PROFILES, capture, number, printed, segments, write_capture};
+use crate::run::{Given, PROFILES, capture, number, printed, records, segments, text, write_capture};
 use nichrome_port::capture::LinkType;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -47,6 +47,39 @@ fn flows_in_random_order_are_generated() {
     assert_eq!((number(&many, "flows"), number(&many, "packets_in")), (20_000, 20_000));
     assert!(number(&many, "packets_out") > 19_000);
     assert_eq!(many["allocations_per_packet"], 0.0);
+}
+
+#[test]
+fn interleaved_flows_are_a_table_of_flows_runs_and_profiles() {
+    let clean = capture("tcp-clean");
+    let report = measured(&["lro", &clean, "--interleave", "--quick"]);
+    let rows = report["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), number(&report, "burst")), (24, 32));
+    let folder = tempdir().unwrap();
+    let captures = folder.path().join("new");
+    printed(&["bench", "lro", &clean, "--interleave", "--captures", &text(&captures)]);
+    for row in rows {
+        let [flows, in_a_row] = ["flows", "in_a_row"].map(|name| number(row, name));
+        let profiles = row["profiles"].as_array().unwrap();
+        assert!(profiles.iter().map(|of| of["profile"].as_str().unwrap()).eq(PROFILES));
+        for profile in profiles {
+            for name in ["ns_per_packet", "ns_per_packet_with_checksum"] {
+                assert!(profile[name].as_f64().unwrap() > 0.0, "{name}");
+            }
+            let [before, after] = ["packets_in", "packets_out"].map(|name| number(profile, name));
+            // gro merges what a burst has of a flow.
+            let most = in_a_row.max(32 / flows);
+            let is_right = match (profile["profile"].as_str(), &row["merges"]) {
+                (Some("gro"), Value::Bool(true)) => (before / most..=before / in_a_row).contains(&after),
+                (Some("gro"), _) => after == before,
+                _ => after <= before,
+            };
+            assert!(is_right, "{profile} of {flows} flows, {in_a_row} in a row");
+        }
+        let merges = if row["merges"] == true { "yes" } else { "no" };
+        let written = records(&captures.join(format!("{flows}-{in_a_row}-{merges}.pcap")));
+        assert!(written.len() as u64 >= flows * in_a_row);
+    }
 }
 
 #[test]

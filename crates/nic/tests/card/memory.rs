@@ -16,7 +16,7 @@ use crate::hosts::{config, host};
 const BUFFERS: usize = 64;
 
 /// A wire that delivers these frames while buffers are free.
-struct ShortOfMemory {
+pub(crate) struct ShortOfMemory {
     frames: VecDeque<Vec<u8>>,
     pool: BufferPool,
     is_starved: bool,
@@ -24,7 +24,7 @@ struct ShortOfMemory {
 }
 
 impl ShortOfMemory {
-    fn new(frames: Vec<Vec<u8>>, buffers: usize) -> Self {
+    pub(crate) fn new(frames: Vec<Vec<u8>>, buffers: usize) -> Self {
         let pool = BufferPool::growing(buffers, 2048);
         Self { frames: frames.into(), pool, is_starved: false, waker: Waker::new().unwrap() }
     }
@@ -74,7 +74,7 @@ impl WireQueue for ShortOfMemory {
 }
 
 /// Returns two segments of each of `connections` connections; none of them ends an aggregate.
-fn segments(connections: u16) -> Vec<Vec<u8>> {
+pub(crate) fn segments(connections: u16) -> Vec<Vec<u8>> {
     let first = |nth| TcpFrame { src_port: 1024 + nth, payload: vec![1; 100], ..TcpFrame::default() };
     let second = |nth| {
         let first = first(nth);

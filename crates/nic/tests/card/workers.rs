@@ -1,9 +1,18 @@
 //! Cards with several workers.
 
-use nichrome_lro::{Hold, ProfileConfig};
-use nichrome_nic::{Card, MemoryWire, memory_wire};
+use std::hint;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use crate::hosts::{FRAME_LEN, Host, card, host, impaired, stop, transfer, v4, v6};
+use nichrome_lro::{Hold, ProfileConfig};
+use nichrome_nic::{Card, MemoryWire, Queue, QueueStats, memory_wire};
+use nichrome_port::{Device, Received, Waker};
+
+use crate::hosts::{FRAME_LEN, Host, card, config, host, impaired, stop, transfer, v4, v6};
+use crate::memory::{ShortOfMemory, segments};
 
 /// Creates a host with `queues` queues, and a card of two workers with a wire each.
 fn two_workers(number: u8, queues: usize, wires: Vec<MemoryWire>) -> (Host, Card) {
@@ -50,4 +59,54 @@ fn connections_spread_over_workers_with_a_host_queue_each() {
         let coalesced: u64 = stats.iter().map(|worker| worker.engine.packets_in).sum();
         assert_all_but_few(coalesced, received);
     }
+}
+
+/// A host that needs 10 µs for each packet.
+struct Slow(Waker);
+
+impl AsFd for Slow {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Device for Slow {
+    fn receive<'a>(&self, _: &'a mut [u8]) -> rustix::io::Result<Option<Received<'a>>> {
+        Ok(None)
+    }
+
+    fn send(&self, _: &[IoSlice<'_>]) -> rustix::io::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_micros(10) {
+            hint::spin_loop();
+        }
+        Ok(())
+    }
+
+    fn send_bytes(&self, _: &[u8]) -> rustix::io::Result<()> {
+        self.send(&[])
+    }
+}
+
+#[test]
+fn workers_wait_for_a_slow_host_before_they_drop() {
+    const CONNECTIONS: u16 = 2000;
+    let frames = 2 * u64::from(CONNECTIONS);
+    let queues = [segments(CONNECTIONS), Vec::new()]
+        .map(|frames| Queue { wire: ShortOfMemory::new(frames, usize::MAX), observer: None });
+    let slow = Arc::new(Slow(Waker::new().unwrap())) as Arc<dyn Device + Send + Sync>;
+    let card = Card::start(queues.into(), &[slow], &config(None), || {}).unwrap();
+    let remote = card.remote();
+    let until = Instant::now() + Duration::from_secs(30);
+    let waited: u64 = loop {
+        let stats = remote.stats().unwrap();
+        let ended = |of: &QueueStats| of.to_host + of.delivery_dropped + of.distribution_dropped;
+        if stats.iter().map(ended).sum::<u64>() == frames {
+            break stats.iter().map(|of| of.delivery_waited).sum();
+        }
+        assert!(Instant::now() < until, "packets are neither delivered nor counted as dropped");
+        thread::sleep(Duration::from_millis(5));
+    };
+    assert!(waited > 0);
+    card.stop().unwrap();
 }
