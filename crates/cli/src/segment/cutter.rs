@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use nichrome_port::capture::{LinkType, Record};
 use nichrome_tso::{Limit, SegmentError, Segments};
-use nichrome_wire::EtherType;
+use nichrome_wire::{EtherType, LinkHeader};
 
 use crate::capture_files::{Capture, Merged, application};
 
@@ -64,11 +64,21 @@ impl Cutter {
         if record.original_len <= mtu {
             return Found::Packet;
         }
+        let is_whole = record.original_len as usize == bytes.len();
         let (header, frame, skipped) = match record.link_type {
+            LinkType::Ethernet if is_whole && lacks_length(bytes) => {
+                self.frame.clear();
+                self.frame.extend_from_slice(bytes);
+                add_length(&mut self.frame);
+                (&[][..], &self.frame[..], 0)
+            }
             LinkType::Ethernet => (&[][..], bytes, 0),
             other => {
                 let (header, packet) = bytes.split_at(other.header_len(bytes));
                 put_behind_ethernet(&mut self.frame, packet);
+                if is_whole && lacks_length(&self.frame) {
+                    add_length(&mut self.frame);
+                }
                 (header, &self.frame[..], ETHERNET_LEN)
             }
         };
@@ -120,6 +130,28 @@ fn put_behind_ethernet(frame: &mut Vec<u8>, packet: &[u8]) {
     frame.resize(ETHERNET_LEN - 2, 0);
     frame.extend_from_slice(&ethertype.0.to_be_bytes());
     frame.extend_from_slice(packet);
+}
+
+/// Returns true for an IPv4 packet longer than the usual MTU with the total length 0: a card would have set the length of each
+/// segment, as in captures of senders on Windows.
+fn lacks_length(frame: &[u8]) -> bool {
+    ipv4_packet(frame)
+        .is_some_and(|at| frame.len() - at > usize::from(MTU) && frame.get(at + 2..at + 4) == Some(&[0, 0]))
+}
+
+/// Sets the total length of an IPv4 packet to what was captured, unless that exceeds 65,535 bytes.
+fn add_length(frame: &mut [u8]) {
+    if let Some(at) = ipv4_packet(frame)
+        && let Ok(len) = u16::try_from(frame.len() - at)
+    {
+        frame[at + 2..at + 4].copy_from_slice(&len.to_be_bytes());
+    }
+}
+
+/// Returns the offset of a frame's IPv4 packet.
+fn ipv4_packet(frame: &[u8]) -> Option<usize> {
+    let link = LinkHeader::new(frame)?;
+    (link.ethertype() == EtherType::IPV4).then(|| link.header_len())
 }
 
 /// Returns a short reason why a super-packet is not segmented.

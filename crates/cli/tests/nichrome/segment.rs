@@ -57,6 +57,40 @@ fn the_segments_of_every_capture_come_back_bit_for_bit() {
     }
 }
 
+#[test]
+fn super_packets_without_a_total_length_are_cut_too() {
+    let folder = tempdir().unwrap();
+    let frame = super_packet(4000);
+    let without_length = |frame: &[u8], ip: usize| {
+        let mut frame = frame.to_vec();
+        frame[ip + 2..ip + 4].fill(0);
+        frame
+    };
+    let small = without_length(&super_packet(400), ETHERNET);
+    for (link_type, skipped) in [(LinkType::Ethernet, 0), (LinkType::RawIp, ETHERNET)] {
+        let [expected, cut] = [false, true].map(|is_without| {
+            let ip = ETHERNET - skipped;
+            let packet = frame[skipped..].to_vec();
+            let packet = if is_without { without_length(&packet, ip) } else { packet };
+            let out = folder.path().join("out.pcapng");
+            let packets = [(packet, None), (small[skipped..].to_vec(), None)];
+            let found = segment(&capture_of(&folder, link_type, &packets), &out, &[]);
+            assert_eq!((number(&found, "super_packets"), number(&found, "packets_out")), (1, 4), "{found}");
+            records(&out)
+        });
+        assert_eq!(cut, expected);
+    }
+    // A snap length below the packet's: how much is missing is not known from the packet.
+    let packets = [(without_length(&frame, ETHERNET)[..2000].to_vec(), Some(frame.len() as u32))];
+    let found =
+        segment(&capture_of(&folder, LinkType::Ethernet, &packets), &folder.path().join("out.pcapng"), &[]);
+    assert_eq!(
+        (number(&found, "super_packets"), number(&found["left"], "cut short by the capture")),
+        (0, 1),
+        "{found}"
+    );
+}
+
 /// Returns jumbo frames, which coalesce does not merge, among segments and datagrams, which it does.
 fn jumbo_frames_among_others() -> Vec<(Vec<u8>, Option<u32>)> {
     let jumbo = |port, flags| TcpFrame {
