@@ -14,10 +14,10 @@ use crate::failure;
 use crate::signals;
 
 /// Files and folders that were created and are not finished. Held while a file is written.
-static NEW: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-fn new() -> MutexGuard<'static, Vec<PathBuf>> {
-    NEW.lock().unwrap_or_else(PoisonError::into_inner)
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// From now on, a signal removes what was created and is not finished, and ends the process.
@@ -26,7 +26,7 @@ fn new() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Signals cannot be received.
 pub(crate) fn end_on_signals() -> anyhow::Result<()> {
     signals::forward(&[SIGINT, SIGTERM, SIGHUP], |signal| -> Result<(), Infallible> {
-        for path in new().iter().rev() {
+        for path in unfinished().iter().rev() {
             remove(path);
         }
         failure::say(format_args!("nichrome: interrupted"));
@@ -44,9 +44,9 @@ fn remove(path: &Path) {
 /// # Errors
 /// It cannot be created.
 pub(crate) fn create_folder(path: &Path) -> anyhow::Result<()> {
-    let mut new = new();
+    let mut unfinished = unfinished();
     match fs::create_dir(path) {
-        Ok(()) => new.push(path.to_owned()),
+        Ok(()) => unfinished.push(path.to_owned()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
     }
@@ -65,10 +65,10 @@ impl PictureFile {
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true);
-        let mut new = new();
+        let mut unfinished = unfinished();
         let file = match options.clone().create_new(true).open(path) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path),
-            file => file.inspect(|_| new.push(path.to_owned())),
+            file => file.inspect(|_| unfinished.push(path.to_owned())),
         };
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), file })
@@ -76,8 +76,8 @@ impl PictureFile {
 
     /// Replaces the file's content.
     pub(crate) fn finish(mut self, text: &str) -> anyhow::Result<()> {
-        let mut new = new();
-        new.retain(|path| *path != self.path);
+        let mut unfinished = unfinished();
+        unfinished.retain(|path| *path != self.path);
         self.replace(text).with_context(|| format!("cannot write {}", self.path.display()))
     }
 
@@ -92,9 +92,9 @@ impl PictureFile {
 
 impl Drop for PictureFile {
     fn drop(&mut self) {
-        let mut new = new();
-        if let Some(at) = new.iter().position(|path| *path == self.path) {
-            remove(&new.swap_remove(at));
+        let mut unfinished = unfinished();
+        if let Some(at) = unfinished.iter().position(|path| *path == self.path) {
+            remove(&unfinished.swap_remove(at));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
-use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, WriteError};
+use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, PacketOptions, WriteError};
 use nichrome_port::clock;
 use nichrome_wire::Instant;
 
@@ -67,7 +67,7 @@ impl Recording {
             let write = || {
                 for Recorded { interface, time, packet } in waiting {
                     bytes_written.fetch_sub(packet.len(), Ordering::Relaxed);
-                    writer.write(interface, time + since_1970, None, [packet], None)?;
+                    writer.write(interface, time + since_1970, None, [packet], PacketOptions::default())?;
                 }
                 writer.finish()
             };

@@ -7,7 +7,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use nichrome_port::capture::ReadError;
+use nichrome_port::capture::{PacketOptions, ReadError};
 
 use self::cutter::{Cutter, Found};
 use self::summary::Summary;
@@ -111,23 +111,19 @@ impl Segment {
             match found {
                 Found::Packet | Found::Left(_) => {
                     let len = Some(record.original_len);
-                    output.write(from, record.time, len, [&[], &bytes], capture.comment())?;
+                    output.write(from, record.time, len, [&[], &bytes], capture.options())?;
                     summary.packets_out += 1;
                     if let Found::Left(reason) = found {
                         *summary.left.entry(reason).or_default() += 1;
                     }
                 }
-                Found::SuperPacket { mut segments, header, skipped, mut comment } => {
+                Found::SuperPacket { mut segments, header, skipped, comment } => {
+                    let mut options = PacketOptions { comment, ..capture.options() };
                     summary.super_packets += 1;
                     segment.clear();
                     while segments.append_next(&mut segment) {
-                        output.write(
-                            from,
-                            record.time,
-                            None,
-                            [header, &segment[skipped..]],
-                            comment.take(),
-                        )?;
+                        output.write(from, record.time, None, [header, &segment[skipped..]], options)?;
+                        options = PacketOptions { flags: options.flags, ..PacketOptions::default() };
                         summary.packets_out += 1;
                         summary.segments += 1;
                         segment.clear();

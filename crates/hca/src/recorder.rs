@@ -4,7 +4,7 @@ use std::io::Write;
 use std::mem;
 use std::path::Path;
 
-use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, WriteError, Writer, create_durable};
+use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create_durable};
 use nichrome_port::clock;
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::{
@@ -49,7 +49,13 @@ impl Recorder {
         if ip_packet(flow, traffic_class, ident, datagram, &mut self.packet).is_none() {
             return Ok(());
         }
-        self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
+        self.writer.write(
+            self.interface,
+            now.plus_nanos(self.offset),
+            None,
+            [&self.packet],
+            PacketOptions::default(),
+        )
     }
 
     /// Adds a TCP segment. A segment too long for an IP packet is left out.
@@ -67,7 +73,13 @@ impl Recorder {
         if is_written.is_none() {
             return Ok(());
         }
-        self.writer.write(self.interface, now.plus_nanos(self.offset), None, [&self.packet], None)
+        self.writer.write(
+            self.interface,
+            now.plus_nanos(self.offset),
+            None,
+            [&self.packet],
+            PacketOptions::default(),
+        )
     }
 
     /// Writes out the datagrams, which then stay in the file even if the process is killed.

@@ -1,7 +1,7 @@
 //! The capture reader and writer compared with other implementations: `pcap-file` and Wireshark's programs.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
-use nichrome_port::capture::{self, LinkType, Record};
+use nichrome_port::capture::{self, LinkType, PacketOptions, Record};
 use nichrome_wire::Instant;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -88,7 +88,15 @@ fn a_written_capture_reads_the_same_in_wireshark() {
     for (interface, time, original_len, bytes, comment) in &packets {
         let (head, tail) = bytes.split_at(54);
         let time = Instant::from_nanos(*time);
-        writer.write(*interface, time, Some(*original_len), [head, tail], *comment).unwrap();
+        writer
+            .write(
+                *interface,
+                time,
+                Some(*original_len),
+                [head, tail],
+                PacketOptions { comment: *comment, ..PacketOptions::default() },
+            )
+            .unwrap();
     }
     writer.finish().unwrap();
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, WriteError, Writer};
+use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer};
 use nichrome_wire::Instant;
 
 use super::interface::Interface;
@@ -74,7 +74,7 @@ impl Kept {
         time: Instant,
         original_len: Option<u32>,
         parts: [&[u8]; 2],
-        comment: Option<&str>,
+        options: PacketOptions<'_>,
     ) -> Result<(), WriteError> {
         let key = (from.number, from.link_type);
         let writer = &mut self.outputs.writers()[self.number];
@@ -88,7 +88,7 @@ impl Kept {
                 interface
             }
         };
-        writer.write(interface, time, original_len, parts, comment)
+        writer.write(interface, time, original_len, parts, options)
     }
 
     /// Writes everything to the file.

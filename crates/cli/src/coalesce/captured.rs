@@ -1,6 +1,6 @@
 //! Captured frames as engine inputs.
 
-use nichrome_port::capture::Record;
+use nichrome_port::capture::{PacketOptions, Record};
 
 /// A captured frame. If engines do not know the link header, they see the bytes from the IP packet on, or nothing if
 /// there is none.
@@ -10,14 +10,22 @@ pub(super) struct Captured {
     header_len: usize,
     /// Length on the wire, in bytes.
     pub(super) original_len: u32,
-    /// The comments of the record.
-    pub(super) comment: Option<Box<str>>,
+    comment: Option<Box<str>>,
+    flags: Option<u32>,
+    dropped: Option<u64>,
 }
 
 impl Captured {
-    pub(super) fn new(record: &Record, bytes: Vec<u8>, comment: Option<&str>) -> Self {
+    pub(super) fn new(record: &Record, bytes: Vec<u8>, options: PacketOptions<'_>) -> Self {
         let header_len = record.link_type.header_len(&bytes);
-        Self { bytes, header_len, original_len: record.original_len, comment: comment.map(Into::into) }
+        let PacketOptions { comment, flags, dropped } = options;
+        let comment = comment.map(Into::into);
+        Self { bytes, header_len, original_len: record.original_len, comment, flags, dropped }
+    }
+
+    /// Returns the options of the record.
+    pub(super) fn options(&self) -> PacketOptions<'_> {
+        PacketOptions { comment: self.comment.as_deref(), flags: self.flags, dropped: self.dropped }
     }
 
     /// Returns true if the record is known to be no IP packet: engines would see nothing of it.

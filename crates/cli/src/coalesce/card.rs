@@ -71,7 +71,7 @@ impl<'a> Card<'a> {
         self.now = self.now.max(record.time);
         self.fire_timers(self.now);
         let index = self.port(Interface::of(record, &bytes), capture)?;
-        let captured = Captured::new(record, bytes, capture.comment());
+        let captured = Captured::new(record, bytes, capture.options());
         let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
         port.last_used = self.now;
         self.counters.snapped += u64::from(captured.is_cut());

@@ -1,7 +1,7 @@
 //! The receiver of the card's outputs: writes captures and tallies.
 
 use nichrome_lro::{Aggregate, Identification, Output, Packet};
-use nichrome_port::capture::WriteError;
+use nichrome_port::capture::{PacketOptions, WriteError};
 use nichrome_wire::Instant;
 
 use super::captured::Captured;
@@ -45,7 +45,7 @@ impl Host {
                 self.keep(from, time, packet)
             }
             Output::ToWire(ack) => match &mut self.acks {
-                Some(acks) => acks.write(from, time, None, [&[], ack.bytes()], None),
+                Some(acks) => acks.write(from, time, None, [&[], ack.bytes()], PacketOptions::default()),
                 None => Ok(()),
             },
             Output::Dropped(..) => Ok(()),
@@ -59,14 +59,20 @@ impl Host {
         let Some(packets) = &mut self.packets else { return Ok(()) };
         match packet {
             Packet::Frame(frame) => {
-                let Captured { original_len, comment, .. } = &frame.buffer;
-                let parts = [frame.buffer.link_header(), frame.bytes()];
-                packets.write(from, time, Some(*original_len), parts, comment.as_deref())
+                let captured = &frame.buffer;
+                let parts = [captured.link_header(), frame.bytes()];
+                packets.write(from, time, Some(captured.original_len), parts, captured.options())
             }
             Packet::Aggregate(aggregate) => {
                 aggregate.copy_to(&mut self.packet);
                 let link_header = aggregate.buffers().next().map_or(&[][..], Captured::link_header);
-                packets.write(from, time, None, [link_header, &self.packet], Some(&comment(aggregate)))
+                let options = || aggregate.buffers().map(Captured::options);
+                let options = PacketOptions {
+                    comment: Some(&comment(aggregate)),
+                    flags: options().next().and_then(|first| first.flags),
+                    dropped: options().filter_map(|of| of.dropped).reduce(u64::saturating_add),
+                };
+                packets.write(from, time, None, [link_header, &self.packet], options)
             }
         }
     }
@@ -106,7 +112,7 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
         has_fixed_tunnel_identification: aggregate.tunnel_identification() == Some(Identification::Fixed),
         has_accurate_ecn: aggregate.repeats_cwr(),
     };
-    let comments = aggregate.buffers().filter_map(|captured| captured.comment.as_deref());
+    let comments = aggregate.buffers().filter_map(|captured| captured.options().comment);
     joined(merged.to_string(), comments)
 }
 

@@ -36,7 +36,7 @@ pub(super) enum Found<'a> {
         /// The original link header, which replaces the first `skipped` bytes of each segment.
         header: &'a [u8],
         skipped: usize,
-        /// The comments of the segments.
+        /// The comments of the first segment.
         comment: Option<&'a str>,
     },
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_port::capture::{self, LinkType, WriteError, Writer};
+use nichrome_port::capture::{self, LinkType, PacketOptions, WriteError, Writer};
 use nichrome_sim::experiment::{Definition, Parameters, Runner, check_capture, with_unit};
 use nichrome_sim::observe::{Capture, PacketSink, PointId, Series};
 use nichrome_wire::Instant;
@@ -138,7 +138,8 @@ impl PacketSink for Pcapng {
         let recording = &mut *self.0.borrow_mut();
         if recording.written.is_ok() {
             let len = u32::try_from(len).unwrap_or(u32::MAX);
-            recording.written = recording.writer.write(point, time, Some(len), [bytes], None);
+            recording.written =
+                recording.writer.write(point, time, Some(len), [bytes], PacketOptions::default());
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use nichrome_port::capture::{self, LinkType, Writer};
+use nichrome_port::capture::{self, LinkType, PacketOptions, Writer};
 use nichrome_wire::Instant;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -226,9 +226,25 @@ fn comments_are_kept() {
     writer.add_interface(LinkType::Ethernet, "test", 0).unwrap();
     let comments = [Some("the first"), None, Some("the third\nof three")];
     for (nth, (frame, comment)) in (0..).zip(segments(1, 3).iter().zip(comments)) {
-        writer.write(0, Instant::from_nanos(nth), None, [frame], comment).unwrap();
+        writer
+            .write(
+                0,
+                Instant::from_nanos(nth),
+                None,
+                [frame],
+                PacketOptions { comment, ..PacketOptions::default() },
+            )
+            .unwrap();
     }
-    writer.write(0, Instant::from_nanos(9), None, [&[7; 60]], Some("no IP")).unwrap();
+    writer
+        .write(
+            0,
+            Instant::from_nanos(9),
+            None,
+            [&[7; 60]],
+            PacketOptions { comment: Some("no IP"), ..PacketOptions::default() },
+        )
+        .unwrap();
     writer.finish().unwrap();
     fs::write(&input, file).unwrap();
     summary(&[&text(&input), &text(&output)]);
@@ -244,6 +260,36 @@ fn comments_are_kept() {
 }
 
 #[test]
+fn flags_and_lost_packets_are_kept() {
+    let folder = tempdir().unwrap();
+    let [input, merged, cut] =
+        ["in.pcapng", "merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let mut writer = capture::create(&input, "test").unwrap();
+    writer.add_interface(LinkType::Ethernet, "test", 0).unwrap();
+    let inbound = PacketOptions { flags: Some(1), ..PacketOptions::default() };
+    let after_loss = |lost| PacketOptions { dropped: Some(lost), ..inbound };
+    let given = [inbound, after_loss(2), after_loss(3)];
+    for (nth, (frame, options)) in (0..).zip(segments(1, 3).into_iter().zip(given)) {
+        writer.write(0, Instant::from_nanos(nth), None, [frame], options).unwrap();
+    }
+    writer.write(0, Instant::from_nanos(9), None, [[7; 60]], after_loss(7)).unwrap();
+    writer.finish().unwrap();
+    printed(&["coalesce", &text(&input), &text(&merged)]);
+    printed(&["segment", &text(&merged), &text(&cut)]);
+    let options = |path: &Path| {
+        let (mut reader, mut found) = (capture::open(path).unwrap(), Vec::new());
+        while reader.next(&mut Vec::new()).unwrap().is_some() {
+            found.push((reader.options().flags, reader.options().dropped));
+        }
+        found.sort();
+        found
+    };
+    assert_eq!(options(&merged), [(Some(1), Some(5)), (Some(1), Some(7))]);
+    let first_has_the_sum = [(Some(1), None), (Some(1), None), (Some(1), Some(5)), (Some(1), Some(7))];
+    assert_eq!(options(&cut), first_has_the_sum);
+}
+
+#[test]
 fn interfaces_keep_their_names() {
     let folder = tempdir().unwrap();
     let [input, merged, cut] =
@@ -254,7 +300,9 @@ fn interfaces_keep_their_names() {
     }
     // The last interface has the first packet.
     for (nth, frame) in (0..).zip(segments(1, 6)) {
-        writer.write(2 - nth / 2, Instant::from_nanos(nth.into()), None, [frame], None).unwrap();
+        writer
+            .write(2 - nth / 2, Instant::from_nanos(nth.into()), None, [frame], PacketOptions::default())
+            .unwrap();
     }
     writer.finish().unwrap();
     printed(&["coalesce", &text(&input), &text(&merged)]);
@@ -279,7 +327,15 @@ fn segments_with_long_comments_come_back() {
     writer.add_interface(LinkType::Ethernet, "test", 0).unwrap();
     let (frames, comment) = (segments(1, 6), "x".repeat(10_940));
     for (nth, frame) in (0..).zip(&frames) {
-        writer.write(0, Instant::from_nanos(nth), None, [frame], Some(&comment)).unwrap();
+        writer
+            .write(
+                0,
+                Instant::from_nanos(nth),
+                None,
+                [frame],
+                PacketOptions { comment: Some(&comment), ..PacketOptions::default() },
+            )
+            .unwrap();
     }
     writer.finish().unwrap();
     let found = summary(&[&text(&input), &text(&merged)]);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use nichrome_port::capture::{self, LinkType, Record, Writer};
+use nichrome_port::capture::{self, LinkType, PacketOptions, Record, Writer};
 use nichrome_wire::{
     AddressPair, EtherType, EthernetRepr, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, MacAddr,
     SeqNumber, Tags, TcpFlags, TcpFrame, TrafficClass, UdpChecksum, UdpHeader, UdpRepr,
@@ -112,7 +112,9 @@ pub(crate) fn write_capture<'a>(
         writer.add_interface(*link_type, "test", 0).unwrap();
     }
     for Given { interface, nanos, original_len, bytes } in frames {
-        writer.write(interface, Instant::from_nanos(nanos), original_len, [bytes], None).unwrap();
+        writer
+            .write(interface, Instant::from_nanos(nanos), original_len, [bytes], PacketOptions::default())
+            .unwrap();
     }
     writer.finish().unwrap();
     std::fs::write(path, file).unwrap();

@@ -1,8 +1,8 @@
 //! pcapng blocks and options (draft-ietf-opsawg-pcapng, sections 3.1 and 3.5): read in either byte order, written in
 //! little-endian order.
 
-use super::ReadError;
 use super::source::{ByteOrder, Source};
+use super::{PacketOptions, ReadError};
 use std::io::Read;
 
 pub(super) const SECTION_HEADER: u32 = 0x0A0D_0D0A;
@@ -14,6 +14,8 @@ pub(super) const ENHANCED_PACKET: u32 = 6;
 pub(super) const OPTION_END: u16 = 0;
 pub(super) const OPTION_COMMENT: u16 = 1;
 pub(super) const OPTION_IF_NAME: u16 = 2;
+pub(super) const OPTION_FLAGS: u16 = 2;
+pub(super) const OPTION_DROPCOUNT: u16 = 4;
 pub(super) const OPTION_USERAPPL: u16 = 4;
 pub(super) const OPTION_TSRESOL: u16 = 9;
 pub(super) const OPTION_TSOFFSET: u16 = 14;
@@ -91,17 +93,29 @@ impl Block {
         Ok((code != OPTION_END).then_some(OptionHeader { code, len }))
     }
 
-    /// Appends the packet's comment options to `comment`, one per line, skipping those that do not fit 65,535 bytes in
-    /// total. An option that exceeds the block ends the scan without an error: comments do not affect the packet.
-    pub(super) fn comments<R: Read>(
+    /// Reads a packet's options: comments are lines, and those that do not fit 65,535 bytes in total are skipped. An option
+    /// that exceeds the block ends the scan without an error: options do not affect the packet.
+    pub(super) fn packet_options<R: Read>(
         &mut self,
         source: &mut Source<R>,
-        comment: &mut String,
+        options: &mut OwnedOptions,
     ) -> Result<(), ReadError> {
+        let OwnedOptions { comment, flags, dropped } = options;
         while self.left >= 4
             && let Some(option) = self.option(source)?
             && option.padded_len() <= self.left
         {
+            match (option.code, option.len) {
+                (OPTION_FLAGS, 4) => {
+                    *flags = Some(self.order.u32(self.read(source)?));
+                    continue;
+                }
+                (OPTION_DROPCOUNT, 8) => {
+                    *dropped = Some(self.order.i64(self.read(source)?).cast_unsigned());
+                    continue;
+                }
+                _ => {}
+            }
             let line_break = usize::from(!comment.is_empty());
             let room = usize::from(u16::MAX).saturating_sub(comment.len() + line_break);
             if option.code != OPTION_COMMENT || usize::from(option.len) > room {
@@ -169,6 +183,27 @@ impl Block {
     }
 }
 
+/// A packet's options, in memory that is reused.
+#[derive(Debug, Default)]
+pub(super) struct OwnedOptions {
+    pub(super) comment: String,
+    pub(super) flags: Option<u32>,
+    pub(super) dropped: Option<u64>,
+}
+
+impl OwnedOptions {
+    /// Removes all options.
+    pub(super) fn clear(&mut self) {
+        self.comment.clear();
+        (self.flags, self.dropped) = (None, None);
+    }
+
+    pub(super) fn borrowed(&self) -> PacketOptions<'_> {
+        let comment = Some(&*self.comment).filter(|comment| !comment.is_empty());
+        PacketOptions { comment, flags: self.flags, dropped: self.dropped }
+    }
+}
+
 /// An option's code and length.
 pub(super) struct OptionHeader {
     pub(super) code: u16,
@@ -227,6 +262,23 @@ pub(super) fn put_option(blocks: &mut Vec<u8>, code: u16, value: &[u8]) {
 pub(super) fn put_text_option(blocks: &mut Vec<u8>, code: u16, text: &str) {
     let len = text.floor_char_boundary(usize::from(u16::MAX));
     put_option(blocks, code, &text.as_bytes()[..len]);
+}
+
+/// Appends a packet's options, if it has any, and their end.
+pub(super) fn put_packet_options(blocks: &mut Vec<u8>, options: PacketOptions<'_>) {
+    let PacketOptions { comment, flags, dropped } = options;
+    if let Some(comment) = comment {
+        put_text_option(blocks, OPTION_COMMENT, comment);
+    }
+    if let Some(flags) = flags {
+        put_option(blocks, OPTION_FLAGS, &flags.to_le_bytes());
+    }
+    if let Some(dropped) = dropped {
+        put_option(blocks, OPTION_DROPCOUNT, &dropped.to_le_bytes());
+    }
+    if options != PacketOptions::default() {
+        put_end_of_options(blocks);
+    }
 }
 
 pub(super) fn put_end_of_options(blocks: &mut Vec<u8>) {

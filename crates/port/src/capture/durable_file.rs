@@ -189,7 +189,7 @@ fn header(kind: u32, len: u32) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use super::super::testing::read_all;
-    use super::super::{LinkType, Writer};
+    use super::super::{LinkType, PacketOptions, Writer};
     use super::*;
     use nichrome_wire::Instant;
 
@@ -226,7 +226,9 @@ mod tests {
         };
         let mut has_free_block = [false; 2];
         for number in 0..1_400 {
-            writer.write(0, Instant::from_nanos(7), None, [&packet(number)], None).unwrap();
+            writer
+                .write(0, Instant::from_nanos(7), None, [&packet(number)], PacketOptions::default())
+                .unwrap();
             writer.flush().unwrap();
             if number % 50 == 49 {
                 let content = content(&file);

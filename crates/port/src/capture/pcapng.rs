@@ -1,11 +1,11 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not affect a
-//! packet's bytes, length, timestamp, interface or comments, except the names of interfaces and of the program that wrote the
+//! packet's bytes, length, timestamp, interface, comments, flags or drop count, except the names of interfaces and of the program that wrote the
 //! section.
 
-use super::block::{self, Block};
+use super::block::{self, Block, OwnedOptions};
 use super::clock::{Clock, Tick};
 use super::source::{ByteOrder, Source};
-use super::{LinkType, MAX_RECORD, ReadError, Record};
+use super::{LinkType, MAX_RECORD, PacketOptions, ReadError, Record};
 use nichrome_wire::Instant;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -34,8 +34,8 @@ pub(super) struct PcapNg {
     earlier_interfaces: u32,
     /// The timestamp of the last record, for blocks without one.
     last_time: Instant,
-    /// The comments of the last record, one per line.
-    comment: String,
+    /// The options of the last record.
+    options: OwnedOptions,
     /// Packets of interfaces whose link type is not supported, by its code.
     skipped: BTreeMap<u16, u64>,
     /// The link type code of the first skipped packet.
@@ -63,7 +63,7 @@ impl PcapNg {
             last_interface: 0,
             earlier_interfaces: 0,
             last_time: Instant::ZERO,
-            comment: String::new(),
+            options: OwnedOptions::default(),
             skipped: BTreeMap::new(),
             first_skipped: None,
             has_supported: false,
@@ -104,7 +104,7 @@ impl PcapNg {
         data: &mut Vec<u8>,
     ) -> Result<Option<Record>, ReadError> {
         let mut header = [0; 8];
-        self.comment.clear();
+        self.options.clear();
         while source.begin(&mut header)? {
             let [t0, t1, t2, t3, length @ ..] = header;
             let block_type = self.order.u32([t0, t1, t2, t3]);
@@ -122,7 +122,7 @@ impl PcapNg {
                     let record = self.enhanced_packet(source, &mut block, data)?;
                     if record.is_some() {
                         block.skip_padding(source, data.len() as u32)?;
-                        block.comments(source, &mut self.comment)?;
+                        block.packet_options(source, &mut self.options)?;
                     }
                     record
                 }
@@ -151,9 +151,9 @@ impl PcapNg {
         self.names.get(self.last_interface).map_or("", |name| name)
     }
 
-    /// Returns the comments of the last record, one per line; empty if it has none.
-    pub(super) fn comment(&self) -> &str {
-        &self.comment
+    /// Returns the options of the last record.
+    pub(super) fn options(&self) -> PacketOptions<'_> {
+        self.options.borrowed()
     }
 
     /// Reads a Section Header Block (section 4.1), which resets the byte order and the interfaces.

@@ -4,7 +4,7 @@ use super::compression::Plain;
 use super::pcap::{self, Pcap};
 use super::pcapng::{self, PcapNg};
 use super::source::Source;
-use super::{Progress, ReadError, Record, Skipped};
+use super::{PacketOptions, Progress, ReadError, Record, Skipped};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -91,12 +91,17 @@ impl<R: Read> Reader<R> {
         record
     }
 
-    /// Returns the comments of the last record, one per line: as many whole comments as fit 65,535 bytes.
-    pub fn comment(&self) -> Option<&str> {
+    /// Returns the options of the last record: of its comments, as many whole ones as fit 65,535 bytes.
+    pub fn options(&self) -> PacketOptions<'_> {
         match &self.format {
-            Format::Pcap(_) => None,
-            Format::PcapNg(pcapng) => Some(pcapng.comment()).filter(|comment| !comment.is_empty()),
+            Format::Pcap(_) => PacketOptions::default(),
+            Format::PcapNg(pcapng) => pcapng.options(),
         }
+    }
+
+    /// Returns the comments of the last record, as [`Reader::options`] does.
+    pub fn comment(&self) -> Option<&str> {
+        self.options().comment
     }
 
     /// Returns the name of the last record's interface, as the capture gives it.

@@ -1,11 +1,11 @@
 //! The capture writer: pcapng with one section, little-endian, nanosecond timestamps.
 
 use super::block::{
-    self, begin_block, end_block, put_end_of_options, put_option, put_padding, put_text_option, put_u32,
-    set_u32,
+    self, begin_block, end_block, put_end_of_options, put_option, put_packet_options, put_padding,
+    put_text_option, put_u32, set_u32,
 };
 use super::durable_file::DurableFile;
-use super::{LinkType, MAX_SNAP_LEN, WriteError};
+use super::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError};
 use crate::uninterrupted;
 use nichrome_wire::Instant;
 use std::fmt;
@@ -111,7 +111,7 @@ impl<W: Write> Writer<W> {
         time: Instant,
         original_len: Option<u32>,
         parts: P,
-        comment: Option<&str>,
+        options: PacketOptions<'_>,
     ) -> Result<(), WriteError>
     where
         P: IntoIterator<Item: AsRef<[u8]>>,
@@ -132,10 +132,7 @@ impl<W: Write> Writer<W> {
         };
         set_u32(&mut self.blocks, lengths, packet.captured_len);
         set_u32(&mut self.blocks, lengths + 4, original_len.unwrap_or(packet.len));
-        if let Some(comment) = comment {
-            put_text_option(&mut self.blocks, block::OPTION_COMMENT, comment);
-            put_end_of_options(&mut self.blocks);
-        }
+        put_packet_options(&mut self.blocks, options);
         end_block(&mut self.blocks, start);
         Ok(())
     }
@@ -218,8 +215,8 @@ where
 
 #[cfg(test)]
 mod tests {
-    use super::super::Record;
     use super::super::testing::read_all;
+    use super::super::{Reader, Record};
     use super::*;
     use proptest::prelude::*;
 
@@ -233,6 +230,14 @@ mod tests {
         original_len: Option<u32>,
         parts: Vec<Vec<u8>>,
         comment: Option<String>,
+        flags: Option<u32>,
+        dropped: Option<u64>,
+    }
+
+    impl Packet {
+        fn options(&self) -> PacketOptions<'_> {
+            PacketOptions { comment: self.comment.as_deref(), flags: self.flags, dropped: self.dropped }
+        }
     }
 
     prop_compose! {
@@ -242,8 +247,10 @@ mod tests {
             original_len: Option<u32>,
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 0..4),
             comment: Option<String>,
+            flags: Option<u32>,
+            dropped: Option<u64>,
         ) -> Packet {
-            Packet { interface, nanos, original_len, parts, comment }
+            Packet { interface, nanos, original_len, parts, comment, flags, dropped }
         }
     }
 
@@ -261,9 +268,10 @@ mod tests {
                 prop_assert_eq!(writer.add_interface(link_type, name, 0).unwrap(), number);
             }
             let mut expected = Vec::new();
-            for Packet { interface, nanos, original_len, parts, comment } in &packets {
+            for packet in &packets {
+                let Packet { interface, nanos, original_len, parts, .. } = packet;
                 let time = Instant::from_nanos(*nanos);
-                writer.write(*interface, time, *original_len, parts, comment.as_deref()).unwrap();
+                writer.write(*interface, time, *original_len, parts, packet.options()).unwrap();
                 let bytes = parts.concat();
                 let original_len = original_len.unwrap_or(bytes.len() as u32);
                 let link_type = types[*interface as usize];
@@ -274,6 +282,13 @@ mod tests {
             prop_assert!(error.is_none(), "{:?}", error);
             prop_assert_eq!(records, expected);
             prop_assert_eq!(progress.bytes, file.len() as u64);
+            let mut reader = Reader::new(&file[..]).unwrap();
+            for packet in &packets {
+                reader.next(&mut Vec::new()).unwrap();
+                let mut options = packet.options();
+                options.comment = options.comment.filter(|comment| !comment.is_empty());
+                prop_assert_eq!(reader.options(), options);
+            }
         }
     }
 
@@ -322,7 +337,7 @@ mod tests {
         let mut writer = Writer::new(&mut disk, "test");
         writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
         for number in 0..1000 {
-            writer.write(0, Instant::from_nanos(number), None, [[7; 999]], None).unwrap();
+            writer.write(0, Instant::from_nanos(number), None, [[7; 999]], PacketOptions::default()).unwrap();
         }
         drop(writer);
         assert_eq!(disk.records(), 1000);
@@ -339,7 +354,7 @@ mod tests {
         let mut disk = Disk::new(usize::MAX);
         let mut writer = Writer::new(&mut disk, "test");
         writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
-        writer.write(0, Instant::ZERO, None, NO_PARTS, None).unwrap();
+        writer.write(0, Instant::ZERO, None, NO_PARTS, PacketOptions::default()).unwrap();
         assert!(writer.output.file.is_empty());
         writer.flush().unwrap();
         assert_eq!(writer.output.records(), 1);
@@ -352,7 +367,7 @@ mod tests {
         writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
         let (mut written, mut failed) = (0, 0);
         for _ in 0..300 {
-            match writer.write(0, Instant::ZERO, None, [[7; 999]], None) {
+            match writer.write(0, Instant::ZERO, None, [[7; 999]], PacketOptions::default()) {
                 Ok(()) => written += 1,
                 Err(error) => {
                     assert_eq!(error.to_string(), "cannot write out.pcapng: no storage space");
@@ -373,8 +388,8 @@ mod tests {
         let mut writer = Writer::new(&mut file, "test");
         writer.add_interface(LinkType::RawIp, "tun0", 6).unwrap();
         let parts: [&[u8]; 4] = [&[1, 2, 3, 4], &[], &[5, 6, 7], &[8]];
-        writer.write(0, Instant::ZERO, None, parts, None).unwrap();
-        writer.write(0, Instant::ZERO, Some(5), &parts[..1], None).unwrap();
+        writer.write(0, Instant::ZERO, None, parts, PacketOptions::default()).unwrap();
+        writer.write(0, Instant::ZERO, Some(5), &parts[..1], PacketOptions::default()).unwrap();
         writer.finish().unwrap();
         let (records, ..) = read_all(&file);
         let read: Vec<_> = records.iter().map(|(record, data)| (record.original_len, &data[..])).collect();
@@ -387,11 +402,12 @@ mod tests {
         let mut writer = Writer::new(&mut file, "test");
         writer.add_interface(LinkType::RawIp, "tun0", 0).unwrap();
         let most = vec![7; MAX_SNAP_LEN as usize];
-        writer.write(0, Instant::ZERO, None, [&most[..]], None).unwrap();
-        let error = writer.write(0, Instant::ZERO, None, [&most[..], &[1]], None).unwrap_err();
+        writer.write(0, Instant::ZERO, None, [&most[..]], PacketOptions::default()).unwrap();
+        let error =
+            writer.write(0, Instant::ZERO, None, [&most[..], &[1]], PacketOptions::default()).unwrap_err();
         let message = "cannot write a record to the capture: it is longer than 262144 bytes";
         assert_eq!(error.to_string(), message);
-        let error = writer.write(1, Instant::ZERO, None, NO_PARTS, None).unwrap_err();
+        let error = writer.write(1, Instant::ZERO, None, NO_PARTS, PacketOptions::default()).unwrap_err();
         assert_eq!(error.to_string(), "cannot write a record to the capture: it has no interface 1");
         writer.finish().unwrap();
         let (records, error, _) = read_all(&file);
@@ -404,7 +420,15 @@ mod tests {
         let mut writer = Writer::new(&mut file, "test");
         writer.add_interface(LinkType::RawIp, "tun0", 0).unwrap();
         let comment = "é".repeat(40_000);
-        writer.write(0, Instant::ZERO, None, NO_PARTS, Some(&comment)).unwrap();
+        writer
+            .write(
+                0,
+                Instant::ZERO,
+                None,
+                NO_PARTS,
+                PacketOptions { comment: Some(&comment), ..PacketOptions::default() },
+            )
+            .unwrap();
         writer.finish().unwrap();
         let (records, error, _) = read_all(&file);
         assert!(error.is_none() && records.len() == 1);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use nichrome_port::capture::{LinkType, Reader, Writer};
+use nichrome_port::capture::{LinkType, PacketOptions, Reader, Writer};
 use nichrome_sim::observe::{Capture, PacketSink, PointId};
 use nichrome_sim::{HostId, Outline, Packet};
 use nichrome_wire::{Instant, TcpFrame};
@@ -31,7 +31,7 @@ impl PacketSink for Pcapng {
     }
 
     fn record(&mut self, point: PointId, time: Instant, bytes: &[u8], len: usize) {
-        self.0.write(point.0, time, Some(len as u32), [bytes], None).unwrap();
+        self.0.write(point.0, time, Some(len as u32), [bytes], PacketOptions::default()).unwrap();
     }
 }
 
