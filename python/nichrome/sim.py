@@ -71,12 +71,12 @@ def sweep_records(
     """
     with tempfile.TemporaryDirectory(prefix="nichrome-sweep-") as folder:
         kept = os.path.abspath(os.fspath(store)) if store is not None else os.path.join(folder, "store")
-        if executor is None:
-            _with_sweep_file(["sim", "sweep", "--store", kept], experiment, parameters, seeds)
-        else:
+        if executor is not None:
             for future in [executor.submit(_run_task, task) for task in tasks(experiment, parameters, seeds=seeds, store=kept)]:
                 future.result()
-        return records(kept)
+        # Runs what is missing.
+        lines = _with_sweep_file(["sim", "sweep", "--json", "--store", kept], experiment, parameters, seeds)
+        return [json.loads(line) for line in lines.splitlines()]
 
 
 def tasks(

@@ -56,6 +56,17 @@ def test_a_sweep_gives_the_same_on_any_executor(executor):
     assert here == there and len(here) > 2
 
 
+def test_a_sweep_has_its_own_runs_of_a_store_that_has_others(tmp_path):
+    def frames(size):
+        lists = {"duration": ["1ms"], "warm-up": ["0"], "frame": [size]}
+        found = nichrome.sim.sweep_records("lro-netfpga-cpu", lists, store=tmp_path)
+        return {record["parameters"]["frame"] for record in found}, len(found)
+
+    (small, few), (large, _) = frames("64B"), frames("128B")
+    assert (small, large) == ({64}, {128})
+    assert len(nichrome.sim.records(tmp_path)) == 2 * few
+
+
 def test_a_sweep_gives_the_same_on_workers_of_mpi(tmp_path):
     here = nichrome.sim.sweep_records("lro-netfpga-cpu", {"path-clock": ["125MHz", "250MHz"]})
     example = REPOSITORY / "python/examples/mpi_sweep.py"

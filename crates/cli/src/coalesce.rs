@@ -35,7 +35,7 @@ use crate::engine_options::{EngineOptions, default_profile_config, profile};
 use crate::failure;
 use crate::number::{self, Grouped, plural};
 use crate::page::PageOption;
-use crate::picture_file::PictureFile;
+use crate::picture_file::{self, PictureFile};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -82,7 +82,7 @@ pub(crate) struct Coalesce {
     #[arg(long)]
     json: bool,
     /// Draw the sizes of the aggregates, and the packets over time before and after.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = picture_file::svg())]
     plot: Option<PathBuf>,
     #[command(flatten)]
     page: PageOption,

@@ -33,8 +33,8 @@ Examples:
   nichrome demo --plot demo.svg --html demo.html
   nichrome demo --delay 5ms --loss 0.1%               the same over a worse path
 
-Two hosts, each with the kernel's own TCP in a network namespace of its own and a Nichrome card, send over a
-wire between the cards. No root is needed, and nothing leaves this process.";
+Two hosts, each with the kernel's own TCP in a network namespace of its own and a Nichrome card, send over a wire \
+between the cards. No root is needed, and nothing leaves this machine.";
 
 /// Measure the effect of receive offload: TCP between two real kernels, each behind a card.
 #[derive(Args)]
@@ -50,7 +50,7 @@ pub(crate) struct Demo {
     #[arg(long)]
     json: bool,
     /// Plot throughput over the number of connections to this file, as SVG.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = picture_file::svg())]
     plot: Option<PathBuf>,
     #[command(flatten)]
     page: PageOption,

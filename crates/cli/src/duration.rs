@@ -5,9 +5,24 @@ use std::time::Duration;
 /// The maximum that all engines accept.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// The format.
+const FORM: &str = "a time is a whole number with ns, us, ms or s, such as 50us, 5ms or 1s";
+
+/// As [`parse`], but not 0.
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+    match parse(text) {
+        Ok(Duration::ZERO) => Err("it must be longer than 0".into()),
+        Err(error) => Err(error.trim_end_matches(OR_ZERO).into()),
+        positive => positive,
+    }
+}
+
+/// What [`parse`] accepts beside [`FORM`].
+const OR_ZERO: &str = ", or it is 0";
+
 /// Parses a whole number with its unit; the error states the format.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let unknown = || "a time is a whole number with ns, us, ms or s, such as 50us, 5ms or 1s, or it is 0";
+    let unknown = || format!("{FORM}{OR_ZERO}");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| unknown())?;
@@ -17,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
         "ms" => Duration::from_millis(number),
         "s" => Duration::from_secs(number),
         "" if number == 0 => Duration::ZERO,
-        _ => return Err(unknown().into()),
+        _ => return Err(unknown()),
     };
     if duration > LONGEST { Err("at most 60s".into()) } else { Ok(duration) }
 }
@@ -25,6 +40,14 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interval_is_a_time_longer_than_0() {
+        assert_eq!(positive("1ns"), Ok(Duration::from_nanos(1)));
+        assert_eq!(positive("0s"), Err("it must be longer than 0".into()));
+        assert_eq!(positive("1h"), Err(FORM.into()));
+        assert_eq!(positive("61s"), Err("at most 60s".into()));
+    }
 
     #[test]
     fn a_time_is_a_number_with_its_unit() {

@@ -8,6 +8,7 @@ use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure;
@@ -51,6 +52,20 @@ pub(crate) fn create_folder(path: &Path) -> anyhow::Result<()> {
         Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
     }
     Ok(())
+}
+
+/// Returns the parser of the name of an SVG picture.
+pub(crate) fn svg() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(svg_name)
+}
+
+fn svg_name(path: PathBuf) -> Result<PathBuf, &'static str> {
+    const OTHERS: [&str; 9] = ["gif", "htm", "html", "jpeg", "jpg", "pdf", "png", "ps", "webp"];
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    if OTHERS.contains(&&*ending) {
+        return Err("pictures are SVG: expected a name that ends in .svg");
+    }
+    Ok(path)
 }
 
 /// An open output file. An existing file keeps its content, and a new one is removed, unless [`PictureFile::finish`] is
@@ -102,6 +117,16 @@ impl Drop for PictureFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_names_of_other_pictures_are_refused() {
+        for name in ["a.png", "a.svg.PDF", "folder/a.html"] {
+            assert!(svg_name(name.into()).is_err(), "{name}");
+        }
+        for name in ["a.svg", "a", "/dev/stdout", "-", "png"] {
+            assert_eq!(svg_name(name.into()), Ok(name.into()));
+        }
+    }
 
     #[test]
     fn an_unfinished_file_leaves_what_was_there() {

@@ -51,7 +51,7 @@ Examples:
   nichrome rdma lat --op read --size 4096 192.0.2.7         with 'nichrome rdma lat --ip 192.0.2.7' there
   nichrome rdma pingpong --loss 1% 192.0.2.7                the server may be libibverbs' ibv_rc_pingpong
 
-Without a server's address, pingpong, bw, lat and connect run as the server. The two ends first connect over TCP. The client's
+Without a server's address, pingpong, bw, lat and connect run as the server. The two ends first connect over TCP. The client's \
 options select the operation.";
 
 impl Rdma {

@@ -46,7 +46,7 @@ use crate::control::ControlSocket;
 use crate::distinct::Distinct;
 use crate::impairment_options::ImpairmentOptions;
 use crate::links::Link;
-use crate::picture_file::PictureFile;
+use crate::picture_file::{self, PictureFile};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::{failure, number};
@@ -63,8 +63,8 @@ Examples:
   nichrome wan set --loss 5%                              while it runs
   nichrome wan --web --delay 20ms --shell                 the same by sliders, in a browser
 
-Environment variables for programs: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6
-their own. The program on the right starts once the one on the left listens, has ended, or has waited
+Environment variables for programs: $PEER and $PEER6 are the other host's addresses, $SELF and $SELF6 \
+their own. The program on the right starts once the one on the left listens, has ended, or has waited \
 for something else for half a second; when it ends, the other is stopped.";
 
 /// A wide-area path on one machine, between two hosts without root, or between two interfaces.
@@ -103,7 +103,7 @@ pub(crate) struct Wan {
     #[arg(long, help_heading = "Results")]
     json: bool,
     /// Plot the measured delays, and the throughput over time, to this file, as SVG.
-    #[arg(long, value_name = "FILE.svg", help_heading = "Results")]
+    #[arg(long, value_name = "FILE.svg", value_parser = picture_file::svg(), help_heading = "Results")]
     plot: Option<PathBuf>,
     /// Serve a page for a browser at this address or port, with sliders for the impairments and the path's current state. By
     /// default a free port of 127.0.0.1. Anyone who can reach the address can change the path; at other addresses than

@@ -50,7 +50,7 @@ pub struct FlowConfig {
     pub weight: NonZeroU32,
     /// The transport protocol.
     pub protocol: FlowProtocol,
-    /// Frames with a time to live one lower than the others', of 10⁹: they have come another way.
+    /// Frames with a time to live one lower than the others', of 10⁹.
     pub other_ttl: u32,
     /// Frames with a wrong checksum of TCP or UDP, of 10⁹.
     pub wrong_checksum: u32,

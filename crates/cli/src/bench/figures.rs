@@ -9,6 +9,11 @@ pub(super) fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 
+/// Says of how many measurements a result is the median: of one there is none.
+pub(super) fn median_of(of: usize, one: &str, several: &str) -> String {
+    if of == 1 { format!("one {one}") } else { format!("median of {of} {several}") }
+}
+
 /// Says of how many measurements the results are medians: of one there is none.
 pub(super) fn medians(of: usize, one: &str, several: &str) -> String {
     if of == 1 { format!("one {one}") } else { format!("medians of {of} {several}") }
@@ -39,5 +44,9 @@ mod tests {
     fn one_measurement_has_no_median() {
         assert_eq!(medians(1, "round", "rounds"), "one round");
         assert_eq!(medians(5, "round", "rounds"), "medians of 5 rounds");
+        assert_eq!(
+            (&*median_of(1, "run", "runs"), &*median_of(3, "run", "runs")),
+            ("one run", "median of 3 runs")
+        );
     }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use nichrome_lro::{Config, Profile};
 use serde::Serialize;
 
-use super::figures::rounded;
+use super::figures::{median_of, rounded};
 use super::interleave::{self, Method};
 use super::lane::{BURST, Plan, Subject, Traffic, Work};
 use super::output::OutputOptions;
@@ -153,7 +153,7 @@ struct Text<'a> {
 impl fmt::Display for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { title, report } = self;
-        writeln!(f, "{title}, bursts of {BURST}, median of {} runs\n", report.runs)?;
+        writeln!(f, "{title}, bursts of {BURST}, {}\n", median_of(report.runs, "run", "runs"))?;
         writeln!(f, "{:<24}{:>18}{:>18}", "", "without checksum", "with checksum")?;
         for (name, without, with) in [
             ("ns per packet", report.ns_per_packet, report.ns_per_packet_with_checksum),

@@ -55,7 +55,7 @@ Examples:
   nichrome bench overip --html overip.html
   nichrome bench overip --figure iwarp-progress --figure iwarp-progress-delay --loss 0.1%
 
-No root is needed, and nothing leaves this process.";
+No root is needed, and nothing leaves this machine.";
 
 /// Compare RDMA over IP with sockets: latency, overlap, progress and processor use over sockets, iWARP, RoCE and StaR, between
 /// two hosts with a delaying path between them. Takes about ten minutes.

@@ -11,7 +11,7 @@ use clap::Args;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::Serialize;
 
-use super::figures::{median, rounded};
+use super::figures::{median, median_of, rounded};
 use super::output::OutputOptions;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Style};
@@ -86,7 +86,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "one core, median of {} runs, million events a second of processor time", self.runs)?;
+        let runs = median_of(self.runs, "run", "runs");
+        writeln!(f, "one core, {runs}, million events a second of processor time")?;
         self.rates().iter().try_for_each(|(name, rate)| write!(f, "\n{name:<48}{rate:>8.2}"))
     }
 }

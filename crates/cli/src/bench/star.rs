@@ -32,7 +32,7 @@ pub(crate) struct Star {
     #[command(flatten)]
     output: OutputOptions,
     /// Draw the results as an SVG figure.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = picture_file::svg())]
     plot: Option<PathBuf>,
     /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
     #[arg(long)]

@@ -15,13 +15,14 @@ struct Needs {
     useful: &'static [Subject],
 }
 
-const COMMANDS: [Needs; 9] = [
+const COMMANDS: [Needs; 12] = [
     Needs {
         command: "coalesce, segment, sim, bench lro, bench checksum",
         without_root: true,
         necessary: &[],
         useful: &[],
     },
+    Needs { command: "bench sim", without_root: true, necessary: &[], useful: &[] },
     Needs {
         command: "demo",
         without_root: true,
@@ -69,6 +70,18 @@ const COMMANDS: [Needs; 9] = [
         without_root: true,
         necessary: &[Subject::Loopback],
         useful: &[Subject::SocketBuffers, Subject::OpenFiles],
+    },
+    Needs {
+        command: "rdma connect, bench rdma, bench star",
+        without_root: true,
+        necessary: &[Subject::Loopback],
+        useful: &[Subject::SocketBuffers, Subject::OpenFiles],
+    },
+    Needs {
+        command: "bench wan, bench overip",
+        without_root: true,
+        necessary: &[Subject::UserNamespaces, Subject::Tap],
+        useful: &[],
     },
 ];
 

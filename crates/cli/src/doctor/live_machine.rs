@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
 use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use super::machine::{Machine, Refusal, Trial};
 use crate::rdma::Libraries;
@@ -34,14 +35,22 @@ impl Machine for LiveMachine {
         getrlimit(Resource::Nofile).current
     }
 
+    /// The limit does not apply to CAP_IPC_LOCK in the first user namespace.
     fn locked_memory(&self) -> Option<u64> {
-        getrlimit(Resource::Memlock).current
+        let is_able = capabilities(None).is_ok_and(|of| of.effective.contains(CapabilitySet::IPC_LOCK));
+        let is_unlimited = is_able && self.read("/proc/self/uid_map").is_some_and(|map| is_identity(&map));
+        getrlimit(Resource::Memlock).current.filter(|_| !is_unlimited)
     }
 
     fn libraries(&self) -> Result<String, Refusal> {
         let found = Libraries::find(None).map(|libraries| libraries.folder().display().to_string());
         found.map_err(|error| Refusal { error: format!("{error:#}"), remedy: None })
     }
+}
+
+/// Returns true if a user namespace's map is that of the first one (user_namespaces(7)).
+fn is_identity(map: &str) -> bool {
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Starts this command once more to try something. The child prints the refusal.
@@ -56,4 +65,17 @@ fn attempt(trial: Trial) -> anyhow::Result<Result<(), Refusal>> {
         error: String::from_utf8_lossy(&ended.stderr).trim().to_owned(),
         remedy: None,
     })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_map_of_all_users_is_that_of_the_first_namespace() {
+        assert!(is_identity("         0          0 4294967295"));
+        for map in ["         0       1000          1", "0 0 65536\n65536 0 4294901759", ""] {
+            assert!(!is_identity(map), "{map}");
+        }
+    }
 }

@@ -28,10 +28,10 @@ pub(crate) struct Collect {
 
 impl Collect {
     pub(super) fn run(&self) -> anyhow::Result<()> {
+        let records = store::gather(&self.store)?;
         if let Some(folder) = &self.out {
             files::make_folder(folder)?;
         }
-        let records = store::gather(&self.store)?;
         let lines = record::lines(&records)?;
         if let Some(folder) = &self.out {
             files::write(folder, "records.jsonl", lines.as_bytes())?;

@@ -6,6 +6,8 @@ use anyhow::Context;
 use clap::Args;
 use nichrome_sim::experiment::{BUILT_IN, Definition, Source};
 
+use crate::failure::usage;
+
 /// An experiment with changed parameters.
 #[derive(Args)]
 pub(super) struct Experiment {
@@ -21,6 +23,18 @@ impl Experiment {
     /// Returns the path of the experiment's file, if it is not built in.
     pub(super) fn file(&self) -> Option<&Path> {
         Some(Path::new(&self.name)).filter(|path| path.extension().is_some_and(|end| end == "toml"))
+    }
+
+    /// Fails if a setting is of this parameter; `why` is the reason.
+    ///
+    /// # Errors
+    /// There is such a setting.
+    pub(super) fn refuse_setting(&self, key: &str, why: &str) -> anyhow::Result<()> {
+        let is_of = |setting: &&String| setting.split_once('=').is_some_and(|(of, _)| of.trim() == key);
+        match self.settings.iter().find(is_of) {
+            Some(setting) => Err(usage(format!("--set {setting}: {why}"))),
+            None => Ok(()),
+        }
     }
 
     /// Loads the experiment and applies the settings.

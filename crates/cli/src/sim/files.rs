@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -15,10 +16,13 @@ use tempfile::{Builder, NamedTempFile};
 use crate::failure::say;
 use crate::signals;
 
-/// Held while a file is written.
-static WRITING: Mutex<()> = Mutex::new(());
+/// End of the names of files that are being written.
+const UNFINISHED: &str = ".unfinished";
 
-fn writing() -> MutexGuard<'static, ()> {
+/// The folder that was created, if any. Held while a file is written.
+static WRITING: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+fn writing() -> MutexGuard<'static, Option<PathBuf>> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -36,9 +40,35 @@ pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<(
 
 /// Creates the folder if it is missing, and checks that it is writable.
 pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
-    let _writing = writing();
+    let mut created = writing();
+    let is_new = !folder.exists();
     let make = || fs::create_dir_all(folder).and_then(|()| unfinished(folder)).map(drop);
-    make().with_context(|| format!("cannot write to {}", folder.display()))
+    let made = make().map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
+        _ => error,
+    });
+    made.with_context(|| format!("cannot write to {}", folder.display()))?;
+    if is_new {
+        *created = Some(folder.to_owned());
+    }
+    Ok(())
+}
+
+/// Removes what processes that were killed while they wrote have left in the folder.
+pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    /// A file is written in less.
+    const LONG: Duration = Duration::from_secs(3600);
+    for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name();
+        let is_unfinished =
+            name.to_str().is_some_and(|name| name.starts_with('.') && name.ends_with(UNFINISHED));
+        let age = entry.metadata().and_then(|of| of.modified()).ok().and_then(|at| at.elapsed().ok());
+        if is_unfinished && age.is_some_and(|age| age > LONG) {
+            // Another process may have removed it.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(())
 }
 
 /// Checks that a file can be created at this path.
@@ -56,13 +86,15 @@ pub(super) fn folder_of(file: &Path) -> &Path {
 fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
     // Opened here, since tempfile's own errors name the temporary file.
     let open = |path: &Path| OpenOptions::new().write(true).create_new(true).mode(0o666).open(path);
-    Builder::new().prefix(".").suffix(".unfinished").make_in(folder, open)
+    Builder::new().prefix(".").suffix(UNFINISHED).make_in(folder, open)
 }
 
 /// From now on, a signal ends the process after a file in progress is complete, and prints `last_words`.
 pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -> anyhow::Result<()> {
     signals::forward(&[SIGINT, SIGTERM], move |signal| -> Result<(), Infallible> {
-        let _writing = writing();
+        let created = writing();
+        // Fails if something was written to it.
+        let _ = created.iter().try_for_each(fs::remove_dir);
         say(format_args!("nichrome: {}", last_words()));
         process::exit(128 + signal)
     })

@@ -34,7 +34,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     page: PageOption,
     /// Run this many samples of all assumed parameters together, and print the ranges of the paper's numbers
-    #[arg(long, value_name = "N", value_parser = number::whole(1..=100_000_u32))]
+    #[arg(long, value_name = "N", value_parser = number::whole(1..=100_000_u32), conflicts_with = "point")]
     samples: Option<u32>,
     #[command(flatten)]
     trace: Trace,
@@ -90,6 +90,9 @@ impl Run {
         let mut files = Distinct::default();
         self.experiment.file().map_or(Ok(()), |path| files.read("FILE", path))?;
         files.write(self.trace.outputs().into_iter().chain([self.page.output()]))?;
+        if self.trace.is_of_one_point() {
+            self.experiment.refuse_setting(definition.x.parameter.key, "--point chooses its value")?;
+        }
         self.trace.select(&mut definition)?;
         if let Some(folder) = &self.out {
             files::make_folder(folder)?;

@@ -237,7 +237,9 @@ fn text(definition: &Definition, summary: &Summary<'_>) -> String {
     }
     let most = &summary.most_important;
     let most: Vec<&str> = most.iter().take(3).map(String::as_str).collect();
+    let is_prediction = |statement: &StatementSummary<'_>| statement.kind == StatementKind::Predicted.name();
     let _ = match most.is_empty() {
+        _ if !summary.statements.iter().any(is_prediction) => write!(text, "\nno statement is a prediction"),
         true => write!(text, "\nno assumed parameter changes a prediction by 1 % or more"),
         false => write!(text, "\npredictions depend most on {}", most.join(", ")),
     };

@@ -19,6 +19,7 @@ impl Store {
     /// Opens a store for adding runs; creates the folder if it is missing.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
         files::make_folder(folder)?;
+        files::remove_leftovers(folder).with_context(|| format!("cannot read {}", folder.display()))?;
         Ok(Self { folder: folder.into() })
     }
 
@@ -82,7 +83,8 @@ pub(super) fn gather(folder: &Path) -> anyhow::Result<Vec<Record>> {
     Ok(records)
 }
 
-fn file_name(hash: &str, seed: u64) -> String {
+/// Returns the name of a run's file.
+pub(super) fn file_name(hash: &str, seed: u64) -> String {
     format!("{hash}-{seed}.json")
 }
 

@@ -8,8 +8,9 @@ use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task, read_text};
 
 use super::output::print;
 use super::page;
+use super::record;
 use super::runs::{self, Jobs};
-use super::store::Store;
+use super::store::{self, Store};
 use crate::number::{Grouped, plural};
 use crate::page::PageOption;
 
@@ -25,6 +26,9 @@ pub(crate) struct Sweep {
     page: PageOption,
     #[command(flatten)]
     jobs: Jobs,
+    /// Print the records of the sweep's runs as JSON, one per line
+    #[arg(long)]
+    json: bool,
 }
 
 impl Sweep {
@@ -41,6 +45,15 @@ impl Sweep {
             store.add(&record.with_context(|| format!("{}, {}", lists.definition.name, task.series))?)
         })?;
         page.finish(|| page::of_sweep(&lists, &tasks, &store))?;
+        if self.json {
+            let mut records = Vec::new();
+            for task in distinct(&lists, &tasks) {
+                records.extend(store.get(runner, &task.point.parameters, task.seed)?);
+            }
+            // As 'collect' does: by the names of the files.
+            records.sort_by_cached_key(|record| store::file_name(&record.hash, record.seed));
+            return print(record::lines(&records)?.trim_end());
+        }
         let (all, there) = (plural(all as u64, "run", "runs"), Grouped((all - new) as u64));
         print(format_args!(
             "{all} in {}: {} new, {there} were there",

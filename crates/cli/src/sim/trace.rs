@@ -34,7 +34,7 @@ pub(super) struct Trace {
     #[arg(long, value_name = "FILE", requires = "point")]
     series: Option<PathBuf>,
     /// Virtual time between two samples
-    #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = duration::parse, requires = "series")]
+    #[arg(long, value_name = "DURATION", default_value = "100us", value_parser = duration::positive, requires = "series")]
     sample: Duration,
 }
 
@@ -59,9 +59,6 @@ impl Trace {
     /// Reduces the experiment to the requested point.
     pub(super) fn select(&self, definition: &mut Definition) -> anyhow::Result<()> {
         let Some(point) = &self.point else { return Ok(()) };
-        if self.sample.is_zero() {
-            return Err(usage("--sample 0: samples need time between them, such as 100us"));
-        }
         if let Some(file) = &self.series {
             format_of(file)?;
             files::check(file)?;

@@ -117,6 +117,12 @@ fn points_that_cannot_be_traced_are_refused() {
             "lro-netfpga-cpu, --point NIC/9000B: frame: 9kB is out of range: expected 60B to 1514B",
             1,
         ),
+        (&["--point", "NIC/64", "--set", "frame=128B"], "--set frame=128B: --point chooses its value", 2),
+        (
+            &["--point", "NIC/64", "--samples", "3"],
+            "the argument '--point <SERIES/X>' cannot be used with '--samples <N>'",
+            2,
+        ),
         (
             &["--point", "NIC/64", "--series", "out.txt"],
             "--series out.txt: its name must end in .csv or .json",
@@ -124,7 +130,7 @@ fn points_that_cannot_be_traced_are_refused() {
         ),
         (
             &["--point", "NIC/64", "--series", "out.csv", "--sample", "0"],
-            "--sample 0: samples need time between them, such as 100us",
+            "invalid value '0' for '--sample <DURATION>': it must be longer than 0",
             2,
         ),
         (&["--capture", "out.pcapng"], "the following required arguments were not provided", 2),

@@ -41,8 +41,8 @@ impl Definition {
         }
         root.only(EXPERIMENT)?;
         let runner = runner(&root, library)?;
-        let series = series(&root, runner)?;
         let x = x_axis(&root.need("x", "what varies along a series")?.table()?, runner)?;
+        let series = series(&root, &x, runner)?;
         let y = root.tables("y")?.iter().map(|table| y_axis(table, &series)).collect::<Result<_, _>>()?;
         let derived = derived(&root, &series)?;
         let mut definition = Self {
@@ -155,7 +155,7 @@ fn y_axis(table: &Table<'_, '_>, series: &[Series]) -> Result<YAxis, FileError> 
     Ok(YAxis { unit: unit.into(), label, scale: scale(table)? })
 }
 
-fn series(root: &Table<'_, '_>, runner: &dyn Runner) -> Result<Vec<Series>, FileError> {
+fn series(root: &Table<'_, '_>, x: &XAxis, runner: &dyn Runner) -> Result<Vec<Series>, FileError> {
     root.need("series", "what is measured: one [[series]] or more")?.some_items()?;
     let mut all: Vec<Series> = Vec::new();
     for table in root.tables("series")? {
@@ -167,7 +167,14 @@ fn series(root: &Table<'_, '_>, runner: &dyn Runner) -> Result<Vec<Series>, File
         }
         let metric = metric(&table.need("metric", "which of the model's metrics is shown")?, runner)?;
         let set = match table.get("set") {
-            Some(set) => settings(&set.table()?, runner)?,
+            Some(set) => {
+                let set = set.table()?;
+                if let Some(item) = set.get(x.parameter.key) {
+                    let error = "the parameter of the x axis has the values of [x]".into();
+                    return Err(item.error(Problem::Setting { key: item.path.clone(), error }));
+                }
+                settings(&set, runner)?
+            }
             None => Vec::new(),
         };
         let sets_a_number = set.iter().any(|(spec, _)| matches!(spec.kind, Kind::Quantity(..)));
@@ -249,7 +256,11 @@ fn add_included(
     }
     if !name.ends_with(".toml") {
         let known = library.parameters.iter().map(|embedded| embedded.name);
-        return Err(item.unknown("built-in file of parameters or name that ends in .toml", name, known));
+        return Err(item.unknown(
+            "built-in file of parameters",
+            name,
+            known.chain(["names that end in .toml"]),
+        ));
     }
     let path = Path::new(item.file()).parent().unwrap_or(Path::new("")).join(name).display().to_string();
     let text = read_text(&path).map_err(|error| {
@@ -468,6 +479,11 @@ mod tests {
                 "48: parameters.setup.unit: unknown unit 'seconds': a time is in ns, us, ms, s, min",
             ),
             (
+                "set = { offload = false }",
+                "set = { offload = false, flows = 2 }",
+                "21: series.set.flows: the parameter of the x axis has the values of [x]",
+            ),
+            (
                 ", source = \"fitted to the gain\"",
                 "",
                 "48: there must be parameters.setup.source: where it is from: a paper's sentence, a data sheet, or what it is fitted to",
@@ -490,7 +506,7 @@ mod tests {
             (
                 "include = \"wire\"",
                 "include = \"wires\"",
-                "6: include: there is no built-in file of parameters or name that ends in .toml 'wires': there are wire",
+                "6: include: there is no built-in file of parameters 'wires': there are wire, names that end in .toml",
             ),
             (
                 "include = \"wire\"",

@@ -10,7 +10,7 @@ use nichrome_wire::Ecn;
 use nichrome_wire::engine::deliver;
 use serde::Serialize;
 
-use super::super::figures::{median, rounded};
+use super::super::figures::{median, median_of, rounded};
 use super::super::pin::pin;
 use super::plan::Plan;
 use crate::number::Grouped;
@@ -99,8 +99,8 @@ fn run(impairments: &Impairments, packets: u64) -> anyhow::Result<f64> {
 
 impl fmt::Display for Engines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (in_flight, runs) = (Grouped(self.in_flight), self.runs);
-        write!(f, "the engine in virtual time, {in_flight} packets in flight, median of {runs} runs")?;
+        let (in_flight, runs) = (Grouped(self.in_flight), median_of(self.runs, "run", "runs"));
+        write!(f, "the engine in virtual time, {in_flight} packets in flight, {runs}")?;
         for Speed { path, packets_per_second } in &self.paths {
             write!(f, "\n{:>8.2} million packets/s  {path}", packets_per_second / 1e6)?;
         }

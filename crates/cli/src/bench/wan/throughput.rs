@@ -9,7 +9,7 @@ use nichrome_port::Offloads;
 use nichrome_wan::Impairments;
 use serde::Serialize;
 
-use super::super::figures::{median, rounded};
+use super::super::figures::{median, median_of, rounded};
 use super::super::iperf3::{self, End};
 use super::plan::Plan;
 use crate::copy_loop::CopyLoop;
@@ -100,7 +100,8 @@ pub(super) fn check() -> anyhow::Result<String> {
 impl fmt::Display for Throughput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { measured_with, path_gbps, copy_loop_gbps, ratio, runs } = self;
-        writeln!(f, "{measured_with} from host to host, --delay 0, median of {runs} runs in turn")?;
+        let runs = median_of(*runs, "run", "runs in turn");
+        writeln!(f, "{measured_with} from host to host, --delay 0, {runs}")?;
         writeln!(f, "{path_gbps:>8.2} Gbit/s  over the path")?;
         write!(f, "{copy_loop_gbps:>8.2} Gbit/s  over a bare copy loop from TAP to TAP: {ratio:.2} of that")
     }
