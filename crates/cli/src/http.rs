@@ -19,6 +19,9 @@ const STACK: usize = 512 * 1024;
 /// Timeout for a client's request, and again for the response.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Time until the next attempt to accept a client, after one has failed.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Maximum number of bytes read after the request before the connection is closed.
 const LINGERING: usize = 64 << 10;
 
@@ -68,7 +71,12 @@ impl HttpServer {
         // The oldest first.
         let mut served: VecDeque<Weak<TcpStream>> = VecDeque::new();
         thread::spawn(move || {
-            for stream in self.0.incoming().flatten() {
+            for stream in self.0.incoming() {
+                let Ok(stream) = stream else {
+                    // No descriptor is free: the client waits.
+                    thread::sleep(PAUSE);
+                    continue;
+                };
                 if served.len() == clients {
                     served.retain(|stream| stream.strong_count() > 0);
                 }

@@ -4,19 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{self, Duration};
 
 use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, PacketOptions, WriteError};
 use nichrome_port::clock;
 use nichrome_wire::Instant;
 
-use crate::threads;
+use crate::{failure, threads};
 
 /// Maximum queued packets.
 const PACKETS_WAITING: usize = 1 << 16;
 
 /// Maximum queued bytes.
 const BYTES_WAITING: usize = 128 << 20;
+
+/// Time without progress after which the reader of a capture, such as a pipe's, is not waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A capture being written.
 pub(crate) struct Recording {
@@ -81,9 +85,21 @@ impl Recording {
         self.recorder.clone()
     }
 
-    /// Writes the remaining packets after all recorders are gone.
+    /// Writes the remaining packets after all recorders are gone. Gives up, with a warning, if the reader of a pipe takes
+    /// nothing.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
-        drop(self.recorder);
+        drop(self.recorder.packets);
+        let (mut progress, mut left) = (time::Instant::now(), usize::MAX);
+        while !self.writer.is_finished() {
+            let waiting = self.recorder.bytes_waiting.load(Ordering::Relaxed);
+            if waiting != left {
+                (progress, left) = (time::Instant::now(), waiting);
+            } else if progress.elapsed() > PATIENCE {
+                failure::warn(format_args!("the end of a capture is missing: its reader takes nothing"));
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
         // The thread does not panic.
         self.writer.join().unwrap_or(Ok(()))
     }

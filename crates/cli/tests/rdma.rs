@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::Permissions;
+use std::io::Write;
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -226,6 +229,37 @@ fn errors_are_one_line() {
         assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(expected), "{arguments}: {error}");
+    }
+}
+
+/// A client may be any program.
+#[test]
+fn servers_refuse_parameters_that_no_client_could_have_from_its_options() {
+    let bandwidth = r#"{"op":"write","size":64,"qps":0,"depth":1,"regions":"Shared"}"#;
+    let one = bandwidth.replace(r#""qps":0"#, r#""qps":1"#);
+    let (large, deep) = (one.replace("64", "4294967295"), one.replace(r#""depth":1"#, r#""depth":65535"#));
+    for (nth, (command, parameters)) in (0..).zip([
+        ("bw", bandwidth),
+        ("bw", &large),
+        ("bw", &deep),
+        ("lat", r#"{"op":"write","size":0,"iters":1}"#),
+        ("lat", r#"{"op":"write","size":1,"iters":0}"#),
+        ("connect", r#"{"connections":4000000000,"parallel":1,"keep":true}"#),
+        ("connect", r#"{"connections":1,"parallel":20000,"keep":true}"#),
+    ]) {
+        let port = 28_600 + nth;
+        let server = start(&format!("{command} --port {port}"));
+        let mut client = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(client) => break client,
+                Err(_) => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        client.write_all(format!("{parameters}\n").as_bytes()).unwrap();
+        let output = server.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("the client's parameters are out of their ranges"), "{parameters}: {error}");
+        assert_eq!(output.status.code(), Some(1));
     }
 }
 

@@ -35,6 +35,10 @@ pub enum EventKind {
     MulticastError = 13,
     /// The queue pair of an ended connection may be used for another.
     TimewaitExit = 15,
+    /// An event of the program's own.
+    User = 18,
+    /// An event of librdmacm's own, such as the end of a resolution of names.
+    Internal = 19,
 }
 
 /// Parameters of a connection.
@@ -80,6 +84,8 @@ pub enum Parameters {
     Connection(ConnectionParameters),
     /// Of an identifier for datagrams.
     Datagram(DatagramParameters),
+    /// Of an event that the program has written.
+    Argument(u64),
 }
 
 /// An event of an identifier or of a membership in a group.

@@ -34,6 +34,7 @@ mod process_namespace;
 mod processor;
 mod quiet_thread;
 mod scheduling;
+mod spare_descriptor;
 mod stripped_tag;
 mod sync;
 mod tap;

@@ -1,8 +1,10 @@
 //! `nichrome rdma bw`: the throughput of reliable connections.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use nichrome_rdma::{Operation, ReceiveRequest, SendRequest};
 use serde::{Deserialize, Serialize};
@@ -11,8 +13,17 @@ use super::growth::Growth;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Meeting, Regions, Session};
+use super::session::{Agreed, Meeting, Regions, Session};
 use crate::{duration, number};
+
+/// The allowed message sizes, in bytes.
+const SIZES: RangeInclusive<u32> = 1..=1 << 30;
+
+/// The allowed numbers of connections.
+const QPS: RangeInclusive<u32> = 1..=1 << 17;
+
+/// The allowed numbers of outstanding messages.
+const DEPTHS: RangeInclusive<u16> = 1..=16_384;
 
 /// Measure the throughput of reliable connections.
 #[derive(Args)]
@@ -23,16 +34,16 @@ pub(crate) struct Bandwidth {
     #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
     op: Transfer,
     /// Message size in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = number::bytes(1..=1_u32 << 30))]
+    #[arg(long, value_name = "BYTES", default_value_t = 65_536, value_parser = number::bytes(SIZES))]
     size: u32,
     /// Number of connections, used in turn.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(1..=1_u32 << 17))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(QPS))]
     qps: u32,
     /// Give each connection a region of its own, in a protection domain of its own, over the same bytes.
     #[arg(long)]
     regions: bool,
     /// Outstanding messages, on all connections together.
-    #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = number::whole(1..=16_384_u16))]
+    #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = number::whole(DEPTHS))]
     depth: u16,
     /// Duration of the measurement, from 10ms to 60s.
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
@@ -56,6 +67,12 @@ struct Parameters {
     qps: u32,
     depth: u16,
     regions: Regions,
+}
+
+impl Agreed for Parameters {
+    fn is_in_range(&self) -> bool {
+        SIZES.contains(&self.size) && QPS.contains(&self.qps) && DEPTHS.contains(&self.depth)
+    }
 }
 
 impl Parameters {
@@ -170,7 +187,9 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(u64, Dur
             session.cq.drain(&mut completions);
             done += completions.len() as u64;
             if is_last {
-                return anyhow::Ok(());
+                return end
+                    .join()
+                    .unwrap_or_else(|_| bail!("the thread that waits for the client has panicked"));
             }
             completions.iter().try_for_each(|completion| post(completion.wr_id as usize))?;
             completions.clear();

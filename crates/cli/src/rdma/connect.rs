@@ -1,6 +1,7 @@
 //! `nichrome rdma connect`: connections by address and port.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -14,9 +15,15 @@ use super::growth::{Growth, Memory};
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Meeting, check};
+use super::session::{Agreed, Meeting, check};
 use crate::connecting::{Connecting, Moments, Remaining, on_threads};
 use crate::number;
+
+/// The allowed numbers of connections.
+const CONNECTIONS: RangeInclusive<u32> = 1..=100_000;
+
+/// The allowed numbers of connections set up at a time.
+const PARALLEL: RangeInclusive<u32> = 1..=64;
 
 /// Measure the set-up of connections by address and port, as programs of rdma_cm do: duration, rate, and memory per connection.
 /// The server sends each client one message.
@@ -25,10 +32,10 @@ pub(crate) struct Connect {
     #[command(flatten)]
     options: Options,
     /// Number of connections.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = number::whole(1..=100_000_u32))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1000, value_parser = number::whole(CONNECTIONS))]
     connections: u32,
     /// Number of connections set up at a time.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(1..=64_u32))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(PARALLEL))]
     parallel: u32,
     /// Keep all connections until the last is established, and measure their memory. Without it each ends after its message.
     #[arg(long)]
@@ -41,6 +48,12 @@ struct Parameters {
     connections: u32,
     parallel: u32,
     keep: bool,
+}
+
+impl Agreed for Parameters {
+    fn is_in_range(&self) -> bool {
+        CONNECTIONS.contains(&self.connections) && PARALLEL.contains(&self.parallel)
+    }
 }
 
 /// The result of an end. The names of its fields are JSON keys.

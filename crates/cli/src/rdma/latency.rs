@@ -1,5 +1,6 @@
 //! `nichrome rdma lat`: the latency of messages.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -11,8 +12,11 @@ use super::bandwidth::Transfer;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{INLINE, Meeting, Regions, Session};
+use super::session::{Agreed, INLINE, Meeting, Regions, Session};
 use crate::number;
+
+/// The allowed message sizes, in bytes.
+const SIZES: RangeInclusive<u32> = 1..=1 << 24;
 
 /// Measure the latency of messages: half a round trip of WRITEs or SENDs, or a whole READ.
 #[derive(Args)]
@@ -23,7 +27,7 @@ pub(crate) struct Latency {
     #[arg(long, value_enum, value_name = "OPERATION", default_value = "write")]
     op: Transfer,
     /// Message size in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = number::bytes(1..=1_u32 << 24))]
+    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = number::bytes(SIZES))]
     size: u32,
     /// Number of messages in each direction.
     #[arg(long, value_name = "MESSAGES", default_value_t = 10_000, value_parser = number::whole(1..=u32::MAX))]
@@ -36,6 +40,12 @@ struct Parameters {
     op: Transfer,
     size: u32,
     iters: u32,
+}
+
+impl Agreed for Parameters {
+    fn is_in_range(&self) -> bool {
+        SIZES.contains(&self.size) && self.iters > 0
+    }
 }
 
 /// Maximum number of outstanding requests.
@@ -118,15 +128,20 @@ impl Ends<'_> {
         let Self { session, size } = *self;
         let operation = Operation::Write(session.peer.at(0));
         let mut completions = Vec::new();
+        let mut start = Instant::now();
         for round in 0..iters {
             let mark = (round % 255) as u8 + 1;
-            let start = Instant::now();
             if role == Role::Client {
+                start = Instant::now();
                 self.post(operation, mark)?;
             }
             session.until(|| session.region.poll(|bytes| bytes[size - 1] == mark))?;
-            times.record(start.elapsed() / 2);
+            // The server's first wait is for the client to begin.
+            if role == Role::Client || round > 0 {
+                times.record(start.elapsed() / 2);
+            }
             if role == Role::Server {
+                start = Instant::now();
                 self.post(operation, mark)?;
             }
             session.drain(&mut completions)?;
@@ -159,7 +174,10 @@ impl Ends<'_> {
                     }
                 }
             }
-            times.record(start.elapsed() / 2);
+            // The server's first wait is for the client to begin.
+            if role == Role::Client || round > 0 {
+                times.record(start.elapsed() / 2);
+            }
             if role == Role::Server {
                 self.post(Operation::Send, 1)?;
             }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use nichrome_hca::{
     Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, exchange,
 };
@@ -25,6 +25,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct Introduction {
     region: RemoteRegion,
     mtu: usize,
+}
+
+/// The client's parameters, which both ends use.
+pub(super) trait Agreed: Serialize + DeserializeOwned {
+    /// Returns true if the options allow the parameters: a client may be any program.
+    fn is_in_range(&self) -> bool;
 }
 
 /// The regions of a session's connections at each end.
@@ -77,9 +83,19 @@ impl Meeting {
     }
 
     /// Exchanges parameters with the peer and returns the client's.
-    pub(super) fn agree<T: Serialize + DeserializeOwned>(&self, parameters: T) -> anyhow::Result<T> {
+    ///
+    /// # Errors
+    /// The peer runs another command, or the client's parameters are out of their ranges.
+    pub(super) fn agree<T: Agreed>(&self, parameters: T) -> anyhow::Result<T> {
         let theirs = exchange(&self.stream, &parameters).context("the peer runs another command")?;
-        Ok(if self.role == Role::Client { parameters } else { theirs })
+        if self.role == Role::Client {
+            return Ok(parameters);
+        }
+        ensure!(
+            theirs.is_in_range(),
+            "the client's parameters are out of their ranges: its options would refuse them"
+        );
+        Ok(theirs)
     }
 
     /// Sends a value from the server to its client; returns it at both ends.

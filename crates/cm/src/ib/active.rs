@@ -82,7 +82,7 @@ impl Connections {
             local,
             ece: connect.ece,
             service: connect.service,
-            guid: self.config.guid,
+            guid: self.guid,
             qkey: QKey(0),
             qp: connect.qp,
             responder_resources: connect.responder_resources,

@@ -195,7 +195,7 @@ impl Connections {
         let Some(connection) = self.get(id) else { return };
         match connection.state {
             State::ReqSent => {
-                let rej = connection.timed_out(self.config.guid);
+                let rej = connection.timed_out(self.guid);
                 self.send(id, rej);
                 self.remove(id);
             }

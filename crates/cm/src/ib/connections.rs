@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use nichrome_rdma::RandomNumbers;
 use nichrome_wire::Instant;
-use nichrome_wire::cm::{CommId, CommIds, MAD_LEN, Mad, Message, TransactionId};
+use nichrome_wire::cm::{CommId, CommIds, Guid, MAD_LEN, Mad, Message, TransactionId};
 use nichrome_wire::rdma::{PathMtu, QpNumber};
 
 use super::connection::{Connection, Sent, State};
@@ -27,6 +27,9 @@ pub struct Transmit {
 /// Every connection by its local identifier, which is random.
 pub(crate) struct Connections {
     pub(crate) config: Config,
+    /// The GUID in messages. Not the adapter's, which others know: who names it and a queue pair in a REQ ends the connection of
+    /// that queue pair, as stale (IBA 12.9.8.3.1).
+    pub(super) guid: Guid,
     table: BTreeMap<CommId, Connection>,
     /// By the peer's address and identifier.
     by_remote: BTreeMap<(IpAddr, CommId), CommId>,
@@ -47,8 +50,11 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(config: Config) -> Self {
         let random = RandomNumbers::new(config.seed, "communication identifiers");
+        let mut halves = RandomNumbers::new(config.seed, "GUID in messages");
+        let guid = Guid(u64::from(halves.next_u32()) << 32 | u64::from(halves.next_u32()));
         Self {
             config,
+            guid,
             table: BTreeMap::new(),
             by_remote: BTreeMap::new(),
             by_qp: BTreeMap::new(),

@@ -125,7 +125,7 @@ impl Connections {
         now: Instant,
     ) -> Result<bool, PrivateDataError> {
         let private_data = PrivateData::new(accept.private_data)?;
-        let (guid, ack_delay) = (self.config.guid, self.config.ack_delay);
+        let (guid, ack_delay) = (self.guid, self.config.ack_delay);
         let Some(connection) = self.get_mut(id).filter(|connection| connection.state == State::ReqReceived)
         else {
             return Ok(false);

@@ -23,14 +23,14 @@ impl Connections {
         let owner = connection.owner;
         match connection.state {
             State::ReqSent => {
-                let rej = connection.timed_out(self.config.guid);
+                let rej = connection.timed_out(self.guid);
                 self.send(id, rej);
                 self.remove(id);
                 Some(Indication::Unreachable(owner?))
             }
             // The peer may have sent RTUs that were all lost.
             State::RepSent => {
-                let rej = connection.timed_out(self.config.guid);
+                let rej = connection.timed_out(self.guid);
                 self.send(id, rej);
                 self.abandon(id, now);
                 Some(Indication::Unreachable(owner?))

@@ -38,6 +38,25 @@ impl<H> Manager<H> {
         self.channels.get(&channel).is_some_and(|queue| !queue.events.is_empty())
     }
 
+    /// Queues an event that the program writes, of its own or of librdmacm's.
+    ///
+    /// # Errors
+    /// The event is of another kind, or the program has left too many.
+    pub fn write_event(
+        &mut self,
+        id: IdName,
+        kind: EventKind,
+        status: i32,
+        argument: u64,
+    ) -> Result<(), CommandError> {
+        if !matches!(kind, EventKind::User | EventKind::Internal) {
+            return Err(CommandError::Argument);
+        }
+        self.check_queue(id)?;
+        self.raise_with(id, kind, status, Parameters::Argument(argument));
+        Ok(())
+    }
+
     /// Queues an event of an identifier, unless its program has no name for it yet.
     pub(super) fn raise(&mut self, id: IdName, kind: EventKind, status: i32) {
         let Some(identifier) = self.identifiers.get(&id) else { return };
@@ -68,11 +87,11 @@ impl<H> Manager<H> {
         let Some(context) = self.identifiers.get_mut(&queued.context) else { return };
         let Some(channel) = self.channels.get_mut(&context.channel) else { return };
         context.events_queued += 1;
-        let data = match &mut queued.event.parameters {
-            Parameters::Connection(parameters) => &mut parameters.private_data,
-            Parameters::Datagram(parameters) => &mut parameters.private_data,
-        };
-        data.truncate(MAX_PRIVATE_DATA);
+        match &mut queued.event.parameters {
+            Parameters::Connection(parameters) => parameters.private_data.truncate(MAX_PRIVATE_DATA),
+            Parameters::Datagram(parameters) => parameters.private_data.truncate(MAX_PRIVATE_DATA),
+            Parameters::Argument(_) => {}
+        }
         if channel.events.is_empty() {
             self.outputs.push_back(Output::Readable(context.channel));
         }

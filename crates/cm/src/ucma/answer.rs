@@ -41,6 +41,7 @@ pub(super) fn event(event: &Event) -> Structure {
     match &event.parameters {
         Parameters::Connection(parameters) => put_connection(&mut s, event_resp::param, parameters),
         Parameters::Datagram(parameters) => put_datagram(&mut s, event_resp::param, parameters),
+        Parameters::Argument(argument) => s.u64(event_resp::param, *argument),
     }
     s.u32(event_resp::ece + ece::vendor_id, event.ece.vendor);
     s.u32(event_resp::ece + ece::attr_mod, event.ece.options);

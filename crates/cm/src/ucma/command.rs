@@ -17,9 +17,10 @@ use super::layout::{
     rdma_ucm_migrate_id as migrate_id, rdma_ucm_notify as notify, rdma_ucm_query as query,
     rdma_ucm_reject as reject, rdma_ucm_resolve_addr as resolve_addr, rdma_ucm_resolve_ip as resolve_ip,
     rdma_ucm_resolve_route as resolve_route, rdma_ucm_set_option as set_option,
+    rdma_ucm_write_cm_event as write_cm_event,
 };
 use crate::error::Errno;
-use crate::event::ConnectionParameters;
+use crate::event::{ConnectionParameters, EventKind};
 use crate::exchange::Reception;
 use crate::name::{IdName, MembershipName};
 
@@ -54,6 +55,7 @@ pub enum Command {
     GetEvent { response: u64 },
     SetOption { id: IdName, level: u32, name: u32, value: u64, len: u32 },
     Notify { id: IdName, event: u32 },
+    WriteEvent { id: IdName, kind: EventKind, status: i32, argument: u64 },
     JoinMulticast { id: IdName, uid: u64, group: SocketAddr, reception: Reception, response: u64 },
     LeaveMulticast { membership: MembershipName, response: u64 },
     MigrateId { id: IdName, fd: u32, response: u64 },
@@ -118,6 +120,7 @@ impl Command {
             20 => parse_bind(f)?,
             21 => parse_resolve_addr(f)?,
             22 => parse_join(f)?,
+            24 => parse_write_event(f)?,
             _ => return Err(Errno::EINVAL),
         })
     }
@@ -251,6 +254,20 @@ fn parse_set_option(f: Fields<'_>) -> Command {
         value: f.u64(set_option::optval),
         len: f.u32(set_option::optlen),
     }
+}
+
+fn parse_write_event(f: Fields<'_>) -> Result<Command, Errno> {
+    let kind = match f.u32(write_cm_event::event) {
+        18 => EventKind::User,
+        19 => EventKind::Internal,
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok(Command::WriteEvent {
+        id: IdName(f.u32(write_cm_event::id)),
+        kind,
+        status: f.u32(write_cm_event::status).cast_signed(),
+        argument: f.u64(write_cm_event::param),
+    })
 }
 
 fn parse_join_ip(f: Fields<'_>) -> Result<Command, Errno> {

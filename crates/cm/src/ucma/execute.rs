@@ -145,6 +145,9 @@ impl<H: Host, C: Caller + ?Sized> Execution<'_, H, C> {
                 manager.communication_established(id)?;
             }
             Command::Notify { .. } => return Err(CommandError::Argument),
+            Command::WriteEvent { id, kind, status, argument } => {
+                manager.write_event(id, kind, status, argument)?;
+            }
             Command::JoinMulticast { id, uid, group, reception, response } => {
                 let membership = manager.join_multicast(id, uid, group.ip(), reception)?;
                 return Ok(Some((response, number(membership.0))));
@@ -235,6 +238,7 @@ impl Command {
             | Self::InitQpAttr { id, .. }
             | Self::SetOption { id, .. }
             | Self::Notify { id, .. }
+            | Self::WriteEvent { id, .. }
             | Self::JoinMulticast { id, .. } => Some(*id),
             Self::CreateId { .. }
             | Self::GetEvent { .. }

@@ -40,6 +40,15 @@ macro_rules! layouts {
     };
 }
 
+/// `struct rdma_ucm_write_cm_event`. Not among [`LAYOUTS`]: headers before Linux 6.17 lack it.
+#[allow(non_upper_case_globals, reason = "names in C")]
+pub(super) mod rdma_ucm_write_cm_event {
+    pub(crate) const id: usize = 0;
+    pub(crate) const event: usize = 8;
+    pub(crate) const status: usize = 12;
+    pub(crate) const param: usize = 16;
+}
+
 layouts! {
     rdma_ucm_cmd_hdr 8 { cmd 0 in_ 4 out 6 }
     rdma_ucm_create_id 24 { uid 0 response 8 ps 16 qp_type 18 }

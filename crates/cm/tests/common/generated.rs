@@ -171,6 +171,7 @@ impl World {
             let data = match &event.parameters {
                 nichrome_cm::Parameters::Connection(parameters) => &parameters.private_data,
                 nichrome_cm::Parameters::Datagram(parameters) => &parameters.private_data,
+                nichrome_cm::Parameters::Argument(_) => panic!("{event:?}"),
             };
             let number = u32::from_be_bytes(data[..4].try_into().unwrap()) as usize;
             let pair = &mut self.pairs[number];

@@ -314,7 +314,7 @@ pub(crate) fn kinds(events: &[Event]) -> Vec<EventKind> {
 pub(crate) fn of_connection(event: &Event) -> &ConnectionParameters {
     match &event.parameters {
         Parameters::Connection(parameters) => parameters,
-        Parameters::Datagram(_) => panic!("{event:?}"),
+        Parameters::Datagram(_) | Parameters::Argument(_) => panic!("{event:?}"),
     }
 }
 

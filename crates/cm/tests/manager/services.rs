@@ -12,7 +12,7 @@ use crate::common::*;
 fn of_datagram(event: &Event) -> &DatagramParameters {
     match &event.parameters {
         Parameters::Datagram(parameters) => parameters,
-        Parameters::Connection(_) => panic!("{event:?}"),
+        Parameters::Connection(_) | Parameters::Argument(_) => panic!("{event:?}"),
     }
 }
 

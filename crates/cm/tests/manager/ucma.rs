@@ -169,6 +169,30 @@ fn a_connection_is_made_and_ended_by_commands() {
 }
 
 #[test]
+fn a_program_gets_the_events_that_it_writes() {
+    let mut session = Session::new();
+    let id = session.create(0, 10, 0x0106);
+    let write = |session: &mut Session, event: u32, argument: u64| {
+        // librdmacm writes the whole union, of 304 bytes.
+        let body = [&word(id)[..], &word(0), &word(event), &word(5), &long(argument), &[0; 296]];
+        session.write(0, &command(24, 0, &body))
+    };
+    for (event, argument) in [(18, 0x0102_0304_0506_0708), (19, 16)] {
+        write(&mut session, event, argument).unwrap();
+        let (uid, of, kind, status, parameters) = session.event(0);
+        assert_eq!((uid, of, kind, status), (10, id, event, 5));
+        assert_eq!(parameters[..8], argument.to_ne_bytes());
+    }
+    for event in [0, 9, 17, 20, u32::MAX] {
+        assert_eq!(write(&mut session, event, 0), Err(Errno::EINVAL), "{event}");
+    }
+    let written = std::iter::from_fn(|| write(&mut session, 18, 0).ok()).take(1000).count();
+    assert_eq!(written, 64, "what a program leaves is bounded");
+    assert_eq!(session.destroy(0, id), Ok(2));
+    session.network.assert_nothing_leaks();
+}
+
+#[test]
 fn queue_pair_attributes_are_those_of_the_connection() {
     let mut session = Session::new();
     let (_, client, server) = session.connected();

@@ -8,6 +8,8 @@ use super::durable_file::DurableFile;
 use super::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError};
 use crate::uninterrupted;
 use nichrome_wire::Instant;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -23,11 +25,30 @@ pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + S
     let (file, destination) = if path.as_os_str() == "-" {
         (io::stdout().as_fd().try_clone_to_owned().map(File::from), "the standard output".to_owned())
     } else {
-        (File::create(path), path.display().to_string())
+        (create_file(path), path.display().to_string())
     };
     match file {
         Ok(file) => Ok(Writer::with_destination(Box::new(file), application, destination)),
         Err(error) => Err(WriteError::Io { destination, error }),
+    }
+}
+
+/// Opens a file for writing, empty. A regular file is locked, so that no other capture is written to it.
+fn create_file(path: &Path) -> io::Result<File> {
+    let file = File::options().write(true).create(true).truncate(false).open(path)?;
+    if file.metadata()?.is_file() {
+        lock(&file)?;
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Locks a file until it is closed.
+fn lock(file: &File) -> io::Result<()> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => Err(io::Error::other("another process writes a capture to it")),
+        // Not every file system has locks.
+        _ => Ok(()),
     }
 }
 
@@ -38,6 +59,9 @@ pub fn create_durable(path: &Path, application: &str) -> Result<Writer<Box<dyn W
     let is_regular = path.as_os_str() != "-" && path.metadata().is_ok_and(|found| found.is_file());
     // A file without read permission cannot be mapped.
     if is_regular && let Ok(file) = File::options().read(true).write(true).open(path) {
+        // The first descriptor's lock ends with it.
+        writer.output = Box::new(io::sink());
+        lock(&file).map_err(|error| writer.failed(error))?;
         writer.output = Box::new(DurableFile::new(file));
     }
     Ok(writer)
@@ -380,6 +404,25 @@ mod tests {
         writer.output.free = usize::MAX;
         writer.finish().unwrap();
         assert_eq!(disk.records(), written);
+    }
+
+    #[test]
+    fn a_capture_that_is_being_written_is_not_written_by_another() {
+        let name = format!("nichrome-locked-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, "older and longer than a section header").unwrap();
+        for first in [create, create_durable] {
+            let mut first = first(&path, "test").unwrap();
+            for other in [create, create_durable] {
+                let error = other(&path, "test").map(drop).unwrap_err().to_string();
+                assert!(error.ends_with(": another process writes a capture to it"), "{error}");
+            }
+            first.flush().unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(bytes.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) && !bytes.ends_with(b"header"));
+            drop(first);
+        }
+        std::fs::remove_file(path).unwrap();
     }
 
     #[test]

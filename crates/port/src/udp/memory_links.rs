@@ -15,10 +15,11 @@ use std::time::Duration;
 use nichrome_wire::{Instant, TrafficClass};
 use rustix::io::{self, Errno};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, accept_with, listen, recv, send};
+use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, listen, recv, send};
 use rustix::process::{Uid, getuid};
 
 use crate::epoll::{Epoll, Interest};
+use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
 use crate::waker::Waker;
 
@@ -77,6 +78,7 @@ pub struct MemoryLinks {
     address: SocketAddr,
     /// `None` if the name is in use, which any user can cause. Peers then use this process's UDP socket.
     listener: Option<OwnedFd>,
+    spare: SpareDescriptor,
     ready: Epoll,
     /// Signalled if a message arrived while its link requested a wake-up.
     message_came: Waker,
@@ -151,6 +153,7 @@ impl MemoryLinks {
         Ok(Self {
             address,
             listener,
+            spare: SpareDescriptor::new(),
             ready,
             message_came,
             greetings: Vec::new(),
@@ -288,7 +291,7 @@ impl MemoryLinks {
         // Bounded: a process of any user may connect repeatedly.
         for _ in 0..MOST_INCOMING {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let Ok(connection) = accept_with(listener, flags) else { break };
+            let Ok(connection) = self.spare.accept(listener, flags) else { break };
             let has_room = self.greetings.len() + self.incoming.len() < MOST_INCOMING;
             if is_ours(&connection) && has_room && self.ready.add(&connection, TOKEN, Interest::READ).is_ok()
             {
@@ -346,7 +349,8 @@ fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
     WakeUps::Taken
 }
 
-fn is_ours(connection: &OwnedFd) -> bool {
+/// Returns true if the process at the other end of a Unix socket has the same user.
+pub(super) fn is_ours(connection: &OwnedFd) -> bool {
     socket_peercred(connection).is_ok_and(|peer| is_same_user(peer.uid, getuid()))
 }
 

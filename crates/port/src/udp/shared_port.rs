@@ -13,15 +13,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::{self, Errno};
-use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout, socket_peercred};
-use rustix::net::{RecvFlags, SocketFlags, SocketType, accept_with, listen, recv};
-use rustix::process::getuid;
+use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout};
+use rustix::net::{RecvFlags, SocketFlags, SocketType, listen, recv};
 
 use crate::clock::wait;
 use crate::quiet_thread::spawn_quiet;
+use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
 use crate::waker::Waker;
 
+use super::memory_links::is_ours;
 use super::service_ports::{ServicePorts, create_table};
 use super::socket::{UdpError, UdpSocket, open};
 use super::steering::Steering;
@@ -160,11 +161,15 @@ impl Group {
         Ok(Self { listener, sockets, table })
     }
 
-    /// Requests the descriptors from a process of the group.
+    /// Requests the descriptors from a process of the group, which must have the same user.
     fn ask(name: &str) -> io::Result<Vec<OwnedFd>> {
         let connection = unix_socket(SocketType::SEQPACKET)?;
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
         connect_to(&connection, name)?;
+        // Another user's process would read and write all datagrams.
+        if !is_ours(&connection) {
+            return Err(Errno::ADDRINUSE);
+        }
         Ok(receive_descriptors(&connection, &mut [0], RecvFlags::empty())?.1)
     }
 
@@ -180,9 +185,9 @@ impl Group {
     }
 
     /// Passes the sockets to one connecting process, if it has the same user.
-    fn pass_on(&self) -> io::Result<()> {
-        let connection = accept_with(&self.listener, SocketFlags::CLOEXEC)?;
-        if socket_peercred(&connection)?.uid != getuid() {
+    fn pass_on(&self, spare: &mut SpareDescriptor) -> io::Result<()> {
+        let connection = spare.accept(&self.listener, SocketFlags::CLOEXEC)?;
+        if !is_ours(&connection) {
             return Ok(());
         }
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&self.listener)
@@ -206,12 +211,13 @@ impl Steward {
         io::ioctl_fionbio(&group.listener, true)?;
         let waker = Arc::new(Waker::new()?);
         let end = Arc::clone(&waker);
+        let mut spare = SpareDescriptor::new();
         let serve = move || {
             while let Ok([ended, _]) = wait([end.as_fd(), group.listener.as_fd()], None)
                 && !ended
             {
                 // Ignored: the newcomer retries, and another process may have answered.
-                let _ = group.pass_on();
+                let _ = group.pass_on(&mut spare);
             }
         };
         let thread = spawn_quiet("nichrome-udp", serve);
