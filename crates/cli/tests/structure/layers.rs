@@ -254,6 +254,7 @@ const PORT: Layers = &[
         "processor.rs",
         "quiet_thread.rs",
         "scheduling.rs",
+        "spare_descriptor.rs",
         "stripped_tag.rs",
         "sync.rs",
         "tcp_owner.rs",

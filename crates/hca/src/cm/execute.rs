@@ -12,7 +12,7 @@ use nichrome_wire::{Engine, Instant};
 use super::joining::Joining;
 use super::machine::Machine;
 use super::manager::ConnectionManager;
-use super::programs::{GroupRequest, Parked};
+use super::programs::{GroupRequest, Parked, show_events};
 
 /// A caller that records the other channel that its command names.
 struct Recording<'a> {
@@ -92,14 +92,8 @@ impl ConnectionManager {
         let mut caller = Recording { caller, other: None };
         let result = execute(&mut self.engine, channel, &mut caller, written, now);
         self.drain(device, now);
-        // The command may have fetched, dropped or moved the last event.
         for channel in [Some(channel), caller.other].into_iter().flatten() {
-            match self.programs.channels.get(&channel) {
-                // A wait may have cleared it.
-                Some(ready) if self.engine.has_event(channel) => ready.wake(),
-                Some(ready) => ready.clear(),
-                None => {}
-            }
+            show_events(&self.engine, channel, &self.programs.channels);
         }
         result
     }

@@ -14,7 +14,7 @@ use super::channel::{ChannelError, ChannelHost, CmChannel};
 use super::error::Unavailable;
 use super::manager::new_engine;
 use super::options::CmOptions;
-use super::programs::Parked;
+use super::programs::{Parked, show_events};
 use crate::config::{OpenError, Transport, seed};
 use crate::driver::Driver;
 
@@ -98,7 +98,12 @@ impl ChannelHost for CmHost {
         written: &[u8],
     ) -> Result<Option<Answer>, Errno> {
         if let Some(parked) = &mut *self.parked() {
-            return execute(&mut parked.engine, channel, caller, written, clock::now());
+            let result = execute(&mut parked.engine, channel, caller, written, clock::now());
+            parked
+                .channels
+                .keys()
+                .for_each(|channel| show_events(&parked.engine, *channel, &parked.channels));
+            return result;
         }
         self.attached().map_err(|_| Errno::ENODEV)?.execute(channel, caller, written)
     }
@@ -111,5 +116,51 @@ impl ChannelHost for CmHost {
         } else if let Ok(host) = self.attached() {
             host.close_channel(channel);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use nichrome_wire::Instant;
+
+    use super::*;
+
+    struct NoMemory;
+
+    impl Caller for NoMemory {
+        fn read(&mut self, _: u64, _: usize) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn channel_of(&mut self, _: u32) -> Option<ChannelName> {
+            None
+        }
+    }
+
+    /// Returns a command: number, room for the answer, body.
+    fn command(number: u32, room: u16, body: &[u8]) -> Vec<u8> {
+        let header = [&number.to_ne_bytes()[..], &(body.len() as u16).to_ne_bytes(), &room.to_ne_bytes()];
+        [&header.concat(), body].concat()
+    }
+
+    #[test]
+    fn events_that_a_program_writes_before_there_is_an_adapter_make_its_channel_readable() {
+        let channel = CmHost::new(Transport::Roce, 1, Some(7)).unwrap().open_channel().unwrap();
+        let execute = |bytes: &[u8]| channel.execute(&mut NoMemory, bytes);
+        let is_readable = || clock::wait([channel.as_fd()], Some(Instant::ZERO)).unwrap()[0];
+        // CREATE_ID: uid, response, RDMA_PS_TCP.
+        let create = [&5u64.to_ne_bytes()[..], &[0; 8], &0x0106u16.to_ne_bytes(), &[0; 6]].concat();
+        let id = execute(&command(0, 4, &create)).unwrap().unwrap().bytes;
+        assert!(!is_readable());
+        // WRITE_CM_EVENT: id, RDMA_CM_EVENT_USER, status, argument.
+        let event = [&id[..], &[0; 4], &18u32.to_ne_bytes(), &[0; 4], &9u64.to_ne_bytes()].concat();
+        execute(&command(24, 0, &event)).unwrap();
+        assert!(is_readable());
+        // GET_EVENT.
+        let fetched = execute(&command(12, 336, &[0; 8])).unwrap().unwrap().bytes;
+        assert_eq!((fetched[0], fetched[12], fetched[20]), (5, 18, 9));
+        assert!(!is_readable());
     }
 }

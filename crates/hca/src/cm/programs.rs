@@ -49,3 +49,17 @@ impl Programs {
         }
     }
 }
+
+/// Makes a channel readable if it has an event: a command may have added, fetched, dropped or moved the last one, and a wait may
+/// have cleared the waker.
+pub(super) fn show_events(
+    engine: &Manager<Machine>,
+    channel: ChannelName,
+    wakers: &BTreeMap<ChannelName, Arc<Waker>>,
+) {
+    match wakers.get(&channel) {
+        Some(ready) if engine.has_event(channel) => ready.wake(),
+        Some(ready) => ready.clear(),
+        None => {}
+    }
+}
