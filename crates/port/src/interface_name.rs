@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use rustix::io::{self, Errno};
+use rustix::net::netdevice::index_to_name;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use thiserror::Error;
 
 /// A valid interface name: 1 to 15 bytes, no spaces, slashes or colons, not `.` or `..` (Linux's `dev_valid_name`).
@@ -19,6 +22,15 @@ pub struct InvalidName(String);
 
 impl InterfaceName {
     const MAX_LEN: usize = libc::IFNAMSIZ - 1;
+
+    /// Returns the current name of the interface with this index.
+    ///
+    /// # Errors
+    /// `ENODEV`: there is none.
+    pub fn of_index(index: u32) -> io::Result<Self> {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        index_to_name(socket, index)?.parse().map_err(|_| Errno::NODEV)
+    }
 
     /// Returns the name.
     pub fn as_str(&self) -> &str {
@@ -64,6 +76,12 @@ impl fmt::Debug for InterfaceName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_is_named_by_its_index() {
+        assert_eq!(InterfaceName::of_index(1).unwrap().as_str(), "lo");
+        assert_eq!(InterfaceName::of_index(u32::MAX >> 1), Err(Errno::NODEV));
+    }
 
     #[test]
     fn valid_names_are_those_that_the_kernel_accepts() {

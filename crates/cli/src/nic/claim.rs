@@ -156,13 +156,18 @@ impl Record {
     fn put_back(&self) -> anyhow::Result<bool> {
         let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
         let netlink = Netlink::open()?;
-        let interface = match netlink.interface(self.wire.parse()?) {
-            Ok(interface) if interface.index == index => interface,
-            // The interface is gone; another one has its name.
-            Ok(_) | Err(NetlinkError::NoInterface(_)) => return Ok(false),
-            Err(error) => return Err(error.into()),
+        // It may have another name now.
+        let interface = match InterfaceName::of_index(index).map(|name| netlink.interface(name)) {
+            Ok(Ok(interface)) if interface.index == index => interface,
+            // The interface is gone.
+            Err(_) | Ok(Ok(_) | Err(NetlinkError::NoInterface(_))) => return Ok(false),
+            Ok(Err(error)) => return Err(error.into()),
         };
         let has_given_mac = interface.mac == Some(MacAddr(given_mac));
+        if !has_given_mac && interface.name.as_str() != self.wire {
+            // Another interface has its index.
+            return Ok(false);
+        }
         if has_given_mac {
             netlink.configure(&interface, Settings { mac: Some(MacAddr(mac)), ..Settings::default() })?;
         }

@@ -2,7 +2,6 @@
 
 use std::env;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -15,8 +14,6 @@ use clap::{Args, Command, FromArgMatches};
 use nichrome_lro::{Config, Hold, Medium, Profile, ProfileConfig, UnknownProfile};
 use nichrome_nic::{Card, CardConfig};
 use nichrome_port::{Interface, InterfaceName, Netlink};
-use rustix::net::netdevice::index_to_name;
-use rustix::net::{AddressFamily, SocketType, socket};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::captures::{CaptureOptions, Captures};
@@ -325,17 +322,12 @@ fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -
     Ok(())
 }
 
-/// Returns the name of the interface with this index.
-fn interface_name(index: u32) -> io::Result<String> {
-    let socket = socket(AddressFamily::UNIX, SocketType::DGRAM, None)?;
-    Ok(index_to_name(socket, index)?)
-}
-
 /// Warns of a bridge or bond, which also forwards the frames of its ports past the card.
 fn warn_of_controller(wire: &Interface) {
     if let Some(controller) = wire.controller {
         let name = wire.name;
-        let controller = interface_name(controller).unwrap_or_else(|_| format!("interface {controller}"));
+        let named = InterfaceName::of_index(controller);
+        let controller = named.map_or_else(|_| format!("interface {controller}"), |name| name.to_string());
         failure::warn(format_args!(
             "{name} is a port of {controller}, so its frames bypass the card: \
              'ip link set {name} nomaster' removes it"

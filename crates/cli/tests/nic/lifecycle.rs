@@ -128,6 +128,25 @@ fn removing_the_wire_ends_the_card_with_one_line() {
 }
 
 #[test]
+fn a_wire_that_is_renamed_is_restored_under_its_new_name() {
+    needs_namespaces!("lifecycle::a_wire_that_is_renamed_is_restored_under_its_new_name");
+    for back_end in back_ends() {
+        let lab = Lab::new();
+        let before = lab.interface("w0");
+        let up = lab.up(&["--backend", back_end]);
+        // Kernels before 6.2 rename no interface that is up.
+        lab.ip("link set w0 down");
+        lab.ip("link set w0 name w9");
+        let (logged, status) = up.wait();
+        let line = "nichrome: w0 is gone: the card ends";
+        assert_eq!((logged.last().unwrap().as_str(), status), (line, Some(1)), "{back_end}");
+        let after = lab.interface("w9");
+        assert_eq!((after.mac, after.arp, after.xdp_program), (before.mac, before.arp, before.xdp_program));
+        assert!(!has_host(&lab) && lab.is_tidy());
+    }
+}
+
+#[test]
 fn a_hosts_interface_that_is_deleted_ends_the_card_with_one_line() {
     needs_namespaces!("lifecycle::a_hosts_interface_that_is_deleted_ends_the_card_with_one_line");
     let lab = Lab::new();
