@@ -236,20 +236,22 @@ impl Wan {
     ) -> anyhow::Result<ExitCode> {
         let netlink = Netlink::open()?;
         let mut mtu = 0;
-        let (mut devices, mut links) = (Vec::new(), Vec::new());
+        let (mut sockets, mut links) = (Vec::new(), Vec::new());
         for name in interfaces {
             let interface = netlink.interface(*name)?;
             let ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
             anyhow::ensure!(ethernet, "{name} is not an Ethernet interface");
             anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
             mtu = mtu.max(interface.mtu);
-            devices.push(Arc::new(PacketSocket::open(&interface)?) as SharedDevice);
+            sockets.push(Arc::new(PacketSocket::open(&interface)?));
             links.push(Link::new(*name, "path"));
         }
-        let (Ok(devices), Ok(links)) = (<[SharedDevice; 2]>::try_from(devices), <[Link; 2]>::try_from(links))
+        let (Ok(sockets), Ok(links)) =
+            (<[Arc<PacketSocket>; 2]>::try_from(sockets), <[Link; 2]>::try_from(links))
         else {
             return Err(failure::usage("--between needs two interfaces"));
         };
+        let devices = sockets.each_ref().map(|socket| Arc::clone(socket) as SharedDevice);
         let mut session = Session::begin()?;
         let run = self.start(devices, mtu, impairments, &session, Reached { hosts: Vec::new(), web })?;
         failure::say(format_args!(
@@ -257,7 +259,9 @@ impl Wan {
             interfaces[0], interfaces[1]
         ));
         let ended = session.wait_for_the_end(links);
-        let finished = self.finish(run, [0, 0]);
+        // An interface that is gone has no counter.
+        let unread = sockets.map(|socket| socket.take_dropped().unwrap_or(0));
+        let finished = self.finish(run, unread);
         // A direction may have failed because of an interface change.
         let status = ended?;
         finished.map(|()| status)

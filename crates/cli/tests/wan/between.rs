@@ -16,7 +16,7 @@ use nichrome_wire::{EtherType, MacAddr, TcpFrame, VirtioNetHeader, VlanTag};
 use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
-use crate::run::{PATIENCE, Room, Started, failure, float, number, text};
+use crate::run::{PATIENCE, Room, Started, drops, failure, float, number, text};
 
 const V4: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))];
 const V6: [IpAddr; 2] = [
@@ -128,13 +128,7 @@ fn hosts_behind_two_interfaces_are_joined_and_the_interfaces_put_back() {
         assert!(received == sent, "{} bytes", received.len());
         assert!(connected_after >= Duration::from_millis(20), "{connected_after:?}");
     }
-    path.signal(Signal::INT);
-    let mut json = String::from("{");
-    path.wait_for("{");
-    while serde_json::from_str::<Value>(&json).is_err() {
-        json += &path.wait_for("");
-    }
-    let summary: Value = serde_json::from_str(&json).unwrap();
+    let summary = ended(&path);
     assert!(number(&summary["to_left"], "bytes_delivered") > 10_000_000, "{summary}");
     assert!(float(&summary["to_right"], "delay_p50_us") >= 10_000.0, "{summary}");
     assert_eq!(summary["to_left"]["drops"], Value::Object(serde_json::Map::new()));
@@ -162,6 +156,38 @@ fn tagged_frames_keep_their_tags() {
     }
     path.signal(Signal::TERM);
     assert_eq!(path.end(), 143);
+}
+
+#[test]
+fn frames_that_are_not_read_in_time_are_counted() {
+    const SENT: u64 = 20_000;
+    let machines = Machines::new();
+    let room = Room::new();
+    let path = machines.join(&room, &["--json"]);
+    let from =
+        machines.on_host(1, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap());
+    let frame = TcpFrame { payload: vec![1; 1400], ..TcpFrame::default() }.build();
+    path.signal(Signal::STOP);
+    for _ in 0..SENT {
+        from.send(&[IoSlice::new(&VirtioNetHeader::default().to_bytes()), IoSlice::new(&frame)]).unwrap();
+    }
+    path.signal(Signal::CONT);
+    thread::sleep(Duration::from_secs(1));
+    let to_left = &ended(&path)["to_left"];
+    let unread = drops(to_left, "unread");
+    assert!(unread > 0 && number(to_left, "packets") + unread == SENT, "{to_left}");
+    assert_eq!(path.end(), 0);
+}
+
+/// Interrupts a path, and returns its summary.
+fn ended(path: &Started) -> Value {
+    path.signal(Signal::INT);
+    let mut json = String::from("{");
+    path.wait_for("{");
+    while serde_json::from_str::<Value>(&json).is_err() {
+        json += &path.wait_for("");
+    }
+    serde_json::from_str(&json).unwrap()
 }
 
 #[test]
