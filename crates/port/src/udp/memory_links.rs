@@ -350,7 +350,7 @@ fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
 }
 
 /// Returns true if the process at the other end of a Unix socket has the same user.
-pub(super) fn is_ours(connection: &OwnedFd) -> bool {
+fn is_ours(connection: &OwnedFd) -> bool {
     socket_peercred(connection).is_ok_and(|peer| is_same_user(peer.uid, getuid()))
 }
 

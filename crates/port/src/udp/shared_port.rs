@@ -13,8 +13,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::{self, Errno};
-use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout};
+use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout, socket_peercred};
 use rustix::net::{RecvFlags, SocketFlags, SocketType, listen, recv};
+use rustix::process::getuid;
 
 use crate::clock::wait;
 use crate::quiet_thread::spawn_quiet;
@@ -22,7 +23,6 @@ use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
 use crate::waker::Waker;
 
-use super::memory_links::is_ours;
 use super::service_ports::{ServicePorts, create_table};
 use super::socket::{UdpError, UdpSocket, open};
 use super::steering::Steering;
@@ -167,7 +167,7 @@ impl Group {
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
         connect_to(&connection, name)?;
         // Another user's process would read and write all datagrams.
-        if !is_ours(&connection) {
+        if socket_peercred(&connection)?.uid != getuid() {
             return Err(Errno::ADDRINUSE);
         }
         Ok(receive_descriptors(&connection, &mut [0], RecvFlags::empty())?.1)
@@ -187,7 +187,7 @@ impl Group {
     /// Passes the sockets to one connecting process, if it has the same user.
     fn pass_on(&self, spare: &mut SpareDescriptor) -> io::Result<()> {
         let connection = spare.accept(&self.listener, SocketFlags::CLOEXEC)?;
-        if !is_ours(&connection) {
+        if socket_peercred(&connection)?.uid != getuid() {
             return Ok(());
         }
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&self.listener)
