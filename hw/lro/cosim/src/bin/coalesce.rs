@@ -11,7 +11,7 @@ use std::time::Duration;
 use nichrome_lro::Config;
 use nichrome_lro_cosim::compare::{Input, compare};
 use nichrome_lro_cosim::{Model, Rtl, RtlConfig};
-use nichrome_port::capture::{self, LinkType};
+use nichrome_port::capture::{self, LinkType, PacketOptions};
 use nichrome_wire::Instant;
 
 const USAGE: &str = "usage: coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]";
@@ -99,7 +99,7 @@ fn write(path: &str, rtl: RtlConfig, inputs: &[Input]) -> Result<(), Box<dyn Err
     }
     module.drain();
     while let Some(packet) = module.packet() {
-        writer.write(interface, packet.arrival, None, [&packet.bytes], None)?;
+        writer.write(interface, packet.arrival, None, [&packet.bytes], PacketOptions::default())?;
         packets += 1;
     }
     writer.finish()?;
