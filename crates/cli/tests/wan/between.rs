@@ -172,7 +172,17 @@ fn frames_that_are_not_read_in_time_are_counted() {
         from.send(&[IoSlice::new(&VirtioNetHeader::default().to_bytes()), IoSlice::new(&frame)]).unwrap();
     }
     path.signal(Signal::CONT);
-    thread::sleep(Duration::from_secs(1));
+    // Until the path has read what waits for it.
+    let shown = || {
+        let output = room.run(&["show", "--json"]);
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        number(&summary["to_left"], "packets")
+    };
+    let mut packets = 0;
+    while packets == 0 || packets != shown() {
+        packets = shown();
+        thread::sleep(Duration::from_millis(300));
+    }
     let to_left = &ended(&path)["to_left"];
     let unread = drops(to_left, "unread");
     assert!(unread > 0 && number(to_left, "packets") + unread == SENT, "{to_left}");
