@@ -21,7 +21,6 @@ use nichrome_wan::Impairments;
 use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
 use crate::distinct::Distinct;
-
 use crate::impairment_options::ImpairmentOptions;
 use crate::number;
 use crate::page::PageOption;

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::failure;
 use crate::signals;
 
-/// Files and folders that were created and are not finished. Held while a file is written.
+/// Files and folders that were created and are not finished. Not held while a file is written: a pipe may block.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -91,9 +91,9 @@ impl PictureFile {
 
     /// Replaces the file's content.
     pub(crate) fn finish(mut self, text: &str) -> anyhow::Result<()> {
-        let mut unfinished = unfinished();
-        unfinished.retain(|path| *path != self.path);
-        self.replace(text).with_context(|| format!("cannot write {}", self.path.display()))
+        let replaced = self.replace(text);
+        unfinished().retain(|path| *path != self.path);
+        replaced.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     fn replace(&mut self, text: &str) -> io::Result<()> {
@@ -116,6 +116,13 @@ impl Drop for PictureFile {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::io::ioctl_fionread;
+
     use super::*;
 
     #[test]
@@ -144,5 +151,26 @@ mod tests {
         }
         assert!(PictureFile::create(folder.path()).is_err());
         PictureFile::create(Path::new("/dev/null")).unwrap().finish("text").unwrap();
+    }
+
+    /// A signal needs what a file in progress could hold.
+    #[test]
+    fn a_reader_that_stalls_does_not_delay_a_signal() {
+        const PIPE: usize = 65_536;
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let mut reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let file = PictureFile::create(&pipe).unwrap();
+        let writer = thread::spawn(move || file.finish(&"x".repeat(PIPE + 1)));
+        while ioctl_fionread(&reader).unwrap() < PIPE as u64 {
+            thread::yield_now();
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while UNFINISHED.try_lock().is_err() {
+            assert!(Instant::now() < deadline);
+        }
+        reader.read_exact(&mut [0; PIPE + 1]).unwrap();
+        writer.join().unwrap().unwrap();
     }
 }

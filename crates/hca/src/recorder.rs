@@ -49,13 +49,7 @@ impl Recorder {
         if ip_packet(flow, traffic_class, ident, datagram, &mut self.packet).is_none() {
             return Ok(());
         }
-        self.writer.write(
-            self.interface,
-            now.plus_nanos(self.offset),
-            None,
-            [&self.packet],
-            PacketOptions::default(),
-        )
+        self.write_packet(now)
     }
 
     /// Adds a TCP segment. A segment too long for an IP packet is left out.
@@ -73,13 +67,12 @@ impl Recorder {
         if is_written.is_none() {
             return Ok(());
         }
-        self.writer.write(
-            self.interface,
-            now.plus_nanos(self.offset),
-            None,
-            [&self.packet],
-            PacketOptions::default(),
-        )
+        self.write_packet(now)
+    }
+
+    fn write_packet(&mut self, now: Instant) -> Result<(), WriteError> {
+        let time = now.plus_nanos(self.offset);
+        self.writer.write(self.interface, time, None, [&self.packet], PacketOptions::default())
     }
 
     /// Writes out the datagrams, which then stay in the file even if the process is killed.

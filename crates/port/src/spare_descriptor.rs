@@ -8,8 +8,8 @@ use rustix::net::{SocketFlags, accept_with};
 
 /// A descriptor in reserve.
 ///
-/// A process without a free descriptor cannot accept a connection, and its listener stays readable: who waits for the listener would
-/// not sleep again.
+/// A process without a free descriptor cannot accept a connection, and its listener stays readable: who waits for the
+/// listener would not sleep again.
 #[derive(Debug)]
 pub(crate) struct SpareDescriptor(Option<OwnedFd>);
 

@@ -233,8 +233,8 @@ fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
     }
 }
 
-/// Writes the packets of one pass of each row as a pcap file to a directory, which is created if it is missing, in a format that every benchmark reads. The file name has
-/// the row's flows, segments in a row, and whether they merge.
+/// Writes the packets of one pass of each row as a pcap file to a directory, which is created if it is missing, in a
+/// format that every benchmark reads. The file name has the row's flows, segments in a row, and whether they merge.
 pub(super) fn write_captures(file: &File, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     for interleaving in ROWS {

@@ -27,8 +27,8 @@ pub struct Transmit {
 /// Every connection by its local identifier, which is random.
 pub(crate) struct Connections {
     pub(crate) config: Config,
-    /// The GUID in messages. Not the adapter's, which others know: who names it and a queue pair in a REQ ends the connection of
-    /// that queue pair, as stale (IBA 12.9.8.3.1).
+    /// The GUID in messages. Not the adapter's, which others know: who names it and a queue pair in a REQ ends the
+    /// connection of that queue pair, as stale (IBA 12.9.8.3.1).
     pub(super) guid: Guid,
     table: BTreeMap<CommId, Connection>,
     /// By the peer's address and identifier.

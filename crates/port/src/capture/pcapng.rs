@@ -1,6 +1,6 @@
 //! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not affect a
-//! packet's bytes, length, timestamp, interface, comments, flags or drop count, except the names of interfaces and of the program that wrote the
-//! section.
+//! packet's bytes, length, timestamp, interface, comments, flags or drop count, except the names of interfaces and of
+//! the program that wrote the section.
 
 use super::block::{self, Block, OwnedOptions};
 use super::clock::{Clock, Tick};
