@@ -1,4 +1,4 @@
-//! A loop that copies frames between two devices unchanged: the baseline of measurements.
+//! A loop that copies frames between two devices unchanged, in the priority of a card: the baseline of measurements.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, anyhow};
-use nichrome_port::{Device, MAX_RECEIVE, Waker, clock};
+use nichrome_port::{Device, MAX_RECEIVE, Onset, RealTime, Waker, clock};
 
 use crate::shared_device::SharedDevice;
 
@@ -39,11 +39,13 @@ impl CopyLoop {
 
 fn copy(from: &dyn Device, to: &dyn Device, stop: &Waker) -> rustix::io::Result<()> {
     let mut buffer = vec![0; MAX_RECEIVE];
+    let mut real_time = RealTime::if_permitted(Onset::Working);
     loop {
         while let Some(received) = from.receive(&mut buffer)? {
             to.send(&[IoSlice::new(&received.virtio.to_bytes()), IoSlice::new(received.frame)])?;
+            real_time.worked();
         }
-        let [_, stopped] = clock::wait([from.as_fd(), stop.as_fd()], None)?;
+        let [_, stopped] = real_time.sleep(|| clock::wait([from.as_fd(), stop.as_fd()], None))?;
         if stopped {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use nichrome_lro::Packet;
-use nichrome_port::{Device, Waker, WireQueue, clock};
+use nichrome_port::{Device, Onset, RealTime, Waker, WireQueue, clock};
 
 use crate::delivery::{self, Deliverer, RoundRobin};
 use crate::error::CardError;
@@ -84,6 +84,7 @@ fn deliver<W: WireQueue>(
 ) -> Result<DeliveryStats, CardError> {
     let mut scratch = Vec::new();
     let mut stats = DeliveryStats::default();
+    let mut real_time = RealTime::if_permitted(Onset::Working);
     loop {
         while let Some(packet) = turn.take() {
             match send_or_segment(host, &packet, &mut scratch) {
@@ -91,11 +92,14 @@ fn deliver<W: WireQueue>(
                 Err(HostError::Refused(_) | HostError::Down) => stats.refused += 1,
                 Err(error @ HostError::Gone(_)) => return Err(error.into()),
             }
+            real_time.worked();
         }
         if matches!(stopped.try_recv(), Err(mpsc::TryRecvError::Disconnected)) {
             return Ok(stats);
         }
-        clock::wait([waker.as_fd()], None).map_err(|error| CardError::Wire(error.into()))?;
+        real_time
+            .sleep(|| clock::wait([waker.as_fd()], None))
+            .map_err(|error| CardError::Wire(error.into()))?;
         waker.clear();
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 
 use nichrome_lro::{Coalescer, Frame, Output, Packet};
-use nichrome_port::{BufferPool, MAX_RECEIVE, TransmitError, WireFrame, WireQueue, clock};
+use nichrome_port::{BufferPool, MAX_RECEIVE, Onset, RealTime, TransmitError, WireFrame, WireQueue, clock};
 use nichrome_wire::engine::{Engine, advance, deliver_batch_into};
 use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader, VirtioNetRepr};
 use rustix::io::Errno;
@@ -100,11 +100,18 @@ impl<W: WireQueue> Worker<W> {
         let mut buffer = vec![0; MAX_RECEIVE];
         // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
+        // A thread that never sleeps would take turns with ordinary ones.
+        let mut real_time = match self.busy_poll {
+            true => RealTime::default(),
+            false => RealTime::if_permitted(Onset::Working),
+        };
         for round in 0u64.. {
             let received = self.receive()?;
             let transmitted = self.transmit(&mut buffer)?;
             let is_busy = received || transmitted || self.busy_poll;
-            let woken = if is_busy { round.is_multiple_of(LOOK_UP) } else { self.sleep()? };
+            let woken =
+                if is_busy { round.is_multiple_of(LOOK_UP) } else { real_time.sleep(|| self.sleep())? };
+            real_time.worked();
             if woken && self.execute_messages() {
                 break;
             }

@@ -22,7 +22,7 @@ struct Attributes {
     period: u64,
 }
 
-/// Requests the minimum time slice for the calling thread. Since Linux 6.12 a waking thread then preempts those of its
+/// Makes the calling thread an ordinary one with the minimum time slice. Since Linux 6.12 a waking thread then preempts those of its
 /// session with longer slices; no effect before. Its share of CPU time does not change.
 pub(crate) fn request_short_slices() -> io::Result<()> {
     let nice = getpriority_process(None)?;
@@ -31,8 +31,8 @@ pub(crate) fn request_short_slices() -> io::Result<()> {
 
 /// Puts the calling thread in the real-time class `SCHED_FIFO` (sched(7)), so that it preempts all ordinary threads;
 /// an ordinary thread may wait for a busy CPU until the next tick, up to 4 ms. Requires `CAP_SYS_NICE` or a sufficient
-/// RLIMIT_RTPRIO. The thread must sleep when idle: while it runs, no ordinary thread runs on its CPU.
-pub fn run_in_real_time() -> io::Result<()> {
+/// RLIMIT_RTPRIO. While the thread runs, no ordinary thread runs on its CPU.
+pub(crate) fn run_in_real_time() -> io::Result<()> {
     set(Attributes { policy: libc::SCHED_FIFO as u32, priority: 1, ..Attributes::default() })
 }
 

@@ -15,7 +15,7 @@ use anyhow::Context;
 use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced};
 use nichrome_nic::{Carried, HostError, cut, send};
 use nichrome_port::{
-    BufferPool, Device, MAX_RECEIVE, Received, Waker, clock, run_in_real_time, waited_for_processor,
+    BufferPool, Device, MAX_RECEIVE, Onset, RealTime, Received, Waker, clock, waited_for_processor,
 };
 use nichrome_wan::{Departure, DropReason, Impairments, Output, Path};
 use nichrome_wire::Engine;
@@ -90,7 +90,8 @@ impl Direction {
         clock::sleep_precisely().context("cannot set the timer slack")?;
         // Most users may not use SCHED_FIFO. With it, the thread is woken in time, and staying awake would block other
         // threads.
-        let stay_awake = run_in_real_time().map_or(WAKE_UP, |()| 0);
+        let mut real_time = RealTime::if_permitted(Onset::Waking);
+        let stay_awake = if real_time.is_permitted() { 0 } else { WAKE_UP };
         let mut buffer = vec![0; MAX_RECEIVE];
         for round in 0u64.. {
             let more = self.receive(&mut buffer)?;
@@ -102,8 +103,10 @@ impl Direction {
                 round.is_multiple_of(LOOK_UP)
             } else {
                 let sources = [self.from_device.as_fd(), self.waker.as_fd()];
-                clock::wait(sources, self.path.poll_timeout()).context("cannot wait for packets")?[1]
+                let woken = real_time.sleep(|| clock::wait(sources, self.path.poll_timeout()));
+                woken.context("cannot wait for packets")?[1]
             };
+            real_time.worked();
             if may_have_message && self.execute_messages() {
                 break;
             }
