@@ -1,5 +1,7 @@
 //! Real-time priority for threads that do an interrupt handler's work, with time left to ordinary threads.
 
+use std::io;
+
 use nichrome_wire::Instant;
 
 use crate::{clock, scheduling};
@@ -44,10 +46,18 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// Gives the calling thread, which is the one to use the result, real-time priority. Requires `CAP_SYS_NICE` or a
-    /// sufficient RLIMIT_RTPRIO; without, the thread stays an ordinary one.
+    /// Gives the calling thread, which is the one to use the result, real-time priority.
+    ///
+    /// # Errors
+    /// It is not permitted: it requires `CAP_SYS_NICE` or an RLIMIT_RTPRIO of 1.
+    pub fn request(onset: Onset) -> io::Result<Self> {
+        scheduling::run_in_real_time()?;
+        Ok(Self { turn: Some(Turn::new(onset, clock::now())) })
+    }
+
+    /// As [`RealTime::request`]; the thread stays an ordinary one if it is not permitted.
     pub fn if_permitted(onset: Onset) -> Self {
-        Self { turn: scheduling::run_in_real_time().is_ok().then(|| Turn::new(onset, clock::now())) }
+        Self::request(onset).unwrap_or_default()
     }
 
     /// Returns true if the thread has real-time priority in turns.

@@ -39,12 +39,13 @@ pub(super) enum Subject {
     OpenFiles,
     SocketBuffers,
     Loopback,
+    RealTimePriority,
     RdmaLibraries,
     RdmaHardware,
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 14] = [
+    pub(super) const ALL: [Self; 15] = [
         Self::UserNamespaces,
         Self::ProcessNamespaces,
         Self::MountNamespaces,
@@ -57,6 +58,7 @@ impl Subject {
         Self::OpenFiles,
         Self::SocketBuffers,
         Self::Loopback,
+        Self::RealTimePriority,
         Self::RdmaLibraries,
         Self::RdmaHardware,
     ];
@@ -76,6 +78,7 @@ impl Subject {
             Self::OpenFiles => "open files",
             Self::SocketBuffers => "socket buffers",
             Self::Loopback => "loopback interface",
+            Self::RealTimePriority => "real-time priority",
             Self::RdmaLibraries => "RDMA libraries",
             Self::RdmaHardware => "RDMA hardware",
         }
@@ -148,6 +151,15 @@ impl Check {
             Subject::Loopback => {
                 tried(Trial::Loopback, "127.0.0.1 is available", "set it up: 'sudo ip link set lo up'")
             }
+            Subject::RealTimePriority => match machine.attempt(Trial::RealTime) {
+                Ok(()) => Self::works(subject, "allowed"),
+                Err(Refusal { error, .. }) => Self::limited(
+                    subject,
+                    format!("{error}: programs delay the threads of cards and paths"),
+                    "'ulimit -r 1', allowed by the line '* - rtprio 1' in /etc/security/limits.d/nichrome.conf; in a \
+                     unit, LimitRTPRIO=1; in a container, --ulimit rtprio=1",
+                ),
+            },
             Subject::RdmaLibraries => match machine.libraries() {
                 Ok(folder) => Self::works(subject, folder),
                 Err(refusal) => Self::refused(subject, refusal, "install the package again"),

@@ -27,25 +27,25 @@ const COMMANDS: [Needs; 12] = [
         command: "demo",
         without_root: true,
         necessary: &[Subject::UserNamespaces, Subject::Tap],
-        useful: &[Subject::Ipv6],
+        useful: &[Subject::Ipv6, Subject::RealTimePriority],
     },
     Needs {
         command: "wan",
         without_root: true,
         necessary: &[Subject::UserNamespaces, Subject::Tap],
-        useful: &[Subject::ProcessNamespaces, Subject::Ipv6],
+        useful: &[Subject::ProcessNamespaces, Subject::Ipv6, Subject::RealTimePriority],
     },
     Needs {
         command: "wan --between",
         without_root: false,
         necessary: &[Subject::RawSockets, Subject::NetworkAdministration],
-        useful: &[],
+        useful: &[Subject::RealTimePriority],
     },
     Needs {
         command: "nic up",
         without_root: false,
         necessary: &[Subject::RawSockets, Subject::NetworkAdministration, Subject::Tap],
-        useful: &[Subject::Xdp, Subject::LockedMemory],
+        useful: &[Subject::Xdp, Subject::LockedMemory, Subject::RealTimePriority],
     },
     Needs {
         command: "rdma run",
@@ -81,7 +81,7 @@ const COMMANDS: [Needs; 12] = [
         command: "bench wan, bench overip",
         without_root: true,
         necessary: &[Subject::UserNamespaces, Subject::Tap],
-        useful: &[],
+        useful: &[Subject::RealTimePriority],
     },
 ];
 

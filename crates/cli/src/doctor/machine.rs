@@ -22,6 +22,8 @@ pub(super) enum Trial {
     Xdp,
     /// A UDP socket on 127.0.0.1.
     Loopback,
+    /// A thread with real-time priority.
+    RealTime,
 }
 
 /// A refused operation.

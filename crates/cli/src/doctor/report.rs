@@ -196,6 +196,18 @@ mod tests {
     }
 
     #[test]
+    fn without_real_time_priority_cards_and_paths_are_limited() {
+        let report = Report::new(&Faked { refused: HashSet::from([Trial::RealTime]), ..Faked::default() });
+        for command in ["demo", "wan", "wan --between", "nic up", "bench wan, bench overip"] {
+            assert_eq!(outcome(&report, command), (Outcome::Limited, vec![Subject::RealTimePriority]));
+        }
+        assert_eq!(outcome(&report, "rdma run").0, Outcome::Works);
+        assert!(report.works_without_root());
+        let remedy = check(&report, Subject::RealTimePriority).remedy.as_deref();
+        assert!(remedy.is_some_and(|remedy| remedy.starts_with("'ulimit -r 1'")));
+    }
+
+    #[test]
     fn libraries_that_are_missing_refuse_rdma_run_only() {
         let report = Report::new(&Faked { without_libraries: true, ..Faked::default() });
         assert_eq!(outcome(&report, "rdma run"), (Outcome::Refused, vec![Subject::RdmaLibraries]));

@@ -5,8 +5,8 @@ use std::net::{Ipv4Addr, UdpSocket};
 
 use anyhow::Context;
 use nichrome_port::{
-    InterfaceName, MountNamespace, NamespaceError, Netlink, NetworkNamespace, Offloads, PacketSocket,
-    ProcessNamespace, Tap, XdpChoice, XdpConfig, XdpInterface, XdpQueue, gain_network_admin,
+    InterfaceName, MountNamespace, NamespaceError, Netlink, NetworkNamespace, Offloads, Onset, PacketSocket,
+    ProcessNamespace, RealTime, Tap, XdpChoice, XdpConfig, XdpInterface, XdpQueue, gain_network_admin,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
@@ -50,6 +50,9 @@ fn attempt(trial: Trial) -> anyhow::Result<()> {
         }
         Trial::Xdp => NetworkNamespace::new()?.run(xdp)??,
         Trial::Loopback => drop(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?),
+        Trial::RealTime => {
+            RealTime::request(Onset::Waking)?;
+        }
     }
     Ok(())
 }
