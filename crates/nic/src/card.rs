@@ -38,7 +38,8 @@ struct Running {
 
 impl Card {
     /// Starts a worker for each queue of the wire. The host has as many queues, or one. Calls `ended` on a worker's
-    /// thread when the worker ends, for whatever reason.
+    /// thread when the worker ends, for whatever reason. Workers that sleep have real-time priority in turns, if permitted:
+    /// see [`RealTime`](nichrome_port::RealTime).
     pub fn start<W: WireQueue + 'static>(
         queues: Vec<Queue<W>>,
         hosts: &[Host],

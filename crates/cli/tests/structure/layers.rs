@@ -253,6 +253,7 @@ const PORT: Layers = &[
         "os_error.rs",
         "processor.rs",
         "quiet_thread.rs",
+        "real_time.rs",
         "scheduling.rs",
         "spare_descriptor.rs",
         "stripped_tag.rs",
