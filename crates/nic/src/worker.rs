@@ -100,7 +100,7 @@ impl<W: WireQueue> Worker<W> {
         let mut buffer = vec![0; MAX_RECEIVE];
         // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
-        // A thread that never sleeps would take turns with ordinary ones.
+        // A thread that never sleeps leaves its CPU to others as an ordinary one only.
         let mut real_time = match self.busy_poll {
             true => RealTime::default(),
             false => RealTime::if_permitted(Onset::Working),

@@ -9,11 +9,8 @@ use crate::{clock, scheduling};
 /// Nanoseconds of work in real-time priority, after which the thread is an ordinary one: a tick of usual kernels.
 const TURN: u64 = 4_000_000;
 
-/// Nanoseconds of work as an ordinary thread between two turns.
-const PAUSE: u64 = 1_000_000;
-
-/// Nanoseconds of work that a nanosecond of sleep makes up for.
-const RATIO: u64 = TURN / PAUSE;
+/// Nanoseconds of work in real-time priority that a nanosecond asleep or as an ordinary thread makes up for.
+const RATIO: u64 = 4;
 
 /// Nanoseconds of work since waking up, after which there is much of it: the minimum time slice of Linux.
 const BUSY: u64 = 100_000;
@@ -71,7 +68,7 @@ impl RealTime {
         if let Some(turn) = &mut self.turn
             && turn.changes(clock::now())
         {
-            set(turn.is_real_time);
+            set(turn.is_real_time());
         }
     }
 
@@ -80,7 +77,7 @@ impl RealTime {
     pub fn sleep<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
         let Some(turn) = &mut self.turn else { return sleep() };
         if turn.lies_down(clock::now()) {
-            set(turn.is_real_time);
+            set(turn.is_real_time());
         }
         let slept = sleep();
         turn.gets_up(clock::now());
@@ -97,50 +94,72 @@ fn set(is_real_time: bool) {
 #[derive(Debug)]
 struct Turn {
     onset: Onset,
-    is_real_time: bool,
-    /// Real-time work up to `since` that no sleep has made up for, in nanoseconds; [`TURN`] during a pause.
+    phase: Phase,
+    /// Real-time work up to `since` that nothing has made up for, in nanoseconds.
     used: u64,
-    /// When the thread lay down, got up, or changed its priority.
+    /// When the phase, the last sleep or the work after it began.
     since: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    RealTime,
+    /// An ordinary thread until its onset.
+    Ordinary,
+    /// An ordinary thread, asleep or not, until a turn is made up for.
+    Pause,
 }
 
 impl Turn {
     const fn new(onset: Onset, now: Instant) -> Self {
-        Self { onset, is_real_time: true, used: 0, since: now }
+        Self { onset, phase: Phase::RealTime, used: 0, since: now }
     }
 
-    /// Changes the priority if it is time after work until `now`; returns true if it has changed.
+    fn is_real_time(&self) -> bool {
+        self.phase == Phase::RealTime
+    }
+
+    /// Changes the phase if it is time after work until `now`; returns true if the priority has changed.
     #[inline]
     fn changes(&mut self, now: Instant) -> bool {
         let spent = now.nanos_since(self.since);
-        let (changes, used) = match self.is_real_time {
-            true => (self.used + spent >= TURN, TURN),
-            false if self.used >= TURN => (spent >= PAUSE, 0),
-            false => (spent >= self.onset.nanos(), self.used),
+        let (phase, used) = match self.phase {
+            Phase::RealTime if self.used + spent >= TURN => (Phase::Pause, self.used + spent),
+            Phase::Ordinary if spent >= self.onset.nanos() => (Phase::RealTime, self.used),
+            Phase::Pause if spent.saturating_mul(RATIO) >= self.used => (Phase::RealTime, 0),
+            _ => return false,
         };
-        if changes {
-            (self.is_real_time, self.used, self.since) = (!self.is_real_time, used, now);
-        }
-        changes
+        (self.phase, self.used, self.since) = (phase, used, now);
+        true
     }
 
-    /// Begins a sleep; returns true if the priority changes.
+    /// Begins a sleep; returns true if the priority changes. A pause goes on.
     #[inline]
     fn lies_down(&mut self, now: Instant) -> bool {
-        let was_real_time = self.is_real_time;
-        if was_real_time {
-            self.used = (self.used + now.nanos_since(self.since)).min(TURN);
+        match (self.phase, self.onset) {
+            (Phase::Pause, _) => return false,
+            (Phase::Ordinary, _) => {}
+            (Phase::RealTime, _) => self.used += now.nanos_since(self.since),
         }
-        (self.is_real_time, self.since) = (self.onset == Onset::Waking, now);
-        self.is_real_time != was_real_time
+        self.since = now;
+        let ends = self.is_real_time() && self.onset == Onset::Working;
+        if ends {
+            self.phase = Phase::Ordinary;
+        }
+        ends
     }
 
     /// Ends a sleep.
     #[inline]
     fn gets_up(&mut self, now: Instant) {
-        let slept = now.nanos_since(self.since);
-        self.used = self.used.saturating_sub(slept.saturating_mul(RATIO));
-        self.since = now;
+        let left = self.used.saturating_sub(now.nanos_since(self.since).saturating_mul(RATIO));
+        if self.phase == Phase::Pause {
+            if left > 0 {
+                return;
+            }
+            self.phase = Phase::Ordinary;
+        }
+        (self.used, self.since) = (left, now);
     }
 }
 
@@ -156,36 +175,64 @@ mod tests {
     /// The longest piece of work, in nanoseconds.
     const LONGEST: u64 = 3_000_000;
 
+    /// A thread, and its real-time work.
+    struct Thread {
+        turn: Turn,
+        now: Instant,
+        worked: u64,
+    }
+
+    impl Thread {
+        fn new(onset: Onset) -> Self {
+            Self { turn: Turn::new(onset, Instant::ZERO), now: Instant::ZERO, worked: 0 }
+        }
+
+        fn work(&mut self, nanos: u64) {
+            self.worked += if self.turn.is_real_time() { nanos } else { 0 };
+            self.now = self.now + Duration::from_nanos(nanos);
+            self.turn.changes(self.now);
+        }
+
+        fn sleep(&mut self, nanos: u64) {
+            self.turn.lies_down(self.now);
+            self.now = self.now + Duration::from_nanos(nanos);
+            self.turn.gets_up(self.now);
+            self.turn.changes(self.now);
+        }
+    }
+
     proptest! {
         /// Whatever a thread does: of any time, four fifths and a turn at most are real-time work, which is noticed after each
-        /// piece. Sleeps are short, so that most threads need pauses.
+        /// piece. Most threads sleep too little, so that they need pauses.
         #[test]
         fn a_fifth_of_the_time_is_left_to_others(
             onset in prop_oneof![Just(Onset::Waking), Just(Onset::Working)],
+            divisor in prop_oneof![Just(10), Just(10_000)],
             steps in proptest::collection::vec((any::<bool>(), 1..LONGEST), 1..400),
         ) {
-            let mut now = Instant::ZERO;
-            let mut turn = Turn::new(onset, now);
-            let mut worked = 0;
-            // Times, and the real-time work up to them.
+            let mut thread = Thread::new(onset);
             let mut marks = vec![];
             for (sleeps, nanos) in steps {
-                marks.push((now, worked));
-                if sleeps {
-                    turn.lies_down(now);
-                    prop_assert_eq!(turn.is_real_time, onset == Onset::Waking);
-                    now = now + Duration::from_nanos(nanos / 10);
-                    turn.gets_up(now);
-                } else {
-                    worked += if turn.is_real_time { nanos } else { 0 };
-                    now = now + Duration::from_nanos(nanos);
-                    turn.changes(now);
-                }
+                marks.push((thread.now, thread.worked));
+                if sleeps { thread.sleep(nanos / divisor) } else { thread.work(nanos) }
                 for (then, before) in &marks {
-                    let share = now.nanos_since(*then) / (RATIO + 1) * RATIO;
-                    prop_assert!(worked - before <= share + TURN + LONGEST);
+                    let share = thread.now.nanos_since(*then) / (RATIO + 1) * RATIO;
+                    prop_assert!(thread.worked - before <= share + TURN + LONGEST);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_moment_of_sleep_ends_no_pause() {
+        for onset in [Onset::Waking, Onset::Working] {
+            let mut thread = Thread::new(onset);
+            for _ in 0..10_000 {
+                thread.work(110_000);
+                thread.sleep(1000);
+            }
+            let share = thread.worked as f64 / thread.now.nanos_since(Instant::ZERO) as f64;
+            assert!(share <= 0.8, "{onset:?}: {share}");
         }
     }
 
@@ -232,7 +279,10 @@ mod tests {
             while clock::now().nanos_since(begun) < TURN {}
             real_time.worked();
             assert_eq!(policy(), libc::SCHED_OTHER);
-            real_time.sleep(|| assert_eq!(policy(), in_turn));
+            // Longer than the pause.
+            real_time.sleep(|| thread::sleep(Duration::from_millis(10)));
+            real_time.worked();
+            assert_eq!(policy(), in_turn);
         };
         thread::spawn(test).join().unwrap();
     }

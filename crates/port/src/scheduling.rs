@@ -22,8 +22,8 @@ struct Attributes {
     period: u64,
 }
 
-/// Makes the calling thread an ordinary one with the minimum time slice. Since Linux 6.12 a waking thread then preempts those of its
-/// session with longer slices; no effect before. Its share of CPU time does not change.
+/// Makes the calling thread an ordinary one with the minimum time slice. Since Linux 6.12 a waking thread then preempts
+/// those of its session with longer slices; no effect before. Its share of CPU time does not change.
 pub(crate) fn request_short_slices() -> io::Result<()> {
     let nice = getpriority_process(None)?;
     set(Attributes { policy: libc::SCHED_OTHER as u32, nice, runtime: SLICE, ..Attributes::default() })

@@ -156,7 +156,7 @@ impl Check {
                 Err(Refusal { error, .. }) => Self::limited(
                     subject,
                     format!("{error}: programs delay the threads of cards and paths"),
-                    "'ulimit -r 1', allowed by the line '* - rtprio 1' in /etc/security/limits.d/nichrome.conf; in a \
+                    "'ulimit -r 1', allowed by the line 'USER - rtprio 1' in /etc/security/limits.d/nichrome.conf; in a \
                      unit, LimitRTPRIO=1; in a container, --ulimit rtprio=1",
                 ),
             },

@@ -17,6 +17,7 @@ use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
 use crate::run::{PATIENCE, Room, Started, drops, failure, float, number, text};
+use crate::until::until;
 
 const V4: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))];
 const V6: [IpAddr; 2] = [
@@ -172,17 +173,16 @@ fn frames_that_are_not_read_in_time_are_counted() {
         from.send(&[IoSlice::new(&VirtioNetHeader::default().to_bytes()), IoSlice::new(&frame)]).unwrap();
     }
     path.signal(Signal::CONT);
-    // Until the path has read what waits for it.
     let shown = || {
         let output = room.run(&["show", "--json"]);
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
         number(&summary["to_left"], "packets")
     };
-    let mut packets = 0;
-    while packets == 0 || packets != shown() {
-        packets = shown();
+    until("the path to read what waits for it", || {
+        let packets = shown();
         thread::sleep(Duration::from_millis(300));
-    }
+        packets > 0 && packets == shown()
+    });
     let to_left = &ended(&path)["to_left"];
     let unread = drops(to_left, "unread");
     assert!(unread > 0 && number(to_left, "packets") + unread == SENT, "{to_left}");

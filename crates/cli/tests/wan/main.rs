@@ -7,6 +7,8 @@ mod common;
 mod installed;
 #[path = "../common/programs.rs"]
 mod programs;
+#[path = "../common/until.rs"]
+mod until;
 
 mod between;
 mod capture;

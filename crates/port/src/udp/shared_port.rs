@@ -167,7 +167,7 @@ impl Group {
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
         connect_to(&connection, name)?;
         // Another user's process would read and write all datagrams.
-        if socket_peercred(&connection)?.uid != getuid() {
+        if !is_of_same_user(&connection)? {
             return Err(Errno::ADDRINUSE);
         }
         Ok(receive_descriptors(&connection, &mut [0], RecvFlags::empty())?.1)
@@ -187,7 +187,7 @@ impl Group {
     /// Passes the sockets to one connecting process, if it has the same user.
     fn pass_on(&self, spare: &mut SpareDescriptor) -> io::Result<()> {
         let connection = spare.accept(&self.listener, SocketFlags::CLOEXEC)?;
-        if socket_peercred(&connection)?.uid != getuid() {
+        if !is_of_same_user(&connection)? {
             return Ok(());
         }
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&self.listener)
@@ -197,6 +197,11 @@ impl Group {
             .collect();
         send_descriptors(&connection, &[0], &descriptors)
     }
+}
+
+/// Returns true if the process at the other end has the same user ID, mapped or not.
+fn is_of_same_user(connection: &OwnedFd) -> io::Result<bool> {
+    Ok(socket_peercred(connection)?.uid == getuid())
 }
 
 /// A thread that passes the sockets on until dropped.
