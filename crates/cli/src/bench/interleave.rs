@@ -68,6 +68,8 @@ pub(super) enum Method<'f> {
 struct Report {
     rows: Vec<Row>,
     burst: usize,
+    /// Receive buffers used in turn.
+    buffers: usize,
 }
 
 #[derive(Serialize)]
@@ -92,12 +94,14 @@ enum Cost {
 }
 
 /// Measures every row and prints the table.
-pub(super) fn run(file: &File, method: Method<'_>, output: Output) -> anyhow::Result<()> {
+pub(super) fn run(file: &File, method: Method<'_>, buffers: usize, output: Output) -> anyhow::Result<()> {
     let mut rows = Vec::new();
     for (nth, interleaving) in ROWS.into_iter().enumerate() {
         let cost = |profile| match method {
             Method::Count(path) => count(path, nth, profile),
-            Method::Time(plan) => measure(file, interleaving, profile, plan),
+            Method::Time(plan) => {
+                measure(&subject(file, interleaving, profile, buffers), file, interleaving, plan)
+            }
         };
         let profiles = Profile::ALL
             .iter()
@@ -105,7 +109,7 @@ pub(super) fn run(file: &File, method: Method<'_>, output: Output) -> anyhow::Re
             .collect::<anyhow::Result<_>>()?;
         rows.push(Row { interleaving, profiles });
     }
-    let report = Report { rows, burst: BURST };
+    let report = Report { rows, burst: BURST, buffers };
     output.finish("Interleaved flows", &report, &report, |page| page.figure(&report.figure()))
 }
 
@@ -147,7 +151,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "bursts of {BURST}; per profile: cost of a packet (with checksum) and packets merged into one\n"
+            "bursts of {BURST}, {} receive buffers in turn; per profile: cost of a packet (with checksum) and packets merged into one\n",
+            Grouped(self.buffers as u64)
         )?;
         write!(f, "{:>6} {:>8} {:>7}", "flows", "in a row", "merges")?;
         for profile in Profile::ALL {
@@ -178,10 +183,10 @@ impl fmt::Display for Report {
     }
 }
 
-fn measure(file: &File, interleaving: Interleaving, profile: Profile, plan: Plan) -> anyhow::Result<Cost> {
+fn measure(subject: &Subject, file: &File, interleaving: Interleaving, plan: Plan) -> anyhow::Result<Cost> {
     let works = [ChecksumStatus::Verified, ChecksumStatus::Unknown].map(Work::Coalesce);
-    let [verified, unknown] = subject(file, interleaving, profile)
-        .measure(plan, works, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
+    let [verified, unknown] =
+        subject.measure(plan, works, || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)))?;
     Ok(Cost::Time {
         ns_per_packet: rounded(verified.ns_per_packet),
         ns_per_packet_with_checksum: rounded(unknown.ns_per_packet),
@@ -190,10 +195,10 @@ fn measure(file: &File, interleaving: Interleaving, profile: Profile, plan: Plan
     })
 }
 
-fn subject(file: &File, interleaving: Interleaving, profile: Profile) -> Subject {
+fn subject(file: &File, interleaving: Interleaving, profile: Profile, buffers: usize) -> Subject {
     let config = Config { medium: file.medium, ..Config::default() };
     let connections = config.max_connections.max(interleaving.flows as usize);
-    Subject { profile, config, connections }
+    Subject { profile, config, connections, buffers }
 }
 
 /// Returns the row with this number.
@@ -202,9 +207,9 @@ fn row_number(nth: usize) -> anyhow::Result<Interleaving> {
 }
 
 /// Runs one pass of a row through a profile and prints its number of packets.
-pub(super) fn run_row(file: &File, nth: usize, profile: Profile) -> anyhow::Result<()> {
+pub(super) fn run_row(file: &File, nth: usize, profile: Profile, buffers: usize) -> anyhow::Result<()> {
     let interleaving = row_number(nth)?;
-    let [measured] = subject(file, interleaving, profile).measure(
+    let [measured] = subject(file, interleaving, profile, buffers).measure(
         COUNTED,
         [Work::Coalesce(ChecksumStatus::Verified)],
         || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)),

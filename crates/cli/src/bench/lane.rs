@@ -20,9 +20,11 @@ use crate::engine_options::default_profile_config;
 
 /// Frames per burst.
 pub(super) const BURST: usize = 32;
-/// Number of receive buffers allocated at a time, and their size in bytes: few, so that those in use stay in the
-/// cache, as with DPDK's per-core buffer cache.
-const BUFFERS: (usize, usize) = (64, 2048);
+/// Number of receive buffers allocated at a time by default: few, so that those in use stay in the cache, as with DPDK's per-core
+/// buffer cache.
+pub(super) const BUFFERS: usize = 64;
+/// Size of a receive buffer in bytes.
+const BUFFER: usize = 2048;
 /// Capacity for the outputs of one burst: nothing may be allocated while the clock runs.
 const OUTPUTS: usize = 65_536;
 
@@ -136,12 +138,12 @@ impl<E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Run for Lane<'_,
 }
 
 impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> {
-    fn new(engine: E, traffic: Traffic<'f>, checksum: ChecksumStatus) -> Self {
+    fn new(engine: E, traffic: Traffic<'f>, checksum: ChecksumStatus, buffers: usize) -> Self {
         Self {
             engine,
             traffic,
             checksum,
-            buffers: Buffers::default(),
+            buffers: Buffers { pools: Vec::new(), at_a_time: buffers },
             burst: Vec::with_capacity(BURST),
             outputs: Vec::with_capacity(OUTPUTS),
             now: Instant::ZERO,
@@ -234,6 +236,8 @@ pub(super) struct Subject {
     pub(super) config: Config,
     /// Size of `npu`'s connection table: only `npu` keeps flows that hold nothing.
     pub(super) connections: usize,
+    /// Receive buffers allocated at a time, and used in turn.
+    pub(super) buffers: usize,
 }
 
 impl Subject {
@@ -256,27 +260,29 @@ impl Subject {
     }
 
     fn lane<'f>(&self, work: Work, traffic: Traffic<'f>) -> anyhow::Result<Box<dyn Run + 'f>> {
-        let config = &self.config;
+        let Self { config, buffers, .. } = self;
         let Work::Coalesce(checksum) = work else {
-            return Ok(Box::new(Lane::new(Reader::default(), traffic, ChecksumStatus::Verified)));
+            return Ok(Box::new(Lane::new(Reader::default(), traffic, ChecksumStatus::Verified, *buffers)));
         };
         Ok(match default_profile_config(self.profile) {
-            ProfileConfig::Gro(_) => Box::new(Lane::new(Gro::new(config, Hold::Batch)?, traffic, checksum)),
+            ProfileConfig::Gro(_) => {
+                Box::new(Lane::new(Gro::new(config, Hold::Batch)?, traffic, checksum, *buffers))
+            }
             ProfileConfig::Netfpga(netfpga) => {
-                Box::new(Lane::new(Netfpga::new(config, &netfpga)?, traffic, checksum))
+                Box::new(Lane::new(Netfpga::new(config, &netfpga)?, traffic, checksum, *buffers))
             }
             ProfileConfig::Npu(npu) => {
                 let config = Config { max_connections: self.connections, ..*config };
-                Box::new(Lane::new(Npu::new(&config, &npu)?, traffic, checksum))
+                Box::new(Lane::new(Npu::new(&config, &npu)?, traffic, checksum, *buffers))
             }
         })
     }
 }
 
 /// The receive buffers: grows to the number that the engine holds at a time.
-#[derive(Default)]
 struct Buffers {
     pools: Vec<BufferPool>,
+    at_a_time: usize,
 }
 
 impl Buffers {
@@ -285,7 +291,7 @@ impl Buffers {
             if let Some(buffer) = self.pools.iter_mut().find_map(BufferPool::take) {
                 return buffer;
             }
-            self.pools.push(BufferPool::new(BUFFERS.0, BUFFERS.1));
+            self.pools.push(BufferPool::new(self.at_a_time, BUFFER));
         }
     }
 }
