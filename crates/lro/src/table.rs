@@ -113,24 +113,22 @@ impl<D> ConnectionTable<D> {
         None
     }
 
-    /// Prefetches what [`ConnectionTable::find`] will read for these hashes, so that the cache misses of a
-    /// batch overlap. Returns the slots: the first of each chain, or the second if the first has another
-    /// hash.
-    pub(crate) fn look_ahead<const N: usize>(&self, hashes: &[u32; N]) -> [u32; N] {
-        let mut places = hashes.map(|hash| self.buckets[self.bucket(hash)]);
-        let mut read = places.iter().fold(0, |sum, place| sum ^ self.read(*place));
-        for (place, hash) in places.iter_mut().zip(hashes) {
-            if let Some(slot) = self.slots.get(*place as usize).filter(|slot| slot.hash != *hash) {
-                *place = slot.next;
-                read ^= self.read(*place);
-            }
-        }
-        std::hint::black_box(read);
-        places
+    /// Returns the first slot of the chain of this hash, in use or not.
+    #[inline(always)]
+    pub(crate) fn first_of_chain(&self, hash: u32) -> u32 {
+        self.buckets[self.bucket(hash)]
+    }
+
+    /// Prefetches the first slots of the chains of these hashes, so that the cache misses of a batch overlap: all buckets first,
+    /// then all slots. Replaces the hashes by the slots.
+    #[inline(always)]
+    pub(crate) fn look_ahead(&self, hashes: &mut [u32]) {
+        hashes.iter_mut().for_each(|hash| *hash = self.first_of_chain(*hash));
+        std::hint::black_box(hashes.iter().fold(0, |sum, place| sum ^ self.read(*place)));
     }
 
     /// Reads one word of each cache line of a slot.
-    #[inline]
+    #[inline(always)]
     fn read(&self, place: u32) -> u32 {
         self.slots.get(place as usize).map_or(0, |slot| slot.hash ^ u32::from(slot.descriptor.is_some()))
     }

@@ -37,6 +37,12 @@ pub(crate) fn is_flow(head: &Head, flow: &FlowKey) -> bool {
     flow.is_of_ipv4_words(addresses, ports)
 }
 
+/// Returns true if a frame is of the flow of a common one, if it is a common one, too.
+#[inline(always)]
+pub(crate) fn are_of_one_flow(one: &Head, other: &Head) -> bool {
+    flow_words(one) == flow_words(other)
+}
+
 /// Returns addresses and ports of a common frame.
 #[inline(always)]
 fn flow_words(head: &Head) -> (u64, u32) {

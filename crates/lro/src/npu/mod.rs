@@ -54,7 +54,7 @@ use std::mem;
 use std::num::NonZeroU8;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
-use pulp::Arch;
+use pulp::{Arch, NullaryFnOnce};
 
 pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
@@ -451,6 +451,38 @@ fn options<'a>(frame: &'a [u8], segment: &Segment) -> &'a [u8] {
     TcpHeader::new(tcp).and_then(|tcp| tcp.options()).unwrap_or_default()
 }
 
+/// [`Engine::end_of_batch`] of [`Npu`], compiled once for AVX2 and once without.
+struct EndBatch<'a, B: AsRef<[u8]>>(&'a mut Npu<B>);
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self(npu) = self;
+        if !npu.until_end.is_empty() {
+            npu.deliver_until_end();
+        }
+        let is_safe = npu.config.rules == Rules::Safe;
+        let mut untimed = mem::take(&mut npu.untimed);
+        for index in untimed.drain(..) {
+            let Some(descriptor) = npu.table.get_mut(index) else { continue };
+            descriptor.untimed = None;
+            if is_safe && descriptor.times_out_between_bursts() {
+                descriptor.deadline = npu.timeouts.quiet_deadline(descriptor);
+                if npu.acker.is_some() {
+                    npu.reconstruct(index, FlushReason::EndOfBatch);
+                } else if let Some(run) = descriptor.take_run() {
+                    npu.runs.finish_next(run, FlushReason::EndOfBatch, &mut npu.out);
+                }
+            } else {
+                set_timer(&mut npu.wheel, &npu.timeouts, index, descriptor, npu.burst_at);
+            }
+        }
+        npu.untimed = untimed;
+    }
+}
+
 impl<B: AsRef<[u8]>> Engine for Npu<B> {
     type Input = Frame<B>;
     type Output = Output<B>;
@@ -475,26 +507,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     /// Delivers what connections hold that time out between bursts, and sets the timers of the others.
     #[inline]
     fn end_of_batch(&mut self, _now: Instant) {
-        if !self.until_end.is_empty() {
-            self.deliver_until_end();
-        }
-        let is_safe = self.config.rules == Rules::Safe;
-        let mut untimed = mem::take(&mut self.untimed);
-        for index in untimed.drain(..) {
-            let Some(descriptor) = self.table.get_mut(index) else { continue };
-            descriptor.untimed = None;
-            if is_safe && descriptor.times_out_between_bursts() {
-                descriptor.deadline = self.timeouts.quiet_deadline(descriptor);
-                if self.acker.is_some() {
-                    self.reconstruct(index, FlushReason::EndOfBatch);
-                } else if let Some(run) = descriptor.take_run() {
-                    self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out);
-                }
-            } else {
-                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, self.burst_at);
-            }
-        }
-        self.untimed = untimed;
+        self.arch.dispatch(EndBatch(self));
     }
 
     #[inline]

@@ -21,7 +21,10 @@ use crate::usual::{self, FirstOfStream, Head};
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
 
-/// Connections above which the table does not fit in the nearest caches. Below, prefetching costs more than it saves.
+/// Connections above which the table does not fit in the nearest cache. Below, prefetching it costs more than it saves.
+const MANY: usize = 128;
+
+/// As [`MANY`], for the timers.
 const LARGE: usize = 32768;
 
 /// Number of segments of known connections after which the last-arrival cache is no longer tested first.
@@ -68,15 +71,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(always)]
     fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
-            let hashes = self.hashes(burst.as_slice());
+            let hashes = self.look_ahead(burst.as_slice());
             if self.sparse_likely > 0 {
                 self.last_arrivals.look_ahead(&hashes);
             }
             if self.table.len() > LARGE {
-                self.wheel.look_ahead(&self.table.look_ahead(&hashes));
-                // As many as are set for these frames.
-                let trains = 1 + hashes.windows(2).filter(|pair| pair[0] != pair[1]).count();
-                self.look_ahead_of_timers(trains);
+                self.look_ahead_of_timers(&hashes);
             }
             let all = burst.len();
             while let Some(hash) = hashes.get(all - burst.len())
@@ -136,17 +136,37 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// Returns the connection hashes of the first [`AHEAD`] frames; 0 for frames that are no common segments.
-    fn hashes(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
-        let mut hashes = [0; AHEAD];
-        for (hash, frame) in hashes.iter_mut().zip(frames) {
-            *hash = self.likely_hash(frame);
+    /// Returns the connection hashes of the first [`AHEAD`] frames; 0 for frames that are no common segments. Prefetches the slots
+    /// of these connections in a large table.
+    #[inline(always)]
+    fn look_ahead(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
+        // A train is hashed once.
+        let (mut hashes, mut trains, mut count) = ([0; AHEAD], [0; AHEAD], 0);
+        let mut before: Option<(&Head, u32)> = None;
+        for (place, frame) in hashes.iter_mut().zip(frames) {
+            let head = frame.bytes().first_chunk();
+            *place = match (before, head) {
+                (Some((last, hash)), Some(head)) if usual::are_of_one_flow(last, head) => hash,
+                _ => {
+                    let hash = self.likely_hash(frame);
+                    (trains[count], count) = (hash, count + 1);
+                    let usual = head.filter(|head| self.medium == Medium::Ethernet && usual::is_likely(head));
+                    before = usual.map(|head| (head, hash));
+                    hash
+                }
+            };
+        }
+        if self.table.len() > MANY {
+            self.table.look_ahead(&mut trains[..count]);
         }
         hashes
     }
 
-    /// Prefetches the state for the next `count` timers.
-    fn look_ahead_of_timers(&self, count: usize) {
+    /// Prefetches the timers of the connections with these hashes, and the state for as many of the next timers.
+    #[inline(never)]
+    fn look_ahead_of_timers(&self, hashes: &[u32; AHEAD]) {
+        self.wheel.look_ahead(&hashes.map(|hash| self.table.first_of_chain(hash)));
+        let count = 1 + hashes.windows(2).filter(|pair| pair[0] != pair[1]).count();
         let descriptors =
             || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
         let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
@@ -247,15 +267,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(frame) = frames.next() else { return false };
         run.start_stream(frame, segment, timestamp, self.limits, now);
         descriptor.limit_timestamps(&mut run);
+        let mut ended = ended_by(&run, segment.flags, self.ends);
         let mut count = 1;
-        if ended_by(&run, run.flags, self.ends).is_none() {
+        if ended.is_none() {
             count += run.add_stream_train(&mut self.masks, frames, self.ends);
+            ended = ended_by(&run, run.flags, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
         self.sparse_likely = self.sparse_likely.saturating_sub(1);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
-        let ended = descriptor.hold(run, self.ends);
+        descriptor.hold(run);
         let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
         if is_left {
             self.untimed.push(index);
@@ -344,7 +366,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
     fn call(self) {
         let Self { npu, frames, now } = self;
         let mut burst = mem::take(frames).into_iter();
-        if npu.sparse_likely > 0 || npu.table.len() > LARGE {
+        if npu.sparse_likely > 0 || npu.table.len() > MANY {
             npu.receive_ahead(&mut burst, now);
         }
         while !burst.as_slice().is_empty() {

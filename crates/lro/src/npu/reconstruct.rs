@@ -102,7 +102,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
             Ok(mut run) => {
                 descriptor.limit_timestamps(&mut run);
-                if let Some(reason) = descriptor.hold(run, self.ends) {
+                let ended = ended_by(&run, segment.flags, self.ends);
+                descriptor.hold(run);
+                if let Some(reason) = ended {
                     self.reconstruct(index, reason);
                 }
             }

@@ -1,6 +1,6 @@
 //! The `npu` profile with bursts of many connections, for which it has paths of their own: they change nothing.
 
-use crate::common::{Card, Change, data, us};
+use crate::common::{Card, Change, data, packet_like_an_ethernet_frame, us};
 use nichrome_lro::{Config, FlushReason, Frame, NpuConfig, ProfileConfig};
 use nichrome_wire::{TcpFlags, TcpFrame};
 
@@ -56,24 +56,33 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
     assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
 }
 
-/// Checks that the engine delivers the same if it receives these frames in one burst or one by one, in three rounds.
-fn assert_bursts_change_nothing(frames: &[Vec<u8>], what: &str) {
-    let config = Config { max_connections: 128, max_aggregates: 128, ..Config::default() };
-    let card = || Card::new(&config, &ProfileConfig::Npu(NpuConfig::default())).unverified();
-    let (mut burst, mut single) = (card(), card());
-    for _ in 0..3 {
-        burst.receive_frames(frames.iter().cloned().map(Frame::verified).collect()).wait(us(30));
-        frames.iter().cloned().for_each(|frame| _ = single.receive_frame(Frame::verified(frame)));
-        single.end_batch().wait(us(30));
+/// Checks that the engine delivers the same if it receives the frames of these bursts together or one by one, in three rounds, with
+/// few and with many connections.
+fn assert_bursts_change_nothing(bursts: &[&[Vec<u8>]], what: &str) {
+    for others in [0, 200] {
+        let config = Config { max_connections: 512, max_aggregates: 512, ..Config::default() };
+        let card = || {
+            let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default())).unverified();
+            let first = |nth: u16| data(0, 10).with(|frame| frame.src_port = 40_000 + nth).build();
+            (0..others).for_each(|nth| _ = card.receive_frame(Frame::verified(first(nth))));
+            card.drain();
+            card
+        };
+        let (mut burst, mut single) = (card(), card());
+        for frames in bursts.iter().cycle().take(3 * bursts.len()) {
+            burst.receive_frames(frames.iter().cloned().map(Frame::verified).collect()).wait(us(30));
+            frames.iter().cloned().for_each(|frame| _ = single.receive_frame(Frame::verified(frame)));
+            single.end_batch().wait(us(30));
+        }
+        // What becomes due together may leave in any order of connections.
+        let by_port = |card: &mut Card| {
+            let mut sent = card.drain().take();
+            sent.sort_by_key(|sent| sent.bytes().get(34..36).map(<[u8]>::to_vec));
+            sent
+        };
+        assert!(by_port(&mut burst) == by_port(&mut single), "{what}, beside {others} connections");
+        assert_eq!(burst.statistics(), single.statistics(), "{what}, beside {others} connections");
     }
-    // What becomes due together may leave in any order of connections.
-    let by_port = |card: &mut Card| {
-        let mut sent = card.drain().take();
-        sent.sort_by_key(|sent| sent.bytes().get(34..36).map(<[u8]>::to_vec));
-        sent
-    };
-    assert!(by_port(&mut burst) == by_port(&mut single), "{what}");
-    assert_eq!(burst.statistics(), single.statistics(), "{what}");
 }
 
 #[test]
@@ -89,7 +98,7 @@ fn a_train_with_any_bit_of_a_header_changed_brings_about_what_single_frames_do()
         for (nth, bit) in [1, 3].into_iter().flat_map(|nth| (0..8 * headers).map(move |bit| (nth, bit))) {
             let mut changed = train.clone();
             changed[nth][bit / 8] ^= 1 << (bit % 8);
-            assert_bursts_change_nothing(&changed, &format!("stamped {stamped}, frame {nth}, bit {bit}"));
+            assert_bursts_change_nothing(&[&changed], &format!("stamped {stamped}, frame {nth}, bit {bit}"));
         }
     }
 }
@@ -105,7 +114,10 @@ fn a_train_with_bytes_behind_a_packet_or_cut_brings_about_what_single_frames_do(
             let mut train: Vec<Vec<u8>> = (0..4u32).map(segment).collect();
             let len = train[nth].len().saturating_add_signed(by);
             train[nth].resize(len, 7);
-            assert_bursts_change_nothing(&train, &format!("ACK numbers {acks} apart, frame {nth} by {by}"));
+            assert_bursts_change_nothing(
+                &[&train],
+                &format!("ACK numbers {acks} apart, frame {nth} by {by}"),
+            );
         }
     }
 }
@@ -124,6 +136,17 @@ fn connections_that_take_turns_bring_about_what_single_frames_do() {
                 data(nth * 100, 100).with(|frame| frame.src_port = 1024 + connection).build()
             })
             .collect();
-        assert_bursts_change_nothing(&frames, &format!("{connections} connections, {in_a_row} in a row"));
+        assert_bursts_change_nothing(&[&frames], &format!("{connections} connections, {in_a_row} in a row"));
     }
+}
+
+#[test]
+fn a_segment_behind_a_frame_with_its_addresses_and_ports_in_place_is_of_its_connection() {
+    const PROTOCOL: usize = 23;
+    let segment = |nth: u32| data(nth * 100, 100).with(|frame| frame.src_port = 1024).build();
+    let mut datagram = segment(0);
+    datagram[PROTOCOL] = 17;
+    assert_bursts_change_nothing(&[&[datagram, segment(0)], &[segment(1)]], "a datagram");
+    let packet = packet_like_an_ethernet_frame(1, 0, 100);
+    assert_bursts_change_nothing(&[&[packet, segment(0)], &[segment(1)]], "a packet");
 }
