@@ -109,7 +109,16 @@ impl Adapter {
         self.driver.local().ip()
     }
 
-    /// Prints the device's counters to standard error.
+    /// Prints to standard error why the capture has ended early, if it has, and the device's counters, if they are asked for.
+    fn report(&self) {
+        if let Some(error) = self.driver.capture_error() {
+            say(&format!("{error}: the program went on without the capture"));
+        }
+        if self.prints_stats {
+            self.print_stats();
+        }
+    }
+
     fn print_stats(&self) {
         let wire = self.driver.wire_counters();
         let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
@@ -167,9 +176,7 @@ impl Drop for Adapter {
         if self.process != process::id() {
             return;
         }
-        if self.prints_stats {
-            self.print_stats();
-        }
+        self.report();
         // SAFETY: the driver is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.driver) };
     }
@@ -180,8 +187,8 @@ impl Drop for Adapter {
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections of the connection
-/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and prints the
-/// counters.
+/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and prints what
+/// is to be told at the end.
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
@@ -189,9 +196,7 @@ fn end_at_exit() {
             if adapter.process == process::id() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
                 adapter.driver.call(Device::acknowledge_all);
                 adapter.driver.close_cm_channels();
-                if adapter.prints_stats {
-                    adapter.print_stats();
-                }
+                adapter.report();
             }
             // The process exits: the kernel closes what is open.
             std::mem::forget(adapter);

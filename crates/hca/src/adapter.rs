@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nichrome_cm::ucma::{Answer, Caller};
 use nichrome_cm::{ChannelName, Errno, Usage};
+use nichrome_port::capture::WriteError;
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::{
     Completion, Counters, CqHandle, Device, DomainHandle, Event, Notify, ObjectError, PathMtu, Psn,
@@ -182,6 +183,11 @@ impl Adapter {
     /// Counters of datagrams.
     pub fn wire_counters(&self) -> WireCounters {
         self.inner.driver.wire_counters()
+    }
+
+    /// Why the capture ended early, if it did: a write failed.
+    pub fn capture_error(&self) -> Option<Arc<WriteError>> {
+        self.inner.driver.capture_error()
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use nichrome_port::capture::WriteError;
 use nichrome_port::{Waker, clock, spawn_quiet};
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{
@@ -403,6 +404,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// Counters of datagrams.
     pub fn wire_counters(&self) -> WireCounters {
         self.shared.live().wire.counters()
+    }
+
+    /// Why the capture ended early, if it did: a write failed.
+    pub fn capture_error(&self) -> Option<Arc<WriteError>> {
+        self.shared.live().wire.capture_error()
     }
 }
 

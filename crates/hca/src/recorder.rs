@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::mem;
 use std::path::Path;
+use std::sync::Arc;
 
 use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create_durable};
 use nichrome_port::clock;
@@ -12,9 +13,86 @@ use nichrome_wire::{
     TrafficClass, UdpChecksum, UdpRepr,
 };
 
+/// The capture of an adapter, if there is one. A write error ends it, and is kept: the adapter goes on.
+#[derive(Default)]
+pub(crate) struct Capture {
+    recorder: Option<Recorder>,
+    error: Option<Arc<WriteError>>,
+}
+
+impl Capture {
+    /// Creates the file, with one interface named `interface`.
+    pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
+        Ok(Self { recorder: Some(Recorder::create(path, interface)?), error: None })
+    }
+
+    /// Returns true while datagrams are recorded.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.recorder.is_some()
+    }
+
+    /// Returns the error that has ended the capture.
+    pub(crate) fn error(&self) -> Option<Arc<WriteError>> {
+        self.error.clone()
+    }
+
+    /// Adds a datagram.
+    #[inline]
+    pub(crate) fn record(
+        &mut self,
+        flow: &UdpFlow,
+        traffic_class: TrafficClass,
+        datagram: &[u8],
+        now: Instant,
+    ) {
+        self.write(|recorder| recorder.record(flow, traffic_class, datagram, now));
+    }
+
+    /// Adds a TCP segment.
+    #[inline]
+    pub(crate) fn record_tcp(
+        &mut self,
+        addresses: &AddressPair,
+        header: &TcpRepr,
+        payload: &[u8],
+        now: Instant,
+    ) {
+        self.write(|recorder| recorder.record_tcp(addresses, header, payload, now));
+    }
+
+    /// Writes out the datagrams, which then stay in the file even if the process is killed.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        self.write(Recorder::flush);
+    }
+
+    #[inline]
+    fn write(&mut self, write: impl FnOnce(&mut Recorder) -> Result<(), WriteError>) {
+        if let Some(recorder) = &mut self.recorder
+            && let Err(error) = write(recorder)
+        {
+            self.recorder = None;
+            self.error = Some(Arc::new(error));
+        }
+    }
+
+    /// Closes the file.
+    pub(crate) fn close(&mut self) {
+        self.recorder = None;
+    }
+
+    /// Leaves the file to the parent of this process, which continues to write to it.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(recorder) = self.recorder.take() {
+            mem::forget(recorder);
+        }
+    }
+}
+
 /// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not report. The IPv4
 /// identification is the one that the ICRC is right for, else 0.
-pub(crate) struct Recorder {
+struct Recorder {
     writer: Writer<Box<dyn Write + Send>>,
     interface: u32,
     /// Wall clock minus monotonic clock, in nanoseconds.
@@ -25,7 +103,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     /// Creates the file, with one interface named `interface`.
-    pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
+    fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
         let mut writer = create_durable(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         let interface = writer.add_interface(LinkType::RawIp, interface, MAX_SNAP_LEN)?;
         writer.flush()?;
@@ -34,7 +112,7 @@ impl Recorder {
     }
 
     /// Adds a datagram. A datagram too long for an IP packet is left out.
-    pub(crate) fn record(
+    fn record(
         &mut self,
         flow: &UdpFlow,
         traffic_class: TrafficClass,
@@ -53,7 +131,7 @@ impl Recorder {
     }
 
     /// Adds a TCP segment. A segment too long for an IP packet is left out.
-    pub(crate) fn record_tcp(
+    fn record_tcp(
         &mut self,
         addresses: &AddressPair,
         header: &TcpRepr,
@@ -75,15 +153,8 @@ impl Recorder {
         self.writer.write(self.interface, time, None, [&self.packet], PacketOptions::default())
     }
 
-    /// Writes out the datagrams, which then stay in the file even if the process is killed.
-    #[inline]
-    pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
+    fn flush(&mut self) -> Result<(), WriteError> {
         self.writer.flush()
-    }
-
-    /// Leaves the file to the parent of this process, which continues to write to it.
-    pub(crate) fn abandon(self) {
-        mem::forget(self);
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
+use nichrome_port::capture::WriteError;
 use nichrome_port::udp::{Envelope, LinkSend, SendBatch, SendReport, ServicePorts, Staged, UdpError};
 use nichrome_rdma::{Datagram, DatagramBatch, Device, Memory, QpHandle, Transmit};
 use nichrome_wan::{Output, Path};
@@ -15,7 +17,7 @@ use crate::connected_stream::ConnectedStream;
 use crate::management_steering::slot_of;
 use crate::parcel::Parcel;
 use crate::ports::{self, Ports, Sink, StreamCounters, StreamPorts, flow_between};
-use crate::recorder::Recorder;
+use crate::recorder::Capture;
 
 /// Bytes of one send at most: a UDP payload over IPv4.
 const MAX_TRANSMIT: usize = 65_507;
@@ -52,7 +54,7 @@ pub(crate) struct Wire {
     /// Datagrams for a link that was full.
     held: Option<Held>,
     faults: Option<FaultyPaths>,
-    recorder: Option<Recorder>,
+    capture: Capture,
     counters: WireCounters,
     is_cut_off: bool,
 }
@@ -82,7 +84,7 @@ impl FaultyPaths {
 struct Intake<'a, M> {
     device: &'a mut Device<M>,
     faults: Option<&'a mut FaultyPaths>,
-    recorder: &'a mut Option<Recorder>,
+    capture: &'a mut Capture,
     counters: &'a mut WireCounters,
     now: Instant,
 }
@@ -90,7 +92,7 @@ struct Intake<'a, M> {
 impl<M: Memory> Sink for Intake<'_, M> {
     #[inline]
     fn capture(&mut self, datagram: &Datagram<'_>) {
-        record(self.recorder, datagram, self.now);
+        record(self.capture, datagram, self.now);
     }
 
     #[inline]
@@ -122,8 +124,7 @@ impl Wire {
     /// # Errors
     /// A port, the capture file or the faults.
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
-        let recorder =
-            config.capture.as_deref().map(|path| Recorder::create(path, "nichrome")).transpose()?;
+        let capture = config.capture.as_deref().map(|path| Capture::create(path, "nichrome")).transpose()?;
         // Streams have impaired paths of their own.
         let faults = config.faults.as_ref().filter(|_| config.transport != Transport::Iwarp);
         Ok(Self {
@@ -131,7 +132,7 @@ impl Wire {
             outgoing: SendBatch::default(),
             held: None,
             faults: faults.map(FaultyPaths::new).transpose()?,
-            recorder,
+            capture: capture.unwrap_or_default(),
             counters: WireCounters::default(),
             is_cut_off: false,
         })
@@ -183,6 +184,11 @@ impl Wire {
         self.ports.streams().and_then(StreamPorts::incoming_processor)
     }
 
+    /// Returns the error that has ended the capture.
+    pub(crate) fn capture_error(&self) -> Option<Arc<WriteError>> {
+        self.capture.error()
+    }
+
     #[inline]
     pub(crate) fn counters(&self) -> WireCounters {
         let Some(streams) = self.ports.streams() else { return self.counters };
@@ -201,7 +207,7 @@ impl Wire {
         now: Instant,
     ) -> io::Result<()> {
         let streams = self.ports.streams_mut().filter(|_| !self.is_cut_off).ok_or(Errno::NOTCONN)?;
-        streams.attach(qp, connected, &mut self.recorder, now)
+        streams.attach(qp, connected, &mut self.capture, now)
     }
 
     /// Watches another descriptor with the streams; the driver serves it when it wakes.
@@ -246,15 +252,13 @@ impl Wire {
     /// closed.
     pub(crate) fn close(&mut self) {
         self.is_cut_off = true;
-        self.recorder = None;
+        self.capture.close();
     }
 
     /// Stops using the ports, which are those of the parent of this process, as is the capture.
     pub(crate) fn cut_off(&mut self) {
         self.is_cut_off = true;
-        if let Some(recorder) = self.recorder.take() {
-            recorder.abandon();
-        }
+        self.capture.abandon();
     }
 
     /// Deadline of the next datagram on an impaired path.
@@ -284,11 +288,11 @@ impl Wire {
         if self.is_cut_off {
             return false;
         }
-        let Self { ports, faults, recorder, counters, .. } = self;
+        let Self { ports, faults, capture, counters, .. } = self;
         if let Some(streams) = ports.streams_mut() {
-            return streams.receive(device, recorder, now);
+            return streams.receive(device, capture, now);
         }
-        let more = ports.receive(&mut Intake { device, faults: faults.as_mut(), recorder, counters, now });
+        let more = ports.receive(&mut Intake { device, faults: faults.as_mut(), capture, counters, now });
         self.release_received(device, now);
         more
     }
@@ -313,9 +317,9 @@ impl Wire {
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         let has_more = match self.ports.streams_mut() {
             None => self.send_batch(device, now),
-            Some(streams) => !self.is_cut_off && streams.transmit(device, &mut self.recorder, now),
+            Some(streams) => !self.is_cut_off && streams.transmit(device, &mut self.capture, now),
         };
-        self.flush_capture();
+        self.capture.flush();
         has_more
     }
 
@@ -323,19 +327,9 @@ impl Wire {
     pub(crate) fn release_sent<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         match self.ports.streams_mut() {
             None => self.send_released(now),
-            Some(streams) => streams.release_sent(device, &mut self.recorder, now),
+            Some(streams) => streams.release_sent(device, &mut self.capture, now),
         }
-        self.flush_capture();
-    }
-
-    /// Writes out the capture. A write error ends it.
-    #[inline]
-    fn flush_capture(&mut self) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.flush().is_err()
-        {
-            self.recorder = None;
-        }
+        self.capture.flush();
     }
 
     /// Sends a batch of the device's datagrams; returns true if it may have more.
@@ -374,10 +368,12 @@ impl Wire {
                     self.held = Some(Held { envelope, bytes: bytes.to_vec(), segment_size: segment_len });
                 }
             }
-            if let Some(flow) = self.recorder.as_ref().and_then(|_| flow_between(local, peer)) {
+            if self.capture.is_on()
+                && let Some(flow) = flow_between(local, peer)
+            {
                 let traffic_class = route.traffic_class;
                 for bytes in bytes.chunks(segment_len) {
-                    record(&mut self.recorder, &Datagram { flow, traffic_class, bytes }, now);
+                    record(&mut self.capture, &Datagram { flow, traffic_class, bytes }, now);
                 }
             }
         }
@@ -457,9 +453,9 @@ impl Wire {
 
     /// Captures and sends the staged datagrams; returns true if the socket is full.
     fn flush(&mut self, now: Instant) -> bool {
-        if self.recorder.is_some() {
-            let (local, recorder) = (self.local(), &mut self.recorder);
-            for_each_staged(&self.outgoing, local, |datagram, _| record(recorder, datagram, now));
+        if self.capture.is_on() {
+            let (local, capture) = (self.local(), &mut self.capture);
+            for_each_staged(&self.outgoing, local, |datagram, _| record(capture, datagram, now));
         }
         self.send_staged()
     }
@@ -505,12 +501,8 @@ fn for_each_staged(staged: &SendBatch, local: SocketAddr, mut f: impl FnMut(&Dat
     }
 }
 
-/// Adds a datagram to the capture. A write error ends the capture.
+/// Adds a datagram to the capture.
 #[inline]
-fn record(recorder: &mut Option<Recorder>, datagram: &Datagram<'_>, now: Instant) {
-    if let Some(writer) = recorder
-        && writer.record(&datagram.flow, datagram.traffic_class, datagram.bytes, now).is_err()
-    {
-        *recorder = None;
-    }
+fn record(capture: &mut Capture, datagram: &Datagram<'_>, now: Instant) {
+    capture.record(&datagram.flow, datagram.traffic_class, datagram.bytes, now);
 }

@@ -78,3 +78,22 @@ fn a_signal_handler_that_exits_ends_the_program() {
         assert_eq!(ending(way).code(), Some(3), "{way}");
     }
 }
+
+#[test]
+fn a_full_disk_ends_the_capture_and_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, capture] = ["program", "capture.pcapng"].map(|name| folder.path().join(name));
+    compile("endings.c", &program);
+    let environment = [("NICHROME_CAPTURE", capture.to_str().unwrap())];
+    for way in ["return", "close"] {
+        // 4 KB are 40 messages.
+        let limited = format!("trap '' XFSZ; ulimit -f 4; exec {} {way}", program.display());
+        let child = command("bash", &["-c", &limited], &environment).spawn().unwrap();
+        let output = ended(child, way);
+        assert!(output.status.success(), "{way}: {}", output_text(&output));
+        let said = String::from_utf8_lossy(&output.stderr);
+        let expected = format!("nichrome: cannot write {}: File too large", capture.display());
+        assert!(said.starts_with(&expected) && said.lines().count() == 1, "{way}: {said}");
+        assert!((1..99).contains(&messages(&capture).len()), "{way}");
+    }
+}

@@ -90,6 +90,7 @@ impl PingPong {
         }
         let time = player.play(self.iters)?;
         part_from_peer(role, &stream)?;
+        report::warn_of_capture(&adapter);
         let measured = self.measured(mtu, time, &adapter);
         report::print(self.options.json, &measured, &rows(&measured))
     }

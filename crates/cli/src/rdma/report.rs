@@ -8,6 +8,8 @@ use nichrome_hca::{Adapter, Transport};
 use nichrome_rdma::PathMtu;
 use serde::Serialize;
 
+use crate::failure;
+
 /// A row of a table: name and value.
 pub(super) type Row = (&'static str, String);
 
@@ -45,6 +47,13 @@ pub(super) struct Streams {
     terminates_sent: u64,
     terminates_received: u64,
     wrong_crc: u64,
+}
+
+/// Warns if the capture of an adapter has ended early.
+pub(super) fn warn_of_capture(adapter: &Adapter) {
+    if let Some(error) = adapter.capture_error() {
+        failure::warn(format_args!("{error}: the measurement went on without the capture"));
+    }
 }
 
 impl Traffic {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::growth::{Growth, Memory};
 use super::options::Options;
 use super::rendezvous::{Role, here, meet, part_from_peer};
+use super::report;
 
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -106,7 +107,9 @@ impl Meeting {
 
     /// Waits until the peer has finished too, and at the client until it has reported.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        finish(self.role, &self.stream)
+        finish(self.role, &self.stream)?;
+        report::warn_of_capture(&self.adapter);
+        Ok(())
     }
 
     /// Connects `count` queue pairs for `depth` outstanding requests each, with `regions` of `len` bytes at each end.
@@ -230,7 +233,9 @@ impl Session {
 
     /// Waits until the peer has finished too, and at the client until it has reported.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        finish(self.role, &self.stream)
+        finish(self.role, &self.stream)?;
+        report::warn_of_capture(&self.adapter);
+        Ok(())
     }
 
     /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error.

@@ -30,7 +30,7 @@ use self::trace::{Output, Trace};
 use super::flow_between;
 use crate::config::{Faults, StreamFaultsError};
 use crate::connected_stream::{ConnectedStream, Sender};
-use crate::recorder::Recorder;
+use crate::recorder::Capture;
 
 /// How long a stream that its queue pair has left waits for the peer to close it.
 const LINGER: Duration = Duration::from_secs(1);
@@ -170,20 +170,20 @@ impl StreamPorts {
         &mut self,
         qp: QpHandle,
         connected: ConnectedStream,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) -> io::Result<()> {
         let ConnectedStream { socket, set_up, rest, by_number } = connected;
         let token = self.next_token;
         self.ready.add(&socket, token, Interest::READ)?;
         self.next_token += 1;
-        let trace = recorder.as_ref().and_then(|_| traced(&socket));
+        let trace = if capture.is_on() { traced(&socket) } else { None };
         let mut stream = Stream::new(socket, qp, by_number, trace);
         if let Some(trace) = &mut stream.trace {
-            trace.record_set_up(&set_up, &mut Output::new(recorder, now));
+            trace.record_set_up(&set_up, &mut Output::new(capture, now));
         }
         if !rest.is_empty() {
-            record(&mut stream, Sender::Peer, &rest, recorder, now);
+            record(&mut stream, Sender::Peer, &rest, capture, now);
             (stream.held, stream.state) = (Unconsumed::Copy(rest.into()), State::Paused);
             self.paused.push(token);
         }
@@ -236,12 +236,12 @@ impl StreamPorts {
     pub(crate) fn receive(
         &mut self,
         device: &mut impl StreamDevice,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) -> bool {
         self.resume(device, now);
         // Bytes that are due to be sent are older than a received end of the stream.
-        self.release_sent(device, recorder, now);
+        self.release_sent(device, capture, now);
         self.release_received(device, now);
         self.expire(now);
         while let Some((_, token)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
@@ -259,7 +259,7 @@ impl StreamPorts {
         }
         let mut more = false;
         for token in &tokens {
-            more |= self.advance(*token, device, recorder, now);
+            more |= self.advance(*token, device, capture, now);
         }
         self.tokens = tokens;
         self.release_received(device, now);
@@ -279,7 +279,7 @@ impl StreamPorts {
     pub(crate) fn transmit(
         &mut self,
         device: &mut impl StreamDevice,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) -> bool {
         let mut buffer = std::mem::take(&mut self.send_buffer);
@@ -301,13 +301,13 @@ impl StreamPorts {
                     let Some(token) = self.by_qp.get(&qp).copied() else { continue };
                     match &mut self.paths {
                         Some([out, _]) => out.send(token, &buffer[..len], now),
-                        None => self.write(token, &buffer[..len], device, recorder, now),
+                        None => self.write(token, &buffer[..len], device, capture, now),
                     }
                 }
             }
         }
         self.send_buffer = buffer;
-        self.release_sent(device, recorder, now);
+        self.release_sent(device, capture, now);
         more
     }
 
@@ -315,12 +315,12 @@ impl StreamPorts {
     pub(crate) fn release_sent(
         &mut self,
         device: &mut impl StreamDevice,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) {
         while let Some(chunk) = self.paths.as_mut().and_then(|[out, _]| out.poll(now)) {
             match chunk.content {
-                Content::Bytes(bytes) => self.write(chunk.stream, &bytes, device, recorder, now),
+                Content::Bytes(bytes) => self.write(chunk.stream, &bytes, device, capture, now),
                 Content::End(_) => {
                     if let Some(stream) = self.streams.get_mut(&chunk.stream) {
                         stream.finish();
@@ -383,7 +383,7 @@ impl StreamPorts {
         &mut self,
         token: u64,
         device: &mut impl StreamDevice,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) -> bool {
         let Some(stream) = self.streams.get_mut(&token) else { return false };
@@ -401,7 +401,7 @@ impl StreamPorts {
             self.end(token, StreamEnd::Lost, device, now);
             return false;
         }
-        self.read(token, device, recorder, now)
+        self.read(token, device, capture, now)
     }
 
     /// Reads a stream once; returns true if more bytes may wait.
@@ -409,7 +409,7 @@ impl StreamPorts {
         &mut self,
         token: u64,
         device: &mut impl StreamDevice,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) -> bool {
         let Self { streams, pool, paths, counters, ready, .. } = self;
@@ -442,7 +442,7 @@ impl StreamPorts {
             }
             if let ReadOutcome::End(end) = outcome {
                 if let Some(trace) = &mut stream.trace {
-                    trace.record_end(Sender::Peer, &mut Output::new(recorder, now));
+                    trace.record_end(Sender::Peer, &mut Output::new(capture, now));
                 }
                 self.peer_ended(token, end, device, now);
             }
@@ -451,7 +451,7 @@ impl StreamPorts {
         counters.received += 1;
         buffer.add(len);
         let from = buffer.bytes().len() - len;
-        record(stream, Sender::Peer, &buffer.bytes()[from..], recorder, now);
+        record(stream, Sender::Peer, &buffer.bytes()[from..], capture, now);
         match paths {
             Some([_, back]) => {
                 back.send(token, buffer.bytes(), now);
@@ -489,11 +489,11 @@ impl StreamPorts {
         token: u64,
         bytes: &[u8],
         device: &mut impl StreamDevice,
-        recorder: &mut Option<Recorder>,
+        capture: &mut Capture,
         now: Instant,
     ) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
-        record(stream, Sender::Local, bytes, recorder, now);
+        record(stream, Sender::Local, bytes, capture, now);
         self.counters.sent += 1;
         if stream.write(bytes).is_err() {
             // Reads the peer's earlier bytes, perhaps a TERMINATE, before the end.
@@ -576,9 +576,9 @@ fn traced(socket: &TcpStream) -> Option<Box<Trace>> {
 
 /// Adds bytes of a stream to the capture.
 #[inline]
-fn record(stream: &mut Stream, sender: Sender, bytes: &[u8], recorder: &mut Option<Recorder>, now: Instant) {
+fn record(stream: &mut Stream, sender: Sender, bytes: &[u8], capture: &mut Capture, now: Instant) {
     if let Some(trace) = &mut stream.trace {
-        trace.record(sender, bytes, &mut Output::new(recorder, now));
+        trace.record(sender, bytes, &mut Output::new(capture, now));
     }
 }
 

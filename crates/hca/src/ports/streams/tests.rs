@@ -117,13 +117,13 @@ impl Bench {
         socket.set_nonblocking(true).unwrap();
         let connected =
             ConnectedStream { socket, set_up: Vec::new(), rest: Vec::new(), by_number: self.by_number };
-        self.ports.attach(qp, connected, &mut None, clock::now()).unwrap();
+        self.ports.attach(qp, connected, &mut Capture::default(), clock::now()).unwrap();
         peer
     }
 
     fn progress(&mut self) {
-        self.ports.receive(&mut self.device, &mut None, clock::now());
-        self.ports.transmit(&mut self.device, &mut None, clock::now());
+        self.ports.receive(&mut self.device, &mut Capture::default(), clock::now());
+        self.ports.transmit(&mut self.device, &mut Capture::default(), clock::now());
     }
 
     /// Makes progress until a condition holds.

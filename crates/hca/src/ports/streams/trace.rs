@@ -11,7 +11,7 @@ use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::{AddressPair, HeaderOptions, Instant, SeqNumber, TcpFlags, TcpRepr};
 
 use crate::connected_stream::Sender;
-use crate::recorder::Recorder;
+use crate::recorder::Capture;
 
 /// Payload of a reconstructed segment at most, in bytes: an IPv4 packet's.
 const MAX_SEGMENT: usize = 65_495;
@@ -101,22 +101,18 @@ impl Trace {
 
 /// Where traces are recorded.
 pub(super) struct Output<'a> {
-    recorder: &'a mut Option<Recorder>,
+    capture: &'a mut Capture,
     now: Instant,
 }
 
 impl<'a> Output<'a> {
-    pub(super) const fn new(recorder: &'a mut Option<Recorder>, now: Instant) -> Self {
-        Self { recorder, now }
+    pub(super) const fn new(capture: &'a mut Capture, now: Instant) -> Self {
+        Self { capture, now }
     }
 
-    /// Adds a segment. A write error ends the capture.
+    /// Adds a segment.
     fn write(&mut self, addresses: &AddressPair, header: &TcpRepr, payload: &[u8]) {
-        if let Some(recorder) = &mut self.recorder
-            && recorder.record_tcp(addresses, header, payload, self.now).is_err()
-        {
-            *self.recorder = None;
-        }
+        self.capture.record_tcp(addresses, header, payload, self.now);
     }
 }
 
