@@ -1,9 +1,10 @@
 //! `nichrome rdma run` and `nichrome rdma devices`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Creates libraries without functions, which any program can load.
 fn with_library(folder: &Path) -> PathBuf {
@@ -157,4 +158,28 @@ fn places_for_devices_are_listed() {
     let places: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let found = places.as_array().unwrap().iter().any(|place| place["gid"] == "::ffff:127.0.0.1");
     assert!(found, "{places}");
+}
+
+#[test]
+fn what_ends_doctor_ends_the_program_and_the_report_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = with_library(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.args(["rdma", "doctor", "--library"]).arg(library);
+    command.args(["--", "sh", "-c", "echo running; exec sleep 60"]);
+    for (name, number) in [("TERM", 15), ("HUP", 1)] {
+        let mut doctor = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        let mut stdout = BufReader::new(doctor.stdout.take().unwrap());
+        stdout.read_line(&mut line).unwrap();
+        assert_eq!(line, "running\n");
+        let sent = Command::new("kill").args(["-s", name, &doctor.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+        // Ends when the program's end of the pipe is closed.
+        stdout.read_line(&mut line).unwrap();
+        let output = doctor.wait_with_output().unwrap();
+        let report = String::from_utf8_lossy(&output.stderr);
+        assert!(report.ends_with(&format!("Signal {number} ended the program.\n")), "{report}");
+        assert_eq!(output.status.code(), Some(1), "{report}");
+    }
 }

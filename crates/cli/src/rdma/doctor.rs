@@ -5,12 +5,13 @@ mod observation;
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitCode;
+use std::process::{Child, ExitCode};
 
 use anyhow::Context;
 use clap::Args;
 use nichrome_abi::configuration::DOCTOR;
-use signal_hook::consts::SIGINT;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::diagnosis::diagnose;
 use self::observation::Observation;
@@ -42,9 +43,10 @@ impl Doctor {
         let (log, loader) = (folder.path().join("calls"), folder.path().join("loaded"));
         File::create(&log).context("cannot create the record")?;
         command.env(DOCTOR, &log).env("LD_DEBUG", "libs").env("LD_DEBUG_OUTPUT", &loader);
-        // Ctrl-C ends the program, but not this command, which still prints the report.
-        signals::forward(&[SIGINT], |_| Ok::<_, ()>(()))?;
-        let ended = command.status().with_context(|| format!("cannot run {}", self.run.name().display()))?;
+        let cannot_run = || format!("cannot run {}", self.run.name().display());
+        let mut program = command.spawn().with_context(cannot_run)?;
+        pass_signals(&program)?;
+        let ended = program.wait().with_context(cannot_run)?;
         let mut observation = Observation::default();
         observation.read_calls(&fs::read_to_string(&log).context("cannot read the record")?);
         for entry in fs::read_dir(folder.path())? {
@@ -64,4 +66,15 @@ impl Doctor {
         }
         Ok(if diagnosis.device_opened { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+/// Lets signals end the program, but not this command, which still prints the report. The terminal sends SIGINT to both.
+fn pass_signals(program: &Child) -> anyhow::Result<()> {
+    let program =
+        pidfd_open(Pid::from_child(program), PidfdFlags::empty()).context("cannot watch the program")?;
+    signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |signal| match signal {
+        SIGTERM => pidfd_send_signal(&program, Signal::TERM),
+        SIGHUP => pidfd_send_signal(&program, Signal::HUP),
+        _ => Ok(()),
+    })
 }
