@@ -174,17 +174,34 @@ impl KeyHasher {
 
     #[inline]
     pub(crate) fn hash(&self, flow: &FlowKey) -> u32 {
-        let [a, b, c, d, e] = self.keys;
-        let rest = u64::from(flow.ports) << 32 | u64::from(flow.network);
-        let head = folded(flow.addresses.0 ^ a, rest ^ b);
+        let [_, _, c, d, e] = self.keys;
+        let head = self.head(flow);
         let hash = if flow.is_ipv4() {
             head
         } else {
             let tail = folded(flow.addresses.1 ^ c, flow.addresses.2 ^ d).rotate_left(23) ^ flow.addresses.3;
             folded(head ^ tail, e)
         };
-        (hash ^ hash >> 32) as u32
+        short(hash)
     }
+
+    /// As [`KeyHasher::hash`], for a flow over IPv4.
+    #[inline(always)]
+    pub(crate) fn hash_ipv4(&self, flow: &FlowKey) -> u32 {
+        short(self.head(flow))
+    }
+
+    #[inline(always)]
+    fn head(&self, flow: &FlowKey) -> u64 {
+        let [a, b, ..] = self.keys;
+        let rest = u64::from(flow.ports) << 32 | u64::from(flow.network);
+        folded(flow.addresses.0 ^ a, rest ^ b)
+    }
+}
+
+#[inline]
+fn short(hash: u64) -> u32 {
+    (hash ^ hash >> 32) as u32
 }
 
 #[inline]

@@ -76,6 +76,12 @@ impl<D> ConnectionTable<D> {
         self.hasher.hash(flow)
     }
 
+    /// As [`ConnectionTable::hash`], for a flow over IPv4.
+    #[inline(always)]
+    pub(crate) fn hash_ipv4(&self, flow: &FlowKey) -> u32 {
+        self.hasher.hash_ipv4(flow)
+    }
+
     /// Returns the hash and the flow of a connection.
     pub(crate) fn key(&self, index: Index) -> Option<(u32, FlowKey)> {
         let slot = self.slots.get(index.0 as usize).filter(|slot| slot.descriptor.is_some())?;
@@ -113,18 +119,23 @@ impl<D> ConnectionTable<D> {
         None
     }
 
-    /// Returns the first slot of the chain of this hash, in use or not.
+    /// As [`ConnectionTable::likely`], which may find the connection at this place: the first of its chain, when that was looked up.
     #[inline(always)]
-    pub(crate) fn first_of_chain(&self, hash: u32) -> u32 {
-        self.buckets[self.bucket(hash)]
+    pub(crate) fn likely_at(&self, place: u32, hash: u32) -> Option<Index> {
+        match self.slots.get(place as usize) {
+            Some(slot) if slot.hash == hash => Some(Index(place)),
+            _ => self.likely(hash),
+        }
     }
 
-    /// Prefetches the first slots of the chains of these hashes, so that the cache misses of a batch overlap: all buckets first,
-    /// then all slots. Replaces the hashes by the slots.
+    /// Returns the first places of the chains of these hashes, or [`NIL`], and prefetches them: the cache misses of a batch overlap. All
+    /// buckets come first, then all slots.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, hashes: &mut [u32]) {
-        hashes.iter_mut().for_each(|hash| *hash = self.first_of_chain(*hash));
-        std::hint::black_box(hashes.iter().fold(0, |sum, place| sum ^ self.read(*place)));
+    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32]) {
+        for (place, hash) in places.iter_mut().zip(hashes) {
+            *place = self.buckets[self.bucket(*hash)];
+        }
+        std::hint::black_box(places.iter().fold(0, |sum, place| sum ^ self.read(*place)));
     }
 
     /// Reads one word of each cache line of a slot.

@@ -44,12 +44,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Consumes the first frame, whose [hash](Npu::likely_hash) is `hash`, and the following frames that
-    /// extend it.
+    /// extend it. A connection with this hash may be at `likely`.
     #[inline(always)]
-    fn receive_next(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+    fn receive_next(
+        &mut self,
+        hash: u32,
+        likely: Option<Index>,
+        burst: &mut IntoIter<Frame<B>>,
+        now: Instant,
+    ) {
         // Frames that are no segment, or of another connection with this hash, are rejected by the
         // comparisons below.
-        let is_consumed = match self.table.likely(hash) {
+        let is_consumed = match likely {
             Some(index) if self.table.peek(index).is_some_and(|descriptor| descriptor.run.is_some()) => {
                 self.join_train(index, burst, now)
             }
@@ -71,19 +77,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(always)]
     fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
-            let hashes = self.look_ahead(burst.as_slice());
-            if self.sparse_likely > 0 {
-                self.last_arrivals.look_ahead(&hashes);
-            }
-            if self.table.len() > LARGE {
-                self.look_ahead_of_timers(&hashes);
-            }
+            let ahead = self.look_ahead(burst.as_slice());
             let all = burst.len();
-            while let Some(hash) = hashes.get(all - burst.len())
+            while let Some(train) = ahead.trains.get(all - burst.len())
                 && !burst.as_slice().is_empty()
             {
-                if !(self.sparse_likely > 0 && self.receive_sparse(*hash, burst, now)) {
-                    self.receive_next(*hash, burst, now);
+                let (hash, place) = ahead.of(*train);
+                if !(self.sparse_likely > 0 && self.receive_sparse(hash, burst, now)) {
+                    self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
                 }
             }
         }
@@ -136,37 +137,48 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// Returns the connection hashes of the first [`AHEAD`] frames; 0 for frames that are no common segments. Prefetches the slots
-    /// of these connections in a large table.
+    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections.
     #[inline(always)]
-    fn look_ahead(&self, frames: &[Frame<B>]) -> [u32; AHEAD] {
-        // A train is hashed once.
-        let (mut hashes, mut trains, mut count) = ([0; AHEAD], [0; AHEAD], 0);
-        let mut before: Option<(&Head, u32)> = None;
-        for (place, frame) in hashes.iter_mut().zip(frames) {
-            let head = frame.bytes().first_chunk();
-            *place = match (before, head) {
-                (Some((last, hash)), Some(head)) if usual::are_of_one_flow(last, head) => hash,
-                _ => {
-                    let hash = self.likely_hash(frame);
-                    (trains[count], count) = (hash, count + 1);
-                    let usual = head.filter(|head| self.medium == Medium::Ethernet && usual::is_likely(head));
-                    before = usual.map(|head| (head, hash));
-                    hash
-                }
+    fn look_ahead(&self, frames: &[Frame<B>]) -> Ahead {
+        let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], places: [u32::MAX; AHEAD] };
+        let mut count = 0;
+        let mut before: Option<&Head> = None;
+        for (train, frame) in ahead.trains.iter_mut().zip(frames) {
+            let head = frame.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
+            if let (Some(before), Some(head)) = (before, head)
+                && usual::are_of_one_flow(before, head)
+            {
+                *train = count as u8 - 1;
+                continue;
+            }
+            before = head.filter(|head| usual::is_likely(head));
+            let hash = match before {
+                Some(head) => self.table.hash_ipv4(&usual::flow(head)),
+                None => self.likely_hash(frame),
             };
+            if let Some(place) = ahead.hashes.get_mut(count) {
+                *place = hash;
+            }
+            *train = count as u8;
+            count += 1;
+        }
+        if self.sparse_likely > 0 {
+            self.last_arrivals.look_ahead(&ahead.hashes[..count]);
         }
         if self.table.len() > MANY {
-            self.table.look_ahead(&mut trains[..count]);
+            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count]);
         }
-        hashes
+        if self.table.len() > LARGE {
+            self.look_ahead_of_timers(&ahead.places[..count]);
+        }
+        ahead
     }
 
-    /// Prefetches the timers of the connections with these hashes, and the state for as many of the next timers.
+    /// Prefetches the timers of the connections at these places, and the state for as many of the next timers.
     #[inline(never)]
-    fn look_ahead_of_timers(&self, hashes: &[u32; AHEAD]) {
-        self.wheel.look_ahead(&hashes.map(|hash| self.table.first_of_chain(hash)));
-        let count = 1 + hashes.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    fn look_ahead_of_timers(&self, places: &[u32]) {
+        self.wheel.look_ahead(places);
+        let count = places.len();
         let descriptors =
             || self.wheel.upcoming().take(count).filter_map(|index| self.table.peek(Index(index)));
         let held = descriptors().fold(0, |sum, descriptor| sum ^ u32::from(descriptor.run.is_some()));
@@ -351,6 +363,24 @@ fn filter(segment: &Segment) -> Option<PassReason> {
     }
 }
 
+/// What is known of the next frames. A train is the frames in a row that are of one connection, and hashed once.
+struct Ahead {
+    /// The number of each frame's train.
+    trains: [u8; AHEAD],
+    /// The connection hash of each train; 0 if its frame is no common segment.
+    hashes: [u32; AHEAD],
+    /// Where a train's connection may be.
+    places: [u32; AHEAD],
+}
+
+impl Ahead {
+    #[inline(always)]
+    fn of(&self, train: u8) -> (u32, u32) {
+        let train = usize::from(train) % AHEAD;
+        (self.hashes[train], self.places[train])
+    }
+}
+
 /// [`Npu::receive_burst`], compiled once for AVX2 and once without.
 struct ReceiveBurst<'a, B: AsRef<[u8]>> {
     npu: &'a mut Npu<B>,
@@ -372,7 +402,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
         while !burst.as_slice().is_empty() {
             if !npu.join_turn(&mut burst, now) {
                 let hash = burst.as_slice().first().map_or(0, |frame| npu.likely_hash(frame));
-                npu.receive_next(hash, &mut burst, now);
+                npu.receive_next(hash, npu.table.likely(hash), &mut burst, now);
             }
         }
         *frames = burst::emptied(burst);
