@@ -1,18 +1,24 @@
 //! Unix sockets with abstract names, which are local to the network namespace, and descriptors passed through them.
 
+use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io;
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, recvmsg,
     sendmsg, socket_with,
 };
+use rustix::process::{Uid, getuid};
 
 /// Descriptors in one message at most.
 const MOST_PASSED: usize = 67;
+
+/// User ID that stands for all users without a mapping in this process's user namespace (`kernel.overflowuid`).
+const UNMAPPED_USER: u32 = 65_534;
 
 /// Opens a socket that has a name. The kernel frees the name when the last duplicate is closed.
 ///
@@ -35,6 +41,22 @@ pub(crate) fn unix_socket(kind: SocketType) -> io::Result<OwnedFd> {
 /// ECONNREFUSED: nothing listens at the name.
 pub(crate) fn connect_to(socket: &OwnedFd, name: &str) -> io::Result<()> {
     connect(socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+/// Returns true if the process at the other end of a connection, as it was when it connected or listened, has the user of this thread.
+pub(crate) fn is_of_same_user(connection: &OwnedFd) -> io::Result<bool> {
+    Ok(is_same_user(socket_peercred(connection)?.uid, getuid(), maps_all_users))
+}
+
+/// Returns true if two user IDs name the same user. [`UNMAPPED_USER`] is one user only where all are mapped.
+fn is_same_user(peer: Uid, own: Uid, maps_all_users: impl FnOnce() -> bool) -> bool {
+    peer == own && (own.as_raw() != UNMAPPED_USER || maps_all_users())
+}
+
+/// Returns true if each user of the machine has an ID of its own in this process's user namespace, as in the first namespace.
+fn maps_all_users() -> bool {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
 /// Sends descriptors, 67 at most, with some bytes.
@@ -64,4 +86,20 @@ pub(crate) fn receive_descriptors(
         _ => None,
     };
     Ok((received.bytes, control.drain().filter_map(rights).flatten().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_that_a_namespace_does_not_map_are_not_taken_for_one() {
+        let user = Uid::from_raw;
+        for maps_all in [false, true] {
+            let is_same = |peer, own| is_same_user(user(peer), user(own), || maps_all);
+            assert!(is_same(1000, 1000) && is_same(0, 0));
+            assert!(!is_same(1001, 1000) && !is_same(0, 1000) && !is_same(UNMAPPED_USER, 1000));
+            assert_eq!(is_same(UNMAPPED_USER, UNMAPPED_USER), maps_all);
+        }
+    }
 }

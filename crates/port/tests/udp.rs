@@ -1,10 +1,12 @@
 //! UDP sockets with the kernel of this machine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{self, BufRead, BufReader, Lines};
+use std::io::{self, BufRead, BufReader, IoSliceMut, Lines};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use nichrome_port::udp::{
@@ -14,6 +16,12 @@ use nichrome_port::{
     Device, MAX_RECEIVE, Netlink, NetworkNamespace, Offloads, Tap, clock, gain_network_admin,
 };
 use nichrome_wire::{IpProtocol, Ipv4Repr, LinkHeader, MacAddr, TrafficClass};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
+    socket_with,
+};
+use rustix::process::{Uid, geteuid};
+use rustix::thread::set_thread_uid;
 
 const PORT: u16 = 14_791;
 const STEERING: Steering = Steering { byte: 5, bits: 5, others: None, management: None };
@@ -198,7 +206,7 @@ fn assert_gets_free(address: SocketAddr) {
     let until = clock::now() + Duration::from_secs(5);
     while let Err(error) = UdpSocket::open(address) {
         assert!(matches!(error, UdpError::Taken(_)) && clock::now() < until, "{error}");
-        std::thread::sleep(Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -318,4 +326,35 @@ fn an_address_has_so_many_slots_and_is_not_shared_with_others() {
     drop(both);
     assert_gets_free(address);
     assert_eq!(SharedPort::join(address, steering).unwrap().slot(), 0);
+}
+
+/// A thread can change its user alone: its sockets are that user's.
+#[test]
+fn a_shared_address_is_not_given_to_another_user() {
+    let nobody = Uid::from_raw(65_534);
+    if !geteuid().is_root() {
+        // Only root can become another user.
+        assert!(set_thread_uid(nobody).is_err());
+        return;
+    }
+    let address = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 5), PORT));
+    let ours = SharedPort::join(address, STEERING).unwrap();
+    let as_nobody = || {
+        set_thread_uid(nobody).unwrap();
+        let refused = SharedPort::join(address, STEERING).unwrap_err();
+        assert!(matches!(refused, UdpError::Taken(_)), "{refused}");
+        // Whatever it claims to be, it is passed nothing.
+        let name = SocketAddrUnix::new_abstract_name(format!("nichrome-udp/{address}").as_bytes()).unwrap();
+        let connection =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        connect(&connection, &name).unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(67))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received =
+            recvmsg(&connection, &mut [IoSliceMut::new(&mut [0; 8])], &mut control, RecvFlags::empty());
+        assert_eq!((received.unwrap().bytes, control.drain().count()), (0, 0));
+    };
+    thread::scope(|scope| scope.spawn(as_nobody).join()).unwrap();
+    assert_eq!(SharedPort::join(address, STEERING).unwrap().slot(), 1);
+    drop(ours);
 }

@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use nichrome_wire::{Instant, TrafficClass};
 use rustix::io::{self, Errno};
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, listen, recv, send};
-use rustix::process::{Uid, getuid};
 
 use crate::epoll::{Epoll, Interest};
 use crate::spare_descriptor::SpareDescriptor;
-use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
+use crate::unix_names::{
+    connect_to, is_of_same_user, named, receive_descriptors, send_descriptors, unix_socket,
+};
 use crate::waker::Waker;
 
 use super::receive::Arrival;
@@ -52,9 +52,6 @@ const END: Duration = Duration::from_secs(1);
 
 /// Maximum number of wake-ups that one call receives from a link. A correct peer has at most two in flight.
 const MOST_WAKE_UPS: usize = 4;
-
-/// User ID that stands for all users without a mapping in this process's user namespace (`kernel.overflowuid`).
-const UNMAPPED_USER: u32 = 65_534;
 
 /// Time after which a connection to a peer without a listener is tried again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -351,12 +348,7 @@ fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
 
 /// Returns true if the process at the other end of a Unix socket has the same user.
 fn is_ours(connection: &OwnedFd) -> bool {
-    socket_peercred(connection).is_ok_and(|peer| is_same_user(peer.uid, getuid()))
-}
-
-/// Returns true if two user IDs name the same user. [`UNMAPPED_USER`] stands for several users.
-fn is_same_user(peer: Uid, own: Uid) -> bool {
-    peer == own && own.as_raw() != UNMAPPED_USER
+    is_of_same_user(connection).unwrap_or(false)
 }
 
 impl Incoming {

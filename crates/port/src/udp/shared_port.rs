@@ -13,14 +13,15 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::{self, Errno};
-use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout};
 use rustix::net::{RecvFlags, SocketFlags, SocketType, listen, recv};
-use rustix::process::getuid;
 
 use crate::clock::wait;
 use crate::quiet_thread::spawn_quiet;
 use crate::spare_descriptor::SpareDescriptor;
-use crate::unix_names::{connect_to, named, receive_descriptors, send_descriptors, unix_socket};
+use crate::unix_names::{
+    connect_to, is_of_same_user, named, receive_descriptors, send_descriptors, unix_socket,
+};
 use crate::waker::Waker;
 
 use super::service_ports::{ServicePorts, create_table};
@@ -197,11 +198,6 @@ impl Group {
             .collect();
         send_descriptors(&connection, &[0], &descriptors)
     }
-}
-
-/// Returns true if the process at the other end has the same user ID, mapped or not.
-fn is_of_same_user(connection: &OwnedFd) -> io::Result<bool> {
-    Ok(socket_peercred(connection)?.uid == getuid())
 }
 
 /// A thread that passes the sockets on until dropped.

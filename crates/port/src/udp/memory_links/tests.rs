@@ -184,11 +184,3 @@ fn links_in_both_directions_are_limited_and_further_peers_have_none() {
     assert!(sent[..MOST_OUTGOING].iter().all(|sent| *sent == LinkSend::Sent));
     assert_eq!(sent[MOST_OUTGOING], LinkSend::NoLink);
 }
-
-#[test]
-fn users_that_a_namespace_does_not_map_are_not_taken_for_one() {
-    let user = Uid::from_raw;
-    assert!(is_same_user(user(1000), user(1000)) && is_same_user(user(0), user(0)));
-    assert!(!is_same_user(user(1001), user(1000)));
-    assert!(!is_same_user(user(UNMAPPED_USER), user(UNMAPPED_USER)));
-}
