@@ -32,7 +32,7 @@ use nichrome_port::{InterfaceName, Netlink, Offloads, PacketSocket, gain_network
 use nichrome_wan::Impairments;
 use nichrome_wire::MacAddr;
 
-use self::control::{Controlled, HostPlace};
+use self::control::{Controlled, HostPlace, Unread};
 use self::exec::Exec;
 pub(crate) use self::live_path::{LivePath, Remote, Setup};
 use self::programs::{Output, Program, StandardOutput};
@@ -185,15 +185,22 @@ impl Wan {
         gain_network_admin()?;
         let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
         let [left, right] = Side::BOTH;
-        let hosts = [host(left)?, host(right)?];
+        let hosts = Arc::new([host(left)?, host(right)?]);
         if let Err(why) = &hosts[0].ipv6 {
             failure::warn(format_args!("the hosts have IPv4 only: {why}"));
         }
         let devices = hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice);
         let mut session = Session::begin()?;
         let places = hosts.each_ref().map(HostPlace::of).to_vec();
-        let run =
-            self.start(devices, self.interface_mtu, impairments, &session, Reached { hosts: places, web })?;
+        let unread = {
+            let hosts = Arc::clone(&hosts);
+            move || {
+                let [left, right] = hosts.each_ref().map(Host::counters);
+                Ok([left?.send_dropped, right?.send_dropped])
+            }
+        };
+        let reached = Reached { hosts: places, unread: Arc::new(unread), web };
+        let run = self.start(devices, self.interface_mtu, impairments, &session, reached)?;
         if self.shell {
             failure::say(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
@@ -201,11 +208,7 @@ impl Wan {
         }
         let standard_output = if self.json { StandardOutput::Summary } else { StandardOutput::Programs };
         let status = session.run(&hosts, &self.programs(), standard_output)?;
-        let mut unread = [0; 2];
-        for (host, unread) in hosts.iter().zip(&mut unread) {
-            *unread = host.counters()?.send_dropped;
-        }
-        self.finish(run, unread)?;
+        self.finish(run)?;
         Ok(status)
     }
 
@@ -253,15 +256,16 @@ impl Wan {
         };
         let devices = sockets.each_ref().map(|socket| Arc::clone(socket) as SharedDevice);
         let mut session = Session::begin()?;
-        let run = self.start(devices, mtu, impairments, &session, Reached { hosts: Vec::new(), web })?;
+        // An interface that is gone has no counter.
+        let unread = move || Ok(sockets.each_ref().map(|socket| socket.dropped().unwrap_or(0)));
+        let reached = Reached { hosts: Vec::new(), unread: Arc::new(unread), web };
+        let run = self.start(devices, mtu, impairments, &session, reached)?;
         failure::say(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
         ));
         let ended = session.wait_for_the_end(links);
-        // An interface that is gone has no counter.
-        let unread = sockets.map(|socket| socket.take_dropped().unwrap_or(0));
-        let finished = self.finish(run, unread);
+        let finished = self.finish(run);
         // A direction may have failed because of an interface change.
         let status = ended?;
         finished.map(|()| status)
@@ -273,7 +277,7 @@ impl Wan {
         mtu: u32,
         impairments: [Impairments; 2],
         session: &Session,
-        Reached { hosts, web }: Reached,
+        Reached { hosts, unread, web }: Reached,
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
@@ -286,7 +290,8 @@ impl Wan {
             recording: recording.as_ref(),
         };
         let path = LivePath::start(&setup, session.path_ended())?;
-        let controlled = Controlled { remote: path.remote(), impairments, seed, hosts };
+        let controlled =
+            Controlled { remote: path.remote(), impairments, seed, hosts, unread: Arc::clone(&unread) };
         let controlled = Arc::new(Mutex::new(controlled));
         if let Some(web) = web {
             web.serve(Arc::clone(&controlled), path.remote())?;
@@ -294,14 +299,14 @@ impl Wan {
         let control = Controlled::open(controlled)
             .map_err(|error| failure::warn(format_args!("'nichrome wan set' will not work: {error:#}")))
             .ok();
-        Ok(Run { path, recording, plot, seed, _control: control })
+        Ok(Run { path, recording, plot, seed, unread, _control: control })
     }
 
     /// Stops the path, prints and plots its results.
-    fn finish(&self, run: Run, unread: [u64; 2]) -> anyhow::Result<()> {
+    fn finish(&self, run: Run) -> anyhow::Result<()> {
         let reports = run.path.stop()?;
         let recorded = run.recording.map_or(Ok(()), Recording::finish);
-        let summary = Summary::new(run.seed, &reports, unread);
+        let summary = Summary::new(run.seed, &reports, (run.unread)()?);
         if self.json {
             let json = serde_json::to_string_pretty(&summary)?;
             writeln!(io::stdout(), "{json}").context("cannot print the summary")?;
@@ -317,6 +322,7 @@ impl Wan {
 /// The hosts of a running path and its web page.
 struct Reached {
     hosts: Vec<HostPlace>,
+    unread: Unread,
     web: Option<WebPage>,
 }
 
@@ -326,5 +332,6 @@ struct Run {
     recording: Option<Recording>,
     plot: Option<PictureFile>,
     seed: u64,
+    unread: Unread,
     _control: Option<ControlSocket>,
 }

@@ -4,6 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nichrome_wire::{VirtioNetHeader, VlanTag};
 use rustix::io::{self, Errno, writev};
@@ -39,6 +40,8 @@ pub struct PacketSocketError {
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
+    /// What the kernel's counter had when it was read: reading resets it.
+    dropped: AtomicU64,
 }
 
 impl PacketSocket {
@@ -47,10 +50,11 @@ impl PacketSocket {
         open(interface.index).map_err(|error| PacketSocketError { name: interface.name, error: error.into() })
     }
 
-    /// Returns the number of frames that the kernel has dropped since the last call because they were not read in time.
-    pub fn take_dropped(&self) -> io::Result<u64> {
+    /// Returns the number of frames that the kernel has dropped because they were not read in time.
+    pub fn dropped(&self) -> io::Result<u64> {
         let new: libc::tpacket_stats_v3 = option(&self.fd, libc::PACKET_STATISTICS)?;
-        Ok(new.tp_drops.into())
+        let new = u64::from(new.tp_drops);
+        Ok(self.dropped.fetch_add(new, Ordering::Relaxed) + new)
     }
 }
 
@@ -64,7 +68,7 @@ fn open(index: u32) -> io::Result<PacketSocket> {
     let _ = set_socket_recv_buffer_size_force(&fd, RECEIVE_BUFFER);
     make_promiscuous(&fd, index)?;
     bind_to_interface(&fd, index)?;
-    Ok(PacketSocket { fd })
+    Ok(PacketSocket { fd, dropped: AtomicU64::new(0) })
 }
 
 /// Receives into `buffer`. Returns the length and the VLAN tag that the kernel stripped.

@@ -63,6 +63,9 @@ impl HostPlace {
     }
 }
 
+/// Returns how many packets the kernel has dropped unread at the left and right end.
+pub(super) type Unread = Arc<dyn Fn() -> anyhow::Result<[u64; 2]> + Send + Sync>;
+
 /// The parts of a path that requests affect.
 pub(super) struct Controlled {
     pub(super) remote: Remote,
@@ -70,6 +73,7 @@ pub(super) struct Controlled {
     pub(super) seed: u64,
     /// The left and right host; empty between two interfaces.
     pub(super) hosts: Vec<HostPlace>,
+    pub(super) unread: Unread,
 }
 
 impl Controlled {
@@ -107,7 +111,7 @@ impl Controlled {
     }
 
     fn summary(&self) -> anyhow::Result<Summary> {
-        Ok(Summary::new(self.seed, &self.remote.reports()?, [0, 0]))
+        Ok(Summary::new(self.seed, &self.remote.reports()?, (self.unread)()?))
     }
 }
 

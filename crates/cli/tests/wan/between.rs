@@ -176,16 +176,17 @@ fn frames_that_are_not_read_in_time_are_counted() {
     let shown = || {
         let output = room.run(&["show", "--json"]);
         let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
-        number(&summary["to_left"], "packets")
+        (number(&summary["to_left"], "packets"), drops(&summary["to_left"], "unread"))
     };
     until("the path to read what waits for it", || {
-        let packets = shown();
+        let before = shown();
         thread::sleep(Duration::from_millis(300));
-        packets > 0 && packets == shown()
+        before.0 > 0 && before == shown()
     });
+    let (packets, unread) = shown();
+    assert!(unread > 0 && packets + unread == SENT, "{packets} and {unread}");
     let to_left = &ended(&path)["to_left"];
-    let unread = drops(to_left, "unread");
-    assert!(unread > 0 && number(to_left, "packets") + unread == SENT, "{to_left}");
+    assert_eq!((number(to_left, "packets"), drops(to_left, "unread")), (packets, unread), "{to_left}");
     assert_eq!(path.end(), 0);
 }
 
