@@ -1,5 +1,6 @@
 //! A capture of live traffic, written by a separate thread so that a slow disk delays no packet.
 
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -51,12 +52,15 @@ pub(crate) enum Missed {
 }
 
 impl Recording {
-    /// Creates the file with interfaces of these names. Calls `failed` when writing fails.
+    /// Creates the file with interfaces of these names. Calls `failed` when writing fails. Waits for the reader of a named pipe.
     pub(crate) fn create(
         path: &Path,
         interfaces: &[&str],
         failed: impl FnOnce(&WriteError) + Send + 'static,
     ) -> anyhow::Result<Self> {
+        if path.metadata().is_ok_and(|found| found.file_type().is_fifo()) {
+            failure::say(format_args!("nichrome: waiting for a program that reads {}", path.display()));
+        }
         let mut writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         for name in interfaces {
             writer.add_interface(LinkType::Ethernet, name, MAX_SNAP_LEN)?;

@@ -183,6 +183,7 @@ impl Wan {
     fn hosts(&self, impairments: [Impairments; 2], web: Option<WebPage>) -> anyhow::Result<ExitCode> {
         // Requires a single-threaded process.
         gain_network_admin()?;
+        let outputs = self.open()?;
         let host = |side| Host::new(side, self.interface_mtu, Offloads::All);
         let [left, right] = Side::BOTH;
         let hosts = Arc::new([host(left)?, host(right)?]);
@@ -200,7 +201,7 @@ impl Wan {
             }
         };
         let reached = Reached { hosts: places, unread: Arc::new(unread), web };
-        let run = self.start(devices, self.interface_mtu, impairments, &session, reached)?;
+        let run = self.start(devices, self.interface_mtu, impairments, &session, (outputs, reached))?;
         if self.shell {
             failure::say(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
@@ -237,6 +238,7 @@ impl Wan {
         impairments: [Impairments; 2],
         web: Option<WebPage>,
     ) -> anyhow::Result<ExitCode> {
+        let outputs = self.open()?;
         let netlink = Netlink::open()?;
         let mut mtu = 0;
         let (mut sockets, mut links) = (Vec::new(), Vec::new());
@@ -259,7 +261,7 @@ impl Wan {
         // An interface that is gone has no counter.
         let unread = move || Ok(sockets.each_ref().map(|socket| socket.dropped().unwrap_or(0)));
         let reached = Reached { hosts: Vec::new(), unread: Arc::new(unread), web };
-        let run = self.start(devices, mtu, impairments, &session, reached)?;
+        let run = self.start(devices, mtu, impairments, &session, (outputs, reached))?;
         failure::say(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
@@ -271,17 +273,22 @@ impl Wan {
         finished.map(|()| status)
     }
 
+    /// Opens the files that the command writes. Precedes the session: signals end a process that waits for the reader of a pipe.
+    fn open(&self) -> anyhow::Result<Outputs> {
+        let recording = self.capture.as_deref().map(Recording::create).transpose()?;
+        let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
+        Ok(Outputs { recording, plot })
+    }
+
     fn start(
         &self,
         devices: [SharedDevice; 2],
         mtu: u32,
         impairments: [Impairments; 2],
         session: &Session,
-        Reached { hosts, unread, web }: Reached,
+        (Outputs { recording, plot }, Reached { hosts, unread, web }): (Outputs, Reached),
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
-        let recording = self.capture.as_deref().map(Recording::create).transpose()?;
-        let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         let setup = Setup {
             devices,
             impairments: &impairments,
@@ -317,6 +324,12 @@ impl Wan {
         recorded?;
         drawn
     }
+}
+
+/// The files that are written.
+struct Outputs {
+    recording: Option<Recording>,
+    plot: Option<PictureFile>,
 }
 
 /// The hosts of a running path and its web page.

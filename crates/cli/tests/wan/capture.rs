@@ -1,10 +1,15 @@
 //! The records of `--capture`.
 
 use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use nichrome_port::capture;
 use nichrome_wire::Instant;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::installed::tshark;
 use crate::run::{Room, number, printed_here, python};
@@ -89,4 +94,29 @@ fn packets_are_as_on_a_wire_and_at_both_ends_at_their_times() {
         let wrong = arrived.iter().filter(|packet| packet[2] == "0").count() as u64;
         assert!(wrong > 0 && wrong <= total("corrupted"), "{wrong} of {}", total("corrupted"));
     }
+}
+
+#[test]
+fn a_named_pipe_is_waited_for_and_a_signal_ends_the_wait() {
+    let room = Room::new();
+    let pipe = room.file("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let start = || {
+        let mut path =
+            room.command(&["--capture", &pipe, "--right", "true"]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(path.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("nichrome: waiting for a program that reads {pipe}\n"));
+        path
+    };
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut waiting = start();
+        kill_process(Pid::from_child(&waiting), signal).unwrap();
+        assert_eq!(waiting.wait().unwrap().signal(), Some(signal.as_raw()));
+    }
+    let mut path = start();
+    let mut captured = Vec::new();
+    File::open(&pipe).unwrap().read_to_end(&mut captured).unwrap();
+    assert!(path.wait().unwrap().success());
+    assert_eq!(captured[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
 }
