@@ -105,6 +105,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     untimed: Vec<Index>,
     /// When the last burst arrived.
     burst_at: Instant,
+    /// Connections of the last burst, about.
+    crowd: usize,
     /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took segments of this
     /// receive batch, whose end delivers their runs.
     until_end: Vec<Index>,
@@ -151,6 +153,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             sparse_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
             burst_at: Instant::ZERO,
+            crowd: 0,
             until_end: Vec::with_capacity(Self::UNTIL_END),
             until_end_deadline: Instant::MAX,
             turn: Self::UNTIMED,

@@ -24,6 +24,9 @@ const AHEAD: usize = 32;
 /// Connections above which the table does not fit in the nearest cache. Below, prefetching it costs more than it saves.
 const MANY: usize = 128;
 
+/// Connections of a burst from which on those of the next one are prefetched: with fewer, to look at each frame costs more.
+const CROWD: usize = 8;
+
 /// As [`MANY`], for the timers.
 const LARGE: usize = 32768;
 
@@ -396,7 +399,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
     fn call(self) {
         let Self { npu, frames, now } = self;
         let mut burst = mem::take(frames).into_iter();
-        if npu.sparse_likely > 0 || npu.table.len() > MANY {
+        if npu.sparse_likely > 0 || (npu.crowd >= CROWD && npu.table.len() > MANY) {
             npu.receive_ahead(&mut burst, now);
         }
         while !burst.as_slice().is_empty() {
@@ -405,6 +408,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
                 npu.receive_next(hash, npu.table.likely(hash), &mut burst, now);
             }
         }
+        npu.crowd = npu.untimed.len();
         *frames = burst::emptied(burst);
     }
 }

@@ -1,7 +1,7 @@
 //! The `npu` profile with bursts of many connections, for which it has paths of their own: they change nothing.
 
 use crate::common::{Card, Change, data, packet_like_an_ethernet_frame, us};
-use nichrome_lro::{Config, FlushReason, Frame, NpuConfig, ProfileConfig};
+use nichrome_lro::{Config, FlushReason, Frame, Medium, NpuConfig, ProfileConfig};
 use nichrome_wire::{TcpFlags, TcpFrame};
 
 /// Connections: more than the nearest caches are taken for.
@@ -59,17 +59,28 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
 /// Checks that the engine delivers the same if it receives the frames of these bursts together or one by one, in three rounds, with
 /// few and with many connections.
 fn assert_bursts_change_nothing(bursts: &[&[Vec<u8>]], what: &str) {
+    assert_bursts_of_medium_change_nothing(Medium::Ethernet, bursts, what);
+}
+
+fn assert_bursts_of_medium_change_nothing(medium: Medium, bursts: &[&[Vec<u8>]], what: &str) {
     for others in [0, 200] {
-        let config = Config { max_connections: 512, max_aggregates: 512, ..Config::default() };
+        let config = Config { medium, max_connections: 512, max_aggregates: 512, ..Config::default() };
+        let other = |nth: u16, at| {
+            let frame = data(at, 10).with(|frame| frame.src_port = 40_000 + nth).build();
+            if medium == Medium::Ip { frame[14..].to_vec() } else { frame }
+        };
         let card = || {
             let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default())).unverified();
-            let first = |nth: u16| data(0, 10).with(|frame| frame.src_port = 40_000 + nth).build();
-            (0..others).for_each(|nth| _ = card.receive_frame(Frame::verified(first(nth))));
+            (0..others).for_each(|nth| _ = card.receive_frame(Frame::verified(other(nth, 0))));
             card.drain();
             card
         };
         let (mut burst, mut single) = (card(), card());
-        for frames in bursts.iter().cycle().take(3 * bursts.len()) {
+        let crowd = |round| (0..others.min(8)).map(|nth| other(nth, 10 + 10 * round)).collect();
+        let crowds: Vec<Vec<Vec<u8>>> = (0..3 * bursts.len() as u32).map(crowd).collect();
+        // A burst of several connections comes before each.
+        let bursts = crowds.iter().zip(bursts.iter().cycle()).flat_map(|(crowd, burst)| [&crowd[..], burst]);
+        for frames in bursts {
             burst.receive_frames(frames.iter().cloned().map(Frame::verified).collect()).wait(us(30));
             frames.iter().cloned().for_each(|frame| _ = single.receive_frame(Frame::verified(frame)));
             single.end_batch().wait(us(30));
@@ -77,7 +88,8 @@ fn assert_bursts_change_nothing(bursts: &[&[Vec<u8>]], what: &str) {
         // What becomes due together may leave in any order of connections.
         let by_port = |card: &mut Card| {
             let mut sent = card.drain().take();
-            sent.sort_by_key(|sent| sent.bytes().get(34..36).map(<[u8]>::to_vec));
+            let ports = if medium == Medium::Ip { 20..22 } else { 34..36 };
+            sent.sort_by_key(|sent| sent.bytes().get(ports.clone()).map(<[u8]>::to_vec));
             sent
         };
         assert!(by_port(&mut burst) == by_port(&mut single), "{what}, beside {others} connections");
@@ -147,6 +159,8 @@ fn a_segment_behind_a_frame_with_its_addresses_and_ports_in_place_is_of_its_conn
     let mut datagram = segment(0);
     datagram[PROTOCOL] = 17;
     assert_bursts_change_nothing(&[&[datagram, segment(0)], &[segment(1)]], "a datagram");
-    let packet = packet_like_an_ethernet_frame(1, 0, 100);
-    assert_bursts_change_nothing(&[&[packet, segment(0)], &[segment(1)]], "a packet");
+    // Of two connections, with equal bytes where an Ethernet frame has addresses and ports.
+    let packet = |flow, at| packet_like_an_ethernet_frame(flow, at, 100);
+    let bursts = [&[packet(1, 0), packet(2, 0)][..], &[packet(2, 100)], &[packet(2, 200), packet(2, 300)]];
+    assert_bursts_of_medium_change_nothing(Medium::Ip, &bursts, "packets");
 }
