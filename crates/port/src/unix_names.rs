@@ -43,7 +43,13 @@ pub(crate) fn connect_to(socket: &OwnedFd, name: &str) -> io::Result<()> {
     connect(socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Returns true if the process at the other end of a connection, as it was when it connected or listened, has the user of this thread.
+/// Returns true if the process at the other end of a connection, as it was when it connected or listened, has the user ID of this thread,
+/// mapped or not: in the namespaces of `nichrome wan` the user is not mapped, and only that user and root enter them.
+pub(crate) fn has_same_user_id(connection: &OwnedFd) -> io::Result<bool> {
+    Ok(socket_peercred(connection)?.uid == getuid())
+}
+
+/// As [`has_same_user_id`], but false if the ID may stand for another user.
 pub(crate) fn is_of_same_user(connection: &OwnedFd) -> io::Result<bool> {
     Ok(is_same_user(socket_peercred(connection)?.uid, getuid(), maps_all_users))
 }

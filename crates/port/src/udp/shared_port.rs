@@ -20,7 +20,7 @@ use crate::clock::wait;
 use crate::quiet_thread::spawn_quiet;
 use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{
-    connect_to, is_of_same_user, named, receive_descriptors, send_descriptors, unix_socket,
+    connect_to, has_same_user_id, named, receive_descriptors, send_descriptors, unix_socket,
 };
 use crate::waker::Waker;
 
@@ -168,7 +168,7 @@ impl Group {
         set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
         connect_to(&connection, name)?;
         // Another user's process would read and write all datagrams.
-        if !is_of_same_user(&connection)? {
+        if !has_same_user_id(&connection)? {
             return Err(Errno::ADDRINUSE);
         }
         Ok(receive_descriptors(&connection, &mut [0], RecvFlags::empty())?.1)
@@ -188,7 +188,7 @@ impl Group {
     /// Passes the sockets to one connecting process, if it has the same user.
     fn pass_on(&self, spare: &mut SpareDescriptor) -> io::Result<()> {
         let connection = spare.accept(&self.listener, SocketFlags::CLOEXEC)?;
-        if !is_of_same_user(&connection)? {
+        if !has_same_user_id(&connection)? {
             return Ok(());
         }
         let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&self.listener)
