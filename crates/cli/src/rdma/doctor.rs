@@ -4,12 +4,15 @@ mod diagnosis;
 mod observation;
 
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitCode};
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::Context;
 use clap::Args;
 use nichrome_abi::configuration::DOCTOR;
+use rustix::io;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -44,8 +47,11 @@ impl Doctor {
         File::create(&log).context("cannot create the record")?;
         command.env(DOCTOR, &log).env("LD_DEBUG", "libs").env("LD_DEBUG_OUTPUT", &loader);
         let cannot_run = || format!("cannot run {}", self.run.name().display());
+        let started = Arc::new(OnceLock::new());
+        pass_signals(Arc::clone(&started))?;
         let mut program = command.spawn().with_context(cannot_run)?;
-        pass_signals(&program)?;
+        let watched = pidfd_open(Pid::from_child(&program), PidfdFlags::empty());
+        started.get_or_init(|| watched);
         let ended = program.wait().with_context(cannot_run)?;
         let mut observation = Observation::default();
         observation.read_calls(&fs::read_to_string(&log).context("cannot read the record")?);
@@ -68,13 +74,15 @@ impl Doctor {
     }
 }
 
-/// Lets signals end the program, but not this command, which still prints the report. The terminal sends SIGINT to both.
-fn pass_signals(program: &Child) -> anyhow::Result<()> {
-    let program =
-        pidfd_open(Pid::from_child(program), PidfdFlags::empty()).context("cannot watch the program")?;
-    signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |signal| match signal {
-        SIGTERM => pidfd_send_signal(&program, Signal::TERM),
-        SIGHUP => pidfd_send_signal(&program, Signal::HUP),
-        _ => Ok(()),
+/// Lets signals end the program, once it has started, but not this command, which still prints the report. The terminal sends SIGINT
+/// to both.
+fn pass_signals(program: Arc<OnceLock<io::Result<OwnedFd>>>) -> anyhow::Result<()> {
+    signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |signal| {
+        let program = program.wait().as_ref().map_err(|error| *error)?;
+        match signal {
+            SIGTERM => pidfd_send_signal(program, Signal::TERM),
+            SIGHUP => pidfd_send_signal(program, Signal::HUP),
+            _ => Ok(()),
+        }
     })
 }
