@@ -109,7 +109,8 @@ impl Adapter {
         self.driver.local().ip()
     }
 
-    /// Prints to standard error why the capture has ended early, if it has, and the device's counters, if they are asked for.
+    /// Prints to standard error the write error that ended the capture, if there was one, and the device's counters, if `NICHROME_STATS`
+    /// asks for them.
     fn report(&self) {
         if let Some(error) = self.driver.capture_error() {
             say(&format!("{error}: the program went on without the capture"));
@@ -187,8 +188,8 @@ impl Drop for Adapter {
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections of the connection
-/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and prints what
-/// is to be told at the end.
+/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and prints the
+/// [report](Adapter::report).
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());

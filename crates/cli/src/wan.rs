@@ -201,7 +201,7 @@ impl Wan {
             }
         };
         let reached = Reached { hosts: places, unread: Arc::new(unread), web };
-        let run = self.start(devices, self.interface_mtu, impairments, &session, (outputs, reached))?;
+        let run = self.start(devices, self.interface_mtu, impairments, &session, outputs, reached)?;
         if self.shell {
             failure::say(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
@@ -261,7 +261,7 @@ impl Wan {
         // An interface that is gone has no counter.
         let unread = move || Ok(sockets.each_ref().map(|socket| socket.dropped().unwrap_or(0)));
         let reached = Reached { hosts: Vec::new(), unread: Arc::new(unread), web };
-        let run = self.start(devices, mtu, impairments, &session, (outputs, reached))?;
+        let run = self.start(devices, mtu, impairments, &session, outputs, reached)?;
         failure::say(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
@@ -286,7 +286,8 @@ impl Wan {
         mtu: u32,
         impairments: [Impairments; 2],
         session: &Session,
-        (Outputs { recording, plot }, Reached { hosts, unread, web }): (Outputs, Reached),
+        Outputs { recording, plot }: Outputs,
+        Reached { hosts, unread, web }: Reached,
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
         let setup = Setup {

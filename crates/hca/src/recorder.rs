@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create_durable};
 use nichrome_port::clock;
+use nichrome_rdma::Datagram;
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
 use nichrome_wire::{
     AddressPair, FlowLabel, Fragment, HeaderOptions, Instant, IpProtocol, Ipv4Repr, Ipv6Repr, TcpRepr,
@@ -39,14 +40,8 @@ impl Capture {
 
     /// Adds a datagram.
     #[inline]
-    pub(crate) fn record(
-        &mut self,
-        flow: &UdpFlow,
-        traffic_class: TrafficClass,
-        datagram: &[u8],
-        now: Instant,
-    ) {
-        self.write(|recorder| recorder.record(flow, traffic_class, datagram, now));
+    pub(crate) fn record(&mut self, datagram: &Datagram<'_>, now: Instant) {
+        self.write(|recorder| recorder.record(&datagram.flow, datagram.traffic_class, datagram.bytes, now));
     }
 
     /// Adds a TCP segment.

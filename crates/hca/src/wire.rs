@@ -92,7 +92,7 @@ struct Intake<'a, M> {
 impl<M: Memory> Sink for Intake<'_, M> {
     #[inline]
     fn capture(&mut self, datagram: &Datagram<'_>) {
-        record(self.capture, datagram, self.now);
+        self.capture.record(datagram, self.now);
     }
 
     #[inline]
@@ -373,7 +373,7 @@ impl Wire {
             {
                 let traffic_class = route.traffic_class;
                 for bytes in bytes.chunks(segment_len) {
-                    record(&mut self.capture, &Datagram { flow, traffic_class, bytes }, now);
+                    self.capture.record(&Datagram { flow, traffic_class, bytes }, now);
                 }
             }
         }
@@ -455,7 +455,7 @@ impl Wire {
     fn flush(&mut self, now: Instant) -> bool {
         if self.capture.is_on() {
             let (local, capture) = (self.local(), &mut self.capture);
-            for_each_staged(&self.outgoing, local, |datagram, _| record(capture, datagram, now));
+            for_each_staged(&self.outgoing, local, |datagram, _| capture.record(datagram, now));
         }
         self.send_staged()
     }
@@ -499,10 +499,4 @@ fn for_each_staged(staged: &SendBatch, local: SocketAddr, mut f: impl FnMut(&Dat
             f(&Datagram { flow, traffic_class: envelope.traffic_class, bytes }, envelope.hop_limit);
         }
     }
-}
-
-/// Adds a datagram to the capture.
-#[inline]
-fn record(capture: &mut Capture, datagram: &Datagram<'_>, now: Instant) {
-    capture.record(&datagram.flow, datagram.traffic_class, datagram.bytes, now);
 }

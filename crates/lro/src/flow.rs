@@ -182,13 +182,13 @@ impl KeyHasher {
             let tail = folded(flow.addresses.1 ^ c, flow.addresses.2 ^ d).rotate_left(23) ^ flow.addresses.3;
             folded(head ^ tail, e)
         };
-        short(hash)
+        halved(hash)
     }
 
     /// As [`KeyHasher::hash`], for a flow over IPv4.
     #[inline(always)]
     pub(crate) fn hash_ipv4(&self, flow: &FlowKey) -> u32 {
-        short(self.head(flow))
+        halved(self.head(flow))
     }
 
     #[inline(always)]
@@ -199,8 +199,9 @@ impl KeyHasher {
     }
 }
 
+/// Folds the upper half into the lower one.
 #[inline]
-fn short(hash: u64) -> u32 {
+fn halved(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32
 }
 

@@ -128,8 +128,8 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Returns the first places of the chains of these hashes, or [`NIL`], and prefetches them: the cache misses of a batch overlap. All
-    /// buckets come first, then all slots.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none, and prefetches these slots: the cache misses of a
+    /// batch overlap. All buckets are read first, then all slots.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32]) {
         for (place, hash) in places.iter_mut().zip(hashes) {

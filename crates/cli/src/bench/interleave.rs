@@ -12,7 +12,7 @@ use nichrome_lro::{ChecksumStatus, Config, Medium, Profile};
 use serde::Serialize;
 
 use super::figures::rounded;
-use super::lane::{BURST, Plan, Subject, Traffic, Work};
+use super::lane::{BUFFERS, BURST, Plan, Subject, Traffic, Work};
 use super::output::Output;
 use super::traffic::{File, Flows, Interleaving};
 use crate::number::Grouped;
@@ -207,9 +207,9 @@ fn row_number(nth: usize) -> anyhow::Result<Interleaving> {
 }
 
 /// Runs one pass of a row through a profile and prints its number of packets.
-pub(super) fn run_row(file: &File, nth: usize, profile: Profile, buffers: usize) -> anyhow::Result<()> {
+pub(super) fn run_row(file: &File, nth: usize, profile: Profile) -> anyhow::Result<()> {
     let interleaving = row_number(nth)?;
-    let [measured] = subject(file, interleaving, profile, buffers).measure(
+    let [measured] = subject(file, interleaving, profile, BUFFERS).measure(
         COUNTED,
         [Work::Coalesce(ChecksumStatus::Verified)],
         || Ok(Traffic::Flows(Flows::interleaved(file, interleaving)?)),

@@ -42,7 +42,13 @@ pub(crate) struct Lro {
     interleave: bool,
     /// Use this many receive buffers in turn (more if the engine holds more). With few, all that is used stays in the nearest caches;
     /// with a card's number, 4096, the state of many flows does not.
-    #[arg(long, value_name = "N", default_value_t = BUFFERS, value_parser = number::whole(1..=1_000_000_usize))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = BUFFERS,
+        value_parser = number::whole(1..=1_000_000_usize),
+        conflicts_with_all = ["instructions", "captures"]
+    )]
     buffers: usize,
     /// With --interleave: count instructions per packet, without checksum, by valgrind. Independent of other load on
     /// the machine.
@@ -75,6 +81,8 @@ struct Report {
     /// Packets of one pass over the traffic.
     packets_in: u64,
     packets_out: u64,
+    /// Receive buffers used in turn.
+    buffers: usize,
     runs: usize,
 }
 
@@ -85,7 +93,7 @@ impl Lro {
         files.write([self.output.page()])?;
         let file = File::read(&self.file)?;
         if let Some(row) = self.row {
-            return interleave::run_row(&file, row, self.profile, self.buffers);
+            return interleave::run_row(&file, row, self.profile);
         }
         if let Some(directory) = &self.captures {
             return interleave::write_captures(&file, directory);
@@ -127,6 +135,7 @@ impl Lro {
             allocations_per_packet: verified.allocations_per_packet.max(unknown.allocations_per_packet),
             packets_in: unknown.packets_in,
             packets_out: unknown.packets_out,
+            buffers: self.buffers,
             runs: plan.runs,
         };
         let title = format!("{} through {}", self.file.display(), report.profile);

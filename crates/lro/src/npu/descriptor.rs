@@ -110,7 +110,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Records `count` arrivals, 1 or more, at the same time: as [`ConnectionDescriptor::arrived`] for each.
     #[inline(always)]
     pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, timeouts: &Timeouts) {
-        let interval = self.interval(now);
+        let interval = now.nanos_since(self.last_arrival);
         self.last_arrival = now;
         if interval > 0 {
             self.timed_out = if now < self.deadline { 0 } else { self.timed_out.saturating_add(1) };
@@ -133,12 +133,6 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.average_interval = average.checked_shr(count - 1).unwrap_or(0);
     }
 
-    /// Returns the time since the last arrival in nanoseconds.
-    #[inline(always)]
-    fn interval(&self, now: Instant) -> u64 {
-        now.nanos_since(self.last_arrival)
-    }
-
     /// Records `count` arrivals at the time of the last one: as [`ConnectionDescriptor::arrived`] for each.
     #[inline(always)]
     pub(crate) fn arrived_again(&mut self, count: u32) {
@@ -150,9 +144,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Counts segments within the hold limit of the one before.
     #[inline(always)]
     fn note_near(&mut self, count: u32) {
-        if self.near < 2 {
-            self.near = u32::from(self.near).saturating_add(count).min(2) as u8;
-        }
+        self.near = u32::from(self.near).saturating_add(count).min(2) as u8;
     }
 
     /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
@@ -174,13 +166,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// the connection is not sparse.
     #[inline(always)]
     pub(crate) fn begins_at(&self, seq: SeqNumber, now: Instant, pause: u64) -> bool {
-        // One less than makes it sparse, if this interval is a pause, too.
-        let most = Self::SPARSE - 1 - u8::from(self.interval(now) > pause);
+        let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > pause));
         self.run.is_none()
             && self.waiting.is_none()
             && self.frontier.is_none()
             && seq == self.nextseq
-            && self.pauses <= most
+            && pauses < Self::SPARSE
     }
 
     /// Limits the timestamps of a run that a segment has started: see [`Run::only_timestamp`].
@@ -191,12 +182,14 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Stores a new run.
+    /// Stores a new run; returns why it ends at once, if it does: [`ended_by`].
     #[inline(always)]
-    pub(crate) fn hold(&mut self, run: PooledRun<B>) {
+    pub(crate) fn hold(&mut self, run: PooledRun<B>, ends: TcpFlags) -> Option<FlushReason> {
+        let ended = ended_by(&run, run.flags, ends);
         debug_assert!(self.run.is_none());
         // Forgetting the place's None saves a test and a drop.
         mem::forget(self.run.replace(run));
+        ended
     }
 
     /// Takes the run, which is delivered now.
@@ -290,9 +283,8 @@ impl Timeouts {
     /// Returns when the connection times out, whether or not it holds something.
     #[inline]
     pub(crate) fn quiet_deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Instant {
-        // As clamp, without its test of the bounds.
         let quiet =
-            descriptor.average_interval.saturating_mul(Self::INTERVALS).max(self.floor).min(self.ceiling);
+            descriptor.average_interval.saturating_mul(Self::INTERVALS).clamp(self.floor, self.ceiling);
         descriptor.last_arrival.plus_nanos(quiet)
     }
 

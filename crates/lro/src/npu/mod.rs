@@ -48,13 +48,13 @@ mod last_arrivals;
 mod receive;
 mod reconstruct;
 mod reorder;
+mod timers;
 
 use std::fmt;
 use std::mem;
-use std::num::NonZeroU8;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
-use pulp::{Arch, NullaryFnOnce};
+use pulp::Arch;
 
 pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
@@ -345,145 +345,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
             host.leave_to_host(end);
         }
     }
-
-    /// Defers the timer of a connection: the burst may have more segments of the connection, and the receive batch may end with
-    /// the burst.
-    #[inline]
-    fn leave_untimed(&mut self, index: Index) {
-        if self.untimed.len() >= Self::UNTIMED {
-            self.settle_timers();
-        }
-        if let Some(descriptor) = self.table.get_mut(index)
-            && descriptor.untimed.is_none()
-        {
-            self.untimed.push(index);
-            descriptor.untimed = NonZeroU8::new(self.untimed.len() as u8);
-        }
-    }
-
-    /// Sets the deferred timers: the receive batch goes on. Its end delivers what connections hold that time out between bursts:
-    /// they get none.
-    #[inline(never)]
-    fn settle_timers(&mut self) {
-        for index in self.untimed.drain(..) {
-            let Some(descriptor) = self.table.get_mut(index) else { continue };
-            descriptor.untimed = None;
-            if descriptor.times_out_between_bursts()
-                && self.config.rules == Rules::Safe
-                && self.until_end.len() < Self::UNTIL_END
-            {
-                descriptor.deadline = self.timeouts.quiet_deadline(descriptor);
-                self.until_end_deadline = self.until_end_deadline.min(descriptor.deadline);
-                self.until_end.push(index);
-            } else {
-                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, self.burst_at);
-            }
-        }
-    }
-
-    /// Delivers what the connections in `until_end` hold, unless another batch has changed that they time out between bursts.
-    #[cold]
-    fn deliver_until_end(&mut self) {
-        let mut until_end = mem::take(&mut self.until_end);
-        for index in until_end.drain(..) {
-            if self.table.peek(index).is_some_and(ConnectionDescriptor::times_out_between_bursts) {
-                self.reconstruct(index, FlushReason::EndOfBatch);
-            }
-        }
-        self.until_end = until_end;
-        self.until_end_deadline = Instant::MAX;
-    }
-
-    /// Returns when the first of the timers fires that are not set yet.
-    #[cold]
-    fn untimed_deadline(&self) -> Option<Instant> {
-        let descriptors = self.untimed.iter().filter_map(|index| self.table.peek(*index));
-        let deadlines = descriptors.filter_map(|descriptor| self.timeouts.deadline(descriptor));
-        deadlines.min().map(TimingWheel::<WHEEL_TICK>::due)
-    }
-
-    /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines, or
-    /// is short of buffers.
-    #[cold]
-    fn settle_all_timers(&mut self, now: Instant) {
-        for index in self.until_end.drain(..) {
-            if let Some(descriptor) = self.table.get_mut(index) {
-                set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
-            }
-        }
-        self.until_end_deadline = Instant::MAX;
-    }
-
-    /// Delivers what a connection may not hold any longer, and sets its timer for the rest: the timer has fired early, or
-    /// segments wait behind a gap.
-    fn deliver_due(&mut self, index: Index, now: Instant) {
-        let Some(descriptor) = self.table.get_mut(index) else { return };
-        if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
-            self.reconstruct_all(index, FlushReason::ReorderTimeout);
-        } else if self.timeouts.run_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
-            self.reconstruct(index, FlushReason::Timeout);
-        }
-        if let Some(descriptor) = self.table.get_mut(index) {
-            set_timer(&mut self.wheel, &self.timeouts, index, descriptor, now);
-        }
-    }
-}
-
-/// Sets the timer for what the connection at `index` holds, unless its timer fires earlier.
-#[inline(always)]
-fn set_timer<B: AsRef<[u8]>>(
-    wheel: &mut TimingWheel<WHEEL_TICK>,
-    timeouts: &Timeouts,
-    index: Index,
-    descriptor: &mut ConnectionDescriptor<B>,
-    now: Instant,
-) {
-    let held_until = timeouts.deadline(descriptor);
-    descriptor.deadline = held_until.unwrap_or_else(|| timeouts.quiet_deadline(descriptor));
-    if let Some(deadline) = held_until
-        && deadline < descriptor.armed
-    {
-        descriptor.armed = deadline;
-        wheel.set(index.0, deadline, now);
-    }
 }
 
 /// Returns the TCP options of a frame.
 fn options<'a>(frame: &'a [u8], segment: &Segment) -> &'a [u8] {
     let tcp = frame.get(usize::from(segment.layout.transport)..).unwrap_or_default();
     TcpHeader::new(tcp).and_then(|tcp| tcp.options()).unwrap_or_default()
-}
-
-/// [`Engine::end_of_batch`] of [`Npu`], compiled once for AVX2 and once without.
-struct EndBatch<'a, B: AsRef<[u8]>>(&'a mut Npu<B>);
-
-impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let Self(npu) = self;
-        if !npu.until_end.is_empty() {
-            npu.deliver_until_end();
-        }
-        let is_safe = npu.config.rules == Rules::Safe;
-        let mut untimed = mem::take(&mut npu.untimed);
-        for index in untimed.drain(..) {
-            let Some(descriptor) = npu.table.get_mut(index) else { continue };
-            descriptor.untimed = None;
-            if is_safe && descriptor.times_out_between_bursts() {
-                descriptor.deadline = npu.timeouts.quiet_deadline(descriptor);
-                if npu.acker.is_some() {
-                    npu.reconstruct(index, FlushReason::EndOfBatch);
-                } else if let Some(run) = descriptor.take_run() {
-                    npu.runs.finish_next(run, FlushReason::EndOfBatch, &mut npu.out);
-                }
-            } else {
-                set_timer(&mut npu.wheel, &npu.timeouts, index, descriptor, npu.burst_at);
-            }
-        }
-        npu.untimed = untimed;
-    }
 }
 
 impl<B: AsRef<[u8]>> Engine for Npu<B> {
@@ -510,7 +377,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     /// Delivers what connections hold that time out between bursts, and sets the timers of the others.
     #[inline]
     fn end_of_batch(&mut self, _now: Instant) {
-        self.arch.dispatch(EndBatch(self));
+        self.end_batch();
     }
 
     #[inline]

@@ -85,7 +85,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             while let Some(train) = ahead.trains.get(all - burst.len())
                 && !burst.as_slice().is_empty()
             {
-                let (hash, place) = ahead.of(*train);
+                let (hash, place) = ahead.hash_and_place(*train);
                 if !(self.sparse_likely > 0 && self.receive_sparse(hash, burst, now)) {
                     self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
                 }
@@ -282,17 +282,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(frame) = frames.next() else { return false };
         run.start_stream(frame, segment, timestamp, self.limits, now);
         descriptor.limit_timestamps(&mut run);
-        let mut ended = ended_by(&run, segment.flags, self.ends);
         let mut count = 1;
-        if ended.is_none() {
+        if ended_by(&run, run.flags, self.ends).is_none() {
             count += run.add_stream_train(&mut self.masks, frames, self.ends);
-            ended = ended_by(&run, run.flags, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
         self.sparse_likely = self.sparse_likely.saturating_sub(1);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
-        descriptor.hold(run);
+        let ended = descriptor.hold(run, self.ends);
         let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
         if is_left {
             self.untimed.push(index);
@@ -377,8 +375,9 @@ struct Ahead {
 }
 
 impl Ahead {
+    /// Returns hash and place of a train.
     #[inline(always)]
-    fn of(&self, train: u8) -> (u32, u32) {
+    fn hash_and_place(&self, train: u8) -> (u32, u32) {
         let train = usize::from(train) % AHEAD;
         (self.hashes[train], self.places[train])
     }

@@ -102,9 +102,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
             Ok(mut run) => {
                 descriptor.limit_timestamps(&mut run);
-                let ended = ended_by(&run, segment.flags, self.ends);
-                descriptor.hold(run);
-                if let Some(reason) = ended {
+                if let Some(reason) = descriptor.hold(run, self.ends) {
                     self.reconstruct(index, reason);
                 }
             }
