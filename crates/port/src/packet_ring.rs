@@ -288,6 +288,7 @@ impl WireQueue for PacketRing {
         self.stats.receive_ring_full += u64::from(new.tp_drops);
         self.stats.freezes += u64::from(new.tp_freeze_q_cnt);
         self.stats.transmit_invalid = self.queue.refused;
+        self.stats.transmit_dropped = self.queue.dropped;
         Ok(self.stats)
     }
 }

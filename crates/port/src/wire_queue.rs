@@ -49,7 +49,7 @@ pub struct WireStats {
     pub freezes: u64,
     /// Frames that the kernel refused to send.
     pub transmit_invalid: u64,
-    /// Frames that the kernel accepted for sending and then dropped.
+    /// Frames that the kernel dropped on their way out: accepted and then dropped, or dropped each time that they were sent.
     pub transmit_dropped: u64,
 }
 

@@ -4,6 +4,7 @@ use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::time::Duration;
 
 use nichrome_port::{
@@ -68,6 +69,34 @@ fn a_datagram_of_a_program_comes_with_its_checksum_unfinished() {
     assert_eq!(received.buffer.as_ref()[42..], *b"hello");
     let VirtioNetHeader { flags, csum_start, csum_offset, .. } = received.virtio;
     assert_eq!((flags, csum_start, csum_offset), (VirtioNetHeader::NEEDS_CSUM, 34, 6));
+}
+
+#[test]
+fn a_frame_that_a_filter_drops_on_its_way_out_is_counted_and_keeps_no_others() {
+    let wire = Wire::new(1500);
+    let mut ring = wire.on_card(|card| PacketRing::open(card, PacketRingConfig::default()).unwrap());
+    let mut receiver = wire.receiver();
+    // Drops (2) the frame with the number 9, whose last byte is at 17; keeps (-1) others.
+    let refuse_9 = "4,48 0 0 17,21 0 1 9,6 0 0 2,6 0 0 4294967295";
+    let add_filter = ["filter", "add", "dev", "card0", "egress", "bpf", "da", "bytecode", refuse_9];
+    for command in [&["qdisc", "add", "dev", "card0", "clsact"][..], &add_filter] {
+        // Users who are not root often lack the folder of tc.
+        let mut tc = Command::new("tc");
+        tc.env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").args(command);
+        let output = wire.on_card(|_| tc.output().unwrap());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    for number in [1, 9, 2, 9, 9, 3] {
+        ring.transmit(&[IoSlice::new(&frame(number, 100, &[]))]).unwrap();
+    }
+    let until = clock::now() + PATIENCE;
+    while ring.unsent() > 0 && clock::now() < until {
+        ring.flush().unwrap();
+    }
+    let received: Vec<_> = take(&mut receiver, 3).iter().map(|frame| frame.buffer.as_ref()[17]).collect();
+    assert_eq!(received, [1, 2, 3]);
+    let stats = ring.stats().unwrap();
+    assert_eq!((ring.unsent(), stats.transmit_dropped, stats.transmit_invalid), (0, 3, 0));
 }
 
 #[test]
