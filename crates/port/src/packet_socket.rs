@@ -40,7 +40,7 @@ pub struct PacketSocketError {
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    /// What the kernel's counter had when it was read: reading resets it.
+    /// Frames that could not be read, and what the kernel's counter had when it was read: reading resets it.
     dropped: AtomicU64,
 }
 
@@ -50,7 +50,8 @@ impl PacketSocket {
         open(interface.index).map_err(|error| PacketSocketError { name: interface.name, error: error.into() })
     }
 
-    /// Returns the number of frames that the kernel has dropped because they were not read in time.
+    /// Returns the number of frames that the kernel has dropped because they were not read in time, or because no
+    /// virtio_net_hdr describes their offloads: fragmentation of UDP, segmentation of SCTP.
     pub fn dropped(&self) -> io::Result<u64> {
         let new: libc::tpacket_stats_v3 = option(&self.fd, libc::PACKET_STATISTICS)?;
         let new = u64::from(new.tp_drops);
@@ -135,11 +136,17 @@ impl AsFd for PacketSocket {
 impl Device for PacketSocket {
     #[inline]
     fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
-        let behind_room = buffer.get_mut(TAG_LEN..).unwrap_or_default();
-        match receive(&self.fd, behind_room) {
-            Ok((len, tag)) => Ok(with_tag(&mut buffer[..TAG_LEN + len], tag)),
-            Err(Errno::AGAIN) => Ok(None),
-            Err(error) => Err(error),
+        loop {
+            let behind_room = buffer.get_mut(TAG_LEN..).unwrap_or_default();
+            match receive(&self.fd, behind_room) {
+                Ok((len, tag)) => return Ok(with_tag(&mut buffer[..TAG_LEN + len], tag)),
+                Err(Errno::AGAIN) => return Ok(None),
+                // The kernel has dropped a frame whose offloads it cannot describe.
+                Err(Errno::INVAL) => {
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 

@@ -184,3 +184,33 @@ fn frames_come_from_and_go_to_the_kernel_through_a_packet_socket() {
     .unwrap();
     assert!(socket.receive(&mut vec![0; MAX_RECEIVE]).unwrap().is_none(), "what was sent is received");
 }
+
+#[test]
+fn a_frame_whose_offloads_cannot_be_described_is_counted_and_the_next_one_read() {
+    namespace()
+        .run(|| {
+            let tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            let socket = PacketSocket::open(&configured("tap0")).unwrap();
+            // A UDP datagram that leaves fragmentation to the card, as drivers of virtual machines send it.
+            let fragmented = VirtioNetHeader {
+                flags: VirtioNetHeader::NEEDS_CSUM,
+                gso_type: VirtioNetHeader::GSO_UDP,
+                hdr_len: 42,
+                gso_size: 1472,
+                csum_start: 34,
+                csum_offset: 6,
+            };
+            let headers =
+                [&[0xFF; 6], &THERE.0, &[8, 0, 0x45, 0, 0x0F, 0xBC, 0, 1, 0, 0, 64, 17, 0, 0][..]].concat();
+            let datagram =
+                [&headers[..], &[10, 9, 0, 7, 10, 9, 0, 8, 0, 1, 0, 2, 0x0F, 0xA8, 0, 0], &[7; 4000]]
+                    .concat();
+            let ordinary = [&[0xFF; 6][..], &THERE.0, &[0x88, 0xB5], &[7; 50][..]].concat();
+            for (header, frame) in [(fragmented, &datagram), (VirtioNetHeader::default(), &ordinary)] {
+                tap.send(&[IoSlice::new(&header.to_bytes()), IoSlice::new(frame)]).unwrap();
+            }
+            assert_eq!(next_frame(&socket)[VirtioNetHeader::LEN..], ordinary);
+            assert_eq!(socket.dropped(), Ok(1));
+        })
+        .unwrap();
+}

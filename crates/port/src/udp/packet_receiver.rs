@@ -80,7 +80,8 @@ impl PacketReceiver {
         let len = loop {
             match recv(&self.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
                 Ok((len, _)) if arrival(&mut self.buffer[..len]).is_some() => break len,
-                Ok(_) | Err(Errno::INTR) => {}
+                // INVAL: the kernel has dropped a packet whose offloads it cannot describe.
+                Ok(_) | Err(Errno::INTR | Errno::INVAL) => {}
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(error) => return Err(error),
             }
