@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::partial_checksum::partial_checksum;
 
-/// Maximum slices of a write (`UIO_MAXIOV`): virtio_net_hdr, header, payloads.
+/// Maximum slices of a write (`UIO_MAXIOV`): headers, and the payloads of as many segments as an aggregate may have.
 const SLICES: usize = 1024;
 
 /// Slices collected on the stack; enough for usual aggregates.
@@ -65,10 +65,16 @@ pub(crate) fn parts<B: AsRef<[u8]>>(packet: &Packet<B>) -> impl Iterator<Item = 
 pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>) -> Result<(), HostError> {
     let sent = match packet {
         Packet::Frame(frame) => send_frame(device, frame),
-        Packet::Aggregate(aggregate) if aggregate.segments() + 2 <= FEW => {
-            send_aggregate::<FEW, B>(device, aggregate)
+        Packet::Aggregate(aggregate) => {
+            let header = aggregate.virtio_net_header().to_bytes();
+            if aggregate.segments() + 2 <= FEW {
+                let headers = [IoSlice::new(&header), IoSlice::new(aggregate.header())];
+                send_aggregate::<FEW, B>(device, headers, aggregate)
+            } else {
+                let headers = [&header[..], aggregate.header()].concat();
+                send_aggregate::<SLICES, B>(device, [IoSlice::new(&headers)], aggregate)
+            }
         }
-        Packet::Aggregate(aggregate) => send_aggregate::<SLICES, B>(device, aggregate),
     };
     sent.map_err(HostError::from)
 }
@@ -83,14 +89,13 @@ fn send_frame<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), frame: &Frame<B>)
     device.send(&[IoSlice::new(&header), IoSlice::new(frame.bytes())])
 }
 
-fn send_aggregate<const N: usize, B: AsRef<[u8]>>(
+fn send_aggregate<'a, const N: usize, B: AsRef<[u8]>>(
     device: &(impl Device + ?Sized),
-    aggregate: &Aggregate<B>,
+    headers: impl IntoIterator<Item = IoSlice<'a>>,
+    aggregate: &'a Aggregate<B>,
 ) -> io::Result<()> {
-    let header = aggregate.virtio_net_header().to_bytes();
     let mut slices = [IoSlice::new(&[]); N];
-    let start = [IoSlice::new(&header), IoSlice::new(aggregate.header())];
-    let parts = start.into_iter().chain(aggregate.payloads().map(IoSlice::new));
+    let parts = headers.into_iter().chain(aggregate.payloads().map(IoSlice::new));
     let mut len = 0;
     for (slice, part) in slices.iter_mut().zip(parts) {
         *slice = part;
@@ -155,12 +160,12 @@ mod tests {
         }
 
         fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-            let header = VirtioNetHeader::from_bytes(parts[0][..].try_into().unwrap());
+            let header = VirtioNetHeader::from_bytes(parts[0][..VirtioNetHeader::LEN].try_into().unwrap());
             let mut taken = self.taken.borrow_mut();
             if let Some(error) = (self.refuses)(header, taken.len()) {
                 return Err(error);
             }
-            taken.push(parts[1..].iter().flat_map(|part| part.to_vec()).collect());
+            taken.push(parts.iter().flat_map(|part| part.to_vec()).skip(VirtioNetHeader::LEN).collect());
             Ok(())
         }
 
@@ -170,11 +175,15 @@ mod tests {
     }
 
     fn segments() -> Vec<Vec<u8>> {
-        (0..3)
-            .map(|nth| {
-                TcpFrame { seq: SeqNumber(nth * 100), payload: vec![1; 100], ..TcpFrame::default() }.build()
-            })
-            .collect()
+        segments_of(100, 3)
+    }
+
+    fn segments_of(payload_len: usize, count: u32) -> Vec<Vec<u8>> {
+        let segment = |nth: u32| {
+            let (seq, payload) = (SeqNumber(nth * payload_len as u32), vec![nth as u8; payload_len]);
+            TcpFrame { seq, payload, ..TcpFrame::default() }.build()
+        };
+        (0..count).map(segment).collect()
     }
 
     #[test]
@@ -188,10 +197,11 @@ mod tests {
         assert_eq!(send(&kernel, &Packet::Frame(frame)), Ok(()));
     }
 
-    /// Returns segments coalesced into one packet.
-    fn aggregate() -> Packet<Vec<u8>> {
-        let mut engine = Gro::new(&Config::default(), Hold::Batch).unwrap();
-        for segment in segments() {
+    /// Returns these segments coalesced into one packet.
+    fn merged(segments: Vec<Vec<u8>>) -> Packet<Vec<u8>> {
+        let config = Config { max_segments: segments.len(), ..Config::default() };
+        let mut engine = Gro::new(&config, Hold::Batch).unwrap();
+        for segment in segments {
             engine.receive(Frame::new(segment), Instant::ZERO);
         }
         engine.drain();
@@ -203,7 +213,7 @@ mod tests {
 
     fn sent(refuses: fn(VirtioNetHeader, usize) -> Option<Errno>) -> (Result<bool, HostError>, Vec<Vec<u8>>) {
         let kernel = Kernel::new(refuses);
-        let result = send_or_segment(&kernel, &aggregate(), &mut Vec::new());
+        let result = send_or_segment(&kernel, &merged(segments()), &mut Vec::new());
         (result, kernel.taken.into_inner())
     }
 
@@ -211,6 +221,14 @@ mod tests {
     fn a_kernel_that_takes_aggregates_gets_them_whole() {
         let (result, taken) = sent(|_, _| None);
         assert_eq!((result, taken.len()), (Ok(false), 1));
+        // Up to as many as an aggregate may have.
+        for count in [2, 64, 65, 1023] {
+            let kernel = Kernel::new(|_, _| None);
+            let aggregate = merged(segments_of(7, count));
+            assert_eq!(send(&kernel, &aggregate), Ok(()));
+            let whole: Vec<u8> = parts(&aggregate).flatten().copied().collect();
+            assert_eq!(kernel.taken.into_inner(), [whole], "{count} segments");
+        }
     }
 
     #[test]
