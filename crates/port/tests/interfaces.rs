@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use nichrome_port::udp::{interface_address, local_addresses};
 use nichrome_port::{
     Device, Interface, InterfaceName, MAX_RECEIVE, Netlink, NetlinkError, NetworkNamespace, Offloads,
     PacketSocket, Settings, Tap, clock, gain_network_admin, uninterrupted,
@@ -118,6 +119,27 @@ fn a_tap_device_receives_only_packets_of_programs() {
             configured("tap0");
             let until = clock::now() + Duration::from_millis(1500);
             assert_eq!(clock::wait([tap.as_fd()], Some(until)), Ok([false]), "the kernel talks by itself");
+        })
+        .unwrap();
+}
+
+#[test]
+fn link_local_addresses_are_none_of_an_adapter() {
+    namespace()
+        .run(|| {
+            let tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            let netlink = Netlink::open().unwrap();
+            let interface = netlink.interface(name("tap0")).unwrap();
+            netlink.set_up(&interface).unwrap();
+            netlink.add_address(&interface, V6[0], 64).unwrap();
+            let until = clock::now() + Duration::from_secs(5);
+            let link_local = || std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap();
+            while !link_local().contains("fe80") {
+                assert!(clock::now() < until, "{}", link_local());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            assert_eq!(local_addresses(), Ok(vec![(tap.name(), V6[0])]));
+            assert_eq!(interface_address(tap.name()), Ok(Some(V6[0])));
         })
         .unwrap();
 }

@@ -28,7 +28,7 @@ pub(super) struct Options {
     pub(super) server: Option<String>,
     /// The adapter's address, one of this machine's. By default the local address of the TCP connection or, on loopback, a
     /// free address in 127.0.0.0/8.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = device_address)]
     ip: Option<IpAddr>,
     /// The interface whose address the adapter takes.
     #[arg(long, value_name = "IFACE", conflicts_with = "ip")]
@@ -86,6 +86,17 @@ pub(super) struct Options {
 pub(super) fn address_of(interface: InterfaceName) -> anyhow::Result<IpAddr> {
     let found = interface_address(interface).context("cannot list this machine's addresses")?;
     found.with_context(|| format!("{interface} has no address ('ip address' lists them)"))
+}
+
+/// Parses the address of a device.
+pub(super) fn device_address(text: &str) -> Result<IpAddr, String> {
+    match text.parse() {
+        Ok(IpAddr::V6(address)) if address.is_unicast_link_local() => {
+            Err("no device can have a link-local address ('nichrome rdma devices' lists the others)".into())
+        }
+        Ok(address) => Ok(address),
+        Err(_) => Err("an address is one of IPv4 or IPv6, such as 192.0.2.7 or 2001:db8::7".into()),
+    }
 }
 
 fn path_mtu(text: &str) -> Result<PathMtu, String> {
@@ -152,5 +163,19 @@ impl Options {
     pub(super) fn impairments(&self) -> anyhow::Result<Option<Impairments>> {
         let (asked, [impairments, _]) = self.impairments.impairments(&mut Distinct::default())?;
         Ok((!asked.is_empty()).then_some(impairments))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_an_address_without_scope() {
+        for address in ["192.0.2.7", "2001:db8::7"] {
+            assert_eq!(device_address(address), Ok(address.parse().unwrap()));
+        }
+        assert!(device_address("fe80::7").unwrap_err().contains("link-local"));
+        assert!(device_address("eth0").unwrap_err().contains("such as 192.0.2.7"));
     }
 }

@@ -18,7 +18,7 @@ use nichrome_wan::{Bandwidth, Delay, Jitter, Loss, Probability, Reorder};
 
 use super::environment::Libraries;
 use super::mounts;
-use super::options::address_of;
+use super::options::{address_of, device_address};
 use super::program::Program;
 use crate::distinct::Distinct;
 use crate::failure;
@@ -51,7 +51,7 @@ pub(crate) struct Run {
     #[arg(long, requires = "transport")]
     crc: bool,
     /// The device's address, one of this machine's. By default a free address in 127.0.0.0/8.
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "iface")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "iface", value_parser = device_address)]
     ip: Option<IpAddr>,
     /// The interface whose first address the device takes.
     #[arg(long, value_name = "NAME")]

@@ -12,7 +12,8 @@ use crate::packet_options::check;
 
 use super::raw_address::RawAddress;
 
-/// Returns the addresses of this machine in the network namespace of this thread, with their interfaces.
+/// Returns the addresses of this machine that adapters can have, in the network namespace of this thread, with their
+/// interfaces: all but IPv6 link-local ones, which need a scope.
 #[allow(unsafe_code)]
 pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     let mut list = ptr::null_mut();
@@ -26,7 +27,8 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
         let (name, address) =
             unsafe { (CStr::from_ptr(element.ifa_name), RawAddress::read(element.ifa_addr)) };
         let name = name.to_str().ok().and_then(|name| name.parse().ok());
-        addresses.extend(name.zip(address.as_ref().map(SocketAddr::ip)));
+        let address = address.as_ref().map(SocketAddr::ip).filter(|address| !is_link_local(address));
+        addresses.extend(name.zip(address));
         next = element.ifa_next;
     }
     // SAFETY: getifaddrs allocated the list, and no reference to it is kept.
@@ -34,12 +36,14 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     Ok(addresses)
 }
 
-/// Returns the address that an adapter uses on an interface: the first IPv4 address, else the first IPv6 address that
-/// is not link-local (those need a scope).
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+/// Returns the address that an adapter uses on an interface: the first IPv4 address, else the first IPv6 address.
 pub fn interface_address(interface: InterfaceName) -> io::Result<Option<IpAddr>> {
     let addresses = local_addresses()?.into_iter().filter(|(name, _)| *name == interface);
-    let is_usable = |address: &IpAddr| !matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local());
-    Ok(addresses.map(|(_, address)| address).filter(is_usable).min_by_key(IpAddr::is_ipv6))
+    Ok(addresses.map(|(_, address)| address).min_by_key(IpAddr::is_ipv6))
 }
 
 /// Returns the MTU of the interface that has address `ip`, in bytes; `None` if unknown.
