@@ -17,6 +17,16 @@ pub(crate) fn positive(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// As [`parse`], but at least `shortest`.
+pub(crate) fn at_least(
+    shortest: Duration,
+) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
+    move |text| match parse(text) {
+        Ok(duration) if duration < shortest => Err(format!("at least {shortest:?}")),
+        duration => duration,
+    }
+}
+
 /// What [`parse`] accepts beside [`FORM`].
 const OR_ZERO: &str = ", or it is 0";
 
@@ -47,6 +57,16 @@ mod tests {
         assert_eq!(positive("0s"), Err("it must be longer than 0".into()));
         assert_eq!(positive("1h"), Err(FORM.into()));
         assert_eq!(positive("61s"), Err("at most 60s".into()));
+    }
+
+    #[test]
+    fn a_time_that_is_too_short_is_answered_with_the_minimum() {
+        let parse = at_least(Duration::from_millis(10));
+        assert_eq!(parse("10ms"), Ok(Duration::from_millis(10)));
+        for short in ["9ms", "0"] {
+            assert_eq!(parse(short), Err("at least 10ms".into()));
+        }
+        assert_eq!(parse("61s"), Err("at most 60s".into()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
@@ -51,6 +51,19 @@ fn bandwidth_of_every_operation_is_measured() {
         if op == "send" {
             assert_eq!(number(&server, "messages"), messages);
         }
+    }
+}
+
+#[test]
+fn a_server_on_any_port_tells_which_one_it_is() {
+    for options in ["", "--json"] {
+        let mut server = start(&format!("pingpong --port 0 {options}"));
+        let mut line = String::new();
+        BufReader::new(server.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim_end().strip_prefix("nichrome: waiting for a client on TCP port ").unwrap();
+        let client = start(&format!("pingpong --port {port} 127.0.0.1")).wait_with_output().unwrap();
+        assert!(client.status.success(), "{}", String::from_utf8_lossy(&client.stderr));
+        assert!(server.wait().unwrap().success());
     }
 }
 

@@ -25,6 +25,9 @@ const QPS: RangeInclusive<u32> = 1..=1 << 17;
 /// The allowed numbers of outstanding messages.
 const DEPTHS: RangeInclusive<u16> = 1..=16_384;
 
+/// The shortest measurement.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 /// Measure the throughput of reliable connections.
 #[derive(Args)]
 pub(crate) struct Bandwidth {
@@ -46,7 +49,7 @@ pub(crate) struct Bandwidth {
     #[arg(long, value_name = "MESSAGES", default_value_t = 128, value_parser = number::whole(DEPTHS))]
     depth: u16,
     /// Duration of the measurement, from 10ms to 60s.
-    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::at_least(SHORTEST))]
     duration: Duration,
 }
 
@@ -110,7 +113,7 @@ impl Bandwidth {
         let Parameters { size, qps, regions, .. } = parameters;
         let session = meeting.connect(qps as usize, parameters.depth_per_qp(), size as usize, regions)?;
         let (messages, time) = match session.role {
-            Role::Client => client(&session, parameters, self.duration.max(Duration::from_millis(10)))?,
+            Role::Client => client(&session, parameters, self.duration)?,
             Role::Server => server(&session, parameters)?,
         };
         let measured = measured(&session, parameters, messages, time);

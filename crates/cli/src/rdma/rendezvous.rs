@@ -44,8 +44,8 @@ fn accept(options: &Options) -> anyhow::Result<TcpStream> {
         Some(_) => Err(error),
     });
     let listener = listener.with_context(|| format!("cannot listen on TCP port {}", options.port))?;
-    if !options.json {
-        eprintln!("nichrome: waiting for a client on TCP port {}", options.port);
+    if !options.json || options.port == 0 {
+        eprintln!("nichrome: waiting for a client on TCP port {}", listener.local_addr()?.port());
     }
     let (stream, _) = listener.accept().context("cannot accept a client")?;
     Ok(stream)
