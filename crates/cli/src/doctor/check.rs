@@ -162,7 +162,11 @@ impl Check {
             },
             Subject::RdmaLibraries => match machine.libraries() {
                 Ok(folder) => Self::works(subject, folder),
-                Err(refusal) => Self::refused(subject, refusal, "install the package again"),
+                Err(refusal) => Self::refused(
+                    subject,
+                    refusal,
+                    "run scripts/build-libibverbs in a clone of the source, or install the Debian package or the Python one",
+                ),
             },
             Subject::RdmaHardware => hardware(machine),
         }

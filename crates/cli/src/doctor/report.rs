@@ -211,6 +211,7 @@ mod tests {
     fn libraries_that_are_missing_refuse_rdma_run_only() {
         let report = Report::new(&Faked { without_libraries: true, ..Faked::default() });
         assert_eq!(outcome(&report, "rdma run"), (Outcome::Refused, vec![Subject::RdmaLibraries]));
+        assert!(report.to_string().contains("scripts/build-libibverbs in a clone"), "{report}");
         assert_eq!(outcome(&report, "rdma bw, rdma lat, rdma pingpong").0, Outcome::Works);
     }
 

@@ -117,7 +117,8 @@ pub(crate) struct Run {
 const EXAMPLES: &str = "\
 Examples:
   nichrome rdma run -- ibv_devinfo -v
-  nichrome rdma run -- ib_write_bw & nichrome rdma run -- ib_write_bw 127.0.0.1
+  nichrome rdma run -- ib_write_bw                    in one terminal
+  nichrome rdma run -- ib_write_bw 127.0.0.1          in another
   nichrome rdma run --ip 192.0.2.7 --loss 1% --stats -- ibv_rc_pingpong -g 0
 
 The exit status is the program's. The variables NICHROME_IP, NICHROME_LOSS, ... set the same options for programs that are \
