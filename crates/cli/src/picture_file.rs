@@ -27,12 +27,17 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 /// Signals cannot be received.
 pub(crate) fn end_on_signals() -> anyhow::Result<()> {
     signals::forward(&[SIGINT, SIGTERM, SIGHUP], |signal| -> Result<(), Infallible> {
-        for path in unfinished().iter().rev() {
-            remove(path);
-        }
+        remove_unfinished();
         failure::say(format_args!("nichrome: interrupted"));
         process::exit(128 + signal)
     })
+}
+
+/// Removes what was created and is not finished, before the process ends by a signal.
+pub(crate) fn remove_unfinished() {
+    for path in unfinished().iter().rev() {
+        remove(path);
+    }
 }
 
 /// Removes a file or an empty folder. Another process may have removed it, or put a file into the folder.

@@ -13,6 +13,7 @@ use signal_hook::flag;
 
 use crate::failure;
 use crate::number::plural;
+use crate::picture_file;
 use crate::signals;
 
 /// Time for the command to end by itself. It may wait longer for a program that reads its output.
@@ -42,6 +43,7 @@ impl Interruption {
         signals::forward(&signals, move |signal| -> Result<(), ()> {
             waker.wake();
             thread::sleep(PATIENCE);
+            picture_file::remove_unfinished();
             failure::say(format_args!("nichrome: interrupted"));
             process::exit(128 + signal)
         })?;

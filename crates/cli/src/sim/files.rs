@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::failure::say;
-use crate::signals;
+use crate::{picture_file, signals};
 
 /// End of the names of files that are being written.
 const UNFINISHED: &str = ".unfinished";
@@ -91,8 +91,9 @@ fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
 
 /// From now on, a signal ends the process after a file in progress is complete, and prints `last_words`.
 pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -> anyhow::Result<()> {
-    signals::forward(&[SIGINT, SIGTERM], move |signal| -> Result<(), Infallible> {
+    signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |signal| -> Result<(), Infallible> {
         let created = writing();
+        picture_file::remove_unfinished();
         // Fails if something was written to it.
         let _ = created.iter().try_for_each(fs::remove_dir);
         say(format_args!("nichrome: {}", last_words()));

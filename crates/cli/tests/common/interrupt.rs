@@ -1,4 +1,4 @@
-//! Interrupts a command as Ctrl-C does.
+//! Interrupts a command by a signal, as Ctrl-C does by SIGINT.
 
 use std::fs;
 use std::process::Child;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends SIGINT once the command handles it.
-pub(crate) fn interrupt(child: &Child) {
+/// Sends a signal once the command handles SIGINT.
+pub(crate) fn interrupt(child: &Child, signal: Signal) {
     let status = format!("/proc/{}/status", child.id());
     while !catches_interrupts(&fs::read_to_string(&status).unwrap()) {
         thread::sleep(Duration::from_millis(5));
     }
-    kill_process(Pid::from_child(child), Signal::INT).unwrap();
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// Returns true if the process has a handler for SIGINT (proc_pid_status(5), SigCgt).

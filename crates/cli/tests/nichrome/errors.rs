@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use crate::common;
 use crate::interrupt::interrupt;
 use crate::run::{capture, command, nichrome, printed, records, stderr, text};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -369,7 +370,7 @@ fn an_interrupted_measurement_leaves_no_file() {
     let page = text(&folder.path().join("page.html"));
     let mut bench = command(&["bench", "lro", &capture("tcp-clean"), "--interleave", "--html", &page]);
     let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    interrupt(&bench);
+    interrupt(&bench, Signal::INT);
     let output = bench.wait_with_output().unwrap();
     assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", Some(130)));
     assert!(!Path::new(&page).exists());

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_port::capture::Reader;
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common;
@@ -169,6 +170,23 @@ fn an_interrupted_run_reads_what_the_writer_of_its_input_still_has() {
 }
 
 #[test]
+fn a_run_whose_reader_stalls_can_be_interrupted_and_leaves_no_empty_files() {
+    let folder = tempdir().unwrap();
+    let [pipe, page, plot] = ["pipe", "page.html", "plot.svg"].map(|name| text(&folder.path().join(name)));
+    installed::run(Command::new("mkfifo").arg(&pipe), "coreutils");
+    let stalled = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    let child = command(&["coalesce", &capture("tcp-clean"), &pipe, "--html", &page, "--plot", &plot])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until_still(&|| ioctl_fionread(&stalled).unwrap());
+    interrupt(&child, Signal::INT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", Some(130)));
+    assert!(!Path::new(&page).exists() && !Path::new(&plot).exists());
+}
+
+#[test]
 fn a_run_that_waits_for_the_first_packet_can_be_interrupted() {
     let folder = tempdir().unwrap();
     let pipe = text(&folder.path().join("pipe"));
@@ -179,7 +197,7 @@ fn a_run_that_waits_for_the_first_packet_can_be_interrupted() {
         let mut child = child.spawn().unwrap();
         let _open = child.stdin.take();
         let begun = Instant::now();
-        interrupt(&child);
+        interrupt(&child, Signal::INT);
         let output = child.wait_with_output().unwrap();
         let line = "nichrome: interrupted: the first 0 packets were processed\n";
         assert_eq!((stderr(&output), output.status.code()), (line, Some(130)), "{input}");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
+use rustix::process::Signal;
 use tempfile::tempdir;
 
 use crate::command::{SHORT, command, failure, text};
@@ -164,15 +165,18 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
 }
 
 #[test]
-fn ctrl_c_ends_a_run_with_one_line_and_without_files() {
+fn a_signal_ends_a_run_with_one_line_and_without_files() {
     let folder = tempdir().unwrap();
-    let out = folder.path().join("out");
-    let arguments = ["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out)];
-    let child = command(&arguments).spawn().unwrap();
-    interrupt(&child);
-    let output = child.wait_with_output().unwrap();
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(130), 0));
-    let error = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(error, "nichrome: interrupted after 0 of 16 runs\n");
-    assert!(!out.exists());
+    let [out, page] = ["out", "page.html"].map(|name| folder.path().join(name));
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let run =
+            ["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out), "--html", text(&page)];
+        let child = command(&run).spawn().unwrap();
+        interrupt(&child, signal);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(128 + signal.as_raw()), 0));
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(error, "nichrome: interrupted after 0 of 16 runs\n");
+        assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "{signal:?}");
+    }
 }
