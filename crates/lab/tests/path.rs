@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nichrome_lab::lro::{Config, Hold, ProfileConfig};
@@ -127,5 +128,16 @@ fn lost_packets_never_arrive() {
         left.recv(&mut [0; 8]).unwrap();
         right.set_nonblocking(true).unwrap();
         assert!(right.recv(&mut [0; 8]).is_err());
+    });
+}
+
+#[test]
+fn a_dropped_lab_leaves_no_interface() {
+    in_namespaces("a_dropped_lab_leaves_no_interface", || {
+        let lab = Lab::new(&both(&Impairments::default()), 1).unwrap();
+        let taps = Side::BOTH.map(|side| Arc::downgrade(&lab.host(side).tap));
+        drop(lab);
+        // The cards' threads would keep them.
+        assert!(taps.iter().all(|tap| tap.upgrade().is_none()));
     });
 }

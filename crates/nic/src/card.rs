@@ -18,7 +18,7 @@ use crate::queue::Queue;
 use crate::stats::QueueStats;
 use crate::worker::{HostSide, Offload, Parts, Worker};
 
-/// A running card.
+/// A running card; stopped when dropped.
 pub struct Card {
     workers: Vec<Running>,
     /// The thread that empties the delivery queues, if workers share a host queue.
@@ -58,16 +58,17 @@ impl Card {
         let wakers: Vec<_> = controls.iter().map(|control| Arc::clone(control.waker())).collect();
         let (delivery, deliveries) = deliveries::<W>(hosts, count, &ended)?;
         let each = queues.into_iter().zip(deliveries).zip(Mesh::between(&wakers)).zip(inboxes).zip(controls);
-        let mut workers = Vec::with_capacity(count);
+        // Dropped by an early return, which stops the threads that have started.
+        let mut card = Self { workers: Vec::with_capacity(count), delivery };
         for (number, ((((queue, delivery), mesh), inbox), control)) in each.enumerate() {
             // A connection's frames stay in order only if one worker reads them.
             let host = HostSide { source: hosts.get(number).map(Arc::clone), delivery };
             let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
             let name = format!("{}-{number}", config.name);
             let thread = spawn(name, Worker::new(parts, config), ended.clone())?;
-            workers.push(Running { control, thread });
+            card.workers.push(Running { control, thread });
         }
-        Ok(Self { workers, delivery })
+        Ok(card)
     }
 
     /// A handle to this card.
@@ -76,25 +77,35 @@ impl Card {
     }
 
     /// Stops all workers and returns their counters.
-    pub fn stop(self) -> Result<Vec<QueueStats>, CardError> {
+    pub fn stop(mut self) -> Result<Vec<QueueStats>, CardError> {
+        self.end()
+    }
+
+    /// Ends all threads, also after the error of one.
+    fn end(&mut self) -> Result<Vec<QueueStats>, CardError> {
         for worker in &self.workers {
             // Fails only if the worker has ended already.
             let _ = worker.control.send(ControlMessage::Stop);
         }
         let results: Vec<_> = self
             .workers
-            .into_iter()
+            .drain(..)
             .map(|worker| worker.thread.join().unwrap_or(Err(CardError::Panicked)))
             .collect();
+        let delivered = self.delivery.take().map(DeliveryThread::stop).transpose();
         let mut stats = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-        if let Some(delivery) = self.delivery {
-            let delivered = delivery.stop()?;
-            if let Some(first) = stats.first_mut() {
-                first.taken_apart += delivered.taken_apart;
-                first.host_refused += delivered.refused;
-            }
+        if let (Some(delivered), Some(first)) = (delivered?, stats.first_mut()) {
+            first.taken_apart += delivered.taken_apart;
+            first.host_refused += delivered.refused;
         }
         Ok(stats)
+    }
+}
+
+impl Drop for Card {
+    fn drop(&mut self) {
+        // Errors are for the callers of `stop`.
+        let _ = self.end();
     }
 }
 

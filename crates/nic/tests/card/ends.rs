@@ -1,13 +1,33 @@
 //! The end of cards, and configurations that a card refuses.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use nichrome_lro::{ActiveAck, NpuConfig, ProfileConfig};
-use nichrome_nic::{Card, CardError, MemoryWire, Queue, memory_wire};
+use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig};
+use nichrome_nic::{Card, CardConfig, CardError, MemoryWire, Queue, memory_wire};
 use nichrome_port::Netlink;
 
-use crate::hosts::{FRAME_LEN, config, host, impaired, interface};
+use crate::hosts::{FRAME_LEN, Host, config, host, impaired, interface};
+
+/// Removes the host's interface.
+fn delete_interface(host: &Host) {
+    host.namespace
+        .run(|| {
+            let netlink = Netlink::open().unwrap();
+            netlink.delete(&netlink.interface(interface()).unwrap()).unwrap();
+        })
+        .unwrap();
+}
+
+/// Returns the queues of a card with two workers.
+fn two_queues() -> Vec<Queue<MemoryWire>> {
+    memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap().map(|wire| Queue { wire, observer: None }).into()
+}
+
+/// Returns true if a thread of a card has the host's queue.
+fn is_in_use(host: &Host) -> bool {
+    Arc::strong_count(&host.taps[0]) > 1
+}
 
 #[test]
 fn deleting_the_host_interface_ends_the_card_with_an_error() {
@@ -16,12 +36,7 @@ fn deleting_the_host_interface_ends_the_card_with_an_error() {
     let (ended, end) = mpsc::channel();
     let queues = vec![Queue { wire, observer: None }];
     let card = Card::start(queues, &host.taps, &config(None), move || ended.send(()).unwrap()).unwrap();
-    host.namespace
-        .run(|| {
-            let netlink = Netlink::open().unwrap();
-            netlink.delete(&netlink.interface(interface()).unwrap()).unwrap();
-        })
-        .unwrap();
+    delete_interface(&host);
     end.recv_timeout(Duration::from_secs(5)).unwrap();
     assert!(card.remote().stats().is_none());
     let error = card.stop().unwrap_err();
@@ -30,16 +45,42 @@ fn deleting_the_host_interface_ends_the_card_with_an_error() {
 }
 
 #[test]
+fn a_dropped_card_ends_its_threads() {
+    for queues in [1, 2] {
+        let host = host(1, queues);
+        let card = Card::start(two_queues(), &host.taps, &config(None), || {}).unwrap();
+        assert!(is_in_use(&host));
+        drop(card);
+        assert!(!is_in_use(&host), "{queues} queues");
+    }
+}
+
+#[test]
+fn the_error_of_one_thread_ends_the_others() {
+    let host = host(1, 1);
+    // Fails after the start of the delivery thread.
+    let engine = Config { max_connections: 0, ..Config::default() };
+    let invalid = CardConfig { engine, ..config(Some(ProfileConfig::Gro(Hold::Batch))) };
+    let error = Card::start(two_queues(), &host.taps, &invalid, || {}).unwrap_err();
+    assert!(matches!(error, CardError::Config(_)), "{error}");
+    assert!(!is_in_use(&host));
+    let (ended, end) = mpsc::channel();
+    let card = Card::start(two_queues(), &host.taps, &config(None), move || ended.send(()).unwrap()).unwrap();
+    delete_interface(&host);
+    end.recv_timeout(Duration::from_secs(5)).unwrap();
+    let error = card.stop().unwrap_err();
+    assert!(matches!(error, CardError::Host(_)), "{error}");
+    assert!(!is_in_use(&host));
+}
+
+#[test]
 fn cards_that_cannot_work_are_refused() {
     let one = host(1, 1);
-    let wires = || {
-        memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap().map(|wire| Queue { wire, observer: None }).into()
-    };
     let start = |queues, profile| Card::start::<MemoryWire>(queues, &one.taps, &config(profile), || {});
     assert!(matches!(start(vec![], None), Err(CardError::Queues)));
     let npu = NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() };
-    assert!(matches!(start(wires(), Some(ProfileConfig::Npu(npu))), Err(CardError::ActiveAck)));
+    assert!(matches!(start(two_queues(), Some(ProfileConfig::Npu(npu))), Err(CardError::ActiveAck)));
     let three = host(2, 3);
-    let started = Card::start(wires(), &three.taps, &config(None), || {});
+    let started = Card::start(two_queues(), &three.taps, &config(None), || {});
     assert!(matches!(started, Err(CardError::Queues)));
 }
