@@ -94,9 +94,9 @@ impl Card {
             .collect();
         let delivered = self.delivery.take().map(DeliveryThread::stop).transpose();
         let mut stats = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-        if let (Some(delivered), Some(first)) = (delivered?, stats.first_mut()) {
-            first.taken_apart += delivered.taken_apart;
-            first.host_refused += delivered.refused;
+        // The workers ended before their last packets were delivered.
+        for (worker, delivered) in stats.iter_mut().zip(delivered?.into_iter().flatten()) {
+            delivered.copy_to(worker);
         }
         Ok(stats)
     }

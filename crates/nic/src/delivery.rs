@@ -69,13 +69,13 @@ pub fn queues<T>(count: usize, room: usize) -> (Vec<Deliverer<T>>, RoundRobin<T>
 }
 
 impl<T> RoundRobin<T> {
-    /// Returns the next packet: from the first non-empty queue behind the one that the last packet came from.
-    pub fn take(&mut self) -> Option<T> {
+    /// Returns the next packet and the number of its queue, the first non-empty one behind that of the last packet.
+    pub fn take(&mut self) -> Option<(usize, T)> {
         for _ in 0..self.queues.len() {
             let at = self.next;
             self.next = (at + 1) % self.queues.len();
             if let Ok(packet) = self.queues[at].pop() {
-                return Some(packet);
+                return Some((at, packet));
             }
         }
         None
@@ -107,7 +107,7 @@ mod tests {
             assert_eq!(pushed, Pushed::AfterWaiting);
         });
         assert!(patience < Duration::from_secs(10));
-        assert_eq!(turn.take(), Some(2));
+        assert_eq!(turn.take(), Some((0, 2)));
     }
 
     #[test]
@@ -130,10 +130,10 @@ mod tests {
         for nth in 0..1000 {
             push(&mut deliverers[0], ("data", nth));
         }
-        assert_eq!(turn.take(), Some(("data", 0)));
+        assert_eq!(turn.take(), Some((0, ("data", 0))));
         push(&mut deliverers[2], ("syn", 0));
-        assert_eq!(turn.take(), Some(("syn", 0)), "999 packets of another worker wait");
-        assert_eq!(turn.take(), Some(("data", 1)));
+        assert_eq!(turn.take(), Some((2, ("syn", 0))), "999 packets of another worker wait");
+        assert_eq!(turn.take(), Some((0, ("data", 1))));
     }
 
     #[test]
@@ -146,7 +146,8 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| turn.take()).collect();
         assert_eq!(taken.len(), 10);
         for queue in 0..2 {
-            assert!(taken.iter().filter(|(of, _)| *of == queue).map(|(_, nth)| *nth).eq(0..5));
+            let of_queue = taken.iter().filter(|(from, _)| *from == queue).map(|(_, packet)| *packet);
+            assert!(of_queue.eq((0..5).map(|nth| (queue, nth))));
         }
         assert!(deliverers.iter().all(|deliverer| deliverer.0.slots() == 10));
     }

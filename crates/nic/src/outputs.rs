@@ -70,7 +70,6 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
 
     #[inline]
     pub(crate) fn deliver(&mut self, packet: Packet<Received<W::Buffer>>) {
-        let len = packet.len() as u64;
         if let Some(observer) = &mut self.queue.observer {
             observer.delivered(&mut parts(&packet));
         }
@@ -78,20 +77,19 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
             Delivery::Own(device) => match send_or_segment(&**device, &packet, self.scratch) {
                 Ok(taken_apart) => {
                     self.stats.to_host += 1;
-                    self.stats.to_host_bytes += len;
+                    self.stats.to_host_bytes += packet.len() as u64;
                     self.stats.taken_apart += u64::from(taken_apart);
                 }
                 Err(HostError::Refused(_) | HostError::Down) => self.refused(&packet),
                 Err(error @ HostError::Gone(_)) => self.failed = Some(CardError::Host(error)),
             },
-            Delivery::Queue(queue, waker) => {
+            // The delivery thread counts what it delivers.
+            Delivery::Queue { queue, waker, .. } => {
                 let pushed = queue.push(packet, &mut self.patience, || waker.wake());
                 self.stats.delivery_waited += u64::from(pushed == Pushed::AfterWaiting);
                 if pushed == Pushed::Dropped {
                     self.stats.delivery_dropped += 1;
                 } else {
-                    self.stats.to_host += 1;
-                    self.stats.to_host_bytes += len;
                     self.delivered = true;
                 }
             }
@@ -120,7 +118,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
     /// Ends the batch; returns the packets that the host refused, if the engine observes the host.
     pub(crate) fn end(self) -> (Vec<Vec<u8>>, Result<(), CardError>) {
         if self.delivered
-            && let Delivery::Queue(_, waker) = self.delivery
+            && let Delivery::Queue { waker, .. } = self.delivery
         {
             waker.wake();
         }

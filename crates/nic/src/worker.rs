@@ -307,6 +307,9 @@ impl<W: WireQueue> Worker<W> {
             self.stats.engine = *engine.statistics();
             self.stats.connections = engine.connections() as u64;
         }
+        if let Delivery::Queue { stats, .. } = &self.parts.host.delivery {
+            stats.copy_to(&mut self.stats);
+        }
         self.stats.clone()
     }
 }

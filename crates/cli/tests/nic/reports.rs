@@ -1,14 +1,16 @@
 //! The reports of a card: counters as text, as JSON and for Prometheus; captures; options from a file.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use nichrome_port::capture::{self, Reader};
+use nichrome_port::{Device, Netlink, PacketSocket};
+use nichrome_wire::{TcpFrame, VirtioNetHeader};
 use serde_json::Value;
 
-use crate::lab::{Direction, Family, Lab, PATIENCE, needs_namespaces, text, until};
+use crate::lab::{Direction, Family, Lab, PATIENCE, name, needs_namespaces, text, until};
 
 static DATA: [u8; 400_000] = [7; 400_000];
 
@@ -64,6 +66,37 @@ fn the_names_of_counters_are_stable() {
         ["h0 on w0 by packet, profile gro", "queue 1", "received, frames", "flushed: ", "passed: syn"]
     {
         assert!(printed.contains(words), "{words}: {printed}");
+    }
+}
+
+#[test]
+fn packets_that_the_host_refuses_are_counted_as_lost_and_not_as_delivered() {
+    needs_namespaces!("reports::packets_that_the_host_refuses_are_counted_as_lost_and_not_as_delivered");
+    const SENT: u16 = 1000;
+    for host_queues in ["1", "2"] {
+        let lab = Lab::new();
+        let up = lab.up(&["--queues", "2", "--host-queues", host_queues, "--backend", "packet"]);
+        lab.ip("link set h0 down");
+        let before = lab.stats();
+        let sender = lab
+            .there
+            .run(|| PacketSocket::open(&Netlink::open().unwrap().interface(name("p0")).unwrap()).unwrap())
+            .unwrap();
+        for nth in 0..SENT {
+            let frame = TcpFrame { src_port: 1024 + nth, ..TcpFrame::default() }.build();
+            let header = VirtioNetHeader::default().to_bytes();
+            sender.send(&[IoSlice::new(&header), IoSlice::new(&frame)]).unwrap();
+        }
+        let refused = |of: &Value| of["host_refused"].as_u64().unwrap();
+        // The kernel at p0 may have sent packets of its own.
+        until("the host to refuse all", || refused(&lab.stats()["total"]) >= u64::from(SENT));
+        let stats = lab.stats();
+        let delivered = ["to_host", "to_host_bytes"].map(|of| [&before["total"][of], &stats["total"][of]]);
+        assert!(delivered.iter().all(|[before, after]| before == after), "{stats}");
+        assert!(stats["queues"].as_array().unwrap().iter().all(|queue| refused(queue) > 0), "{stats}");
+        let logged = up.stop().join("\n");
+        let printed = logged.split_once("to the host, packets").unwrap().1.split_whitespace().next();
+        assert_eq!(printed, Some(&*stats["total"]["to_host"].to_string()), "{logged}");
     }
 }
 
