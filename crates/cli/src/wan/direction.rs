@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use anyhow::Context;
-use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced};
+use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced, Packet};
 use nichrome_nic::{Carried, HostError, cut, send};
 use nichrome_port::{
     BufferPool, Device, MAX_RECEIVE, Onset, RealTime, Received, Waker, clock, waited_for_processor,
@@ -290,11 +290,12 @@ impl Link {
             let sent = send(device, &packet);
             let now = clock::now();
             let packets = packet.segments();
-            for (arrived, due) in self.times.drain(..packets.min(self.times.len())) {
-                self.given.delayed(arrived, due, now);
-            }
+            let times = self.times.drain(..packets.min(self.times.len()));
             match sent {
-                Ok(()) => self.given.sent(packet.len(), now),
+                Ok(()) => {
+                    self.given.sent(packets, bytes(&packet), now);
+                    times.for_each(|(arrived, due)| self.given.delayed(arrived, due, now));
+                }
                 Err(HostError::Refused(_) | HostError::Down) => self.given.refused += packets as u64,
                 Err(error @ HostError::Gone(_)) => {
                     return Err(error).with_context(|| format!("cannot send a frame to the {}", to.name()));
@@ -303,5 +304,13 @@ impl Link {
         }
         self.times.clear();
         Ok(())
+    }
+}
+
+/// Returns the bytes of a packet's segments as they came from the path, each with its headers.
+fn bytes(packet: &Packet<Carried>) -> usize {
+    match packet {
+        Packet::Frame(frame) => frame.bytes().len(),
+        Packet::Aggregate(aggregate) => aggregate.buffers().map(|frame| frame.as_ref().len()).sum(),
     }
 }

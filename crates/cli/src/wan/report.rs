@@ -10,7 +10,13 @@ use crate::bins::Bins;
 /// Measurements outside the path engine: real departure times, and events at the devices.
 #[derive(Clone, Default)]
 pub(crate) struct Given {
-    /// Delay from the timestamp of reading to that of writing.
+    /// Packets that the other device took.
+    pub(crate) packets: u64,
+    /// Bytes of these, including link headers.
+    pub(crate) bytes: u64,
+    /// Scheduled delay of these packets.
+    pub(crate) asked: DelayHistogram,
+    /// Delay of these packets, from the timestamp of reading to that of writing.
     pub(crate) delay: DelayHistogram,
     /// Difference of that to the scheduled delay.
     pub(crate) error: DelayHistogram,
@@ -35,14 +41,17 @@ impl Given {
         self.span.get_or_insert((now, now)).1 = now;
     }
 
-    /// Counts a packet of `bytes` bytes that was written at `now`.
-    pub(crate) fn sent(&mut self, bytes: usize, now: Instant) {
+    /// Counts packets of `bytes` bytes in total that were written at `now`.
+    pub(crate) fn sent(&mut self, packets: usize, bytes: usize, now: Instant) {
+        self.packets += packets as u64;
+        self.bytes += bytes as u64;
         self.bins.at(now).after += bytes as u64;
         self.span.get_or_insert((now, now)).1 = now;
     }
 
     /// Records the delay of a packet that was written at `now`.
     pub(crate) fn delayed(&mut self, arrived: Instant, due: Instant, now: Instant) {
+        self.asked.record(due - arrived);
         self.delay.record(now - arrived);
         self.error.record(now - due);
     }
@@ -70,6 +79,6 @@ impl Report {
     /// Returns the throughput in Gbit/s.
     pub(crate) fn gbps(&self) -> f64 {
         let seconds = self.duration().as_secs_f64();
-        if seconds == 0.0 { 0.0 } else { self.stats.bytes_out as f64 * 8.0 / seconds / 1e9 }
+        if seconds == 0.0 { 0.0 } else { self.given.bytes as f64 * 8.0 / seconds / 1e9 }
     }
 }

@@ -205,11 +205,11 @@ impl Direction {
             impairments: in_force(impairments).into_iter().map(text).collect(),
             packets: stats.packets_in,
             bytes: stats.bytes_in,
-            packets_delivered: stats.packets_out,
-            bytes_delivered: stats.bytes_out,
-            dropped: stats.drops.named().map(|(_, count)| count).sum(),
+            packets_delivered: given.packets,
+            bytes_delivered: given.bytes,
+            dropped: stats.drops.total() + given.refused + given.malformed,
             in_flight: *in_flight,
-            delay_asked_ms: sum_ms(&stats.delay),
+            delay_asked_ms: sum_ms(&given.asked),
             delay_given_ms: sum_ms(&given.delay),
         }
     }

@@ -12,12 +12,13 @@ use nichrome_port::{
     Counters, Device, Interface, InterfaceName, MAX_RECEIVE, Netlink, NetworkNamespace, PacketSocket,
     Settings, clock,
 };
-use nichrome_wire::{EtherType, MacAddr, TcpFrame, VirtioNetHeader, VlanTag};
+use nichrome_wire::{EtherType, MacAddr, SeqNumber, TcpFrame, VirtioNetHeader, VlanTag};
 use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
 use crate::run::{PATIENCE, Room, Started, drops, failure, float, number, text};
 use crate::until::until;
+use crate::web::Site;
 
 const V4: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2))];
 const V6: [IpAddr; 2] = [
@@ -99,6 +100,11 @@ fn set_up_host(netlink: &Netlink, at: usize) {
         netlink.add_address(&interface, addresses[at], prefix_len).unwrap();
         netlink.add_neighbour(&interface, addresses[1 - at], mac(1 - at)).unwrap();
     }
+}
+
+/// Runs `ip` in this thread's namespace.
+fn ip(words: &[&str]) {
+    assert!(Command::new("ip").args(words).status().unwrap().success(), "ip {words:?}");
 }
 
 /// Sends `sent` from the right host to the left one. Returns the received bytes, and the duration of connecting.
@@ -190,6 +196,49 @@ fn frames_that_are_not_read_in_time_are_counted() {
     assert_eq!(path.end(), 0);
 }
 
+#[test]
+fn packets_that_a_device_refuses_are_dropped_and_not_delivered() {
+    const SENT: u64 = 1000;
+    let machines = Machines::new();
+    machines.on_machine(|netlink| netlink.set_up(&netlink.interface(name("lo")).unwrap()).unwrap());
+    let room = Room::new();
+    let arguments = ["--between", "one", "two", "--json", "--web", "0"];
+    let site = Site::of(machines.machine.run(|| room.start(&arguments)).unwrap());
+    site.path.wait_for("between one (left) and two (right) until Ctrl-C");
+    let from =
+        machines.on_host(0, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap());
+    let payload = vec![1; 100];
+    // In sequence: packets that leave together are one write, whose packets and bytes count each.
+    let frame =
+        |nth| TcpFrame { seq: SeqNumber(nth * 100), payload: payload.clone(), ..TcpFrame::default() }.build();
+    let send = || {
+        for nth in 0..SENT as u32 {
+            let header = VirtioNetHeader::default().to_bytes();
+            from.send(&[IoSlice::new(&header), IoSlice::new(&frame(nth))]).unwrap();
+        }
+    };
+    let to_right = || machines.machine.run(|| site.state()["to_right"].clone()).unwrap();
+    send();
+    until("the packets to be delivered", || number(&to_right(), "packets_delivered") == SENT);
+    let before = to_right();
+    let bytes = SENT * frame(0).len() as u64;
+    assert_eq!((number(&before, "bytes_delivered"), number(&before, "dropped")), (bytes, 0), "{before}");
+    machines.machine.run(|| ip(&["link", "set", "two", "down"])).unwrap();
+    site.path.wait_for("nichrome: two is down");
+    send();
+    until("the packets to be dropped", || number(&to_right(), "dropped") == SENT);
+    let after = to_right();
+    for figure in ["packets_delivered", "bytes_delivered", "delay_asked_ms", "delay_given_ms"] {
+        assert_eq!(before[figure], after[figure], "{figure}: {after}");
+    }
+    let summary = &ended(&site.path)["to_right"];
+    let counted = (drops(summary, "refused_by_device"), number(summary, "packets_delivered"));
+    assert_eq!(counted, (SENT, SENT), "{summary}");
+    assert_eq!(number(summary, "bytes_delivered"), bytes, "{summary}");
+    let gbit = float(summary, "gbps") * float(summary, "duration_s");
+    assert!((gbit - bytes as f64 * 8e-9).abs() < 1e-9, "{summary}");
+}
+
 /// Interrupts a path, and returns its summary.
 fn ended(path: &Started) -> Value {
     path.signal(Signal::INT);
@@ -219,12 +268,10 @@ fn a_path_goes_on_when_an_interface_is_up_again() {
     let machines = Machines::new();
     let room = Room::new();
     let path = machines.join(&room, &["--delay", "1ms"]);
-    let ip = |words: &[&str]| {
-        machines.machine.run(|| assert!(Command::new("ip").args(words).status().unwrap().success())).unwrap();
-    };
-    ip(&["link", "set", "one", "down"]);
+    let set = |state| machines.machine.run(|| ip(&["link", "set", "one", state])).unwrap();
+    set("down");
     path.wait_for("nichrome: one is down: the path waits until it is up again");
-    ip(&["link", "set", "one", "up"]);
+    set("up");
     path.wait_for("nichrome: one is up again");
     machines
         .on_machine(|netlink| netlink.wait_until_running(&netlink.interface(name("one")).unwrap()).unwrap());

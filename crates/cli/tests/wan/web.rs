@@ -9,19 +9,23 @@ use serde_json::{Value, json};
 use crate::run::{PATIENCE, Room, Started, failure, float, number, python};
 
 /// A path with a page, the page's address, and the token in its URL.
-struct Site {
-    _path: Started,
+pub(crate) struct Site {
+    pub(crate) path: Started,
     address: String,
     token: String,
 }
 
 impl Site {
     fn new(room: &Room, web: &str) -> Self {
-        let path = room.start(&["--web", web, "--left", &python("echo"), "--right", &python("ping $PEER")]);
+        Self::of(room.start(&["--web", web, "--left", &python("echo"), "--right", &python("ping $PEER")]))
+    }
+
+    /// Waits for the page of a path that starts.
+    pub(crate) fn of(path: Started) -> Self {
         let url = path.wait_for("nichrome: page at http://");
         let (address, token) = url.split_once('/').unwrap();
         let address = address.replace("0.0.0.0", "127.0.0.1");
-        Self { _path: path, address, token: token.trim_start_matches('#').to_owned() }
+        Self { path, address, token: token.trim_start_matches('#').to_owned() }
     }
 
     fn connect(&self) -> TcpStream {
@@ -56,7 +60,7 @@ impl Site {
         self.post("Content-Type: application/json\r\n", &body)
     }
 
-    fn state(&self) -> Value {
+    pub(crate) fn state(&self) -> Value {
         content(&self.get("/state", ""))
     }
 }
