@@ -72,7 +72,8 @@ impl Lab {
         side.of(&self.hosts)
     }
 
-    /// Replaces the impairments of packets to the host on `to`. Packets already on the path keep theirs.
+    /// Replaces the impairments of packets to the host on `to`. Packets that the bottleneck has sent keep their delays;
+    /// those in its queue are sent at the new rate, with the new delay.
     ///
     /// # Errors
     /// The impairments contradict each other; the path keeps its own.

@@ -67,6 +67,15 @@ fn queued_packets_are_sent_at_the_new_rate() {
 }
 
 #[test]
+fn queued_packets_get_the_new_delay() {
+    let slow = |delay| Impairments { rate: Some(of("1211200bit")), ..self::delay(delay) };
+    // 10 ms each: the second is in transmission at the change.
+    let (outcome, _) = run(&slow("40ms"), &[(15, slow("100ms"))], 16);
+    let expected = [50].into_iter().chain((2..=16).map(|nth| nth * 10 + 100));
+    assert!(outcome.dues().into_iter().eq(expected.map(ms)), "{:?}", outcome.dues());
+}
+
+#[test]
 fn a_trace_takes_over_the_queued_packets() {
     let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
     let trace = Impairments { trace: Some(of("3\n")), ..NONE() };
