@@ -57,7 +57,7 @@ pub(crate) struct ImpairmentOptions {
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
     /// Path MTU: the maximum IP packet length in bytes. Longer packets are dropped and their senders get an ICMP
-    /// error; IPv4 packets without DF are fragmented. IPv6 packets of up to 1280 bytes always pass.
+    /// error, except RDMA devices; IPv4 packets without DF are fragmented. IPv6 packets of up to 1280 bytes always pass.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
     /// Maximum number of packets in flight.

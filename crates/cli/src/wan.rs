@@ -13,7 +13,6 @@ mod remote;
 mod report;
 mod session;
 mod summary;
-mod too_big;
 mod veth_hosts;
 mod web;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nichrome_lab::lro::{Config, Hold, ProfileConfig};
-use nichrome_lab::wan::EcnMode;
+use nichrome_lab::wan::{DropReason, EcnMode, Mtu};
 use nichrome_lab::{ConfigError, Impairments, Lab, Side, in_namespaces};
 
 fn both(impairments: &Impairments) -> [Impairments; 2] {
@@ -34,6 +34,28 @@ fn a_download_is_whole_behind_loss_and_delay() {
         server.join().unwrap();
         assert!(received == expected, "{} bytes", received.len());
         lab.stop().unwrap();
+    });
+}
+
+#[test]
+fn hosts_learn_the_mtu_of_the_path() {
+    in_namespaces("hosts_learn_the_mtu_of_the_path", || {
+        let narrow = Impairments { mtu: Mtu::new(1400), ..Impairments::default() };
+        for (from, to) in [(Side::Left, Side::Right), (Side::Right, Side::Left)] {
+            let lab = Lab::new(&both(&narrow), 1).unwrap();
+            let listener = lab.host(to).run(|| TcpListener::bind((to.ipv4(), 80))).unwrap().unwrap();
+            let mut client = lab.host(from).run(|| TcpStream::connect((to.ipv4(), 80))).unwrap().unwrap();
+            client.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
+            let sender = std::thread::spawn(move || client.write_all(&vec![7; 200_000]));
+            let mut server = listener.accept().unwrap().0;
+            server.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let mut received = Vec::new();
+            server.read_to_end(&mut received).unwrap();
+            sender.join().unwrap().unwrap();
+            assert_eq!(received.len(), 200_000);
+            assert!(lab.stats(to).drops.get(DropReason::Mtu) > 0);
+            lab.stop().unwrap();
+        }
     });
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nichrome_port::{BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock};
-use nichrome_wan::{ConfigError, Departure, Impairments, Output, Path, Stats};
+use nichrome_wan::{ConfigError, Departure, DropReason, Impairments, Output, Path, Stats, TooBig};
 use nichrome_wire::{ChecksumState, Engine, Instant, VirtioNetRepr};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::io;
@@ -55,10 +55,10 @@ pub fn memory_wire(
             inbox,
             outbox,
             path: MemoryPath {
-                path: Arc::new(Mutex::new(Path::new(
-                    &impairments[nth],
-                    seed.wrapping_mul(2).wrapping_add(nth as u64),
-                )?)),
+                direction: Arc::new(Mutex::new(Direction {
+                    path: Path::new(&impairments[nth], seed.wrapping_mul(2).wrapping_add(nth as u64))?,
+                    too_big: TooBig::new(impairments[nth].mtu),
+                })),
                 wakes: Arc::clone(&wakers[nth]),
             },
             pool: BufferPool::growing(usize::MAX, max),
@@ -112,9 +112,15 @@ impl MemoryWire {
 /// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the wire.
 #[derive(Clone)]
 pub struct MemoryPath {
-    path: Arc<Mutex<Path<Carried>>>,
+    direction: Arc<Mutex<Direction>>,
     /// The waker of that end's driver.
     wakes: Arc<Waker>,
+}
+
+/// A path, and the ICMP errors for the packets that exceed its MTU.
+struct Direction {
+    path: Path<Carried>,
+    too_big: TooBig,
 }
 
 impl fmt::Debug for MemoryPath {
@@ -129,7 +135,10 @@ impl MemoryPath {
     /// # Errors
     /// The impairments contradict each other; the path keeps its own.
     pub fn set(&self, impairments: &Impairments) -> Result<(), ConfigError> {
-        self.lock().reconfigure(impairments, clock::now())?;
+        let mut direction = self.lock();
+        direction.path.reconfigure(impairments, clock::now())?;
+        direction.too_big.set_mtu(impairments.mtu);
+        drop(direction);
         // Packets may be due at other times now.
         self.wakes.wake();
         Ok(())
@@ -137,11 +146,11 @@ impl MemoryPath {
 
     /// Returns the counters of the path.
     pub fn stats(&self) -> Stats {
-        self.lock().stats().clone()
+        self.lock().path.stats().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Path<Carried>> {
-        self.path.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Direction> {
+        self.direction.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,7 +165,8 @@ impl WireQueue for MemoryWire {
 
     fn receive(&mut self, batch: &mut Vec<WireFrame<Carried>>, max: usize) -> io::Result<()> {
         self.path.wakes.clear();
-        let mut path = self.path.lock();
+        let mut direction = self.path.lock();
+        let Direction { path, too_big } = &mut *direction;
         let mut now = clock::now();
         let mut left = max;
         while left > 0
@@ -172,21 +182,32 @@ impl WireQueue for MemoryWire {
         if path.poll_timeout().is_some_and(|due| due <= now) {
             path.handle_timeout(now);
         }
-        while batch.len() < max {
+        let mut errors = Vec::new();
+        let mut is_drained = false;
+        while batch.len() < max && !is_drained {
             match path.poll() {
                 Some(Output::Released(Departure { packet, .. })) => {
                     let virtio = VirtioNetRepr { checksum: packet.checksum, gso: None }.emit();
                     batch.push(WireFrame { buffer: packet, virtio });
                 }
+                Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {
+                    errors.extend(too_big.answer(packet.as_ref(), now));
+                }
                 // The path counts it.
                 Some(Output::Dropped { .. }) => {}
-                None if left > 0 => return Ok(()),
-                None => break,
+                None => is_drained = true,
             }
         }
+        drop(direction);
+        for error in errors {
+            // It passes the path back. One that is lost or finds no room is repeated for the next packet.
+            let _ = self.send(error.len(), ChecksumState::Valid, now, |bytes| bytes.extend(&error));
+        }
         // More frames may be pending.
-        self.path.wakes.wake();
-        Ok(())
+        if !is_drained || left == 0 {
+            self.path.wakes.wake();
+        }
+        self.flush()
     }
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {
@@ -222,7 +243,7 @@ impl WireQueue for MemoryWire {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.path.lock().poll_timeout()
+        self.path.lock().path.poll_timeout()
     }
 
     fn is_starved(&self) -> bool {

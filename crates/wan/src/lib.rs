@@ -76,6 +76,7 @@ mod sampler;
 mod schedule;
 mod stage;
 mod stats;
+mod too_big;
 mod trace;
 
 pub use bandwidth::Bandwidth;
@@ -94,6 +95,7 @@ pub use queue::{Aqm, CoDel, EcnMode, QueueLimit};
 pub use reason::{DropReason, Drops};
 pub use reorder::Reorder;
 pub use stats::Stats;
+pub use too_big::TooBig;
 pub use trace::{Trace, TraceError};
 
 #[cfg(doctest)]

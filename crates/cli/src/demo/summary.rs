@@ -155,7 +155,9 @@ impl fmt::Display for Summary {
         writeln!(f, "TCP between two kernels at an MTU of 1,500 bytes, each behind its card\n")?;
         writeln!(f, "{}", table.trim_fmt())?;
         let most = self.most();
-        if let Some(none) = self.bulk("none", most) {
+        if let Some(none) = self.bulk("none", most)
+            && none.gbps > 0.0
+        {
             for profile in ["npu", "gro"] {
                 if let Some(run) = self.bulk(profile, most) {
                     writeln!(

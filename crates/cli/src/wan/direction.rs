@@ -17,14 +17,13 @@ use nichrome_nic::{Carried, HostError, cut, send};
 use nichrome_port::{
     BufferPool, Device, MAX_RECEIVE, Onset, RealTime, Received, Waker, clock, waited_for_processor,
 };
-use nichrome_wan::{Departure, DropReason, Impairments, Output, Path};
+use nichrome_wan::{Departure, DropReason, Impairments, Output, Path, TooBig};
 use nichrome_wire::Engine;
 use nichrome_wire::{Instant, VirtioNetHeader};
 use rustix::io::Errno;
 
 use super::recorder::Recorder;
 use super::report::{Given, Report};
-use super::too_big::TooBig;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
 
@@ -259,7 +258,8 @@ impl Link {
         false
     }
 
-    /// Sends the ICMP error for `frame`, which exceeds the MTU.
+    /// Sends the ICMP error for `frame`, which exceeds the MTU, as a router at the start of the path does: the impairments of
+    /// the return direction do not apply.
     fn send_too_big(&mut self, frame: &[u8], device: &dyn Device) {
         let now = clock::now();
         let Some(answer) = self.too_big.answer(frame, now) else { return };

@@ -320,7 +320,7 @@ const WAN: Layers = &[
     // The configuration of the stages.
     &["jitter.rs", "loss.rs", "queue.rs", "reorder.rs"],
     &["impairments.rs", "stats.rs"],
-    &["exits.rs", "random.rs", "sampler.rs"],
+    &["exits.rs", "random.rs", "sampler.rs", "too_big.rs"],
     &["stage/"],
     &["path.rs"],
 ];

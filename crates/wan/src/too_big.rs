@@ -1,17 +1,18 @@
-//! ICMP errors that report the path MTU to senders of longer packets (RFC 1191, RFC 8201). They are sent at once, as by
-//! a router at the start of the path; the impairments of the return direction do not apply.
+//! ICMP errors that report the path MTU to senders of longer packets (RFC 1191, RFC 8201).
 //!
 //! IPv4 packets without DF get no error: the path fragments them (RFC 791 section 2.3).
 
-use nichrome_wan::Mtu;
 use nichrome_wire::{Instant, packet_too_big};
+
+use crate::Mtu;
 
 /// Mean nanoseconds between errors, and the maximum burst: Linux's `icmp_msgs_per_sec` and `icmp_msgs_burst`.
 const INTERVAL: u64 = 1_000_000;
 const BURST: u64 = 50;
 
 /// Generates rate-limited ICMP errors for packets that exceed the MTU.
-pub(super) struct TooBig {
+#[derive(Debug)]
+pub struct TooBig {
     mtu: Option<Mtu>,
     /// When the token bucket is full again; a token bucket expressed as a time.
     full_at: Instant,
@@ -19,17 +20,17 @@ pub(super) struct TooBig {
 
 impl TooBig {
     /// Creates a generator for a path MTU.
-    pub(super) const fn new(mtu: Option<Mtu>) -> Self {
+    pub const fn new(mtu: Option<Mtu>) -> Self {
         Self { mtu, full_at: Instant::ZERO }
     }
 
     /// Changes the path MTU.
-    pub(super) const fn set_mtu(&mut self, mtu: Option<Mtu>) {
+    pub const fn set_mtu(&mut self, mtu: Option<Mtu>) {
         self.mtu = mtu;
     }
 
     /// Returns the ICMP error for `frame`; `None` if none may be sent, or because of the rate limit.
-    pub(super) fn answer(&mut self, frame: &[u8], now: Instant) -> Option<Vec<u8>> {
+    pub fn answer(&mut self, frame: &[u8], now: Instant) -> Option<Vec<u8>> {
         let full_at = self.full_at.max(now).plus_nanos(INTERVAL);
         if full_at.nanos_since(now) > BURST * INTERVAL {
             return None;
