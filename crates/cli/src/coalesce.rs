@@ -8,6 +8,7 @@ mod flows;
 mod host;
 mod page;
 mod plot;
+mod ports;
 mod sizes;
 mod summary;
 mod tally;

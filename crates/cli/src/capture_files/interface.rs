@@ -3,12 +3,12 @@
 use nichrome_lro::Medium;
 use nichrome_port::capture::{LinkType, Record};
 
-/// An interface of the input.
-#[derive(Clone, Copy, Debug)]
+/// An interface of the input, or one direction of an interface within Linux's `any`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Interface {
     pub(super) number: u32,
     pub(super) link_type: LinkType,
-    /// Index of the interface within Linux's `any`.
+    /// Index and direction within Linux's `any`.
     channel: u64,
 }
 
@@ -25,10 +25,5 @@ impl Interface {
             LinkType::Ethernet => Medium::Ethernet,
             _ => Medium::Ip,
         }
-    }
-
-    /// Returns true if frames of both passed the same link in the same direction.
-    pub(crate) fn is_same_link(self, other: Self) -> bool {
-        (self.number, self.link_type, self.channel) == (other.number, other.link_type, other.channel)
     }
 }

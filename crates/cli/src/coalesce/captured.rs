@@ -3,13 +3,15 @@
 use nichrome_port::capture::{PacketOptions, Record};
 
 /// A captured frame. If engines do not know the link header, they see the bytes from the IP packet on, or nothing if
-/// there is none.
-pub(super) struct Captured {
+/// there is none. A pointer: engines reserve places for hundreds of thousands of frames.
+pub(super) struct Captured(Box<Contents>);
+
+struct Contents {
     bytes: Vec<u8>,
     /// Length of the header that engines do not see, in bytes.
     header_len: usize,
     /// Length on the wire, in bytes.
-    pub(super) original_len: u32,
+    original_len: u32,
     comment: Option<Box<str>>,
     flags: Option<u32>,
     dropped: Option<u64>,
@@ -20,33 +22,40 @@ impl Captured {
         let header_len = record.link_type.header_len(&bytes);
         let PacketOptions { comment, flags, dropped } = options;
         let comment = comment.map(Into::into);
-        Self { bytes, header_len, original_len: record.original_len, comment, flags, dropped }
+        let original_len = record.original_len;
+        Self(Box::new(Contents { bytes, header_len, original_len, comment, flags, dropped }))
     }
 
     /// Returns the options of the record.
     pub(super) fn options(&self) -> PacketOptions<'_> {
-        PacketOptions { comment: self.comment.as_deref(), flags: self.flags, dropped: self.dropped }
+        let Contents { comment, flags, dropped, .. } = &*self.0;
+        PacketOptions { comment: comment.as_deref(), flags: *flags, dropped: *dropped }
+    }
+
+    /// Returns the length on the wire, in bytes.
+    pub(super) fn original_len(&self) -> u32 {
+        self.0.original_len
     }
 
     /// Returns true if the record is known to be no IP packet: engines would see nothing of it.
     pub(super) fn is_not_ip(&self) -> bool {
-        self.header_len > 0 && self.header_len == self.bytes.len()
+        self.0.header_len > 0 && self.0.header_len == self.0.bytes.len()
     }
 
     /// Returns true if the capture's snap length cut the packet.
     pub(super) fn is_cut(&self) -> bool {
-        (self.bytes.len() as u64) < u64::from(self.original_len)
+        (self.0.bytes.len() as u64) < u64::from(self.0.original_len)
     }
 
     /// Returns the link header that engines do not see.
     pub(super) fn link_header(&self) -> &[u8] {
-        &self.bytes[..self.header_len]
+        &self.0.bytes[..self.0.header_len]
     }
 }
 
 impl AsRef<[u8]> for Captured {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.bytes[self.header_len..]
+        &self.0.bytes[self.0.header_len..]
     }
 }

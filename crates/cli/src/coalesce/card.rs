@@ -8,21 +8,10 @@ use nichrome_wire::{Engine, Instant, engine};
 use super::captured::Captured;
 use super::counters::Counters;
 use super::host::Host;
+use super::ports::{self, Port, Ports};
 use super::tally::Tally;
 use crate::capture_files::{Capture, Interface};
 use crate::engine_options::{EngineOptions, UdpByDefault};
-
-/// Maximum number of engines: each reserves tens of megabytes. A further one replaces the engine whose interface was
-/// idle for longest.
-const ENGINES: usize = 32;
-
-/// An interface with its engine.
-struct Port {
-    interface: Interface,
-    engine: Coalescer<Captured>,
-    verifier: Option<Verifier>,
-    last_used: Instant,
-}
 
 /// The results of a run.
 pub(super) struct Done {
@@ -36,7 +25,7 @@ pub(super) struct Card<'a> {
     profile: ProfileConfig,
     verify: bool,
     host: Host,
-    ports: Vec<Port>,
+    ports: Ports,
     now: Instant,
     counters: Counters,
     verified: Result<Verified, Mismatch>,
@@ -49,7 +38,7 @@ impl<'a> Card<'a> {
             profile,
             verify,
             host,
-            ports: Vec::new(),
+            ports: Ports::default(),
             now: Instant::ZERO,
             counters: Counters::new(),
             verified: Ok(Verified::default()),
@@ -70,68 +59,61 @@ impl<'a> Card<'a> {
     ) -> anyhow::Result<()> {
         self.now = self.now.max(record.time);
         self.fire_timers(self.now);
-        let index = self.port(Interface::of(record, &bytes), capture)?;
+        let interface = Interface::of(record, &bytes);
         let captured = Captured::new(record, bytes, capture.options());
-        let Some(port) = self.ports.get_mut(index) else { return Ok(()) };
-        port.last_used = self.now;
         self.counters.snapped += u64::from(captured.is_cut());
-        self.host.tally.received(captured.as_ref(), port.interface.medium(), self.now);
+        self.host.tally.received(captured.as_ref(), interface.medium(), self.now);
         if captured.is_not_ip() {
             self.counters.pass_by(captured.link_header().len() as u64);
+            self.host.name(interface, capture.interface_name());
             let output = Output::ToHost(Packet::Frame(Frame::new(captured)));
-            self.host.take(port.interface, self.now, &output);
+            self.host.take(interface, self.now, &output);
             return Ok(self.host.check()?);
         }
-        if let Some(verifier) = &mut port.verifier {
-            verifier.received(captured.as_ref());
-            verifier.observe_transmit(captured.as_ref());
-        }
-        // A capture contains both directions.
-        port.engine.observe_transmit(captured.as_ref());
-        let frame = Frame::new(captured);
-        let (host, interface, verifier) = (&mut self.host, port.interface, &mut port.verifier);
-        engine::deliver(&mut port.engine, frame, self.now, &mut |time, output| {
-            hand_over(host, verifier.as_mut(), interface, time, &output);
+        let number = self.port(interface, capture)?;
+        let (host, now) = (&mut self.host, self.now);
+        self.ports.with_port(number, |port| {
+            port.last_used = now;
+            if let Some(verifier) = &mut port.verifier {
+                verifier.received(captured.as_ref());
+                verifier.observe_transmit(captured.as_ref());
+            }
+            // A capture contains both directions.
+            port.engine.observe_transmit(captured.as_ref());
+            engine::deliver(&mut port.engine, Frame::new(captured), now, &mut |time, output| {
+                hand_over(host, port.verifier.as_mut(), interface, time, &output);
+            });
         });
         Ok(self.host.check()?)
     }
 
     /// Fires every timer due at or before `now`, in time order over all ports.
     fn fire_timers(&mut self, now: Instant) {
-        let due = |port: &mut Port| port.engine.poll_timeout().filter(|due| *due <= now);
-        while let Some((due, port)) =
-            self.ports.iter_mut().filter_map(|port| Some((due(port)?, port))).min_by_key(|(due, _)| *due)
-        {
-            let (host, interface, verifier) = (&mut self.host, port.interface, &mut port.verifier);
-            engine::advance(&mut port.engine, due, &mut |time, output| {
-                hand_over(host, verifier.as_mut(), interface, time, &output);
+        while let Some((due, number)) = self.ports.due(now) {
+            let host = &mut self.host;
+            self.ports.with_port(number, |port| {
+                engine::advance(&mut port.engine, due, &mut |time, output| {
+                    hand_over(host, port.verifier.as_mut(), port.interface, time, &output);
+                });
             });
         }
     }
 
-    /// Returns the index of an interface's port, which is created on first use.
+    /// Returns the number of an interface's port, which is created on first use.
     fn port(&mut self, interface: Interface, capture: &Capture) -> Result<usize, ConfigError> {
-        let same = |port: &Port| port.interface.is_same_link(interface);
-        if let Some(index) = self.ports.iter().position(same) {
-            return Ok(index);
+        if let Some(number) = self.ports.number(interface) {
+            return Ok(number);
         }
-        if self.ports.len() >= ENGINES {
-            self.retire_idlest();
-        }
-        let config = self.options.config(interface.medium(), UdpByDefault::Off);
+        let number = self.ports.next_number();
+        let config = ports::sized(self.options.config(interface.medium(), UdpByDefault::Off), number);
         let verifier = self.verify.then(|| Verifier::new(self.profile.profile(), interface.medium()));
         let engine = Coalescer::new(&config, &self.profile)?;
         self.host.name(interface, capture.interface_name());
-        self.ports.push(Port { interface, engine, verifier, last_used: self.now });
-        Ok(self.ports.len() - 1)
-    }
-
-    fn retire_idlest(&mut self) {
-        let ports = self.ports.iter().enumerate();
-        if let Some((idlest, _)) = ports.min_by_key(|(_, port)| port.last_used) {
-            let port = self.ports.swap_remove(idlest);
-            self.retire(port);
+        if let Some(replaced) = self.ports.insert(number, Port::new(interface, engine, verifier, self.now)) {
+            self.counters.replaced_engines += 1;
+            self.retire(replaced);
         }
+        Ok(number)
     }
 
     /// Flushes a port's engine and adds its counters to the totals.

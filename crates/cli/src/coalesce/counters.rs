@@ -46,6 +46,8 @@ pub(super) struct Counters {
     pub(super) filtered: u64,
     /// Packets that the capture's snap length cut.
     pub(super) snapped: u64,
+    /// Engines that were flushed and replaced: there were more interfaces than engines.
+    pub(super) replaced_engines: u64,
 }
 
 impl Counters {
@@ -58,6 +60,7 @@ impl Counters {
             drops: Named::of::<DropReason>(),
             filtered: 0,
             snapped: 0,
+            replaced_engines: 0,
         }
     }
 

@@ -61,7 +61,7 @@ impl Host {
             Packet::Frame(frame) => {
                 let captured = &frame.buffer;
                 let parts = [captured.link_header(), frame.bytes()];
-                packets.write(from, time, Some(captured.original_len), parts, captured.options())
+                packets.write(from, time, Some(captured.original_len()), parts, captured.options())
             }
             Packet::Aggregate(aggregate) => {
                 aggregate.copy_to(&mut self.packet);

@@ -17,6 +17,8 @@ pub(super) struct Summary {
     pub(super) filtered: u64,
     /// Packets that the capture's snap length cut.
     pub(super) snapped: u64,
+    /// Engines that were flushed and replaced: there were more interfaces than engines.
+    pub(super) replaced_engines: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
     pub(super) tcp_payload_bytes_in: u64,
@@ -86,6 +88,7 @@ impl Summary {
             packets_out: sums.packets_out,
             filtered: done.counters.filtered,
             snapped: done.counters.snapped,
+            replaced_engines: done.counters.replaced_engines,
             bytes_in: sums.bytes_in,
             bytes_out: sums.bytes_out,
             tcp_payload_bytes_in: sums.tcp_payload_bytes_in,

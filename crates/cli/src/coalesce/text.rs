@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use nichrome_lro::{ActiveAck, Hold, NetfpgaConfig, ProfileConfig};
 
 use super::counters::Named;
+use super::ports;
 use super::sizes::{self, Range};
 use super::summary::Summary;
 use crate::number::{Grouped, plural};
@@ -80,6 +81,14 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     if summary.snapped > 0 {
         let cut = Grouped(summary.snapped);
         writeln!(f, "{:<NAME$}{cut:>16}  by the snap length: capture with 'tcpdump -s 0'", "cut short")?;
+    }
+    if summary.replaced_engines > 0 {
+        let (replaced, most) = (Grouped(summary.replaced_engines), Grouped(ports::MOST as u64));
+        writeln!(
+            f,
+            "{:<NAME$}{replaced:>16}  times an engine, flushed: more than {most} interfaces",
+            "replaced"
+        )?;
     }
     let aggregates = plural(summary.aggregates, "aggregate", "aggregates");
     match summary.aggregates {

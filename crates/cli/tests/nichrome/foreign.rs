@@ -89,18 +89,75 @@ fn frames_other_than_ip_pass_unchanged_and_in_order() {
     assert!(records(&output).iter().map(|(_, bytes)| bytes).eq(&frames));
 }
 
+/// Returns the packet of an Ethernet frame behind a cooked header v2 with this interface index and packet type.
+fn of_any(frame: &[u8], index: u16, kind: u8) -> Vec<u8> {
+    let [high, low] = index.to_be_bytes();
+    [&[8, 0, 0, 0, 0, 0, high, low, 0, 1, kind, 6, 1, 1, 1, 1, 1, 1, 0, 0][..], &frame[ETHERNET..]].concat()
+}
+
+/// Writes a capture of `any`, in which this number of interfaces takes turns, each with `turns` segments of one flow.
+fn write_capture_of_any(path: &Path, interfaces: u16, turns: usize) -> String {
+    let flows: Vec<Vec<Vec<u8>>> = (0..interfaces).map(|nth| segments(1 + nth, turns as u32)).collect();
+    let turn = |turn: usize| (1..).zip(&flows).map(move |(index, flow)| of_any(&flow[turn], index, 0));
+    let frames: Vec<Vec<u8>> = (0..turns).flat_map(turn).collect();
+    // Each interface receives a segment every 40 µs.
+    let interval = 40_000 / u64::from(interfaces);
+    let given = (0..).zip(&frames).map(|(nth, bytes)| Given {
+        interface: 0,
+        nanos: nth * interval,
+        original_len: None,
+        bytes,
+    });
+    write_capture(path, &[LinkType::LinuxCookedV2], given)
+}
+
+#[test]
+fn each_of_many_interfaces_is_coalesced_as_it_is_alone() {
+    let folder = tempdir().unwrap();
+    let alone = write_capture_of_any(&folder.path().join("alone.pcapng"), 1, 8);
+    let many = write_capture_of_any(&folder.path().join("many.pcapng"), 40, 8);
+    for profile in PROFILES {
+        let options = ["--profile", profile, "--hold", "500us", "--top", "40", "--verify"];
+        let expected = &summary(&[&[&*alone], &options[..]].concat())["flows"][0];
+        assert!(number(expected, "packets_out") <= 2, "{expected}");
+        // With 1 GB of memory.
+        let limited = ["-c", "ulimit -v 1000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_nichrome")];
+        let output =
+            Command::new("sh").args(limited).args(["coalesce", "--json", &many]).args(options).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{profile}: {}", stderr(&output));
+        let found: Value = serde_json::from_str(stdout(&output)).unwrap();
+        let flows = found["flows"].as_array().unwrap();
+        assert_eq!((flows.len(), number(&found, "replaced_engines")), (40, 0), "{profile}");
+        for flow in flows {
+            for field in ["packets_out", "mean_segments_per_aggregate"] {
+                assert_eq!(flow[field], expected[field], "{field} of {flow} with {profile}");
+            }
+        }
+    }
+}
+
+#[test]
+fn engines_that_change_to_another_interface_are_counted() {
+    let folder = tempdir().unwrap();
+    let input = write_capture_of_any(&folder.path().join("in.pcapng"), 1025, 2);
+    let options = ["--profile", "netfpga", "--verify", "--top", "0"];
+    let found = summary(&[&[&*input], &options[..]].concat());
+    // The interface whose turn is next is always the one that was idle for longest.
+    assert_eq!(number(&found, "replaced_engines"), 2 * 1025 - 1024);
+    let printed = printed(&[&["coalesce", &input], &options[..]].concat());
+    let line = "replaced                1,026  times an engine, flushed: more than 1,024 interfaces";
+    assert!(printed.lines().any(|found| found == line), "{printed}");
+}
+
 #[test]
 fn links_and_directions_of_the_interface_any_are_kept_apart() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
     let packets = segments(1, 4);
-    let cooked = |packet: &[u8], index: u8, kind: u8| {
-        [&[8, 0, 0, 0, 0, 0, 0, index, 0, 1, kind, 6, 1, 1, 1, 1, 1, 1, 0, 0][..], &packet[ETHERNET..]]
-            .concat()
-    };
     // Each packet as it came in on interface 2, and as it was forwarded to interface 3.
     let frames: Vec<Vec<u8>> =
-        packets.iter().flat_map(|packet| [cooked(packet, 2, 0), cooked(packet, 3, 4)]).collect();
+        packets.iter().flat_map(|packet| [of_any(packet, 2, 0), of_any(packet, 3, 4)]).collect();
     let given =
         (0..).zip(&frames).map(|(nanos, bytes)| Given { interface: 0, nanos, original_len: None, bytes });
     write_capture(&input, &[LinkType::LinuxCookedV2], given);
