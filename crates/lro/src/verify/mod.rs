@@ -13,7 +13,8 @@
 //!   segments that are not parsed, such as fragments, which a receiver may accept), or if its receiver had
 //!   acknowledged all its bytes ([`Verifier::observe_transmit`]).
 //!
-//! Memory grows with what the engine holds, not with the traffic: captures of any size can be verified.
+//! Memory grows with what the engine holds and with the number of flows, by up to 1 KB for each: a byte stream remembers
+//! where it has gaps until the end, since a duplicate may be dropped at any time. It does not grow with the length of flows.
 
 mod frames;
 mod mismatch;
