@@ -1,12 +1,15 @@
 //! Captures compressed by gzip or zstd, decompressed while they are read. Reads all members or frames of a file, as
 //! written by concatenation and by parallel compressors. Without the feature `compression`, such files are refused.
 
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufReader, Read};
 
 /// Size of the read-ahead buffers, for compressed and for decompressed bytes.
 pub(super) const READ_AHEAD: usize = 256 * 1024;
 
 const GZIP: &[u8] = &[0x1F, 0x8B];
+
+/// Length of the longest magic number, in bytes.
+const MAGIC_LEN: u64 = 4;
 
 /// The decompressed bytes of a capture.
 pub(super) struct Plain {
@@ -16,12 +19,15 @@ pub(super) struct Plain {
 
 impl Plain {
     /// Detects compression by the first bytes.
-    pub(super) fn new(input: impl Read + Send + 'static) -> io::Result<Self> {
-        let mut input = BufReader::with_capacity(READ_AHEAD, input);
-        let start = input.fill_buf()?;
-        let decompressed: Box<dyn Read + Send> = if start.starts_with(GZIP) {
+    pub(super) fn new(mut input: impl Read + Send + 'static) -> io::Result<Self> {
+        // A pipe may give fewer bytes than the magic number at a time.
+        let mut start = Vec::new();
+        input.by_ref().take(MAGIC_LEN).read_to_end(&mut start)?;
+        let (is_gzip, is_zstd) = (start.starts_with(GZIP), is_zstd(&start));
+        let input = BufReader::with_capacity(READ_AHEAD, io::Cursor::new(start).chain(input));
+        let decompressed: Box<dyn Read + Send> = if is_gzip {
             decompress::gzip(input)?
-        } else if is_zstd(start) {
+        } else if is_zstd {
             decompress::zstd(input)?
         } else {
             return Ok(Self { bytes: Box::new(input), was_compressed: false });

@@ -312,12 +312,12 @@ mod tests {
     }
 
     /// An input that gives one byte at a time and is interrupted before each.
-    struct Trickle<'a> {
-        rest: &'a [u8],
+    struct Trickle<R> {
+        rest: R,
         interrupted: bool,
     }
 
-    impl Read for Trickle<'_> {
+    impl<R: Read> Read for Trickle<R> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.interrupted = !self.interrupted;
             if self.interrupted {
@@ -328,15 +328,38 @@ mod tests {
         }
     }
 
+    fn all_records(mut reader: Reader<impl Read>) -> Vec<(Record, Vec<u8>)> {
+        let (mut records, mut data) = (Vec::new(), Vec::new());
+        while let Some(record) = reader.next(&mut data).unwrap() {
+            records.push((record, data.clone()));
+        }
+        records
+    }
+
     #[test]
     fn short_and_interrupted_reads_are_continued() {
         for Sample { file, .. } in samples() {
-            let mut reader = Reader::new(Trickle { rest: &file, interrupted: false }).unwrap();
-            let (mut records, mut data) = (Vec::new(), Vec::new());
-            while let Some(record) = reader.next(&mut data).unwrap() {
-                records.push((record, data.clone()));
-            }
-            assert_eq!(records, read_all(&file).0);
+            let reader = Reader::new(Trickle { rest: &file[..], interrupted: false }).unwrap();
+            assert_eq!(all_records(reader), read_all(&file).0);
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "compression")]
+    fn compression_is_detected_in_an_input_that_trickles() {
+        use flate2::Compression;
+        use flate2::read::GzEncoder;
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+        let sample = classic_sample(pcap::MAGICS[0]);
+        let mut gzip = Vec::new();
+        GzEncoder::new(&sample.file[..], Compression::fast()).read_to_end(&mut gzip).unwrap();
+        let zstd = compress_to_vec(&sample.file[..], CompressionLevel::Fastest);
+        for (file, is_compressed) in [(sample.file.clone(), false), (gzip, true), (zstd, true)] {
+            let input = Trickle { rest: io::Cursor::new(file), interrupted: false };
+            let reader = Reader::decompressing(input).unwrap();
+            assert_eq!(reader.is_compressed(), is_compressed);
+            assert_eq!(all_records(reader), read_all(&sample.file).0);
         }
     }
 
