@@ -47,10 +47,10 @@ impl Grantor {
     /// The next lease, if the second half of the last one has begun or it is void.
     pub(crate) fn renewed(&mut self, revoked: &Revoked, now: Instant) -> Option<NextLease> {
         let is_old = now.nanos_since(self.granted_at) >= RENEWAL || self.lease <= revoked.floor();
-        let next = revoked.begin(self.ends.server, now);
-        if !is_old || next <= self.lease {
+        if !is_old {
             return None;
         }
+        let next = revoked.begin(self.ends.server, now).max(Lease(self.lease.0 + 1));
         (self.lease, self.granted_at) = (next, now);
         let key = self.secret.lease_key(&self.ends, next);
         Some(self.secret.connection_key(&self.ends).next_lease(next, key))
