@@ -188,8 +188,8 @@ impl Drop for Adapter {
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections of the connection
-/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and prints the
-/// [report](Adapter::report).
+/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and the bytes
+/// of streams, and prints the [report](Adapter::report).
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
@@ -197,6 +197,7 @@ fn end_at_exit() {
             if adapter.process == process::id() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
                 adapter.driver.call(Device::acknowledge_all);
                 adapter.driver.close_cm_channels();
+                adapter.driver.await_sent();
                 adapter.report();
             }
             // The process exits: the kernel closes what is open.

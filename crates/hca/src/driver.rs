@@ -24,7 +24,7 @@ use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
-use crate::live_device::{EventSink, LiveDevice};
+use crate::live_device::{EventSink, LiveDevice, STREAM_LINGER};
 use crate::patience::Patience;
 use crate::set_up::SetUp;
 use crate::shared_device::SharedDevice;
@@ -39,7 +39,7 @@ const LAST_ACKS: usize = 3;
 /// Intervals of a closing driver: between retransmissions of the ends of connections, for all answers, and between checks for them.
 const DISCONNECT_INTERVAL: Duration = Duration::from_millis(100);
 const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
-const DISCONNECT_POLL: Duration = Duration::from_micros(200);
+const EXIT_POLL: Duration = Duration::from_micros(200);
 
 /// A device at an address, and the thread that drives it.
 pub struct Driver<M: Memory + Send + 'static> {
@@ -160,7 +160,16 @@ impl<M: Memory + Send + 'static> Driver<M> {
                 repetition = clock::now() + DISCONNECT_INTERVAL;
             }
             self.poll(|_| None::<()>);
-            thread::sleep(DISCONNECT_POLL);
+            thread::sleep(EXIT_POLL);
+        }
+    }
+
+    /// Waits up to 10 s until the sockets have accepted the bytes of all streams: the requests in them have completed.
+    pub fn await_sent(&self) {
+        let end = clock::now() + STREAM_LINGER;
+        while self.shared.live().wire.has_unsent() && clock::now() < end {
+            self.poll(|_| None::<()>);
+            thread::sleep(EXIT_POLL);
         }
     }
 

@@ -21,6 +21,9 @@ const FULL_SOCKET_DELAY: Duration = Duration::from_micros(50);
 /// How long datagrams on the outbound impaired path keep an adapter from closing.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How long streams keep an adapter from closing, if peers are slow to read the bytes of completed requests.
+pub(crate) const STREAM_LINGER: Duration = Duration::from_secs(10);
+
 /// Receives the device's events. It is called under the device's lock and must call no verb.
 pub type EventSink = Box<dyn Fn(Event) + Send + Sync>;
 
@@ -130,10 +133,14 @@ impl<M: Memory> LiveDevice<M> {
         }
     }
 
-    /// Sends the datagrams on the outbound impaired path, and waits for the peers to close the streams, for [`LINGER`] at most.
+    /// Sends the datagrams on the outbound impaired path, for [`LINGER`] at most, or the bytes of the streams, and waits for the
+    /// peers to close these, for [`STREAM_LINGER`] at most.
     pub(crate) fn linger(&mut self) {
-        let until = clock::now() + LINGER;
-        while let Some(due) = self.wire.outgoing_timeout().filter(|due| *due < until) {
+        let until = clock::now() + if self.wire.streams().is_some() { STREAM_LINGER } else { LINGER };
+        while let Some(due) = self.wire.outgoing_timeout()
+            && clock::now() < until
+        {
+            let due = due.min(until);
             // A failed wait is a short one.
             let _ = match self.wire.streams() {
                 None => clock::wait([], Some(due)).map(drop),

@@ -278,6 +278,11 @@ impl Wire {
         self.faults.as_ref()?.out.poll_timeout()
     }
 
+    /// Returns true if a stream has bytes that its socket has not accepted.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.ports.streams().is_some_and(StreamPorts::has_unsent)
+    }
+
     /// Returns true if datagrams wait for room in the socket or in a link.
     pub(crate) fn is_full(&self) -> bool {
         !self.outgoing.is_empty() || self.held.is_some()

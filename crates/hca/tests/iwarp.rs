@@ -81,6 +81,27 @@ fn messages_of_every_size_arrive_with_and_without_crc() {
 }
 
 #[test]
+fn an_adapter_that_closes_sends_what_has_completed_to_a_peer_that_is_slow() {
+    const MESSAGE: usize = 4096;
+    let [a, b] = connected(&config());
+    (0..128).for_each(|nth| a.send(nth, Operation::Send, 0, MESSAGE));
+    let mut completed = 0;
+    // The peer has no receive, so TCP accepts no more at some point.
+    while a.cq.wait(Duration::from_millis(300)).is_some() {
+        a.send(completed, Operation::Send, 0, MESSAGE);
+        completed += 1;
+    }
+    thread::scope(|scope| {
+        scope.spawn(move || drop(a));
+        thread::sleep(Duration::from_millis(1500));
+        for nth in 0..completed {
+            b.receive(nth, 0, MESSAGE);
+            b.waits_for(nth, CompletedOperation::Receive);
+        }
+    });
+}
+
+#[test]
 fn queue_pairs_of_this_crate_have_atomics_and_immediate_data() {
     let [a, b] = connected(&config());
     b.region.with(|bytes| bytes[..8].copy_from_slice(&5u64.to_ne_bytes()));

@@ -4,7 +4,8 @@
 //! - A transport that consumes less than it got and wants no more pauses its stream: the epoll stops watching the socket,
 //!   so that it wakes no thread, and TCP's window stops the peer.
 //! - A single stream is read without asking the epoll first, which saves a system call per poll.
-//! - A queue pair that leaves its stream sends a FIN after its last byte, and discards received bytes for [`LINGER`].
+//! - A queue pair that leaves its stream sends a FIN after its last byte, for which it waits for [`DRAIN`] at most, and discards
+//!   received bytes until [`LINGER`] after the FIN.
 
 mod buffers;
 mod device;
@@ -32,8 +33,12 @@ use crate::config::{Faults, StreamFaultsError};
 use crate::connected_stream::{ConnectedStream, Sender};
 use crate::recorder::Capture;
 
-/// How long a stream that its queue pair has left waits for the peer to close it.
+/// How long a stream that its queue pair has left waits for the peer to close it, after the FIN.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// How long a stream that its queue pair has left waits until the socket accepts its last byte: the requests in these bytes have
+/// completed, and the peer may be slow to read.
+const DRAIN: Duration = Duration::from_secs(60);
 
 /// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue pair number: without a
 /// connection manager, a program that has received all that it waits for need not see its other receives flushed.
@@ -67,8 +72,10 @@ pub(crate) struct StreamPorts {
     tokens: Vec<u64>,
     /// Streams whose transport wants no bytes, and new ones.
     paused: Vec<u64>,
-    /// Streams that their queue pair has left.
-    closing: VecDeque<u64>,
+    /// Streams that their queue pair has left, in this order.
+    draining: VecDeque<u64>,
+    /// Those of them whose FIN has been sent, in its order.
+    lingering: VecDeque<u64>,
     /// Queue pairs of a connection manager that have left their streams.
     left: Vec<QpHandle>,
     /// Streams that the peer has ended, and when to report it to the device.
@@ -101,7 +108,8 @@ impl StreamPorts {
             ready,
             tokens: Vec::new(),
             paused: Vec::new(),
-            closing: VecDeque::new(),
+            draining: VecDeque::new(),
+            lingering: VecDeque::new(),
             left: Vec::new(),
             ended: VecDeque::new(),
             pool: Pool::default(),
@@ -142,10 +150,19 @@ impl StreamPorts {
     }
 
     fn closing_until(&self) -> Option<Instant> {
-        self.closing.iter().find_map(|token| match self.streams.get(token)?.state {
-            State::Closing(until) => Some(until),
-            State::Open | State::Paused | State::Ended => None,
-        })
+        let first = |tokens: &VecDeque<u64>| {
+            tokens.iter().find_map(|token| match self.streams.get(token)?.state {
+                State::Closing(until) => Some(until),
+                State::Open | State::Paused | State::Ended => None,
+            })
+        };
+        [&self.draining, &self.lingering].into_iter().filter_map(first).min()
+    }
+
+    /// Returns true if a stream has bytes that its socket has not accepted.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.paths.as_ref().is_some_and(|[out, _]| out.poll_timeout().is_some())
+            || self.streams.values().any(Stream::is_blocked)
     }
 
     /// Watches a descriptor besides the streams.
@@ -205,11 +222,12 @@ impl StreamPorts {
             self.left.push(qp);
         }
         self.pool.discard(std::mem::take(&mut stream.held));
-        stream.state = State::Closing(now + LINGER);
+        stream.state = State::Closing(now + DRAIN);
         if self.paths.is_none() {
             stream.finish();
         }
-        self.closing.push_back(token);
+        self.draining.push_back(token);
+        self.linger_if_finished(token, now);
         self.watch(token);
     }
 
@@ -325,6 +343,7 @@ impl StreamPorts {
                     if let Some(stream) = self.streams.get_mut(&chunk.stream) {
                         stream.finish();
                     }
+                    self.linger_if_finished(chunk.stream, now);
                 }
             }
         }
@@ -366,16 +385,27 @@ impl StreamPorts {
         }
     }
 
-    /// Drops the streams that have been closing for [`LINGER`].
-    fn expire(&mut self, now: Instant) {
-        while let Some(token) = self.closing.front().copied() {
-            match self.streams.get(&token).map(|stream| stream.state) {
-                Some(State::Closing(until)) if now < until => return,
-                Some(_) => self.remove(token),
-                None => {}
-            }
-            self.closing.pop_front();
+    /// Waits for the peer to close a stream that its queue pair has left, if the FIN has been sent.
+    fn linger_if_finished(&mut self, token: u64, now: Instant) {
+        let Some(stream) = self.streams.get_mut(&token) else { return };
+        if matches!(stream.state, State::Closing(_)) && stream.is_finished() {
+            stream.state = State::Closing(now + LINGER);
+            self.lingering.push_back(token);
         }
+    }
+
+    /// Drops the streams that have been closing for [`DRAIN`] or [`LINGER`].
+    fn expire(&mut self, now: Instant) {
+        let Self { streams, draining, lingering, .. } = self;
+        let mut over = Vec::new();
+        for tokens in [draining, lingering] {
+            let is_over = |token: &mut u64| match streams.get(token).map(|stream| stream.state) {
+                Some(State::Closing(until)) => until <= now,
+                Some(State::Open | State::Paused | State::Ended) | None => true,
+            };
+            over.extend(std::iter::from_fn(|| tokens.pop_front_if(is_over)));
+        }
+        over.into_iter().for_each(|token| self.remove(token));
     }
 
     /// Serves a stream whose socket is ready; returns true if more bytes may wait.
@@ -394,6 +424,7 @@ impl StreamPorts {
             }
             if !stream.is_blocked() {
                 device.unblock(stream.qp);
+                self.linger_if_finished(token, now);
                 self.watch(token);
             }
         } else if stream.state == State::Paused {

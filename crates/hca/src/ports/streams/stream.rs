@@ -140,6 +140,11 @@ impl Stream {
         }
     }
 
+    /// Returns true if the FIN has been sent.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finishes && !self.is_blocked()
+    }
+
     /// Returns true if the report of the peer's end can be delayed: no connection manager reports it, and no bytes are in flight.
     pub(super) fn has_grace(&self) -> bool {
         self.by_number && self.held.is_empty() && !self.is_blocked()

@@ -270,6 +270,50 @@ fn a_queue_pair_that_leaves_its_stream_loses_no_byte_that_it_sent() {
 }
 
 #[test]
+fn a_queue_pair_that_leaves_its_stream_waits_for_a_peer_that_is_slow_to_read() {
+    let delay = Duration::from_millis(1100);
+    let impairments = Impairments { delay: "1100ms".parse().unwrap(), ..Impairments::default() };
+    for faults in [None, Some(Faults { impairments, seed: 1 })] {
+        let mut bench = Bench::new(faults.as_ref());
+        let qp = handles(1)[0];
+        let mut peer = bench.attach(qp);
+        let expected = frame(0, 8 << 20);
+        for part in expected.chunks(SEND_LEN) {
+            bench.device.send(qp, part.to_vec());
+            bench.ports.transmit(&mut bench.device, &mut Capture::default(), clock::now());
+        }
+        let accepted = expected.len() - bench.device.bytes.iter().map(Vec::len).sum::<usize>();
+        let now = clock::now();
+        bench.ports.close(qp, now);
+        bench.ports.receive(&mut bench.device, &mut Capture::default(), now + delay + 2 * LINGER);
+        assert!(bench.ports.has_unsent());
+        let reader = thread::spawn(move || {
+            let mut all = Vec::new();
+            peer.read_to_end(&mut all).unwrap();
+            all
+        });
+        bench.until(|bench| bench.ports.streams.is_empty());
+        assert!(reader.join().unwrap() == expected[..accepted]);
+    }
+}
+
+#[test]
+fn a_peer_that_never_reads_is_given_up() {
+    let mut bench = Bench::new(None);
+    let qps = handles(2);
+    let _peers = [bench.attach(qps[0]), bench.attach(qps[1])];
+    (0..200).for_each(|nth| bench.device.send(qps[0], frame(nth, 60_000)));
+    bench.until(|bench| bench.device.blocked.contains(&qps[0]));
+    let now = clock::now();
+    qps.iter().for_each(|qp| bench.ports.close(*qp, now));
+    assert_eq!(bench.ports.outgoing_timeout(), Some(now + LINGER), "one has sent its FIN");
+    bench.ports.expire(now + LINGER);
+    assert_eq!(bench.ports.outgoing_timeout(), Some(now + DRAIN));
+    bench.ports.expire(now + DRAIN);
+    assert!(bench.ports.streams.is_empty() && bench.ports.outgoing_timeout().is_none());
+}
+
+#[test]
 fn a_peer_that_does_not_close_is_waited_for_a_second_at_most() {
     let mut bench = Bench::new(None);
     let qp = handles(1)[0];
