@@ -291,6 +291,23 @@ fn a_repeated_read_shows_no_more_than_the_first() {
 }
 
 #[test]
+fn a_repeated_read_of_any_length_from_its_second_packet_on_shows_no_more_than_the_first() {
+    let mut attack = Attack::write();
+    let mtu = Link::default().mtu.bytes() as u32;
+    let first = attack.here(mtu + 16);
+    attack.request(RcMessage::ReadRequest(first));
+    assert!(attack.fire().is_some());
+    attack.answer();
+    attack.repr.bth.psn = Psn::new(PSN + 1);
+    for len in [17, u32::MAX - mtu, u32::MAX] {
+        attack.request(RcMessage::ReadRequest(Reth { va: first.va + u64::from(mtu), len, ..first }));
+        assert_eq!(attack.fire(), None, "{len}");
+    }
+    attack.request(RcMessage::ReadRequest(Reth { va: first.va + u64::from(mtu), len: 16, ..first }));
+    assert!(attack.fire().is_some());
+}
+
+#[test]
 fn more_reads_than_allowed_are_refused() {
     let mut attack = Attack::write();
     attack.request(RcMessage::ReadRequest(attack.here(16)));

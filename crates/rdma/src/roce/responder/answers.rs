@@ -169,7 +169,8 @@ impl Answers {
             && u64::from(offset) + u64::from(reth.len) <= u64::from(len);
         let end = start + reth.len.div_ceil(mtu).max(1);
         // A part that ends before the whole does must end between packets.
-        let whole_packets = offset + reth.len == len || reth.len.is_multiple_of(mtu);
+        let is_rest = u64::from(offset) + u64::from(reth.len) == u64::from(len);
+        let whole_packets = is_rest || reth.len.is_multiple_of(mtu);
         if same && whole_packets && end <= answer.packets {
             self.send_again(index, start, end);
         }
