@@ -247,6 +247,20 @@ fn packets_ahead_get_one_nak_and_have_no_effect() {
 }
 
 #[test]
+fn a_packet_ahead_that_is_longer_than_the_path_mtu_is_not_kept() {
+    let mut attack = Attack::write();
+    let next = attack.payload.clone();
+    attack.repr.bth.flags = BthFlags::ACK_REQUEST | BthFlags::SELECTIVE;
+    attack.repr.bth.psn = Psn::new(PSN + 1);
+    attack.payload = vec![0xAA; Link::default().mtu.bytes() + 4];
+    assert_eq!(attack.fire(), Some(Syndrome::Nak(NakCode::PsnSequence)));
+    attack.repr.bth.psn = Psn::new(PSN);
+    attack.payload = next;
+    assert_eq!(attack.fire(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+    assert_eq!(attack.victim_state(), QpState::Rts);
+}
+
+#[test]
 fn packets_behind_are_acknowledged_and_do_nothing() {
     for behind in [1, 2, 1000, 0x7F_FFFF] {
         let mut attack = Attack::write();

@@ -135,11 +135,13 @@ impl Responder {
     }
 
     fn ahead<M: Memory>(&mut self, message: RcMessage, request: &Incoming<'_>, context: &mut Context<'_, M>) {
-        let Context { shared, verbs, .. } = context;
+        let Context { qp, shared, verbs } = context;
         verbs.counters.out_of_sequence += 1;
         let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
+        // A longer packet would be refused in its turn: the limit of kept packets also limits their bytes.
+        let fits_mtu = request.payload.len() <= qp.mtu();
         // After an RNR NAK the peer retransmits everything.
-        if request.selective && is_offered && !self.nak_sent && !self.answers.is_rnr_nak() {
+        if request.selective && is_offered && fits_mtu && !self.nak_sent && !self.answers.is_rnr_nak() {
             let limit = shared.config.held_packets;
             if self.reorder.keep(self.expected, message, request, limit, &mut shared.spare) {
                 return;
