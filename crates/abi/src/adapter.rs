@@ -163,7 +163,8 @@ impl Adapter {
                 card.refused_memory
                     + card.refused_length
                     + card.refused_expired
-                    + card.refused_unauthenticated,
+                    + card.refused_unauthenticated
+                    + card.refused_lease,
                 card.dropped_check + card.dropped_tag,
             ));
         }

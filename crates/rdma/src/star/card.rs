@@ -87,6 +87,13 @@ pub struct CardCounters {
     pub dropped_buffer: u64,
 }
 
+impl CardCounters {
+    /// Bytes of payload in the answers.
+    pub(super) const fn bytes_sent(&self) -> u64 {
+        self.bytes_fetched + Atomic::WORD as u64 * self.atomics
+    }
+}
+
 /// An answer at the front of the driver's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
@@ -308,7 +315,6 @@ impl StatelessCard {
                 None => is_current(repr.stamp, stamp_of(now)),
                 Some(_) => Err(Reason::Denied),
             };
-            self.counters.refused_unauthenticated += u64::from(admitted == Err(Reason::Denied));
             return Some((CardRequest { repr, payload, key: None }, admitted));
         };
         let key = self.lease_key(datagram, &repr, &authentication);
@@ -373,7 +379,7 @@ impl StatelessCard {
 
     #[inline]
     fn count(&mut self, message: &Message, outcome: Result<Done, Reason>) {
-        let counters = &mut self.counters;
+        let Self { counters, config, .. } = self;
         match (message, outcome) {
             (Message::Rdp(_), Ok(Done { len, .. })) => {
                 counters.stored += 1;
@@ -387,6 +393,9 @@ impl StatelessCard {
             (_, Err(Reason::Length)) => counters.refused_length += 1,
             (_, Err(Reason::Expired)) => counters.refused_expired += 1,
             (_, Err(Reason::Lease)) => counters.refused_lease += 1,
+            (_, Err(Reason::Denied)) if config.authentication.is_some() => {
+                counters.refused_unauthenticated += 1;
+            }
             (_, Err(_)) => counters.refused_memory += 1,
         }
     }

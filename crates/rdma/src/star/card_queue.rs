@@ -97,7 +97,10 @@ impl CardQueue {
             return;
         }
         let Verbs { protection, memory, now, .. } = verbs;
-        let Some(ra) = self.card.take(datagram, *now, protection, memory) else { return };
+        let stored = self.card.counters().bytes_stored;
+        let ra = self.card.take(datagram, *now, protection, memory);
+        verbs.counters.bytes_received += self.card.counters().bytes_stored - stored;
+        let Some(ra) = ra else { return };
         if let Some(Waiting::Acknowledgement(last)) = self.waiting.back_mut()
             && last.merge(&ra)
         {
@@ -145,11 +148,12 @@ impl CardQueue {
                     last = Some((*flow, *traffic_class));
                     let datagram = Datagram { flow: *flow, traffic_class: *traffic_class, bytes };
                     let Verbs { protection, memory, now, .. } = verbs;
+                    let sent = self.card.counters().bytes_sent();
                     let answer = self.card.respond(&datagram, *now, protection, (memory, slots), room.free());
                     if let Some(Answer { route, len }) = answer {
                         room.add(route, len);
                         verbs.counters.sent += 1;
-                        verbs.counters.bytes_sent += len as u64;
+                        verbs.counters.bytes_sent += self.card.counters().bytes_sent() - sent;
                     }
                 }
             }

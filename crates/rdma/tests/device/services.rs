@@ -25,6 +25,45 @@ fn unreliable_connections_carry_whole_messages() {
     assert!(pair.ends[1].bytes(0, 5000) == data && pair.ends[1].bytes(10_000, 5000) == data);
 }
 
+/// Bytes of payload that each end has sent and received.
+fn payload(pair: &Pair) -> [(u64, u64); 2] {
+    pair.ends.each_ref().map(|end| {
+        let counters = end.device.counters();
+        (counters.bytes_sent, counters.bytes_received)
+    })
+}
+
+#[test]
+fn both_ends_count_the_payload_of_every_service() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Ud, &Link::default());
+    let number = pair.ends[1].device.qp_number(b).unwrap();
+    let buffers = [pair.ends[0].sge(0, 1000)];
+    let request = datagram_request(&mut pair.ends[0], &buffers, number, 0x1234);
+    pair.ends[1].receive(b, 5, 0, 1040);
+    pair.ends[0].device.post_send(a, &request).unwrap();
+    pair.run();
+    assert_eq!(payload(&pair), [(1000, 0), (0, 1000)]);
+    for server in [None, Some(0), Some(1)] {
+        let mut pair = Pair::new();
+        let there = pair.ends[1].remote(0);
+        let link = Link::default();
+        let [a, _] = match server {
+            None => pair.connect(QpType::Uc, &link),
+            Some(server) => pair.connect_star(server, &link),
+        };
+        pair.ends[0].post(a, 1, Operation::Write(there), 0, 1000);
+        pair.run();
+        assert_eq!(payload(&pair), [(1000, 0), (0, 1000)], "{server:?}");
+        if server.is_some() {
+            pair.ends[0].post(a, 2, Operation::Read(there), 0, 1000);
+            pair.ends[0].post(a, 3, Operation::FetchAdd { remote: there, add: 1 }, 0, 8);
+            pair.run();
+            assert_eq!(payload(&pair), [(1000, 1008), (1008, 1000)], "{server:?}");
+        }
+    }
+}
+
 #[test]
 fn an_unreliable_message_arrives_complete_or_not_at_all() {
     for seed in 0..50 {

@@ -51,8 +51,9 @@ impl Responder {
             RcMessage::Write(part) => self.write(part, request, context).is_ok(),
             _ => false,
         };
-        if !done {
-            self.give_up(Inbound::Lost, context);
+        match done {
+            true => context.verbs.counters.bytes_received += request.payload.len() as u64,
+            false => self.give_up(Inbound::Lost, context),
         }
     }
 
@@ -88,6 +89,7 @@ impl Responder {
             verbs.counters.dropped_unreliable += 1;
             return qp.put_back_receive(verbs);
         }
+        verbs.counters.bytes_received += request.payload.len() as u64;
         let done = Received {
             status: Status::Success,
             operation: CompletedOperation::Receive,
