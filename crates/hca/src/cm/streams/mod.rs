@@ -47,6 +47,7 @@ pub(super) struct Streams {
     listeners: BTreeMap<u64, (IdName, TcpListener)>,
     /// By token, which is the number of an inbound connection.
     calls: NumberMap<u64, HandshakeStream<Call>>,
+    /// The tokens of the outbound calls.
     outgoing: BTreeMap<IdName, u64>,
     opening: Places,
     outcomes: Outcomes,
@@ -109,7 +110,6 @@ impl Streams {
         now: Instant,
     ) {
         let token = self.next_token();
-        self.outgoing.insert(id, token);
         let call = Call::outgoing(StreamName::Outgoing(id), &self.options, parameters, now);
         let dialled = match bound {
             Some(socket) => dial_from(socket.into(), peer),
@@ -258,6 +258,9 @@ impl Streams {
         match self.epoll.add(&stream, token, stream.interest()) {
             Ok(()) => {
                 self.due = Some(self.due.map_or(stream.deadline(), |due| due.min(stream.deadline())));
+                if let StreamName::Outgoing(id) = stream.handshake.name() {
+                    self.outgoing.insert(id, token);
+                }
                 self.calls.insert(token, stream);
                 self.advance(token, now);
             }
@@ -313,5 +316,25 @@ impl AsFd for Streams {
     /// Readable while a socket waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_port::clock;
+
+    use super::*;
+
+    #[test]
+    fn connections_that_fail_at_once_leave_nothing() {
+        let mut streams = Streams::new(iwarp::Shared::default()).unwrap();
+        let address = ([127, 0, 0, 1], 1).into();
+        for id in (0..1000).map(IdName) {
+            let parameters = StreamParameters { private_data: Vec::new(), ird: 1, ord: 1 };
+            streams.connect(id, (address, address), None, &parameters, clock::now());
+            streams.forget(StreamName::Outgoing(id));
+        }
+        assert_eq!(streams.take_outcomes().len(), 1000);
+        assert!(streams.outgoing.is_empty() && streams.calls.is_empty());
     }
 }
