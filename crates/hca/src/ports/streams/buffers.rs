@@ -2,11 +2,13 @@
 
 use std::mem;
 
+use nichrome_rdma::iwarp::Terms;
+
 /// Bytes of a buffer: several of the longest FPDUs, so that a read takes as much as a socket holds.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Buffers that streams hold at most, 16 MiB in all. Bytes of further streams are copied to memory of their size, less
-/// than one FPDU of 64 KiB each.
+/// Buffers that streams hold at most, 16 MiB in all. Bytes of further streams are copied to memory of their size, at most
+/// [`Terms::LONGEST_FPDU`] each.
 const MAX_LENT: usize = 64;
 
 /// Free space below which a buffer's bytes move to its front: an FPDU's.
@@ -91,6 +93,15 @@ impl Pool {
         let mut buffer = Buffer { memory, start: 0, end: 0 };
         buffer.extend(&copy);
         buffer
+    }
+
+    /// Bytes to read into a lent buffer at most. If the stream cannot keep it, all of them may have to be copied.
+    pub(super) fn read_limit(&self, buffer: &Buffer) -> usize {
+        match self.lent <= MAX_LENT {
+            true => BUFFER_LEN,
+            // A read of no bytes would look like the end of the stream.
+            false => Terms::LONGEST_FPDU.saturating_sub(buffer.bytes().len()).max(1),
+        }
     }
 
     /// Takes a buffer back; returns what the stream holds.

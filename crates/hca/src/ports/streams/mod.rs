@@ -463,9 +463,10 @@ impl StreamPorts {
         }
         let mut buffer =
             if paths.is_some() { pool.lend(&mut Unconsumed::Nothing) } else { pool.lend(&mut stream.held) };
+        let limit = pool.read_limit(&buffer);
         let room = buffer.room();
-        let capacity = room.len();
-        let outcome = stream.read(room);
+        let capacity = room.len().min(limit);
+        let outcome = stream.read(&mut room[..capacity]);
         let ReadOutcome::Bytes(len) = outcome else {
             let held = pool.keep(buffer);
             if paths.is_none() {

@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::thread;
 
 use nichrome_port::clock;
+use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{Config, Device, QpCapacity, QpConfig, QpType, Signaling};
 use nichrome_wan::Impairments;
 
@@ -194,6 +195,29 @@ fn a_stream_that_is_not_consumed_is_not_read_and_wakes_no_thread() {
         bench.until(|bench| bench.device.received[&qps[0]].len() == 4);
         assert_eq!(bench.device.received[&qps[0]][3], frame(3, 100)[4..]);
     }
+}
+
+#[test]
+fn of_many_streams_that_are_not_consumed_few_hold_more_than_an_fpdu() {
+    const FEW: usize = 64;
+    let mut bench = Bench::new(None);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&bench.listener, 1 << 20).unwrap();
+    let qps = handles(FEW + 6);
+    let mut peers: Vec<TcpStream> = qps.iter().map(|qp| bench.attach(*qp)).collect();
+    for peer in &mut peers {
+        peer.set_nonblocking(true).unwrap();
+        peer.write_all(&frame(0, 100)).unwrap();
+        // As much as the socket takes.
+        while peer.write(&[0; 4096]).is_ok() {}
+    }
+    bench.until(|bench| bench.device.starved.len() == qps.len());
+    let held = bench.ports.streams.values().map(|stream| match &stream.held {
+        Unconsumed::Nothing => 0,
+        Unconsumed::Buffer(buffer) => buffer.bytes().len(),
+        Unconsumed::Copy(bytes) => bytes.len(),
+    });
+    let large = held.filter(|len| *len > Terms::LONGEST_FPDU).count();
+    assert_eq!(large, FEW);
 }
 
 #[test]
