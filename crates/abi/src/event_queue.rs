@@ -1,8 +1,10 @@
 //! Event queues: events behind an eventfd(2) that programs poll and may make non-blocking.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use nichrome_port::try_read_eventfd;
 
 use crate::errno::Errno;
 
@@ -78,18 +80,9 @@ impl<T> EventQueue<T> {
         let before = events.len();
         events.retain(|event| !matches(event));
         for _ in events.len()..before {
-            self.uncount();
-        }
-    }
-
-    /// Decrements the descriptor's count, unless a concurrent `take` has already done so.
-    fn uncount(&self) {
-        let mut readable = libc::pollfd { fd: self.fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure is passed.
-        if unsafe { libc::poll(&raw mut readable, 1, 0) } == 1 {
-            let mut count = 0u64;
-            // SAFETY: 8 bytes are written to `count`.
-            let _ = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
+            // A read that blocks under the lock would stop `push`, and with it the device. EAGAIN: a concurrent `take` has decremented
+            // the count. Kernels before 5.8 leave it too large: a program that polls the descriptor may then find no event.
+            let _ = try_read_eventfd(self.fd.as_fd());
         }
     }
 }
@@ -124,6 +117,10 @@ impl Unacknowledged {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
 
     fn is_readable(queue: &EventQueue<u8>) -> bool {
@@ -144,5 +141,27 @@ mod tests {
         queue.remove(|event| *event == 2);
         assert_eq!(queue.take(|event| event), Ok(3));
         assert!(!is_readable(&queue));
+    }
+
+    #[test]
+    fn removing_events_does_not_wait_for_the_thread_that_takes_them() {
+        const LAST: u8 = 0;
+        let (queue, (done, ends)) = (Arc::new(EventQueue::new().unwrap()), mpsc::channel());
+        let (taker, taken) = (Arc::clone(&queue), done.clone());
+        thread::spawn(move || {
+            while taker.take(|event| event).unwrap() != LAST {}
+            taken.send(()).unwrap();
+        });
+        thread::spawn(move || {
+            for _ in 0..50_000 {
+                queue.push(1);
+                queue.remove(|event| *event == 1);
+            }
+            queue.push(LAST);
+            done.send(()).unwrap();
+        });
+        for _ in 0..2 {
+            ends.recv_timeout(Duration::from_secs(60)).expect("a thread blocks");
+        }
     }
 }

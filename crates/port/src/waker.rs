@@ -1,13 +1,13 @@
 //! A cross-thread wake-up.
 
-use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nichrome_wire::Instant;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{self, Errno, ReadWriteFlags};
+use rustix::io::{self, Errno};
 
 use crate::clock;
+use crate::eventfd::try_read_eventfd;
 
 /// A cross-thread wake-up (eventfd(2)). A thread waits for it with [`crate::clock::wait`]; others signal it.
 #[derive(Debug)]
@@ -27,14 +27,11 @@ impl Waker {
 
     /// Resets the waker. Does not block, even if the descriptor has been made blocking.
     pub fn clear(&self) {
-        let mut count = [0; 8];
-        // Position −1 means the current position.
-        let read = io::preadv2(&self.0, &mut [IoSliceMut::new(&mut count)], u64::MAX, ReadWriteFlags::NOWAIT);
-        // EAGAIN: already reset. Kernels before 5.8 do not support RWF_NOWAIT on an eventfd.
-        if read == Err(Errno::OPNOTSUPP)
+        // EAGAIN: already reset.
+        if try_read_eventfd(self.as_fd()) == Err(Errno::OPNOTSUPP)
             && matches!(clock::wait([self.as_fd()], Some(Instant::ZERO)), Ok([true]))
         {
-            let _ = io::read(&self.0, &mut count);
+            let _ = io::read(&self.0, &mut [0; 8]);
         }
     }
 }

@@ -248,6 +248,7 @@ const PORT: Layers = &[
         "clock.rs",
         "device.rs",
         "epoll.rs",
+        "eventfd.rs",
         "interface_name.rs",
         "mapping.rs",
         "os_error.rs",
