@@ -1,7 +1,7 @@
 //! Asynchronous events, and the objects that raise them.
 
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::event_queue::{EventQueue, Unacknowledged};
 
@@ -43,16 +43,17 @@ pub(crate) type AsyncEvents = EventQueue<AsyncEvent>;
 
 /// An object that raises asynchronous events: a queue pair, a completion queue or a shared receive queue.
 pub(crate) struct AsyncSource {
-    events: Arc<AsyncEvents>,
+    /// The queue of its context, which ends with the context.
+    events: Weak<AsyncEvents>,
     /// Address of the object's C structure.
     element: usize,
     pub(crate) unacknowledged: Unacknowledged,
-    this: std::sync::Weak<Self>,
+    this: Weak<Self>,
 }
 
 impl AsyncSource {
     pub(crate) fn new<T>(events: &Arc<AsyncEvents>, element: *mut T) -> Arc<Self> {
-        let (events, element) = (Arc::clone(events), element as usize);
+        let (events, element) = (Arc::downgrade(events), element as usize);
         let unacknowledged = Unacknowledged::default();
         Arc::new_cyclic(|this| Self { events, element, unacknowledged, this: this.clone() })
     }
@@ -64,15 +65,17 @@ impl AsyncSource {
 
     /// Queues an event on the context.
     pub(crate) fn raise(&self, event_type: EventType) {
-        if let Some(source) = self.this.upgrade() {
-            self.events.push(AsyncEvent { source, event_type });
+        if let Some((events, source)) = self.events.upgrade().zip(self.this.upgrade()) {
+            events.push(AsyncEvent { source, event_type });
         }
     }
 
     /// Prepares for the object's destruction: discards its queued events and blocks until the program has acknowledged the
     /// ones it has taken.
     pub(crate) fn retire(&self) {
-        self.events.remove(|event| std::ptr::eq(Arc::as_ptr(&event.source), self));
+        if let Some(events) = self.events.upgrade() {
+            events.remove(|event| std::ptr::eq(Arc::as_ptr(&event.source), self));
+        }
         self.unacknowledged.wait();
     }
 }

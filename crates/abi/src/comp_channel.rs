@@ -52,7 +52,7 @@ impl CompChannel {
             return take();
         }
         // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
-        let context = unsafe { Context::of((*self.abi.get()).context) };
+        let context = unsafe { Context::known((*self.abi.get()).context) }?;
         context.adapter().driver.sleep(patience, || !queue.is_empty(), take)
     }
 

@@ -19,6 +19,9 @@ pub(crate) struct Context {
     async_events: Arc<AsyncEvents>,
 }
 
+// SAFETY: threads share the structure as the program's; only its creation writes it.
+unsafe impl Send for Context {}
+
 impl Context {
     /// Allocates a context and returns the program's pointer, which points to the last field of `verbs_context`.
     pub(crate) fn into_abi(
@@ -70,6 +73,17 @@ impl Context {
     unsafe fn start(context: *mut ibv_context) -> *mut Self {
         // SAFETY: the caller passes a pointer to this field, and `verbs_context` is the first field of a `Context`.
         unsafe { context.byte_sub(offset_of!(verbs_context, context)).cast() }
+    }
+
+    /// Returns true if the program has an open context.
+    pub(crate) fn is_any_open() -> bool {
+        live_objects::with_handle::<Self>(0).is_some()
+    }
+
+    /// Returns the program's pointer.
+    pub(crate) fn address(&self) -> *const ibv_context {
+        let start: *const Self = self;
+        start.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter> {

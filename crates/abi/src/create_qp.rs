@@ -76,6 +76,8 @@ unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_q
     let Wanted { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *wanted;
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
+    // SAFETY: the program does not close the context during this call.
+    unsafe { Context::known(context) }?;
     let adapter = Arc::clone(&domain.adapter);
     let handle = adapter.driver.call(|device| device.create_qp(config))?;
     let mut abi: ibv_qp_ex = zeroed();
@@ -89,6 +91,8 @@ unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<
     record("ibv_create_qp");
     // SAFETY: the program passes a domain that it opened.
     let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
+    // SAFETY: the program does not close the context during this call.
+    unsafe { Context::known(context) }?;
     let (adapter, xrc) = (Arc::clone(&domain.adapter), domain.handle());
     let handle = adapter.driver.call(|device| device.create_xrc_target(xrc))?;
     let mut abi: ibv_qp_ex = zeroed();
@@ -219,8 +223,8 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     abi.qp_base = ibv_qp { context, qp_type, handle: qp_num, qp_num, ..abi.qp_base };
     abi.qp_base.qp_context = if comp_mask & OPEN_CONTEXT != 0 { qp_context } else { ptr::null_mut() };
     let mut place = Box::<QueuePair>::new_uninit();
-    // SAFETY: the domain's context is open.
-    let events = AsyncSource::new(unsafe { Context::of(context) }.async_events(), place.as_mut_ptr());
+    // SAFETY: the program does not close the context during this call.
+    let events = AsyncSource::new(unsafe { Context::known(context) }?.async_events(), place.as_mut_ptr());
     let (adapter, users) = (Arc::clone(&original.adapter), original.users.clone());
     let (abi, handle, xrc) = (cell(abi), original.handle, original.xrc);
     let made = QueuePair { abi, wr_flush: None, adapter, handle, events, users, xrc, builder: None };

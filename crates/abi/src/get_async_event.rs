@@ -6,8 +6,8 @@ use crate::async_source::{AsyncEvent, EventType};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::errno::minus_one;
-use crate::header::{ibv_async_event, ibv_context, ibv_cq, ibv_qp, ibv_srq};
-use crate::object::object;
+use crate::header::{ibv_async_event, ibv_context};
+use crate::object::known;
 use crate::queue_pair::QueuePair;
 use crate::shared_receive_queue::SharedReceiveQueue;
 
@@ -34,19 +34,16 @@ unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     let Some(event_type) = EventType::ALL.into_iter().find(|known| *known as c_int == event_type) else {
         return;
     };
-    let source = match event_type {
-        EventType::CqError => {
-            // SAFETY: the object is not freed before this acknowledgement; the event type determines its type.
-            &unsafe { object::<CompletionQueue>(element.cast::<ibv_cq>().cast()) }.events.asynchronous
-        }
-        EventType::SrqLimitReached => {
-            // SAFETY: as above.
-            &unsafe { object::<SharedReceiveQueue>(element.cast::<ibv_srq>()) }.events
-        }
-        _ => {
-            // SAFETY: as above.
-            &unsafe { object::<QueuePair>(element.cast::<ibv_qp>().cast()) }.events
+    // SAFETY: the verb that destroys the object waits for this acknowledgement. `known` does not find a queue pair that
+    // `ibv_close_device` has destroyed.
+    let source = unsafe {
+        match event_type {
+            EventType::CqError => known::<CompletionQueue>(element.cast()).map(|cq| &cq.events.asynchronous),
+            EventType::SrqLimitReached => known::<SharedReceiveQueue>(element.cast()).map(|srq| &srq.events),
+            _ => known::<QueuePair>(element.cast()).map(|qp| &qp.events),
         }
     };
-    source.unacknowledged.acknowledge(1);
+    if let Ok(source) = source {
+        source.unacknowledged.acknowledge(1);
+    }
 }

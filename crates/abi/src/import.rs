@@ -10,6 +10,7 @@ use std::sync::Arc;
 use nichrome_rdma::DomainHandle;
 
 use crate::adapter::Adapter;
+use crate::close_device::share_objects;
 use crate::command_file::is_command_file;
 use crate::context::Context;
 use crate::device::the_device;
@@ -24,7 +25,11 @@ use crate::open_device::open;
 #[unsafe(no_mangle)]
 extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     let is_ours = Adapter::opened().is_some() && is_command_file(cmd_fd);
-    pointer(if is_ours { open(the_device()) } else { Err(Errno::INVALID) })
+    if !is_ours {
+        return pointer(Err(Errno::INVALID));
+    }
+    share_objects();
+    pointer(open(the_device()))
 }
 
 /// Returns an object with this handle. The program does not destroy it during the call.

@@ -3,14 +3,15 @@
 //! The crate is a static library. `scripts/build-libibverbs` links it with the version script `libibverbs.map`, and builds
 //! `libnichrome-devices.so` from `shim/`, which shows the device in `/sys` and `/dev` (see `shim/shim.h`). Functions have
 //! the names, arguments and results of `infiniband/verbs.h`. Each object that a program holds a pointer to begins with the
-//! structure that the header declares (`header`). A process has one device, which stays open as long as a context is open.
+//! structure that the header declares (`header`). A process has one device, which stays open as long as one of its objects exists;
+//! a context that is closed takes its queue pairs, windows and regions with it (`close_device.rs`).
 //! Environment variables configure it ([`configuration`]).
 //!
 //! | file | concept |
 //! |---|---|
 //! | `configuration.rs`, `variable.rs` | the configuration |
 //! | `device.rs`, `device_list.rs`, `query_device.rs`, `port.rs` | the device and its list; capabilities of device and port; GIDs and partition keys |
-//! | `open_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
+//! | `open_device.rs`, `close_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
 //! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
 //! | `process_memory.rs`, `guarded_copy.rs` | the device's access to the program's memory |
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
@@ -42,6 +43,7 @@ mod address_handle;
 mod async_source;
 mod bind_mw;
 mod buffer;
+mod close_device;
 mod command_file;
 mod comp_channel;
 mod completion;

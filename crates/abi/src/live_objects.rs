@@ -34,6 +34,17 @@ pub(crate) fn remove(address: *const ()) {
     live().remove(&(address as usize));
 }
 
+/// Removes the objects of this kind for which `is_left` returns true, and returns their addresses. None is destroyed while
+/// `is_left` is called for it.
+pub(crate) fn remove_where<T: 'static>(is_left: impl Fn(*const ()) -> bool) -> Vec<*const ()> {
+    let mut live = live();
+    let is_left =
+        |address: usize, found: &Live| found.kind == TypeId::of::<T>() && is_left(address as *const ());
+    live.extract_if(.., |address, found| is_left(*address, found))
+        .map(|(address, _)| address as *const ())
+        .collect()
+}
+
 /// Returns the original handle of the object of this kind at an address.
 ///
 /// # Errors

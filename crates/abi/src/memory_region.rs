@@ -2,15 +2,17 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
 use std::sync::Arc;
 
 use nichrome_rdma::{Access, DomainHandle, Paging, RegionConfig, RegionHandle};
 
 use crate::adapter::Adapter;
-use crate::domain::Domain;
+use crate::domain::{Domain, Users};
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
-use crate::object::{Object, cell, known, take_back};
+use crate::object::{Object, cell, known, take_back, take_back_where};
+use crate::retired;
 
 /// A memory region.
 #[repr(C)]
@@ -18,6 +20,8 @@ pub(crate) struct MemoryRegion {
     abi: UnsafeCell<ibv_mr>,
     adapter: Arc<Adapter>,
     handle: RegionHandle,
+    /// The other structures of the region, which `ibv_import_mr` returned.
+    users: Users,
     /// Its current domain and configuration, of which `ibv_rereg_mr` keeps what it does not change.
     current: UnsafeCell<(DomainHandle, RegionConfig)>,
 }
@@ -86,7 +90,8 @@ pub(crate) unsafe fn register(
     let abi =
         cell(ibv_mr { context, pd, addr: address, length: len, handle: key >> 8, lkey: key, rkey: key });
     let current = UnsafeCell::new((domain.handle, config));
-    Ok(Box::new(MemoryRegion { abi, adapter, handle, current }).into_abi())
+    let users = Users::default();
+    Ok(Box::new(MemoryRegion { abi, adapter, handle, users, current }).into_abi())
 }
 
 impl MemoryRegion {
@@ -95,7 +100,8 @@ impl MemoryRegion {
         // SAFETY: the program does not change the region during this call.
         let (abi, current) = unsafe { (*self.abi.get(), *self.current.get()) };
         let (abi, current) = (cell(ibv_mr { context, pd, ..abi }), UnsafeCell::new(current));
-        Box::new(Self { abi, adapter: Arc::clone(&self.adapter), handle: self.handle, current })
+        let (adapter, users) = (Arc::clone(&self.adapter), self.users.clone());
+        Box::new(Self { abi, adapter, handle: self.handle, users, current })
     }
 
     pub(crate) fn adapter(&self) -> &Arc<Adapter> {
@@ -172,6 +178,19 @@ unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         drop(unsafe { take_back::<MemoryRegion>(mr) });
     }
     status(deregistered)
+}
+
+/// Deregisters the regions that the program has left in a context that it closes.
+pub(crate) fn deregister_left(context: *const ibv_context) {
+    // SAFETY: the program uses nothing of a context that it closes.
+    for region in unsafe { take_back_where::<MemoryRegion>(|mr| ptr::eq((*mr).context, context)) } {
+        if region.users.are_none() {
+            // Fails if the program has deregistered it by another structure, or left a window bound to it.
+            let _ = region.adapter.driver.call(|device| device.deregister(region.handle));
+        }
+        // SAFETY: nothing is read.
+        unsafe { retired::keep(region, drop) };
+    }
 }
 
 /// `enum ibv_rereg_mr_flags`.

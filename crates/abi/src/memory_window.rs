@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::Arc;
 
 use nichrome_rdma::{WindowHandle, WindowKind};
@@ -9,8 +10,9 @@ use nichrome_rdma::{WindowHandle, WindowKind};
 use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
-use crate::header::{ibv_mw, ibv_pd};
-use crate::object::{Object, cell, known, take_back};
+use crate::header::{ibv_context, ibv_mw, ibv_pd};
+use crate::object::{Object, cell, known, take_back, take_back_where};
+use crate::retired;
 
 /// A memory window.
 #[repr(C)]
@@ -68,4 +70,15 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         drop(unsafe { take_back::<MemoryWindow>(mw) });
     }
     status(destroyed)
+}
+
+/// Destroys the windows that the program has left in a context that it closes.
+pub(crate) fn destroy_left_windows(context: *const ibv_context) {
+    // SAFETY: the program uses nothing of a context that it closes.
+    for window in unsafe { take_back_where::<MemoryWindow>(|mw| ptr::eq((*mw).context, context)) } {
+        // Fails only if the device has no such window.
+        let _ = window.adapter.driver.call(|device| device.destroy_window(window.handle));
+        // SAFETY: nothing is read.
+        unsafe { retired::keep(window, drop) };
+    }
 }

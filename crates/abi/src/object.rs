@@ -61,6 +61,17 @@ pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
     unsafe { Box::from_raw(abi.cast::<T>()) }
 }
 
+/// Takes ownership of the objects for which `is_left` returns true back from the program. `is_left` may read what only the
+/// creation of an object writes.
+///
+/// # Safety
+/// Nothing uses these objects but the result.
+pub(crate) unsafe fn take_back_where<T: Object>(is_left: impl Fn(*const T::Abi) -> bool) -> Vec<Box<T>> {
+    let left = live_objects::remove_where::<T>(|address| is_left(address.cast()));
+    // SAFETY: the pointers are from `into_abi`; the caller guarantees the rest.
+    left.into_iter().map(|address| unsafe { Box::from_raw(address.cast_mut().cast::<T>()) }).collect()
+}
+
 /// Returns an all-zero C structure. For structures of `header` only.
 pub(crate) fn zeroed<T: Copy>() -> T {
     // SAFETY: the fields of the structures of `header` are integers, pointers and `Option`s of functions.

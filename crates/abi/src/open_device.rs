@@ -1,4 +1,4 @@
-//! Opens and closes contexts: `ibv_open_device`, `ibv_close_device`.
+//! Opens contexts: `ibv_open_device`.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::adapter::Adapter;
 use crate::command_file::command_fd;
 use crate::context::Context;
 use crate::doctor::record;
-use crate::errno::{Errno, pointer, status};
+use crate::errno::{Errno, pointer};
 use crate::event_queue::EventQueue;
 use crate::fork::prepare_for_forks;
 use crate::header::{VERBS_ABI_IS_EXTENDED, ibv_context, ibv_device, verbs_context};
@@ -59,10 +59,4 @@ pub(crate) fn open(device: *mut ibv_device) -> Result<*mut ibv_context, Errno> {
 #[unsafe(no_mangle)]
 extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     pointer(open(device).inspect(|_| record("ibv_open_device")))
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
-    // SAFETY: `known` finds an open context, which the program does not use after this call.
-    status(unsafe { Context::known(context).map(|_| drop(Context::take_back(context))) })
 }

@@ -2,6 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::ptr;
 use std::sync::Arc;
 
 use nichrome_rdma::{QpCapacity, QpHandle, QpType, XrcHandle};
@@ -10,8 +11,8 @@ use crate::adapter::Adapter;
 use crate::async_source::AsyncSource;
 use crate::domain::Users;
 use crate::errno::Errno;
-use crate::header::{ibv_qp, ibv_qp_cap, ibv_qp_ex};
-use crate::object::{Object, object};
+use crate::header::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex};
+use crate::object::{Object, object, take_back_where};
 use crate::request_builder::Builder;
 use crate::retired;
 
@@ -73,6 +74,23 @@ impl QueuePair {
     /// returned.
     pub(crate) fn is_events_receiver(&self) -> bool {
         self.adapter.dispatcher.qps.get(&self.handle).is_some_and(|events| Arc::ptr_eq(&events, &self.events))
+    }
+}
+
+/// Destroys the queue pairs that the program has left in a context that it closes. Their events end with the context.
+pub(crate) fn destroy_left_qps(context: *const ibv_context) {
+    // SAFETY: the program uses nothing of a context that it closes.
+    let left = unsafe { take_back_where::<QueuePair>(|qp| ptr::eq((*qp).qp_base.context, context)) };
+    for qp in left {
+        if qp.users.are_none() {
+            // Fails only if the device has no such queue pair.
+            let _ = qp.adapter.driver.destroy_qp(qp.handle);
+        }
+        if qp.is_events_receiver() {
+            qp.adapter.dispatcher.qps.remove(&qp.handle);
+        }
+        // SAFETY: `refuse` makes the calls of a program that uses it fail.
+        unsafe { retired::keep(qp, |qp| QueuePair::refuse(qp)) };
     }
 }
 

@@ -1,8 +1,9 @@
-//! The C structures of destroyed queues, which refuse posts and polls.
+//! The memory of destroyed queues and closed contexts.
 //!
 //! `ibv_post_send`, `ibv_poll_cq` and the other inline functions of `infiniband/verbs.h` follow pointers in the structure before
 //! they call the library, so a check there would come too late. The memory of a destroyed queue is kept instead, and its
-//! structure names a context whose operations fail with `EINVAL`. The operations of existing queues do not change.
+//! structure names a context whose operations fail with `EINVAL`. The operations of existing queues do not change. They follow the
+//! pointer to a context that the program has closed, too.
 
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
@@ -13,29 +14,28 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc};
-use crate::object::Object;
 
-/// Number of destroyed queues whose memory is kept. One more frees the oldest: about half a megabyte of queue pairs.
+/// Number of objects whose memory is kept. One more frees the oldest: about half a megabyte of queue pairs.
 const KEPT: usize = 1024;
 
-/// The memory of a destroyed queue.
+/// The memory of a destroyed object.
 struct Kept {
     place: *mut u8,
     layout: Layout,
 }
 
-// SAFETY: only the list refers to the memory; a program that uses the destroyed queue calls functions that access no field.
+// SAFETY: only the list refers to the memory; a program that uses the destroyed object calls functions that access no field.
 unsafe impl Send for Kept {}
 
 static ALL: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
 
-/// Drops a queue and keeps its memory. `refuse` then changes the C structure, and may write fields of the queue.
+/// Drops an object and keeps its memory. `refuse` then changes the C structure, and may write fields of the object.
 ///
 /// # Safety
-/// `refuse` reads no field of the queue but its C structure.
-pub(crate) unsafe fn keep<T: Object>(queue: Box<T>, refuse: impl FnOnce(*mut T)) {
-    let place = Box::into_raw(queue);
-    // SAFETY: the box held the queue, which nothing accesses as a queue any more.
+/// `refuse` reads no field of the object but its C structure.
+pub(crate) unsafe fn keep<T>(object: Box<T>, refuse: impl FnOnce(*mut T)) {
+    let place = Box::into_raw(object);
+    // SAFETY: the box held the object, which nothing accesses as such any more.
     unsafe { place.drop_in_place() };
     refuse(place);
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +43,7 @@ pub(crate) unsafe fn keep<T: Object>(queue: Box<T>, refuse: impl FnOnce(*mut T))
     if all.len() > KEPT
         && let Some(Kept { place, layout }) = all.pop_front()
     {
-        // SAFETY: a box of this layout allocated the memory, and the queue in it was dropped.
+        // SAFETY: a box of this layout allocated the memory, and the object in it was dropped.
         unsafe { alloc::dealloc(place, layout) };
     }
 }

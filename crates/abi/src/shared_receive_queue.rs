@@ -54,8 +54,8 @@ unsafe fn create(
 ) -> Result<*mut ibv_srq, Errno> {
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
-    // SAFETY: the domain's context is open.
-    let opened = unsafe { Context::of(context) };
+    // SAFETY: the program does not close the context during this call.
+    let opened = unsafe { Context::known(context) }?;
     let adapter = Arc::clone(&domain.adapter);
     // `ibv_modify_srq` arms the limit: an empty new queue would be below any limit.
     let attributes = SrqAttributes { wrs: wanted.max_wr as usize, sges: wanted.max_sge as usize, limit: 0 };

@@ -96,9 +96,11 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     attributes: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
     // SAFETY: the program passes an open context and attributes.
-    let (adapter, attributes) = unsafe { (Arc::clone(Context::of(context).adapter()), &*attributes) };
-    let abi = cell(ibv_xrcd { context });
-    pointer(open(&adapter, attributes).map(|domain| Box::new(XrcDomain { abi, adapter, domain }).into_abi()))
+    let (opened, attributes) = unsafe { (Context::known(context), &*attributes) };
+    pointer(opened.and_then(|opened| {
+        let (abi, adapter) = (cell(ibv_xrcd { context }), Arc::clone(opened.adapter()));
+        Ok(Box::new(XrcDomain { abi, domain: open(&adapter, attributes)?, adapter }).into_abi())
+    }))
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {

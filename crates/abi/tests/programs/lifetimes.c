@@ -1,6 +1,7 @@
 /* Opens and closes contexts, unmaps registered memory, and forks; run by lifetimes.rs. Exits with 0, or prints the failed
    check. */
 #include <dirent.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -89,6 +90,47 @@ static void contexts(int many)
 	CHECK(resident_kb() < memory + 1024);
 }
 
+/* Closes a context that has a connected queue pair, a region and a window: a peer's WRITE fails and leaves the memory as it was. What the
+   context has left may be used, in vain, and keeps no descriptors or threads. */
+static void left(void)
+{
+	struct objects near = make();
+	struct ibv_mr *from = region(near);
+	memset(from->addr, 1, PAGE);
+	int fds = 0, threads = 0;
+	for (int i = 0; i < 100; i++) {
+		struct objects far = make();
+		connect_qp(near.qp[0], far.qp[0]->qp_num, REMOTE);
+		connect_qp(far.qp[0], near.qp[0]->qp_num, REMOTE);
+		struct ibv_mr *to = region(far);
+		struct ibv_mw *window = ibv_alloc_mw(far.pd, IBV_MW_TYPE_1);
+		CHECK(window && ibv_create_cq(far.context, 1, NULL, NULL, 0));
+		if (i % 10 == 0)
+			CHECK(status_of(near, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+		char *memory = to->addr;
+		memset(memory, 0, PAGE);
+		CHECK(!ibv_close_device(far.context));
+		if (i % 10 == 0)
+			CHECK(status_of(near, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_RETRY_EXC_ERR && !memory[0]);
+
+		struct ibv_recv_wr *bad, receive = { .wr_id = 1 };
+		struct ibv_wc wc;
+		CHECK(ibv_post_recv(far.qp[0], &receive, &bad) == EINVAL && bad == &receive);
+		CHECK(!ibv_poll_cq(far.cq, 1, &wc));
+		CHECK(ibv_destroy_qp(far.qp[0]) == EINVAL && ibv_dereg_mr(to) == EINVAL && ibv_dealloc_mw(window) == EINVAL);
+		CHECK(!ibv_destroy_cq(far.cq) && !ibv_dealloc_pd(far.pd) && !ibv_destroy_comp_channel(far.channel));
+		CHECK(!munmap(memory, PAGE));
+		struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+		CHECK(!ibv_modify_qp(near.qp[0], &reset, IBV_QP_STATE));
+		if (i == 0)
+			fds = count("/proc/self/fd"), threads = count("/proc/self/task");
+	}
+	CHECK(count("/proc/self/fd") == fds);
+	CHECK(threads_down_to(threads) == threads);
+	CHECK(!ibv_dereg_mr(from));
+	destroy(near);
+}
+
 /* Unmaps memory while it is registered: the next access completes in error. */
 static void unmapped(void)
 {
@@ -141,6 +183,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "contexts"))
 		contexts(4000);
+	else if (argc == 2 && !strcmp(argv[1], "left"))
+		left();
 	else if (argc == 2 && !strcmp(argv[1], "unmapped"))
 		unmapped();
 	else if (argc == 2 && !strcmp(argv[1], "forked"))

@@ -17,6 +17,11 @@ fn closed_contexts_leave_no_descriptors_threads_or_memory() {
 }
 
 #[test]
+fn a_closed_context_takes_its_queue_pairs_and_regions_with_it() {
+    lifetimes("left");
+}
+
+#[test]
 fn access_to_an_unmapped_region_completes_in_error() {
     lifetimes("unmapped");
 }

@@ -102,7 +102,7 @@ const ABI: Layers = &[
         "sysfs_attribute.rs",
         "unsupported.rs",
     ],
-    &["open_device.rs", "rdma_cm/"],
+    &["close_device.rs", "open_device.rs", "rdma_cm/"],
     &["device_list.rs", "import.rs"],
 ];
 
