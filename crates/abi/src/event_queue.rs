@@ -2,16 +2,20 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::process;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nichrome_port::try_read_eventfd;
 
 use crate::errno::Errno;
 
-/// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty.
+/// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty. A forked child has a
+/// queue of its own, but shares the eventfd with its parent: it neither reads nor writes it.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
+    /// ID of the process that created the queue.
+    process: u32,
     events: Mutex<VecDeque<T>>,
 }
 
@@ -28,16 +32,24 @@ impl<T> EventQueue<T> {
         }
         // SAFETY: the descriptor was just opened and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, events: Mutex::default() })
+        Ok(Self { fd, process: process::id(), events: Mutex::default() })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 
+    /// Returns true in a forked child of the process that created the queue.
+    fn is_inherited(&self) -> bool {
+        self.process != process::id()
+    }
+
     /// Appends an event and makes the descriptor readable.
     pub(crate) fn push(&self, event: T) {
         lock(&self.events).push_back(event);
+        if self.is_inherited() {
+            return;
+        }
         let one = 1u64;
         // Fails only if the count would exceed 2⁶⁴ − 2.
         // SAFETY: 8 bytes are read from `one`.
@@ -45,8 +57,11 @@ impl<T> EventQueue<T> {
     }
 
     /// Removes the next event and returns `convert(event)`, called under the queue's lock. Blocks while the queue is empty, or
-    /// fails with `EAGAIN` if the program has made the descriptor non-blocking.
+    /// fails with `EAGAIN` if the program has made the descriptor non-blocking. A forked child gets `ENODEV` instead of blocking.
     pub(crate) fn take<R>(&self, convert: impl Fn(T) -> R) -> Result<R, Errno> {
+        if self.is_inherited() {
+            return lock(&self.events).pop_front().map(convert).ok_or(Errno(libc::ENODEV));
+        }
         loop {
             let mut count = 0u64;
             // SAFETY: 8 bytes are written to `count`.
@@ -69,6 +84,9 @@ impl<T> EventQueue<T> {
 
     /// Returns true if [`take`](Self::take) blocks while the queue is empty.
     pub(crate) fn is_blocking(&self) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         // SAFETY: a system call without pointers.
         let flags = unsafe { libc::fcntl(self.fd(), libc::F_GETFL) };
         flags >= 0 && flags & libc::O_NONBLOCK == 0
@@ -79,6 +97,9 @@ impl<T> EventQueue<T> {
         let mut events = lock(&self.events);
         let before = events.len();
         events.retain(|event| !matches(event));
+        if self.is_inherited() {
+            return;
+        }
         for _ in events.len()..before {
             // A read that blocks under the lock would stop `push`, and with it the device. EAGAIN: a concurrent `take` has decremented
             // the count. Kernels before 5.8 leave it too large: a program that polls the descriptor may then find no event.

@@ -449,9 +449,10 @@ impl<M> fmt::Debug for Paused<'_, M> {
 }
 
 impl<M> Paused<'_, M> {
-    /// Disconnects the device from the network permanently, in a child: its sockets are the parent's.
+    /// Disconnects the device from the network and from the channels of programs permanently, in a child: its sockets and the
+    /// channels' descriptors are the parent's.
     pub fn cut_off(&mut self) {
-        self.0.wire.cut_off();
+        self.0.cut_off();
     }
 
     /// Disconnects the device from the network permanently and closes the capture, for a process that exits.

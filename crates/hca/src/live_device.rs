@@ -36,6 +36,14 @@ pub(crate) struct LiveDevice<M> {
     is_unfinished: bool,
 }
 
+impl<M> LiveDevice<M> {
+    /// Disconnects the device from the network, and stops signals to the channels of programs.
+    pub(crate) fn cut_off(&mut self) {
+        self.wire.cut_off();
+        self.management.mute_channels();
+    }
+}
+
 impl<M: Memory> LiveDevice<M> {
     /// Drives a device on its wire. `iwarp` is `None` on other transports.
     pub(crate) fn new(

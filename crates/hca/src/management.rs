@@ -92,6 +92,13 @@ impl Management {
         self.side_ports.take()
     }
 
+    /// Stops signals to the channels of programs.
+    pub(crate) fn mute_channels(&mut self) {
+        if let Some(manager) = &mut self.manager {
+            manager.mute_channels();
+        }
+    }
+
     /// Destroys the channels of programs.
     pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>) {
         if let Some(manager) = &mut self.manager {

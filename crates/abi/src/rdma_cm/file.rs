@@ -97,8 +97,12 @@ impl File {
     /// Waits for an event by read(2), which signals interrupt and restart as they do a write to the kernel's file.
     ///
     /// # Errors
-    /// `EAGAIN`: none, and the program has made the descriptor non-blocking. `EINTR`: a handler without `SA_RESTART` ran.
+    /// `EAGAIN`: none, and the program has made the descriptor non-blocking. `EINTR`: a handler without `SA_RESTART` ran. `ENODEV`: the
+    /// caller is a forked child, which would take the parent's event.
     fn wait(&self) -> Result<(), Errno> {
+        if self.manager.is_inherited() {
+            return Err(Errno(libc::ENODEV));
+        }
         let _attending = self.manager.attend();
         let mut count = 0u64;
         // SAFETY: 8 bytes are written to `count`.

@@ -37,7 +37,7 @@ impl Manager {
         prepare_for_forks();
         let mut process = process();
         if let Some(manager) = process.upgrade()
-            && manager.process == std::process::id()
+            && !manager.is_inherited()
         {
             return Ok(manager);
         }
@@ -49,6 +49,11 @@ impl Manager {
         Adapter::opened().map_or(Ok(()), |adapter| manager.attach(adapter))?;
         *process = Arc::downgrade(&manager);
         Ok(manager)
+    }
+
+    /// Returns true in a forked child of the process that opened it.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.process != std::process::id()
     }
 
     fn attach(&self, adapter: Arc<Adapter>) -> Result<(), Errno> {

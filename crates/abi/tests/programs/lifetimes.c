@@ -2,6 +2,7 @@
    check. */
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -179,10 +180,46 @@ static void forked(void)
 	destroy(o);
 }
 
+/* A forked child destroys queues that have events, and takes one: its parent still finds its own. */
+static void events(void)
+{
+	struct objects o = make();
+	connect_pair(o);
+	struct ibv_mr *from = region(o), *to = region(o);
+	CHECK(!ibv_req_notify_cq(o.cq, 0));
+	CHECK(status_of(o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+	struct pollfd fd = { .fd = o.channel->fd, .events = POLLIN };
+	CHECK(poll(&fd, 1, 10000) == 1);
+	struct ibv_cq *cq;
+	void *context;
+	for (int takes = 0; takes < 2; takes++) {
+		pid_t child = fork();
+		if (!child) {
+			if (takes) {
+				CHECK(!ibv_get_cq_event(o.channel, &cq, &context) && cq == o.cq);
+				ibv_ack_cq_events(cq, 1);
+				CHECK(ibv_get_cq_event(o.channel, &cq, &context) && errno == ENODEV);
+			}
+			CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
+			destroy(o);
+			exit(0);
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+		CHECK(poll(&fd, 1, 0) == 1);
+	}
+	CHECK(!ibv_get_cq_event(o.channel, &cq, &context) && cq == o.cq);
+	ibv_ack_cq_events(cq, 1);
+	CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
+	destroy(o);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "contexts"))
 		contexts(4000);
+	else if (argc == 2 && !strcmp(argv[1], "events"))
+		events();
 	else if (argc == 2 && !strcmp(argv[1], "left"))
 		left();
 	else if (argc == 2 && !strcmp(argv[1], "unmapped"))

@@ -31,6 +31,11 @@ fn a_forked_child_does_not_disturb_its_parents_connections() {
     lifetimes("forked");
 }
 
+#[test]
+fn a_forked_child_leaves_its_parent_the_events() {
+    lifetimes("events");
+}
+
 /// Restores the default action of SIGINT in the program. Shells ignore it for background jobs, and the tests may be one.
 fn interruptible(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt;

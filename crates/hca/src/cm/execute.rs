@@ -71,6 +71,11 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
+    /// Neither signals nor resets the wakers of the programs' channels any more.
+    pub(crate) fn mute_channels(&mut self) {
+        self.programs.channels.clear();
+    }
+
     /// Destroys all channels of programs.
     pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         let channels: Vec<ChannelName> = self.programs.channels.keys().copied().collect();

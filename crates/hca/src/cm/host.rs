@@ -126,6 +126,7 @@ mod tests {
     use nichrome_wire::Instant;
 
     use super::*;
+    use crate::{AdapterConfig, Arena};
 
     struct NoMemory;
 
@@ -145,22 +146,47 @@ mod tests {
         [&header.concat(), body].concat()
     }
 
+    fn execute(channel: &CmChannel, written: &[u8]) -> Vec<u8> {
+        channel.execute(&mut NoMemory, written).unwrap().map(|answer| answer.bytes).unwrap_or_default()
+    }
+
+    fn is_readable(channel: &CmChannel) -> bool {
+        clock::wait([channel.as_fd()], Some(Instant::ZERO)).unwrap()[0]
+    }
+
+    /// Creates an identifier and writes an event to it.
+    fn write_event(channel: &CmChannel) {
+        // CREATE_ID: uid, response, RDMA_PS_TCP.
+        let create = [&5u64.to_ne_bytes()[..], &[0; 8], &0x0106u16.to_ne_bytes(), &[0; 6]].concat();
+        let id = execute(channel, &command(0, 4, &create));
+        assert!(!is_readable(channel));
+        // WRITE_CM_EVENT: id, RDMA_CM_EVENT_USER, status, argument.
+        let event = [&id[..], &[0; 4], &18u32.to_ne_bytes(), &[0; 4], &9u64.to_ne_bytes()].concat();
+        execute(channel, &command(24, 0, &event));
+        assert!(is_readable(channel));
+    }
+
+    fn get_event(channel: &CmChannel) -> Vec<u8> {
+        execute(channel, &command(12, 336, &[0; 8]))
+    }
+
     #[test]
     fn events_that_a_program_writes_before_there_is_an_adapter_make_its_channel_readable() {
         let channel = CmHost::new(Transport::Roce, 1, Some(7)).unwrap().open_channel().unwrap();
-        let execute = |bytes: &[u8]| channel.execute(&mut NoMemory, bytes);
-        let is_readable = || clock::wait([channel.as_fd()], Some(Instant::ZERO)).unwrap()[0];
-        // CREATE_ID: uid, response, RDMA_PS_TCP.
-        let create = [&5u64.to_ne_bytes()[..], &[0; 8], &0x0106u16.to_ne_bytes(), &[0; 6]].concat();
-        let id = execute(&command(0, 4, &create)).unwrap().unwrap().bytes;
-        assert!(!is_readable());
-        // WRITE_CM_EVENT: id, RDMA_CM_EVENT_USER, status, argument.
-        let event = [&id[..], &[0; 4], &18u32.to_ne_bytes(), &[0; 4], &9u64.to_ne_bytes()].concat();
-        execute(&command(24, 0, &event)).unwrap();
-        assert!(is_readable());
-        // GET_EVENT.
-        let fetched = execute(&command(12, 336, &[0; 8])).unwrap().unwrap().bytes;
+        write_event(&channel);
+        let fetched = get_event(&channel);
         assert_eq!((fetched[0], fetched[12], fetched[20]), (5, 18, 9));
-        assert!(!is_readable());
+        assert!(!is_readable(&channel));
+    }
+
+    /// A forked child shares the descriptor with its parent, and has the engine for itself.
+    #[test]
+    fn commands_of_a_device_that_is_cut_off_leave_its_channels_descriptor_as_it_is() {
+        let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
+        let channel = driver.open_cm_channel().unwrap();
+        write_event(&channel);
+        driver.pause().cut_off();
+        assert_eq!(get_event(&channel)[0], 5);
+        assert!(is_readable(&channel));
     }
 }
