@@ -36,9 +36,11 @@ impl Connection {
 
     fn init(&self) -> Option<QpChange> {
         let reads = Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        // Linux grants both to devices that have either.
+        let flushes = Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
         let access = match self.responder_resources {
             0 => Access::REMOTE_WRITE,
-            _ => Access::REMOTE_WRITE | reads,
+            _ => Access::REMOTE_WRITE | reads | flushes,
         };
         let change = QpChange {
             pkey_index: Some(0),

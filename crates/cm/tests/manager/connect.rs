@@ -68,9 +68,10 @@ fn both_ends_give_their_queue_pairs_matching_attributes() {
     let attributes = |node: usize, id, state| network.nodes[node].manager.qp_attributes(id, state).unwrap();
     let init = attributes(0, client, QpState::Init);
     let reads = Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+    let flushes = Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
     assert_eq!(
         (init.access, init.port, init.pkey_index),
-        (Some(Access::REMOTE_WRITE | reads), Some(1), Some(0))
+        (Some(Access::REMOTE_WRITE | reads | flushes), Some(1), Some(0))
     );
     let [rtr, peer_rtr] = [(0, client), (1, server)].map(|(node, id)| attributes(node, id, QpState::Rtr));
     let [rts, peer_rts] = [(0, client), (1, server)].map(|(node, id)| attributes(node, id, QpState::Rts));
