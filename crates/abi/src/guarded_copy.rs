@@ -55,7 +55,7 @@ pub(crate) fn guard() {
                 let mut new: libc::sigaction = mem::zeroed();
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = faulted;
                 new.sa_sigaction = handler as usize;
-                new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+                new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
                 libc::sigaction(signal, &raw const new, ptr::null_mut());
             }
         }
@@ -68,18 +68,24 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
         let context = &mut *context.cast::<libc::ucontext_t>();
         &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
     };
-    if let Some(landing) = landing(*instruction as usize) {
+    // SAFETY: the kernel passes the signal's information. Its code is positive only if the kernel raised the signal.
+    let is_sent = unsafe { (*info).si_code } <= 0;
+    if !is_sent && let Some(landing) = landing(*instruction as usize) {
         *instruction = landing as i64;
         return;
     }
     let nth = usize::from(signal != SIGNALS[0]);
     let Some(before) = BEFORE[nth].get() else { return };
     // SAFETY: the previous handler is called as the kernel would call it. Without one, the default action is restored and
-    // applies when the instruction faults again.
+    // applies when the instruction faults again, or when the signal is sent again. The kernel ignores no fault.
     unsafe {
         match before.sa_sigaction {
+            libc::SIG_IGN if is_sent => {}
             libc::SIG_DFL | libc::SIG_IGN => {
                 libc::signal(signal, libc::SIG_DFL);
+                if is_sent {
+                    libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), signal);
+                }
             }
             handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -214,12 +215,52 @@ static void events(void)
 	destroy(o);
 }
 
+/* Sends a signal to a child, which opened a device and reads, until the child has read a byte or ends. Returns the child's status. */
+static int status_after(int number, void (*action)(int))
+{
+	int bytes[2], status;
+	CHECK(!pipe(bytes));
+	signal(number, action);
+	pid_t child = fork();
+	if (!child) {
+		char byte;
+		struct objects o = make();
+		kill(getpid(), number);
+		CHECK(read(bytes[0], &byte, 1) == 1);
+		destroy(o);
+		exit(0);
+	}
+	signal(number, SIG_DFL);
+	for (int i = 0; i < 100 && action == SIG_IGN; i++) {
+		kill(child, number);
+		usleep(1000);
+	}
+	CHECK(write(bytes[1], "", 1) == 1);
+	CHECK(waitpid(child, &status, 0) == child);
+	close(bytes[0]);
+	close(bytes[1]);
+	return status;
+}
+
+/* A signal that a process sends ends the program, unless it is ignored: then it interrupts nothing. */
+static void signals(void)
+{
+	static const int all[] = { SIGSEGV, SIGBUS };
+	for (int i = 0; i < 2; i++) {
+		int status = status_after(all[i], SIG_DFL);
+		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == all[i]);
+		CHECK(status_after(all[i], SIG_IGN) == 0);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "contexts"))
 		contexts(4000);
 	else if (argc == 2 && !strcmp(argv[1], "events"))
 		events();
+	else if (argc == 2 && !strcmp(argv[1], "signals"))
+		signals();
 	else if (argc == 2 && !strcmp(argv[1], "left"))
 		left();
 	else if (argc == 2 && !strcmp(argv[1], "unmapped"))

@@ -36,6 +36,11 @@ fn a_forked_child_leaves_its_parent_the_events() {
     lifetimes("events");
 }
 
+#[test]
+fn a_signal_of_bad_access_that_is_sent_has_the_effect_that_it_has_without_a_device() {
+    lifetimes("signals");
+}
+
 /// Restores the default action of SIGINT in the program. Shells ignore it for background jobs, and the tests may be one.
 fn interruptible(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt;
