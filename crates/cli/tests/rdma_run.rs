@@ -105,6 +105,16 @@ fn the_options_become_variables_and_the_programs_status_is_the_commands() {
 }
 
 #[test]
+fn an_interface_takes_precedence_over_an_address_in_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = with_library(folder.path());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.args(["rdma", "run", "--iface", "lo", "--library"]).arg(library);
+    command.args(["--", "sh", "-c", "echo $NICHROME_IFACE, $NICHROME_IP."]).env("NICHROME_IP", "127.0.0.5");
+    assert_eq!(printed(&command.output().unwrap()), "lo, .\n");
+}
+
+#[test]
 fn programs_that_cannot_load_the_library_are_refused_with_the_reason() {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("program.c"), folder.path().join("program"));

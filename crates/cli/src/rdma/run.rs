@@ -208,6 +208,8 @@ impl Run {
         let capture = self.capture.as_ref().map(absolute).transpose().context("--capture")?;
         let key_file = self.key_file.as_ref().map(absolute).transpose().context("--key-file")?;
         let text = |text: &Option<String>| text.as_ref().map(OsString::from);
+        // An address in this command's environment would take precedence over the interface.
+        let ip = self.ip.map(|ip| ip.to_string()).or_else(|| self.iface.map(|_| String::new()));
         let all = [
             (variables::TRANSPORT, text(&self.transport)),
             (variables::STATELESS, text(&self.stateless)),
@@ -215,7 +217,7 @@ impl Run {
             (variables::KEY_FILE, key_file),
             (variables::AUTHENTICATE, self.no_authenticate.then(|| "0".into())),
             (variables::CRC, self.crc.then(|| "1".into())),
-            (variables::IP, self.ip.map(|ip| ip.to_string().into())),
+            (variables::IP, text(&ip)),
             (variables::INTERFACE, self.iface.map(|name| name.to_string().into())),
             (variables::MTU, text(&self.path_mtu)),
             (variables::PACKETS, self.packets.then(|| "1".into())),
