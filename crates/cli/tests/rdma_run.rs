@@ -39,6 +39,17 @@ fn both_libraries_are_preloaded_and_their_folder_comes_first() {
 }
 
 #[test]
+fn a_program_beside_the_libraries_needs_no_other_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = with_library(folder.path());
+    std::fs::create_dir(folder.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink("/bin/echo", folder.path().join("bin/only-here")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
+    command.args(["rdma", "run", "--library"]).arg(library).args(["--", "only-here", "link", "show"]);
+    assert_eq!(printed(&command.output().unwrap()), "link show\n");
+}
+
+#[test]
 fn settings_of_other_libraries_yield_to_the_users() {
     let script = ["--", "sh", "-c", "echo $UCX_FENCE_MODE"];
     assert_eq!(printed(&run(&script)), "weak\n");

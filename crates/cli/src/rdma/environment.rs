@@ -85,7 +85,7 @@ impl Libraries {
         let mut variables = vec![
             ("LD_LIBRARY_PATH", with_others(self.folder.as_os_str(), "LD_LIBRARY_PATH", ":")),
             ("LD_PRELOAD", with_others(&self.preloaded(), "LD_PRELOAD", ":")),
-            ("PATH", with_others(self.folder.join("bin").as_os_str(), "PATH", ":")),
+            ("PATH", self.search_path()),
         ];
         if checks_link_order {
             // Without it AddressSanitizer refuses to run after preloaded libraries. The user's options come later and take
@@ -96,6 +96,11 @@ impl Libraries {
         let unset = SETTINGS.iter().filter(|(name, _)| env::var_os(name).is_none());
         variables.extend(unset.map(|(name, value)| (*name, OsString::from(value))));
         variables
+    }
+
+    /// Returns the value of `PATH`: first the folder with the `rdma` that shows the device.
+    pub(super) fn search_path(&self) -> OsString {
+        with_others(self.folder.join("bin").as_os_str(), "PATH", ":")
     }
 
     /// Returns the value of `LD_PRELOAD`. The loader splits it at spaces and colons, so if the folder's path contains one, the

@@ -33,14 +33,13 @@ const LIBRARY: &str = "libibverbs.so.1";
 const SIGNATURE: &[u8] = b"/sys/class/infiniband_verbs\0";
 
 impl Program {
-    /// Finds a program as the shell does: by its path, else in `PATH`.
-    pub(super) fn find(name: &OsStr) -> anyhow::Result<Self> {
+    /// Finds a program as the shell does: by its path, else in the folders of `search_path`.
+    pub(super) fn find(name: &OsStr, search_path: &OsStr) -> anyhow::Result<Self> {
         let given = Path::new(name);
         let path = if given.components().count() > 1 {
             Some(given.to_owned()).filter(|path| path.is_file())
         } else {
-            let folders = env::var_os("PATH").unwrap_or_default();
-            env::split_paths(&folders).map(|folder| folder.join(given)).find(|path| path.is_file())
+            env::split_paths(search_path).map(|folder| folder.join(given)).find(|path| path.is_file())
         };
         let path = path.with_context(|| format!("cannot find the program {}", given.display()))?;
         Ok(Self { path })

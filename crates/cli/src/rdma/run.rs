@@ -145,7 +145,7 @@ impl Run {
 
     /// Finds the program's file.
     pub(super) fn file(&self) -> anyhow::Result<Program> {
-        Program::find(self.name())
+        Program::find(self.name(), &self.libraries()?.search_path())
     }
 
     /// Finds the folder of the libraries.
