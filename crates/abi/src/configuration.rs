@@ -164,9 +164,14 @@ impl Configuration {
     }
 }
 
+/// Returns the device's transport; the default if the variable has no valid value.
+pub(crate) fn transport() -> Transport {
+    variable(TRANSPORT).ok().flatten().unwrap_or_default()
+}
+
 /// Returns true if the device's transport is iWARP.
 pub(crate) fn is_iwarp() -> bool {
-    matches!(variable(TRANSPORT), Ok(Some(Transport::Iwarp)))
+    transport() == Transport::Iwarp
 }
 
 /// Returns a process's own file: `%p` in the name is its number.

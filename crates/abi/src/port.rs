@@ -5,10 +5,11 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::ptr;
 
+use nichrome_hca::Transport;
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 
-use crate::configuration::is_iwarp;
+use crate::configuration::{is_iwarp, transport};
 use crate::context::Context;
 use crate::device::guid;
 use crate::doctor::record;
@@ -61,7 +62,12 @@ const RNIC_PREFIX: [u8; 2] = [2, 0];
 /// (siw: `siw_query_gid`). With an IPv4 address it contains that, so that programs that connect without rdma_cm find the device;
 /// with an IPv6 address they use another index.
 pub(crate) fn gid_at(index: u32, address: IpAddr) -> ibv_gid {
-    if index > 0 || !is_iwarp() {
+    gid_of(transport(), guid, index, address)
+}
+
+/// As [`gid_at`], of a device with this transport and GUID.
+pub(crate) fn gid_of(transport: Transport, guid: impl Fn() -> u64, index: u32, address: IpAddr) -> ibv_gid {
+    if index > 0 || transport != Transport::Iwarp {
         return gid(address);
     }
     let hardware = match address {
@@ -91,14 +97,14 @@ fn gid_type() -> u32 {
 }
 
 /// The name of all GIDs' type in `/sys`.
-pub(crate) fn gid_type_name() -> &'static str {
-    if is_iwarp() { "IB/RoCE v1" } else { "RoCE v2" }
+pub(crate) fn gid_type_name(transport: Transport) -> &'static str {
+    if transport == Transport::Iwarp { "IB/RoCE v1" } else { "RoCE v2" }
 }
 
 /// Returns the capabilities of the port: of an RNIC, those of siw (connection management, device management); else that GIDs are
 /// IP addresses.
-pub(crate) fn capabilities() -> u32 {
-    if is_iwarp() { 1 << 16 | 1 << 19 } else { 1 << 26 }
+pub(crate) fn capabilities(transport: Transport) -> u32 {
+    if transport == Transport::Iwarp { 1 << 16 | 1 << 19 } else { 1 << 26 }
 }
 
 fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
@@ -107,7 +113,7 @@ fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
         max_mtu: mtu_code(PathMtu::B4096),
         active_mtu: mtu_code(active),
         gid_tbl_len: TABLE_LEN.into(),
-        port_cap_flags: capabilities(),
+        port_cap_flags: capabilities(transport()),
         max_msg_sz: longest_message,
         pkey_tbl_len: 1,
         max_vl_num: 1,

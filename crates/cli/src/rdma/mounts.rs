@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use nichrome_abi::sysfs_attribute::configured;
+use nichrome_hca::Transport;
 use nichrome_port::MountNamespace;
 
 /// Folders in which the device has entries, and the names of these.
@@ -23,12 +24,17 @@ const ATTRIBUTES: &str = "/sys/devices/platform/nichrome.0/infiniband/nichrome0"
 const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
 
 /// Moves this process into a mount namespace that shows the files of the folder `devices` of `libraries` in `/sys` and `/dev`.
-/// Attributes that depend on the device's address have the values that `place`, the values of `NICHROME_IP` and
-/// `NICHROME_IFACE`, determines.
+/// Attributes that depend on the device's transport and address have the values that `transport` and `place`, the values of
+/// `NICHROME_IP` and `NICHROME_IFACE`, determine.
 ///
 /// # Errors
 /// The kernel refuses the namespace or a mount, or a file cannot be copied.
-pub(super) fn show_device(libraries: &Path, place: &[Option<OsString>; 2]) -> anyhow::Result<()> {
+pub(super) fn show_device(
+    libraries: &Path,
+    transport: Transport,
+    place: &[Option<OsString>; 2],
+) -> anyhow::Result<()> {
+    let value = |name: &str| configured(name, transport, place);
     let namespace = MountNamespace::enter().context("--mount")?;
     for (folder, names) in PLACES {
         let folder = Path::new(folder);
@@ -36,21 +42,21 @@ pub(super) fn show_device(libraries: &Path, place: &[Option<OsString>; 2]) -> an
         for name in names {
             let at = folder.join(name);
             let from = libraries.join("devices").join(at.strip_prefix("/")?);
-            copy(&from, &at, place).with_context(|| format!("--mount: cannot create {}", at.display()))?;
+            copy(&from, &at, &value).with_context(|| format!("--mount: cannot create {}", at.display()))?;
         }
     }
     File::create(CHARACTER_DEVICE).with_context(|| format!("--mount: cannot create {CHARACTER_DEVICE}"))?;
     namespace.bind(Path::new("/dev/null"), Path::new(CHARACTER_DEVICE)).context("--mount")
 }
 
-/// Copies a file, a link or a folder with everything in it.
-fn copy(from: &Path, to: &Path, place: &[Option<OsString>; 2]) -> std::io::Result<()> {
+/// Copies a file, a link or a folder with everything in it. The attributes for which `value` returns one have that value.
+fn copy(from: &Path, to: &Path, value: &impl Fn(&str) -> Option<String>) -> std::io::Result<()> {
     let kind = fs::symlink_metadata(from)?.file_type();
     if kind.is_dir() {
         fs::create_dir(to)?;
         return fs::read_dir(from)?.try_for_each(|entry| {
             let entry = entry?;
-            copy(&entry.path(), &to.join(entry.file_name()), place)
+            copy(&entry.path(), &to.join(entry.file_name()), value)
         });
     }
     if to == Path::new(CHARACTER_DEVICE) {
@@ -60,7 +66,7 @@ fn copy(from: &Path, to: &Path, place: &[Option<OsString>; 2]) -> std::io::Resul
         return symlink(fs::read_link(from)?, to);
     }
     let name = to.strip_prefix(ATTRIBUTES).ok().and_then(Path::to_str);
-    match name.and_then(|name| configured(name, place)) {
+    match name.and_then(value) {
         Some(value) => fs::write(to, value + "\n"),
         None => fs::copy(from, to).map(|_| ()),
     }

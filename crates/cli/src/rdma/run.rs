@@ -163,7 +163,9 @@ impl Run {
             let given = variables.iter().find(|(variable, _)| *variable == name);
             given.map(|(_, value)| value.clone()).or_else(|| env::var_os(name))
         };
-        mounts::show_device(self.libraries()?.folder(), &[variables::IP, variables::INTERFACE].map(value))
+        let transport = value(variables::TRANSPORT).and_then(|name| name.to_str()?.parse().ok());
+        let place = [variables::IP, variables::INTERFACE].map(value);
+        mounts::show_device(self.libraries()?.folder(), transport.unwrap_or_default(), &place)
     }
 
     /// Returns the command to run the program, with arguments and environment.

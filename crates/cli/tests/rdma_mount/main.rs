@@ -73,6 +73,20 @@ fn a_statically_linked_program_finds_the_device_by_any_path() {
 }
 
 #[test]
+fn statically_and_dynamically_linked_programs_find_the_same_rnic() {
+    let room = room();
+    let device = ["run", "--mount", "--transport", "iwarp", "--ip", "127.0.0.9", "--"];
+    let found = |program: &[&str]| {
+        let output = nichrome(&room, as_nobody(), &[&device, program].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let gid = found(&["./finds"]);
+    assert_eq!(gid, "0200:7f00:0009:0000:0000:0000:0000:0000\n");
+    assert_eq!(found(&["cat", "/sys/class/infiniband/nichrome0/ports/1/gids/0"]), gid);
+}
+
+#[test]
 fn the_doctor_shows_the_mounted_device_too() {
     let output = nichrome(&room(), as_nobody(), &["doctor", "--mount", "--", "./finds"]);
     assert_eq!(text(&output.stdout), "0000:0000:0000:0000:0000:0000:0000:0000\n", "{}", text(&output.stderr));
