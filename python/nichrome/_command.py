@@ -33,16 +33,21 @@ def command() -> str:
     return found
 
 
-def run(arguments: Iterable[str], env: Optional[Dict[str, str]] = None) -> str:
+def run_bytes(arguments: Iterable[str], env: Optional[Dict[str, str]] = None) -> bytes:
     """Runs the command and returns its standard output.
 
     Raises:
         NichromeError: The exit status is not 0.
     """
-    done = subprocess.run([command(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=env)
+    done = subprocess.run([command(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, env=env)
     if done.returncode != 0:
-        raise NichromeError(done.stderr.strip() or f"exit status {done.returncode}")
+        raise NichromeError(done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}")
     return done.stdout
+
+
+def run(arguments: Iterable[str], env: Optional[Dict[str, str]] = None) -> str:
+    """As ``run_bytes``, for output that is text."""
+    return run_bytes(arguments, env).decode()
 
 
 def run_json(arguments: Iterable[str]) -> Any:

@@ -6,7 +6,7 @@ import os
 import subprocess
 from typing import Any, Dict, List, Sequence
 
-from nichrome._command import command, options, run
+from nichrome._command import command, options, run_bytes
 
 __all__ = ["environment", "popen", "run_program"]
 
@@ -21,8 +21,8 @@ def environment(**given: Any) -> Dict[str, str]:
 
         subprocess.run(["ibv_devinfo"], env=nichrome.rdma.environment(), check=True)
     """
-    printed = run(["rdma", "run", *options(given), "--", "/usr/bin/env", "-0"])
-    return dict(entry.split("=", 1) for entry in printed.split("\0") if "=" in entry)
+    printed = run_bytes(["rdma", "run", *options(given), "--", "/usr/bin/env", "-0"])
+    return dict(os.fsdecode(entry).split("=", 1) for entry in printed.split(b"\0") if b"=" in entry)
 
 
 def _line(arguments: Sequence[str], given: Dict[str, Any]) -> List[str]:

@@ -129,6 +129,13 @@ def test_programs_find_the_device():
     assert "nichrome0" in found.stdout
 
 
+def test_the_environment_of_a_device_keeps_values_of_any_bytes(monkeypatch):
+    monkeypatch.setenv("RETURNS", "a\rb\r\nc")
+    monkeypatch.setenv("NOT_UTF_8", os.fsdecode(b"\xff"))
+    environment = nichrome.rdma.environment()
+    assert environment["RETURNS"] == "a\rb\r\nc" and os.fsencode(environment["NOT_UTF_8"]) == b"\xff"
+
+
 def test_a_failing_test_keeps_the_packets_of_its_device(pytester):
     pytester.makepyfile(
         """
