@@ -21,7 +21,7 @@ use crate::header::{
 };
 use crate::live_objects::with_handle;
 use crate::object::{Object, cell, known, object, take_back, zeroed};
-use crate::queue_pair::{Flush, QueuePair, capacity, kind, type_code};
+use crate::queue_pair::{Flush, QueuePair, capacities, capacity, kind, type_code};
 use crate::request_builder::Builder;
 use crate::retired;
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -69,7 +69,8 @@ unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     }
 }
 
-unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
+/// Creates a queue pair, and writes its capacities to `wanted`.
+unsafe fn create(wanted: &mut Wanted, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
     record("ibv_create_qp");
     // SAFETY: guaranteed by the caller.
     let config = unsafe { config(wanted) }?;
@@ -80,6 +81,7 @@ unsafe fn create(wanted: &Wanted, builder: Option<Builder>) -> Result<*mut ibv_q
     unsafe { Context::known(context) }?;
     let adapter = Arc::clone(&domain.adapter);
     let handle = adapter.driver.call(|device| device.create_qp(config))?;
+    wanted.cap = capacities(&config.capacity);
     let mut abi: ibv_qp_ex = zeroed();
     abi.qp_base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
     // SAFETY: the domain's context is open.
@@ -135,9 +137,9 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init
     // SAFETY: the program passes attributes.
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } =
         unsafe { *attributes };
-    let wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
-    // SAFETY: the attributes name objects that the program created.
-    pointer(unsafe { create(&wanted, None) })
+    let mut wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
+    // SAFETY: the attributes name objects that the program created, and may be written.
+    pointer(unsafe { create(&mut wanted, None).inspect(|_| (*attributes).cap = wanted.cap) })
 }
 
 /// `enum ibv_qp_init_attr_mask`: protection domain, XRC domain, creation flags, operations of extended posting.
@@ -151,7 +153,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     // SAFETY: the program passes attributes.
-    let all = unsafe { &*attributes };
+    let all = unsafe { &mut *attributes };
     let has = |mask| all.comp_mask & mask != 0;
     if kind(all.qp_type) == Ok(QpType::XrcReceive) {
         if !has(MASK_XRC_DOMAIN) {
@@ -173,9 +175,11 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         return pointer(Err(Errno::UNSUPPORTED));
     }
     let ibv_qp_init_attr_ex { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, .. } = *all;
-    let wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
+    let mut wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
     // SAFETY: the attributes name objects that the program created.
-    pointer(unsafe { create(&wanted, has_builder.then(Builder::default)) })
+    pointer(
+        unsafe { create(&mut wanted, has_builder.then(Builder::default)) }.inspect(|_| all.cap = wanted.cap),
+    )
 }
 
 #[unsafe(no_mangle)]

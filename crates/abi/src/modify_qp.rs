@@ -7,11 +7,11 @@ use nichrome_rdma::{DrainNotice, Psn, QKey, QpChange, QpNumber, QpReport, QpStat
 
 use crate::address_handle::{self, vector};
 use crate::errno::{Errno, status};
-use crate::header::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr};
+use crate::header::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::memory_region::access;
 use crate::object::{known, zeroed};
 use crate::port;
-use crate::queue_pair::{QueuePair, type_code};
+use crate::queue_pair::{QueuePair, capacities, type_code};
 
 /// The states, indexed by `enum ibv_qp_state`.
 const STATES: [QpState; 7] =
@@ -139,17 +139,6 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
     }))
 }
 
-fn capacities(report: &QpReport) -> ibv_qp_cap {
-    let capacity = &report.config.capacity;
-    ibv_qp_cap {
-        max_send_wr: capacity.send_wrs as u32,
-        max_recv_wr: capacity.receive_wrs as u32,
-        max_send_sge: capacity.send_sges as u32,
-        max_recv_sge: capacity.receive_sges as u32,
-        max_inline_data: capacity.inline as u32,
-    }
-}
-
 fn attributes(report: &QpReport) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: state_code(report.state),
@@ -161,7 +150,7 @@ fn attributes(report: &QpReport) -> ibv_qp_attr {
         sq_psn: report.sq_psn.value(),
         dest_qp_num: report.destination.map_or(0, QpNumber::value),
         qp_access_flags: c_uint::from(report.access.bits()),
-        cap: capacities(report),
+        cap: capacities(&report.config.capacity),
         ah_attr: report.path.as_ref().map_or_else(zeroed, address_handle::attributes),
         sq_draining: u8::from(report.draining),
         max_rd_atomic: report.max_rd_atomic,
@@ -198,7 +187,7 @@ unsafe extern "C" fn ibv_query_qp(
                 send_cq: (*qp).send_cq,
                 recv_cq: (*qp).recv_cq,
                 srq: (*qp).srq,
-                cap: capacities(&report),
+                cap: capacities(&report.config.capacity),
                 qp_type: type_code(report.config.kind),
                 sq_sig_all: c_int::from(report.config.signaling == Signaling::All),
             };

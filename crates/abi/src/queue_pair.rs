@@ -133,6 +133,16 @@ pub(crate) fn capacity(cap: &ibv_qp_cap) -> QpCapacity {
     }
 }
 
+pub(crate) fn capacities(capacity: &QpCapacity) -> ibv_qp_cap {
+    ibv_qp_cap {
+        max_send_wr: capacity.send_wrs as u32,
+        max_recv_wr: capacity.receive_wrs as u32,
+        max_send_sge: capacity.send_sges as u32,
+        max_recv_sge: capacity.receive_sges as u32,
+        max_inline_data: capacity.inline as u32,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

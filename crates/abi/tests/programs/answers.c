@@ -202,6 +202,26 @@ static void bound_window(void)
 	CHECK(wc.status == IBV_WC_MW_BIND_ERR);
 }
 
+/* Creating a queue pair updates the capacities that the program asked for. */
+static void capacities(void)
+{
+	struct ibv_srq_init_attr queued = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq *srq = ibv_create_srq(domain, &queued);
+	struct ibv_qp_cap asked = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1};
+	struct ibv_qp_init_attr wanted = {.send_cq = queue, .recv_cq = queue, .srq = srq, .qp_type = IBV_QPT_RC, .cap = asked}, got;
+	struct ibv_qp_init_attr_ex more = {.send_cq = queue, .recv_cq = queue, .srq = srq, .qp_type = IBV_QPT_RC, .cap = asked,
+					   .comp_mask = IBV_QP_INIT_ATTR_PD, .pd = domain};
+	struct ibv_qp_attr attr;
+
+	CHECK(srq);
+	struct ibv_qp *qps[] = {ibv_create_qp(domain, &wanted), ibv_create_qp_ex(context, &more)};
+	for (int i = 0; i < 2; i++) {
+		CHECK(qps[i] && !ibv_query_qp(qps[i], &attr, IBV_QP_CAP, &got));
+		CHECK(got.cap.max_recv_wr == 0 && got.cap.max_inline_data == 32 && got.cap.max_send_wr == 8);
+		CHECK(!memcmp(i ? &more.cap : &wanted.cap, &got.cap, sizeof(got.cap)));
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -226,6 +246,8 @@ int main(int argc, char **argv)
 		window();
 	else if (!strcmp(argv[1], "bound window"))
 		bound_window();
+	else if (!strcmp(argv[1], "capacities"))
+		capacities();
 	else if (!strcmp(argv[1], "timestamps"))
 		timestamps();
 	else

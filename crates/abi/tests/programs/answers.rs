@@ -13,6 +13,11 @@ fn a_datagram_names_its_network_header_and_acknowledged_events_are_counted() {
 }
 
 #[test]
+fn a_new_queue_pairs_capacities_are_returned() {
+    c_program("answers.c", "capacities");
+}
+
+#[test]
 fn a_misaligned_scatter_gather_list_is_read() {
     c_program("answers.c", "misaligned list");
 }
