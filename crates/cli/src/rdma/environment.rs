@@ -31,7 +31,7 @@ impl Libraries {
     /// Finds the folder of `library` or, without it, `libibverbs` beside this command, or `../lib/nichrome`.
     ///
     /// # Errors
-    /// A library is missing, or `library` has another file name.
+    /// A library is missing, `library` has another file name, or the folder's path contains a colon.
     pub(crate) fn find(library: Option<&Path>) -> anyhow::Result<Self> {
         let library = match library {
             Some(library) => Self::named(library)?,
@@ -44,7 +44,21 @@ impl Libraries {
                 library.display()
             );
         }
-        Ok(Self { folder: with_links(folder)? })
+        Self::in_folder(with_links(folder)?)
+    }
+
+    /// The libraries in a folder.
+    ///
+    /// # Errors
+    /// The folder's path contains a colon.
+    fn in_folder(folder: PathBuf) -> anyhow::Result<Self> {
+        if folder.as_os_str().as_encoded_bytes().contains(&b':') {
+            bail!(
+                "{} has a colon in its path, at which LD_LIBRARY_PATH divides folders: move the libraries",
+                folder.display()
+            );
+        }
+        Ok(Self { folder })
     }
 
     fn named(library: &Path) -> anyhow::Result<PathBuf> {
@@ -103,10 +117,10 @@ impl Libraries {
         with_others(self.folder.join("bin").as_os_str(), "PATH", ":")
     }
 
-    /// Returns the value of `LD_PRELOAD`. The loader splits it at spaces and colons, so if the folder's path contains one, the
-    /// libraries are given by name and found through `LD_LIBRARY_PATH`.
+    /// Returns the value of `LD_PRELOAD`. The loader splits it at spaces, too, so if the folder's path contains one, the libraries
+    /// are given by name and found through `LD_LIBRARY_PATH`.
     fn preloaded(&self) -> OsString {
-        let divides = self.folder.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte));
+        let divides = self.folder.as_os_str().as_encoded_bytes().contains(&b' ');
         let folder = if divides { Path::new("") } else { &self.folder };
         let mut list = folder.join(DEVICES).into_os_string();
         list.push(":");
@@ -131,8 +145,14 @@ mod tests {
 
     #[test]
     fn libraries_in_a_folder_with_a_space_in_its_path_are_preloaded_by_name() {
-        let preloaded = |folder: &str| Libraries { folder: folder.into() }.preloaded();
+        let preloaded = |folder: &str| Libraries::in_folder(folder.into()).unwrap().preloaded();
         assert_eq!(preloaded("/a b"), "libnichrome-devices.so:libibverbs.so.1");
         assert_eq!(preloaded("/a"), "/a/libnichrome-devices.so:/a/libibverbs.so.1");
+    }
+
+    #[test]
+    fn libraries_in_a_folder_with_a_colon_in_its_path_are_refused() {
+        let refused = Libraries::in_folder("/a:b".into()).map(|_| ()).unwrap_err().to_string();
+        assert!(refused.starts_with("/a:b has a colon in its path"), "{refused}");
     }
 }
