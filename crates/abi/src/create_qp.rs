@@ -149,7 +149,7 @@ const MASK_FLAGS: u32 = 1 << 2;
 const MASK_SEND_OPERATIONS: u32 = 1 << 6;
 
 pub(crate) unsafe extern "C" fn create_qp_ex(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     attributes: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     // SAFETY: the program passes attributes.
@@ -170,7 +170,12 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         return pointer(Err(Errno::INVALID));
     }
     let has_builder = has(MASK_SEND_OPERATIONS);
-    let offered = kind(all.qp_type).map(extended_post::offered);
+    // SAFETY: the program passes an open context.
+    let transport = match unsafe { Context::known(context) } {
+        Ok(opened) => opened.adapter().driver.transport(),
+        Err(errno) => return pointer(Err(errno)),
+    };
+    let offered = kind(all.qp_type).map(|kind| extended_post::offered(transport, kind));
     if has_builder && offered.is_ok_and(|offered| all.send_ops_flags & !offered != 0) {
         return pointer(Err(Errno::UNSUPPORTED));
     }

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
+use nichrome_hca::Transport;
 use nichrome_rdma::{Feth, Operation, Placement, QpType, RKey, Remote, Selectivity, Sge, SrqNumber};
 
 use crate::errno::{Errno, status};
@@ -12,22 +13,27 @@ use crate::queue_pair::QueuePair;
 use crate::request_builder::{Builder, Content, Request};
 use crate::work_request::{bind, buffer, flags, immediate, recipient, set_key};
 
-/// Returns the operations that a queue pair type supports (`enum ibv_qp_create_send_ops_flags`).
-pub(crate) fn offered(kind: QpType) -> u64 {
+/// Returns the operations that a queue pair type supports on a transport (`enum ibv_qp_create_send_ops_flags`).
+pub(crate) fn offered(transport: Transport, kind: QpType) -> u64 {
     const WRITES: u64 = 0b11;
-    const SENDS: u64 = 0b11 << 2;
+    const SEND: u64 = 1 << 2;
+    const SENDS: u64 = SEND | 1 << 3;
     const READS_AND_ATOMICS: u64 = 0b111 << 4;
     const LOCAL: u64 = 0b11 << 7;
     const SEND_WITH_INVALIDATE: u64 = 1 << 9;
     const FLUSH_AND_ATOMIC_WRITE: u64 = 0b11 << 11;
-    match kind {
-        QpType::Rc => {
+    match (transport, kind) {
+        (Transport::Iwarp, QpType::Rc) => WRITES | SEND | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE,
+        (Transport::Star, QpType::Rc) => WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE,
+        (Transport::Iwarp, _) | (Transport::Star, QpType::XrcSend) | (_, QpType::XrcReceive) => 0,
+        (Transport::Roce, QpType::Rc) => {
             WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
         }
-        QpType::Uc => WRITES | SENDS | LOCAL,
-        QpType::XrcSend => WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE,
-        QpType::XrcReceive => 0,
-        QpType::Ud => SENDS,
+        (Transport::Roce, QpType::XrcSend) => {
+            WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
+        }
+        (_, QpType::Uc) => WRITES | SENDS | LOCAL,
+        (_, QpType::Ud) => SENDS,
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_int, c_uint};
 use std::ptr;
 
 use libc::timespec;
+use nichrome_hca::Transport;
 use nichrome_port::clock;
 use nichrome_rdma::Limits;
 
@@ -14,12 +15,16 @@ use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps, ibv_values_ex};
 use crate::object::zeroed;
 
-/// `enum ibv_device_cap_flags`: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
-/// XRC, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
-const CAPABILITIES: c_uint = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 20 | 1 << 21 | 1 << 24;
+/// `enum ibv_device_cap_flags` of all transports: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
+/// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+const CAPABILITIES: u64 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
 
-/// Capabilities above the lower 32 bits: FLUSH_GLOBAL, ATOMIC_WRITE.
-const MORE_CAPABILITIES: u64 = 1 << 38 | 1 << 40;
+/// Capabilities of RoCE alone: XRC, FLUSH_GLOBAL, ATOMIC_WRITE.
+const ROCE_CAPABILITIES: u64 = 1 << 20 | 1 << 38 | 1 << 40;
+
+fn capabilities(transport: Transport) -> u64 {
+    if transport == Transport::Roce { CAPABILITIES | ROCE_CAPABILITIES } else { CAPABILITIES }
+}
 
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
@@ -27,8 +32,14 @@ const ATOMIC_CAPABILITY: c_int = 2;
 /// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a service are SEND,
 /// receive, WRITE, READ, atomics, receive from a shared queue, FLUSH, ATOMIC WRITE (`enum ibv_odp_transport_cap_bits`); RC,
 /// UC, UD.
-const ODP: ibv_odp_caps =
-    ibv_odp_caps { general_caps: 0b11, per_transport_caps: [0b1111_1111, 0b10_0111, 0b10_0011] };
+fn paging(transport: Transport) -> ibv_odp_caps {
+    let per_transport_caps = match transport {
+        Transport::Roce => [0b1111_1111, 0b10_0111, 0b10_0011],
+        Transport::Star => [0b11_1111, 0b10_0111, 0b10_0011],
+        Transport::Iwarp => [0b11_1111, 0, 0],
+    };
+    ibv_odp_caps { general_caps: 0b11, per_transport_caps }
+}
 
 /// Vendor ID of a software device, as rxe reports it.
 const VENDOR: u32 = 0xFF_FFFF;
@@ -47,7 +58,12 @@ fn at_most(limit: usize) -> c_int {
 fn attributes(adapter: &Adapter) -> ibv_device_attr {
     let limits = adapter.driver.call(|device| *device.limits());
     let Limits { domains, keys, cqs, cqes, qps, wrs, sges, srqs, addresses, rd_atomic, .. } = limits;
-    let Limits { groups, group_members, .. } = limits;
+    let transport = adapter.driver.transport();
+    let (groups, group_members) = match transport {
+        // It has no datagrams.
+        Transport::Iwarp => (0, 0),
+        Transport::Roce | Transport::Star => (limits.groups, limits.group_members),
+    };
     let mut attributes: ibv_device_attr = zeroed();
     let version = CString::new(env!("CARGO_PKG_VERSION")).unwrap_or_default();
     put(&mut attributes.fw_ver, &version);
@@ -59,7 +75,7 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
         vendor_id: VENDOR,
         max_qp: at_most(qps),
         max_qp_wr: at_most(wrs),
-        device_cap_flags: CAPABILITIES,
+        device_cap_flags: capabilities(transport) as c_uint,
         max_sge: at_most(sges),
         max_sge_rd: at_most(sges),
         max_cq: at_most(cqs),
@@ -105,12 +121,16 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     }
     let mut all: ibv_device_attr_ex = zeroed();
     // SAFETY: the program passes an open context.
-    all.orig_attr = match unsafe { Context::known(context) } {
-        Ok(opened) => attributes(opened.adapter()),
+    let adapter = match unsafe { Context::known(context) } {
+        Ok(opened) => opened.adapter(),
         Err(errno) => return status(Err(errno)),
     };
-    (all.odp_caps, all.xrc_odp_caps) = (ODP, ODP.per_transport_caps[0]);
-    all.device_cap_flags_ex = u64::from(CAPABILITIES) | MORE_CAPABILITIES;
+    let transport = adapter.driver.transport();
+    (all.orig_attr, all.odp_caps) = (attributes(adapter), paging(transport));
+    if transport == Transport::Roce {
+        all.xrc_odp_caps = all.odp_caps.per_transport_caps[0];
+    }
+    all.device_cap_flags_ex = capabilities(transport);
     (all.completion_timestamp_mask, all.hca_core_clock) = (u64::MAX, CLOCK);
     (all.cq_mod_caps.max_cq_count, all.cq_mod_caps.max_cq_period) = (u16::MAX, u16::MAX);
     all.phys_port_cnt_ex = 1;

@@ -7,6 +7,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use nichrome_hca::Transport;
 use nichrome_rdma::{Device, XrcHandle};
 
 use crate::adapter::Adapter;
@@ -98,6 +99,9 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     // SAFETY: the program passes an open context and attributes.
     let (opened, attributes) = unsafe { (Context::known(context), &*attributes) };
     pointer(opened.and_then(|opened| {
+        if opened.adapter().driver.transport() != Transport::Roce {
+            return Err(Errno::UNSUPPORTED);
+        }
         let (abi, adapter) = (cell(ibv_xrcd { context }), Arc::clone(opened.adapter()));
         Ok(Box::new(XrcDomain { abi, domain: open(&adapter, attributes)?, adapter }).into_abi())
     }))

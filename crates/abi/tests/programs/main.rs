@@ -18,6 +18,7 @@ mod message_passing;
 mod multicast;
 mod namespaces;
 mod newer;
+mod offers;
 mod packages;
 mod refusals;
 mod running;
