@@ -4,10 +4,9 @@
 //! - A transport that consumes less than it got and wants no more pauses its stream: the epoll stops watching the socket,
 //!   so that it wakes no thread, and TCP's window stops the peer.
 //! - A single stream is read without asking the epoll first, which saves a system call per poll.
-//! - A queue pair that leaves its stream sends a FIN after its last byte, for which it waits for [`DRAIN`] at most, and discards
-//!   received bytes until [`LINGER`] after the FIN.
 
 mod buffers;
+mod closing;
 mod device;
 mod faults;
 mod stream;
@@ -32,13 +31,6 @@ use super::flow_between;
 use crate::config::{Faults, StreamFaultsError};
 use crate::connected_stream::{ConnectedStream, Sender};
 use crate::recorder::Capture;
-
-/// How long a stream that its queue pair has left waits for the peer to close it, after the FIN.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// How long a stream that its queue pair has left waits until the socket accepts its last byte: the requests in these bytes have
-/// completed, and the peer may be slow to read.
-const DRAIN: Duration = Duration::from_secs(60);
 
 /// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue pair number: without a
 /// connection manager, a program that has received all that it waits for need not see its other receives flushed.
@@ -149,16 +141,6 @@ impl StreamPorts {
         out.into_iter().chain(self.closing_until()).min()
     }
 
-    fn closing_until(&self) -> Option<Instant> {
-        let first = |tokens: &VecDeque<u64>| {
-            tokens.iter().find_map(|token| match self.streams.get(token)?.state {
-                State::Closing(until) => Some(until),
-                State::Open | State::Paused | State::Ended => None,
-            })
-        };
-        [&self.draining, &self.lingering].into_iter().filter_map(first).min()
-    }
-
     /// Returns true if a stream has bytes that its socket has not accepted.
     pub(crate) fn has_unsent(&self) -> bool {
         self.paths.as_ref().is_some_and(|[out, _]| out.poll_timeout().is_some())
@@ -209,26 +191,6 @@ impl StreamPorts {
             self.remove(before);
         }
         Ok(())
-    }
-
-    /// Takes a queue pair off its stream, which ends behind the last byte sent.
-    pub(crate) fn close(&mut self, qp: QpHandle, now: Instant) {
-        let Some(token) = self.by_qp.remove(&qp) else { return };
-        if let Some([out, _]) = &mut self.paths {
-            out.end(token, StreamEnd::Closed, now);
-        }
-        let Some(stream) = self.streams.get_mut(&token) else { return };
-        if !stream.by_number {
-            self.left.push(qp);
-        }
-        self.pool.discard(std::mem::take(&mut stream.held));
-        stream.state = State::Closing(now + DRAIN);
-        if self.paths.is_none() {
-            stream.finish();
-        }
-        self.draining.push_back(token);
-        self.linger_if_finished(token, now);
-        self.watch(token);
     }
 
     /// Resets the stream of a queue pair.
@@ -383,29 +345,6 @@ impl StreamPorts {
                 State::Open | State::Ended | State::Closing(_) => {}
             }
         }
-    }
-
-    /// Waits for the peer to close a stream that its queue pair has left, if the FIN has been sent.
-    fn linger_if_finished(&mut self, token: u64, now: Instant) {
-        let Some(stream) = self.streams.get_mut(&token) else { return };
-        if matches!(stream.state, State::Closing(_)) && stream.is_finished() {
-            stream.state = State::Closing(now + LINGER);
-            self.lingering.push_back(token);
-        }
-    }
-
-    /// Drops the streams that have been closing for [`DRAIN`] or [`LINGER`].
-    fn expire(&mut self, now: Instant) {
-        let Self { streams, draining, lingering, .. } = self;
-        let mut over = Vec::new();
-        for tokens in [draining, lingering] {
-            let is_over = |token: &mut u64| match streams.get(token).map(|stream| stream.state) {
-                Some(State::Closing(until)) => until <= now,
-                Some(State::Open | State::Paused | State::Ended) | None => true,
-            };
-            over.extend(std::iter::from_fn(|| tokens.pop_front_if(is_over)));
-        }
-        over.into_iter().for_each(|token| self.remove(token));
     }
 
     /// Serves a stream whose socket is ready; returns true if more bytes may wait.

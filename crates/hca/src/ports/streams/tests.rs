@@ -8,6 +8,7 @@ use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{Config, Device, QpCapacity, QpConfig, QpType, Signaling};
 use nichrome_wan::Impairments;
 
+use super::closing::{DRAIN, LINGER};
 use super::*;
 use crate::arena::Arena;
 
