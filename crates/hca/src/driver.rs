@@ -229,7 +229,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         terms: &Terms,
         connected: ConnectedStream,
     ) -> Result<(), AttachError> {
-        self.shared.put_on_stream(qp, |_| true, terms, connected)
+        self.shared.attach(qp, terms, connected)
     }
 
     /// Attaches a queue pair to a multicast group. For the first one of a group, the adapter joins it on the interface of its
@@ -480,13 +480,6 @@ impl<M: Memory + Send + 'static> Drop for Driver<M> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::net::{IpAddr, TcpListener};
-
-    use nichrome_rdma::{
-        Access, AddressVector, PathMtu, Psn, QpCapacity, QpConfig, QpNumber, QpType, RnrTimer, Signaling,
-    };
-    use nichrome_wire::star::STAR_PORT;
-
     use super::*;
     use crate::Arena;
 
@@ -503,68 +496,5 @@ mod tests {
         assert!(sleep(&impatient, || unreachable!("it does not look")));
         assert!(!sleep(&patient, || true));
         assert!(sleep(&patient, || false));
-    }
-
-    /// A driver with a queue pair.
-    fn with_queue_pair(transport: Transport) -> (Driver<Arena>, QpHandle, QpNumber) {
-        let config = AdapterConfig { transport, ..AdapterConfig::default() };
-        let driver = Driver::open(&config, Arena::default(), Box::new(drop)).unwrap();
-        let (qp, number) = driver.call(|device| {
-            let (domain, cq) = (device.create_domain().unwrap(), device.create_cq(1).unwrap());
-            let (kind, capacity) = (QpType::Rc, QpCapacity::default());
-            let signaling = Signaling::Requested;
-            let config =
-                QpConfig { kind, domain, send_cq: cq, receive_cq: cq, srq: None, capacity, signaling };
-            let qp = device.create_qp(config).unwrap();
-            (qp, device.qp_number(qp).unwrap())
-        });
-        (driver, qp, number)
-    }
-
-    /// Moves a queue pair to RTR.
-    fn connect(driver: &Driver<Arena>, qp: QpHandle, peer: IpAddr, number: QpNumber) {
-        let init = QpChange {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::NONE),
-            ..QpChange::to(QpState::Init)
-        };
-        let ready_to_receive = QpChange {
-            path: Some(AddressVector::to(peer)),
-            path_mtu: Some(PathMtu::B1024),
-            destination: Some(number),
-            rq_psn: Some(Psn::new(0)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: RnrTimer::new(12),
-            ..QpChange::to(QpState::Rtr)
-        };
-        driver.modify_qp(qp, &init).unwrap();
-        driver.modify_qp(qp, &ready_to_receive).unwrap();
-    }
-
-    #[test]
-    fn a_set_up_that_a_reset_has_abandoned_does_not_change_the_next_connection() {
-        for transport in [Transport::Iwarp, Transport::Star] {
-            let [(a, qp, number), (b, other_qp, other_number)] = [(); 2].map(|()| with_queue_pair(transport));
-            // The adapter with the lower address connects.
-            let silent = IpAddr::from([127, 255, 255, 254]);
-            let port = if transport == Transport::Star { STAR_PORT } else { iwarp::port_of(number) };
-            let listener = TcpListener::bind((silent, port)).unwrap();
-            connect(&a, qp, silent, number);
-            let (unanswered, _) = listener.accept().unwrap();
-            a.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap();
-            connect(&a, qp, b.local().ip(), other_number);
-            connect(&b, other_qp, a.local().ip(), number);
-            let wait = |open| {
-                while a.held_qps() > open || b.held_qps() > 0 {
-                    thread::yield_now();
-                }
-            };
-            wait(1);
-            drop(unanswered);
-            wait(0);
-            let state = a.call(|device| device.query_qp(qp).unwrap().state);
-            assert_eq!(state, QpState::Rtr, "{transport:?}");
-        }
     }
 }

@@ -17,7 +17,7 @@ use nichrome_wire::Instant;
 use crate::cm::{ChannelError, ChannelHost, ConnectionManager, Unavailable};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
-use crate::iwarp::{self, AttachError, StreamHost};
+use crate::iwarp::{AttachError, StreamHost};
 use crate::live_device::{EventSink, LiveDevice};
 use crate::patience::Patience;
 use crate::star::Host;
@@ -83,31 +83,6 @@ impl<M: Memory> SharedDevice<M> {
         // The calls may have set a timer that the thread has not seen.
         self.handover.call_for(live.poll_timeout());
         result
-    }
-
-    /// Puts a queue pair on its stream, if it `is_current`.
-    ///
-    /// # Errors
-    /// It is not, does not exist or has a connection, or the kernel cannot watch the socket.
-    pub(crate) fn put_on_stream(
-        &self,
-        qp: QpHandle,
-        is_current: impl FnOnce(&Device<M>) -> bool,
-        terms: &Terms,
-        connected: ConnectedStream,
-    ) -> Result<(), AttachError> {
-        {
-            let live = &mut *self.live();
-            if !is_current(&live.device) {
-                return Err(AttachError::Reset);
-            }
-            live.device.connect(qp, terms)?;
-            live.wire.attach_stream(qp, connected, clock::now())?;
-        }
-        // Sends the requests posted in between, and receives the data that the peer has already sent.
-        self.call(|_| ());
-        self.handover.call_for(Some(Instant::ZERO));
-        Ok(())
     }
 
     /// The loop of the driver's thread.
@@ -201,21 +176,20 @@ impl<M: Memory + Send> Host<M> for SharedDevice<M> {
 }
 
 impl<M: Memory + Send> StreamHost for SharedDevice<M> {
-    fn attach(
-        &self,
-        request: &iwarp::Request,
-        terms: &Terms,
-        connected: ConnectedStream,
-    ) -> Result<(), AttachError> {
-        self.put_on_stream(request.qp, |device| request.is_current(device), terms, connected)
+    fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError> {
+        {
+            let live = &mut *self.live();
+            live.device.connect(qp, terms)?;
+            live.wire.attach_stream(qp, connected, clock::now())?;
+        }
+        // Sends the requests posted in between, and receives the data that the peer has already sent.
+        self.call(|_| ());
+        self.handover.call_for(Some(Instant::ZERO));
+        Ok(())
     }
 
-    fn fail(&self, request: &iwarp::Request) {
-        self.call(|device| {
-            if request.is_current(device) {
-                // Fails in no state of a queue pair that exists.
-                let _ = device.modify_qp(request.qp, &QpChange::to(QpState::Err));
-            }
-        });
+    fn fail(&self, qp: QpHandle) {
+        // The program may have destroyed it.
+        self.call(|device| _ = device.modify_qp(qp, &QpChange::to(QpState::Err)));
     }
 }

@@ -10,8 +10,6 @@ use super::expected::Ends;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ConnectRequest<T> {
     pub(crate) qp: QpHandle,
-    /// How often the queue pair had been reset.
-    pub(crate) resets: Option<u64>,
     pub(crate) number: QpNumber,
     pub(crate) address: IpAddr,
     pub(crate) peer: (IpAddr, QpNumber),
@@ -37,13 +35,7 @@ impl<T> ConnectRequest<T> {
         }
         let report = device.query_qp(qp)?;
         let peer = report.path.as_ref().map(|path| path.destination).zip(report.destination);
-        let resets = device.resets(qp);
-        Ok(peer.map(|peer| Self { qp, resets, number: report.number, address, peer, asked: asked(&report) }))
-    }
-
-    /// Returns true if the queue pair exists and was not reset since the request: otherwise it may have another connection.
-    pub(crate) fn is_current<M: Memory>(&self, device: &Device<M>) -> bool {
-        device.resets(self.qp).is_some_and(|resets| self.resets == Some(resets))
+        Ok(peer.map(|peer| Self { qp, number: report.number, address, peer, asked: asked(&report) }))
     }
 }
 

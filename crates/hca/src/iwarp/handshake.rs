@@ -191,7 +191,7 @@ impl Handshake for IwarpHandshake {
     fn connected(self, pending: &mut Pending, socket: TcpStream) {
         let State::Connected(request, Established { terms, rest, .. }) = self.state else { return };
         let stream = ConnectedStream::new(socket, self.transcript, rest);
-        match pending.host.attach(&request, &terms, ConnectedStream { by_number: true, ..stream }) {
+        match pending.host.attach(request.qp, &terms, ConnectedStream { by_number: true, ..stream }) {
             Ok(()) => pending.complete(),
             Err(error) => pending.fail(&request, &error.into()),
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::iwarp::setup::{Options, SetupError};
-use nichrome_rdma::{ConnectError, QpNumber};
+use nichrome_rdma::{ConnectError, QpHandle, QpNumber};
 use nichrome_wire::Instant;
 use rustix::process::{Resource, getrlimit};
 use thiserror::Error;
@@ -38,8 +38,6 @@ pub(super) enum SetupFailure {
 /// The queue pair does not accept the stream.
 #[derive(Debug, Error)]
 pub(crate) enum AttachError {
-    #[error("the program has reset or destroyed the queue pair")]
-    Reset,
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the kernel cannot watch the connection: {0}")]
@@ -51,12 +49,11 @@ pub(crate) trait StreamHost: Send + Sync {
     /// Puts a held queue pair on its stream.
     ///
     /// # Errors
-    /// The queue pair does not exist or was reset, or the kernel cannot watch the socket.
-    fn attach(&self, request: &Request, terms: &Terms, connected: ConnectedStream)
-    -> Result<(), AttachError>;
+    /// The queue pair does not exist, or the kernel cannot watch the socket.
+    fn attach(&self, qp: QpHandle, terms: &Terms, connected: ConnectedStream) -> Result<(), AttachError>;
 
-    /// Moves a queue pair to ERROR, unless it was reset since the request.
-    fn fail(&self, request: &Request);
+    /// Moves a queue pair to ERROR.
+    fn fail(&self, qp: QpHandle);
 }
 
 /// The queue pairs of an adapter whose connection is not set up.
@@ -88,7 +85,7 @@ impl Pending {
 
     /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
-        self.host.fail(request);
+        self.host.fail(request.qp);
         self.requests.fail(request, format_args!("{failure}{}", remedy(failure)));
     }
 }

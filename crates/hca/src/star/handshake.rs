@@ -291,9 +291,6 @@ impl<M: Memory> Handshake for StarHandshake<M> {
     }
 }
 
-/// Verbs for the queue pair of a request.
-type Verbs<'a, M> = dyn FnMut(&mut Device<M>) -> Result<(), SetupFailure> + 'a;
-
 impl<M: Memory> Running<M> {
     /// Makes the OFFER of a requested queue pair.
     fn new(request: Request, pending: &Pending<M>) -> Result<Self, SetupFailure> {
@@ -324,30 +321,24 @@ impl<M: Memory> Running<M> {
     /// Executes the engine's requests; returns which side sent the last message if the set-up is complete.
     fn act(&mut self, event: SetupEvent) -> Result<Option<LastMessage>, SetupFailure> {
         let Self { host, request, ours, setup, .. } = self;
-        let current = |verbs: &mut Verbs<'_, M>| {
-            let mut result = Err(SetupFailure::Reset);
-            host.with(&mut |device| {
-                if request.is_current(device) {
-                    result = verbs(device);
-                }
-            });
-            result
-        };
+        let mut result = Ok(());
         match event {
             SetupEvent::Roce(_) => {
-                current(&mut |device| Ok(device.release_qp(request.qp)?))?;
+                host.with(&mut |device| result = device.release_qp(request.qp));
+                result?;
                 // The side that connected sent its OFFER first.
                 Ok(Some(if request.connects() { LastMessage::Theirs } else { LastMessage::Ours }))
             }
             SetupEvent::Admit(theirs) => {
                 let agreed = Connect { ours, theirs: &theirs, role: &StarRole::Stateless };
                 let mut admission = None;
-                current(&mut |device| {
+                host.with(&mut |device| {
                     admission = Some(device.ask(request.qp, Admit(&theirs)));
                     // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY.
                     device.hold_sends(request.qp);
-                    Ok(device.connect(request.qp, &agreed)?)
-                })?;
+                    result = device.connect(request.qp, &agreed);
+                });
+                result?;
                 if let Some(admission) = admission {
                     setup.admit(admission?)?;
                 }
@@ -356,15 +347,13 @@ impl<M: Memory> Running<M> {
             SetupEvent::Accept(theirs, admission) => {
                 let role = StarRole::Stateful(admission);
                 let agreed = Connect { ours, theirs: &theirs, role: &role };
-                current(&mut |device| Ok(device.connect(request.qp, &agreed)?))?;
+                host.with(&mut |device| result = device.connect(request.qp, &agreed));
+                result?;
                 setup.accept()?;
                 Ok(Some(LastMessage::Ours))
             }
             SetupEvent::Ready(_) => {
-                current(&mut |device| {
-                    device.release_sends(request.qp);
-                    Ok(())
-                })?;
+                host.with(&mut |device| device.release_sends(request.qp));
                 Ok(Some(LastMessage::Theirs))
             }
         }

@@ -38,8 +38,6 @@ pub(super) enum SetupFailure {
     Io(#[from] std::io::Error),
     #[error("the peer's program did not connect its queue pair within {} s", PROGRAM_TIMEOUT.as_secs())]
     NoPeer,
-    #[error("the program has reset or destroyed the queue pair")]
-    Reset,
     #[error("the peer did not complete StaR's set-up in time")]
     Timeout,
     #[error("the peer is not the queue pair that was to be connected")]
@@ -96,14 +94,10 @@ impl<M: Memory> Pending<M> {
         self.requests.refuse(peer, failure);
     }
 
-    /// Moves the queue pair to ERROR, unless it was reset, and reports why.
+    /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
-        self.host.with(&mut |device| {
-            if request.is_current(device) {
-                // Fails in no state of a queue pair that exists.
-                let _ = device.modify_qp(request.qp, &QpChange::to(QpState::Err));
-            }
-        });
+        // The program may have destroyed it.
+        self.host.with(&mut |device| _ = device.modify_qp(request.qp, &QpChange::to(QpState::Err)));
         self.requests.fail(request, failure);
     }
 }

@@ -145,8 +145,6 @@ pub(crate) struct QueuePair {
     pub(crate) on_hold: bool,
     /// The transport was negotiated.
     pub(crate) is_set_up: bool,
-    /// Times that the queue pair was reset.
-    pub(crate) resets: u64,
     /// Nothing can be sent: the driver's stream is not writable, or the peer is not set up yet.
     pub(crate) is_blocked: bool,
 }

@@ -301,7 +301,6 @@ impl<M: Memory> Device<M> {
             }
             (qp.state, qp.drain) = (QpState::Reset, Drain::Running);
             (qp.cq_overrun, qp.on_hold, qp.is_blocked, qp.is_set_up) = (false, false, false, false);
-            qp.resets += 1;
             Transport::new(qp, config.native, transports)
         });
     }
@@ -345,7 +344,6 @@ fn queue_pair(
         on_hold: false,
         is_blocked: false,
         is_set_up: false,
-        resets: 0,
     }
 }
 

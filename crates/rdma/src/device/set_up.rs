@@ -28,11 +28,6 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Returns how often a queue pair was reset, or `None` if it does not exist: what was negotiated before a reset is void.
-    pub fn resets(&self, handle: Handle<kind::Qp>) -> Option<u64> {
-        self.qps.get(handle).map(|transport| transport.qp().resets)
-    }
-
     /// Ends the hold of a queue pair, which keeps its current transport.
     ///
     /// # Errors
