@@ -1,8 +1,6 @@
 //! Captured frames as engine inputs.
 
-use std::ops::Range;
-
-use nichrome_port::capture::{LinkType, PacketOptions, Record};
+use nichrome_port::capture::{PacketOptions, Record};
 
 /// A captured frame. If engines do not know the link header, they see the bytes from the IP packet on, or nothing if
 /// there is none. A pointer: engines reserve places for hundreds of thousands of frames.
@@ -12,7 +10,6 @@ struct Contents {
     bytes: Vec<u8>,
     /// Length of the header that engines do not see, in bytes.
     header_len: usize,
-    link_type: LinkType,
     /// Length on the wire, in bytes.
     original_len: u32,
     comment: Option<Box<str>>,
@@ -25,8 +22,8 @@ impl Captured {
         let header_len = record.link_type.header_len(&bytes);
         let PacketOptions { comment, flags, dropped } = options;
         let comment = comment.map(Into::into);
-        let Record { link_type, original_len, .. } = *record;
-        Self(Box::new(Contents { bytes, header_len, link_type, original_len, comment, flags, dropped }))
+        let original_len = record.original_len;
+        Self(Box::new(Contents { bytes, header_len, original_len, comment, flags, dropped }))
     }
 
     /// Returns the options of the record.
@@ -53,16 +50,6 @@ impl Captured {
     /// Returns the link header that engines do not see.
     pub(super) fn link_header(&self) -> &[u8] {
         &self.0.bytes[..self.0.header_len]
-    }
-
-    /// Returns where the link header that engines do not see has bytes of any value.
-    pub(super) fn address_padding(&self) -> Range<usize> {
-        self.0.link_type.address_padding(&self.0.bytes)
-    }
-
-    /// Returns the VLAN tags that engines do not see.
-    pub(super) fn vlan_tags(&self) -> &[u8] {
-        self.0.link_type.vlan_tags(&self.0.bytes)
     }
 }
 

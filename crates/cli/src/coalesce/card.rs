@@ -1,4 +1,4 @@
-//! The driver of `coalesce`: passes a capture's frames to engines, one per link, in the capture's time.
+//! The driver of `coalesce`: passes a capture's frames to engines, one per interface, in the capture's time.
 
 use nichrome_lro::verify::{Mismatch, Verified, Verifier};
 use nichrome_lro::{Coalescer, ConfigError, Frame, Output, Packet, ProfileConfig};
@@ -8,7 +8,7 @@ use nichrome_wire::{Engine, Instant, engine};
 use super::captured::Captured;
 use super::counters::Counters;
 use super::host::Host;
-use super::ports::{self, Link, Port, Ports};
+use super::ports::{self, Port, Ports};
 use super::tally::Tally;
 use crate::capture_files::{Capture, Interface};
 use crate::engine_options::{EngineOptions, UdpByDefault};
@@ -70,8 +70,7 @@ impl<'a> Card<'a> {
             self.host.take(interface, self.now, &output);
             return Ok(self.host.check()?);
         }
-        let link = Link::of(interface, &captured, self.profile.profile());
-        let number = self.port(link, capture)?;
+        let number = self.port(interface, capture)?;
         let (host, now) = (&mut self.host, self.now);
         self.ports.with_port(number, |port| {
             port.last_used = now;
@@ -94,24 +93,23 @@ impl<'a> Card<'a> {
             let host = &mut self.host;
             self.ports.with_port(number, |port| {
                 engine::advance(&mut port.engine, due, &mut |time, output| {
-                    hand_over(host, port.verifier.as_mut(), port.link.interface, time, &output);
+                    hand_over(host, port.verifier.as_mut(), port.interface, time, &output);
                 });
             });
         }
     }
 
-    /// Returns the number of a link's port, which is created on first use.
-    fn port(&mut self, link: Link, capture: &Capture) -> Result<usize, ConfigError> {
-        if let Some(number) = self.ports.number(link) {
+    /// Returns the number of an interface's port, which is created on first use.
+    fn port(&mut self, interface: Interface, capture: &Capture) -> Result<usize, ConfigError> {
+        if let Some(number) = self.ports.number(interface) {
             return Ok(number);
         }
-        let interface = link.interface;
         let number = self.ports.next_number();
         let config = ports::sized(self.options.config(interface.medium(), UdpByDefault::Off), number);
         let verifier = self.verify.then(|| Verifier::new(self.profile.profile(), interface.medium()));
         let engine = Coalescer::new(&config, &self.profile)?;
         self.host.name(interface, capture.interface_name());
-        if let Some(replaced) = self.ports.insert(number, Port::new(link, engine, verifier, self.now)) {
+        if let Some(replaced) = self.ports.insert(number, Port::new(interface, engine, verifier, self.now)) {
             self.counters.replaced_engines += 1;
             self.retire(replaced);
         }
@@ -122,7 +120,7 @@ impl<'a> Card<'a> {
     fn retire(&mut self, mut port: Port) {
         port.engine.drain();
         while let Some(output) = port.engine.poll() {
-            hand_over(&mut self.host, port.verifier.as_mut(), port.link.interface, self.now, &output);
+            hand_over(&mut self.host, port.verifier.as_mut(), port.interface, self.now, &output);
         }
         self.counters.add(port.engine.statistics());
         if let Some(verifier) = port.verifier

@@ -1,9 +1,9 @@
-//! The ports of the card: an engine for each link of a capture, and the deadlines of their timers.
+//! The ports of the card: an engine for each interface of a capture, and the deadlines of their timers.
 
 use std::collections::{BTreeSet, HashMap};
 
 use nichrome_lro::verify::Verifier;
-use nichrome_lro::{Coalescer, Config, Profile};
+use nichrome_lro::{Coalescer, Config};
 use nichrome_wire::{Engine, Instant};
 
 use super::captured::Captured;
@@ -16,38 +16,9 @@ pub(super) const MOST: usize = 1024;
 /// engines together reserve about five times the memory of these.
 const WHOLE: usize = 16;
 
-/// Maximum length of a link header that engines do not see, in bytes: cooked, v2, with two VLAN tags.
-const MOST_HEADER: usize = 28;
-
-/// What the frames of one engine have in common: the interface, and the fields of the link header that the profile compares
-/// in Ethernet frames and does not see behind other headers. `gro`, which is lossless, compares all; the others VLAN tags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Link {
-    pub(super) interface: Interface,
-    fields: [u8; MOST_HEADER],
-}
-
-impl Link {
-    /// Returns the link of a frame.
-    pub(super) fn of(interface: Interface, captured: &Captured, profile: Profile) -> Self {
-        let compared = match profile {
-            Profile::Gro => captured.link_header(),
-            Profile::Netfpga | Profile::Npu => captured.vlan_tags(),
-        };
-        let mut fields = [0; MOST_HEADER];
-        fields.iter_mut().zip(compared).for_each(|(field, byte)| *field = *byte);
-        if profile == Profile::Gro
-            && let Some(padding) = fields.get_mut(captured.address_padding())
-        {
-            padding.fill(0);
-        }
-        Self { interface, fields }
-    }
-}
-
-/// A link with its engine.
+/// An interface with its engine.
 pub(super) struct Port {
-    pub(super) link: Link,
+    pub(super) interface: Interface,
     pub(super) engine: Coalescer<Captured>,
     pub(super) verifier: Option<Verifier>,
     /// When it received its last frame.
@@ -58,12 +29,12 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn new(
-        link: Link,
+        interface: Interface,
         engine: Coalescer<Captured>,
         verifier: Option<Verifier>,
         now: Instant,
     ) -> Self {
-        Self { link, engine, verifier, last_used: now, due: None }
+        Self { interface, engine, verifier, last_used: now, due: None }
     }
 }
 
@@ -71,15 +42,15 @@ impl Port {
 #[derive(Default)]
 pub(super) struct Ports {
     ports: Vec<Port>,
-    numbers: HashMap<Link, usize>,
+    numbers: HashMap<Interface, usize>,
     /// The deadlines of the engines that have a timer.
     deadlines: BTreeSet<(Instant, usize)>,
 }
 
 impl Ports {
-    /// Returns the number of a link's port, if it has one.
-    pub(super) fn number(&self, link: Link) -> Option<usize> {
-        self.numbers.get(&link).copied()
+    /// Returns the number of an interface's port, if it has one.
+    pub(super) fn number(&self, interface: Interface) -> Option<usize> {
+        self.numbers.get(&interface).copied()
     }
 
     /// Returns the number of the next new port: that of the port idle for longest if there are [`MOST`].
@@ -91,13 +62,13 @@ impl Ports {
 
     /// Inserts a port with the [next number](Self::next_number); returns the port that it replaces.
     pub(super) fn insert(&mut self, number: usize, port: Port) -> Option<Port> {
-        self.numbers.insert(port.link, number);
+        self.numbers.insert(port.interface, number);
         let Some(place) = self.ports.get_mut(number) else {
             self.ports.push(port);
             return None;
         };
         let replaced = std::mem::replace(place, port);
-        self.numbers.remove(&replaced.link);
+        self.numbers.remove(&replaced.interface);
         if let Some(due) = replaced.due {
             self.deadlines.remove(&(due, number));
         }

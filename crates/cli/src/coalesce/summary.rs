@@ -17,7 +17,7 @@ pub(super) struct Summary {
     pub(super) filtered: u64,
     /// Packets that the capture's snap length cut.
     pub(super) snapped: u64,
-    /// Engines that were flushed and replaced: there were more links than engines.
+    /// Engines that were flushed and replaced: there were more interfaces than engines.
     pub(super) replaced_engines: u64,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,

@@ -86,7 +86,7 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
         let (replaced, most) = (Grouped(summary.replaced_engines), Grouped(ports::MOST as u64));
         writeln!(
             f,
-            "{:<NAME$}{replaced:>16}  times an engine, flushed: more than {most} interfaces, VLANs and link addresses",
+            "{:<NAME$}{replaced:>16}  times an engine, flushed: more than {most} interfaces",
             "replaced"
         )?;
     }

@@ -57,38 +57,6 @@ fn the_segments_of_every_capture_come_back_bit_for_bit() {
     }
 }
 
-/// Returns the packet of an Ethernet frame behind a cooked header with this address, padding and VLAN tag.
-fn tagged(frame: &[u8], address: u8, padding: u8, vlan: u8) -> Vec<u8> {
-    let cooked = [0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, address, padding, 7, 0x81, 0, 0, vlan, 8, 0];
-    [&cooked[..], &frame[ETHERNET..]].concat()
-}
-
-#[test]
-fn the_link_headers_of_a_cooked_capture_come_back() {
-    let folder = tempdir().unwrap();
-    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
-    let links = [(1, 10), (1, 10), (1, 20), (1, 20), (2, 20), (2, 20)];
-    let packets: Vec<_> = (1..)
-        .zip(segments(1, 6))
-        .zip(links)
-        .map(|((nth, frame), (address, vlan))| (tagged(&frame, address, nth, vlan), None))
-        .collect();
-    let input = capture_of(&folder, LinkType::LinuxCooked, &packets);
-    for (profile, aggregates) in [("gro", 3), ("netfpga", 2), ("npu", 2)] {
-        let found = summary(&[&input, &text(&merged), "--verify", "--profile", profile]);
-        assert_eq!(number(&found, "aggregates"), aggregates, "{profile}");
-        segment(&text(&merged), &cut, &[]);
-        let after = records(&cut);
-        let vlans = after.iter().map(|(_, bytes)| bytes[17]);
-        assert!(vlans.eq(links.map(|(_, vlan)| vlan)), "{profile}");
-        if profile == "gro" {
-            let without_padding = |bytes: &[u8]| [&bytes[..12], &bytes[14..]].concat();
-            let expected = packets.iter().map(|(bytes, _)| without_padding(bytes));
-            assert!(after.iter().map(|(_, bytes)| without_padding(bytes)).eq(expected));
-        }
-    }
-}
-
 #[test]
 fn super_packets_without_a_total_length_are_cut_too() {
     let folder = tempdir().unwrap();

@@ -1,7 +1,6 @@
 //! Link types: the header that each packet of a capture begins with.
 
 use std::fmt;
-use std::ops::Range;
 
 /// The supported link types of the registry at <https://www.tcpdump.org/linktypes.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,12 +18,6 @@ pub enum LinkType {
     /// OpenBSD loopback: the address family, 4 bytes in network byte order (LINKTYPE_LOOP).
     Loop,
 }
-
-/// Length of a cooked header v1, in bytes.
-const COOKED_LEN: usize = 16;
-
-/// Length of a cooked header v2, in bytes.
-const COOKED_V2_LEN: usize = 20;
 
 /// Packet type of sent packets in cooked headers.
 const OUTGOING: u8 = 4;
@@ -65,40 +58,13 @@ impl LinkType {
     pub fn header_len(self, bytes: &[u8]) -> usize {
         let followed_by_ip = match self {
             Self::Ethernet | Self::RawIp => return 0,
-            Self::LinuxCooked => {
-                bytes.get(14..16).and_then(|protocol| behind_tags(bytes, protocol, COOKED_LEN))
-            }
-            Self::LinuxCookedV2 => {
-                bytes.get(..2).and_then(|protocol| behind_tags(bytes, protocol, COOKED_V2_LEN))
-            }
+            Self::LinuxCooked => bytes.get(14..16).and_then(|protocol| behind_tags(bytes, protocol, 16)),
+            Self::LinuxCookedV2 => bytes.get(..2).and_then(|protocol| behind_tags(bytes, protocol, 20)),
             Self::Null | Self::Loop => {
                 bytes.first_chunk().filter(|family| is_family_of_ip(**family)).map(|_| 4)
             }
         };
         followed_by_ip.unwrap_or(bytes.len()).min(bytes.len())
-    }
-
-    /// Returns where a cooked header has bytes of any value, because the link address is shorter than its field of 8 bytes; empty
-    /// for other link types.
-    pub fn address_padding(self, bytes: &[u8]) -> Range<usize> {
-        let (start, len) = match self {
-            Self::LinuxCooked => (6, bytes.get(5)),
-            Self::LinuxCookedV2 => (12, bytes.get(11)),
-            Self::Ethernet | Self::RawIp | Self::Null | Self::Loop => return 0..0,
-        };
-        let end = start + 8;
-        len.map_or(0..0, |len| (start + usize::from(*len)).min(end)..end)
-    }
-
-    /// Returns the VLAN tags between a cooked header and its IP packet, from the first tag's identifier to the EtherType; empty
-    /// without tags and for other link types.
-    pub fn vlan_tags(self, bytes: &[u8]) -> &[u8] {
-        let start = match self {
-            Self::LinuxCooked => COOKED_LEN,
-            Self::LinuxCookedV2 => COOKED_V2_LEN,
-            Self::Ethernet | Self::RawIp | Self::Null | Self::Loop => return &[],
-        };
-        bytes.get(start..self.header_len(bytes)).unwrap_or_default()
     }
 
     /// Returns a number that distinguishes the capturing interface and the direction of packets within one capture.
@@ -251,11 +217,6 @@ mod tests {
         };
         assert_eq!(LinkType::LinuxCooked.header_len(&tagged(1, [8, 0])), 20);
         assert_eq!(LinkType::LinuxCooked.header_len(&tagged(2, [0x86, 0xDD])), 24);
-        assert_eq!(LinkType::LinuxCooked.address_padding(&cooked([8, 0])), 12..14);
-        let two_tags = [0, 5, 0x81, 0, 0, 5, 0x86, 0xDD];
-        assert_eq!(LinkType::LinuxCooked.vlan_tags(&tagged(2, [0x86, 0xDD])), two_tags);
-        assert_eq!(LinkType::LinuxCooked.vlan_tags(&cooked([8, 0])), []);
-        assert_eq!(LinkType::Null.vlan_tags(&[2, 0, 0, 0, 0x45]), []);
         assert_eq!(LinkType::LinuxCooked.header_len(&tagged(1, [8, 6])), 40, "ARP");
         assert_eq!(LinkType::LinuxCooked.header_len(&tagged(3, [8, 0])), 48, "too many tags");
         assert_eq!(LinkType::LinuxCooked.header_len(&tagged(1, [8, 0])[..17]), 17);
@@ -267,10 +228,6 @@ mod tests {
             (20, 0x103 << 1)
         );
         assert_eq!(LinkType::LinuxCookedV2.header_len(&v2[..15]), 15);
-        assert_eq!(LinkType::LinuxCookedV2.address_padding(&v2), 18..20);
-        let mut longer = v2;
-        longer[11] = 20;
-        assert_eq!(LinkType::LinuxCookedV2.address_padding(&longer), 20..20);
 
         for family in [[2, 0, 0, 0], [0, 0, 0, 2], [30, 0, 0, 0], [0, 0, 0, 24]] {
             assert_eq!(LinkType::Null.header_len(&[&family[..], &[0x45; 20]].concat()), 4);
