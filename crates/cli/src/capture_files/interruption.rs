@@ -36,7 +36,7 @@ impl Interruption {
         let waker = Arc::new(Waker::new().context("cannot wait for signals")?);
         let interruption = Self { signal: Arc::default(), waker: Arc::clone(&waker) };
         let signals = [SIGINT, SIGTERM, SIGHUP];
-        for signal in signals {
+        for signal in signals.into_iter().filter(|signal| !signals::is_ignored_hangup(*signal)) {
             flag::register_usize(signal, Arc::clone(&interruption.signal), signal as usize)
                 .context("cannot wait for signals")?;
         }

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
 use crate::command::{SHORT, command, failure, text};
@@ -179,4 +180,15 @@ fn a_signal_ends_a_run_with_one_line_and_without_files() {
         assert_eq!(error, "nichrome: interrupted after 0 of 16 runs\n");
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "{signal:?}");
     }
+}
+
+#[test]
+fn a_run_under_nohup_survives_its_terminal() {
+    let mut shell = Command::new("sh");
+    let script = r#"trap '' HUP; exec "$0" sim run lro-netfpga-cpu --set duration=10s"#;
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_nichrome")]);
+    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    interrupt(&child, Signal::HUP);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
 }
