@@ -24,12 +24,12 @@ pub(crate) fn offered(transport: Transport, kind: QpType) -> u64 {
     const FLUSH_AND_ATOMIC_WRITE: u64 = 0b11 << 11;
     match (transport, kind) {
         (Transport::Iwarp, QpType::Rc) => WRITES | SEND | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE,
-        (Transport::Star, QpType::Rc) => WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE,
-        (Transport::Iwarp, _) | (Transport::Star, QpType::XrcSend) | (_, QpType::XrcReceive) => 0,
-        (Transport::Roce, QpType::Rc) => {
+        (Transport::Iwarp, _) | (_, QpType::XrcReceive) => 0,
+        // The ends of StaR may agree on RoCE.
+        (Transport::Roce | Transport::Star, QpType::Rc) => {
             WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
         }
-        (Transport::Roce, QpType::XrcSend) => {
+        (_, QpType::XrcSend) => {
             WRITES | SENDS | READS_AND_ATOMICS | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
         }
         (_, QpType::Uc) => WRITES | SENDS | LOCAL,

@@ -19,11 +19,11 @@ use crate::object::zeroed;
 /// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: u64 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
 
-/// Capabilities of RoCE alone: XRC, FLUSH_GLOBAL, ATOMIC_WRITE.
+/// Capabilities of RoCE, on which the ends of StaR may agree: XRC, FLUSH_GLOBAL, ATOMIC_WRITE.
 const ROCE_CAPABILITIES: u64 = 1 << 20 | 1 << 38 | 1 << 40;
 
 fn capabilities(transport: Transport) -> u64 {
-    if transport == Transport::Roce { CAPABILITIES | ROCE_CAPABILITIES } else { CAPABILITIES }
+    if transport == Transport::Iwarp { CAPABILITIES } else { CAPABILITIES | ROCE_CAPABILITIES }
 }
 
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
@@ -34,8 +34,7 @@ const ATOMIC_CAPABILITY: c_int = 2;
 /// UC, UD.
 fn paging(transport: Transport) -> ibv_odp_caps {
     let per_transport_caps = match transport {
-        Transport::Roce => [0b1111_1111, 0b10_0111, 0b10_0011],
-        Transport::Star => [0b11_1111, 0b10_0111, 0b10_0011],
+        Transport::Roce | Transport::Star => [0b1111_1111, 0b10_0111, 0b10_0011],
         Transport::Iwarp => [0b11_1111, 0, 0],
     };
     ibv_odp_caps { general_caps: 0b11, per_transport_caps }
@@ -127,7 +126,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     };
     let transport = adapter.driver.transport();
     (all.orig_attr, all.odp_caps) = (attributes(adapter), paging(transport));
-    if transport == Transport::Roce {
+    if transport != Transport::Iwarp {
         all.xrc_odp_caps = all.odp_caps.per_transport_caps[0];
     }
     all.device_cap_flags_ex = capabilities(transport);

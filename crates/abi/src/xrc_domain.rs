@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     // SAFETY: the program passes an open context and attributes.
     let (opened, attributes) = unsafe { (Context::known(context), &*attributes) };
     pointer(opened.and_then(|opened| {
-        if opened.adapter().driver.transport() != Transport::Roce {
+        if opened.adapter().driver.transport() == Transport::Iwarp {
             return Err(Errno::UNSUPPORTED);
         }
         let (abi, adapter) = (cell(ibv_xrcd { context }), Arc::clone(opened.adapter()));
