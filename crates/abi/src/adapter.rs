@@ -41,6 +41,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) type Current = MutexGuard<'static, Weak<Adapter>>;
 
 impl Adapter {
+    /// Returns true in a forked child of the process that opened it.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.process != process::id()
+    }
+
     /// Locks and returns the process's device.
     pub(crate) fn current() -> Current {
         lock(&CURRENT)
@@ -50,7 +55,7 @@ impl Adapter {
     /// block.
     pub(crate) fn open_address() -> Option<IpAddr> {
         let adapter = CURRENT.try_lock().ok()?.upgrade()?;
-        (adapter.process == process::id()).then(|| adapter.address())
+        (!adapter.is_inherited()).then(|| adapter.address())
     }
 
     /// Returns the process's device and opens it first if necessary, at the configured place. Fails with `ENODEV`; the cause,
@@ -66,7 +71,7 @@ impl Adapter {
 
     /// A forked child cannot use its parent's device: the driver's thread does not exist in the child.
     fn of_process(current: &Weak<Self>) -> Option<Arc<Self>> {
-        current.upgrade().filter(|adapter| adapter.process == process::id())
+        current.upgrade().filter(|adapter| !adapter.is_inherited())
     }
 
     /// As [`open`](Self::open), at this address if none is configured.
@@ -175,7 +180,7 @@ impl Adapter {
 impl Drop for Adapter {
     /// Closes the device. Does nothing in a forked child: the driver would wait for a thread that does not exist there.
     fn drop(&mut self) {
-        if self.process != process::id() {
+        if self.is_inherited() {
             return;
         }
         self.report();
@@ -195,7 +200,7 @@ fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
         if let Some(adapter) = adapter {
-            if adapter.process == process::id() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
+            if !adapter.is_inherited() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
                 adapter.driver.call(Device::acknowledge_all);
                 adapter.driver.close_cm_channels();
                 adapter.driver.await_sent();
@@ -217,7 +222,7 @@ fn end_at_exit() {
 extern "C" fn end_capture() {
     let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
     if let Some(adapter) = adapter {
-        if adapter.process == process::id()
+        if !adapter.is_inherited()
             && let Some(mut device) = adapter.driver.pause_within(LOCK_TIMEOUT)
         {
             device.close();

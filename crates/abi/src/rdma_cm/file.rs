@@ -100,7 +100,7 @@ impl File {
     /// `EAGAIN`: none, and the program has made the descriptor non-blocking. `EINTR`: a handler without `SA_RESTART` ran. `ENODEV`: the
     /// caller is a forked child, which would take the parent's event.
     fn wait(&self) -> Result<(), Errno> {
-        if self.manager.is_inherited() {
+        if self.manager.has_inherited_adapter() {
             return Err(Errno(libc::ENODEV));
         }
         let _attending = self.manager.attend();

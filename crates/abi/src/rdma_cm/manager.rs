@@ -37,7 +37,7 @@ impl Manager {
         prepare_for_forks();
         let mut process = process();
         if let Some(manager) = process.upgrade()
-            && !manager.is_inherited()
+            && manager.process == std::process::id()
         {
             return Ok(manager);
         }
@@ -51,9 +51,10 @@ impl Manager {
         Ok(manager)
     }
 
-    /// Returns true in a forked child of the process that opened it.
-    pub(super) fn is_inherited(&self) -> bool {
-        self.process != std::process::id()
+    /// Returns true in a forked child of the process whose adapter drives it. Without an adapter, the first process that needs one
+    /// opens its own: a program may open its channels and then become a daemon.
+    pub(super) fn has_inherited_adapter(&self) -> bool {
+        self.adapter.get().is_some_and(|adapter| adapter.is_inherited())
     }
 
     fn attach(&self, adapter: Arc<Adapter>) -> Result<(), Errno> {

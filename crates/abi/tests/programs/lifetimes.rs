@@ -32,6 +32,11 @@ fn a_forked_child_does_not_disturb_its_parents_connections() {
 }
 
 #[test]
+fn a_program_may_become_a_daemon_before_it_needs_an_adapter() {
+    c_program("daemon.c", "");
+}
+
+#[test]
 fn a_forked_child_leaves_its_parent_the_events() {
     lifetimes("events");
 }
