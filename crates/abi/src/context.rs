@@ -75,9 +75,9 @@ impl Context {
         unsafe { context.byte_sub(offset_of!(verbs_context, context)).cast() }
     }
 
-    /// Returns true if the program has an open context.
-    pub(crate) fn is_any_open() -> bool {
-        live_objects::with_handle::<Self>(0).is_some()
+    /// Returns the addresses of the program's open contexts.
+    pub(crate) fn all_open() -> Vec<usize> {
+        live_objects::all::<Self>()
     }
 
     /// Returns the program's pointer.

@@ -28,8 +28,7 @@ extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     if !is_ours {
         return pointer(Err(Errno::INVALID));
     }
-    share_objects();
-    pointer(open(the_device()))
+    pointer(open(the_device()).inspect(|_| share_objects()))
 }
 
 /// Returns an object with this handle. The program does not destroy it during the call.

@@ -45,6 +45,12 @@ pub(crate) fn remove_where<T: 'static>(is_left: impl Fn(*const ()) -> bool) -> V
         .collect()
 }
 
+/// Returns the addresses of all objects of this kind.
+pub(crate) fn all<T: 'static>() -> Vec<usize> {
+    let live = live();
+    live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>()).map(|(address, _)| *address).collect()
+}
+
 /// Returns the original handle of the object of this kind at an address.
 ///
 /// # Errors

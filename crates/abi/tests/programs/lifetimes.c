@@ -99,6 +99,9 @@ static void left(void)
 	struct objects near = make();
 	struct ibv_mr *from = region(near);
 	memset(from->addr, 1, PAGE);
+	/* It shares the objects of the context that is open, not those of later ones. */
+	struct ibv_context *imported = ibv_import_device(near.context->cmd_fd);
+	CHECK(imported && !ibv_close_device(imported));
 	int fds = 0, threads = 0;
 	for (int i = 0; i < 100; i++) {
 		struct objects far = make();
