@@ -144,8 +144,10 @@ impl<M: Memory> LiveDevice<M> {
     /// Sends the datagrams on the outbound impaired path, for [`LINGER`] at most, or the bytes of the streams, and waits for the
     /// peers to close these, for [`STREAM_LINGER`] at most.
     pub(crate) fn linger(&mut self) {
-        let until = clock::now() + if self.wire.streams().is_some() { STREAM_LINGER } else { LINGER };
-        while let Some(due) = self.wire.outgoing_timeout()
+        let has_streams = self.wire.streams().is_some();
+        let until = clock::now() + if has_streams { STREAM_LINGER } else { LINGER };
+        // A datagram that is due later is lost, and not waited for.
+        while let Some(due) = self.wire.outgoing_timeout().filter(|due| has_streams || *due < until)
             && clock::now() < until
         {
             let due = due.min(until);
