@@ -52,10 +52,14 @@ pub(crate) fn guard() {
                 let mut old: libc::sigaction = mem::zeroed();
                 libc::sigaction(signal, ptr::null(), &raw mut old);
                 let _ = before.set(old);
+                let restarts = match old.sa_sigaction {
+                    libc::SIG_DFL | libc::SIG_IGN => libc::SA_RESTART,
+                    _ => old.sa_flags & libc::SA_RESTART,
+                };
                 let mut new: libc::sigaction = mem::zeroed();
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = faulted;
                 new.sa_sigaction = handler as usize;
-                new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | libc::SA_RESTART;
+                new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | restarts;
                 libc::sigaction(signal, &raw const new, ptr::null_mut());
             }
         }
