@@ -61,7 +61,8 @@ pub(crate) fn guid() -> u64 {
 pub(crate) fn guid_at(place: &[Option<OsString>; 2]) -> u64 {
     let mut hasher = DefaultHasher::new();
     std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default().hash(&mut hasher);
-    place.hash(&mut hasher);
+    // An empty variable counts as unset.
+    place.each_ref().map(|value| value.as_ref().filter(|value| !value.is_empty())).hash(&mut hasher);
     let mut bytes = hasher.finish().to_be_bytes();
     bytes[0] = 0x02;
     u64::from_ne_bytes(bytes)
