@@ -23,6 +23,7 @@ pub(crate) fn at_least(
 ) -> impl Fn(&str) -> Result<Duration, String> + Clone + Send + Sync + 'static {
     move |text| match parse(text) {
         Ok(duration) if duration < shortest => Err(format!("at least {shortest:?}")),
+        Err(error) => Err(error.trim_end_matches(OR_ZERO).into()),
         duration => duration,
     }
 }
@@ -67,6 +68,7 @@ mod tests {
             assert_eq!(parse(short), Err("at least 10ms".into()));
         }
         assert_eq!(parse("61s"), Err("at most 60s".into()));
+        assert_eq!(parse("5"), Err(FORM.into()));
     }
 
     #[test]
