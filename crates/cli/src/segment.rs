@@ -21,11 +21,11 @@ use crate::number;
 const EXAMPLES: &str = "\
 Examples:
   nichrome segment in.pcap out.pcapng                 packets that fit an MTU of 1500 bytes
-  nichrome segment merged.pcapng out.pcapng           of 'nichrome coalesce': the packets that it received
+  nichrome segment merged.pcapng out.pcapng           of 'nichrome coalesce' with gro: what it received
   tcpdump -i eth0 -c 10000 -w - | nichrome segment - out.pcapng --mtu 9000";
 
 /// Segment super-packets into TCP segments and UDP datagrams that fit an MTU, for programs that cannot read
-/// super-packets: the inverse of 'nichrome coalesce'.
+/// super-packets: the inverse of 'nichrome coalesce' with the gro profile.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Segment {
@@ -36,8 +36,9 @@ pub(crate) struct Segment {
     /// The capture to write, in pcapng; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: PathBuf,
-    /// Maximum IP packet length, in bytes [default: 1500; in a capture that 'nichrome coalesce' wrote, aggregates become the
-    /// segments that were merged, and all other packets stay as they are].
+    /// Maximum IP packet length, in bytes [default: 1500; in a capture that 'nichrome coalesce' wrote, aggregates of gro
+    /// become the segments that were merged, those of the other profiles segments of the size of the largest, and all
+    /// other packets stay as they are].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes(68..=u16::MAX))]
     mtu: Option<u16>,
     /// Maximum payload of each segment, in bytes, instead of an MTU.
