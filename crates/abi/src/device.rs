@@ -84,3 +84,16 @@ extern "C" fn ibv_get_device_guid(_device: *mut ibv_device) -> u64 {
 extern "C" fn ibv_get_device_index(_device: *mut ibv_device) -> c_int {
     -1
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_variable_gives_the_guid_of_an_unset_one() {
+        let guid =
+            |address: Option<&str>| guid_at(&[address, Some("lo")].map(|value| value.map(OsString::from)));
+        assert_eq!(guid(Some("")), guid(None));
+        assert_ne!(guid(Some("192.0.2.7")), guid(None));
+    }
+}
