@@ -184,10 +184,9 @@ fn a_signal_ends_a_run_with_one_line_and_without_files() {
 
 #[test]
 fn a_run_under_nohup_survives_its_terminal() {
-    let mut shell = Command::new("sh");
-    let script = r#"trap '' HUP; exec "$0" sim run lro-netfpga-cpu --set duration=10s"#;
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_nichrome")]);
-    let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let run = [env!("CARGO_BIN_EXE_nichrome"), "sim", "run", "lro-netfpga-cpu", "--set", "duration=10s"];
+    let mut nohup = Command::new("nohup");
+    let child = nohup.args(run).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     interrupt(&child, Signal::HUP);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
