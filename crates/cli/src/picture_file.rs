@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure;
 use crate::signals;
@@ -26,7 +25,7 @@ fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
 /// # Errors
 /// Signals cannot be received.
 pub(crate) fn end_on_signals() -> anyhow::Result<()> {
-    signals::forward(&[SIGINT, SIGTERM, SIGHUP], |signal| -> Result<(), Infallible> {
+    signals::forward(&signals::ending(), |signal| -> Result<(), Infallible> {
         remove_unfinished();
         failure::say(format_args!("nichrome: interrupted"));
         process::exit(128 + signal)

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nichrome_port::Waker;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::failure;
@@ -28,16 +27,16 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Watches for SIGINT, SIGTERM and SIGHUP from now on.
+    /// Watches for the [signals that end a command](signals::ending) from now on.
     ///
     /// # Errors
     /// Signals cannot be received, or no descriptor is free.
     pub(crate) fn watch() -> anyhow::Result<Self> {
         let waker = Arc::new(Waker::new().context("cannot wait for signals")?);
         let interruption = Self { signal: Arc::default(), waker: Arc::clone(&waker) };
-        let signals = [SIGINT, SIGTERM, SIGHUP];
-        for signal in signals.into_iter().filter(|signal| !signals::is_ignored_hangup(*signal)) {
-            flag::register_usize(signal, Arc::clone(&interruption.signal), signal as usize)
+        let signals = signals::ending();
+        for signal in &signals {
+            flag::register_usize(*signal, Arc::clone(&interruption.signal), *signal as usize)
                 .context("cannot wait for signals")?;
         }
         signals::forward(&signals, move |signal| -> Result<(), ()> {

@@ -4,7 +4,6 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use anyhow::bail;
 use nichrome_port::{Interface, InterfaceName, Netlink, Settings};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{forwarding, host_interface};
 use crate::links::{self, Link};
@@ -49,7 +48,7 @@ impl Session {
     pub(super) fn begin() -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
-        signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |_| to.send(Event::Signal))?;
+        signals::forward(&signals::ending(), move |_| to.send(Event::Signal))?;
         let to = sender.clone();
         links::watch(move || to.send(Event::LinksChanged))?;
         Ok(Self { events, sender })

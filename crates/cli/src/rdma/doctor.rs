@@ -14,7 +14,7 @@ use clap::Args;
 use nichrome_abi::configuration::DOCTOR;
 use rustix::io;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use self::diagnosis::diagnose;
 use self::observation::Observation;
@@ -77,7 +77,7 @@ impl Doctor {
 /// Lets signals end the program, once it has started, but not this command, which still prints the report. The terminal sends SIGINT
 /// to both.
 fn pass_signals(program: Arc<OnceLock<io::Result<OwnedFd>>>) -> anyhow::Result<()> {
-    signals::forward(&[SIGINT, SIGTERM, SIGHUP], move |signal| {
+    signals::forward(&signals::ending(), move |signal| {
         let program = program.wait().as_ref().map_err(|error| *error)?;
         match signal {
             SIGTERM => pidfd_send_signal(program, Signal::TERM),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use nichrome_lab::Host;
 use nichrome_port::Netlink;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT};
 
 use super::processes::{Activity, LOOK, Processes};
 use super::programs::{self, Output, Program, Running, StandardOutput};
@@ -44,7 +44,8 @@ impl Session {
     pub(super) fn begin() -> anyhow::Result<Self> {
         let (sender, events) = mpsc::channel();
         let to = sender.clone();
-        signals::forward(&[SIGINT, SIGTERM, SIGHUP, SIGCHLD], move |signal| to.send(Event::Signal(signal)))?;
+        let signals = [signals::ending(), vec![SIGCHLD]].concat();
+        signals::forward(&signals, move |signal| to.send(Event::Signal(signal)))?;
         Ok(Self { events, sender })
     }
 
