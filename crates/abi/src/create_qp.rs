@@ -78,14 +78,13 @@ unsafe fn create(wanted: &mut Wanted, builder: Option<Builder>) -> Result<*mut i
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
     // SAFETY: the program does not close the context during this call.
-    unsafe { Context::known(context) }?;
+    let opened = unsafe { Context::known(context) }?;
     let adapter = Arc::clone(&domain.adapter);
     let handle = adapter.driver.call(|device| device.create_qp(config))?;
     wanted.cap = capacities(&config.capacity);
     let mut abi: ibv_qp_ex = zeroed();
     abi.qp_base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
-    // SAFETY: the domain's context is open.
-    unsafe { finish(abi, adapter, handle, None, builder) }
+    finish(opened, abi, (adapter, handle), None, builder)
 }
 
 /// Creates a target in an XRC domain.
@@ -94,29 +93,23 @@ unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<
     // SAFETY: the program passes a domain that it opened.
     let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
     // SAFETY: the program does not close the context during this call.
-    unsafe { Context::known(context) }?;
+    let opened = unsafe { Context::known(context) }?;
     let (adapter, xrc) = (Arc::clone(&domain.adapter), domain.handle());
     let handle = adapter.driver.call(|device| device.create_xrc_target(xrc))?;
     let mut abi: ibv_qp_ex = zeroed();
     let qp_type = type_code(QpType::XrcReceive);
     abi.qp_base = ibv_qp { context, qp_context, qp_type, ..abi.qp_base };
-    // SAFETY: the domain's context is open.
-    unsafe { finish(abi, adapter, handle, Some(xrc), None) }
+    finish(opened, abi, (adapter, handle), Some(xrc), None)
 }
 
 /// Adds the number to a structure whose other fields are set, and gives it to the program.
-///
-/// # Safety
-/// The structure's context is open.
-unsafe fn finish(
+fn finish(
+    opened: &Context,
     mut abi: ibv_qp_ex,
-    adapter: Arc<Adapter>,
-    handle: QpHandle,
+    (adapter, handle): (Arc<Adapter>, QpHandle),
     xrc: Option<XrcHandle>,
     builder: Option<Builder>,
 ) -> Result<*mut ibv_qp, Errno> {
-    // SAFETY: guaranteed by the caller.
-    let opened = unsafe { Context::of(abi.qp_base.context) };
     let number = adapter.driver.call(|device| device.qp_number(handle))?.value();
     (abi.qp_base.handle, abi.qp_base.qp_num) = (number, number);
     if builder.is_some() {
