@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use nichrome_lro::{FlowKey, Medium};
-use nichrome_port::capture::{self, LinkType, ReadError};
+use nichrome_port::capture::{self, ReadError};
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
     AddressPair, IpProtocol, Ipv4Header, Ipv4HeaderMut, Ipv6Header, SeqNumber, TcpFlags, TcpHeaderMut,
@@ -15,7 +15,7 @@ use rand::seq::SliceRandom;
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
-use crate::capture_files::warn_skipped;
+use crate::capture_files::{Interface, warn_skipped};
 use crate::headers::{self, Headers};
 
 /// Maximum frames taken from a file.
@@ -44,8 +44,11 @@ impl File {
                 Ok(None) | Err(ReadError::Truncated { .. }) => break,
                 Err(error) => return Err(error).with_context(name),
             };
-            let medium = if record.link_type == LinkType::Ethernet { Medium::Ethernet } else { Medium::Ip };
-            frame.drain(..record.link_type.header_len(&frame));
+            let medium = Interface::of(&record, &frame).medium();
+            match record.link_type.cooked(&frame) {
+                Some(cooked) => drop(frame.splice(..cooked.header_len(), cooked.to_ethernet())),
+                None => drop(frame.drain(..record.link_type.header_len(&frame))),
+            }
             if !headers::is_ip(&frame, medium) {
                 continue;
             }

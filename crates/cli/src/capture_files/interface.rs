@@ -2,6 +2,7 @@
 
 use nichrome_lro::Medium;
 use nichrome_port::capture::{LinkType, Record};
+use nichrome_wire::LinkHeader;
 
 /// An interface of the input, or one direction of an interface within Linux's `any`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,11 +20,24 @@ impl Interface {
         Self { number: record.interface, link_type: record.link_type, channel }
     }
 
-    /// Returns the medium of its frames, as engines see them.
+    /// Returns the medium of its frames, as engines see them: packets with a cooked header as Ethernet frames.
     pub(crate) fn medium(self) -> Medium {
         match self.link_type {
-            LinkType::Ethernet => Medium::Ethernet,
-            _ => Medium::Ip,
+            LinkType::Ethernet | LinkType::LinuxCooked | LinkType::LinuxCookedV2 => Medium::Ethernet,
+            LinkType::RawIp | LinkType::Null | LinkType::Loop => Medium::Ip,
+        }
+    }
+
+    /// Returns as which packet of which interface to keep what an engine sends by itself. It is an IP packet unless the capture is
+    /// of Ethernet: the rest of another header is not known.
+    pub(crate) fn of_own(self, sent: &[u8]) -> (Self, &[u8]) {
+        let as_ip = Self { link_type: LinkType::RawIp, ..self };
+        match self.link_type {
+            LinkType::Ethernet => (self, sent),
+            LinkType::LinuxCooked | LinkType::LinuxCookedV2 => {
+                (as_ip, LinkHeader::new(sent).map_or(sent, |link| link.payload()))
+            }
+            LinkType::RawIp | LinkType::Null | LinkType::Loop => (as_ip, sent),
         }
     }
 }

@@ -1,15 +1,19 @@
 //! Captured frames as engine inputs.
 
 use nichrome_port::capture::{PacketOptions, Record};
+use nichrome_wire::EthernetHeader;
 
-/// A captured frame. If engines do not know the link header, they see the bytes from the IP packet on, or nothing if
+/// A captured frame. Engines see an Ethernet frame, also instead of one behind a cooked header, or an IP packet, or nothing if
 /// there is none. A pointer: engines reserve places for hundreds of thousands of frames.
 pub(super) struct Captured(Box<Contents>);
 
 struct Contents {
+    /// The frame. If it had a cooked header, an Ethernet header replaces the end of it.
     bytes: Vec<u8>,
-    /// Length of the header that engines do not see, in bytes.
-    header_len: usize,
+    /// Where what engines see begins.
+    start: usize,
+    /// The cooked or loopback header of the capture; empty with other link types.
+    header: Box<[u8]>,
     /// Length on the wire, in bytes.
     original_len: u32,
     comment: Option<Box<str>>,
@@ -18,12 +22,23 @@ struct Contents {
 }
 
 impl Captured {
-    pub(super) fn new(record: &Record, bytes: Vec<u8>, options: PacketOptions<'_>) -> Self {
-        let header_len = record.link_type.header_len(&bytes);
+    pub(super) fn new(record: &Record, mut bytes: Vec<u8>, options: PacketOptions<'_>) -> Self {
+        let Record { link_type, original_len, .. } = *record;
+        let (header, start): (Box<[u8]>, usize) = match link_type.cooked(&bytes) {
+            Some(cooked) => {
+                let (len, start) = (cooked.header_len(), cooked.header_len() - EthernetHeader::LEN);
+                let header = bytes[..len].into();
+                bytes[start..len].copy_from_slice(&cooked.to_ethernet());
+                (header, start)
+            }
+            None => {
+                let len = link_type.header_len(&bytes);
+                (bytes[..len].into(), len)
+            }
+        };
         let PacketOptions { comment, flags, dropped } = options;
         let comment = comment.map(Into::into);
-        let original_len = record.original_len;
-        Self(Box::new(Contents { bytes, header_len, original_len, comment, flags, dropped }))
+        Self(Box::new(Contents { bytes, start, header, original_len, comment, flags, dropped }))
     }
 
     /// Returns the options of the record.
@@ -37,9 +52,9 @@ impl Captured {
         self.0.original_len
     }
 
-    /// Returns true if the record is known to be no IP packet: engines would see nothing of it.
+    /// Returns true if engines would see nothing: the record is known to be no IP packet.
     pub(super) fn is_not_ip(&self) -> bool {
-        self.0.header_len > 0 && self.0.header_len == self.0.bytes.len()
+        self.0.start > 0 && self.0.start == self.0.bytes.len()
     }
 
     /// Returns true if the capture's snap length cut the packet.
@@ -47,15 +62,16 @@ impl Captured {
         (self.0.bytes.len() as u64) < u64::from(self.0.original_len)
     }
 
-    /// Returns the link header that engines do not see.
-    pub(super) fn link_header(&self) -> &[u8] {
-        &self.0.bytes[..self.0.header_len]
+    /// Returns the header of the capture and `seen`, what engines made of this frame, without the header that they saw instead.
+    pub(super) fn as_captured<'a>(&'a self, seen: &'a [u8]) -> [&'a [u8]; 2] {
+        let Contents { header, start, .. } = &*self.0;
+        [header, seen.get(header.len() - start..).unwrap_or_default()]
     }
 }
 
 impl AsRef<[u8]> for Captured {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        &self.0.bytes[self.0.header_len..]
+        &self.0.bytes[self.0.start..]
     }
 }

@@ -60,11 +60,12 @@ impl<'a> Card<'a> {
         self.now = self.now.max(record.time);
         self.fire_timers(self.now);
         let interface = Interface::of(record, &bytes);
+        let captured_len = bytes.len() as u64;
         let captured = Captured::new(record, bytes, capture.options());
         self.counters.snapped += u64::from(captured.is_cut());
         self.host.tally.received(captured.as_ref(), interface.medium(), self.now);
         if captured.is_not_ip() {
-            self.counters.pass_by(captured.link_header().len() as u64);
+            self.counters.pass_by(captured_len);
             self.host.name(interface, capture.interface_name());
             let output = Output::ToHost(Packet::Frame(Frame::new(captured)));
             self.host.take(interface, self.now, &output);

@@ -45,7 +45,10 @@ impl Host {
                 self.keep(from, time, packet)
             }
             Output::ToWire(ack) => match &mut self.acks {
-                Some(acks) => acks.write(from, time, None, [&[], ack.bytes()], PacketOptions::default()),
+                Some(acks) => {
+                    let (from, packet) = from.of_own(ack.bytes());
+                    acks.write(from, time, None, [&[], packet], PacketOptions::default())
+                }
                 None => Ok(()),
             },
             Output::Dropped(..) => Ok(()),
@@ -60,19 +63,22 @@ impl Host {
         match packet {
             Packet::Frame(frame) => {
                 let captured = &frame.buffer;
-                let parts = [captured.link_header(), frame.bytes()];
+                let parts = captured.as_captured(frame.bytes());
                 packets.write(from, time, Some(captured.original_len()), parts, captured.options())
             }
             Packet::Aggregate(aggregate) => {
                 aggregate.copy_to(&mut self.packet);
-                let link_header = aggregate.buffers().next().map_or(&[][..], Captured::link_header);
+                let parts = match aggregate.buffers().next() {
+                    Some(first) => first.as_captured(&self.packet),
+                    None => [&[], &self.packet[..]],
+                };
                 let options = || aggregate.buffers().map(Captured::options);
                 let options = PacketOptions {
                     comment: Some(&comment(aggregate)),
                     flags: options().next().and_then(|first| first.flags),
                     dropped: options().filter_map(|of| of.dropped).reduce(u64::saturating_add),
                 };
-                packets.write(from, time, None, [link_header, &self.packet], options)
+                packets.write(from, time, None, parts, options)
             }
         }
     }

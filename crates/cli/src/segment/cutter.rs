@@ -4,18 +4,15 @@ use std::num::NonZeroU16;
 
 use nichrome_port::capture::{LinkType, Record};
 use nichrome_tso::{Limit, SegmentError, Segments};
-use nichrome_wire::{EtherType, LinkHeader};
+use nichrome_wire::{EtherType, EthernetHeader, LinkHeader};
 
 use crate::capture_files::{Capture, Merged, application};
 
 /// Default MTU, in bytes.
 const MTU: u16 = 1500;
 
-/// Maximum length of the link header, in bytes: Ethernet with two VLAN tags.
-const MOST_LINK_LEN: u32 = 22;
-
-/// Length of an Ethernet header, in bytes.
-const ETHERNET_LEN: usize = 14;
+/// Maximum length of the link header, in bytes: cooked, v2, with two VLAN tags.
+const MOST_LINK_LEN: u32 = 28;
 
 /// Classifies the records of a capture.
 pub(super) struct Cutter {
@@ -74,12 +71,11 @@ impl Cutter {
             }
             LinkType::Ethernet => (&[][..], bytes, 0),
             other => {
-                let (header, packet) = bytes.split_at(other.header_len(bytes));
-                put_behind_ethernet(&mut self.frame, packet);
+                let header = put_behind_ethernet(&mut self.frame, other, bytes);
                 if is_whole && lacks_length(&self.frame) {
                     add_length(&mut self.frame);
                 }
-                (header, &self.frame[..], ETHERNET_LEN)
+                (header, &self.frame[..], EthernetHeader::LEN)
             }
         };
         let mut segments = match self.smallest(frame, limit) {
@@ -122,14 +118,24 @@ impl Cutter {
     }
 }
 
-/// Writes `packet` behind an Ethernet header to `frame`.
-fn put_behind_ethernet(frame: &mut Vec<u8>, packet: &[u8]) {
-    let is_v6 = packet.first().is_some_and(|first| first >> 4 == 6);
-    let ethertype = if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+/// Writes a packet of another link type behind an Ethernet header to `frame`. Returns the header that this replaces.
+fn put_behind_ethernet<'a>(frame: &mut Vec<u8>, link_type: LinkType, bytes: &'a [u8]) -> &'a [u8] {
+    let (ethernet, len) = match link_type.cooked(bytes) {
+        Some(cooked) => (cooked.to_ethernet(), cooked.header_len()),
+        None => {
+            let len = link_type.header_len(bytes);
+            let is_v6 = bytes.get(len).is_some_and(|first| first >> 4 == 6);
+            let EtherType(ethertype) = if is_v6 { EtherType::IPV6 } else { EtherType::IPV4 };
+            let mut ethernet = [0; EthernetHeader::LEN];
+            ethernet[12..].copy_from_slice(&ethertype.to_be_bytes());
+            (ethernet, len)
+        }
+    };
+    let (header, packet) = bytes.split_at(len);
     frame.clear();
-    frame.resize(ETHERNET_LEN - 2, 0);
-    frame.extend_from_slice(&ethertype.0.to_be_bytes());
+    frame.extend_from_slice(&ethernet);
     frame.extend_from_slice(packet);
+    header
 }
 
 /// Returns true for an IPv4 packet longer than the usual MTU with the total length 0: a card would have set the length of each

@@ -1,5 +1,6 @@
 //! Captures as other programs write them: other link types, compression, comments.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -43,7 +44,8 @@ fn other_link_types_are_coalesced_as_ethernet_is() {
         for link_type in
             [LinkType::RawIp, LinkType::LinuxCooked, LinkType::LinuxCookedV2, LinkType::Null, LinkType::Loop]
         {
-            let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
+            let [input, output, cut] =
+                ["in.pcapng", "out.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
             let frames: Vec<(u64, Vec<u8>)> = records(Path::new(&ethernet))
                 .into_iter()
                 .map(|(record, frame)| {
@@ -63,10 +65,50 @@ fn other_link_types_are_coalesced_as_ethernet_is() {
                 assert_eq!(found[field], expected[field], "{field} of {name} as {link_type}");
             }
             let len = header(link_type, &records(Path::new(&ethernet))[0].1[..ETHERNET]).len();
+            let frames = |path: &Path| records(path).into_iter().map(|(_, bytes)| bytes);
+            printed(&["segment", &text(&output), &text(&cut)]);
+            let [before, after] = [&input, &cut].map(|path| frames(path).collect::<BTreeSet<_>>());
+            assert!(before == after, "{name} as {link_type}");
             for (record, bytes) in records(&output) {
                 assert_eq!(record.link_type, link_type);
                 assert_eq!(link_type.header_len(&bytes), if link_type == LinkType::RawIp { 0 } else { len });
             }
+        }
+    }
+}
+
+#[test]
+fn acks_of_the_card_are_ip_packets_unless_the_capture_is_of_ethernet() {
+    let folder = tempdir().unwrap();
+    let [input, acks] = ["in.pcapng", "acks.pcapng"].map(|name| folder.path().join(name));
+    let frames = segments(1, 40);
+    let tags = [&[0; 12][..], &[0x81, 0, 0, 5, 8, 0]].concat();
+    for (link_type, expected) in [
+        (LinkType::Ethernet, LinkType::Ethernet),
+        (LinkType::LinuxCooked, LinkType::RawIp),
+        (LinkType::LinuxCookedV2, LinkType::RawIp),
+        (LinkType::Null, LinkType::RawIp),
+    ] {
+        let is_tagged = !matches!(link_type, LinkType::Null);
+        let framed: Vec<Vec<u8>> = frames
+            .iter()
+            .map(|frame| {
+                let (ethernet, packet) = frame.split_at(ETHERNET);
+                let link = if is_tagged { &tags[..] } else { ethernet };
+                [&header(link_type, &link[..ETHERNET]), &link[ETHERNET..], packet].concat()
+            })
+            .collect();
+        let given =
+            (0..).zip(&framed).map(|(nanos, bytes)| Given { interface: 0, nanos, original_len: None, bytes });
+        write_capture(&input, &[link_type], given);
+        let found =
+            summary(&[&text(&input), "--profile", "npu", "--active-ack", "paper", "--acks", &text(&acks)]);
+        let kept = records(&acks);
+        assert!(!kept.is_empty() && kept.len() as u64 == number(&found, "acks_sent"), "{found}");
+        for (record, bytes) in kept {
+            assert_eq!(record.link_type, expected);
+            let ip = if expected == LinkType::Ethernet { ETHERNET + 4 } else { 0 };
+            assert_eq!((bytes[ip], bytes.len() - ip), (0x45, 40), "{link_type}");
         }
     }
 }
@@ -442,7 +484,8 @@ fn what_is_not_ip_behind_a_cooked_header_is_counted_and_kept() {
     let input = write_capture(&path, &[LinkType::LinuxCooked], frames);
     for profile in PROFILES {
         let summary = summary(&[&input, &text(&out), "--profile", profile, "--verify"]);
-        assert_eq!((number(&summary, "bytes_in"), number(&summary, "bytes_out")), (88, 88), "{profile}");
+        // As Ethernet frames.
+        assert_eq!((number(&summary, "bytes_in"), number(&summary, "bytes_out")), (84, 84), "{profile}");
         assert_eq!(number(&summary["passes"], "not_tcp"), 2);
         assert!(records(&out).into_iter().all(|(_, bytes)| bytes == arp));
     }

@@ -1,5 +1,6 @@
 //! `nichrome segment`: the inverse of `nichrome coalesce`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use nichrome_port::capture::LinkType;
@@ -54,6 +55,70 @@ fn the_segments_of_every_capture_come_back_bit_for_bit() {
             };
             assert!(frames(&cut) == frames(&capture), "{}, hold {hold}", capture.display());
         }
+    }
+}
+
+/// Returns the packet of an Ethernet frame behind a cooked header with this address and padding, and the tag of a VLAN.
+fn tagged(link_type: LinkType, frame: &[u8], address: u8, padding: u8, vlan: u8) -> Vec<u8> {
+    let address = [2, 0, 0, 0, 0, address, padding, 7];
+    let header = match link_type {
+        LinkType::LinuxCooked => [&[0, 0, 0, 1, 0, 6][..], &address, &[0x81, 0]].concat(),
+        _ => [&[0x81, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6][..], &address].concat(),
+    };
+    [&header, &[0, vlan, 8, 0][..], &frame[ETHERNET..]].concat()
+}
+
+#[test]
+fn the_link_headers_of_a_cooked_capture_come_back() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    for (link_type, tag) in [(LinkType::LinuxCooked, 16), (LinkType::LinuxCookedV2, 20)] {
+        let links = [(1, 10), (1, 10), (1, 20), (1, 20), (2, 20), (2, 20)];
+        let packets: Vec<_> = (1..)
+            .zip(segments(1, 6))
+            .zip(links)
+            .map(|((nth, frame), (address, vlan))| (tagged(link_type, &frame, address, nth, vlan), None))
+            .collect();
+        let input = capture_of(&folder, link_type, &packets);
+        for (profile, aggregates) in [("gro", 3), ("netfpga", 2), ("npu", 2)] {
+            let found = summary(&[&input, &text(&merged), "--verify", "--profile", profile]);
+            assert_eq!(number(&found, "aggregates"), aggregates, "{profile}");
+            segment(&text(&merged), &cut, &[]);
+            let after = records(&cut);
+            let mut vlans: Vec<u8> = after.iter().map(|(_, bytes)| bytes[tag + 1]).collect();
+            vlans.sort();
+            assert_eq!(vlans, links.map(|(_, vlan)| vlan), "{profile}");
+            if profile == "gro" {
+                let without_padding = |bytes: &[u8]| {
+                    let padding = if link_type == LinkType::LinuxCooked { 12 } else { 18 };
+                    [&bytes[..padding], &bytes[padding + 2..]].concat()
+                };
+                let expected: BTreeSet<_> = packets.iter().map(|(bytes, _)| without_padding(bytes)).collect();
+                let after: BTreeSet<_> = after.iter().map(|(_, bytes)| without_padding(bytes)).collect();
+                assert_eq!(after, expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flow_whose_link_address_changes_stays_in_order() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let frames = segments(1, 40);
+    // Two routers take turns, as with equal-cost paths.
+    let packets: Vec<_> = (0..)
+        .zip(&frames)
+        .map(|(nth, frame)| (tagged(LinkType::LinuxCooked, frame, nth / 4 % 2, 0, 10), None))
+        .collect();
+    let input = capture_of(&folder, LinkType::LinuxCooked, &packets);
+    for profile in PROFILES {
+        summary(&[&input, &text(&merged), "--verify", "--hold", "5ms", "--profile", profile]);
+        segment(&text(&merged), &cut, &[]);
+        let after = records(&cut);
+        // Behind the VLAN tag, IPv4 and TCP.
+        let payloads = after.iter().map(|(_, bytes)| &bytes[20 + 20 + 20..]);
+        assert!(payloads.eq(packets.iter().map(|(bytes, _)| &bytes[20 + 20 + 20..])), "{profile}");
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::cooked::CookedHeader;
+
 /// The supported link types of the registry at <https://www.tcpdump.org/linktypes.html>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LinkType {
@@ -18,9 +20,6 @@ pub enum LinkType {
     /// OpenBSD loopback: the address family, 4 bytes in network byte order (LINKTYPE_LOOP).
     Loop,
 }
-
-/// Packet type of sent packets in cooked headers.
-const OUTGOING: u8 = 4;
 
 impl LinkType {
     /// The supported link types, for error messages.
@@ -58,8 +57,9 @@ impl LinkType {
     pub fn header_len(self, bytes: &[u8]) -> usize {
         let followed_by_ip = match self {
             Self::Ethernet | Self::RawIp => return 0,
-            Self::LinuxCooked => bytes.get(14..16).and_then(|protocol| behind_tags(bytes, protocol, 16)),
-            Self::LinuxCookedV2 => bytes.get(..2).and_then(|protocol| behind_tags(bytes, protocol, 20)),
+            Self::LinuxCooked | Self::LinuxCookedV2 => self
+                .cooked(bytes)
+                .and_then(|header| behind_tags(bytes, &header.ethertype(), header.header_len())),
             Self::Null | Self::Loop => {
                 bytes.first_chunk().filter(|family| is_family_of_ip(**family)).map(|_| 4)
             }
@@ -67,17 +67,18 @@ impl LinkType {
         followed_by_ip.unwrap_or(bytes.len()).min(bytes.len())
     }
 
+    /// Reads the cooked header of a packet. `None` for other link types and if the header is cut.
+    pub fn cooked(self, bytes: &[u8]) -> Option<CookedHeader> {
+        match self {
+            Self::LinuxCooked => CookedHeader::v1(bytes),
+            Self::LinuxCookedV2 => CookedHeader::v2(bytes),
+            Self::Ethernet | Self::RawIp | Self::Null | Self::Loop => None,
+        }
+    }
+
     /// Returns a number that distinguishes the capturing interface and the direction of packets within one capture.
     pub fn channel(self, bytes: &[u8]) -> u64 {
-        let (index, kind) = match self {
-            Self::LinuxCooked => (0, bytes.get(1)),
-            Self::LinuxCookedV2 => {
-                let index = bytes.get(4..8).and_then(<[u8]>::first_chunk);
-                (index.map_or(0, |index| u32::from_be_bytes(*index)), bytes.get(10))
-            }
-            Self::Ethernet | Self::RawIp | Self::Null | Self::Loop => (0, None),
-        };
-        u64::from(index) << 1 | u64::from(kind == Some(&OUTGOING))
+        self.cooked(bytes).map_or(0, |header| header.channel())
     }
 }
 

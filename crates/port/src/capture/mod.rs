@@ -9,6 +9,7 @@ mod clock;
 #[cfg(feature = "compression")]
 mod compressed_input;
 mod compression;
+mod cooked;
 mod durable_file;
 mod error;
 #[cfg(feature = "compression")]
@@ -24,6 +25,7 @@ mod writer;
 #[cfg(feature = "compression")]
 mod zstd;
 
+pub use cooked::CookedHeader;
 pub use error::{ReadError, WriteError};
 pub use link_type::{LinkType, Skipped};
 pub use reader::{Reader, open};
