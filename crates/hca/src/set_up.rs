@@ -1,6 +1,6 @@
 //! Set-up of connections before queue pairs use them, for any transport.
 
-use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState};
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
 
 use crate::config::Transport;
 use crate::iwarp::{self, IwarpCounters, IwarpOptions, IwarpSetup};
@@ -49,6 +49,16 @@ impl SetUp {
             (Self::Star(star), SetUpRequest::Star(request)) => star.request(request),
             (Self::Iwarp(iwarp), SetUpRequest::Iwarp(request)) => iwarp.request(request),
             _ => {}
+        }
+    }
+
+    /// Ends the set-up of a queue pair's connection: returns when it can no longer change the queue pair. To be called without the
+    /// device's lock.
+    pub(crate) fn withdraw(&self, qp: QpNumber) {
+        match self {
+            Self::None => {}
+            Self::Star(star) => star.withdraw(qp),
+            Self::Iwarp(iwarp) => iwarp.withdraw(qp),
         }
     }
 

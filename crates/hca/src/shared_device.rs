@@ -11,10 +11,11 @@ use nichrome_cm::ChannelName;
 use nichrome_cm::ucma::{Answer, Caller};
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::iwarp::Terms;
-use nichrome_rdma::{Device, Memory, QpChange, QpHandle, QpState};
+use nichrome_rdma::{Device, Memory, QpHandle};
 use nichrome_wire::Instant;
 
 use crate::cm::{ChannelError, ChannelHost, ConnectionManager, Unavailable};
+use crate::connect;
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{AttachError, StreamHost};
@@ -189,7 +190,6 @@ impl<M: Memory + Send> StreamHost for SharedDevice<M> {
     }
 
     fn fail(&self, qp: QpHandle) {
-        // The program may have destroyed it.
-        self.call(|device| _ = device.modify_qp(qp, &QpChange::to(QpState::Err)));
+        self.call(|device| connect::fail(device, qp));
     }
 }

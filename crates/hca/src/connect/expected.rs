@@ -42,17 +42,25 @@ impl<R> Default for Expected<R> {
 }
 
 impl<R: Ends> Expected<R> {
-    /// Adds a request that waits until `until`, which is not before the deadlines added earlier. Returns an older request of
-    /// the same queue pair.
-    pub(crate) fn insert(&mut self, request: R, until: Instant) -> Option<R> {
+    /// Adds a request that waits until `until`, which is not before the deadlines added earlier.
+    pub(crate) fn insert(&mut self, request: R, until: Instant) {
         let number = request.number();
         self.deadlines.push_back((until, number));
-        self.requests.insert(number, (request, until)).map(|(older, _)| older)
+        self.requests.insert(number, (request, until));
     }
 
     /// Removes the request of queue pair `ours` if it is for `peer`.
     pub(crate) fn take(&mut self, ours: QpNumber, peer: (IpAddr, QpNumber)) -> Option<R> {
         self.requests.get(&ours).filter(|(request, _)| request.peer() == peer)?;
+        self.remove(ours)
+    }
+
+    /// Removes the request of queue pair `ours`; returns false if there is none.
+    pub(crate) fn withdraw(&mut self, ours: QpNumber) -> bool {
+        self.remove(ours).is_some()
+    }
+
+    fn remove(&mut self, ours: QpNumber) -> Option<R> {
         let taken = self.requests.remove(&ours).map(|(request, _)| request);
         let requests = &self.requests;
         let is_stale = |(_, number): &mut (Instant, QpNumber)| !requests.contains_key(number);
@@ -112,13 +120,19 @@ mod tests {
     #[test]
     fn only_the_expected_peer_matches_a_request_until_its_deadline() {
         let (mut expected, at) = (Expected::default(), Instant::from_nanos);
-        assert_eq!(expected.insert(To(1, 10), at(100)), None);
-        assert_eq!(expected.insert(To(2, 20), at(200)), None);
+        expected.insert(To(1, 10), at(100));
+        expected.insert(To(2, 20), at(200));
         assert_eq!(expected.take(number(1), (PEER, number(11))), None);
         assert_eq!(expected.take(number(1), (PEER, number(10))), Some(To(1, 10)));
         assert_eq!(expected.take(number(1), (PEER, number(10))), None);
         assert_eq!(expected.poll_timeout(), Some(at(200)));
-        assert_eq!(expected.insert(To(2, 21), at(300)), Some(To(2, 20)));
+        assert!(expected.withdraw(number(2)) && !expected.withdraw(number(2)));
+        assert_eq!(expected.poll_timeout(), None);
+        expected.insert(To(2, 20), at(200));
+        expected.insert(To(3, 30), at(200));
+        assert!(expected.withdraw(number(2)));
+        expected.insert(To(2, 21), at(300));
+        assert_eq!(expected.pop_late(at(200)), Some(To(3, 30)));
         assert_eq!(expected.pop_late(at(250)), None);
         assert_eq!(expected.pop_late(at(300)), Some(To(2, 21)));
         assert_eq!((expected.pop_late(at(300)), expected.poll_timeout()), (None, None));

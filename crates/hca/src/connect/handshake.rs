@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
+use nichrome_rdma::QpNumber;
 use nichrome_wire::Instant;
 
 use super::key::{PreSharedKey, SealError};
@@ -35,6 +36,8 @@ pub(crate) enum Cause {
     Displaced,
     /// The adapter closes.
     Shutdown,
+    /// The program has reset or destroyed the queue pair.
+    Withdrawn,
     /// The peer is not trusted: [`Context::trusts`].
     Untrusted,
     /// The bytes cannot be decrypted.
@@ -84,6 +87,11 @@ pub(crate) trait Handshake: Sized {
     /// The phase.
     fn phase(&self) -> Phase;
 
+    /// This side's queue pair, until it is connected. `None` if it is not known yet.
+    fn qp(&self) -> Option<QpNumber> {
+        None
+    }
+
     /// When the current phase ends by [`Cause::Deadline`].
     fn deadline(&self) -> Instant;
 }
@@ -93,12 +101,15 @@ pub(crate) trait Context {
     /// A connection to be set up.
     type Request: Send + 'static;
 
-    /// Takes a request of the program. Returns it if this side connects; otherwise the peer is expected to.
-    fn request(&mut self, request: Self::Request, now: Instant) -> Option<Self::Request>;
+    /// Takes a request of the program.
+    fn request(&mut self, request: Self::Request, now: Instant);
 
-    /// Takes a request that must be tried again.
-    fn retry(&mut self) -> Option<Self::Request> {
-        None
+    /// Returns the next request for which this side connects; for others the peer is expected to.
+    fn next_outbound(&mut self) -> Option<Self::Request>;
+
+    /// Forgets the request of a queue pair that the program has reset or destroyed, unless a handshake has it.
+    fn withdraw(&mut self, qp: QpNumber) {
+        let _ = qp;
     }
 
     /// The key of the set-up, which both sides know; `None` for plain bytes.

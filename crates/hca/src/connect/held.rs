@@ -39,6 +39,14 @@ impl<T> ConnectRequest<T> {
     }
 }
 
+/// Moves a queue pair whose set-up has failed to ERROR, unless the program has reset or destroyed it.
+pub(crate) fn fail<M: Memory>(device: &mut Device<M>, qp: QpHandle) {
+    if device.query_qp(qp).is_ok_and(|report| report.state != QpState::Reset) {
+        // Each state but RESET has this transition.
+        let _ = device.modify_qp(qp, &QpChange::to(QpState::Err));
+    }
+}
+
 impl<T> Ends for ConnectRequest<T> {
     fn address(&self) -> IpAddr {
         self.address

@@ -27,7 +27,7 @@ mod stream;
 
 pub(crate) use expected::Ends;
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
-pub(crate) use held::ConnectRequest;
+pub(crate) use held::{ConnectRequest, fail};
 pub(crate) use key::{PreSharedKey, SealError};
 pub(crate) use listener::{listen, open_port};
 pub(crate) use places::Places;

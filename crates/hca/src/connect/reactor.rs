@@ -17,9 +17,12 @@
 //!
 //! An honest peer keeps within `per_source`, which is not less than its own `outbound`.
 
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -27,6 +30,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nichrome_port::{Epoll, Interest, Waker, clock, spawn_quiet};
+use nichrome_rdma::QpNumber;
 use nichrome_wire::Instant;
 
 use super::handshake::{Cause, Context, Handshake, Phase, RequestOf};
@@ -75,9 +79,19 @@ const FIRST_STREAM: u64 = 2;
 /// Handle of the thread, which ends when the handle is dropped. Handshakes that are not complete end by
 /// [`Cause::Shutdown`].
 pub(crate) struct Connector<R> {
-    requests: Sender<R>,
+    commands: Sender<Command<R>>,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
+    /// The process of the thread, which a forked child does not have.
+    process: u32,
+}
+
+/// What the program tells the thread.
+enum Command<R> {
+    /// Sets up a connection.
+    Request(R),
+    /// Ends the set-up of a queue pair's connection, then drops the sender.
+    Withdraw(QpNumber, Sender<Infallible>),
 }
 
 struct Control {
@@ -101,7 +115,7 @@ impl<R: Send + 'static> Connector<R> {
     where
         H: Handshake<Context: Context<Request = R> + Send + 'static>,
     {
-        let (requests, inbox) = channel();
+        let (commands, inbox) = channel();
         let control =
             Control { waker: Waker::new()?, ended: AtomicBool::new(false), rounds: AtomicU64::new(0) };
         let control = Arc::new(control);
@@ -119,7 +133,6 @@ impl<R: Send + 'static> Connector<R> {
                 paused_until: None,
                 inbox,
                 context,
-                queue: VecDeque::new(),
                 streams: HashMap::new(),
                 inbound: Inbound::default(),
                 next_token: FIRST_STREAM,
@@ -127,13 +140,28 @@ impl<R: Send + 'static> Connector<R> {
             reactor.run(&shared);
         };
         let thread = spawn_quiet(name, run)?;
-        Ok(Self { requests, control, thread: Some(thread) })
+        Ok(Self { commands, control, thread: Some(thread), process: process::id() })
     }
 
     /// Requests the set-up of a connection.
     pub(crate) fn request(&self, request: R) {
+        self.command(Command::Request(request));
+    }
+
+    /// Ends the set-up of a queue pair's connection: returns when neither its success nor its failure can reach the queue pair.
+    pub(crate) fn withdraw(&self, qp: QpNumber) {
+        if self.process != process::id() {
+            return;
+        }
+        let (done, is_done) = channel();
+        self.command(Command::Withdraw(qp, done));
+        // Nothing is received: the thread drops the sender.
+        let _ = is_done.recv();
+    }
+
+    fn command(&self, command: Command<R>) {
         // The thread outlives the handle unless the kernel refuses to wait, and then nothing can be set up.
-        let _ = self.requests.send(request);
+        let _ = self.commands.send(command);
         self.control.waker.wake();
     }
 }
@@ -155,10 +183,8 @@ struct Reactor<H: Handshake> {
     listener: TcpListener,
     /// While the listener is out of the epoll.
     paused_until: Option<Instant>,
-    inbox: Receiver<RequestOf<H>>,
+    inbox: Receiver<Command<RequestOf<H>>>,
     context: H::Context,
-    /// Requests that wait for an outbound place.
-    queue: VecDeque<RequestOf<H>>,
     streams: HashMap<u64, HandshakeStream<H>>,
     inbound: Inbound,
     next_token: u64,
@@ -180,7 +206,7 @@ impl<H: Handshake> Reactor<H> {
                     token => self.advance(token, now),
                 }
             }
-            self.take_requests(now);
+            self.take_commands(now);
             self.handle_timeout(now);
             self.connect(now);
         }
@@ -195,10 +221,7 @@ impl<H: Handshake> Reactor<H> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
-        let is_late =
-            |(token, stream): (&u64, &HandshakeStream<_>)| (stream.deadline() <= now).then_some(*token);
-        let late: Vec<u64> = self.streams.iter().filter_map(is_late).collect();
-        for token in late {
+        for token in self.tokens(|stream| stream.deadline() <= now) {
             self.close(token, Cause::Deadline);
         }
         self.context.handle_timeout(now);
@@ -207,22 +230,42 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Takes the program's requests, for which parked handshakes may wait.
-    fn take_requests(&mut self, now: Instant) {
+    /// Takes the program's commands. Parked handshakes may wait for a request.
+    fn take_commands(&mut self, now: Instant) {
         let mut has_new = false;
-        while let Ok(request) = self.inbox.try_recv() {
-            has_new = true;
-            self.queue.extend(self.context.request(request, now));
+        while let Ok(command) = self.inbox.try_recv() {
+            match command {
+                Command::Request(request) => {
+                    has_new = true;
+                    self.context.request(request, now);
+                }
+                Command::Withdraw(qp, _done) => self.withdraw(qp),
+            }
         }
         if !has_new {
             return;
         }
-        let is_parked = |(token, stream): (&u64, &HandshakeStream<H>)| {
-            (stream.handshake.phase() == Phase::Parked).then_some(*token)
-        };
-        for token in self.streams.iter().filter_map(is_parked).collect::<Vec<_>>() {
+        // The newest first: an older one may be of a peer that has gone without a word.
+        let mut parked = self.tokens(|stream| stream.handshake.phase() == Phase::Parked);
+        parked.sort_unstable_by_key(|token| Reverse(*token));
+        for token in parked {
+            // The peer may have withdrawn it.
+            self.advance(token, now);
             self.with_stream(token, now, |stream, context| stream.resume(context, now));
         }
+    }
+
+    /// Ends the set-up of a queue pair's connection.
+    fn withdraw(&mut self, qp: QpNumber) {
+        self.context.withdraw(qp);
+        for token in self.tokens(|stream| stream.handshake.qp() == Some(qp)) {
+            self.close(token, Cause::Withdrawn);
+        }
+    }
+
+    /// Returns the tokens of the streams for which `is` returns true.
+    fn tokens(&self, is: impl Fn(&HandshakeStream<H>) -> bool) -> Vec<u64> {
+        self.streams.iter().filter(|(_, stream)| is(stream)).map(|(token, _)| *token).collect()
     }
 
     fn advance(&mut self, token: u64, now: Instant) {
@@ -303,10 +346,10 @@ impl<H: Handshake> Reactor<H> {
         self.streams.values().filter(|stream| stream.direction == Direction::Outbound).count()
     }
 
-    /// Starts queued outbound handshakes while there is room.
+    /// Starts outbound handshakes while there is room.
     fn connect(&mut self, now: Instant) {
         while self.outbound() < self.limits.outbound
-            && let Some(request) = self.context.retry().or_else(|| self.queue.pop_front())
+            && let Some(request) = self.context.next_outbound()
         {
             let outbound = H::outbound(request, &mut self.context, now);
             let Some((route, mut handshake)) = outbound else { continue };

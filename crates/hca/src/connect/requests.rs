@@ -21,10 +21,13 @@ const MAX_REPORTS: usize = 8;
 /// Peers whose refused connections are remembered. Beyond, the oldest is forgotten.
 const MAX_REFUSALS: usize = 16;
 
-/// The requests of an adapter whose connection is not set up: counts them, keeps those whose peer connects, and reports those
+/// The requests of an adapter whose connection is not set up: counts them, keeps those that no handshake has, and reports those
 /// that fail.
 pub(crate) struct Requests<R> {
+    /// Requests for which the peer connects.
     expected: Expected<R>,
+    /// Requests for which this side connects.
+    outbound: VecDeque<R>,
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
     failures: usize,
@@ -43,22 +46,39 @@ struct Refusal {
 impl<R: Ends> Requests<R> {
     /// No request yet. The caller adds each to `open`; `report` takes a line per failed request.
     pub(crate) fn new(open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
-        let (expected, refusals) = (Expected::default(), VecDeque::new());
-        Self { expected, open, failures: 0, refusals, report }
+        let (expected, outbound, refusals) = (Expected::default(), VecDeque::new(), VecDeque::new());
+        Self { expected, outbound, open, failures: 0, refusals, report }
     }
 
-    /// Returns the request if this side connects; otherwise expects the peer to connect within [`PROGRAM_TIMEOUT`].
-    pub(crate) fn route(&mut self, request: R, now: Instant) -> Option<R> {
+    /// Keeps a request until [`next_outbound`](Self::next_outbound) if this side connects; otherwise expects the peer to connect within
+    /// [`PROGRAM_TIMEOUT`].
+    pub(crate) fn add(&mut self, request: R, now: Instant) {
         if request.connects() {
-            return Some(request);
+            self.outbound.push_back(request);
+            return;
         }
         let (peer, _) = request.peer();
-        if self.expected.insert(request, now + PROGRAM_TIMEOUT).is_some() {
-            // The program has reset the queue pair and connects it again.
+        self.expected.insert(request, now + PROGRAM_TIMEOUT);
+        self.report_refusal(peer);
+    }
+
+    /// Takes the oldest request for which this side connects.
+    pub(crate) fn next_outbound(&mut self) -> Option<R> {
+        self.outbound.pop_front()
+    }
+
+    /// Keeps a request that must be tried again, before all others.
+    pub(crate) fn retry(&mut self, request: R) {
+        self.outbound.push_front(request);
+    }
+
+    /// Forgets the request of a queue pair.
+    pub(crate) fn withdraw(&mut self, qp: QpNumber) {
+        let before = self.outbound.len();
+        self.outbound.retain(|request| request.number() != qp);
+        if self.outbound.len() < before || self.expected.withdraw(qp) {
             self.complete();
         }
-        self.report_refusal(peer);
-        None
     }
 
     /// Reports that connections of `peer` are refused, once: now if a request expects that peer, else with the first that does. The
@@ -148,17 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_end_connects_and_a_repeated_request_counts_once() {
-        let open = Arc::new(AtomicUsize::new(0));
-        let mut requests = Requests::new(Arc::clone(&open), |_| {});
-        let mut route = |from| {
-            open.fetch_add(1, Ordering::SeqCst);
-            requests.route(From(from), Instant::ZERO).is_some()
-        };
-        assert_eq!([route(99), route(101), route(101)], [true, false, false]);
-        assert_eq!(open.load(Ordering::SeqCst), 2);
+    fn the_lower_end_connects_and_withdrawn_requests_are_complete() {
+        let open = Arc::new(AtomicUsize::new(5));
+        let mut requests = Requests::new(Arc::clone(&open), |line| panic!("{line}"));
+        [97, 98, 99, 101, 102].into_iter().for_each(|from| requests.add(From(from), Instant::ZERO));
+        let next = |requests: &mut Requests<From>| requests.next_outbound().map(|From(number)| number);
+        assert_eq!(next(&mut requests), Some(97));
+        for withdrawn in [97, 98, 101] {
+            requests.withdraw(QpNumber::new(withdrawn).unwrap());
+        }
+        assert_eq!(open.load(Ordering::SeqCst), 3, "98 and 101");
+        requests.retry(From(97));
+        assert_eq!([(); 3].map(|()| next(&mut requests)), [Some(97), Some(99), None]);
         assert_eq!(requests.poll_timeout(), Some(Instant::ZERO + PROGRAM_TIMEOUT));
-        assert!(requests.pop_late(Instant::ZERO + PROGRAM_TIMEOUT).is_some());
+        let late = requests.pop_late(Instant::ZERO + PROGRAM_TIMEOUT);
+        assert!(matches!(late, Some(From(102))) && requests.poll_timeout().is_none());
     }
 
     #[test]
@@ -183,8 +207,8 @@ mod tests {
         (0..100).for_each(|host| requests.refuse(IpAddr::from([10, 0, 0, host]), "other"));
         assert!(LINES.lock().unwrap().is_empty() && requests.refusals.len() == MAX_REFUSALS);
         requests.refuse(HERE, "why");
-        requests.route(From(101), Instant::ZERO);
-        requests.route(From(102), Instant::ZERO);
+        requests.add(From(101), Instant::ZERO);
+        requests.add(From(102), Instant::ZERO);
         requests.refuse(HERE, "why");
         assert_eq!(*LINES.lock().unwrap(), ["refused a connection from 127.0.0.1: why"]);
     }

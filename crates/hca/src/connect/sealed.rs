@@ -14,6 +14,7 @@ use std::io::ErrorKind;
 use std::mem;
 use std::net::IpAddr;
 
+use nichrome_rdma::QpNumber;
 use nichrome_wire::Instant;
 use snow::{Builder, HandshakeState, TransportState};
 
@@ -257,6 +258,10 @@ impl<H: Handshake> Handshake for Sealed<H> {
 
     fn phase(&self) -> Phase {
         self.handshake.phase()
+    }
+
+    fn qp(&self) -> Option<QpNumber> {
+        self.handshake.qp()
     }
 
     fn deadline(&self) -> Instant {

@@ -12,6 +12,7 @@
 use std::mem;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
+use nichrome_rdma::QpNumber;
 use nichrome_rdma::iwarp::setup::{Established, Identity, Initiator, Options, Responder, SetupError};
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::Rtr;
@@ -177,6 +178,7 @@ impl Handshake for IwarpHandshake {
                 match cause {
                     // The program has closed the adapter.
                     Cause::Shutdown => {}
+                    Cause::Withdrawn => pending.complete(),
                     Cause::Deadline => pending.fail(&request, &SetupFailure::NoPeer),
                     Cause::Io(error) => pending.fail(&request, &error.into()),
                     _ => pending.fail(&request, &SetupError::Closed.into()),
@@ -208,6 +210,13 @@ impl Handshake for IwarpHandshake {
             State::Running(..) => Phase::Running,
             State::Connected(..) => Phase::Connected,
             State::Done => Phase::Done,
+        }
+    }
+
+    fn qp(&self) -> Option<QpNumber> {
+        match &self.state {
+            State::Running(_, request) | State::Connected(request, _) => Some(request.number),
+            State::Opening(_) | State::Parked(..) | State::Done => None,
         }
     }
 

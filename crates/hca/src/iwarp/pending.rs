@@ -108,12 +108,20 @@ fn remedy(failure: &SetupFailure) -> String {
 impl Context for Pending {
     type Request = Request;
 
-    fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
+    fn request(&mut self, request: Request, now: Instant) {
         if request.is_loop() {
             self.fail(&request, &SetupFailure::Loop);
-            return None;
+        } else {
+            self.requests.add(request, now);
         }
-        self.requests.route(request, now)
+    }
+
+    fn next_outbound(&mut self) -> Option<Request> {
+        self.requests.next_outbound()
+    }
+
+    fn withdraw(&mut self, qp: QpNumber) {
+        self.requests.withdraw(qp);
     }
 
     /// MPA has no encryption.

@@ -67,6 +67,13 @@ impl IwarpSetup {
         self.connector.request(request);
     }
 
+    /// Ends the set-up of a queue pair's connection.
+    pub(crate) fn withdraw(&self, qp: QpNumber) {
+        if self.open() > 0 {
+            self.connector.withdraw(qp);
+        }
+    }
+
     /// Queue pairs that are being connected.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)

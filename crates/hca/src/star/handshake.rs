@@ -19,7 +19,7 @@ use nichrome_rdma::star::{
     Admit, Connect, MAX_REGIONS, MakeOffer, Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, Timers,
     Wish, peek_offer,
 };
-use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState};
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::pending::{Asked, Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
@@ -245,6 +245,11 @@ impl<M: Memory> Handshake for StarHandshake<M> {
                 running.setup.refuse(Refusal::Shutdown);
                 self.collect_output();
             }
+            (State::Running(running), Cause::Withdrawn) => {
+                running.setup.refuse(Refusal::Connection);
+                self.collect_output();
+                pending.complete();
+            }
             (State::Running(running), Cause::Closed | Cause::Displaced) => {
                 let failure = running.setup.end().err().unwrap_or(SetupError::Truncated);
                 self.fail(pending, &failure.into());
@@ -283,6 +288,13 @@ impl<M: Memory> Handshake for StarHandshake<M> {
             State::Running(_) => Phase::Running,
             State::Closing => Phase::Closing,
             State::Done => Phase::Done,
+        }
+    }
+
+    fn qp(&self) -> Option<QpNumber> {
+        match &self.state {
+            State::Running(running) => Some(running.request.number),
+            State::Opening | State::Parked(_) | State::Closing | State::Done => None,
         }
     }
 

@@ -1,20 +1,19 @@
 //! Queue pairs whose set-up is not complete.
 
-use std::collections::VecDeque;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use nichrome_port::{TcpOwner, tcp_peer_owner};
 use nichrome_rdma::star::{SetupError, Wish};
-use nichrome_rdma::{Device, Memory, QpChange, QpNumber, QpState};
+use nichrome_rdma::{Device, Memory, QpNumber};
 use nichrome_wire::Instant;
 use rustix::process::geteuid;
 use thiserror::Error;
 
 use super::slots::slot_of;
 pub(super) use crate::connect::PROGRAM_TIMEOUT;
-use crate::connect::{ConnectRequest, Context, PreSharedKey, Requests, SealError};
+use crate::connect::{ConnectRequest, Context, PreSharedKey, Requests, SealError, fail};
 
 /// A queue pair that is held until its transport is negotiated.
 pub(crate) type Request = ConnectRequest<Asked>;
@@ -59,8 +58,6 @@ pub(super) struct Pending<M> {
     pub(super) host: Arc<dyn Host<M>>,
     requests: Requests<Request>,
     key: Option<PreSharedKey>,
-    /// Requests whose first port was refused.
-    refused: VecDeque<Request>,
 }
 
 impl<M: Memory> Pending<M> {
@@ -70,7 +67,7 @@ impl<M: Memory> Pending<M> {
         key: Option<PreSharedKey>,
         report: fn(&str),
     ) -> Self {
-        Self { host, requests: Requests::new(open, report), key, refused: VecDeque::new() }
+        Self { host, requests: Requests::new(open, report), key }
     }
 
     /// Takes the request of queue pair `ours` if it is for `peer`.
@@ -81,7 +78,7 @@ impl<M: Memory> Pending<M> {
     /// Retries a request at the port of the peer's slot.
     pub(super) fn call_slot(&mut self, request: &Request) {
         let slot = Some(slot_of(request.peer.1));
-        self.refused.push_back(Request { asked: Asked { slot, ..request.asked }, ..*request });
+        self.requests.retry(Request { asked: Asked { slot, ..request.asked }, ..*request });
     }
 
     /// Counts a completed request.
@@ -96,8 +93,7 @@ impl<M: Memory> Pending<M> {
 
     /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
-        // The program may have destroyed it.
-        self.host.with(&mut |device| _ = device.modify_qp(request.qp, &QpChange::to(QpState::Err)));
+        self.host.with(&mut |device| fail(device, request.qp));
         self.requests.fail(request, failure);
     }
 }
@@ -105,12 +101,16 @@ impl<M: Memory> Pending<M> {
 impl<M: Memory> Context for Pending<M> {
     type Request = Request;
 
-    fn request(&mut self, request: Request, now: Instant) -> Option<Request> {
-        self.requests.route(request, now)
+    fn request(&mut self, request: Request, now: Instant) {
+        self.requests.add(request, now);
     }
 
-    fn retry(&mut self) -> Option<Request> {
-        self.refused.pop_front()
+    fn next_outbound(&mut self) -> Option<Request> {
+        self.requests.next_outbound()
+    }
+
+    fn withdraw(&mut self, qp: QpNumber) {
+        self.requests.withdraw(qp);
     }
 
     fn key(&self) -> Option<&PreSharedKey> {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::star::Wish;
-use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle};
+use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
 
 use super::StarOptions;
 use super::handshake::{StarHandshake, hold};
@@ -61,6 +61,13 @@ impl StarSetup {
     pub(crate) fn request(&self, request: Request) {
         self.open.fetch_add(1, Ordering::SeqCst);
         self.connector.request(request);
+    }
+
+    /// Ends the negotiation of a queue pair's transport.
+    pub(crate) fn withdraw(&self, qp: QpNumber) {
+        if self.open() > 0 {
+            self.connector.withdraw(qp);
+        }
     }
 
     /// Queue pairs whose transport is being negotiated.

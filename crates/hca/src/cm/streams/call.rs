@@ -72,8 +72,12 @@ impl Context for Outcomes {
     /// Connections are made by [`Call::outgoing`].
     type Request = Infallible;
 
-    fn request(&mut self, request: Infallible, _: Instant) -> Option<Infallible> {
-        Some(request)
+    fn request(&mut self, request: Infallible, _: Instant) {
+        match request {}
+    }
+
+    fn next_outbound(&mut self) -> Option<Infallible> {
+        None
     }
 
     /// MPA has no encryption.

@@ -1,5 +1,6 @@
 //! The reactor with a handshake of one byte.
 
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
@@ -68,6 +69,7 @@ impl Handshake for Toy {
             Cause::Deadline => "deadline",
             Cause::Displaced => "displaced",
             Cause::Shutdown => "shutdown",
+            Cause::Withdrawn => "withdrawn",
             Cause::Io(_) => "io",
             Cause::Untrusted => "untrusted",
             Cause::Seal(_) => "sealed",
@@ -90,6 +92,7 @@ impl Handshake for Toy {
 }
 
 struct ToyContext {
+    requests: VecDeque<SocketAddr>,
     ends: Ends,
     key: Option<PreSharedKey>,
     untrusted: Option<IpAddr>,
@@ -98,8 +101,12 @@ struct ToyContext {
 impl Context for ToyContext {
     type Request = Option<SocketAddr>;
 
-    fn request(&mut self, request: Self::Request, _: Instant) -> Option<Self::Request> {
-        request.map(Some)
+    fn request(&mut self, request: Self::Request, _: Instant) {
+        self.requests.extend(request);
+    }
+
+    fn next_outbound(&mut self) -> Option<Self::Request> {
+        self.requests.pop_front().map(Some)
     }
 
     fn key(&self) -> Option<&PreSharedKey> {
@@ -132,7 +139,8 @@ impl Fixture {
         let ends = Ends::default();
         let listener = TcpListener::bind(local(1)).unwrap();
         let address = listener.local_addr().unwrap();
-        let context = ToyContext { ends: Arc::clone(&ends), key: None, untrusted: Some(local(66).ip()) };
+        let (requests, untrusted) = (VecDeque::new(), Some(local(66).ip()));
+        let context = ToyContext { requests, ends: Arc::clone(&ends), key: None, untrusted };
         let limits = Limits {
             outbound: 4,
             inbound,

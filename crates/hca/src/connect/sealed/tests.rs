@@ -66,8 +66,10 @@ struct Keys(Option<PreSharedKey>);
 impl Context for Keys {
     type Request = Vec<u8>;
 
-    fn request(&mut self, request: Vec<u8>, _: Instant) -> Option<Vec<u8>> {
-        Some(request)
+    fn request(&mut self, _: Vec<u8>, _: Instant) {}
+
+    fn next_outbound(&mut self) -> Option<Vec<u8>> {
+        None
     }
 
     fn key(&self) -> Option<&PreSharedKey> {
