@@ -87,7 +87,7 @@ pub(crate) trait Handshake: Sized {
     /// The phase.
     fn phase(&self) -> Phase;
 
-    /// This side's queue pair, until it is connected. `None` if it is not known yet.
+    /// This side's queue pair: from [`Phase::Parked`] on the one that the peer names, until it is connected.
     fn qp(&self) -> Option<QpNumber> {
         None
     }
@@ -101,8 +101,8 @@ pub(crate) trait Context {
     /// A connection to be set up.
     type Request: Send + 'static;
 
-    /// Takes a request of the program.
-    fn request(&mut self, request: Self::Request, now: Instant);
+    /// Takes a request of the program. Returns its queue pair.
+    fn request(&mut self, request: Self::Request, now: Instant) -> QpNumber;
 
     /// Returns the next request for which this side connects; for others the peer is expected to.
     fn next_outbound(&mut self) -> Option<Self::Request>;

@@ -18,7 +18,7 @@
 //! An honest peer keeps within `per_source`, which is not less than its own `outbound`.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
@@ -232,21 +232,20 @@ impl<H: Handshake> Reactor<H> {
 
     /// Takes the program's commands. Parked handshakes may wait for a request.
     fn take_commands(&mut self, now: Instant) {
-        let mut has_new = false;
+        let mut requested = HashSet::new();
         while let Ok(command) = self.inbox.try_recv() {
             match command {
-                Command::Request(request) => {
-                    has_new = true;
-                    self.context.request(request, now);
-                }
+                Command::Request(request) => _ = requested.insert(self.context.request(request, now)),
                 Command::Withdraw(qp, _done) => self.withdraw(qp),
             }
         }
-        if !has_new {
+        if requested.is_empty() {
             return;
         }
+        let is_requested = |handshake: &H| handshake.qp().is_some_and(|qp| requested.contains(&qp));
         // The newest first: an older one may be of a peer that has gone without a word.
-        let mut parked = self.tokens(|stream| stream.handshake.phase() == Phase::Parked);
+        let mut parked = self
+            .tokens(|stream| stream.handshake.phase() == Phase::Parked && is_requested(&stream.handshake));
         parked.sort_unstable_by_key(|token| Reverse(*token));
         for token in parked {
             // The peer may have withdrawn it.
@@ -258,7 +257,8 @@ impl<H: Handshake> Reactor<H> {
     /// Ends the set-up of a queue pair's connection.
     fn withdraw(&mut self, qp: QpNumber) {
         self.context.withdraw(qp);
-        for token in self.tokens(|stream| stream.handshake.qp() == Some(qp)) {
+        let has_request = |handshake: &H| handshake.phase() != Phase::Parked && handshake.qp() == Some(qp);
+        for token in self.tokens(|stream| has_request(&stream.handshake)) {
             self.close(token, Cause::Withdrawn);
         }
     }

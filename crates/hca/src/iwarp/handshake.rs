@@ -215,8 +215,9 @@ impl Handshake for IwarpHandshake {
 
     fn qp(&self) -> Option<QpNumber> {
         match &self.state {
+            State::Parked(_, identity) => Some(identity.to),
             State::Running(_, request) | State::Connected(request, _) => Some(request.number),
-            State::Opening(_) | State::Parked(..) | State::Done => None,
+            State::Opening(_) | State::Done => None,
         }
     }
 

@@ -108,12 +108,13 @@ fn remedy(failure: &SetupFailure) -> String {
 impl Context for Pending {
     type Request = Request;
 
-    fn request(&mut self, request: Request, now: Instant) {
+    fn request(&mut self, request: Request, now: Instant) -> QpNumber {
         if request.is_loop() {
             self.fail(&request, &SetupFailure::Loop);
         } else {
             self.requests.add(request, now);
         }
+        request.number
     }
 
     fn next_outbound(&mut self) -> Option<Request> {

@@ -293,8 +293,9 @@ impl<M: Memory> Handshake for StarHandshake<M> {
 
     fn qp(&self) -> Option<QpNumber> {
         match &self.state {
+            State::Parked(offer) => offer.peer_connection,
             State::Running(running) => Some(running.request.number),
-            State::Opening | State::Parked(_) | State::Closing | State::Done => None,
+            State::Opening | State::Closing | State::Done => None,
         }
     }
 

@@ -101,8 +101,9 @@ impl<M: Memory> Pending<M> {
 impl<M: Memory> Context for Pending<M> {
     type Request = Request;
 
-    fn request(&mut self, request: Request, now: Instant) {
+    fn request(&mut self, request: Request, now: Instant) -> QpNumber {
         self.requests.add(request, now);
+        request.number
     }
 
     fn next_outbound(&mut self) -> Option<Request> {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use nichrome_cm::{Errno, IdName, StreamFailure, StreamName, StreamParameters};
+use nichrome_rdma::QpNumber;
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::iwarp::setup::{Established, Initiator, Responder, SetupError};
 use nichrome_wire::Instant;
@@ -72,7 +73,7 @@ impl Context for Outcomes {
     /// Connections are made by [`Call::outgoing`].
     type Request = Infallible;
 
-    fn request(&mut self, request: Infallible, _: Instant) {
+    fn request(&mut self, request: Infallible, _: Instant) -> QpNumber {
         match request {}
     }
 

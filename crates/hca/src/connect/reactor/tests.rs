@@ -86,6 +86,11 @@ impl Handshake for Toy {
         self.phase
     }
 
+    /// All have the same.
+    fn qp(&self) -> Option<QpNumber> {
+        Some(QpNumber::default())
+    }
+
     fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -101,8 +106,9 @@ struct ToyContext {
 impl Context for ToyContext {
     type Request = Option<SocketAddr>;
 
-    fn request(&mut self, request: Self::Request, _: Instant) {
+    fn request(&mut self, request: Self::Request, _: Instant) -> QpNumber {
         self.requests.extend(request);
+        QpNumber::default()
     }
 
     fn next_outbound(&mut self) -> Option<Self::Request> {

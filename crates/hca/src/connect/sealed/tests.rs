@@ -66,7 +66,9 @@ struct Keys(Option<PreSharedKey>);
 impl Context for Keys {
     type Request = Vec<u8>;
 
-    fn request(&mut self, _: Vec<u8>, _: Instant) {}
+    fn request(&mut self, _: Vec<u8>, _: Instant) -> QpNumber {
+        QpNumber::default()
+    }
 
     fn next_outbound(&mut self) -> Option<Vec<u8>> {
         None
