@@ -583,9 +583,11 @@ mod tests {
 
     /// A peer at a higher address than any adapter's, which accepts connections and never answers.
     fn silent_peer(transport: Transport, number: QpNumber) -> (TcpListener, IpAddr) {
-        let address = IpAddr::from([127, 255, 255, 254]);
         let port = if transport == Transport::Star { STAR_PORT } else { iwarp::port_of(number) };
-        (TcpListener::bind((address, port)).unwrap(), address)
+        // Other tests have such peers at the same time.
+        let mut addresses = (1..=254).rev().map(|host| IpAddr::from([127, 255, 255, host]));
+        let listening = |address| Some((TcpListener::bind((address, port)).ok()?, address));
+        addresses.find_map(listening).unwrap()
     }
 
     #[test]
