@@ -70,7 +70,7 @@ pub(crate) trait Handshake: Sized {
     /// Takes bytes from the peer.
     fn receive(&mut self, context: &mut Self::Context, bytes: &[u8], now: Instant);
 
-    /// Checks for the program's request that a [`Phase::Parked`] handshake waits for.
+    /// Checks for the program's request that a [`Phase::Parked`] handshake waits for. Called when all bytes that have arrived are read.
     fn resume(&mut self, context: &mut Self::Context, now: Instant);
 
     /// Ends the handshake. Output may be left, such as a refusal.

@@ -248,9 +248,7 @@ impl<H: Handshake> Reactor<H> {
             .tokens(|stream| stream.handshake.phase() == Phase::Parked && is_requested(&stream.handshake));
         parked.sort_unstable_by_key(|token| Reverse(*token));
         for token in parked {
-            // The peer may have withdrawn it.
             self.advance(token, now);
-            self.with_stream(token, now, |stream, context| stream.resume(context, now));
         }
     }
 
@@ -268,20 +266,11 @@ impl<H: Handshake> Reactor<H> {
         self.streams.iter().filter(|(_, stream)| is(stream)).map(|(token, _)| *token).collect()
     }
 
+    /// Advances a stream, then ends it or adapts its registration and its place.
     fn advance(&mut self, token: u64, now: Instant) {
-        self.with_stream(token, now, |stream, context| stream.advance(context, now));
-    }
-
-    /// Calls `f` with a stream, then ends it or adapts its registration and its place.
-    fn with_stream(
-        &mut self,
-        token: u64,
-        now: Instant,
-        f: impl FnOnce(&mut HandshakeStream<H>, &mut H::Context),
-    ) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
         let (interest, phase) = (stream.interest(), stream.handshake.phase());
-        f(stream, &mut self.context);
+        stream.advance(&mut self.context, now);
         let (source, is_inbound) = (stream.peer, stream.direction == Direction::Inbound);
         let has_moved = is_inbound && stream.handshake.phase() != phase;
         if has_moved {

@@ -83,12 +83,10 @@ impl<H: Handshake> HandshakeStream<H> {
     /// Reads, runs the handshake and writes. To be followed by [`HandshakeStream::end`] if the phase is then [`Phase::Done`].
     pub(crate) fn advance(&mut self, context: &mut H::Context, now: Instant) {
         self.read(context, now);
-        self.write(context, now);
-    }
-
-    /// Continues a parked handshake after new requests.
-    pub(super) fn resume(&mut self, context: &mut H::Context, now: Instant) {
-        self.handshake.resume(context, now);
+        // Only now: a peer that has withdrawn has closed the stream.
+        if self.handshake.phase() == Phase::Parked {
+            self.handshake.resume(context, now);
+        }
         self.write(context, now);
     }
 

@@ -150,7 +150,6 @@ impl Handshake for IwarpHandshake {
                     if let State::Opening(responder) = mem::replace(&mut self.state, State::Done) {
                         self.state = State::Parked(responder, identity);
                         self.deadline = now + PROGRAM_TIMEOUT;
-                        self.match_request(pending);
                     }
                 }
                 Err(why) => self.refuse(pending, why),

@@ -124,7 +124,7 @@ impl<M: Memory> StarHandshake<M> {
                 }
                 self.state = State::Parked(offer);
                 self.deadline = now + PROGRAM_TIMEOUT;
-                self.match_request(pending, now)
+                Ok(())
             }
             State::Parked(_) => self.receive_opening(bytes).map(drop).map_err(SetupFailure::from),
             State::Running(running) if !running.knows_peer => {

@@ -58,9 +58,11 @@ impl Handshake for Toy {
         }
     }
 
-    fn resume(&mut self, _: &mut ToyContext, _: Instant) {
-        self.phase = Phase::Running;
-        self.output.push(b'!');
+    fn resume(&mut self, context: &mut ToyContext, _: Instant) {
+        if context.resumes {
+            self.phase = Phase::Running;
+            self.output.push(b'!');
+        }
     }
 
     fn close(&mut self, context: &mut ToyContext, cause: Cause) {
@@ -98,6 +100,8 @@ impl Handshake for Toy {
 
 struct ToyContext {
     requests: VecDeque<SocketAddr>,
+    /// A request without an address has come.
+    resumes: bool,
     ends: Ends,
     key: Option<PreSharedKey>,
     untrusted: Option<IpAddr>,
@@ -107,6 +111,7 @@ impl Context for ToyContext {
     type Request = Option<SocketAddr>;
 
     fn request(&mut self, request: Self::Request, _: Instant) -> QpNumber {
+        self.resumes |= request.is_none();
         self.requests.extend(request);
         QpNumber::default()
     }
@@ -146,7 +151,7 @@ impl Fixture {
         let listener = TcpListener::bind(local(1)).unwrap();
         let address = listener.local_addr().unwrap();
         let (requests, untrusted) = (VecDeque::new(), Some(local(66).ip()));
-        let context = ToyContext { requests, ends: Arc::clone(&ends), key: None, untrusted };
+        let context = ToyContext { requests, resumes: false, ends: Arc::clone(&ends), key: None, untrusted };
         let limits = Limits {
             outbound: 4,
             inbound,

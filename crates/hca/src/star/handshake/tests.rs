@@ -1,5 +1,7 @@
 //! StaR's handshake without sockets: two devices, and the bytes between them.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -10,7 +12,7 @@ use nichrome_rdma::{
 
 use super::*;
 use crate::arena::Arena;
-use crate::connect::{Context, PreSharedKey, Sealed};
+use crate::connect::{Context, HandshakeStream, PreSharedKey, Sealed};
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -115,7 +117,11 @@ impl SetUp {
 
     fn deliver(&mut self, to: usize, bytes: &[u8]) {
         self.received[to] += bytes.len();
-        self.ends[to].receive(&mut self.sides[to].pending, bytes, NOW);
+        let (end, pending) = (&mut self.ends[to], &mut self.sides[to].pending);
+        end.receive(pending, bytes, NOW);
+        if end.phase() == Phase::Parked {
+            end.resume(pending, NOW);
+        }
     }
 
     /// Carries all bytes both ways, those to `to` split behind the `at`th.
@@ -292,6 +298,36 @@ fn without_the_key_no_queue_pair_is_connected_and_no_key_or_table_is_sent() {
         assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)), "was {caller:?}");
         assert_eq!(connection.received[0], 0);
     }
+}
+
+#[test]
+fn an_offer_that_was_withdrawn_before_it_is_read_leaves_the_request_to_the_next_one() {
+    let mut connection = SetUp::keyed([Wish::Automatic; 2], [KEY; 2]);
+    let SetUp { sides: [caller, target], ends: [out, _], .. } = &mut connection;
+    let [mut theirs, ours] = sockets();
+    let mut stream = End::accepted(ours, caller.request.address, NOW).unwrap();
+    theirs.write_all(&out.take_output()).unwrap();
+    stream.advance(&mut target.pending, NOW);
+    let mut answer = [0; 256];
+    let len = theirs.read(&mut answer).unwrap();
+    out.receive(&mut caller.pending, &answer[..len], NOW);
+    // The OFFER and a REFUSAL.
+    theirs.write_all(&out.take_output()).unwrap();
+    out.close(&mut caller.pending, Cause::Withdrawn);
+    theirs.write_all(&out.take_output()).unwrap();
+    drop(theirs);
+    stream.advance(&mut target.pending, NOW);
+    assert_eq!((stream.handshake.phase(), target.outcome()), (Phase::Done, (1, 0, QpState::Rtr)));
+}
+
+/// An end of a set-up on its socket.
+type End = HandshakeStream<Sealed<StarHandshake<Arena>>>;
+
+/// A TCP connection: the side that connects, and the other.
+fn sockets() -> [TcpStream; 2] {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    [theirs, listener.accept().unwrap().0]
 }
 
 #[test]
