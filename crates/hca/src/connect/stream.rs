@@ -137,7 +137,8 @@ impl<H: Handshake> HandshakeStream<H> {
             match self.socket.read(&mut chunk) {
                 Ok(0) => return self.handshake.close(context, Cause::Closed),
                 Ok(_) if mem::take(&mut self.is_silent) && !context.trusts(&self.socket) => {
-                    return self.handshake.close(context, Cause::Untrusted);
+                    let cause = if self.is_closed() { Cause::Closed } else { Cause::Untrusted };
+                    return self.handshake.close(context, cause);
                 }
                 Ok(len) if self.handshake.phase() != Phase::Closing => {
                     self.handshake.receive(context, &chunk[..len], now);
@@ -152,6 +153,14 @@ impl<H: Handshake> HandshakeStream<H> {
             if matches!(self.handshake.phase(), Phase::Connected | Phase::Done) {
                 return;
             }
+        }
+    }
+
+    /// Returns true if the peer has closed the stream and all its bytes are read. The owner of a closed socket is not known.
+    fn is_closed(&self) -> bool {
+        match self.socket.peek(&mut [0]) {
+            Ok(len) => len == 0,
+            Err(error) => error.kind() == ErrorKind::ConnectionReset,
         }
     }
 

@@ -192,13 +192,16 @@ impl<M: Memory> StarHandshake<M> {
 
     /// Ends the set-up. If it was for a request, that fails, and the peer gets a REFUSAL.
     fn fail(&mut self, pending: &mut Pending<M>, failure: &SetupFailure) {
-        if let State::Running(running) = &mut self.state {
-            running.setup.refuse(Refusal::Connection);
-            let request = running.request;
-            self.collect_output();
-            pending.fail(&request, failure);
-        }
-        self.state = State::Done;
+        let State::Running(running) = &mut self.state else {
+            self.state = State::Done;
+            return;
+        };
+        running.setup.refuse(Refusal::Connection);
+        let request = running.request;
+        self.collect_output();
+        pending.fail(&request, failure);
+        // A side that connects asks for the owner of the socket when it gets its first bytes: none if this side has closed it.
+        self.state = if request.connects() { State::Done } else { State::Closing };
     }
 }
 
