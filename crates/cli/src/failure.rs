@@ -4,10 +4,12 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ErrorKind as ClapError};
 use nichrome_port::capture::WriteError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::signals;
 
@@ -53,10 +55,10 @@ pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
 }
 
-/// Reports a command's error. The exit status for a signal is 128 plus its number. A pipe that its reader has closed is
-/// no error.
+/// Reports a command's error. The exit status for a signal is 128 plus its number. An output pipe that its reader has
+/// closed is no error; a connection that its peer has closed is one.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    if error.chain().any(is_broken_pipe) {
+    if is_closed_output(error, io::stdout().as_fd()) {
         return ExitCode::SUCCESS;
     }
     say(format_args!("nichrome: {error:#}"));
@@ -125,12 +127,21 @@ fn paragraphs_in_one_line(message: &str) -> String {
     described.collect::<Vec<_>>().join("; ")
 }
 
-fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    let io_error = match error.downcast_ref::<WriteError>() {
-        Some(WriteError::Io { error, .. }) => Some(error),
-        _ => error.downcast_ref::<io::Error>(),
-    };
-    io_error.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+/// Returns true if the error is that the reader of an output file or of `standard_output` has closed its pipe. EPIPE
+/// alone may also be a socket's.
+fn is_closed_output(error: &anyhow::Error, standard_output: BorrowedFd<'_>) -> bool {
+    let is_broken = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
+    error.chain().any(|cause| match cause.downcast_ref::<WriteError>() {
+        Some(WriteError::Io { error, .. }) => is_broken(error),
+        _ => cause.downcast_ref().is_some_and(is_broken) && has_no_reader(standard_output),
+    })
+}
+
+/// Returns true if the other end of a pipe or socket is closed.
+fn has_no_reader(output: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(output, PollFlags::empty())];
+    let ready = poll(&mut polled, Some(&Timespec::default()));
+    ready.is_ok() && polled[0].revents().intersects(PollFlags::ERR | PollFlags::HUP)
 }
 
 /// Prints a line on standard error; ignores write errors.
@@ -173,14 +184,16 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_no_failure() {
+    fn a_closed_output_pipe_is_no_failure_and_a_closed_connection_is_one() {
         let closed = || io::Error::from(ErrorKind::BrokenPipe);
-        let writing = WriteError::Io { destination: "the standard output".into(), error: closed() };
-        assert!(
-            [closed().into(), anyhow::Error::from(writing).context("while writing")]
-                .iter()
-                .all(|error: &anyhow::Error| error.chain().any(is_broken_pipe))
-        );
-        assert!(!usage("no").chain().any(is_broken_pipe));
+        let writing = WriteError::Io { destination: "out.pcapng".into(), error: closed() };
+        let (reader, output) = io::pipe().unwrap();
+        let sending: anyhow::Error = closed().into();
+        let writing = anyhow::Error::from(writing).context("while writing");
+        assert!(!is_closed_output(&sending, output.as_fd()), "the output has a reader");
+        assert!(is_closed_output(&writing, output.as_fd()));
+        drop(reader);
+        assert!(is_closed_output(&sending, output.as_fd()));
+        assert!(!is_closed_output(&usage("no"), output.as_fd()));
     }
 }

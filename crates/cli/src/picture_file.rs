@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
 use clap::builder::{PathBufValueParser, TypedValueParser};
+use nichrome_port::capture::WriteError;
 
 use crate::failure;
 use crate::signals;
@@ -97,7 +98,8 @@ impl PictureFile {
     pub(crate) fn finish(mut self, text: &str) -> anyhow::Result<()> {
         let replaced = self.replace(text);
         unfinished().retain(|path| *path != self.path);
-        replaced.with_context(|| format!("cannot write {}", self.path.display()))
+        let destination = || self.path.display().to_string();
+        Ok(replaced.map_err(|error| WriteError::Io { destination: destination(), error })?)
     }
 
     fn replace(&mut self, text: &str) -> io::Result<()> {
