@@ -93,11 +93,12 @@ pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> Exit
     ExitCode::from(2)
 }
 
-/// Names the subcommands that may follow the arguments.
+/// Names the subcommands that may follow the arguments, without hidden ones.
 fn subcommands(command: &clap::Command, arguments: impl Iterator<Item = OsString>) -> Vec<&str> {
     let named =
         arguments.fold(command, |command, argument| command.find_subcommand(argument).unwrap_or(command));
-    named.get_subcommands().map(clap::Command::get_name).collect()
+    let shown = named.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.map(clap::Command::get_name).collect()
 }
 
 /// Names the arguments that are not valid UTF-8.
@@ -177,6 +178,7 @@ mod tests {
     fn subcommands_are_those_of_the_command_that_the_arguments_name() {
         let sim =
             clap::Command::new("sim").subcommands([clap::Command::new("run"), clap::Command::new("list")]);
+        let sim = sim.subcommand(clap::Command::new("internal").hide(true));
         let all = clap::Command::new("nichrome").subcommands([sim, clap::Command::new("wan")]);
         let after = |arguments: &[&str]| subcommands(&all, arguments.iter().map(OsString::from)).join(" ");
         assert_eq!(after(&["wna"]), "sim wan");
