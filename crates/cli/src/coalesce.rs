@@ -117,7 +117,8 @@ impl Coalesce {
         let truncated = ended.is_early();
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
         let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
-        self.print(&summary, &profile)?;
+        // Returned last: a summary that cannot be printed costs neither files nor verdict.
+        let printed = self.print(&summary, &profile);
         if let Some(plot) = plot {
             plot.finish(&plot::draw(&self.title(&summary), &done.tally)?)?;
         }
@@ -127,7 +128,8 @@ impl Coalesce {
                 .with_context(|| format!("{}: the output {}", input_name(&self.input), self.why_rejected()));
         }
         interruption.check(summary.packets_in)?;
-        ended.judge()
+        ended.judge()?;
+        printed
     }
 
     /// Passes the capture through all candidates, one after another: each engine reserves memory per interface.
@@ -169,13 +171,14 @@ impl Coalesce {
         } else {
             format!("{} through every profile\n\n{comparison}", input_name(&self.input))
         };
-        writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table")?;
+        let printed = writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table");
         let title = format!("{} through every profile", file_name(&self.input));
         if let Some(plot) = plot {
             plot.finish(&comparison.draw(&title)?)?;
         }
         page.finish(|| comparison.page(&title))?;
-        last.map_or(Ok(()), Ended::judge)
+        last.map_or(Ok(()), Ended::judge)?;
+        printed
     }
 
     /// Returns the error for output that fails verification, without its subject.

@@ -91,14 +91,12 @@ impl Demo {
         }
         let summary = Summary::of_medians(rounds);
         progress.finish_and_clear();
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&summary)?)?;
-        } else {
-            writeln!(output, "{summary}")?;
-        }
+        let text = if self.json { serde_json::to_string_pretty(&summary)? } else { summary.to_string() };
+        // Returned last: results that cannot be printed are still in the files.
+        let printed = writeln!(io::stdout(), "{text}").context("cannot print the results");
         plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?))?;
-        page.finish(|| page::page(&summary))
+        page.finish(|| page::page(&summary))?;
+        printed
     }
 
     /// Measures all runs once.

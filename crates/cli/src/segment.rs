@@ -75,9 +75,11 @@ impl Segment {
         output.finish()?;
         let ended = ended.or_nothing_read()?;
         summary.truncated = ended.is_early();
-        self.print(&summary)?;
+        // Returned last: a summary that cannot be printed does not hide that the capture ends early.
+        let printed = self.print(&summary);
         interruption.check(summary.packets_in)?;
-        ended.judge()
+        ended.judge()?;
+        printed
     }
 
     /// Segments every record; returns the error that ended the capture early, if any.

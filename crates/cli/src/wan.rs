@@ -314,15 +314,17 @@ impl Wan {
         let reports = run.path.stop()?;
         let recorded = run.recording.map_or(Ok(()), Recording::finish);
         let summary = Summary::new(run.seed, &reports, (run.unread)()?);
-        if self.json {
+        let printed = if self.json {
             let json = serde_json::to_string_pretty(&summary)?;
-            writeln!(io::stdout(), "{json}").context("cannot print the summary")?;
+            writeln!(io::stdout(), "{json}").context("cannot print the summary")
         } else {
             failure::say(format_args!("\n{summary}"));
-        }
+            Ok(())
+        };
         let drawn = run.plot.map_or(Ok(()), |file| file.finish(&plot::draw(&reports)?));
         recorded?;
-        drawn
+        drawn?;
+        printed
     }
 }
 

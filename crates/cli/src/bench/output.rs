@@ -51,12 +51,14 @@ impl Output {
         figures: impl FnOnce(&mut Page) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let text = if self.json { serde_json::to_string_pretty(report)? } else { text.to_string() };
-        writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the results")?;
+        // Returned last: results that cannot be printed are still in the page.
+        let printed = writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the results");
         self.page.finish(|| {
             let mut page = Page::new(title).with("seed", SEED);
             figures(&mut page)?;
             page.report(report)?;
             Ok(page)
-        })
+        })?;
+        printed
     }
 }

@@ -30,6 +30,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -114,13 +115,11 @@ impl Overip {
             claims: claims::evaluate(&measured, count),
             figures: measured,
         };
-        let mut output = io::stdout().lock();
-        if self.json {
-            writeln!(output, "{}", serde_json::to_string_pretty(&report)?)?;
-        } else {
-            writeln!(output, "{report}")?;
-        }
-        outputs.finish(&report, self.seed)
+        let text = if self.json { serde_json::to_string_pretty(&report)? } else { report.to_string() };
+        // Returned last: results that cannot be printed are still in the files.
+        let printed = writeln!(io::stdout(), "{text}").context("cannot print the results");
+        outputs.finish(&report, self.seed)?;
+        printed
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {

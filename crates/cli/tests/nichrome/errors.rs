@@ -2,12 +2,12 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::iter;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common;
@@ -382,6 +382,49 @@ fn help_on_a_full_disk_is_a_failure() {
     let output = command(&["--help"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
     let line = "cannot print the help: No space left on device (os error 28)";
     assert_eq!(common::failure(&output), (line.into(), 1));
+}
+
+/// Runs the command with a standard output whose reader is gone.
+fn without_reader(arguments: &[&str]) -> Output {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    command(arguments).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn files_are_written_also_if_nothing_reads_the_output() {
+    let folder = tempdir().unwrap();
+    let [page, plot] = ["page.html", "plot.svg"].map(|name| text(&folder.path().join(name)));
+    let input = capture("tcp-clean");
+    for arguments in [
+        &["coalesce", &input, "--html", &page, "--plot", &plot][..],
+        &["coalesce", &input, "--compare", "--html", &page, "--plot", &plot],
+        &["bench", "lro", &input, "--quick", "--html", &page],
+    ] {
+        let output = without_reader(arguments);
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{arguments:?}");
+        assert!(fs::read_to_string(&page).unwrap().contains("</html>"), "{arguments:?}");
+        fs::remove_file(&page).unwrap();
+    }
+    assert!(fs::read_to_string(&plot).unwrap().contains("</svg>"));
+}
+
+#[test]
+fn a_corrupt_capture_fails_also_if_nothing_reads_the_output() {
+    let folder = tempdir().unwrap();
+    let [broken, out] = ["broken.pcap", "out.pcapng"].map(|name| text(&folder.path().join(name)));
+    let mut bytes = fs::read(capture("tcp-clean")).unwrap();
+    // The length of the second record.
+    let second = 24 + 16 + u32::from_le_bytes(*bytes[32..].first_chunk().unwrap()) as usize;
+    bytes[second + 8..][..4].fill(0xFF);
+    fs::write(&broken, bytes).unwrap();
+    for arguments in
+        [&["coalesce", &broken][..], &["coalesce", &broken, "--compare"], &["segment", &broken, &out]]
+    {
+        let output = without_reader(arguments);
+        let (line, status) = common::failure(&output);
+        assert!(line.contains("the capture is corrupt") && status == 1, "{arguments:?}: {line}");
+    }
 }
 
 #[test]
