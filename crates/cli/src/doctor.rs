@@ -45,19 +45,14 @@ impl Doctor {
         if let Some(trial) = self.attempt {
             return trial::run(trial).map(|()| ExitCode::SUCCESS);
         }
-        let mut out = io::stdout();
         if self.apparmor_profile {
             let path = std::env::current_exe().context("cannot find this command's path")?;
-            write!(out, "{}", apparmor::profile(&path)?)?;
+            write!(io::stdout(), "{}", apparmor::profile(&path)?).context("cannot print the profile")?;
             return Ok(ExitCode::SUCCESS);
         }
         let report = Report::new(&LiveMachine);
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, &report)?;
-            writeln!(out)?;
-        } else {
-            write!(out, "{report}")?;
-        }
+        let text = if self.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() };
+        write!(io::stdout(), "{text}").context("cannot print the report")?;
         Ok(if report.works_without_root() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }

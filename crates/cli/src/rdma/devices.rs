@@ -41,18 +41,18 @@ impl Devices {
         let addresses = local_addresses().context("cannot list this machine's addresses")?;
         let places: Vec<_> =
             addresses.iter().map(|(name, address)| Place::new(name.as_str(), *address)).collect();
-        let mut out = io::stdout().lock();
-        if self.json {
-            serde_json::to_writer(&mut out, &places)?;
-            return Ok(writeln!(out)?);
-        }
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-        table.set_header(["interface", "address", "GID", "nichrome rdma run"]);
-        table.add_row(["lo", "a free address in 127.0.0.0/8", "::ffff:127.x.y.z", "(by default)"]);
-        for Place { interface, address, gid, option } in &places {
-            table.add_row([interface.clone(), address.to_string(), gid.clone(), option.clone()]);
-        }
-        Ok(writeln!(out, "{table}")?)
+        let text = if self.json { serde_json::to_string(&places)? } else { table(&places) };
+        writeln!(io::stdout(), "{text}").context("cannot print the addresses")
     }
+}
+
+fn table(places: &[Place]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    table.set_header(["interface", "address", "GID", "nichrome rdma run"]);
+    table.add_row(["lo", "a free address in 127.0.0.0/8", "::ffff:127.x.y.z", "(by default)"]);
+    for Place { interface, address, gid, option } in places {
+        table.add_row([interface.clone(), address.to_string(), gid.clone(), option.clone()]);
+    }
+    table.trim_fmt()
 }

@@ -168,7 +168,7 @@ pub(super) fn print(json: bool, result: &impl Serialize, rows: &[Row]) -> anyhow
         for (name, value) in rows {
             table.add_row([*name, value.as_str()]);
         }
-        table.to_string()
+        table.trim_fmt()
     };
     writeln!(io::stdout(), "{text}").context("cannot print the result")
 }

@@ -377,11 +377,19 @@ fn an_interrupted_measurement_leaves_no_file() {
 }
 
 #[test]
-fn help_on_a_full_disk_is_a_failure() {
-    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = command(&["--help"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
-    let line = "cannot print the help: No space left on device (os error 28)";
-    assert_eq!(common::failure(&output), (line.into(), 1));
+fn output_on_a_full_disk_is_a_failure() {
+    for (arguments, what) in [
+        (&["--help"][..], "help"),
+        (&["rdma", "devices"], "addresses"),
+        (&["rdma", "devices", "--json"], "addresses"),
+        (&["doctor", "--json"], "report"),
+        (&["doctor", "--apparmor-profile"], "profile"),
+    ] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stdout(full).stderr(Stdio::piped()).output().unwrap();
+        let line = format!("cannot print the {what}: No space left on device (os error 28)");
+        assert_eq!(common::failure(&output), (line, 1), "{arguments:?}");
+    }
 }
 
 /// Runs the command with a standard output whose reader is gone.
@@ -389,6 +397,17 @@ fn without_reader(arguments: &[&str]) -> Output {
     let (reader, writer) = io::pipe().unwrap();
     drop(reader);
     command(arguments).stdin(Stdio::null()).stdout(writer).stderr(Stdio::piped()).output().unwrap()
+}
+
+#[test]
+fn output_without_a_reader_is_no_failure() {
+    let input = capture("tcp-clean");
+    for arguments in
+        [&["--help"][..], &["doctor", "--json"], &["rdma", "devices", "--json"], &["coalesce", &input]]
+    {
+        let output = without_reader(arguments);
+        assert_eq!((stderr(&output), output.status.code()), ("", Some(0)), "{arguments:?}");
+    }
 }
 
 #[test]
