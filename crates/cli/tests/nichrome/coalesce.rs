@@ -1,8 +1,11 @@
 //! `nichrome coalesce` on captures of real traffic, and its summary.
 
 use std::fs;
+use std::path::Path;
 
-use crate::run::{PROFILES, capture, captures, nichrome, number, printed, records, stderr, summary, text};
+use crate::run::{
+    PROFILES, capture, captures, command, nichrome, number, printed, records, stderr, stdout, summary, text,
+};
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -174,6 +177,27 @@ fn the_text_has_the_results_of_json() {
     }
     assert!(text.lines().all(|line| line.chars().count() <= 110 && !line.ends_with(' ')), "{text}");
     assert_eq!(text.matches(" > ").count(), 2);
+}
+
+/// README's example: its command, and lines of the output.
+#[test]
+fn the_output_is_as_the_readme_prints_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let (_, example) = readme.split_once("`nichrome coalesce tests/captures/").unwrap();
+    let (arguments, after) = example.split_once('`').unwrap();
+    let arguments: Vec<_> = arguments.split(' ').collect();
+    let file = format!("tests/captures/{}", arguments[0]);
+    let run = [&["coalesce", &file][..], &arguments[1..]].concat();
+    let output = command(&run).current_dir(&root).output().unwrap();
+    let code = after.lines().skip_while(|line| !line.starts_with("    "));
+    let code: Vec<_> = code.take_while(|line| line.is_empty() || line.starts_with("    ")).collect();
+    let printed: Vec<_> = stdout(&output).lines().collect();
+    let lines = || code.iter().filter_map(|line| line.strip_prefix("    "));
+    assert!(lines().count() > 8);
+    for line in lines() {
+        assert!(printed.contains(&line), "{line:?} is not in {printed:#?}");
+    }
 }
 
 #[test]
