@@ -16,5 +16,6 @@ mod foreign;
 mod output;
 mod pages;
 mod run;
+mod script;
 mod segment;
 mod streams;
