@@ -3,10 +3,10 @@
 //!
 //! | file | kernel concept |
 //! |---|---|
-//! | `interface.rs` | an interface with an XDP program, native (in the driver) or generic (after it) |
+//! | `interface.rs`, `mode.rs` | an interface with an XDP program, native (in the driver) or generic (after it) |
 //! | `bpf.rs` | bpf(2): the program, the map from queues to sockets, the link that detaches by itself |
 //! | `queue.rs` | a socket on one queue: receiving, sending, statistics |
-//! | `socket.rs` | opens the socket |
+//! | `config.rs`, `socket.rs` | the configuration of a socket; opens it |
 //! | `umem.rs`, `return_list.rs` | the memory for frames, its chunks, and their return |
 //! | `ring.rs` | the rings that pass chunks between kernel and process |
 //!

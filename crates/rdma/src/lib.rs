@@ -25,7 +25,7 @@
 //! device.connect(qp, &terms)                         when the set-up has agreed
 //! device.receive_stream(qp, bytes, now)              keep what is not consumed; stop reading unless wants_stream(qp)
 //! Transmit::Stream, Transmit::End                    of poll_transmit: write, or keep and hold_sends(qp); end the stream
-//! device.release_sends(qp)                         what was kept is written
+//! device.release_sends(qp)                           what was kept is written
 //! device.stream_closed(qp, how, now)                 behind the last bytes; the driver then closes its direction too
 //! ```
 //!

@@ -107,7 +107,7 @@ fn is_in(file: &str, module_file: &str) -> bool {
 }
 
 /// Returns the folder of the modules that a file declares, with a slash at the end.
-fn children_directory(file: &str) -> String {
+pub(crate) fn children_directory(file: &str) -> String {
     let (directory, name) = file.rsplit_once('/').map_or(("", file), |(directory, name)| (directory, name));
     let directory = if directory.is_empty() { String::new() } else { format!("{directory}/") };
     match name {

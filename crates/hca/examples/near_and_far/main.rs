@@ -13,7 +13,7 @@
 //! | `messages.rs` | what a server says of its table, PUT and its answer |
 //! | `server.rs` | a server |
 //! | `peer.rs` | a client's connection to a server |
-//! | `book.rs`, `ask.rs`, `report.rs` | the client: addresses, keys, latencies |
+//! | `book.rs`, `ask.rs`, `asked.rs`, `report.rs` | the client: addresses, keys, results for one server, latencies |
 
 mod ask;
 mod asked;

@@ -33,7 +33,7 @@
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
 //! | `ends.rs` | ends of connections that wait until completions are polled |
 //! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
-//! | `machine.rs` | addresses, routes and ports of the machine |
+//! | `machine.rs`, `tcp_ports.rs` | addresses, routes and ports of the machine; TCP ports that are held |
 //! | `streams`, `joining.rs` | iWARP: TCP and MPA's start-up, and giving streams to queue pairs |
 //! | `host.rs` | programs that speak the commands of `/dev/infiniband/rdma_cm` before their adapter is open |
 //! | `attributes.rs`, `options.rs`, `error.rs` | attributes of queue pairs, options, errors |

@@ -14,6 +14,8 @@
 //! | `line.rs` | transmitting, timers |
 //! | `xrc.rs` | XRC domains, their shared receive queues and target queue pairs |
 //! | `transports.rs` | the list of transports, static dispatch to them |
+//! | `config.rs` | the configuration |
+//! | `framed.rs` | a small transport over streams, for tests |
 
 pub(crate) mod config;
 mod datagrams;

@@ -8,6 +8,7 @@
 //! | `endpoint.rs` | a queue pair as the device sees it |
 //! | `stream.rs` | chooses the next segment, dispatches the peer's segments, handles errors |
 //! | `link.rs` | the stream beneath: who may send, how it ends |
+//! | `opening.rs` | which end sends the first FPDU |
 //! | `framing.rs` | FPDUs in the driver's buffers |
 //! | `requester.rs` | segments of the send queue, responses of the peer |
 //! | `responder.rs`, `responses.rs`, `atomic.rs` | execute the peer's messages, and send the responses |

@@ -8,7 +8,7 @@
 //! | `packet.rs`, `context.rs` | received packets and packets to send; the context of requester and responder |
 //! | `identifications.rs` | which IPv4 identifications the peer's ICRCs may be right for |
 //! | `general_services.rs` | management datagrams of queue pair 1 |
-//! | `config.rs`, `shared.rs` | state that all queue pairs of a device share |
+//! | `config.rs`, `shared.rs`, `spare.rs` | configuration and state that all queue pairs of a device share; its buffers for kept requests |
 
 mod config;
 mod context;

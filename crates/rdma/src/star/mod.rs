@@ -17,7 +17,8 @@
 //! | `config.rs`, `shared.rs` | configuration and state that the queue pairs of a device share |
 //! | `lease.rs`, `revoked.rs` | how long a client may use its grants; leases revoked before their end |
 //! | `grants.rs` | the card's cache of keys and codes |
-//! | `tag.rs` | keyed tags: keys derived from one secret, and the server's clock at the client |
+//! | `tag.rs` | keyed tags, with keys derived from one secret |
+//! | `server_clock.rs`, `lifetime.rs` | the server's clock at the client; the lifetime of the client's packets |
 
 mod card;
 mod card_queue;

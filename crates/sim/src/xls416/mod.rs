@@ -21,7 +21,8 @@
 //! | `driver.rs` | the server's driver with LRO in software | I, II |
 //! | `testbed.rs` | client, wire, card, server | VII, Figure 12 |
 //! | `points.rs`, `probes.rs` | capture points, sampled values | |
-//! | `parameters.rs`, `runner.rs` | parameters and metrics | |
+//! | `config.rs` | the card's configuration | |
+//! | `parameters.rs`, `runner.rs`, `repetitions.rs` | parameters and metrics; their spread over repetitions | |
 
 mod balancer;
 mod card;
