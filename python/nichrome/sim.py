@@ -97,9 +97,17 @@ def tasks(
 
 
 def records(store: Union[str, os.PathLike[str]]) -> List[Dict[str, Any]]:
-    """Returns the records of all runs in a folder of results, in the order of their files' names."""
+    """Returns the records of all runs in a folder of results, in the order of their files' names.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
     found = []
-    for folder, _, names in sorted(os.walk(store)):
+    for folder, _, names in sorted(os.walk(store, onerror=fail)):
         for name in sorted(names):
             if name.endswith(".json"):
                 with open(os.path.join(folder, name), encoding="utf-8") as file:
@@ -138,8 +146,12 @@ def _with_sweep_file(
 
 
 def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
-    # JSON's strings, numbers and lists are TOML's, too.
     name = os.path.abspath(experiment) if experiment.endswith(".toml") else experiment
-    lines = [f"experiment = {json.dumps(name)}", f"seeds = {json.dumps(list(seeds))}", "[sweep]"]
-    lines += [f"{json.dumps(key)} = {json.dumps(list(values))}" for key, values in parameters.items()]
+    lines = [f"experiment = {_toml(name)}", f"seeds = {_toml(list(seeds))}", "[sweep]"]
+    lines += [f"{_toml(key)} = {_toml(list(values))}" for key, values in parameters.items()]
     return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    # JSON's strings, numbers and lists are TOML's, too, except the escapes of characters beyond U+FFFF and a bare DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

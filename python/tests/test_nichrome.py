@@ -67,6 +67,20 @@ def test_a_sweep_has_its_own_runs_of_a_store_that_has_others(tmp_path):
     assert len(nichrome.sim.records(tmp_path)) == 2 * few
 
 
+def test_a_sweep_of_a_file_whose_folder_has_any_name(tmp_path):
+    folder = tmp_path / '\U0001f4e6 "\\\x7f'
+    folder.mkdir()
+    file = folder / "own.toml"
+    file.write_text((REPOSITORY / "experiments/lro-netfpga-cpu.toml").read_text())
+    lists = {"duration": ["1ms"], "warm-up": ["0"], "frame": [64]}
+    assert nichrome.sim.sweep_records(str(file), lists) == nichrome.sim.sweep_records("lro-netfpga-cpu", lists)
+
+
+def test_a_folder_of_results_that_is_missing_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        nichrome.sim.records(tmp_path / "none")
+
+
 def test_a_sweep_gives_the_same_on_workers_of_mpi(tmp_path):
     here = nichrome.sim.sweep_records("lro-netfpga-cpu", {"path-clock": ["125MHz", "250MHz"]})
     example = REPOSITORY / "python/examples/mpi_sweep.py"
