@@ -118,14 +118,7 @@ impl PcapNg {
                     self.interface_description(source, &mut block)?;
                     None
                 }
-                block::ENHANCED_PACKET => {
-                    let record = self.enhanced_packet(source, &mut block, data)?;
-                    if record.is_some() {
-                        block.skip_padding(source, data.len() as u32)?;
-                        block.packet_options(source, &mut self.options)?;
-                    }
-                    record
-                }
+                block::ENHANCED_PACKET => self.enhanced_packet(source, &mut block, data)?,
                 block::PACKET => self.packet(source, &mut block, data)?,
                 block::SIMPLE_PACKET => self.simple_packet(source, &mut block, data)?,
                 _ => None,
@@ -226,21 +219,42 @@ impl PcapNg {
     ) -> Result<Option<Record>, ReadError> {
         let [interface, ticks @ .., captured_len, original_len] = self.words::<_, 5>(source, block)?;
         let packet = Packet { interface, ticks: Some(ticks), captured_len, original_len };
-        self.record(source, block, packet, data)
+        let record = self.record(source, block, packet, data)?;
+        if record.is_some() {
+            self.read_options(source, block, data)?;
+        }
+        Ok(record)
     }
 
-    /// Reads an obsolete Packet Block (appendix A): 16-bit interface index and a drop count.
+    /// Reads an obsolete Packet Block (appendix A): 16-bit interface index and a drop count, 0xFFFF if it is unknown.
     fn packet<R: Read>(
         &mut self,
         source: &mut Source<R>,
         block: &mut Block,
         data: &mut Vec<u8>,
     ) -> Result<Option<Record>, ReadError> {
-        let [i0, i1, _, _]: [u8; 4] = block.read(source)?;
+        let [i0, i1, d0, d1]: [u8; 4] = block.read(source)?;
         let interface = u32::from(self.order.u16([i0, i1]));
+        let dropped = self.order.u16([d0, d1]);
         let [ticks @ .., captured_len, original_len] = self.words::<_, 4>(source, block)?;
         let packet = Packet { interface, ticks: Some(ticks), captured_len, original_len };
-        self.record(source, block, packet, data)
+        let record = self.record(source, block, packet, data)?;
+        if record.is_some() {
+            self.options.dropped = (dropped != u16::MAX).then_some(dropped.into());
+            self.read_options(source, block, data)?;
+        }
+        Ok(record)
+    }
+
+    /// Reads the options behind a packet.
+    fn read_options<R: Read>(
+        &mut self,
+        source: &mut Source<R>,
+        block: &mut Block,
+        packet: &[u8],
+    ) -> Result<(), ReadError> {
+        block.skip_padding(source, packet.len() as u32)?;
+        block.packet_options(source, &mut self.options)
     }
 
     /// Reads a Simple Packet Block (section 4.4): interface 0, no timestamp, no captured length.
@@ -338,7 +352,7 @@ mod tests {
             section.interface(1, 0, &[]).interface(101, 0, &[]);
             section.enhanced(1, 1 << 32 | 7, 60, BYTES, &[(1, b"a comment")]);
             section.simple(BYTES, 5);
-            section.obsolete(1, 1 << 33, 61, &BYTES[..4]);
+            section.obsolete(1, 1 << 33, 61, &BYTES[..4], None, &[]);
             let (records, error, progress) = read_all(&section.bytes);
             assert!(error.is_none(), "{order:?}: {error:?}");
             let time = ((1 << 32) + 7) * 1000;
@@ -351,6 +365,27 @@ mod tests {
                 ]
             );
             assert_eq!((progress.records, progress.bytes), (3, section.bytes.len() as u64));
+        }
+    }
+
+    #[test]
+    fn an_obsolete_packet_has_its_options_and_its_drop_count() {
+        for order in ORDERS {
+            let mut section = Section::new(order);
+            let flags = if order == ByteOrder::Big { [0, 0, 0, 2] } else { [2, 0, 0, 0] };
+            section.interface(1, 0, &[]);
+            section.obsolete(0, 1, 5, BYTES, Some(7), &[(1, b"a comment"), (2, &flags), (3, b"a hash")]);
+            section.obsolete(0, 1, 5, BYTES, None, &[]).obsolete(0, 1, 5, BYTES, Some(0), &[(1, b"")]);
+            let mut reader = Reader::new(&*section.bytes).unwrap();
+            for expected in [
+                PacketOptions { comment: Some("a comment"), flags: Some(2), dropped: Some(7) },
+                PacketOptions::default(),
+                PacketOptions { dropped: Some(0), ..PacketOptions::default() },
+            ] {
+                let mut data = Vec::new();
+                reader.next(&mut data).unwrap();
+                assert_eq!((&*data, reader.options()), (BYTES, expected), "{order:?}");
+            }
         }
     }
 
@@ -418,11 +453,14 @@ mod tests {
         let mut section = Section::new(ByteOrder::Little);
         section.interface(127, 0, &[]).interface(1, 0, &[]).interface(105, 0, &[]);
         section.enhanced(0, 1, 5, BYTES, &[(1, b"skipped")]).enhanced(1, 2, 5, BYTES, &[]);
-        section
-            .simple(BYTES, 5)
-            .enhanced(2, 3, 5, BYTES, &[])
-            .obsolete(1, 4, 5, BYTES)
-            .obsolete(0, 5, 5, BYTES);
+        section.simple(BYTES, 5).enhanced(2, 3, 5, BYTES, &[]).obsolete(1, 4, 5, BYTES, None, &[]).obsolete(
+            0,
+            5,
+            5,
+            BYTES,
+            Some(9),
+            &[(1, b"skipped")],
+        );
         let mut reader = Reader::new(&*section.bytes).unwrap();
         let (mut times, mut data) = (Vec::new(), Vec::new());
         while let Some(record) = reader.next(&mut data).unwrap() {

@@ -186,7 +186,7 @@ mod tests {
         end(section.enhanced(0, 5, 90, PACKETS[0], &[(1, b"first")]), 1);
         end(section.block(5, &[0; 12]), 1);
         end(section.simple(PACKETS[2], 70), 2);
-        end(section.obsolete(0, 7, 80, PACKETS[0]), 3);
+        end(section.obsolete(0, 7, 80, PACKETS[0], None, &[]), 3);
         Sample { file: section.bytes, ends }
     }
 

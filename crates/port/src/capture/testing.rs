@@ -116,12 +116,16 @@ impl Section {
         ticks: u64,
         original_len: u32,
         bytes: &[u8],
+        dropped: Option<u16>,
+        options: &[Opt<'_>],
     ) -> &mut Self {
         let mut body = self.order.put_u16(interface).to_vec();
-        body.extend(self.order.put_u16(0xFFFF));
+        body.extend(self.order.put_u16(dropped.unwrap_or(0xFFFF)));
         let words = [(ticks >> 32) as u32, ticks as u32, bytes.len() as u32, original_len];
         body.extend(words.map(|word| self.order.put_u32(word)).as_flattened());
         body.extend(bytes);
+        body.resize(body.len().next_multiple_of(4), 0xEE);
+        body.extend(self.options(options));
         self.block(2, &body)
     }
 
