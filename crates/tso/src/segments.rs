@@ -85,26 +85,33 @@ impl<'a> Segments<'a> {
 
     /// Prepares a frame that needs segmentation.
     fn cut(frame: &'a [u8], gso: Gso, checksum: ChecksumState) -> Result<Self, SegmentError> {
-        let packet = IpPacket::parse(frame)?;
+        let (tunnel, packet) = match (checksum, gso.gso_type) {
+            // Fragments are not tunneled: the datagram is the frame's own.
+            (ChecksumState::Partial { start, .. }, kind) if kind != GsoType::Udp => {
+                Tunnel::enter_until(frame, start)?
+            }
+            _ => (None, IpPacket::parse(frame)?),
+        };
         packet.check_type(gso.gso_type)?;
         let size = usize::from(gso.size.get());
-        match gso.gso_type {
+        let segments = match gso.gso_type {
             GsoType::TcpV4(_) | GsoType::TcpV6(_) => {
                 check_place(checksum, packet.transport, tcp::CHECKSUM_AT)?;
                 let (fields, header_len) = TcpFields::read(frame, &packet)?;
-                Ok(Self::from_packet(frame, &packet, header_len, size, Fields::Tcp(fields)))
+                Self::from_packet(frame, &packet, header_len, size, Fields::Tcp(fields))
             }
             GsoType::Udp if packet.payload.len() > size => {
                 check_place(checksum, packet.transport, udp::CHECKSUM_AT)?;
                 let (fields, size) = FragmentFields::read(frame, &packet, gso.size)?;
-                Ok(Self::from_packet(frame, &packet, 0, size, Fields::Fragment(fields)))
+                Self::from_packet(frame, &packet, 0, size, Fields::Fragment(fields))
             }
             GsoType::Udp | GsoType::UdpL4 => {
                 check_place(checksum, packet.transport, udp::CHECKSUM_AT)?;
                 let fields = UdpFields::read(frame, &packet)?;
-                Ok(Self::from_packet(frame, &packet, UdpHeader::LEN, size, Fields::Udp(fields)))
+                Self::from_packet(frame, &packet, UdpHeader::LEN, size, Fields::Udp(fields))
             }
-        }
+        };
+        Ok(Self { tunnel, ..segments })
     }
 
     /// Prepares `packet`, whose transport header has `header_len` bytes.
@@ -152,10 +159,11 @@ impl<'a> Segments<'a> {
     }
 
     /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that completes or ignores
-    /// them. Returns their state; `None` if the frame needs no TCP segmentation.
+    /// them. Returns their state; `None` if the frame needs no TCP segmentation, or is in a tunnel, whose checksum may cover
+    /// them.
     pub fn leave_tcp_checksums(&mut self) -> Option<ChecksumState> {
-        match &mut self.fields {
-            Fields::Tcp(fields) => Some(fields.leave_checksum()),
+        match (&mut self.fields, &self.tunnel) {
+            (Fields::Tcp(fields), None) => Some(fields.leave_checksum()),
             _ => None,
         }
     }

@@ -1,14 +1,20 @@
 //! The tunnel header around an IP packet to segment: parsed once, rewritten per packet.
 
-use nichrome_wire::{EtherType, EthernetError, IpProtocol, LinkHeader};
+use nichrome_wire::{
+    AddressPair, EtherType, EthernetError, IpProtocol, LinkHeader, UdpHeaderMut, transmitted_checksum,
+};
 
 use crate::error::SegmentError;
 use crate::ip::{IpFields, IpPacket};
+use crate::udp;
 
 /// Length of the PPPoE and PPP headers, in bytes.
 const PPPOE_LEN: usize = 8;
 /// Bytes of them that PPPoE's length field does not cover.
 const PPPOE_UNCOVERED: usize = 6;
+
+/// Length of the UDP and VXLAN headers (RFC 7348 section 5), in bytes.
+const VXLAN_LEN: usize = 16;
 
 /// A tunnel header, at `at` in the frame, in bytes.
 #[derive(Clone, Debug)]
@@ -23,6 +29,14 @@ enum Kind {
     Ip(IpFields),
     /// PPP over Ethernet (RFC 2516 section 6).
     Pppoe,
+    /// VXLAN (RFC 7348) within IP.
+    Vxlan {
+        ip: IpFields,
+        /// Offset of the UDP header in the tunnel header, in bytes.
+        transport: usize,
+        /// The addresses that the UDP checksum covers; `None` without a checksum.
+        covered: Option<AddressPair>,
+    },
 }
 
 impl Tunnel {
@@ -47,10 +61,45 @@ impl Tunnel {
         Ok((Some(Self { at: outer.network, kind }), packet))
     }
 
+    /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the frame's own, or that
+    /// within a tunnel, which may also be VXLAN, at any port.
+    pub(crate) fn enter_until(
+        frame: &[u8],
+        transport: u16,
+    ) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
+        let outer = IpPacket::parse(frame)?;
+        match outer.protocol {
+            _ if outer.transport >= usize::from(transport) => Ok((None, outer)),
+            IpProtocol::IPV4 | IpProtocol::IPV6 => Self::enter(frame),
+            IpProtocol::UDP => match Self::vxlan(frame, &outer) {
+                Some((tunnel, packet)) if packet.transport == usize::from(transport) => {
+                    Ok((Some(tunnel), packet))
+                }
+                _ => Ok((None, outer)),
+            },
+            _ => Ok((None, outer)),
+        }
+    }
+
+    /// Parses the IP packet that the datagram `outer` would contain as VXLAN.
+    fn vxlan<'a>(frame: &[u8], outer: &IpPacket<'a>) -> Option<(Self, IpPacket<'a>)> {
+        let has_checksum = udp::check_header(outer).ok()?.checksum() != 0;
+        let link = LinkHeader::new(outer.payload.get(VXLAN_LEN..)?)?;
+        let at = outer.transport + VXLAN_LEN + link.header_len();
+        let packet = IpPacket::parse_as(link.ethertype(), link.payload(), at).ok()?;
+        let kind = Kind::Vxlan {
+            ip: IpFields::read(frame, outer),
+            transport: outer.transport - outer.network,
+            covered: has_checksum.then_some(outer.addresses),
+        };
+        Some((Self { at: outer.network, kind }, packet))
+    }
+
     /// Makes all packets have the first one's identification in the tunnel header.
     pub(crate) fn fix_identification(&mut self) {
-        if let Kind::Ip(fields) = &mut self.kind {
-            fields.fix_identification();
+        match &mut self.kind {
+            Kind::Ip(ip) | Kind::Vxlan { ip, .. } => ip.fix_identification(),
+            Kind::Pppoe => {}
         }
     }
 
@@ -63,7 +112,24 @@ impl Tunnel {
                 let len = (tunneled.len() - PPPOE_UNCOVERED) as u16;
                 tunneled[4..6].copy_from_slice(&len.to_be_bytes());
             }
+            Kind::Vxlan { ip, transport, covered } => {
+                ip.write(tunneled);
+                write_datagram(&mut tunneled[*transport..], *covered);
+            }
         }
+    }
+}
+
+/// Writes length and checksum of a UDP datagram, which is complete but for them.
+fn write_datagram(datagram: &mut [u8], covered: Option<AddressPair>) {
+    let length = datagram.len();
+    let Some(mut header) = UdpHeaderMut::new(datagram) else { return };
+    header.set_length(length as u16);
+    header.set_checksum(0);
+    let Some(addresses) = covered else { return };
+    let sum = addresses.pseudo_header(IpProtocol::UDP, length as u32).add_bytes(datagram);
+    if let Some(mut header) = UdpHeaderMut::new(datagram) {
+        header.set_checksum(transmitted_checksum(sum.finish()));
     }
 }
 

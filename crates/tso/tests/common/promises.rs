@@ -24,6 +24,8 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
         assert_eq!(completed(with_partial_checksums, state), packets);
     }
     match virtio.gso {
+        // Packets in tunnels have tests of their own.
+        Some(_) if is_tunneled(frame, virtio.checksum) => {}
         Some(gso) => keep_promises_of_cutting(frame, gso, &packets),
         None => {
             let mut in_place = frame.to_vec();
@@ -31,6 +33,13 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
             assert_eq!(packets, [in_place]);
         }
     }
+}
+
+/// Returns true if a partial checksum is behind the frame's own transport header.
+fn is_tunneled(frame: &[u8], checksum: ChecksumState) -> bool {
+    let whole = Carried::read(frame);
+    let transport = whole.end - whole.transport.len();
+    matches!(checksum, ChecksumState::Partial { start, .. } if usize::from(start) > transport)
 }
 
 /// Segments `frame` to an MTU, also within a tunnel: for any frame, the packets fit and are complete, or there is an

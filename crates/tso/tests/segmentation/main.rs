@@ -9,5 +9,6 @@ mod one_packet;
 mod property;
 mod refused;
 mod tcp;
+mod tunneled;
 mod udp;
 mod within;

@@ -97,7 +97,7 @@ fn a_fixed_identification_is_in_all_packets() {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Tunnel {
+pub(crate) enum Tunnel {
     Ipv4,
     Ipv6,
     Pppoe,
@@ -107,7 +107,7 @@ impl Tunnel {
     const ALL: [Self; 3] = [Self::Ipv4, Self::Ipv6, Self::Pppoe];
 
     /// Returns the frame in this tunnel. The tunnel's header counts its identifications from 100 by `nth`.
-    fn around(self, frame: &[u8], nth: u16) -> Vec<u8> {
+    pub(crate) fn around(self, frame: &[u8], nth: u16) -> Vec<u8> {
         let packet = &frame[LINK..];
         let is_ipv4 = packet[0] >> 4 == 4;
         let upper = if is_ipv4 { IpProtocol::IPV4 } else { IpProtocol::IPV6 };
@@ -150,7 +150,7 @@ impl Tunnel {
         out
     }
 
-    const fn header_len(self) -> usize {
+    pub(crate) const fn header_len(self) -> usize {
         match self {
             Self::Ipv4 => 20,
             Self::Ipv6 => 40,
