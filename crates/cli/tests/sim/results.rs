@@ -146,3 +146,11 @@ fn sensitivity_names_what_a_prediction_depends_on() {
     let stdout = printed(&short);
     assert!(stdout.contains("predictions depend most on checksum-cost"), "{stdout}");
 }
+
+#[test]
+fn a_statement_about_the_whole_axis_is_not_judged_on_a_part_of_it() {
+    let part = ["--set", "connections=20", "--set", "duration=100us", "--set", "warm-up=100us"];
+    let summary = json(&[&["run", "star-rpc"], &part[..]].concat());
+    assert_eq!(summary["statements"], serde_json::json!([]));
+    assert_eq!(summary["tally"], "no prediction");
+}

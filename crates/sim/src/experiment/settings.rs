@@ -157,8 +157,8 @@ impl Definition {
                 Value::Quantity(number) => Some(*number),
                 _ => None,
             };
-            self.x.values = values.iter().filter_map(number).collect();
-            return self.drop_statements_of_other_places();
+            let before = std::mem::replace(&mut self.x.values, values.iter().filter_map(number).collect());
+            return self.drop_statements_of_other_places(&before);
         }
         for value in values {
             let source = "set for this run".into();
@@ -178,21 +178,26 @@ impl Definition {
         definition
     }
 
-    /// Removes statements about x values that the axis no longer has.
-    fn drop_statements_of_other_places(&mut self) {
+    /// Removes statements about x values that the axis no longer has, and, unless the axis still has the range and all values
+    /// of `before`, those about the whole axis.
+    fn drop_statements_of_other_places(&mut self, before: &[u64]) {
         let Self { x, expected, .. } = self;
+        let range = |values: &[u64]| (values.iter().min().copied(), values.iter().max().copied());
+        let is_whole =
+            range(&x.values) == range(before) && before.iter().all(|place| x.values.contains(place));
         expected.retain_mut(|expected| match &mut expected.subject {
             Subject::At(places) => {
                 places.retain(|place| x.values.contains(place));
                 !places.is_empty()
             }
-            _ => true,
+            Subject::Maximum | Subject::MaximumOver(_) | Subject::MaximumBegins | Subject::Fall => is_whole,
         });
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::statement::Expected;
     use super::super::testing::{EXPERIMENT, LIBRARY};
     use super::*;
 
@@ -209,6 +214,23 @@ mod tests {
         assert_eq!(points.iter().map(|point| point.x).collect::<Vec<_>>(), [8, 16, 8, 16]);
         assert_eq!(definition.expected, []);
         assert!(points.iter().all(|point| point.parameters.nanos("setup") == Ok(7000)));
+    }
+
+    #[test]
+    fn a_statement_about_the_whole_axis_needs_all_its_values() {
+        let subjects = |setting: &str| {
+            let mut definition = definition();
+            let [expected, ..] = &definition.expected[..] else { panic!("no statement") };
+            let of = |subject| Expected { subject, ..expected.clone() };
+            let over = Subject::MaximumOver("without".into());
+            let whole = [Subject::Maximum, over, Subject::MaximumBegins, Subject::Fall];
+            definition.expected = whole.map(of).into();
+            definition.set(setting).unwrap();
+            definition.expected.len()
+        };
+        let all = ["flows=4,2,1", "flows=1,2,3,4"].map(subjects);
+        let others = ["flows=1", "flows=1,4", "flows=1,2,4,8"].map(subjects);
+        assert_eq!((all, others), ([4; 2], [0; 3]));
     }
 
     #[test]
