@@ -185,12 +185,14 @@ fn effects(
     effects
 }
 
-/// Returns the largest relative change of a statement's numbers.
+/// Returns the largest relative change of a statement's numbers: 1 from 0, and where a number appears or is missing.
 fn change(base: &Statement<'_>, other: &Statement<'_>) -> f64 {
-    let pairs = base.found.iter().zip(&other.found);
-    let changes =
-        pairs.filter_map(|(a, b)| Some(((*b)? / (*a)? - 1.0).abs())).filter(|change| change.is_finite());
-    changes.fold(0.0, f64::max)
+    let change = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
+        _ if a == b => 0.0,
+        (Some(a), Some(b)) if *a != 0.0 => (b / a - 1.0).abs(),
+        _ => 1.0,
+    };
+    base.found.iter().zip(&other.found).map(change).fold(0.0, f64::max)
 }
 
 /// Returns the factors with a relevant effect on a prediction, the largest first.

@@ -154,3 +154,33 @@ fn a_statement_about_the_whole_axis_is_not_judged_on_a_part_of_it() {
     assert_eq!(summary["statements"], serde_json::json!([]));
     assert_eq!(summary["tally"], "no prediction");
 }
+
+#[test]
+fn sensitivity_counts_a_change_from_0() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-drops.toml").unwrap();
+    let own = r#"
+[[expected]]
+series = "LRO-enabled NIC"
+x = 1514
+value = 0
+unit = "%"
+tolerance = 1
+kind = "predicted"
+source = "test"
+sentence = "test"
+
+[parameters]
+pci-burst-overhead = { value = 2, unit = "cycles", source = "test", range = [2, 60], reason = "test" }
+"#;
+    fs::write(&file, built_in + own).unwrap();
+    let settings = ["--set", "frame=1514", "--set", "duration=2ms", "--set", "warm-up=5ms", "--samples", "1"];
+    let summary = json(&[&["sensitivity", text(&file)], &settings[..]].concat());
+    let statements = summary["statements"].as_array().unwrap();
+    let of_zero = statements.iter().find(|statement| statement["line"] == "LRO-enabled NIC").unwrap();
+    let largest = &of_zero["by_factor"][0];
+    assert_eq!(of_zero["found"], serde_json::json!([0.0, 0.0]));
+    assert_eq!((&largest["factor"], &largest["swing"]), (&"pci-burst-overhead".into(), &1.0.into()));
+    assert!(largest["at_ends"][0][1][0].as_f64().unwrap() > 1.0, "{largest}");
+}
