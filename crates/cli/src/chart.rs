@@ -45,7 +45,12 @@ pub(crate) fn svg(size: (u32, u32), paint: impl FnOnce(&Area<'_>) -> Painted) ->
     });
     painted.map_err(|error| anyhow!("{error}")).context("cannot draw the plot")?;
     drop(area);
-    Ok(svg)
+    Ok(svg.replace(is_not_xml, "\u{FFFD}"))
+}
+
+/// Returns true for characters that XML 1.0 (section 2.2) excludes; titles with names of files may have them.
+fn is_not_xml(c: char) -> bool {
+    matches!(c, '\0'..='\u{8}' | '\u{B}' | '\u{C}' | '\u{E}'..='\u{1F}' | '\u{FFFE}' | '\u{FFFF}')
 }
 
 /// Draws a title above two charts as SVG. The left one has `left_percent` of the width.

@@ -184,3 +184,17 @@ pci-burst-overhead = { value = 2, unit = "cycles", source = "test", range = [2, 
     assert_eq!((&largest["factor"], &largest["swing"]), (&"pci-burst-overhead".into(), &1.0.into()));
     assert!(largest["at_ends"][0][1][0].as_f64().unwrap() > 1.0, "{largest}");
 }
+
+#[test]
+fn a_figure_is_xml_whatever_its_title_has() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    let title = "title = \"<a> & \\u0001\\u000b\\u001b\\uffff\\t\u{e9}\"";
+    fs::write(&file, built_in.replacen("title = \"Load of the receiving core at line rate\"", title, 1))
+        .unwrap();
+    let settings = ["--set", "frame=64", "--set", "duration=1ms", "--set", "warm-up=0"];
+    printed(&[&["run", text(&file), "--out", text(folder.path())], &settings[..]].concat());
+    let svg = fs::read_to_string(folder.path().join("lro-netfpga-cpu.svg")).unwrap();
+    assert!(svg.contains("&lt;a&gt; &amp; \u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\t\u{e9} (lro-netfpga"), "{svg}");
+}
