@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::Args;
 use nichrome_port::capture::{self, LinkType, PacketOptions, WriteError, Writer};
 use nichrome_sim::experiment::{Definition, Parameters, Runner, check_capture, with_unit};
@@ -92,7 +92,9 @@ impl Trace {
             pcapng.finish()?;
         }
         if let Some(file) = &self.series {
-            write_series(file, &observer.series)?;
+            let series = &observer.series;
+            ensure!(!series.is_empty(), "model '{}' has no time series: leave out --series", runner.name());
+            write_series(file, series)?;
         }
         Ok(record)
     }

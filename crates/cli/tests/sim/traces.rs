@@ -146,6 +146,16 @@ fn points_that_cannot_be_traced_are_refused() {
 }
 
 #[test]
+fn a_model_without_time_series_says_so() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("series.csv");
+    let (line, code) = failure(&["run", "iwarp-latency", "--point", "sockets/1", "--series", text(&file)]);
+    let expected =
+        "iwarp-latency, sockets, message = 1 B: model 'overip' has no time series: leave out --series";
+    assert_eq!((line.as_str(), code, file.exists()), (expected, 1, false));
+}
+
+#[test]
 fn a_failed_capture_leaves_an_existing_file_unchanged() {
     let folder = tempdir().unwrap();
     let file = folder.path().join("precious.pcapng");
