@@ -30,7 +30,8 @@ pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<(
     let _writing = writing();
     let write = || {
         let mut file = unfinished(folder)?;
-        file.write_all(bytes)?;
+        // Errors of `NamedTempFile` itself name the temporary file.
+        file.as_file_mut().write_all(bytes)?;
         file.as_file().sync_all()?;
         file.persist(folder.join(name)).map(drop).map_err(|error| error.error)
     };

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
-use crate::command::{SHORT, command, failure, text};
+use crate::command::{SHORT, command, failure, names, text};
+use crate::common;
 use crate::interrupt::interrupt;
 
 #[test]
@@ -22,6 +23,22 @@ fn an_endless_file_is_not_read_to_its_end() {
         let (line, status) = failure(&["run", text(file)]);
         assert!(line.contains("it is longer than 67108864 bytes") && status == 1, "{line}");
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named_as_the_user_knows_it() {
+    let folder = tempdir().unwrap();
+    let mut limited = Command::new("sh");
+    limited.args([
+        "-c",
+        "trap '' XFSZ; ulimit -f 0; exec \"$0\" sim run \"$@\"",
+        env!("CARGO_BIN_EXE_nichrome"),
+    ]);
+    limited.args(SHORT).args(["--set", "frame=64", "--out", text(folder.path())]).stdin(Stdio::null());
+    let (line, status) = common::failure(&limited.output().unwrap());
+    let file = folder.path().join("lro-netfpga-cpu.svg");
+    let expected = format!("cannot write {}: File too large (os error 27)", file.display());
+    assert_eq!((line, status, names(folder.path())), (expected, 1, Vec::new()));
 }
 
 #[test]
