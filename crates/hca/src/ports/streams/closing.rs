@@ -29,6 +29,10 @@ impl StreamPorts {
             self.left.push(qp);
         }
         self.pool.discard(std::mem::take(&mut stream.held));
+        if stream.state == State::Ended && stream.is_finished() {
+            // Both ends have sent their FIN.
+            return self.remove(token);
+        }
         stream.state = State::Closing(now + DRAIN);
         if self.paths.is_none() {
             stream.finish();

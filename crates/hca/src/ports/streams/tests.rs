@@ -351,6 +351,17 @@ fn a_peer_that_does_not_close_is_waited_for_a_second_at_most() {
 }
 
 #[test]
+fn a_peer_that_has_closed_is_not_waited_for() {
+    let mut bench = Bench::new(None);
+    bench.by_number = true;
+    let qp = handles(1)[0];
+    drop(bench.attach(qp));
+    bench.until(|bench| bench.ports.ended.len() == 1);
+    bench.ports.close(qp, clock::now());
+    assert!(bench.ports.streams.is_empty() && bench.ports.outgoing_timeout().is_none());
+}
+
+#[test]
 fn a_reset_reaches_the_peer() {
     let mut bench = Bench::new(None);
     let qp = handles(1)[0];
