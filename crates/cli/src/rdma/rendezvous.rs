@@ -1,11 +1,13 @@
 //! The TCP connection over which server and client exchange parameters.
 
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::options::Options;
 
@@ -68,7 +70,7 @@ fn connect(server: &str, port: u16) -> anyhow::Result<TcpStream> {
 }
 
 fn may_be_starting(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::ConnectionRefused
+    error.kind() == ErrorKind::ConnectionRefused
 }
 
 /// Returns the local address of the connection, as IPv4 if it is an IPv4-mapped one.
@@ -89,9 +91,25 @@ pub(super) fn part_from_peer(role: Role, mut stream: &TcpStream) -> anyhow::Resu
     Ok(())
 }
 
+/// Sends `mine` to the peer and returns the peer's value.
+///
+/// # Errors
+/// The peer has closed the connection, is silent, or sends something else, as another command does.
+pub(super) fn exchange<T: Serialize + DeserializeOwned>(stream: &TcpStream, mine: &T) -> anyhow::Result<T> {
+    nichrome_hca::exchange(stream, mine).map_err(|error| {
+        let what = match error.kind() {
+            ErrorKind::InvalidData => "the peer runs another command",
+            ErrorKind::WouldBlock => "the peer does not answer",
+            _ => "the peer closed the TCP connection",
+        };
+        anyhow::Error::new(error).context(what)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
@@ -110,5 +128,25 @@ mod tests {
             part_from_peer(Role::Client, &client).unwrap();
             assert!(reported.load(Ordering::Relaxed));
         });
+    }
+
+    #[test]
+    fn a_peer_that_ends_is_distinguished_from_another_command_and_from_a_silent_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+            (client, listener.accept().unwrap().0)
+        };
+        let failure = |client: &TcpStream| exchange(client, &1_u32).unwrap_err().to_string();
+        let (client, mut other_command) = connect();
+        other_command.write_all(b"{\"qps\": 1}\n").unwrap();
+        assert_eq!(failure(&client), "the peer runs another command");
+        let (client, silent) = connect();
+        assert_eq!(failure(&client), "the peer does not answer");
+        drop(silent);
+        let (client, ended) = connect();
+        drop(ended);
+        assert_eq!(failure(&client), "the peer closed the TCP connection");
     }
 }

@@ -6,16 +6,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use nichrome_hca::{
-    Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, exchange,
-};
+use nichrome_hca::{Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion};
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::growth::{Growth, Memory};
 use super::options::Options;
-use super::rendezvous::{Role, here, meet, part_from_peer};
+use super::rendezvous::{Role, exchange, here, meet, part_from_peer};
 use super::report;
 
 /// Time limit for progress.
@@ -86,9 +84,9 @@ impl Meeting {
     /// Exchanges parameters with the peer and returns the client's.
     ///
     /// # Errors
-    /// The peer runs another command, or the client's parameters are out of their ranges.
+    /// The peer ended or runs another command, or the client's parameters are out of their ranges.
     pub(super) fn agree<T: Agreed>(&self, parameters: T) -> anyhow::Result<T> {
-        let theirs = exchange(&self.stream, &parameters).context("the peer runs another command")?;
+        let theirs = exchange(&self.stream, &parameters)?;
         if self.role == Role::Client {
             return Ok(parameters);
         }
@@ -101,7 +99,7 @@ impl Meeting {
 
     /// Sends a value from the server to its client; returns it at both ends.
     pub(super) fn of_server<T: Serialize + DeserializeOwned>(&self, value: Option<T>) -> anyhow::Result<T> {
-        let theirs = exchange(&self.stream, &value).context("the peer closed the TCP connection")?;
+        let theirs = exchange(&self.stream, &value)?;
         value.or(theirs).context("the peer runs another command")
     }
 
@@ -125,7 +123,7 @@ impl Meeting {
         let region = adapter.region(len, access).context("cannot register memory")?;
         let cq = adapter.completion_queue(2 * count * depth + 1)?;
         let mine = Introduction { region: region.remote(), mtu: adapter.mtu().bytes() };
-        let theirs = exchange(&stream, &mine).context("the peer closed the TCP connection")?;
+        let theirs = exchange(&stream, &mine)?;
         let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the peer's path MTU is invalid")?;
         // Both ends run this command, which answers ECN marks with CNPs.
         let connection = Connection { ecn: true, ..Connection::new(mtu) };
@@ -150,8 +148,7 @@ impl Meeting {
                 region: of_these.get(nth).map(Region::remote),
             };
             let entries: Vec<Entry> = qps[first..].iter().enumerate().map(entry).collect();
-            let theirs_of_these =
-                exchange(&stream, &entries).context("the peer closed the TCP connection")?;
+            let theirs_of_these = exchange(&stream, &entries)?;
             for (qp, peer) in qps[first..].iter().zip(&theirs_of_these) {
                 qp.connect(&peer.endpoint, &connection).context("cannot connect")?;
             }
@@ -161,7 +158,7 @@ impl Meeting {
         await_transports(&adapter, &qps, &stream)?;
         let growth = before.growth(count);
         // Barrier: neither end starts before both are connected.
-        exchange(&stream, &Ready {}).context("the peer closed the TCP connection")?;
+        exchange(&stream, &Ready {})?;
         let peer = theirs.region;
         Ok(Session { role, adapter, region, peer, cq, qps, mtu, growth, own_regions, stream })
     }
@@ -211,7 +208,7 @@ struct Ready {}
 /// Waits without a time limit until the peer calls this function too, then parts from it.
 fn finish(role: Role, stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
-    exchange(stream, &Ready {}).context("the peer closed the TCP connection")?;
+    exchange(stream, &Ready {})?;
     part_from_peer(role, stream)
 }
 
