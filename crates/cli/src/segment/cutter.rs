@@ -29,7 +29,7 @@ pub(super) enum Found<'a> {
     /// A super-packet that cannot be segmented, with the reason.
     Left(&'static str),
     SuperPacket {
-        segments: Segments<'a>,
+        segments: Box<Segments<'a>>,
         /// The original link header, which replaces the first `skipped` bytes of each segment.
         header: &'a [u8],
         skipped: usize,
@@ -79,7 +79,7 @@ impl Cutter {
             }
         };
         let mut segments = match self.smallest(frame, limit) {
-            Ok(segments) if segments.remaining() > 1 => segments,
+            Ok(segments) if segments.remaining() > 1 => Box::new(segments),
             Ok(_) => return Found::Packet,
             Err(_) if record.original_len <= mtu + MOST_LINK_LEN => return Found::Packet,
             Err(_) if record.original_len as usize > bytes.len() => {
