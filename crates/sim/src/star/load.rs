@@ -42,8 +42,9 @@ impl Network {
     fn schedule_arrival(&mut self, queue: &mut EventQueue<Event>) {
         let Some(offered) = self.config.offered else { return };
         let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        let nanos = (-unit.ln() * 1e9 / offered) as u64;
-        queue.schedule_in(nanos, Event::Arrives);
+        // The sum of the intervals, since truncating each to nanoseconds would raise the rate.
+        self.next_arrival += -unit.ln() * 1e9 / offered;
+        queue.schedule(Instant::from_nanos(self.next_arrival as u64), Event::Arrives);
     }
 
     /// Starts an operation that arrived at `came`; the card has it after the group's turn has come and the host has

@@ -129,6 +129,8 @@ pub(super) struct Network {
     woken: Vec<u32>,
     /// End of the last packet's transmission.
     sent_until: Instant,
+    /// Time of the next Poisson arrival, in nanoseconds.
+    pub(super) next_arrival: f64,
 }
 
 impl Network {
@@ -154,6 +156,7 @@ impl Network {
             messages: Vec::new(),
             woken: Vec::new(),
             sent_until: Instant::ZERO,
+            next_arrival: 0.0,
         }
     }
 

@@ -59,6 +59,13 @@ fn as_long_as_contexts_fit_operations_are_limited_by_their_time() {
     }
 }
 
+/// Times of arrival are whole nanoseconds, and 16.7 ns are between two.
+#[test]
+fn operations_arrive_at_the_offered_rate() {
+    let set = [("duration", "4ms")];
+    assert_near(measure("star-baselines-load", "1RMA", 60_000_000, &set, "operations"), 60.0, 0.01);
+}
+
 #[test]
 fn one_context_too_many_and_every_operation_misses() {
     let (outcome, _) = observe("star-stress", "RDMA", 301, &[]);
