@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::context::Context;
 use crate::errno::status;
 use crate::header::ibv_context;
+use crate::live_objects;
 use crate::memory_region::deregister_left;
 use crate::memory_window::destroy_left_windows;
 use crate::queue_pair::destroy_left_qps;
@@ -20,7 +21,7 @@ use crate::retired;
 struct Shared {
     /// Addresses of the open ones.
     open: BTreeSet<usize>,
-    /// The closed ones. Boxed: their objects' structures point to them.
+    /// The closed ones that have left objects. Boxed: their objects' structures point to them.
     closed: Vec<Box<Context>>,
 }
 
@@ -39,11 +40,18 @@ pub(crate) fn share_objects() {
 #[allow(clippy::vec_box)]
 fn close(context: Box<Context>) -> Vec<Box<Context>> {
     let mut shared = shared();
-    if !shared.open.remove(&context.address().addr()) {
-        return vec![context];
+    let is_shared = shared.open.remove(&context.address().addr());
+    let mut ended = Vec::new();
+    // SAFETY: live objects begin with their C structures.
+    if is_shared && unsafe { live_objects::any_of(context.address()) } {
+        shared.closed.push(context);
+    } else {
+        ended.push(context);
     }
-    shared.closed.push(context);
-    if shared.open.is_empty() { std::mem::take(&mut shared.closed) } else { Vec::new() }
+    if shared.open.is_empty() {
+        ended.append(&mut shared.closed);
+    }
+    ended
 }
 
 #[unsafe(no_mangle)]

@@ -7,9 +7,11 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
+use crate::header::ibv_context;
 
 /// The object at an address.
 #[derive(Clone, Copy)]
@@ -49,6 +51,15 @@ pub(crate) fn remove_where<T: 'static>(is_left: impl Fn(*const ()) -> bool) -> V
 pub(crate) fn all<T: 'static>() -> Vec<usize> {
     let live = live();
     live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>()).map(|(address, _)| *address).collect()
+}
+
+/// Returns true if an object's C structure, whose first field is the pointer to its context, names this one.
+///
+/// # Safety
+/// All objects begin with their C structures.
+pub(crate) unsafe fn any_of(context: *const ibv_context) -> bool {
+    // SAFETY: guaranteed by the caller; no object is destroyed under the lock.
+    live().keys().any(|address| unsafe { ptr::eq(*(*address as *const *const ibv_context), context) })
 }
 
 /// Returns the original handle of the object of this kind at an address.

@@ -100,9 +100,12 @@ static void left(void)
 	struct ibv_mr *from = region(near);
 	memset(from->addr, 1, PAGE);
 	/* It shares the objects of the context that is open, not those of later ones. */
-	struct ibv_context *imported = ibv_import_device(near.context->cmd_fd);
-	CHECK(imported && !ibv_close_device(imported));
-	int fds = 0, threads = 0;
+	int fds = count("/proc/self/fd"), threads = 0;
+	for (int i = 0; i < 100; i++) {
+		struct ibv_context *imported = ibv_import_device(near.context->cmd_fd);
+		CHECK(imported && !ibv_close_device(imported));
+	}
+	CHECK(count("/proc/self/fd") == fds);
 	for (int i = 0; i < 100; i++) {
 		struct objects far = make();
 		connect_qp(near.qp[0], far.qp[0]->qp_num, REMOTE);
