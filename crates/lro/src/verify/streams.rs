@@ -21,7 +21,7 @@ pub(super) struct Streams {
     repeated: HashMap<u64, u32>,
     /// Data segments whose bytes the receiver may have, by fingerprint: acknowledged, or contained in
     /// segments that are not parsed. They may be dropped.
-    had_already: HashMap<u64, u64>,
+    pub(super) had_already: HashMap<u64, u64>,
     /// The receiver's latest ACK number on this connection.
     acknowledged: Option<SeqNumber>,
     came_in: u64,
@@ -148,6 +148,9 @@ impl Streams {
         if !brought.iter().map(|part| (part.at, part.len)).eq(segments) {
             // Other segments contained some of the bytes first: which ones were merged is unknown.
             return Ok(());
+        }
+        if !self.had_already.is_empty() {
+            self.had_already.retain(|_, number| brought.iter().all(|part| part.fields.frame != *number));
         }
         let fields = || brought.iter().map(|part| part.fields);
         let without_psh = |flags: TcpFlags| flags.difference(TcpFlags::PSH);
