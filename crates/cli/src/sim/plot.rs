@@ -5,7 +5,7 @@ use plotters::prelude::*;
 
 use super::judged::Place;
 use super::number::significant;
-use crate::chart::{self, Area, COLORS, GRID, INK, Painted, font, legend, swatch};
+use crate::chart::{self, Area, COLORS, Chart, GRID, INK, Painted, font, legend, swatch};
 
 /// Size of a panel, in pixels.
 const SIZE: (u32, u32) = (640, 460);
@@ -145,32 +145,52 @@ fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted
         .axis_desc_style(font(14))
         .draw()?;
     let at = |x: f64, y: f64| Some((place(x_scale, x)?, place(y_scale, y)?));
-    for (line, color) in panel.lines.iter().zip(COLORS.into_iter().cycle().skip(panel.first_color)) {
-        let (name, places) = line;
-        for range in [|place: &Place| place.samples, |place: &Place| place.readings] {
-            let ranged: Vec<_> =
-                places.iter().filter_map(|place| Some((place.compared.x, range(place)?))).collect();
-            let least = ranged.iter().filter_map(|(x, (least, _))| at(*x, *least));
-            let most = ranged.iter().rev().filter_map(|(x, (_, most))| at(*x, *most));
-            let bars =
-                ranged.iter().filter_map(|(x, (least, most))| Some(vec![at(*x, *least)?, at(*x, *most)?]));
-            chart.draw_series(bars.map(|ends| PathElement::new(ends, color.mix(0.5).stroke_width(5))))?;
-            chart.draw_series([Polygon::new(least.chain(most).collect::<Vec<_>>(), color.mix(0.15))])?;
-        }
-        let points: Vec<_> =
-            places.iter().filter_map(|place| at(place.compared.x, place.compared.value?)).collect();
-        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, color.filled())))?;
-        chart
-            .draw_series(LineSeries::new(points, color.stroke_width(2)))?
-            .label(*name)
-            .legend(move |at| swatch(at, color));
+    let colors = COLORS.into_iter().cycle().skip(panel.first_color);
+    for ((name, places), color) in panel.lines.iter().zip(colors) {
+        paint_series(&mut chart, name, places, color, &at)?;
     }
-    let compared = || places().map(|place| &place.compared);
-    let ends =
-        compared().map(|place| tolerated(place).filter_map(|end| at(place.x, end)).collect::<Vec<_>>());
-    chart.draw_series(ends.map(|ends| PathElement::new(ends, INK.stroke_width(1))))?;
+    paint_paper(&mut chart, &places().map(|place| &place.compared).collect::<Vec<_>>(), &at)?;
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
+}
+
+/// Draws the values of a series, and their ranges over readings and samples. `at` returns the place of x and y.
+fn paint_series<'a, 'b: 'a>(
+    chart: &mut Chart<'a, 'b>,
+    name: &str,
+    places: &[&Place],
+    color: RGBColor,
+    at: &impl Fn(f64, f64) -> Option<(f64, f64)>,
+) -> Painted {
+    for range in [|place: &Place| place.samples, |place: &Place| place.readings] {
+        let ranged: Vec<_> =
+            places.iter().filter_map(|place| Some((place.compared.x, range(place)?))).collect();
+        let least = ranged.iter().filter_map(|(x, (least, _))| at(*x, *least));
+        let most = ranged.iter().rev().filter_map(|(x, (_, most))| at(*x, *most));
+        let bars = ranged.iter().filter_map(|(x, (least, most))| Some(vec![at(*x, *least)?, at(*x, *most)?]));
+        chart.draw_series(bars.map(|ends| PathElement::new(ends, color.mix(0.5).stroke_width(5))))?;
+        chart.draw_series([Polygon::new(least.chain(most).collect::<Vec<_>>(), color.mix(0.15))])?;
+    }
+    let points: Vec<_> =
+        places.iter().filter_map(|place| at(place.compared.x, place.compared.value?)).collect();
+    chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, color.filled())))?;
+    chart
+        .draw_series(LineSeries::new(points, color.stroke_width(2)))?
+        .label(name)
+        .legend(move |at| swatch(at, color));
+    Ok(())
+}
+
+/// Draws the paper's numbers with their tolerances. `at` returns the place of x and y.
+fn paint_paper<'a, 'b: 'a>(
+    chart: &mut Chart<'a, 'b>,
+    compared: &[&Compared],
+    at: &impl Fn(f64, f64) -> Option<(f64, f64)>,
+) -> Painted {
+    let tolerances =
+        compared.iter().map(|place| tolerated(place).filter_map(|end| at(place.x, end)).collect::<Vec<_>>());
+    chart.draw_series(tolerances.map(|ends| PathElement::new(ends, INK.stroke_width(1))))?;
     let papers = |wanted: fn(StatementKind) -> bool| {
-        let of_kind = compared().filter(move |place| place.kind.is_some_and(wanted));
+        let of_kind = compared.iter().filter(move |place| place.kind.is_some_and(wanted));
         of_kind.filter_map(|place| Some((at(place.x, place.paper()?)?, place.is_near()))).collect::<Vec<_>>()
     };
     let predicted = papers(|kind| kind == StatementKind::Predicted);
@@ -191,7 +211,7 @@ fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted
             .label("the paper: fitted, repeated, derived or by construction")
             .legend(|(x, y)| Cross::new((x + 7, y), 4, INK.stroke_width(1)));
     }
-    legend(&mut chart, SeriesLabelPosition::UpperLeft)
+    Ok(())
 }
 
 /// Returns the color of a paper's number: red outside the tolerance.
