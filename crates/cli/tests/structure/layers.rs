@@ -184,7 +184,7 @@ const HCA: Layers = &[
     &["management.rs"],
     &["live_device.rs", "set_up.rs"],
     &["shared_device.rs"],
-    &["driver.rs"],
+    &["driver.rs", "driver/"],
     &["adapter.rs", "queue_pair.rs", "region.rs"],
     &["cm/"],
 ];

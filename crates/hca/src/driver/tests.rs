@@ -1,0 +1,161 @@
+//! The driver's sleep, and set-ups that the program ends.
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpListener;
+
+use nichrome_rdma::{
+    Access, AddressVector, PathMtu, Psn, QpCapacity, QpConfig, QpNumber, QpType, RnrTimer, Signaling,
+};
+use nichrome_wire::star::STAR_PORT;
+
+use super::*;
+use crate::Arena;
+
+#[test]
+fn the_thread_stays_at_the_ports_for_a_program_that_sleeps_and_not_for_one_that_found_its_event() {
+    let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
+    let sleep = |patience: &Patience, has_come: fn() -> bool| {
+        let is_attended = driver.sleep(patience, has_come, || driver.shared.handover.is_attended());
+        assert!(!driver.shared.handover.is_attended());
+        is_attended
+    };
+    let (impatient, patient) = (Patience::default(), Patience::default());
+    patient.waited(0);
+    assert!(sleep(&impatient, || unreachable!("it does not look")));
+    assert!(!sleep(&patient, || true));
+    assert!(sleep(&patient, || false));
+}
+
+/// A driver with a queue pair.
+struct Side {
+    driver: Driver<Arena>,
+    qp: QpHandle,
+    number: QpNumber,
+}
+
+impl Side {
+    fn new(transport: Transport) -> Self {
+        let config = AdapterConfig { transport, ..AdapterConfig::default() };
+        let driver = Driver::open(&config, Arena::default(), Box::new(drop)).unwrap();
+        let (qp, number) = driver.call(|device| {
+            let (domain, cq) = (device.create_domain().unwrap(), device.create_cq(1).unwrap());
+            let (kind, capacity) = (QpType::Rc, QpCapacity::default());
+            let signaling = Signaling::Requested;
+            let config =
+                QpConfig { kind, domain, send_cq: cq, receive_cq: cq, srq: None, capacity, signaling };
+            let qp = device.create_qp(config).unwrap();
+            (qp, device.qp_number(qp).unwrap())
+        });
+        Self { driver, qp, number }
+    }
+
+    /// Two sides, the one that connects first: its address is lower.
+    fn pair(transport: Transport) -> [Self; 2] {
+        let mut sides = [(); 2].map(|()| Self::new(transport));
+        sides.sort_by_key(|side| side.driver.local().ip());
+        sides
+    }
+
+    fn reset(&self) {
+        self.driver.modify_qp(self.qp, &QpChange::to(QpState::Reset)).unwrap();
+    }
+
+    /// Moves the queue pair to RTR, which starts the set-up.
+    fn connect(&self, peer: IpAddr, number: QpNumber) {
+        let init = QpChange {
+            pkey_index: Some(0),
+            port: Some(1),
+            access: Some(Access::NONE),
+            ..QpChange::to(QpState::Init)
+        };
+        let ready_to_receive = QpChange {
+            path: Some(AddressVector::to(peer)),
+            path_mtu: Some(PathMtu::B1024),
+            destination: Some(number),
+            rq_psn: Some(Psn::new(0)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: RnrTimer::new(12),
+            ..QpChange::to(QpState::Rtr)
+        };
+        self.driver.modify_qp(self.qp, &init).unwrap();
+        self.driver.modify_qp(self.qp, &ready_to_receive).unwrap();
+    }
+
+    fn connect_to(&self, peer: &Self) {
+        self.connect(peer.driver.local().ip(), peer.number);
+    }
+
+    /// Waits until no connection is being set up; returns the queue pair's state.
+    fn settled(&self) -> QpState {
+        while self.driver.held_qps() > 0 {
+            thread::yield_now();
+        }
+        self.driver.call(|device| device.query_qp(self.qp).unwrap().state)
+    }
+}
+
+const SET_UPS: [Transport; 2] = [Transport::Iwarp, Transport::Star];
+
+/// A peer at a higher address than any adapter's, which accepts connections and never answers.
+fn silent_peer(transport: Transport, number: QpNumber) -> (TcpListener, IpAddr) {
+    let port = if transport == Transport::Star { STAR_PORT } else { iwarp::port_of(number) };
+    // Other tests have such peers at the same time.
+    let mut addresses = (1..=254).rev().map(|host| IpAddr::from([127, 255, 255, host]));
+    let listening = |address| Some((TcpListener::bind((address, port)).ok()?, address));
+    addresses.find_map(listening).unwrap()
+}
+
+#[test]
+fn a_queue_pair_that_was_reset_keeps_its_next_connection() {
+    for transport in SET_UPS {
+        let [a, b] = Side::pair(transport);
+        let (listener, silent) = silent_peer(transport, a.number);
+        a.connect(silent, a.number);
+        let (mut unanswered, _) = listener.accept().unwrap();
+        a.reset();
+        assert_eq!(a.driver.held_qps(), 0, "{transport:?}");
+        // The stream ends, by a reset or after a refusal: a late answer reaches nobody.
+        unanswered.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let end = unanswered.read_to_end(&mut Vec::new());
+        assert!(end.is_ok() || end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset));
+        a.connect_to(&b);
+        b.connect_to(&a);
+        assert_eq!([&a, &b].map(Side::settled), [QpState::Rtr; 2], "{transport:?}");
+        drop(unanswered);
+        assert_eq!(a.settled(), QpState::Rtr, "{transport:?}");
+    }
+}
+
+#[test]
+fn a_queue_pair_that_was_reset_is_connected_to_the_same_peer_again() {
+    for transport in SET_UPS {
+        let [a, b] = Side::pair(transport);
+        for round in 0..20 {
+            // The side that gives up is the one that connects, or the one that expects its peer.
+            let [first, second] = if round % 2 == 0 { [&a, &b] } else { [&b, &a] };
+            first.connect_to(second);
+            first.reset();
+            first.connect_to(second);
+            second.connect_to(first);
+            let states = [first, second].map(Side::settled);
+            assert_eq!(states, [QpState::Rtr; 2], "{transport:?}, round {round}");
+            [first, second].into_iter().for_each(Side::reset);
+        }
+    }
+}
+
+#[test]
+fn the_set_up_of_a_destroyed_queue_pair_ends() {
+    for transport in SET_UPS {
+        let [a, b] = Side::pair(transport);
+        let (_listener, silent) = silent_peer(transport, a.number);
+        a.connect(silent, a.number);
+        // This one's peer would connect.
+        b.connect_to(&a);
+        for side in [a, b] {
+            assert_eq!(side.driver.held_qps(), 1, "{transport:?}");
+            side.driver.destroy_qp(side.qp).unwrap();
+            assert_eq!(side.driver.held_qps(), 0, "{transport:?}");
+        }
+    }
+}
