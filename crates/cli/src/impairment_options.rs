@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use nichrome_sim::experiment::read_text;
-use nichrome_wan::{Impairments, Jitter, ParseError, Samples, Trace};
+use nichrome_wan::{Impairments, Jitter, ParseError, Probability, Samples, Trace};
 use serde::{Deserialize, Serialize};
 
 use crate::distinct::Distinct;
@@ -257,9 +257,9 @@ impl Asked {
                 return None;
             }
             let share = value.split(':').next()?;
-            let percent =
-                share.parse::<f64>().ok().filter(|fraction| (0.1..=1.0).contains(fraction))? * 100.0;
-            let option = direction.option(name);
+            let bare: Probability = share.parse().ok().filter(|_| !share.ends_with('%'))?;
+            let percent = (bare.fraction() >= 0.1).then(|| bare.to_string())?;
+            let (option, percent) = (direction.option(name), percent.trim_end_matches('%'));
             Some(format!("{option} {share} is {percent} %; a number of percent is {share}%"))
         })
     }

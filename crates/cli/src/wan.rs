@@ -301,7 +301,7 @@ impl Wan {
             Controlled { remote: path.remote(), impairments, seed, hosts, unread: Arc::clone(&unread) };
         let controlled = Arc::new(Mutex::new(controlled));
         if let Some(web) = web {
-            web.serve(Arc::clone(&controlled), path.remote())?;
+            web.serve(Arc::clone(&controlled), path.remote(), Arc::clone(&unread))?;
         }
         let control = Controlled::open(controlled)
             .map_err(|error| failure::warn(format_args!("'nichrome wan set' will not work: {error:#}")))

@@ -79,7 +79,7 @@ const FIGURES = [
   }],
   ["On their way: waiting or delayed", "packets", now => [["", now.in_flight]]],
   ["Dropped", "% of the packets", (now, before) => {
-    const packets = per(now, before, "packets");
+    const packets = per(now, before, "packets") + per(now, before, "not_entered");
     return [["", packets > 0 ? Math.min(100, per(now, before, "dropped") * 100 / packets) : null]];
   }],
 ];

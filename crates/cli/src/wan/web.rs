@@ -15,7 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::control::{Answer, Controlled, Request as Asked};
+use super::control::{Answer, Controlled, Request as Asked, Unread};
 use super::in_force::in_force;
 use super::live_path::Remote;
 use super::report::Report;
@@ -63,13 +63,24 @@ impl WebPage {
     }
 
     /// Serves the page and prints its address.
-    pub(super) fn serve(self, controlled: Arc<Mutex<Controlled>>, remote: Remote) -> anyhow::Result<()> {
+    pub(super) fn serve(
+        self,
+        controlled: Arc<Mutex<Controlled>>,
+        remote: Remote,
+        unread: Unread,
+    ) -> anyhow::Result<()> {
         let address = self.server.address()?;
         // Browsers do not send a fragment to the server.
         let fragment = self.token.as_ref().map_or_else(String::new, |token| format!("#{token}"));
         failure::say(format_args!("nichrome: page at http://{address}/{fragment}"));
-        let site =
-            Site { token: self.token, controlled, remote, state: Mutex::new(None), begun: Instant::now() };
+        let site = Site {
+            token: self.token,
+            controlled,
+            remote,
+            unread,
+            state: Mutex::new(None),
+            begun: Instant::now(),
+        };
         self.server.serve("web", CLIENTS, move |request| Some(site.answer(request)));
         Ok(())
     }
@@ -86,6 +97,7 @@ struct Site {
     token: Option<String>,
     controlled: Arc<Mutex<Controlled>>,
     remote: Remote,
+    unread: Unread,
     /// The cached state and its time.
     state: Mutex<Option<(Instant, String)>>,
     begun: Instant,
@@ -136,11 +148,12 @@ impl Site {
 
     fn look(&self) -> anyhow::Result<String> {
         let [to_left, to_right] = self.remote.reports()?;
+        let [unread_left, unread_right] = (self.unread)()?;
         let time_s = self.begun.elapsed().as_secs_f64();
         Ok(serde_json::to_string(&State {
             time_s,
-            to_right: Direction::new(&to_right),
-            to_left: Direction::new(&to_left),
+            to_right: Direction::new(&to_right, unread_left),
+            to_left: Direction::new(&to_left, unread_right),
         })?)
     }
 
@@ -189,6 +202,8 @@ struct Direction {
     packets_delivered: u64,
     bytes_delivered: u64,
     dropped: u64,
+    /// Those of the dropped packets that did not enter the path, and are not in `packets`.
+    not_entered: u64,
     /// Packets in the bottleneck's queue or delayed.
     in_flight: u64,
     /// Sum of the delays of the delivered packets, in milliseconds: scheduled, and measured.
@@ -197,8 +212,9 @@ struct Direction {
 }
 
 impl Direction {
-    fn new(report: &Report) -> Self {
+    fn new(report: &Report, unread: u64) -> Self {
         let Report { impairments, stats, in_flight, given, .. } = report;
+        let not_entered = given.malformed + unread;
         let sum_ms = |of: &DelayHistogram| of.mean().as_secs_f64() * 1e3 * of.count() as f64;
         let text = |(name, value): (&str, String)| (name.to_owned(), Value::String(value));
         Self {
@@ -207,7 +223,8 @@ impl Direction {
             bytes: stats.bytes_in,
             packets_delivered: given.packets,
             bytes_delivered: given.bytes,
-            dropped: stats.drops.total() + given.refused + given.malformed,
+            dropped: stats.drops.total() + given.refused + not_entered,
+            not_entered,
             in_flight: *in_flight,
             delay_asked_ms: sum_ms(&given.asked),
             delay_given_ms: sum_ms(&given.delay),

@@ -169,8 +169,12 @@ fn tagged_frames_keep_their_tags() {
 fn frames_that_are_not_read_in_time_are_counted() {
     const SENT: u64 = 20_000;
     let machines = Machines::new();
+    machines.on_machine(|netlink| netlink.set_up(&netlink.interface(name("lo")).unwrap()).unwrap());
     let room = Room::new();
-    let path = machines.join(&room, &["--json"]);
+    let arguments = ["--between", "one", "two", "--json", "--web", "0"];
+    let site = Site::of(machines.machine.run(|| room.start(&arguments)).unwrap());
+    let path = &site.path;
+    path.wait_for("between one (left) and two (right) until Ctrl-C");
     let from =
         machines.on_host(1, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap());
     let frame = TcpFrame { payload: vec![1; 1400], ..TcpFrame::default() }.build();
@@ -191,9 +195,12 @@ fn frames_that_are_not_read_in_time_are_counted() {
     });
     let (packets, unread) = shown();
     assert!(unread > 0 && packets + unread == SENT, "{packets} and {unread}");
-    let to_left = &ended(&path)["to_left"];
+    let on_page = machines.machine.run(|| site.state()["to_left"].clone()).unwrap();
+    let counted = ["packets", "dropped", "not_entered"].map(|figure| number(&on_page, figure));
+    assert_eq!(counted, [packets, unread, unread], "{on_page}");
+    let to_left = &ended(path)["to_left"];
     assert_eq!((number(to_left, "packets"), drops(to_left, "unread")), (packets, unread), "{to_left}");
-    assert_eq!(path.end(), 0);
+    assert_eq!(site.path.end(), 0);
 }
 
 #[test]

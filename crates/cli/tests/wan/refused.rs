@@ -134,6 +134,8 @@ fn options_without_effect_are_refused() {
     // netem reads 0.5 as 0.5 %.
     let percent = Some("--loss 0.5 is 50 %; a number of percent is 0.5%".to_owned());
     assert_eq!(warned(&["--loss", "0.5"]), percent);
+    let exact = Some("--loss 0.29 is 29 %; a number of percent is 0.29%".to_owned());
+    assert_eq!(warned(&["--loss", "0.29"]), exact);
     assert_eq!(
         warned(&["--to-left", "reorder=0.25:1ms"]).map(|warning| warning.contains("is 25 %")),
         Some(true)
