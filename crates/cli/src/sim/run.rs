@@ -110,15 +110,17 @@ impl Run {
         let places = judged::places(&definition, &values, &others);
         let judged = judged::judge(&definition, &values, &others);
         let summary = summary(&definition, &places, &judged);
+        // Both are done whichever fails: the runs take minutes.
+        let printed = if self.json {
+            print_json(&summary)
+        } else {
+            print(Text { definition: &definition, places: &places, judged: &judged })
+        };
         if let Some(folder) = &self.out {
             write_all(folder, &definition, &places, &summary, &records)?;
         }
         page.finish(|| page::of_run(&definition, &places, seed, &summary))?;
-        if self.json {
-            print_json(&summary)
-        } else {
-            print(Text { definition: &definition, places: &places, judged: &judged })
-        }
+        printed
     }
 
     /// Computes the statements' values with other readings, and with samples of assumed parameters.

@@ -35,7 +35,10 @@ fn a_file_that_cannot_be_written_is_named_as_the_user_knows_it() {
         env!("CARGO_BIN_EXE_nichrome"),
     ]);
     limited.args(SHORT).args(["--set", "frame=64", "--out", text(folder.path())]).stdin(Stdio::null());
-    let (line, status) = common::failure(&limited.output().unwrap());
+    let mut output = limited.output().unwrap();
+    let results = std::mem::take(&mut output.stdout);
+    assert!(String::from_utf8_lossy(&results).contains("LRO-enabled NIC"), "the results are not lost");
+    let (line, status) = common::failure(&output);
     let file = folder.path().join("lro-netfpga-cpu.svg");
     let expected = format!("cannot write {}: File too large (os error 27)", file.display());
     assert_eq!((line, status, names(folder.path())), (expected, 1, Vec::new()));
