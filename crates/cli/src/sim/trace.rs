@@ -76,8 +76,12 @@ impl Trace {
         seed: u64,
     ) -> anyhow::Result<Record> {
         let mut observer = progress.observer();
+        // Both fail before a file is created.
+        if self.series.is_some() {
+            let name = runner.name();
+            ensure!(runner.has_series(), "model '{name}' has no time series: leave out --series");
+        }
         if self.capture.is_some() {
-            // Fails before a file is created.
             check_capture(runner)?;
         }
         let pcapng = self.capture.as_deref().map(Pcapng::create).transpose()?;
@@ -92,9 +96,7 @@ impl Trace {
             pcapng.finish()?;
         }
         if let Some(file) = &self.series {
-            let series = &observer.series;
-            ensure!(!series.is_empty(), "model '{}' has no time series: leave out --series", runner.name());
-            write_series(file, series)?;
+            write_series(file, &observer.series)?;
         }
         Ok(record)
     }

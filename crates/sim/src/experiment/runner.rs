@@ -22,6 +22,11 @@ pub trait Runner: Sync {
         true
     }
 
+    /// Returns true if it has [probes](Observer::keep), as time series need.
+    fn has_series(&self) -> bool {
+        true
+    }
+
     /// Runs once on this thread, in steps of [`Observer::run`], which shows progress, samples, and may end the run.
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError>;
 }

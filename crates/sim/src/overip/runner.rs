@@ -57,6 +57,10 @@ impl Runner for OverIp {
         &METRICS
     }
 
+    fn has_series(&self) -> bool {
+        false
+    }
+
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError> {
         let plan = Plan::read(parameters, seed)?;
         let capture = std::mem::take(&mut observer.capture);
