@@ -17,6 +17,7 @@ use clap::Args;
 use self::live_machine::LiveMachine;
 use self::machine::Trial;
 use self::report::Report;
+use crate::failure;
 
 /// Print what this machine allows, which commands work, and how to allow more.
 #[derive(Args)]
@@ -52,7 +53,12 @@ impl Doctor {
         }
         let report = Report::new(&LiveMachine);
         let text = if self.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() };
-        write!(io::stdout(), "{text}").context("cannot print the report")?;
-        Ok(if report.works_without_root() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        let printed = write!(io::stdout(), "{text}").context("cannot print the report");
+        if report.works_without_root() {
+            return printed.map(|()| ExitCode::SUCCESS);
+        }
+        // The verdict stays if nothing reads the report.
+        printed.unwrap_or_else(|error| _ = failure::report(&error));
+        Ok(ExitCode::FAILURE)
     }
 }
