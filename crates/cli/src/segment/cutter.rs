@@ -11,8 +11,14 @@ use crate::capture_files::{Capture, Merged, application};
 /// Default MTU, in bytes.
 const MTU: u16 = 1500;
 
-/// Maximum length of the link header, in bytes: cooked, v2, with two VLAN tags.
-const MOST_LINK_LEN: u32 = 28;
+/// Returns the maximum length of a link header, with two VLAN tags, in bytes.
+const fn most_link_len(link_type: LinkType) -> u32 {
+    match link_type {
+        LinkType::LinuxCookedV2 => 28,
+        LinkType::LinuxCooked => 24,
+        LinkType::Ethernet | LinkType::RawIp | LinkType::Null | LinkType::Loop => 22,
+    }
+}
 
 /// Classifies the records of a capture.
 pub(super) struct Cutter {
@@ -81,7 +87,9 @@ impl Cutter {
         let mut segments = match self.smallest(frame, limit) {
             Ok(segments) if segments.remaining() > 1 => Box::new(segments),
             Ok(_) => return Found::Packet,
-            Err(_) if record.original_len <= mtu + MOST_LINK_LEN => return Found::Packet,
+            Err(_) if record.original_len <= mtu + most_link_len(record.link_type) => {
+                return Found::Packet;
+            }
             Err(_) if record.original_len as usize > bytes.len() => {
                 return Found::Left("cut short by the capture");
             }

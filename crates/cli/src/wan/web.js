@@ -102,7 +102,8 @@ function draw() {
     }
     drawn[nth](lines);
   });
-  const rows = [["packets", "packets"], ["bytes", "bytes"], ["delivered", "packets_delivered"], ["dropped", "dropped"]];
+  const rows = [["packets", "packets"], ["bytes", "bytes"], ["delivered", "packets_delivered"], ["dropped", "dropped"],
+    ["of these before the path", "not_entered"]];
   document.getElementById("totals").replaceChildren(...rows.map(([name, key]) => {
     const row = document.createElement("tr");
     for (const text of [name, ...DIRECTIONS.map(([direction]) => samples.at(-1)[direction][key].toLocaleString("en"))])
