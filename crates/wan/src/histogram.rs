@@ -7,7 +7,7 @@ use crate::duration::LONGEST;
 
 /// A histogram of delays from 0 to four hours with a resolution of 1 in 16,384 (1.2 µs at 20 ms). Quantiles count
 /// longer delays as four hours. Reserves about 4 MB of address space, of which only touched pages use memory. A copy has the
-/// buckets from the shortest to the longest delay only, so that a live path can be observed without a pause.
+/// buckets from the shortest to the longest delay only: observing a live path then delays its packets less.
 pub struct DelayHistogram {
     /// Number of delays per bucket, from `first` on.
     counts: Vec<u64>,

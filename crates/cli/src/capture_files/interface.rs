@@ -28,9 +28,9 @@ impl Interface {
         }
     }
 
-    /// Returns as which packet of which interface to keep what an engine sends by itself. It is an IP packet unless the capture is
-    /// of Ethernet: the rest of another header is not known.
-    pub(crate) fn of_own(self, sent: &[u8]) -> (Self, &[u8]) {
+    /// Returns the interface and the bytes to record for an ACK that an engine generated: in captures of other link types than
+    /// Ethernet an IP packet, since the fields of its header are not known.
+    pub(crate) fn of_generated(self, sent: &[u8]) -> (Self, &[u8]) {
         let as_ip = Self { link_type: LinkType::RawIp, ..self };
         match self.link_type {
             LinkType::Ethernet => (self, sent),

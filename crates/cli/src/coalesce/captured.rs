@@ -62,10 +62,11 @@ impl Captured {
         (self.0.bytes.len() as u64) < u64::from(self.0.original_len)
     }
 
-    /// Returns the header of the capture and `seen`, what engines made of this frame, without the header that they saw instead.
-    pub(super) fn as_captured<'a>(&'a self, seen: &'a [u8]) -> [&'a [u8]; 2] {
+    /// Returns the two parts of a packet of the engine as the capture has it: this frame's own header instead of the Ethernet header
+    /// that replaced it, and the rest of `packet`.
+    pub(super) fn as_captured<'a>(&'a self, packet: &'a [u8]) -> [&'a [u8]; 2] {
         let Contents { header, start, .. } = &*self.0;
-        [header, seen.get(header.len() - start..).unwrap_or_default()]
+        [header, packet.get(header.len() - start..).unwrap_or_default()]
     }
 }
 

@@ -46,7 +46,7 @@ impl Host {
             }
             Output::ToWire(ack) => match &mut self.acks {
                 Some(acks) => {
-                    let (from, packet) = from.of_own(ack.bytes());
+                    let (from, packet) = from.of_generated(ack.bytes());
                     acks.write(from, time, None, [&[], packet], PacketOptions::default())
                 }
                 None => Ok(()),

@@ -85,7 +85,8 @@ pub struct Verified {
     pub frames: u64,
     /// Flows of those frames; each direction of a connection is one.
     pub flows: u64,
-    /// Bytes compared: of whole frames for `gro`, of the streams for the others.
+    /// Bytes compared: of whole frames for `gro`, of the streams for the others. A stream of `netfpga` ends when nothing of it is
+    /// outstanding: bytes that are retransmitted after that count again.
     pub bytes: u64,
 }
 
