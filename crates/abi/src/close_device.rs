@@ -16,7 +16,7 @@ use crate::memory_window::destroy_left_windows;
 use crate::queue_pair::destroy_left_qps;
 use crate::retired;
 
-/// Contexts that share objects, as descriptors of one file do: none is destroyed before the last of them closes.
+/// Contexts that share objects, as descriptors of one file do: none with left objects is destroyed before the last of them closes.
 #[allow(clippy::vec_box)]
 struct Shared {
     /// Addresses of the open ones.

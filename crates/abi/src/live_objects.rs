@@ -53,10 +53,10 @@ pub(crate) fn all<T: 'static>() -> Vec<usize> {
     live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>()).map(|(address, _)| *address).collect()
 }
 
-/// Returns true if an object's C structure, whose first field is the pointer to its context, names this one.
+/// Returns true if an object's C structure, most of which begin with the pointer to their context, names this one.
 ///
 /// # Safety
-/// All objects begin with their C structures.
+/// All objects begin with 8 initialized bytes, aligned as pointers are.
 pub(crate) unsafe fn any_of(context: *const ibv_context) -> bool {
     // SAFETY: guaranteed by the caller; no object is destroyed under the lock.
     live().keys().any(|address| unsafe { ptr::eq(*(*address as *const *const ibv_context), context) })

@@ -17,7 +17,7 @@ pub(crate) enum Phase {
     Parked,
     /// Negotiating.
     Running,
-    /// Complete. This side sent the last message, and waits until the peer closes the stream because it has read it.
+    /// Complete or refused. This side sent the last message, and waits until the peer closes the stream because it has read it.
     Closing,
     /// Complete. Once the output is written, the socket goes to [`Handshake::connected`].
     Connected,
@@ -87,7 +87,8 @@ pub(crate) trait Handshake: Sized {
     /// The phase.
     fn phase(&self) -> Phase;
 
-    /// This side's queue pair: from [`Phase::Parked`] on the one that the peer names, until it is connected.
+    /// This side's queue pair: the one that a parked peer names, or that of the request. `None` while it is not known, and after
+    /// the set-up.
     fn qp(&self) -> Option<QpNumber> {
         None
     }

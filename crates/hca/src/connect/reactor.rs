@@ -8,7 +8,7 @@
 //! | inbound handshakes of one source address that no request matches yet | `per_source` | its oldest opening connection is closed, else the new one |
 //! | opening connections | `inbound` | the oldest of the source that has most is closed: at once if it has several, else after `opening_grace`, and until then the listener leaves the epoll |
 //! | parked connections | `inbound` | the oldest of the source that has most is closed if that source has more than the new one's, or after `parked_grace`; else the new one |
-//! | inbound handshakes that a request of this side matches | `inbound` | the listener leaves the epoll |
+//! | inbound handshakes that a request of this side matches, refused ones until the peer has read it | `inbound` | the listener leaves the epoll |
 //! | input of a handshake, time of a phase | by the handshake | the connection is closed |
 //! | descriptors of the process | by the kernel | the listener leaves the epoll for [`PAUSE`] |
 //!
@@ -261,9 +261,9 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Returns the tokens of the streams for which `is` returns true.
-    fn tokens(&self, is: impl Fn(&HandshakeStream<H>) -> bool) -> Vec<u64> {
-        self.streams.iter().filter(|(_, stream)| is(stream)).map(|(token, _)| *token).collect()
+    /// Returns the tokens of the streams for which `matches` returns true.
+    fn tokens(&self, matches: impl Fn(&HandshakeStream<H>) -> bool) -> Vec<u64> {
+        self.streams.iter().filter(|(_, stream)| matches(stream)).map(|(token, _)| *token).collect()
     }
 
     /// Advances a stream, then ends it or adapts its registration and its place.

@@ -92,9 +92,9 @@ impl<H: Handshake> HandshakeStream<H> {
 
     /// Ends the handshake for `cause`, and the stream.
     pub(crate) fn close(mut self, context: &mut H::Context, cause: Cause) {
-        let is_complete = self.handshake.phase() == Phase::Closing;
+        let has_sent_last_message = self.handshake.phase() == Phase::Closing;
         self.handshake.close(context, cause);
-        self.finish(is_complete);
+        self.finish(has_sent_last_message);
     }
 
     /// Ends the stream of a handshake in [`Phase::Done`].

@@ -121,8 +121,6 @@ fn a_queue_pair_that_was_reset_keeps_its_next_connection() {
         a.connect_to(&b);
         b.connect_to(&a);
         assert_eq!([&a, &b].map(Side::settled), [QpState::Rtr; 2], "{transport:?}");
-        drop(unanswered);
-        assert_eq!(a.settled(), QpState::Rtr, "{transport:?}");
     }
 }
 

@@ -6,6 +6,7 @@
 //! | parked (inbound) | this side's program connects the queue pair | [`MAX_OPENING`] | [`PROGRAM_TIMEOUT`] |
 //! | running, before the peer's OFFER (outbound) | the OFFER is complete | [`MAX_OPENING`] | [`PROGRAM_TIMEOUT`] |
 //! | running | both sides know the result | [`MAX_INPUT`]; [`MAX_OPENING`] more at the stateless side | [`NEGOTIATION_TIMEOUT`] |
+//! | closing, after this side's last message | the peer has read it | discarded | 1 s |
 //!
 //! An OFFER is for the connection that the TCP stream belongs to: its address must be that of the TCP peer.
 
@@ -350,9 +351,11 @@ impl<M: Memory> Running<M> {
                 let mut admission = None;
                 host.with(&mut |device| {
                     admission = Some(device.ask(request.qp, Admit(&theirs)));
-                    // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY.
-                    device.hold_sends(request.qp);
                     result = device.connect(request.qp, &agreed);
+                    if result.is_ok() {
+                        // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY.
+                        device.hold_sends(request.qp);
+                    }
                 });
                 result?;
                 if let Some(admission) = admission {
