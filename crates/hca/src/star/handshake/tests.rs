@@ -43,30 +43,36 @@ impl Side {
         let (send_cq, receive_cq, srq) = (cq, cq, None);
         let config = QpConfig { kind, domain, send_cq, receive_cq, srq, capacity, signaling };
         let qp = device.create_qp(config).unwrap();
-        // Two devices number their queue pairs alike.
-        let destination = Some(device.qp_number(qp).unwrap());
-        let init = QpChange {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::REMOTE_WRITE),
-            ..QpChange::to(QpState::Init)
-        };
-        let ready_to_receive = QpChange {
-            path: Some(AddressVector::to(peer)),
-            path_mtu: Some(PathMtu::B1024),
-            destination,
-            rq_psn: Some(Psn::new(0)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: RnrTimer::new(12),
-            ..QpChange::to(QpState::Rtr)
-        };
-        device.modify_qp(qp, &init).unwrap();
-        device.modify_qp(qp, &ready_to_receive).unwrap();
+        let ready_to_receive = receive_from(&mut device, qp, peer);
         let request = hold(&mut device, qp, &ready_to_receive, (address, wish)).unwrap().unwrap();
         let host = Arc::new(TestHost(Mutex::new(device)));
         let open = Arc::new(AtomicUsize::new(1));
         let pending = Pending::new(Arc::clone(&host) as Arc<dyn Host<Arena>>, Arc::clone(&open), key, |_| {});
         Self { host, pending, open, request }
+    }
+
+    /// Moves the queue pair to RTS and posts a SEND.
+    fn send(&self) {
+        let ready_to_send = QpChange {
+            sq_psn: Some(Psn::new(0)),
+            timeout: Some(14),
+            retry_count: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(1),
+            ..QpChange::to(QpState::Rts)
+        };
+        self.host.with(&mut |device| {
+            device.modify_qp(self.request.qp, &ready_to_send).unwrap();
+            let request =
+                SendRequest { payload: Payload::Inline(b""), ..SendRequest::new(1, Operation::Send, &[]) };
+            device.post_send(self.request.qp, &request).unwrap();
+        });
+    }
+
+    /// Returns true if the device has a packet to send.
+    fn has_output(&self) -> bool {
+        let device = &mut self.host.0.lock().unwrap();
+        device.poll_transmit(NOW, 1, &mut [0; 1 << 17]).is_some()
     }
 
     /// The result of a set-up: requests left open, stateless connections, state of the queue pair.
@@ -75,6 +81,29 @@ impl Side {
         let state = device.query_qp(self.request.qp).unwrap().state;
         (self.open.load(Ordering::SeqCst), device.stateless_connections(), state)
     }
+}
+
+/// Moves a queue pair from RESET to RTR; returns the last change.
+fn receive_from(device: &mut Device<Arena>, qp: QpHandle, peer: IpAddr) -> QpChange {
+    let init = QpChange {
+        pkey_index: Some(0),
+        port: Some(1),
+        access: Some(Access::REMOTE_WRITE),
+        ..QpChange::to(QpState::Init)
+    };
+    let ready_to_receive = QpChange {
+        path: Some(AddressVector::to(peer)),
+        path_mtu: Some(PathMtu::B1024),
+        // Two devices number their queue pairs alike.
+        destination: Some(device.qp_number(qp).unwrap()),
+        rq_psn: Some(Psn::new(0)),
+        max_dest_rd_atomic: Some(1),
+        min_rnr_timer: RnrTimer::new(12),
+        ..QpChange::to(QpState::Rtr)
+    };
+    device.modify_qp(qp, &init).unwrap();
+    device.modify_qp(qp, &ready_to_receive).unwrap();
+    ready_to_receive
 }
 
 /// The side that connects, and the other.
@@ -172,34 +201,28 @@ fn set_up_follows_the_wishes_of_both_sides() {
 #[test]
 fn the_stateless_side_sends_nothing_before_its_peer_is_ready() {
     let mut set_up = SetUp::new([Wish::Own, Wish::Automatic]);
-    let stateless = &set_up.sides[0];
-    let ready_to_send = QpChange {
-        sq_psn: Some(Psn::new(0)),
-        timeout: Some(14),
-        retry_count: Some(7),
-        rnr_retry: Some(7),
-        max_rd_atomic: Some(1),
-        ..QpChange::to(QpState::Rts)
-    };
-    let qp = stateless.request.qp;
-    let sends = |side: &Side| {
-        let device = &mut side.host.0.lock().unwrap();
-        device.poll_transmit(NOW, 1, &mut [0; 1 << 17]).is_some()
-    };
-    stateless.host.with(&mut |device| {
-        device.modify_qp(qp, &ready_to_send).unwrap();
-        let request =
-            SendRequest { payload: Payload::Inline(b""), ..SendRequest::new(1, Operation::Send, &[]) };
-        device.post_send(qp, &request).unwrap();
-    });
+    set_up.sides[0].send();
     let offer = set_up.ends[0].take_output();
     set_up.deliver(1, &offer);
     let offer = set_up.ends[1].take_output();
     set_up.deliver(0, &offer);
     assert_eq!(set_up.sides[0].outcome(), (1, 1, QpState::Rts), "the ADMISSION is on its way");
-    assert!(!sends(&set_up.sides[0]));
+    assert!(!set_up.sides[0].has_output());
     set_up.run(0, 0);
-    assert!(sends(&set_up.sides[0]));
+    assert!(set_up.sides[0].has_output());
+}
+
+#[test]
+fn a_queue_pair_that_is_reset_before_the_answer_sends_on_its_next_connection() {
+    let mut set_up = SetUp::new([Wish::Own, Wish::Automatic]);
+    let Request { qp, peer: (peer, _), .. } = set_up.sides[0].request;
+    set_up.sides[0].host.with(&mut |device| device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap());
+    set_up.run(0, 0);
+    let side = &set_up.sides[0];
+    assert_eq!(side.outcome(), (0, 0, QpState::Reset));
+    side.host.with(&mut |device| _ = receive_from(device, qp, peer));
+    side.send();
+    assert!(side.has_output());
 }
 
 #[test]
