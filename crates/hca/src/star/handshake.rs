@@ -3,7 +3,7 @@
 //! | phase | ends when | input, bytes | time |
 //! |---|---|---|---|
 //! | opening (inbound) | the OFFER is complete | [`MAX_OPENING`] | [`OPENING_TIMEOUT`] |
-//! | parked (inbound) | this side's program connects the queue pair | [`MAX_OPENING`] | [`PROGRAM_TIMEOUT`] |
+//! | parked (inbound) | this side's program connects the queue pair | none | [`PROGRAM_TIMEOUT`] |
 //! | running, before the peer's OFFER (outbound) | the OFFER is complete | [`MAX_OPENING`] | [`PROGRAM_TIMEOUT`] |
 //! | running | both sides know the result | [`MAX_INPUT`]; [`MAX_OPENING`] more at the stateless side | [`NEGOTIATION_TIMEOUT`] |
 //! | closing, after this side's last message | the peer has read it | discarded | 1 s |
@@ -106,13 +106,18 @@ impl<M: Memory> StarHandshake<M> {
         Self { peer, state, deadline, opening: Vec::new(), budget: MAX_INPUT, output: Vec::new() }
     }
 
-    /// Takes input before the peer is known; returns the peer's OFFER when it is complete.
+    /// Takes input before the peer is known; returns the peer's OFFER when it is complete. Behind it comes only a REFUSAL, before
+    /// this side has answered.
     fn receive_opening(&mut self, bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
         if self.opening.len() + bytes.len() > MAX_OPENING {
             return Err(SetupError::Garbage);
         }
         self.opening.extend(bytes);
-        peek_offer(&self.opening)
+        match peek_offer(&self.opening)? {
+            Some((offer, 0)) => Ok(Some(offer)),
+            Some(_) => Err(SetupError::OutOfTurn),
+            None => Ok(None),
+        }
     }
 
     /// Takes input; an error ends the set-up.
@@ -134,7 +139,7 @@ impl<M: Memory> StarHandshake<M> {
                 match peek_offer(&self.opening) {
                     Ok(None) if self.opening.len() < MAX_OPENING => return Ok(()),
                     Ok(None) => return Err(SetupError::Garbage.into()),
-                    Ok(Some(offer)) => running.check_peer(&offer)?,
+                    Ok(Some((offer, _))) => running.check_peer(&offer)?,
                     // A REFUSAL, or no OFFER: the engine reports which.
                     Err(_) => {}
                 }

@@ -67,13 +67,14 @@ pub enum SetupEvent {
 }
 
 /// Reads the offer at the front of the peer's bytes without consuming it; `None` if it is incomplete. A listener learns from
-/// it which queue pair the peer wants.
+/// it which queue pair the peer wants. Returns the number of bytes behind it, too.
 ///
 /// # Errors
 /// The bytes begin with something else.
-pub fn peek_offer(bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
-    match read(&mut bytes.to_vec())? {
-        Some(SetupMessage::Offer(offer)) => Ok(Some(offer)),
+pub fn peek_offer(bytes: &[u8]) -> Result<Option<(Offer, usize)>, SetupError> {
+    let mut rest = bytes.to_vec();
+    match read(&mut rest)? {
+        Some(SetupMessage::Offer(offer)) => Ok(Some((offer, rest.len()))),
         Some(_) => Err(SetupError::OutOfTurn),
         None => Ok(None),
     }
