@@ -9,12 +9,17 @@ use std::thread;
 use super::*;
 use crate::connect::{PreSharedKey, Route};
 
-/// Enters the phase that a byte names, and sends a byte back: `o`pening, `p`arked, `r`unning, `c`losing, `d`one.
+/// Enters the phase that a byte names, and sends a byte back: `o`pening, `p`arked, `r`unning, `c`losing, `d`one. A digit is the
+/// number of its queue pair.
 struct Toy {
     phase: Phase,
+    qp: u32,
     deadline: Instant,
     output: Vec<u8>,
 }
+
+/// The queue pair of all requests, and of handshakes that name no other.
+const REQUESTED: u32 = 7;
 
 /// Time of every phase, of a peer at 127.0.0.[`HURRIED`].
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,12 +41,13 @@ impl Handshake for Toy {
 
     fn inbound(source: IpAddr, now: Instant) -> Self {
         let patience = if source == local(HURRIED).ip() { PATIENCE } else { LONG_PATIENCE };
-        Self { phase: Phase::Opening, deadline: now + patience, output: vec![] }
+        Self { phase: Phase::Opening, qp: REQUESTED, deadline: now + patience, output: vec![] }
     }
 
     fn outbound(request: Option<SocketAddr>, _: &mut ToyContext, now: Instant) -> Option<(Route, Self)> {
         let route = Route { from: local(1).ip(), to: request? };
-        Some((route, Self { phase: Phase::Running, deadline: now + LONG_PATIENCE, output: b"hi".to_vec() }))
+        let (deadline, output) = (now + LONG_PATIENCE, b"hi".to_vec());
+        Some((route, Self { phase: Phase::Running, qp: REQUESTED, deadline, output }))
     }
 
     fn receive(&mut self, _: &mut ToyContext, bytes: &[u8], _: Instant) {
@@ -52,6 +58,10 @@ impl Handshake for Toy {
                 b'r' => Phase::Running,
                 b'c' => Phase::Closing,
                 b'd' => Phase::Done,
+                b'0'..=b'9' => {
+                    self.qp = u32::from(byte - b'0');
+                    self.phase
+                }
                 _ => continue,
             };
             self.output.push(byte.to_ascii_uppercase());
@@ -88,9 +98,8 @@ impl Handshake for Toy {
         self.phase
     }
 
-    /// All have the same.
     fn qp(&self) -> Option<QpNumber> {
-        Some(QpNumber::default())
+        QpNumber::new(self.qp)
     }
 
     fn deadline(&self) -> Instant {
@@ -113,7 +122,7 @@ impl Context for ToyContext {
     fn request(&mut self, request: Self::Request, _: Instant) -> QpNumber {
         self.resumes |= request.is_none();
         self.requests.extend(request);
-        QpNumber::default()
+        QpNumber::new(REQUESTED).unwrap()
     }
 
     fn next_outbound(&mut self) -> Option<Self::Request> {
@@ -289,11 +298,21 @@ fn a_peer_may_close_in_each_phase() {
 #[test]
 fn parked_handshakes_resume_after_a_request() {
     let fixture = Fixture::new(64, 64);
-    let mut parked = fixture.connect(2, b"p");
+    let [other, mut parked] = [&b"5p"[..], b"p"].map(|bytes| fixture.connect(2, bytes));
     fixture.connector.request(None);
     let mut heard = [0];
     parked.read_exact(&mut heard).unwrap();
     assert_eq!(heard, *b"!");
+    assert!(is_open(&other), "it waits for another queue pair");
+}
+
+#[test]
+fn a_withdrawal_ends_the_handshake_of_its_queue_pair_before_it_returns() {
+    let fixture = Fixture::new(64, 64);
+    let [running, other, parked] = [&b"5r"[..], b"6r", b"5p"].map(|bytes| fixture.connect(2, bytes));
+    fixture.connector.withdraw(QpNumber::new(5).unwrap());
+    assert_eq!(*fixture.ends.lock().unwrap(), [(Phase::Running, "withdrawn")]);
+    assert_eq!([&running, &other, &parked].map(is_open), [false, true, true]);
 }
 
 #[test]
