@@ -68,6 +68,8 @@ mod shared_device;
 mod spin;
 mod star;
 mod sync;
+#[cfg(test)]
+mod testing;
 mod wire;
 
 pub use adapter::{Adapter, CompletionQueue, CompletionQueueError};

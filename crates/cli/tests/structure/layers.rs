@@ -160,6 +160,7 @@ const CM: Layers = &[
 const HCA: Layers = &[
     &[
         "arena.rs",
+        "testing.rs",
         "cm/attributes.rs",
         "cm/ends.rs",
         "cm/error.rs",

@@ -3,13 +3,12 @@
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
 
-use nichrome_rdma::{
-    Access, AddressVector, PathMtu, Psn, QpCapacity, QpConfig, QpNumber, QpType, RnrTimer, Signaling,
-};
+use nichrome_rdma::{QpCapacity, QpConfig, QpNumber, QpType, Signaling};
 use nichrome_wire::star::STAR_PORT;
 
 use super::*;
 use crate::Arena;
+use crate::testing::to_receive_from;
 
 #[test]
 fn the_thread_stays_at_the_ports_for_a_program_that_sleeps_and_not_for_one_that_found_its_event() {
@@ -62,23 +61,9 @@ impl Side {
 
     /// Moves the queue pair to RTR, which starts the set-up.
     fn connect(&self, peer: IpAddr, number: QpNumber) {
-        let init = QpChange {
-            pkey_index: Some(0),
-            port: Some(1),
-            access: Some(Access::NONE),
-            ..QpChange::to(QpState::Init)
-        };
-        let ready_to_receive = QpChange {
-            path: Some(AddressVector::to(peer)),
-            path_mtu: Some(PathMtu::B1024),
-            destination: Some(number),
-            rq_psn: Some(Psn::new(0)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: RnrTimer::new(12),
-            ..QpChange::to(QpState::Rtr)
-        };
-        self.driver.modify_qp(self.qp, &init).unwrap();
-        self.driver.modify_qp(self.qp, &ready_to_receive).unwrap();
+        for change in to_receive_from(peer, number) {
+            self.driver.modify_qp(self.qp, &change).unwrap();
+        }
     }
 
     fn connect_to(&self, peer: &Self) {

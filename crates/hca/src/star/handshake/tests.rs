@@ -5,14 +5,12 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use nichrome_rdma::{
-    Access, AddressVector, Config, Operation, PathMtu, Payload, Psn, QpCapacity, QpConfig, QpType, RnrTimer,
-    SendRequest, Signaling,
-};
+use nichrome_rdma::{Config, Operation, Payload, Psn, QpCapacity, QpConfig, QpType, SendRequest, Signaling};
 
 use super::*;
 use crate::arena::Arena;
 use crate::connect::{Context, HandshakeStream, PreSharedKey, Sealed};
+use crate::testing::to_receive_from;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
@@ -85,22 +83,8 @@ impl Side {
 
 /// Moves a queue pair from RESET to RTR; returns the last change.
 fn receive_from(device: &mut Device<Arena>, qp: QpHandle, peer: IpAddr) -> QpChange {
-    let init = QpChange {
-        pkey_index: Some(0),
-        port: Some(1),
-        access: Some(Access::REMOTE_WRITE),
-        ..QpChange::to(QpState::Init)
-    };
-    let ready_to_receive = QpChange {
-        path: Some(AddressVector::to(peer)),
-        path_mtu: Some(PathMtu::B1024),
-        // Two devices number their queue pairs alike.
-        destination: Some(device.qp_number(qp).unwrap()),
-        rq_psn: Some(Psn::new(0)),
-        max_dest_rd_atomic: Some(1),
-        min_rnr_timer: RnrTimer::new(12),
-        ..QpChange::to(QpState::Rtr)
-    };
+    // Two devices number their queue pairs alike.
+    let [init, ready_to_receive] = to_receive_from(peer, device.qp_number(qp).unwrap());
     device.modify_qp(qp, &init).unwrap();
     device.modify_qp(qp, &ready_to_receive).unwrap();
     ready_to_receive
