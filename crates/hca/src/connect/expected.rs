@@ -55,12 +55,8 @@ impl<R: Ends> Expected<R> {
         self.remove(ours)
     }
 
-    /// Removes the request of queue pair `ours`; returns false if there is none.
-    pub(crate) fn withdraw(&mut self, ours: QpNumber) -> bool {
-        self.remove(ours).is_some()
-    }
-
-    fn remove(&mut self, ours: QpNumber) -> Option<R> {
+    /// Removes the request of queue pair `ours`.
+    pub(crate) fn remove(&mut self, ours: QpNumber) -> Option<R> {
         let taken = self.requests.remove(&ours).map(|(request, _)| request);
         let requests = &self.requests;
         let is_stale = |(_, number): &mut (Instant, QpNumber)| !requests.contains_key(number);
@@ -126,11 +122,11 @@ mod tests {
         assert_eq!(expected.take(number(1), (PEER, number(10))), Some(To(1, 10)));
         assert_eq!(expected.take(number(1), (PEER, number(10))), None);
         assert_eq!(expected.poll_timeout(), Some(at(200)));
-        assert!(expected.withdraw(number(2)) && !expected.withdraw(number(2)));
+        assert_eq!([(); 2].map(|()| expected.remove(number(2))), [Some(To(2, 20)), None]);
         assert_eq!(expected.poll_timeout(), None);
         expected.insert(To(2, 20), at(200));
         expected.insert(To(3, 30), at(200));
-        assert!(expected.withdraw(number(2)));
+        expected.remove(number(2));
         expected.insert(To(2, 21), at(300));
         assert_eq!(expected.pop_late(at(200)), Some(To(3, 30)));
         assert_eq!(expected.pop_late(at(250)), None);

@@ -76,7 +76,7 @@ impl<R: Ends> Requests<R> {
     pub(crate) fn withdraw(&mut self, qp: QpNumber) {
         let before = self.outbound.len();
         self.outbound.retain(|request| request.number() != qp);
-        if self.outbound.len() < before || self.expected.withdraw(qp) {
+        if self.outbound.len() < before || self.expected.remove(qp).is_some() {
             self.complete();
         }
     }
