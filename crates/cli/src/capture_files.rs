@@ -17,7 +17,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use nichrome_port::capture::{ReadError, Skipped};
+use nichrome_port::capture::{ReadError, Skipped, WriteError};
 
 pub(crate) use self::filter::Filter;
 pub(crate) use self::inputs::{Capture, Ended, Inputs};
@@ -55,9 +55,13 @@ pub(crate) fn print_summary<'a>(
     captures: impl IntoIterator<Item = &'a PathBuf>,
 ) -> anyhow::Result<()> {
     let is_taken = captures.into_iter().any(|path| is_standard_stream(path) || is_standard_output(path));
-    let mut output: Box<dyn Write> =
-        if is_taken { Box::new(io::stderr().lock()) } else { Box::new(io::stdout().lock()) };
-    writeln!(output, "{}", text.trim_end()).context("cannot print the summary")
+    let (name, mut output): (_, Box<dyn Write>) = if is_taken {
+        ("standard error", Box::new(io::stderr().lock()))
+    } else {
+        ("standard output", Box::new(io::stdout().lock()))
+    };
+    let printed = writeln!(output, "{}", text.trim_end());
+    Ok(printed.map_err(|error| WriteError::Io { destination: name.into(), error })?)
 }
 
 /// Warns about the packets of a capture that the reader skipped.

@@ -412,6 +412,15 @@ fn output_without_a_reader_is_no_failure() {
 }
 
 #[test]
+fn a_summary_on_standard_error_without_a_reader_is_no_failure() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut coalesce = command(&["coalesce", &capture("tcp-clean"), "-"]);
+    let status = coalesce.stdout(Stdio::null()).stderr(writer).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
 fn files_are_written_also_if_nothing_reads_the_output() {
     let folder = tempdir().unwrap();
     let [page, plot] = ["page.html", "plot.svg"].map(|name| text(&folder.path().join(name)));
