@@ -6,7 +6,7 @@
 //! | parked (inbound) | this side's program connects the queue pair | none | [`PROGRAM_TIMEOUT`] |
 //! | running, before the peer's OFFER (outbound) | the OFFER is complete | [`MAX_OPENING`] | [`PROGRAM_TIMEOUT`] |
 //! | running | both sides know the result | [`MAX_INPUT`]; [`MAX_OPENING`] more at the stateless side | [`NEGOTIATION_TIMEOUT`] |
-//! | closing, after this side's last message | the peer has read it | discarded | 1 s |
+//! | closing, after this side's last message | the peer has read it, and closed | discarded | 1 s |
 //!
 //! An OFFER is for the connection that the TCP stream belongs to: its address must be that of the TCP peer.
 
@@ -80,7 +80,8 @@ enum State<M> {
     Opening,
     Parked(Offer),
     Running(Box<Running<M>>),
-    Closing,
+    /// The queue pair of the request, if any, sends when the peer has read the last message.
+    Closing(Option<Request>),
     Done,
 }
 
@@ -98,6 +99,8 @@ struct Running<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastMessage {
     Ours,
+    /// Likewise; the peer drops packets until it has read it, so the queue pair's sends are held.
+    OursAwaited,
     Theirs,
 }
 
@@ -149,7 +152,7 @@ impl<M: Memory> StarHandshake<M> {
                 self.negotiate(pending, rest)
             }
             State::Running(_) => self.negotiate(pending, bytes),
-            State::Closing | State::Done => Ok(()),
+            State::Closing(_) | State::Done => Ok(()),
         }
     }
 
@@ -177,15 +180,21 @@ impl<M: Memory> StarHandshake<M> {
         let State::Running(running) = &mut self.state else { return Ok(()) };
         self.budget = self.budget.checked_sub(bytes.len()).ok_or(SetupError::Garbage)?;
         let event = running.setup.receive(bytes)?;
+        let request = running.request;
         if let Some(SetupEvent::Admit(_)) = event {
             // Only READY or REFUSAL may follow.
             self.budget = MAX_OPENING;
         }
         let last = event.map_or(Ok(None), |event| running.act(event))?;
         self.collect_output();
-        if let Some(last) = last {
+        let Some(last) = last else { return Ok(()) };
+        self.state = match last {
+            LastMessage::Ours => State::Closing(None),
+            LastMessage::OursAwaited => State::Closing(Some(request)),
+            LastMessage::Theirs => State::Done,
+        };
+        if last != LastMessage::OursAwaited {
             pending.complete();
-            self.state = if last == LastMessage::Ours { State::Closing } else { State::Done };
         }
         Ok(())
     }
@@ -207,7 +216,7 @@ impl<M: Memory> StarHandshake<M> {
         self.collect_output();
         pending.fail(&request, failure);
         // A side that connects asks for the owner of the socket when it gets its first bytes: none if this side has closed it.
-        self.state = if request.connects() { State::Done } else { State::Closing };
+        self.state = if request.connects() { State::Done } else { State::Closing(None) };
     }
 }
 
@@ -281,7 +290,13 @@ impl<M: Memory> Handshake for StarHandshake<M> {
             (State::Opening | State::Parked(_), Cause::Seal(error)) => {
                 pending.refuse(self.peer, &error.into());
             }
-            (State::Opening | State::Parked(_) | State::Closing | State::Done, _) => {}
+            (State::Closing(Some(request)), cause) => {
+                if !matches!(cause, Cause::Withdrawn) {
+                    pending.host.with(&mut |device| device.release_sends(request.qp));
+                }
+                pending.complete();
+            }
+            (State::Opening | State::Parked(_) | State::Closing(None) | State::Done, _) => {}
         }
         self.state = State::Done;
     }
@@ -295,7 +310,7 @@ impl<M: Memory> Handshake for StarHandshake<M> {
             State::Opening => Phase::Opening,
             State::Parked(_) => Phase::Parked,
             State::Running(_) => Phase::Running,
-            State::Closing => Phase::Closing,
+            State::Closing(_) => Phase::Closing,
             State::Done => Phase::Done,
         }
     }
@@ -304,7 +319,8 @@ impl<M: Memory> Handshake for StarHandshake<M> {
         match &self.state {
             State::Parked(offer) => offer.peer_connection,
             State::Running(running) => Some(running.request.number),
-            State::Opening | State::Closing | State::Done => None,
+            State::Closing(request) => request.map(|request| request.number),
+            State::Opening | State::Done => None,
         }
     }
 
@@ -346,10 +362,16 @@ impl<M: Memory> Running<M> {
         let mut result = Ok(());
         match event {
             SetupEvent::Roce(_) => {
-                host.with(&mut |device| result = device.release_qp(request.qp));
-                result?;
                 // The side that connected sent its OFFER first.
-                Ok(Some(if request.connects() { LastMessage::Theirs } else { LastMessage::Ours }))
+                let last = if request.connects() { LastMessage::Theirs } else { LastMessage::OursAwaited };
+                host.with(&mut |device| {
+                    if last == LastMessage::OursAwaited {
+                        device.hold_sends(request.qp);
+                    }
+                    result = device.release_qp(request.qp);
+                });
+                result?;
+                Ok(Some(last))
             }
             SetupEvent::Admit(theirs) => {
                 let agreed = Connect { ours, theirs: &theirs, role: &StarRole::Stateless };
@@ -358,7 +380,8 @@ impl<M: Memory> Running<M> {
                     admission = Some(device.ask(request.qp, Admit(&theirs)));
                     result = device.connect(request.qp, &agreed);
                     if result.is_ok() {
-                        // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY.
+                        // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY, and
+                        // end the hold.
                         device.hold_sends(request.qp);
                     }
                 });

@@ -46,6 +46,8 @@ impl<M: Memory> Device<M> {
                 return;
             };
             if endpoint.receive(packet, datagram, shared, verbs) {
+                // A peer that sends receives, too: ends a hold of the queue pair's sends.
+                endpoint.qp_mut().is_blocked = false;
                 self.settle(index);
             }
             if !is_multicast {

@@ -43,7 +43,7 @@ impl<M: Memory> Device<M> {
     }
 
     /// Keeps a queue pair from sending until [`Device::release_sends`]: after a partial write of a stream's data from
-    /// [`Device::poll_transmit`], or while its peer does not receive yet.
+    /// [`Device::poll_transmit`], or while its peer does not receive yet. A datagram from the peer ends it, too.
     pub fn hold_sends(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = true;

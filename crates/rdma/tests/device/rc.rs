@@ -50,6 +50,23 @@ fn every_operation_of_every_size() {
 }
 
 #[test]
+fn a_hold_of_sends_ends_with_the_peers_first_packet() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link::default());
+    pair.ends[1].device.hold_sends(b);
+    pair.ends[0].receive(a, 100, 0, 8);
+    pair.ends[1].post(b, 1, Operation::Send, 0, 8);
+    pair.run();
+    assert_eq!([0, 1].map(|end| pair.ends[end].statuses().len()), [0, 0]);
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(a, 2, Operation::Write(there), 0, 8);
+    pair.run();
+    let succeeded = |id| (id, Status::Success);
+    assert_eq!(pair.ends[0].statuses(), [succeeded(2), succeeded(100)]);
+    assert_eq!(pair.ends[1].statuses(), [succeeded(1)]);
+}
+
+#[test]
 fn every_operation_with_faults() {
     let faults = Faults { loss: 0.03, duplicate: 0.03, reorder: 0.05, corrupt: 0.02, mark: 0.1 };
     every_operation(faults, PathMtu::B1024);

@@ -177,7 +177,7 @@ fn set_up_follows_the_wishes_of_both_sides() {
     let state = QpState::Rtr;
     assert_eq!(results[0], [(Phase::Done, (0, 1, state)), (Phase::Closing, (0, 0, state))]);
     assert_eq!(results[1], [(Phase::Closing, (0, 0, state)), (Phase::Done, (0, 1, state))]);
-    assert_eq!(results[2], [(Phase::Done, (0, 0, state)), (Phase::Closing, (0, 0, state))]);
+    assert_eq!(results[2], [(Phase::Done, (0, 0, state)), (Phase::Closing, (1, 0, state))]);
     assert_eq!(results[3], [Phase::Done, Phase::Closing].map(|phase| (phase, (0, 0, QpState::Err))));
 }
 
@@ -194,6 +194,31 @@ fn the_stateless_side_sends_nothing_before_its_peer_is_ready() {
     assert!(!set_up.sides[0].has_output());
     set_up.run(0, 0);
     assert!(set_up.sides[0].has_output());
+}
+
+/// A packet that comes before the last OFFER would be dropped, too.
+#[test]
+fn the_side_that_agrees_on_roce_last_sends_nothing_before_its_peer_has_read_that() {
+    for cause in [Cause::Closed, Cause::Io(ErrorKind::ConnectionReset.into()), Cause::Deadline] {
+        let mut set_up = SetUp::new([Wish::Automatic; 2]);
+        set_up.sides[1].send();
+        set_up.run(0, 0);
+        assert!(!set_up.sides[1].has_output(), "{cause:?}");
+        set_up.ends[1].close(&mut set_up.sides[1].pending, cause);
+        assert!(set_up.sides[1].has_output());
+        assert_eq!(set_up.sides[1].outcome(), (0, 0, QpState::Rts));
+    }
+}
+
+#[test]
+fn a_reset_before_the_peer_has_read_the_last_message_ends_the_set_up() {
+    let mut set_up = SetUp::new([Wish::Automatic; 2]);
+    set_up.run(0, 0);
+    let Request { qp, number, .. } = set_up.sides[1].request;
+    assert_eq!(set_up.ends[1].qp(), Some(number));
+    set_up.sides[1].host.with(&mut |device| device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap());
+    set_up.ends[1].close(&mut set_up.sides[1].pending, Cause::Withdrawn);
+    assert_eq!((set_up.ends[1].phase(), set_up.sides[1].outcome()), (Phase::Done, (0, 0, QpState::Reset)));
 }
 
 #[test]
