@@ -1,5 +1,6 @@
 //! The tunnel header around an IP packet to segment: parsed once, rewritten per packet.
 
+use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
     AddressPair, EtherType, EthernetError, IpProtocol, LinkHeader, UdpHeaderMut, transmitted_checksum,
 };
@@ -13,8 +14,22 @@ const PPPOE_LEN: usize = 8;
 /// Bytes of them that PPPoE's length field does not cover.
 const PPPOE_UNCOVERED: usize = 6;
 
-/// Length of the UDP and VXLAN headers (RFC 7348 section 5), in bytes.
-const VXLAN_LEN: usize = 16;
+/// Length of a UDP header, in bytes.
+const UDP_LEN: usize = 8;
+/// Length of the VXLAN header (RFC 7348 section 5), in bytes.
+const VXLAN_LEN: usize = 8;
+/// Length of the Geneve header without options (RFC 8926 section 3.4), in bytes.
+const GENEVE_LEN: usize = 8;
+
+/// Length of the GRE header without optional fields (RFC 2784 section 2.1), in bytes.
+const GRE_LEN: usize = 4;
+/// Offset of the checksum in a GRE header that has one, in bytes.
+const GRE_CHECKSUM_AT: usize = 4;
+/// Length of each optional field of a GRE header: checksum and reserved bits, key (RFC 2890 section 2).
+const GRE_FIELD_LEN: usize = 4;
+
+/// An Ethernet frame in a tunnel (RFC 7637 section 3.2).
+const BRIDGED: EtherType = EtherType(0x6558);
 
 /// A tunnel header, at `at` in the frame, in bytes.
 #[derive(Clone, Debug)]
@@ -29,13 +44,20 @@ enum Kind {
     Ip(IpFields),
     /// PPP over Ethernet (RFC 2516 section 6).
     Pppoe,
-    /// VXLAN (RFC 7348) within IP.
-    Vxlan {
+    /// VXLAN (RFC 7348) or Geneve (RFC 8926) within IP.
+    Udp {
         ip: IpFields,
         /// Offset of the UDP header in the tunnel header, in bytes.
         transport: usize,
         /// The addresses that the UDP checksum covers; `None` without a checksum.
         covered: Option<AddressPair>,
+    },
+    /// GRE (RFC 2784) within IP.
+    Gre {
+        ip: IpFields,
+        /// Offset of the GRE header in the tunnel header, in bytes.
+        transport: usize,
+        has_checksum: bool,
     },
 }
 
@@ -62,7 +84,7 @@ impl Tunnel {
     }
 
     /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the frame's own, or that
-    /// within a tunnel, which may also be VXLAN, at any port.
+    /// within a tunnel, which may also be GRE, and at any port VXLAN or Geneve.
     pub(crate) fn enter_until(
         frame: &[u8],
         transport: u16,
@@ -71,23 +93,30 @@ impl Tunnel {
         match outer.protocol {
             _ if outer.transport >= usize::from(transport) => Ok((None, outer)),
             IpProtocol::IPV4 | IpProtocol::IPV6 => Self::enter(frame),
-            IpProtocol::UDP => match Self::vxlan(frame, &outer) {
-                Some((tunnel, packet)) if packet.transport == usize::from(transport) => {
-                    Ok((Some(tunnel), packet))
-                }
-                _ => Ok((None, outer)),
-            },
-            _ => Ok((None, outer)),
+            _ => {
+                let is_there =
+                    |(_, packet): &(Self, IpPacket<'_>)| packet.transport == usize::from(transport);
+                let entered = match outer.protocol {
+                    IpProtocol::UDP => Self::udp(frame, &outer, vxlan)
+                        .filter(is_there)
+                        .or_else(|| Self::udp(frame, &outer, geneve).filter(is_there)),
+                    IpProtocol::GRE => Self::gre(frame, &outer).filter(is_there),
+                    _ => None,
+                };
+                Ok(entered.map_or((None, outer), |(tunnel, packet)| (Some(tunnel), packet)))
+            }
         }
     }
 
-    /// Parses the IP packet that the datagram `outer` would contain as VXLAN.
-    fn vxlan<'a>(frame: &[u8], outer: &IpPacket<'a>) -> Option<(Self, IpPacket<'a>)> {
+    /// Parses the IP packet that the datagram `outer` would contain by a tunnel whose header `contents` reads.
+    fn udp<'a>(
+        frame: &[u8],
+        outer: &IpPacket<'a>,
+        contents: impl Fn(&'a [u8]) -> Option<Contents<'a>>,
+    ) -> Option<(Self, IpPacket<'a>)> {
         let has_checksum = udp::check_header(outer).ok()?.checksum() != 0;
-        let link = LinkHeader::new(outer.payload.get(VXLAN_LEN..)?)?;
-        let at = outer.transport + VXLAN_LEN + link.header_len();
-        let packet = IpPacket::parse_as(link.ethertype(), link.payload(), at).ok()?;
-        let kind = Kind::Vxlan {
+        let packet = contents(outer.payload.get(UDP_LEN..)?)?.parse(outer)?;
+        let kind = Kind::Udp {
             ip: IpFields::read(frame, outer),
             transport: outer.transport - outer.network,
             covered: has_checksum.then_some(outer.addresses),
@@ -95,10 +124,30 @@ impl Tunnel {
         Some((Self { at: outer.network, kind }, packet))
     }
 
+    /// Parses the IP packet that `outer` contains as GRE, without sequence numbers.
+    fn gre<'a>(frame: &[u8], outer: &IpPacket<'a>) -> Option<(Self, IpPacket<'a>)> {
+        let [flags, version, ..] = *outer.payload else { return None };
+        let has_checksum = flags & 0x80 != 0;
+        let has_key = flags & 0x20 != 0;
+        if flags & !0xA0 != 0 || version != 0 {
+            return None;
+        }
+        let len = GRE_LEN + GRE_FIELD_LEN * (usize::from(has_checksum) + usize::from(has_key));
+        let contents =
+            Contents { ethertype: ethertype_at(outer.payload, 2)?, bytes: outer.payload.get(len..)? };
+        let packet = contents.parse(outer)?;
+        let kind = Kind::Gre {
+            ip: IpFields::read(frame, outer),
+            transport: outer.transport - outer.network,
+            has_checksum,
+        };
+        Some((Self { at: outer.network, kind }, packet))
+    }
+
     /// Makes all packets have the first one's identification in the tunnel header.
     pub(crate) fn fix_identification(&mut self) {
         match &mut self.kind {
-            Kind::Ip(ip) | Kind::Vxlan { ip, .. } => ip.fix_identification(),
+            Kind::Ip(ip) | Kind::Udp { ip, .. } | Kind::Gre { ip, .. } => ip.fix_identification(),
             Kind::Pppoe => {}
         }
     }
@@ -112,12 +161,63 @@ impl Tunnel {
                 let len = (tunneled.len() - PPPOE_UNCOVERED) as u16;
                 tunneled[4..6].copy_from_slice(&len.to_be_bytes());
             }
-            Kind::Vxlan { ip, transport, covered } => {
+            Kind::Udp { ip, transport, covered } => {
                 ip.write(tunneled);
                 write_datagram(&mut tunneled[*transport..], *covered);
             }
+            Kind::Gre { ip, transport, has_checksum } => {
+                ip.write(tunneled);
+                if *has_checksum {
+                    write_gre_checksum(&mut tunneled[*transport..]);
+                }
+            }
         }
     }
+}
+
+/// What a tunnel contains: an IP packet, or an Ethernet frame.
+struct Contents<'a> {
+    ethertype: EtherType,
+    bytes: &'a [u8],
+}
+
+impl<'a> Contents<'a> {
+    /// Parses the IP packet. The contents end where `outer` does.
+    fn parse(&self, outer: &IpPacket<'_>) -> Option<IpPacket<'a>> {
+        let at = outer.transport + outer.payload.len() - self.bytes.len();
+        if self.ethertype != BRIDGED {
+            return IpPacket::parse_as(self.ethertype, self.bytes, at).ok();
+        }
+        let link = LinkHeader::new(self.bytes)?;
+        IpPacket::parse_as(link.ethertype(), link.payload(), at + link.header_len()).ok()
+    }
+}
+
+/// Reads the payload of a datagram as VXLAN.
+fn vxlan(payload: &[u8]) -> Option<Contents<'_>> {
+    Some(Contents { ethertype: BRIDGED, bytes: payload.get(VXLAN_LEN..)? })
+}
+
+/// Reads the payload of a datagram as Geneve, with any options.
+fn geneve(payload: &[u8]) -> Option<Contents<'_>> {
+    let [first, ..] = *payload else { return None };
+    let (version, options) = (first >> 6, usize::from(first & 0x3F));
+    if version != 0 {
+        return None;
+    }
+    Some(Contents { ethertype: ethertype_at(payload, 2)?, bytes: payload.get(GENEVE_LEN + 4 * options..)? })
+}
+
+fn ethertype_at(header: &[u8], at: usize) -> Option<EtherType> {
+    header.get(at..)?.first_chunk().map(|bytes| EtherType(u16::from_be_bytes(*bytes)))
+}
+
+/// Writes the checksum of a GRE header and the packet behind it, which is complete.
+fn write_gre_checksum(packet: &mut [u8]) {
+    let Some(field) = packet.get_mut(GRE_CHECKSUM_AT..GRE_CHECKSUM_AT + 2) else { return };
+    field.fill(0);
+    let checksum = Sum::new().add_bytes(packet).finish();
+    packet[GRE_CHECKSUM_AT..GRE_CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
 /// Writes length and checksum of a UDP datagram, which is complete but for them.

@@ -26,6 +26,8 @@ impl IpProtocol {
     pub const ROUTING: Self = Self(43);
     /// IPv6 fragment header (RFC 8200 section 4.5).
     pub const FRAGMENT: Self = Self(44);
+    /// Generic routing encapsulation (RFC 2784).
+    pub const GRE: Self = Self(47);
     /// Encapsulating security payload (RFC 4303).
     pub const ESP: Self = Self(50);
     /// Authentication header (RFC 4302).

@@ -20,43 +20,93 @@ fn inner() -> [(TcpFrame, GsoType); 2] {
     [(data(3000), TCP4), (over_ipv6, TCP6)]
 }
 
-/// Whether the datagrams of VXLAN have a checksum.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Checksum {
-    None,
-    Own,
+/// A tunnel in datagrams, whose checksum may be left out, with its header.
+#[derive(Clone, Copy, Debug)]
+struct InUdp {
+    header: &'static [u8],
+    has_checksum: bool,
 }
 
-/// Returns the `nth` frame of VXLAN with this outer IP header, around `frame`.
-fn vxlan(mut outer: Network, checksum: Checksum, frame: &[u8], nth: u16) -> Vec<u8> {
-    if let Network::Ipv4 { ident, .. } = &mut outer {
-        *ident += nth;
+const VXLAN: &[u8] = &[8, 0, 0, 0, 0, 0, 5, 0];
+const GENEVE: &[u8] = &[0, 0, 0x65, 0x58, 0, 0, 5, 0];
+const GENEVE_WITH_OPTIONS: &[u8] = &[3, 0x40, 0x65, 0x58, 0, 0, 5, 0, 1, 2, 3, 1, 4, 5, 6, 7, 1, 3, 2, 0];
+
+impl InUdp {
+    /// Returns the `nth` frame with this outer IP header, around `frame`.
+    fn around(self, mut outer: Network, frame: &[u8], nth: u16) -> Vec<u8> {
+        if let Network::Ipv4 { ident, .. } = &mut outer {
+            *ident += nth;
+        }
+        let at = transport_at(&[0; LINK], &outer) + 6;
+        let mut bytes = UdpFrame::new(outer, [self.header, frame].concat()).build();
+        if !self.has_checksum {
+            bytes[at..at + 2].fill(0);
+        }
+        bytes
     }
-    let at = transport_at(&[0; LINK], &outer) + 6;
-    let payload = [&[8, 0, 0, 0, 0, 0, 5, 0], frame].concat();
-    let mut bytes = UdpFrame::new(outer, payload).build();
-    if checksum == Checksum::None {
-        bytes[at..at + 2].fill(0);
-    }
-    bytes
+}
+
+/// Checks that a frame of `whole` in a tunnel is cut to the segments of `whole` in that tunnel.
+fn assert_cut(
+    (whole, gso_type): (TcpFrame, GsoType),
+    around: impl Fn(&[u8], u16) -> Vec<u8>,
+) -> Vec<Vec<u8>> {
+    let frame = around(&whole.build(), 0);
+    let start = frame.len() - whole.build().len() + transport_at(&whole.build(), &whole.network);
+    let found = cut(&frame, &partial(virtio(gso_type, 1000), start, FIELD)).unwrap();
+    let segments = tcp_segments(&whole, 1000);
+    let expected: Vec<_> = segments.iter().zip(0..).map(|(segment, nth)| around(segment, nth)).collect();
+    assert_eq!(found, expected);
+    found
 }
 
 #[test]
-fn segments_in_vxlan_are_cut_with_its_headers() {
+fn segments_in_tunnels_of_udp_are_cut_with_their_headers() {
     for outer in [Network::default(), ipv6(&[], IpProtocol::UDP)] {
-        for (whole, gso_type) in inner() {
-            for checksum in [Checksum::None, Checksum::Own] {
-                let around = |frame: &[u8], nth| vxlan(outer.clone(), checksum, frame, nth);
-                let frame = around(&whole.build(), 0);
-                let start = frame.len() - whole.build().len() + transport_at(&whole.build(), &whole.network);
-                let found = cut(&frame, &partial(virtio(gso_type, 1000), start, FIELD)).unwrap();
-                let segments = tcp_segments(&whole, 1000);
-                let expected: Vec<_> =
-                    segments.iter().zip(0..).map(|(segment, nth)| around(segment, nth)).collect();
-                assert_eq!(found, expected, "{checksum:?}");
-                if checksum == Checksum::Own {
-                    found.iter().for_each(|packet| assert_checksums(packet));
+        for inner in inner() {
+            for header in [VXLAN, GENEVE, GENEVE_WITH_OPTIONS] {
+                for has_checksum in [false, true] {
+                    let tunnel = InUdp { header, has_checksum };
+                    let found =
+                        assert_cut(inner.clone(), |frame, nth| tunnel.around(outer.clone(), frame, nth));
+                    if has_checksum {
+                        found.iter().for_each(|packet| assert_checksums(packet));
+                    }
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn segments_in_gre_are_cut_with_its_header() {
+    const CHECKSUM: u8 = 0x80;
+    const KEY: u8 = 0x20;
+    for inner in inner() {
+        for flags in [0, KEY, CHECKSUM, CHECKSUM | KEY] {
+            for is_bridged in [false, true] {
+                let gre = |frame: &[u8]| {
+                    let ethertype = if is_bridged { &[0x65, 0x58] } else { &frame[12..14] };
+                    let mut packet = [&[flags, 0], ethertype].concat();
+                    packet.extend([0; 4].iter().take(if flags & CHECKSUM == 0 { 0 } else { 4 }));
+                    packet.extend([0, 0, 0, 7].iter().take(if flags & KEY == 0 { 0 } else { 4 }));
+                    packet.extend(&frame[if is_bridged { 0 } else { LINK }..]);
+                    if flags & CHECKSUM != 0 {
+                        let sum = packet.chunks(2).map(|word| {
+                            u32::from(word[0]) << 8 | u32::from(word.get(1).copied().unwrap_or_default())
+                        });
+                        // Fewer than 2^16 words, so folding twice is enough.
+                        let folded = (0..2).fold(sum.sum::<u32>(), |sum, _| (sum & 0xFFFF) + (sum >> 16));
+                        packet[4..6].copy_from_slice(&(!folded as u16).to_be_bytes());
+                    }
+                    packet
+                };
+                assert_cut(inner.clone(), |frame, nth| {
+                    Tunnel::Ipv4.around_protocol(IpProtocol::GRE, &gre(frame), nth)
+                });
+                assert_cut(inner.clone(), |frame, nth| {
+                    Tunnel::Ipv6.around_protocol(IpProtocol::GRE, &gre(frame), nth)
+                });
             }
         }
     }
@@ -82,7 +132,8 @@ fn segments_in_ip_are_cut_with_its_header() {
 #[test]
 fn a_checksum_elsewhere_in_a_datagram_is_not_that_of_a_tunnel() {
     let (whole, gso_type) = &inner()[0];
-    let frame = vxlan(Network::default(), Checksum::None, &whole.build(), 0);
+    let tunnel = InUdp { header: VXLAN, has_checksum: false };
+    let frame = tunnel.around(Network::default(), &whole.build(), 0);
     let start = frame.len() - whole.build().len() + transport_at(&whole.build(), &whole.network);
     for wrong in [start - 1, start + 1] {
         let refused = cut(&frame, &partial(virtio(*gso_type, 1000), wrong, FIELD));

@@ -109,9 +109,13 @@ impl Tunnel {
     /// Returns the frame in this tunnel. The tunnel's header counts its identifications from 100 by `nth`.
     pub(crate) fn around(self, frame: &[u8], nth: u16) -> Vec<u8> {
         let packet = &frame[LINK..];
-        let is_ipv4 = packet[0] >> 4 == 4;
-        let upper = if is_ipv4 { IpProtocol::IPV4 } else { IpProtocol::IPV6 };
-        let mut out = frame[..12].to_vec();
+        let upper = if packet[0] >> 4 == 4 { IpProtocol::IPV4 } else { IpProtocol::IPV6 };
+        self.around_protocol(upper, packet, nth)
+    }
+
+    /// Likewise, for a packet of any protocol.
+    pub(crate) fn around_protocol(self, upper: IpProtocol, packet: &[u8], nth: u16) -> Vec<u8> {
+        let mut out = TcpFrame::default().build()[..12].to_vec();
         match self {
             Self::Ipv4 => {
                 out.extend([0x08, 0x00]);
@@ -143,7 +147,7 @@ impl Tunnel {
             Self::Pppoe => {
                 out.extend([0x88, 0x64, 0x11, 0, 0, 7]);
                 out.extend((packet.len() as u16 + 2).to_be_bytes());
-                out.extend([0, if is_ipv4 { 0x21 } else { 0x57 }]);
+                out.extend([0, if upper == IpProtocol::IPV4 { 0x21 } else { 0x57 }]);
             }
         }
         out.extend(packet);
