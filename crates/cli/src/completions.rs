@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use anyhow::Context;
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::{Shell, generate};
 
 /// Print a script that completes commands and options in a shell.
@@ -22,10 +22,25 @@ Examples:
 
 impl Completions {
     /// Prints the script for `command`, the whole command line.
-    pub(crate) fn run(&self, mut command: clap::Command) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, command: &Command) -> anyhow::Result<()> {
+        let mut command = visible(command);
         let name = command.get_name().to_owned();
         let mut script = Vec::new();
         generate(self.shell, &mut command, name, &mut script);
         io::stdout().write_all(&script).context("cannot print the script")
     }
+}
+
+/// Returns what scripts need of a command, without its hidden options and subcommands, which they would offer.
+fn visible(command: &Command) -> Command {
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+    let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
+    let about = command.get_about().cloned().unwrap_or_default();
+    let visible = Command::new(command.get_name().to_owned()).about(about);
+    match command.get_version() {
+        Some(version) => visible.version(version.to_owned()),
+        None => visible,
+    }
+    .args(arguments)
+    .subcommands(subcommands)
 }

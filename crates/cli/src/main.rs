@@ -115,7 +115,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench.run().map(|()| ExitCode::SUCCESS),
         Command::Doctor(doctor) => doctor.run(),
         Command::Completions(completions) => {
-            completions.run(Arguments::command()).map(|()| ExitCode::SUCCESS)
+            completions.run(&Arguments::command()).map(|()| ExitCode::SUCCESS)
         }
         Command::Man(man) => man.run(Arguments::command()).map(|()| ExitCode::SUCCESS),
     };

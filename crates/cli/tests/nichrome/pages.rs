@@ -36,11 +36,14 @@ fn every_command_has_a_manual_page_without_errors() {
 }
 
 #[test]
-fn completions_are_valid_and_name_all_commands() {
+fn completions_are_valid_and_name_all_commands_but_hidden_ones() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = nichrome(&["completions", shell]);
         for command in commands() {
             assert!(stdout(&script).contains(&command), "{shell}: {command}");
+        }
+        for hidden in ["tcp-connect", "Internal"] {
+            assert!(!stdout(&script).contains(hidden), "{shell}: {hidden}");
         }
     }
     let bash = nichrome(&["completions", "bash"]);
