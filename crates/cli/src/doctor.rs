@@ -54,11 +54,7 @@ impl Doctor {
         let report = Report::new(&LiveMachine);
         let text = if self.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() };
         let printed = write!(io::stdout(), "{text}").context("cannot print the report");
-        if report.works_without_root() {
-            return printed.map(|()| ExitCode::SUCCESS);
-        }
-        // The verdict stays if nothing reads the report.
-        printed.unwrap_or_else(|error| _ = failure::report(&error));
-        Ok(ExitCode::FAILURE)
+        let verdict = if report.works_without_root() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        failure::status_of(verdict, printed)
     }
 }

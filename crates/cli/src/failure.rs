@@ -69,6 +69,18 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
+/// Returns the exit status of a command whose work has ended with `status`. A failure of the work stays the status also if nothing
+/// reads the output, and an error in `written` is then reported only.
+pub(crate) fn status_of(status: ExitCode, written: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
+    match written {
+        Err(error) if status != ExitCode::SUCCESS => {
+            report(&error);
+            Ok(status)
+        }
+        written => written.map(|()| status),
+    }
+}
+
 /// Reports a usage error, or prints the requested help or version. If an unknown subcommand has no similar name, the
 /// message lists the subcommands of `command`.
 pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> ExitCode {

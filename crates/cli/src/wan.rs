@@ -208,8 +208,7 @@ impl Wan {
         }
         let standard_output = if self.json { StandardOutput::Summary } else { StandardOutput::Programs };
         let status = session.run(&hosts, &self.programs(), standard_output)?;
-        self.finish(run)?;
-        Ok(status)
+        failure::status_of(status, self.finish(run))
     }
 
     /// Returns the programs for the left and right host.
@@ -268,8 +267,7 @@ impl Wan {
         let ended = session.wait_for_the_end(links);
         let finished = self.finish(run);
         // A direction may have failed because of an interface change.
-        let status = ended?;
-        finished.map(|()| status)
+        failure::status_of(ended?, finished)
     }
 
     /// Opens the files that the command writes. Precedes the session: signals end a process that waits for the reader of a pipe.

@@ -121,6 +121,18 @@ fn the_exit_status_is_that_of_a_lone_shell() {
 }
 
 #[test]
+fn the_exit_status_of_a_program_stays_if_nothing_reads_the_summary() {
+    let room = Room::new();
+    let status = |program: &str| {
+        let mut child =
+            room.command(&["--json", "--", "sh", "-c", program]).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        child.wait().unwrap().code()
+    };
+    assert_eq!(["exit 7", "true"].map(status), [Some(7), Some(0)]);
+}
+
+#[test]
 fn measured_delays_are_no_shorter_than_configured() {
     let room = Room::new();
     let (left, right) = (python("echo"), python("send $PEER 50"));
