@@ -365,7 +365,10 @@ impl<M: Memory> Running<M> {
                 // The side that connected sent its OFFER first.
                 let last = if request.connects() { LastMessage::Theirs } else { LastMessage::OursAwaited };
                 host.with(&mut |device| {
-                    if last == LastMessage::OursAwaited {
+                    // A hold of a queue pair that the program has reset would last into its next connection.
+                    let is_reset =
+                        device.query_qp(request.qp).is_ok_and(|report| report.state == QpState::Reset);
+                    if last == LastMessage::OursAwaited && !is_reset {
                         device.hold_sends(request.qp);
                     }
                     result = device.release_qp(request.qp);

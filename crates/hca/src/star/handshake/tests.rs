@@ -235,6 +235,20 @@ fn a_queue_pair_that_is_reset_before_the_answer_sends_on_its_next_connection() {
 }
 
 #[test]
+fn a_called_queue_pair_that_is_reset_before_the_offer_sends_on_its_next_connection() {
+    let mut set_up = SetUp::new([Wish::Automatic; 2]);
+    let Request { qp, peer: (peer, _), .. } = set_up.sides[1].request;
+    set_up.sides[1].host.with(&mut |device| device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap());
+    set_up.run(0, 0);
+    set_up.ends[1].close(&mut set_up.sides[1].pending, Cause::Withdrawn);
+    let side = &set_up.sides[1];
+    assert_eq!(side.outcome(), (0, 0, QpState::Reset));
+    side.host.with(&mut |device| _ = receive_from(device, qp, peer));
+    side.send();
+    assert!(side.has_output());
+}
+
+#[test]
 fn input_split_anywhere_gives_the_same_result() {
     for (wishes, key) in WISHES.into_iter().flat_map(|wishes| [(wishes, None), (wishes, KEY)]) {
         let mut whole = SetUp::keyed(wishes, [key; 2]);
