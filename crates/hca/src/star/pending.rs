@@ -93,7 +93,11 @@ impl<M: Memory> Pending<M> {
 
     /// Moves the queue pair to ERROR and reports why.
     pub(super) fn fail(&mut self, request: &Request, failure: &SetupFailure) {
-        self.host.with(&mut |device| fail(device, request.qp));
+        self.host.with(&mut |device| {
+            fail(device, request.qp);
+            // A stateless side sends the end of the connection, and flushes its requests behind it.
+            device.release_sends(request.qp);
+        });
         self.requests.fail(request, failure);
     }
 }

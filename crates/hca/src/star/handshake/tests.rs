@@ -5,7 +5,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use nichrome_rdma::{Config, Operation, Payload, Psn, QpCapacity, QpConfig, QpType, SendRequest, Signaling};
+use nichrome_rdma::{
+    Config, Operation, Payload, Psn, QpCapacity, QpConfig, QpType, SendRequest, Signaling, Status,
+};
 
 use super::*;
 use crate::arena::Arena;
@@ -246,6 +248,32 @@ fn a_called_queue_pair_that_is_reset_before_the_offer_sends_on_its_next_connecti
     side.host.with(&mut |device| _ = receive_from(device, qp, peer));
     side.send();
     assert!(side.has_output());
+}
+
+/// The stateless side closes its end first, with a packet that its peer acknowledges or does not.
+#[test]
+fn requests_of_an_admitted_queue_pair_are_flushed_if_its_peer_does_not_get_ready() {
+    let mut set_up = SetUp::new([Wish::Own, Wish::Automatic]);
+    set_up.sides[0].send();
+    for end in [1, 0] {
+        let offer = set_up.ends[1 - end].take_output();
+        set_up.deliver(end, &offer);
+    }
+    let side = &mut set_up.sides[0];
+    set_up.ends[0].close(&mut side.pending, Cause::Deadline);
+    assert_eq!(side.outcome(), (0, 1, QpState::Err));
+    let mut device = side.host.0.lock().unwrap();
+    let cq = device.query_qp(side.request.qp).unwrap().config.send_cq;
+    let mut now = NOW;
+    let flushed = loop {
+        while device.poll_transmit(now, 1, &mut [0; 1 << 17]).is_some() {}
+        if let Some(completion) = device.poll_cq(cq) {
+            break completion.status;
+        }
+        now = device.poll_timeout().expect("a timer runs");
+        device.handle_timeout(now);
+    };
+    assert_eq!(flushed, Status::Flushed);
 }
 
 #[test]
