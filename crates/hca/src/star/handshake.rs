@@ -290,10 +290,9 @@ impl<M: Memory> Handshake for StarHandshake<M> {
             (State::Opening | State::Parked(_), Cause::Seal(error)) => {
                 pending.refuse(self.peer, &error.into());
             }
-            (State::Closing(Some(request)), cause) => {
-                if !matches!(cause, Cause::Withdrawn) {
-                    pending.host.with(&mut |device| device.release_sends(request.qp));
-                }
+            (State::Closing(Some(request)), _) => {
+                // Also if the program has reset the queue pair: the hold may have come after that.
+                pending.host.with(&mut |device| device.release_sends(request.qp));
                 pending.complete();
             }
             (State::Opening | State::Parked(_) | State::Closing(None) | State::Done, _) => {}
@@ -365,10 +364,7 @@ impl<M: Memory> Running<M> {
                 // The side that connected sent its OFFER first.
                 let last = if request.connects() { LastMessage::Theirs } else { LastMessage::OursAwaited };
                 host.with(&mut |device| {
-                    // A hold of a queue pair that the program has reset would last into its next connection.
-                    let is_reset =
-                        device.query_qp(request.qp).is_ok_and(|report| report.state == QpState::Reset);
-                    if last == LastMessage::OursAwaited && !is_reset {
+                    if last == LastMessage::OursAwaited {
                         device.hold_sends(request.qp);
                     }
                     result = device.release_qp(request.qp);
