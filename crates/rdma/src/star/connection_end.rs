@@ -53,19 +53,21 @@ pub(super) trait ConnectionEnd<M: Memory> {
     /// Handles a packet that the egress module blocked.
     fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>);
 
-    /// Receives a packet if its seal is valid, else drops and counts it.
+    /// Receives a packet if its seal is valid, else drops and counts it, and returns false.
     fn take_in(
         &mut self,
         packet: &Incoming<'_>,
         datagram: &Datagram<'_>,
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
-    ) {
-        if self.is_right(packet, datagram) {
+    ) -> bool {
+        let is_right = self.is_right(packet, datagram);
+        if is_right {
             self.receive(packet, shared, verbs);
         } else {
             verbs.counters.dropped_icrc += 1;
         }
+        is_right
     }
 
     /// Fills `room` with packets. Returns true if there are more than fit.

@@ -124,9 +124,9 @@ impl Endpoint for StarQp {
         shared: &mut StarShared,
         verbs: &mut Verbs<M>,
     ) -> bool {
-        either!(self, side => side.take_in(&packet, datagram, shared, verbs));
+        let is_right = either!(self, side => side.take_in(&packet, datagram, shared, verbs));
         self.revoke_closed(shared, verbs.now);
-        true
+        is_right
     }
 
     fn write<M: Memory>(

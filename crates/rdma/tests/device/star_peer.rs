@@ -29,6 +29,12 @@ impl Forger {
 
     /// Injects a packet to the end `to` in the name of its peer.
     fn forge(&mut self, to: usize, message: Message, sequence: u32, payload: &[u8]) {
+        let packet = self.packet(to, message, sequence, payload);
+        self.pair.inject_star(to, &packet);
+    }
+
+    /// Returns such a packet.
+    fn packet(&self, to: usize, message: Message, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let connection = self.pair.ends[to].device.qp_number(self.qps[to]).unwrap();
         let flags = if to == SERVER { Flags::TO_SERVER } else { Flags::NONE };
         let repr = Repr { flags, connection, sequence: SeqNumber(sequence), stamp: Stamp(0), message };
@@ -37,7 +43,7 @@ impl Forger {
         writer.payload().copy_from_slice(payload);
         let flow = Pair::flow_to(1 - to, nichrome_wire::star::STAR_PORT);
         writer.finish(&flow, PacketCheck::new(Epoch::default()));
-        self.pair.inject_star(to, &packet);
+        packet
     }
 
     /// Forges a WQEP. The server's elements have numbers from 0.
@@ -52,8 +58,7 @@ impl Forger {
 
     /// Forges a CQEP. The client's elements have numbers from 1.
     fn complete(&mut self, sequence: u32, completed: Completed, wr_id: u64) {
-        let cqe = Cqe { wr_id, status: StatusCode::SUCCESS, completed, len: 8, notice: None };
-        self.forge(SERVER, Message::Cqep(cqe), sequence, &[]);
+        self.forge(SERVER, cqep(completed, wr_id), sequence, &[]);
     }
 
     fn refused(&self) -> u64 {
@@ -80,6 +85,28 @@ impl Forger {
             assert_eq!(self.pair.ends[to].bytes(0x900, 8), byte);
         }
     }
+}
+
+fn cqep(completed: Completed, wr_id: u64) -> Message {
+    Message::Cqep(Cqe { wr_id, status: StatusCode::SUCCESS, completed, len: 8, notice: None })
+}
+
+#[test]
+fn only_a_packet_with_a_valid_seal_ends_a_hold_of_sends() {
+    let mut forger = Forger::new();
+    let [server, client] = forger.qps;
+    forger.pair.ends[SERVER].device.hold_sends(server);
+    forger.pair.ends[CLIENT].receive(client, 1, 0x900, 8);
+    forger.pair.ends[SERVER].post(server, 2, Operation::Send, 0, 8);
+    let mut statuses = |is_damaged: bool| {
+        let mut packet = forger.packet(SERVER, cqep(Completed::Send, 7), 1, &[]);
+        *packet.last_mut().unwrap() ^= u8::from(is_damaged);
+        forger.pair.inject_star(SERVER, &packet);
+        forger.pair.run();
+        forger.pair.ends[SERVER].statuses()
+    };
+    assert_eq!(statuses(true), []);
+    assert_eq!(statuses(false), [(2, Status::Success)]);
 }
 
 #[test]
