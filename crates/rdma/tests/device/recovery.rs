@@ -2,7 +2,7 @@
 
 use crate::common::{Faults, Link, Pair, pattern};
 use nichrome_rdma::*;
-use nichrome_wire::rdma::{BthFlags, Message, RcMessage, Repr};
+use nichrome_wire::rdma::{BthFlags, Repr};
 
 /// Writes a megabyte four times over a path with faults; returns the costs.
 fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
@@ -70,11 +70,33 @@ fn selective_repeat_is_offered_in_requests_and_answered() {
         pair.run();
         for (_, bytes) in &pair.sent {
             let (repr, _) = Repr::parse(bytes).unwrap();
-            let Message::Rc(message) = repr.message else { panic!() };
-            let data = matches!(message, RcMessage::ReadResponse(_));
             let offer = repr.bth.flags.contains(BthFlags::SELECTIVE);
-            assert_eq!(offer, !data && offered == SelectiveRepeat::Offered);
+            assert_eq!(offer, offered == SelectiveRepeat::Offered, "{:?}", repr.message);
         }
+    }
+}
+
+/// Queue pairs that only read, or that only use atomics, get no acknowledgements.
+#[test]
+fn lost_requests_and_responses_of_reads_and_atomics_are_found_by_probes() {
+    for seed in 0..8 {
+        let mut pair = Pair::new().seeded(seed, Faults { loss: 0.05, ..Faults::default() });
+        let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 14, ..Link::default() });
+        let (there, data) = (pair.ends[1].remote(0), pattern(1 << 16, 8));
+        pair.ends[1].fill(0, &data);
+        let operations =
+            [(Operation::Read(there), 1 << 16), (Operation::FetchAdd { remote: there, add: 0 }, 8)];
+        for (operation, len) in operations {
+            for wr_id in 0..100 {
+                pair.ends[0].post(a, wr_id, operation, 0, len);
+                pair.run();
+                assert_eq!(pair.ends[0].statuses(), [(wr_id, Status::Success)], "{operation:?}");
+            }
+        }
+        assert!(pair.ends[0].bytes(8, (1 << 16) - 8) == &data[8..]);
+        let Counters { probes, timeouts, .. } = *pair.ends[0].device.counters();
+        // Only what is lost before there is a round trip to measure waits for the timer.
+        assert!(probes > 10 && timeouts <= 1, "{probes} probes, {timeouts} timeouts");
     }
 }
 

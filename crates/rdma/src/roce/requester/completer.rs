@@ -50,7 +50,7 @@ impl Requester {
             RcMessage::Acknowledge(aeth) => match aeth.syndrome {
                 Syndrome::Nak(NakCode::PsnSequence) if answer.selective => self.missing(psn, context),
                 Syndrome::Ack(_) => {
-                    self.probe.useful |= answer.selective;
+                    self.peer_offers(answer);
                     if self.arrived_through(psn, mark, context).is_err() {
                         self.go_back(context);
                     }
@@ -58,10 +58,22 @@ impl Requester {
                 Syndrome::Nak(code) => self.refused(psn, mark, code, context),
                 Syndrome::RnrNak(timer) => self.receiver_not_ready(psn, mark, timer, context),
             },
-            RcMessage::ReadResponse(part) => self.read_response(part, answer, context),
-            RcMessage::AtomicAcknowledge(_, before) => self.atomic_response(psn, mark, before, context),
+            RcMessage::ReadResponse(part) => {
+                self.peer_offers(answer);
+                self.read_response(part, answer, context);
+            }
+            RcMessage::AtomicAcknowledge(_, before) => {
+                self.peer_offers(answer);
+                self.atomic_response(psn, mark, before, context);
+            }
             _ => {}
         }
+    }
+
+    /// Takes note of a positive answer that offers selective repeat: probes are of use.
+    #[inline]
+    fn peer_offers(&mut self, answer: &Incoming<'_>) {
+        self.probe.useful |= answer.selective;
     }
 
     /// Everything before this number has arrived; false where a response that should have is missing.

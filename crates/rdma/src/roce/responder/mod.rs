@@ -368,7 +368,12 @@ impl Responder {
     /// is of a single packet.
     #[inline]
     pub(super) fn offers_selective(&self, packet: &Outgoing) -> bool {
-        self.offered && packet.cause == Cause::Acknowledgement && self.answers.is_positive()
+        self.offered
+            && match packet.cause {
+                Cause::Acknowledgement => self.answers.is_positive(),
+                Cause::Data { .. } => true,
+                _ => false,
+            }
     }
 
     /// An answer has left.
