@@ -268,12 +268,62 @@ fn servers_refuse_parameters_that_no_client_could_have_from_its_options() {
                 Err(_) => thread::sleep(Duration::from_millis(5)),
             }
         };
-        client.write_all(format!("{parameters}\n").as_bytes()).unwrap();
+        let offer = parameters.replacen('{', r#"{"transport":"roce","#, 1);
+        client.write_all(format!("{offer}\n").as_bytes()).unwrap();
         let output = server.wait_with_output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains("the client's parameters are out of their ranges"), "{parameters}: {error}");
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+/// Runs both ends until they fail; returns the error of client and server.
+fn failures(server: &str, client: &str) -> [String; 2] {
+    [start(client), start(server)].map(|child| {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{client}");
+        String::from_utf8(output.stderr).unwrap()
+    })
+}
+
+#[test]
+fn both_ends_report_that_their_transports_differ() {
+    for (nth, command) in ["lat", "bw", "connect"].into_iter().enumerate() {
+        let port = 28_560 + nth;
+        for transport in ["star", "iwarp"] {
+            let server = format!("{command} --transport {transport} --port {port}");
+            let errors = failures(&server, &format!("{command} --port {port} 127.0.0.1"));
+            assert!(
+                errors.iter().all(|error| error.contains("both need the same --transport")),
+                "{errors:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_end_whose_peer_is_not_reached_or_ends_does_not_wait_for_its_time_limit() {
+    for (nth, (command, options, why)) in [
+        ("lat", "--iters 10", ["Write completed in error: RetryExceeded", "the peer has ended"]),
+        ("connect", "--connections 2", ["the peer does not answer", "the client has ended"]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let port = 28_570 + nth;
+        let client = format!("{command} --port {port} {options} --loss 100% 127.0.0.1");
+        let errors = failures(&format!("{command} --port {port}"), &client);
+        assert!(errors.iter().zip(why).all(|(error, why)| error.contains(why)), "{errors:?}");
+    }
+}
+
+/// A message that TCP has taken may not have left yet.
+#[test]
+fn bandwidth_over_iwarp_counts_what_has_arrived() {
+    let paced = "--rate 100mbit --size 16384 --depth 64 --duration 100ms";
+    let [client, server] = both("bw --transport iwarp", 28_580, paced);
+    assert!(number(&client, "gbps") < 0.11, "{client}");
+    assert!(number(&server, "segments_received") >= number(&client, "messages"), "{server}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
+use nichrome_hca::Transport;
 use nichrome_rdma::{Operation, ReceiveRequest, SendRequest};
 use serde::{Deserialize, Serialize};
 
@@ -160,9 +161,27 @@ fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyh
             outstanding += completions.len();
         }
     }
+    if session.adapter.transport() == Transport::Iwarp && parameters.op != Transfer::Read {
+        confirm(session)?;
+    }
     let time = start.elapsed();
     session.finish()?;
     Ok((done, time))
+}
+
+/// Waits until all messages have arrived, by a READ behind them on each connection: over iWARP a message completes when TCP has
+/// taken its bytes.
+fn confirm(session: &Session) -> anyhow::Result<()> {
+    for (nth, qp) in session.qps.iter().enumerate() {
+        let buffers = [session.region_of(nth).slice(0, 1)];
+        qp.post_send(&SendRequest::new(nth as u64, Operation::Read(session.peer_of(nth).at(0)), &buffers))?;
+    }
+    let (mut outstanding, mut completions) = (session.qps.len(), Vec::new());
+    while outstanding > 0 {
+        session.drain(&mut completions)?;
+        outstanding -= completions.len();
+    }
+    Ok(())
 }
 
 /// Receives SENDs on all connections until the client is done. For other operations only waits for the client. Returns the

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
-use nichrome_hca::cm::{Connected, Listener};
+use nichrome_hca::cm::{Connected, Listener, Request};
 use nichrome_hca::{Adapter, CompletionQueue, Connection, QueuePair, Region};
 use nichrome_rdma::{Access, Operation, Payload, QpCapacity, ReceiveRequest, SendFlags, SendRequest};
 use serde::{Deserialize, Serialize};
@@ -72,6 +72,9 @@ struct Measured {
 
 /// Time limit for the next step of a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time between two looks for a client that has ended.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Content of the server's message.
 const GREETING: [u8; 1] = [1];
@@ -140,9 +143,8 @@ impl<'a> End<'a> {
     }
 
     /// Accepts a connection and sends it a message.
-    fn accept(&self, listener: &Listener) -> anyhow::Result<Connected> {
-        let request = listener.accept(PATIENCE)?;
-        let request = request.with_context(|| format!("no client connected for {PATIENCE:?}"))?;
+    fn accept(&self, listener: &Listener, meeting: &Meeting) -> anyhow::Result<Connected> {
+        let request = next_request(listener, meeting)?;
         let connected = request.accept(self.queue_pair()?, b"", &self.connection).context("cannot accept")?;
         connected.queue_pair().post_send(&SendRequest {
             wr_id: 0,
@@ -157,6 +159,18 @@ impl<'a> End<'a> {
     }
 }
 
+/// Waits for the client to connect.
+fn next_request(listener: &Listener, meeting: &Meeting) -> anyhow::Result<Request> {
+    let start = Instant::now();
+    while start.elapsed() < PATIENCE {
+        if let Some(request) = listener.accept(LOOK)? {
+            return Ok(request);
+        }
+        ensure!(!meeting.has_lost_peer(), "the client has ended");
+    }
+    bail!("no client connected for {PATIENCE:?}")
+}
+
 /// Accepts all connections; returns the open ones.
 fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connected>> {
     let adapter = &meeting.adapter;
@@ -166,7 +180,7 @@ fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connec
     on_threads(parameters.parallel, || {
         let (end, mut kept) = (End::new(adapter)?, Vec::new());
         while remaining.take() {
-            let connected = end.accept(&listener)?;
+            let connected = end.accept(&listener, meeting)?;
             if parameters.keep {
                 kept.push(connected);
             } else if !connected.wait_disconnected(PATIENCE)? {

@@ -1,6 +1,5 @@
 //! The session of a measurement: an adapter and the queue pairs connected to the peer's.
 
-use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use nichrome_hca::{Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion};
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,14 @@ struct Introduction {
 pub(super) trait Agreed: Serialize + DeserializeOwned {
     /// Returns true if the options allow the parameters: a client may be any program.
     fn is_in_range(&self) -> bool;
+}
+
+/// What an end offers before the measurement: its transport, and the command's parameters.
+#[derive(Serialize, Deserialize)]
+struct Offer<T> {
+    transport: String,
+    #[serde(flatten)]
+    parameters: T,
 }
 
 /// The regions of a session's connections at each end.
@@ -84,17 +93,29 @@ impl Meeting {
     /// Exchanges parameters with the peer and returns the client's.
     ///
     /// # Errors
-    /// The peer ended or runs another command, or the client's parameters are out of their ranges.
+    /// The peer ended, runs another command or uses another transport, or the client's parameters are out of their ranges.
     pub(super) fn agree<T: Agreed>(&self, parameters: T) -> anyhow::Result<T> {
-        let theirs = exchange(&self.stream, &parameters)?;
+        let ours = Offer { transport: self.adapter.transport().name().to_owned(), parameters };
+        let theirs = exchange(&self.stream, &ours)?;
+        ensure!(
+            theirs.transport == ours.transport,
+            "this end uses {} and the peer {}: both need the same --transport",
+            ours.transport,
+            theirs.transport.escape_debug()
+        );
         if self.role == Role::Client {
-            return Ok(parameters);
+            return Ok(ours.parameters);
         }
         ensure!(
-            theirs.is_in_range(),
+            theirs.parameters.is_in_range(),
             "the client's parameters are out of their ranges: its options would refuse them"
         );
-        Ok(theirs)
+        Ok(theirs.parameters)
+    }
+
+    /// Returns true if the peer has ended.
+    pub(super) fn has_lost_peer(&self) -> bool {
+        is_closed(&self.stream)
     }
 
     /// Sends a value from the server to its client; returns it at both ends.
@@ -172,7 +193,7 @@ fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) ->
         if since.elapsed() > PATIENCE {
             bail!("the transports of {held} connections are not negotiated yet");
         }
-        if is_closed(stream)? {
+        if is_closed(stream) {
             bail!("the peer gave up during the set-up of {held} connections");
         }
         thread::sleep(Duration::from_millis(1));
@@ -188,14 +209,11 @@ fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) ->
 }
 
 /// Returns true if the peer has closed the TCP connection and sent nothing that is not read.
-fn is_closed(stream: &TcpStream) -> anyhow::Result<bool> {
-    stream.set_nonblocking(true)?;
-    let peeked = stream.peek(&mut [0]);
-    stream.set_nonblocking(false)?;
-    Ok(match peeked {
-        Ok(len) => len == 0,
-        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-    })
+fn is_closed(stream: &TcpStream) -> bool {
+    match recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((len, _)) => len == 0,
+        Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
+    }
 }
 
 /// Maximum inline payload of a request in bytes.
@@ -245,21 +263,40 @@ impl Session {
         completions.iter().try_for_each(check)
     }
 
-    /// Calls `condition` until it returns true. Fails after 30 s.
+    /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends meanwhile.
     pub(super) fn until(&self, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
         /// Calls between two reads of the clock.
         const CALLS: u32 = 1 << 12;
-        let mut start = None;
+        /// Time without success between two looks for a failure.
+        const LOOK: Duration = Duration::from_millis(100);
+        let (mut start, mut looks) = (None, 0);
         loop {
             for _ in 0..CALLS {
                 if condition() {
                     return Ok(());
                 }
             }
-            if start.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+            let waited = start.get_or_insert_with(Instant::now).elapsed();
+            if waited > PATIENCE {
                 bail!("no message or completion for {PATIENCE:?}");
             }
+            if waited > looks * LOOK {
+                looks += 1;
+                self.look_for_failures()?;
+            }
         }
+    }
+
+    /// Fails if a request has failed or the peer has ended.
+    fn look_for_failures(&self) -> anyhow::Result<()> {
+        if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
+            let mut completions = Vec::new();
+            self.cq.drain(&mut completions);
+            completions.iter().try_for_each(check)?;
+            bail!("a connection has failed");
+        }
+        ensure!(!is_closed(&self.stream), "the peer has ended");
+        Ok(())
     }
 }
 
