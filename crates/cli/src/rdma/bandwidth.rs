@@ -93,16 +93,23 @@ struct Measured {
     size: u32,
     qps: u32,
     depth: u16,
-    messages: u64,
     seconds: f64,
-    gbps: f64,
-    messages_per_s: f64,
+    /// `None` at the server of WRITEs and READs, whose program takes no part.
+    #[serde(flatten)]
+    throughput: Option<Throughput>,
     #[serde(flatten)]
     growth: Growth,
     /// Connection state that a card would hold for all connections of this end.
     card_state_bytes: usize,
     #[serde(flatten)]
     traffic: Traffic,
+}
+
+#[derive(Serialize)]
+struct Throughput {
+    messages: u64,
+    gbps: f64,
+    messages_per_s: f64,
 }
 
 impl Bandwidth {
@@ -114,12 +121,13 @@ impl Bandwidth {
         let Parameters { size, qps, regions, .. } = parameters;
         let session = meeting.connect(qps as usize, parameters.depth_per_qp(), size as usize, regions)?;
         let (messages, time) = match session.role {
-            Role::Client => client(&session, parameters, self.duration)?,
+            Role::Client => {
+                client(&session, parameters, self.duration).map(|(done, time)| (Some(done), time))?
+            }
             Role::Server => server(&session, parameters)?,
         };
         let measured = measured(&session, parameters, messages, time);
-        // For WRITEs and READs the server's program takes no part, so it has measured nothing.
-        if session.role == Role::Server && parameters.op != Transfer::Send && !self.options.json {
+        if measured.throughput.is_none() && !self.options.json {
             return Ok(());
         }
         report::print(self.options.json, &measured, &rows(&measured))
@@ -185,12 +193,12 @@ fn confirm(session: &Session) -> anyhow::Result<()> {
 }
 
 /// Receives SENDs on all connections until the client is done. For other operations only waits for the client. Returns the
-/// number of received messages and the time.
-fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(u64, Duration)> {
+/// number of received messages, if any could be, and the time.
+fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u64>, Duration)> {
     let start = Instant::now();
     if parameters.op != Transfer::Send {
         session.finish()?;
-        return Ok((0, start.elapsed()));
+        return Ok((None, start.elapsed()));
     }
     let post = |nth: usize| {
         let buffers = [session.region_of(nth).slice(0, parameters.size as usize)];
@@ -217,26 +225,27 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(u64, Dur
             completions.clear();
         }
     })?;
-    Ok((done, start.elapsed()))
+    Ok((Some(done), start.elapsed()))
 }
 
 fn measured(
     session: &Session,
     Parameters { op, size, qps, depth, .. }: Parameters,
-    messages: u64,
+    messages: Option<u64>,
     time: Duration,
 ) -> Measured {
     let seconds = time.as_secs_f64();
-    let messages_per_s = messages as f64 / seconds;
+    let throughput = messages.map(|messages| {
+        let messages_per_s = messages as f64 / seconds;
+        Throughput { messages, gbps: messages_per_s * f64::from(size) * 8.0 / 1e9, messages_per_s }
+    });
     Measured {
         op,
         size,
         qps,
         depth,
-        messages,
         seconds,
-        gbps: messages_per_s * f64::from(size) * 8.0 / 1e9,
-        messages_per_s,
+        throughput,
         growth: session.growth,
         card_state_bytes: session.adapter.card_state_bytes(),
         traffic: Traffic::of(&session.adapter, session.mtu),
@@ -244,12 +253,12 @@ fn measured(
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let Measured { op, size, qps, depth, messages, seconds, gbps, messages_per_s, traffic, .. } = measured;
-    let mut rows = vec![
-        ("operation", format!("{op:?} of {size} bytes, {depth} outstanding")),
-        ("throughput", format!("{gbps:.2} Gb/s")),
-        ("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")),
-    ];
+    let Measured { op, size, qps, depth, seconds, throughput, traffic, .. } = measured;
+    let mut rows = vec![("operation", format!("{op:?} of {size} bytes, {depth} outstanding"))];
+    if let Some(Throughput { messages, gbps, messages_per_s }) = throughput {
+        rows.push(("throughput", format!("{gbps:.2} Gb/s")));
+        rows.push(("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")));
+    }
     if *qps > 1 {
         rows.push(("connections", qps.to_string()));
     }

@@ -57,6 +57,15 @@ struct Measured {
     op: Transfer,
     size: u32,
     iters: u32,
+    /// `None` at the server of READs, whose program takes no part.
+    #[serde(flatten)]
+    times: Option<Times>,
+    #[serde(flatten)]
+    traffic: Traffic,
+}
+
+#[derive(Serialize)]
+struct Times {
     min_us: f64,
     mean_us: f64,
     p50_us: f64,
@@ -66,8 +75,6 @@ struct Measured {
     max_us: f64,
     /// Upper bound of each bin in microseconds, and the number of messages in the bin.
     histogram: Vec<(f64, u64)>,
-    #[serde(flatten)]
-    traffic: Traffic,
 }
 
 impl Latency {
@@ -221,33 +228,38 @@ fn measured(
     Parameters { op, size, iters }: Parameters,
     times: &DelayHistogram,
 ) -> Measured {
-    let at = |quantile| micros(times.quantile(quantile));
-    Measured {
-        op,
-        size,
-        iters,
-        min_us: at(0.0),
-        mean_us: micros(times.mean()),
-        p50_us: at(0.5),
-        p90_us: at(0.9),
-        p99_us: at(0.99),
-        p999_us: at(0.999),
-        max_us: micros(times.max()),
-        histogram: bins(times),
-        traffic: Traffic::of(&session.adapter, session.mtu),
+    let times = (times.count() > 0).then(|| Times::of(times));
+    Measured { op, size, iters, times, traffic: Traffic::of(&session.adapter, session.mtu) }
+}
+
+impl Times {
+    fn of(times: &DelayHistogram) -> Self {
+        let at = |quantile| micros(times.quantile(quantile));
+        Self {
+            min_us: at(0.0),
+            mean_us: micros(times.mean()),
+            p50_us: at(0.5),
+            p90_us: at(0.9),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: micros(times.max()),
+            histogram: bins(times),
+        }
     }
 }
 
 fn rows(measured: &Measured) -> Vec<Row> {
-    let Measured { op, size, iters, min_us, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, .. } = measured;
+    let Measured { op, size, iters, times, traffic } = measured;
     let what = if *op == Transfer::Read { "round trip" } else { "half round trip" };
-    let mut rows = vec![
-        ("operation", format!("{op:?} of {size} bytes, {iters} times")),
-        (what, format!("{p50_us:.2} us median, {mean_us:.2} us mean, {min_us:.2} to {max_us:.2} us")),
-        ("tail", format!("{p90_us:.2} us at 90 %, {p99_us:.2} us at 99 %, {p999_us:.2} us at 99.9 %")),
-    ];
-    rows.extend(measured.histogram.iter().map(|(bound, count)| ("", bar(*bound, *count, *iters))));
-    rows.extend(measured.traffic.rows());
+    let mut rows = vec![("operation", format!("{op:?} of {size} bytes, {iters} times"))];
+    if let Some(Times { min_us, mean_us, p50_us, p90_us, p99_us, p999_us, max_us, histogram }) = times {
+        rows.extend([
+            (what, format!("{p50_us:.2} us median, {mean_us:.2} us mean, {min_us:.2} to {max_us:.2} us")),
+            ("tail", format!("{p90_us:.2} us at 90 %, {p99_us:.2} us at 99 %, {p999_us:.2} us at 99.9 %")),
+        ]);
+        rows.extend(histogram.iter().map(|(bound, count)| ("", bar(*bound, *count, *iters))));
+    }
+    rows.extend(traffic.rows());
     rows
 }
 

@@ -269,7 +269,7 @@ impl Session {
         const CALLS: u32 = 1 << 12;
         /// Time without success between two looks for a failure.
         const LOOK: Duration = Duration::from_millis(100);
-        let (mut start, mut looks) = (None, 0);
+        let (mut start, mut looks) = (None, 1);
         loop {
             for _ in 0..CALLS {
                 if condition() {
