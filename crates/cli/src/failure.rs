@@ -88,7 +88,8 @@ pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> Exit
     if !error.use_stderr() || help_wanted {
         return match error.print() {
             Err(why) if why.kind() != ErrorKind::BrokenPipe => {
-                say(format_args!("nichrome: cannot print the help: {why}"));
+                let what = if error.kind() == ClapError::DisplayVersion { "version" } else { "help" };
+                say(format_args!("nichrome: cannot print the {what}: {why}"));
                 ExitCode::FAILURE
             }
             _ => ExitCode::from(error.exit_code().unsigned_abs() as u8),

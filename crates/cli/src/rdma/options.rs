@@ -149,6 +149,7 @@ impl Options {
 
     /// Fails for options that the adapter will refuse, before this end waits for its peer.
     pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.check_transport()?;
         let mut files = Distinct::default();
         let (asked, impairments) = self.impairments.impairments(&mut files)?;
         asked.warn(&impairments);
@@ -157,6 +158,23 @@ impl Options {
         // Unless an option names it, the address is known only when the peer has connected.
         let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
         Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))
+    }
+
+    /// Fails for options of another transport.
+    fn check_transport(&self) -> anyhow::Result<()> {
+        let asked = [
+            ("--stateless", self.stateless != Stateless::Automatic, Transport::Star),
+            ("--connection-budget", self.connection_budget.is_some(), Transport::Star),
+            ("--key-file", self.key_file.is_some(), Transport::Star),
+            ("--no-authenticate", self.no_authenticate, Transport::Star),
+            ("--crc", self.crc, Transport::Iwarp),
+        ];
+        match asked.into_iter().find(|(_, is_given, transport)| *is_given && *transport != self.transport) {
+            Some((option, _, transport)) => {
+                Err(failure::usage(format!("{option} needs --transport {}", transport.name())))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Returns the impairments of datagrams in each direction; `None` if no option asks for any.

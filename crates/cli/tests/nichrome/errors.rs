@@ -339,7 +339,7 @@ fn no_command_writes_a_file_that_it_reads_or_writes_twice() {
             ("--html needs the name of a file".into(), 2),
         ),
         (
-            &["rdma", "bw", "--key-file", there, "--capture", &link, "127.0.0.1"],
+            &["rdma", "bw", "--transport", "star", "--key-file", there, "--capture", &link, "127.0.0.1"],
             same("--key-file", "--capture", &link),
         ),
         (
