@@ -1,8 +1,9 @@
 //! Options common to `nichrome rdma bw`, `lat`, `connect` and `pingpong`.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
@@ -14,6 +15,7 @@ use nichrome_port::InterfaceName;
 use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
+use rustix::fs::{self, access};
 
 use crate::distinct::Distinct;
 use crate::failure;
@@ -105,6 +107,14 @@ fn path_mtu(text: &str) -> Result<PathMtu, String> {
     found.ok_or_else(|| "a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
+/// Fails if a file cannot be written, or created in its folder. It is opened when the adapter is, after the peer has connected.
+fn check_writable(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = if path.exists() { path } else { folder };
+    let writable = access(place, fs::Access::WRITE_OK).map_err(io::Error::from);
+    writable.with_context(|| format!("cannot write {}", path.display()))
+}
+
 impl Options {
     /// Returns the address of --ip or --iface; `None` without either.
     pub(super) fn address(&self) -> anyhow::Result<Option<IpAddr>> {
@@ -155,6 +165,7 @@ impl Options {
         asked.warn(&impairments);
         self.key_file.iter().try_for_each(|path| files.read("--key-file", path))?;
         files.write([("--capture", self.capture.as_deref())])?;
+        self.capture.as_deref().map_or(Ok(()), check_writable)?;
         // Unless an option names it, the address is known only when the peer has connected.
         let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
         Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))
