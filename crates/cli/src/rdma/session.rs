@@ -253,10 +253,19 @@ impl Session {
         Ok(())
     }
 
-    /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error.
+    /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error, or after 30 s.
     pub(super) fn drain(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
+        self.drain_within(PATIENCE, completions)
+    }
+
+    /// Likewise, but fails after `patience`.
+    pub(super) fn drain_within(
+        &self,
+        patience: Duration,
+        completions: &mut Vec<Completion>,
+    ) -> anyhow::Result<()> {
         completions.clear();
-        self.until(|| {
+        self.until_within(patience, || {
             self.cq.drain(completions);
             !completions.is_empty()
         })?;
@@ -264,7 +273,11 @@ impl Session {
     }
 
     /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends meanwhile.
-    pub(super) fn until(&self, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
+    pub(super) fn until(&self, condition: impl FnMut() -> bool) -> anyhow::Result<()> {
+        self.until_within(PATIENCE, condition)
+    }
+
+    fn until_within(&self, patience: Duration, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
         /// Calls between two reads of the clock.
         const CALLS: u32 = 1 << 12;
         /// Time without success between two looks for a failure.
@@ -277,8 +290,8 @@ impl Session {
                 }
             }
             let waited = start.get_or_insert_with(Instant::now).elapsed();
-            if waited > PATIENCE {
-                bail!("no message or completion for {PATIENCE:?}");
+            if waited > patience {
+                bail!("no message or completion for {patience:?}");
             }
             if waited > looks * LOOK {
                 looks += 1;
