@@ -89,23 +89,21 @@ impl Tunnel {
         frame: &[u8],
         transport: u16,
     ) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
+        let transport = usize::from(transport);
         let outer = IpPacket::parse(frame)?;
-        match outer.protocol {
-            _ if outer.transport >= usize::from(transport) => Ok((None, outer)),
-            IpProtocol::IPV4 | IpProtocol::IPV6 => Self::enter(frame),
-            _ => {
-                let is_there =
-                    |(_, packet): &(Self, IpPacket<'_>)| packet.transport == usize::from(transport);
-                let entered = match outer.protocol {
-                    IpProtocol::UDP => Self::udp(frame, &outer, vxlan)
-                        .filter(is_there)
-                        .or_else(|| Self::udp(frame, &outer, geneve).filter(is_there)),
-                    IpProtocol::GRE => Self::gre(frame, &outer).filter(is_there),
-                    _ => None,
-                };
-                Ok(entered.map_or((None, outer), |(tunnel, packet)| (Some(tunnel), packet)))
-            }
+        if outer.transport >= transport {
+            return Ok((None, outer));
         }
+        let is_there = |(_, packet): &(Self, IpPacket<'_>)| packet.transport == transport;
+        let entered = match outer.protocol {
+            IpProtocol::IPV4 | IpProtocol::IPV6 => return Self::enter(frame),
+            IpProtocol::UDP => Self::udp(frame, &outer, vxlan)
+                .filter(is_there)
+                .or_else(|| Self::udp(frame, &outer, geneve).filter(is_there)),
+            IpProtocol::GRE => Self::gre(frame, &outer).filter(is_there),
+            _ => None,
+        };
+        Ok(entered.map_or((None, outer), |(tunnel, packet)| (Some(tunnel), packet)))
     }
 
     /// Parses the IP packet that the datagram `outer` would contain by a tunnel whose header `contents` reads.

@@ -64,10 +64,10 @@ impl Libraries {
     fn named(library: &Path) -> anyhow::Result<PathBuf> {
         let found = library.canonicalize().with_context(|| format!("--library {}", library.display()))?;
         if found.file_name() != Some(OsStr::new(LIBRARY)) {
-            let links = if found == library { String::new() } else { format!(", {},", found.display()) };
             bail!(
-                "--library {}: the file{links} must be named {LIBRARY}, the name that programs load",
-                library.display()
+                "--library {}: {} must be named {LIBRARY}, the name that programs load",
+                library.display(),
+                found.display()
             );
         }
         Ok(found)

@@ -15,7 +15,7 @@ use nichrome_port::InterfaceName;
 use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
-use rustix::fs::{self, access};
+use rustix::fs::{Access, access};
 
 use crate::distinct::Distinct;
 use crate::failure;
@@ -111,7 +111,7 @@ fn path_mtu(text: &str) -> Result<PathMtu, String> {
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let place = if path.exists() { path } else { folder };
-    let writable = access(place, fs::Access::WRITE_OK).map_err(io::Error::from);
+    let writable = access(place, Access::WRITE_OK).map_err(io::Error::from);
     writable.with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -165,7 +165,7 @@ impl Options {
         asked.warn(&impairments);
         self.key_file.iter().try_for_each(|path| files.read("--key-file", path))?;
         files.write([("--capture", self.capture.as_deref())])?;
-        self.capture.as_deref().map_or(Ok(()), check_writable)?;
+        self.capture.as_deref().map(check_writable).transpose()?;
         // Unless an option names it, the address is known only when the peer has connected.
         let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
         Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))

@@ -224,30 +224,21 @@ fn a_reset_before_the_peer_has_read_the_last_message_ends_the_set_up() {
 }
 
 #[test]
-fn a_queue_pair_that_is_reset_before_the_answer_sends_on_its_next_connection() {
-    let mut set_up = SetUp::new([Wish::Own, Wish::Automatic]);
-    let Request { qp, peer: (peer, _), .. } = set_up.sides[0].request;
-    set_up.sides[0].host.with(&mut |device| device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap());
-    set_up.run(0, 0);
-    let side = &set_up.sides[0];
-    assert_eq!(side.outcome(), (0, 0, QpState::Reset));
-    side.host.with(&mut |device| _ = receive_from(device, qp, peer));
-    side.send();
-    assert!(side.has_output());
-}
-
-#[test]
-fn a_called_queue_pair_that_is_reset_before_the_offer_sends_on_its_next_connection() {
-    let mut set_up = SetUp::new([Wish::Automatic; 2]);
-    let Request { qp, peer: (peer, _), .. } = set_up.sides[1].request;
-    set_up.sides[1].host.with(&mut |device| device.modify_qp(qp, &QpChange::to(QpState::Reset)).unwrap());
-    set_up.run(0, 0);
-    set_up.ends[1].close(&mut set_up.sides[1].pending, Cause::Withdrawn);
-    let side = &set_up.sides[1];
-    assert_eq!(side.outcome(), (0, 0, QpState::Reset));
-    side.host.with(&mut |device| _ = receive_from(device, qp, peer));
-    side.send();
-    assert!(side.has_output());
+fn a_queue_pair_that_is_reset_before_its_peers_message_sends_on_its_next_connection() {
+    // The caller before the answer, and the called side before the OFFER.
+    for (nth, wishes) in [(0, [Wish::Own, Wish::Automatic]), (1, [Wish::Automatic; 2])] {
+        let mut set_up = SetUp::new(wishes);
+        let Request { qp, peer: (peer, _), .. } = set_up.sides[nth].request;
+        let reset = QpChange::to(QpState::Reset);
+        set_up.sides[nth].host.with(&mut |device| device.modify_qp(qp, &reset).unwrap());
+        set_up.run(0, 0);
+        set_up.ends[nth].close(&mut set_up.sides[nth].pending, Cause::Withdrawn);
+        let side = &set_up.sides[nth];
+        assert_eq!(side.outcome(), (0, 0, QpState::Reset));
+        side.host.with(&mut |device| _ = receive_from(device, qp, peer));
+        side.send();
+        assert!(side.has_output(), "{nth}");
+    }
 }
 
 /// The stateless side closes its end first, with a packet that its peer acknowledges or does not.
