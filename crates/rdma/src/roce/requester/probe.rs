@@ -2,7 +2,8 @@
 //!
 //! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer is set by
 //! programs and is long; where the peer takes single packets again, a few round trips without progress are enough to
-//! retransmit the oldest (as RFC 8985 section 7 does for TCP). A probe costs one packet, and each next one waits twice as long.
+//! retransmit the oldest (as RFC 8985 section 7 does for TCP). A probe costs one packet, for a READ also its
+//! responses from there on, and each next one waits twice as long.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::Psn;
