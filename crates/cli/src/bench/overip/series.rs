@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::figures::median;
+use super::super::figures::{median, significant};
 use super::bearer::Bearer;
 
 /// Median, minimum and maximum of rounds. The names of the fields are JSON keys.
@@ -20,18 +20,10 @@ impl Estimate {
     pub(super) fn of(rounds: &[f64]) -> Self {
         let least = rounds.iter().copied().reduce(f64::min).unwrap_or_default();
         let greatest = rounds.iter().copied().reduce(f64::max).unwrap_or_default();
-        let [median, low, high] = [median(rounds.to_vec()), least, greatest].map(significant);
+        let [median, low, high] =
+            [median(rounds.to_vec()), least, greatest].map(|value| significant(value, 5));
         Self { median, low, high }
     }
-}
-
-/// Rounds to five significant digits.
-fn significant(number: f64) -> f64 {
-    if number == 0.0 || !number.is_finite() {
-        return 0.0;
-    }
-    let scale = 10f64.powi(4 - number.abs().log10().floor() as i32);
-    (number * scale).round() / scale
 }
 
 /// Returns the median of a round's times, in microseconds.
