@@ -224,6 +224,20 @@ fn results_over_iwarp_count_segments_instead_of_packets() {
 }
 
 #[test]
+fn the_cause_that_ended_an_iwarp_stream_is_named() {
+    let common = "lat --transport iwarp --crc --port 28542";
+    let ends = [start(common), start(&format!("{common} --size 4096 --corrupt 20% --seed 1 127.0.0.1"))];
+    let errors = ends.map(|end| String::from_utf8(end.wait_with_output().unwrap().stderr).unwrap());
+    let [crc, terminate] = [
+        ": a segment of the peer had a wrong CRC\n",
+        ": the peer ended the stream with a TERMINATE message\n",
+    ];
+    // The end that notices it says so to the other, whose segment may be damaged, too.
+    assert!(errors.iter().any(|error| error.ends_with(crc)), "{errors:?}");
+    assert!(errors.iter().all(|error| error.ends_with(crc) || error.ends_with(terminate)), "{errors:?}");
+}
+
+#[test]
 fn errors_are_one_line() {
     for (arguments, expected) in [
         ("bw --port 28590 127.0.0.1", "start one there first"),

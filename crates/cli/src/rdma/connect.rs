@@ -127,7 +127,7 @@ impl<'a> End<'a> {
 
     fn await_completion(&self) -> anyhow::Result<()> {
         let completion = self.completions.wait(PATIENCE);
-        check(&completion.with_context(|| format!("no completion for {PATIENCE:?}"))?)
+        check(&completion.with_context(|| format!("no completion for {PATIENCE:?}"))?, self.adapter)
     }
 
     /// Connects to the server and waits for its message.

@@ -88,7 +88,7 @@ impl PingPong {
                 handshake.receive_done()?;
             }
         }
-        let time = player.play(self.iters)?;
+        let time = player.play(self.iters, &adapter)?;
         part_from_peer(role, &stream)?;
         report::warn_of_capture(&adapter);
         let measured = self.measured(mtu, time, &adapter);
@@ -145,7 +145,7 @@ impl Player {
     }
 
     /// Sends and receives `iters` messages each: sends the next after the last one has completed and the peer's has arrived.
-    fn play(&self, iters: u32) -> anyhow::Result<Duration> {
+    fn play(&self, iters: u32, adapter: &Adapter) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let (mut posted, mut sent, mut received) = (0, 0, 0);
         if self.role == Role::Client {
@@ -156,7 +156,7 @@ impl Player {
             let Some(completion) = self.cq.wait(PATIENCE) else {
                 bail!("no completion for {PATIENCE:?}, after {received} messages from the peer");
             };
-            check(&completion)?;
+            check(&completion, adapter)?;
             if completion.operation == CompletedOperation::Receive {
                 received += 1;
                 self.check_content(received)?;

@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use nichrome_hca::{Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion};
+use nichrome_hca::{
+    Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, Transport,
+};
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -269,7 +271,7 @@ impl Session {
             self.cq.drain(completions);
             !completions.is_empty()
         })?;
-        completions.iter().try_for_each(check)
+        completions.iter().try_for_each(|completion| check(completion, &self.adapter))
     }
 
     /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends meanwhile.
@@ -305,8 +307,8 @@ impl Session {
         if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
             let mut completions = Vec::new();
             self.cq.drain(&mut completions);
-            completions.iter().try_for_each(check)?;
-            bail!("a connection has failed");
+            completions.iter().try_for_each(|completion| check(completion, &self.adapter))?;
+            bail!("a connection has failed{}", cause(&self.adapter));
         }
         ensure!(!is_closed(&self.stream), "the peer has ended");
         Ok(())
@@ -314,9 +316,25 @@ impl Session {
 }
 
 /// Fails if the request completed in error.
-pub(super) fn check(completion: &Completion) -> anyhow::Result<()> {
+pub(super) fn check(completion: &Completion, adapter: &Adapter) -> anyhow::Result<()> {
     match completion.status {
         Status::Success => Ok(()),
-        status => bail!("{:?} completed in error: {status:?}", completion.operation),
+        status => bail!("{:?} completed in error: {status:?}{}", completion.operation, cause(adapter)),
     }
+}
+
+/// Returns what ended iWARP's streams, as far as the counters tell: the status of flushed requests does not.
+fn cause(adapter: &Adapter) -> &'static str {
+    if adapter.transport() != Transport::Iwarp {
+        return "";
+    }
+    let counters = adapter.counters();
+    let causes = [
+        (counters.dropped_icrc, ": a segment of the peer had a wrong CRC"),
+        (counters.dropped_malformed, ": a segment of the peer was malformed"),
+        (counters.dropped_state, ": a segment of the peer was out of place"),
+        (counters.refused, ": the peer accessed memory without right"),
+        (counters.terminates_received, ": the peer ended the stream with a TERMINATE message"),
+    ];
+    causes.into_iter().find(|(count, _)| *count > 0).map_or("", |(_, text)| text)
 }
