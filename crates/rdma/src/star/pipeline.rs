@@ -4,11 +4,14 @@
 //! *quiet* when it is answered and the network holds no other copy of it; an operation is quiet when its chunks and all
 //! before them are.
 //!
-//! **Consecutive WRITEs to exactly the same bytes.** Only the last waits for those before it; the others leave at once, and
-//! complete when no older bytes can reach the memory any more: chunks of the WRITE itself, or of a later one, were sent
-//! after all chunks before it were quiet, and have arrived ([`Operation::vouches`]), or, where each is one chunk, the answers say
-//! that they were stored after those before it ([`StorageOrder`]). A lost chunk of such a WRITE is not retransmitted when a later
-//! WRITE to its place was sent.
+//! **Consecutive operations that fill exactly the same bytes of the server.** Only the last waits for those before it; the
+//! others leave at once, and complete when no older bytes can reach the memory any more: chunks of the operation itself, or
+//! of a later one, were sent after all chunks before it were quiet, and have arrived ([`Operation::vouches`]), or, where each
+//! is one chunk, the answers say that they were stored after those before it ([`StorageOrder`]). A lost chunk of such an
+//! operation is not retransmitted when a later one to its place was sent.
+//!
+//! **Consecutive operations that fill exactly the same bytes of the client** do not wait. The client stores the answers itself,
+//! and drops a chunk if a later operation has filled its place ([`Pipeline::is_refilled`]).
 
 use std::collections::VecDeque;
 
@@ -75,8 +78,10 @@ pub(super) enum Conflict {
     None,
     /// An earlier operation writes what this one reads or writes, or copies from what this one writes.
     Overlap,
-    /// A WRITE to exactly the bytes that the operation right before it writes.
+    /// It fills exactly the server's buffer that the operation right before it fills.
     SameBytes,
+    /// It fills exactly the client's buffer that the operation right before it fills.
+    Refill,
 }
 
 /// An operation in progress.
@@ -101,6 +106,8 @@ pub(super) struct Operation {
     pub(super) writes: Extent,
     /// Whether `writes` is one buffer that the chunks fill from the front, a path MTU each.
     pub(super) is_contiguous: bool,
+    /// The client's buffer that it fills so.
+    pub(super) fills: Option<Sge>,
     /// The peer's memory that it reads.
     pub(super) reads: Extent,
     /// The initiator's memory that it copies from.
@@ -166,6 +173,8 @@ pub(super) struct Pipeline {
     quiet: usize,
     /// The largest [`Operation::vouches`] of a quiet operation.
     certain: u64,
+    /// Behind the last chunk that was answered.
+    answered: u64,
     order: StorageOrder,
 }
 
@@ -284,12 +293,12 @@ impl Pipeline {
         self.operations.get(index + 1).is_some_and(|next| next.conflict == Conflict::SameBytes)
     }
 
-    /// Whether a chunk waits for the same chunk of the WRITE before it: only in the last of several WRITEs to the same bytes.
+    /// Whether a chunk waits for the same chunk of the operation before it: only in the last of several to the same bytes.
     pub(super) fn is_last_and_ahead(&self, index: usize, nth: u64) -> bool {
         !self.is_rewritten(index) && self.is_ahead(index, nth)
     }
 
-    /// Drops a lost chunk if a later WRITE to its place was sent, which then vouches for its operation. Returns whether it
+    /// Drops a lost chunk if a later operation to its place was sent, which then vouches for its operation. Returns whether it
     /// was dropped.
     pub(super) fn supersede(&mut self, nth: u64) -> bool {
         let Some(index) = self.operation_of(nth).filter(|index| self.is_rewritten(*index)) else {
@@ -308,12 +317,31 @@ impl Pipeline {
         true
     }
 
+    /// Whether the last operation fills this buffer of the client, and none before writes bytes of `reads`.
+    pub(super) fn is_refill(&self, fills: Option<Sge>, reads: &Extent) -> bool {
+        let last = self.operations.back().and_then(|last| last.fills);
+        fills.is_some() && fills == last && !self.has_conflict(&Extent::NONE, reads)
+    }
+
+    /// Whether a later operation has filled the place of this chunk of the operation at `index`.
+    pub(super) fn is_refilled(&self, index: usize, nth: u64) -> bool {
+        let Some(chunks) = self.operations.get(index).map(|operation| operation.chunks) else { return false };
+        let behind = self.operations.range(index + 1..);
+        let refills = behind.take_while(|later| later.conflict == Conflict::Refill);
+        let places = refills.zip(1..).map(|(later, turn)| (later, nth + turn * u64::from(chunks)));
+        let mut answered = places.take_while(|(_, place)| *place < self.answered);
+        answered.any(|(later, place)| {
+            later.failed.is_none() && self.unsettled(place).is_some_and(|chunk| chunk.is_answered)
+        })
+    }
+
     /// Records an answer to a packet of this chunk. Returns true for the first.
     #[inline]
     pub(super) fn chunk_answered(&mut self, nth: u64) -> bool {
         let Some(chunk) = self.chunk(nth) else { return false };
         chunk.copies = chunk.copies.saturating_sub(1);
         let first = !std::mem::replace(&mut chunk.is_answered, true);
+        self.answered = self.answered.max(nth + 1);
         self.settle();
         first
     }
@@ -379,7 +407,7 @@ impl Pipeline {
     }
 
     /// The failure of the oldest unsettled operation, once all before the operation that failed are quiet. The oldest
-    /// may be an earlier WRITE that the failed one was to vouch for.
+    /// may be an earlier one that the failed one was to vouch for.
     pub(super) fn failure(&self) -> Option<(Status, Status)> {
         let operation = self.operations.get(self.quiet)?;
         operation.failed.filter(|_| self.is_first(operation))
@@ -451,6 +479,7 @@ mod tests {
             lands: Extent::NONE,
             writes: PLACE,
             is_contiguous: true,
+            fills: None,
             reads: Extent::NONE,
             source: Extent::NONE,
             conflict: if first == 0 { Conflict::None } else { Conflict::SameBytes },

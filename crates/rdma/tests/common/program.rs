@@ -15,6 +15,11 @@ pub const ZONE: usize = 0x4000;
 /// Bytes of a receive.
 pub const ROOM: usize = 6000;
 
+/// Returns the buffer of a receive. Four in a row share one.
+fn receive_buffer(nth: usize) -> usize {
+    MESSAGES + nth / 4 % 16 * ROOM
+}
+
 #[derive(Clone, Debug)]
 pub enum Step {
     Write { from: usize, to: usize, len: usize, source: usize },
@@ -46,6 +51,8 @@ pub fn step() -> impl Strategy<Value = Step> {
             len
         }),
         (place.clone(), place.clone(), len.clone()).prop_map(|(from, to, len)| Step::Read { from, to, len }),
+        place.clone().prop_map(|from| Step::Read { from, to: 0, len: 2000 }),
+        place.clone().prop_map(|from| Step::Send { from, len: 700, inline: false }),
         (place.clone(), len.clone(), any::<bool>()).prop_map(|(from, len, inline)| Step::Send {
             from,
             len,
@@ -90,7 +97,7 @@ impl Model {
     pub fn message(&mut self, to: usize, bytes: &[u8], immediate: Option<ImmediateData>) {
         let nth = self.used[to];
         self.used[to] += 1;
-        let at = MESSAGES + nth % 64 * ROOM;
+        let at = receive_buffer(nth);
         self.memory[to][at..at + bytes.len()].copy_from_slice(bytes);
         self.receives[to].push((nth as u64, bytes.len(), immediate));
     }
@@ -147,7 +154,7 @@ pub fn post(
     let inline = pair.ends[end].bytes(at, len).to_vec();
     let payload = match step {
         Step::Send { inline: true, len, .. } if *len <= 400 => Payload::Inline(&inline),
-        _ if len == 8 => Payload::Buffers(&whole),
+        _ if len == 8 || at.is_multiple_of(2) => Payload::Buffers(&whole),
         _ => Payload::Buffers(&buffers),
     };
     let request = SendRequest { wr_id: nth, operation, payload, flags, recipient: None, srq: None };
@@ -267,7 +274,7 @@ pub fn runs<'a>(
 fn receives(pair: &mut Pair, qps: [QpHandle; 2], posted: &mut [usize; 2], wanted: [usize; 2]) {
     for at in 0..2 {
         while posted[at] < wanted[at] {
-            pair.ends[at].receive(qps[at], posted[at] as u64, MESSAGES + posted[at] % 64 * ROOM, ROOM);
+            pair.ends[at].receive(qps[at], posted[at] as u64, receive_buffer(posted[at]), ROOM);
             posted[at] += 1;
         }
     }

@@ -16,6 +16,7 @@ use crate::core::access::Access;
 use crate::core::attributes::QpState;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
+use crate::core::protection::LKey;
 use crate::core::queue_pair::Receives;
 use crate::core::receive_queue::ReceiveSlot;
 use crate::core::send_queue::{Pieces, Progress, SendWork};
@@ -49,6 +50,7 @@ struct Plan {
     chunks: u32,
     writes: Extent,
     is_contiguous: bool,
+    fills: Option<Sge>,
     reads: Extent,
     receive: Option<ReceiveSlot>,
     before: u64,
@@ -62,9 +64,17 @@ impl Plan {
         Self { is_contiguous, ..self }
     }
 
+    /// Sets the client's buffers that it fills.
+    fn filling(self, buffers: impl Iterator<Item = Sge>) -> Self {
+        let one = only(buffers);
+        let is_contiguous = self.is_contiguous && one.is_some();
+        Self { is_contiguous, fills: one.filter(|_| is_contiguous && self.chunks > 0), ..self }
+    }
+
     fn new(transfer: Transfer, chunks: u32, writes: Extent, reads: Extent) -> Self {
         let (receive, before, atomic, lands) = (None, 0, None, Extent::NONE);
-        Self { transfer, chunks, writes, is_contiguous: false, reads, receive, before, atomic, lands }
+        let (is_contiguous, fills) = (false, None);
+        Self { transfer, chunks, writes, is_contiguous, fills, reads, receive, before, atomic, lands }
     }
 }
 
@@ -101,11 +111,15 @@ impl Stateful {
         self.rnr_since[initiator as usize] = None;
         let source = if work.wants_data() { Extent::NONE } else { self.source(initiator, &work) };
         let receive = plan.receive.or_else(|| failed.and_then(|_| self.qp.receiving.take()));
-        let rewrites_last = self.rewrites_last(initiator) && self.has_buffers(&work, verbs);
+        let rewrites_last = failed.is_none()
+            && self.rewrites_last(initiator)
+            && (initiator == Initiator::Server || self.has_buffers(&work, verbs))
+            && !self.pipeline(initiator).has_conflict(&Extent::NONE, &plan.reads);
         let pipeline = self.pipeline_mut(initiator);
-        let Plan { transfer, chunks, writes, is_contiguous, reads, before, atomic, lands, .. } = plan;
+        let Plan { transfer, chunks, writes, is_contiguous, fills, reads, before, atomic, lands, .. } = plan;
         let conflict = match rewrites_last {
             true => Conflict::SameBytes,
+            false if pipeline.is_refill(fills, &reads) => Conflict::Refill,
             false if pipeline.has_conflict(&writes, &reads) => Conflict::Overlap,
             false => Conflict::None,
         };
@@ -127,6 +141,7 @@ impl Stateful {
             lands,
             writes,
             is_contiguous,
+            fills,
             reads,
             source,
             conflict,
@@ -143,18 +158,35 @@ impl Stateful {
         true
     }
 
-    /// Whether the client's next request is a WRITE to exactly the bytes that the operation before it writes.
-    fn rewrites_last(&self, initiator: Initiator) -> bool {
-        let next = self.pipeline(initiator).operations.len();
-        let place = |index: usize| match self.qp.sends.get(index)? {
-            SendWork { operation: Verb::Write(remote), len, .. } => Some((*remote, *len)),
+    /// The server's buffer that the initiator's request at `index` fills, if it is one.
+    fn target(&self, initiator: Initiator, index: usize) -> Option<Sge> {
+        let work = self.work(initiator, index)?;
+        match (initiator, work.operation) {
+            (Initiator::Client, Verb::Write(Remote { address, rkey })) => {
+                only(std::iter::once(Sge { address, len: work.len, lkey: LKey(rkey.0) }))
+            }
+            (Initiator::Client, Verb::Send | Verb::SendWithImmediate(_) | Verb::SendWithInvalidate(_)) => {
+                let receive = match self.own.operations.get(index) {
+                    Some(operation) => operation.mirrored?,
+                    None => self.mirror.waiting_receive(),
+                };
+                only(self.mirror.receive_buffers(receive, work.len))
+            }
+            (Initiator::Server, Verb::Read(_)) => {
+                only(mirror::pieces(&self.mirror.sends, work.source, work.len))
+            }
             _ => None,
-        };
-        let before = next.checked_sub(1).and_then(place).filter(|(_, len)| *len > 0);
-        initiator == Initiator::Client && before.is_some() && before == place(next)
+        }
     }
 
-    /// Whether the program owns the buffers of a request. A WRITE without could vouch for none before it.
+    /// Whether the initiator's next request fills exactly the server's buffer that the operation before it fills.
+    fn rewrites_last(&self, initiator: Initiator) -> bool {
+        let next = self.pipeline(initiator).operations.len();
+        let before = next.checked_sub(1).and_then(|last| self.target(initiator, last));
+        before.is_some() && before == self.target(initiator, next)
+    }
+
+    /// Whether the client's program owns the buffers of a request. An operation without could vouch for none before it.
     fn has_buffers<M: Memory>(&self, work: &SendWork, verbs: &Verbs<M>) -> bool {
         let domain = self.qp.domain;
         mirror::pieces(&self.qp.sends, work.source, work.len).all(|Sge { lkey, address, len }| {
@@ -162,7 +194,7 @@ impl Stateful {
         })
     }
 
-    /// Whether the next operation should begin: all chunks before it were sent, or the WRITE being sent must know whether
+    /// Whether the next operation should begin: all chunks before it were sent, or the one being sent must know whether
     /// another to the same bytes follows.
     pub(super) fn should_begin(&self, initiator: Initiator) -> bool {
         let pipeline = self.pipeline(initiator);
@@ -254,7 +286,7 @@ impl Stateful {
                 let writes = Extent::around(Host::Client, buffers());
                 let reads = Extent::new(Host::Server, remote.address, len);
                 let plan = Plan::new(Transfer::FromServer, len.div_ceil(mtu), writes, reads);
-                Ok(plan.contiguous(buffers().nth(1).is_none()))
+                Ok(plan.contiguous(true).filling(buffers()))
             }
             Verb::CompareSwap { remote, compare, swap } => {
                 let operands = Operands { compare, swap_or_add: swap };
@@ -310,9 +342,8 @@ impl Stateful {
                     return Err(TOO_LONG);
                 }
                 let writes = Extent::around(Host::Client, self.qp.receive_buffers(len, verbs));
-                let is_contiguous = is_contiguous && self.qp.receive_buffers(len, verbs).nth(1).is_none();
-                let plan =
-                    Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).contiguous(is_contiguous);
+                let plan = Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE);
+                let plan = plan.contiguous(is_contiguous).filling(self.qp.receive_buffers(len, verbs));
                 self.store_inline(work, plan, verbs)
             }
             Verb::Write(remote) | Verb::WriteWithImmediate(remote, _) => {
@@ -320,9 +351,11 @@ impl Stateful {
                 if uses_receive(&work.operation) && !self.qp.take_receive(verbs) {
                     return Err(Hindrance::NoReceive);
                 }
-                let writes = Extent::new(Host::Client, remote.address, len);
-                let plan =
-                    Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE).contiguous(is_contiguous);
+                let Remote { address, rkey } = remote;
+                let writes = Extent::new(Host::Client, address, len);
+                let plan = Plan::new(Transfer::FromServer, chunks, writes, Extent::NONE);
+                let whole = Sge { address, len, lkey: LKey(rkey.0) };
+                let plan = plan.contiguous(is_contiguous).filling(std::iter::once(whole));
                 self.store_inline(work, plan, verbs)
             }
             Verb::Read(remote) => {
@@ -432,6 +465,12 @@ impl Stateful {
         let writes = Extent::around(Host::Server, buffers());
         Ok(Plan { before, ..Plan::new(Transfer::ToServer, mirror::count(buffers(), mtu), writes, reads) })
     }
+}
+
+/// The buffer, if it is the only one and not empty.
+fn only(mut buffers: impl Iterator<Item = Sge>) -> Option<Sge> {
+    let first = buffers.next().filter(|sge| sge.len > 0);
+    first.filter(|_| buffers.next().is_none())
 }
 
 fn none() -> Plan {

@@ -147,7 +147,7 @@ impl Stateful {
             return !pipeline.is_first(operation);
         }
         match operation.conflict {
-            Conflict::None => return false,
+            Conflict::None | Conflict::Refill => return false,
             Conflict::SameBytes => return pipeline.is_last_and_ahead(index, nth),
             Conflict::Overlap => {}
         }
@@ -216,7 +216,7 @@ impl Stateful {
         }
     }
 
-    /// Stores the payload of an SDP in the client's memory; an RA has none.
+    /// Stores the payload of an SDP in the client's memory, unless a later operation has filled its place; an RA has none.
     pub(super) fn store_response<M: Memory>(
         &mut self,
         place: Place,
@@ -237,6 +237,9 @@ impl Stateful {
             return Err(BAD);
         }
         verbs.counters.bytes_received += payload.len() as u64;
+        if self.pipeline(initiator).is_refilled(index, nth) {
+            return Ok(());
+        }
         match (initiator, work.operation) {
             (Initiator::Client, _) => {
                 let put = self.qp.put_response(index, offset, payload, verbs);
