@@ -100,6 +100,30 @@ fn lost_requests_and_responses_of_reads_and_atomics_are_found_by_probes() {
     }
 }
 
+/// While each answer may be one of a probe, its time is not known (Karn's rule).
+#[test]
+fn probes_end_when_the_path_has_become_longer() {
+    let operations: [fn(Remote) -> Operation; 2] = [Operation::Read, Operation::Write];
+    for operation in operations {
+        let mut pair = Pair::new();
+        let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 18, ..Link::default() });
+        let operation = operation(pair.ends[1].remote(0));
+        let mut probes_of_messages = |delay, count| {
+            pair.delay = delay;
+            let before = pair.ends[0].device.counters().probes;
+            for wr_id in 0..count {
+                pair.ends[0].post(a, wr_id, operation, 0, 1 << 16);
+                pair.run();
+                assert_eq!(pair.ends[0].statuses(), [(wr_id, Status::Success)]);
+            }
+            pair.ends[0].device.counters().probes - before
+        };
+        assert_eq!(probes_of_messages(10_000, 5), 0);
+        assert!((1..=16).contains(&probes_of_messages(25_000_000, 10)));
+        assert_eq!(probes_of_messages(25_000_000, 20), 0, "{operation:?}");
+    }
+}
+
 #[test]
 fn marks_are_answered_but_not_each() {
     let faults = Faults { mark: 1.0, ..Faults::default() };

@@ -23,7 +23,7 @@ pub(super) struct Probe {
     timed: Option<(Psn, Instant)>,
     /// Smoothed round trip in nanoseconds (RFC 6298 section 2), once there is one.
     round_trip: Option<u64>,
-    /// Probes since the last progress.
+    /// Probes since the last measured round trip: only its time tells whether they were needed (RFC 6298 section 5).
     sent: u32,
     pub(super) due: Option<Instant>,
 }
@@ -48,9 +48,8 @@ impl Probe {
         {
             let sample = now.nanos_since(sent);
             let smoothed = self.round_trip.map_or(sample, |before| before - before / 8 + sample / 8);
-            (self.round_trip, self.timed) = (Some(smoothed), None);
+            (self.round_trip, self.timed, self.sent) = (Some(smoothed), None, 0);
         }
-        self.sent = 0;
         self.restart(outstanding, now);
     }
 
