@@ -253,6 +253,8 @@ fn errors_are_one_line() {
         ("lat --transport star --ip 192.0.2.1 --port 28594", "needs a key for its set-up"),
         ("connect --parallel 65 127.0.0.1", "expected a whole number from 1 to 64"),
         ("lat --capture /nonexistent/file --port 28595", "cannot write /nonexistent/file: No such file"),
+        ("bw --capture /tmp 127.0.0.1", "cannot write /tmp: Is a directory"),
+        ("bw --capture /dev/null/file 127.0.0.1", "cannot write /dev/null/file: Not a directory"),
         ("lat --stateless self 127.0.0.1", "--stateless needs --transport star"),
         ("bw --transport star --crc 127.0.0.1", "--crc needs --transport iwarp"),
     ] {

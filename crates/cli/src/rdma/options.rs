@@ -16,6 +16,7 @@ use nichrome_port::udp::interface_address;
 use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 use rustix::fs::{Access, access};
+use rustix::io::Errno;
 
 use crate::distinct::Distinct;
 use crate::failure;
@@ -107,12 +108,20 @@ fn path_mtu(text: &str) -> Result<PathMtu, String> {
     found.ok_or_else(|| "a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
-/// Fails if a file cannot be written, or created in its folder. It is opened when the adapter is, after the peer has connected.
+/// Fails if a file cannot be written, or created in its folder; `-` is standard output. It is opened when the adapter is, after the
+/// peer has connected.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let place = if path.exists() { path } else { folder };
-    let writable = access(place, Access::WRITE_OK).map_err(io::Error::from);
-    writable.with_context(|| format!("cannot write {}", path.display()))
+    let writable = match path.exists() {
+        true if path.is_dir() => Err(Errno::ISDIR),
+        true => access(path, Access::WRITE_OK),
+        // The dot fails if it is no folder.
+        false => access(folder.join("."), Access::WRITE_OK),
+    };
+    writable.map_err(io::Error::from).with_context(|| format!("cannot write {}", path.display()))
 }
 
 impl Options {
