@@ -297,6 +297,16 @@ fn servers_refuse_parameters_that_no_client_could_have_from_its_options() {
     }
 }
 
+/// A client that gets the server's TERMINATE ends before the server's program has looked at its connections.
+#[test]
+fn a_server_of_bandwidth_names_the_cause_that_ended_an_iwarp_stream() {
+    for (nth, op) in ["write", "send"].into_iter().enumerate() {
+        let common = format!("bw --transport iwarp --crc --port {}", 28_543 + nth);
+        let errors = failures(&common, &format!("{common} --op {op} --corrupt 20% --seed 1 127.0.0.1"));
+        assert!(errors[1].ends_with(": a segment of the peer had a wrong CRC\n"), "{errors:?}");
+    }
+}
+
 /// Runs both ends until they fail; returns the error of client and server.
 fn failures(server: &str, client: &str) -> [String; 2] {
     [start(client), start(server)].map(|child| {

@@ -250,7 +250,8 @@ impl Session {
 
     /// Waits until the peer has finished too, and at the client until it has reported.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        finish(self.role, &self.stream)?;
+        // Where a connection has failed, the peer ends for that reason.
+        finish(self.role, &self.stream).or_else(|error| self.check_connections().and(Err(error)))?;
         report::warn_of_capture(&self.adapter);
         Ok(())
     }
@@ -304,13 +305,19 @@ impl Session {
 
     /// Fails if a request has failed or the peer has ended.
     fn look_for_failures(&self) -> anyhow::Result<()> {
+        self.check_connections()?;
+        ensure!(!is_closed(&self.stream), "the peer has ended");
+        Ok(())
+    }
+
+    /// Fails if a request has failed.
+    fn check_connections(&self) -> anyhow::Result<()> {
         if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
             let mut completions = Vec::new();
             self.cq.drain(&mut completions);
             completions.iter().try_for_each(|completion| check(completion, &self.adapter))?;
             bail!("a connection has failed{}", cause(&self.adapter));
         }
-        ensure!(!is_closed(&self.stream), "the peer has ended");
         Ok(())
     }
 }
