@@ -280,27 +280,8 @@ impl Session {
         self.until_within(PATIENCE, condition)
     }
 
-    fn until_within(&self, patience: Duration, mut condition: impl FnMut() -> bool) -> anyhow::Result<()> {
-        /// Calls between two reads of the clock.
-        const CALLS: u32 = 1 << 12;
-        /// Time without success between two looks for a failure.
-        const LOOK: Duration = Duration::from_millis(100);
-        let (mut start, mut looks) = (None, 1);
-        loop {
-            for _ in 0..CALLS {
-                if condition() {
-                    return Ok(());
-                }
-            }
-            let waited = start.get_or_insert_with(Instant::now).elapsed();
-            if waited > patience {
-                bail!("no message or completion for {patience:?}");
-            }
-            if waited > looks * LOOK {
-                looks += 1;
-                self.look_for_failures()?;
-            }
-        }
+    fn until_within(&self, patience: Duration, condition: impl FnMut() -> bool) -> anyhow::Result<()> {
+        until(patience, condition, || self.look_for_failures())
     }
 
     /// Fails if a request has failed or the peer has ended.
@@ -319,6 +300,34 @@ impl Session {
             bail!("a connection has failed{}", cause(&self.adapter));
         }
         Ok(())
+    }
+}
+
+/// Calls `condition` until it returns true, and `look` now and then. Fails after `patience`, or if `look` does.
+fn until(
+    patience: Duration,
+    mut condition: impl FnMut() -> bool,
+    mut look: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    /// Calls between two reads of the clock. Each yields the processor, on a busy machine for milliseconds.
+    const CALLS: u32 = 1 << 6;
+    /// Time without success between two looks for a failure.
+    const LOOK: Duration = Duration::from_millis(100);
+    let (mut start, mut looks) = (None, 1);
+    loop {
+        for _ in 0..CALLS {
+            if condition() {
+                return Ok(());
+            }
+        }
+        let waited = start.get_or_insert_with(Instant::now).elapsed();
+        if waited > patience {
+            bail!("no message or completion for {patience:?}");
+        }
+        if waited > looks * LOOK {
+            looks += 1;
+            look()?;
+        }
     }
 }
 
@@ -344,4 +353,22 @@ fn cause(adapter: &Adapter) -> &'static str {
         (counters.terminates_received, ": the peer ended the stream with a TERMINATE message"),
     ];
     causes.into_iter().find(|(count, _)| *count > 0).map_or("", |(_, text)| text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_whose_calls_take_long_looks_for_failures_in_time() {
+        let mut calls = 0;
+        let condition = || {
+            calls += 1;
+            thread::sleep(Duration::from_millis(2));
+            false
+        };
+        let ended = until(Duration::MAX, condition, || bail!("the peer has ended"));
+        assert_eq!(ended.unwrap_err().to_string(), "the peer has ended");
+        assert!(calls <= 128, "{calls}");
+    }
 }
