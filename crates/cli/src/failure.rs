@@ -1,4 +1,5 @@
-//! Error reporting: one line on standard error, and the exit status: 1, or 2 for a usage error.
+//! Error reporting: one line on standard error, and the exit status: 1, 2 for a usage error, 126 or 127 for a program that
+//! cannot be started.
 
 use std::env;
 use std::ffi::OsString;
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ErrorKind as ClapError};
 use nichrome_port::capture::WriteError;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use crate::signals;
 
@@ -20,6 +22,11 @@ struct UsageError(String);
 /// Returns the error for an invalid combination of options.
 pub(crate) fn usage(what: impl Into<String>) -> anyhow::Error {
     UsageError(what.into()).into()
+}
+
+/// Makes an error a usage error, with its causes in its text.
+pub(crate) fn as_usage(error: impl Into<anyhow::Error>) -> anyhow::Error {
+    usage(format!("{:#}", error.into()))
 }
 
 impl fmt::Display for UsageError {
@@ -50,6 +57,42 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
+/// The exit status for a program that is not found, and for one that cannot be executed (POSIX, Shell Command Language 2.8.2).
+pub(crate) const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+
+/// The command's program has not been started.
+#[derive(Debug)]
+struct NotStarted {
+    status: u8,
+    what: String,
+}
+
+/// Returns the error for a program that has not been started, with the exit status.
+pub(crate) fn not_started(status: u8, what: String) -> anyhow::Error {
+    NotStarted { status, what }.into()
+}
+
+/// Returns the error for a program that fork(2) or exec(2) has not started. It is the program's unless a resource is exhausted.
+pub(crate) fn not_executed(error: io::Error, what: String) -> anyhow::Error {
+    let status = match Errno::from_io_error(&error) {
+        Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
+            return anyhow::Error::from(error).context(what);
+        }
+        Some(Errno::NOENT) => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    };
+    anyhow::Error::from(error).context(NotStarted { status, what })
+}
+
+impl fmt::Display for NotStarted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for NotStarted {}
+
 /// Prints a warning.
 pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
@@ -62,8 +105,11 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     say(format_args!("nichrome: {error:#}"));
+    if let Some(Interrupted { signal, .. }) = error.downcast_ref() {
+        return signals::exit_code(*signal);
+    }
     match error.downcast_ref() {
-        Some(Interrupted { signal, .. }) => signals::exit_code(*signal),
+        Some(NotStarted { status, .. }) => ExitCode::from(*status),
         None if error.is::<UsageError>() => ExitCode::from(2),
         None => ExitCode::FAILURE,
     }

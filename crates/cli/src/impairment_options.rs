@@ -169,7 +169,7 @@ impl ImpairmentOptions {
     pub(crate) fn impairments(&self, files: &mut Distinct) -> anyhow::Result<(Asked, [Impairments; 2])> {
         let asked = self.asked()?;
         let mut impairments = [Impairments::default(), Impairments::default()];
-        asked.apply(&mut impairments).map_err(|error| failure::usage(format!("{error:#}")))?;
+        asked.apply(&mut impairments)?;
         self.add_to(&asked, files)?;
         Ok((asked, impairments))
     }
@@ -264,23 +264,43 @@ impl Asked {
         })
     }
 
+    /// Fails for an invalid value. Does not read files; combinations depend on what they are applied to.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        let mut values = self.0.iter().filter(|setting| setting.file().is_none());
+        values.try_for_each(|setting| setting.apply_option(&mut Impairments::default()))
+    }
+
     /// Applies these impairments to `impairments`, the left direction's first.
+    ///
+    /// # Errors
+    /// A usage error, unless a file is unreadable or invalid.
     pub(crate) fn apply(&self, impairments: &mut [Impairments; 2]) -> anyhow::Result<()> {
         for setting in &self.0 {
             for (to, impairments) in Side::BOTH.into_iter().zip(&mut *impairments) {
                 if setting.direction.includes(to) {
-                    setting.apply(impairments).with_context(|| setting.direction.option(&setting.name))?;
+                    setting.apply_option(impairments)?;
                 }
             }
         }
         for (to, impairments) in Side::BOTH.into_iter().zip(&*impairments) {
-            impairments.validate().with_context(|| format!("to the {}", to.name()))?;
+            let valid = impairments.validate().with_context(|| format!("to the {}", to.name()));
+            valid.map_err(failure::as_usage)?;
         }
         Ok(())
     }
 }
 
 impl Setting {
+    /// Applies the value of an option.
+    ///
+    /// # Errors
+    /// As those of [`Asked::apply`].
+    fn apply_option(&self, to: &mut Impairments) -> anyhow::Result<()> {
+        let applied = self.apply(to).with_context(|| self.direction.option(&self.name));
+        let is_of_file = self.file().is_some_and(|(_, path)| !path.is_empty());
+        applied.map_err(|error| if is_of_file { error } else { failure::as_usage(error) })
+    }
+
     fn apply(&self, to: &mut Impairments) -> anyhow::Result<()> {
         let nothing = Impairments::default();
         // 'none' restores the default.

@@ -67,9 +67,14 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(allow).mut_subcommands(with_negative_numbers)
 }
 
+const EXIT_STATUS: &str = "\
+Exit status: 0 for success, 2 if the command line is wrong, 1 for any other failure, and 128 plus the signal's number if a signal \
+interrupted the command. A command that runs a program has the program's status, 127 if the program is not found, and 126 if it \
+cannot be executed.";
+
 /// A network card in software.
 #[derive(Parser)]
-#[command(name = "nichrome", version, max_term_width = 100)]
+#[command(name = "nichrome", version, max_term_width = 100, after_help = EXIT_STATUS)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -239,29 +239,30 @@ fn the_cause_that_ended_an_iwarp_stream_is_named() {
 
 #[test]
 fn errors_are_one_line() {
-    for (arguments, expected) in [
-        ("bw --port 28590 127.0.0.1", "start one there first"),
-        ("bw --qps 0 127.0.0.1", "expected a whole number from 1 to 131072"),
-        ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096"),
-        ("pingpong --loss 101% 127.0.0.1", "loss"),
-        ("lat --ip 192.0.2.1 --port 28591", "cannot listen on TCP port 28591"),
-        ("bw --transport iwarp --loss 1% --port 28592", "use 'nichrome wan' for it"),
+    for (arguments, expected, status) in [
+        ("bw --port 28590 127.0.0.1", "start one there first", 1),
+        ("bw --qps 0 127.0.0.1", "expected a whole number from 1 to 131072", 2),
+        ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096", 2),
+        ("pingpong --loss 101% 127.0.0.1", "loss", 2),
+        ("lat --ip 192.0.2.1 --port 28591", "cannot listen on TCP port 28591", 1),
+        ("bw --transport iwarp --loss 1% --port 28592", "use 'nichrome wan' for it", 2),
         (
             "pingpong --transport star --key-file /nonexistent/key --port 28593",
             "/nonexistent/key cannot be read",
+            1,
         ),
-        ("lat --transport star --ip 192.0.2.1 --port 28594", "needs a key for its set-up"),
-        ("connect --parallel 65 127.0.0.1", "expected a whole number from 1 to 64"),
-        ("lat --capture /nonexistent/file --port 28595", "cannot write /nonexistent/file: No such file"),
-        ("bw --capture /tmp 127.0.0.1", "cannot write /tmp: Is a directory"),
-        ("bw --capture /dev/null/file 127.0.0.1", "cannot write /dev/null/file: Not a directory"),
-        ("lat --stateless self 127.0.0.1", "--stateless needs --transport star"),
-        ("bw --transport star --crc 127.0.0.1", "--crc needs --transport iwarp"),
+        ("lat --transport star --ip 192.0.2.1 --port 28594", "needs a key for its set-up", 2),
+        ("connect --parallel 65 127.0.0.1", "expected a whole number from 1 to 64", 2),
+        ("lat --capture /nonexistent/file --port 28595", "cannot write /nonexistent/file: No such file", 1),
+        ("bw --capture /tmp 127.0.0.1", "cannot write /tmp: Is a directory", 1),
+        ("bw --capture /dev/null/file 127.0.0.1", "cannot write /dev/null/file: Not a directory", 1),
+        ("lat --stateless self 127.0.0.1", "--stateless needs --transport star", 2),
+        ("bw --transport star --crc 127.0.0.1", "--crc needs --transport iwarp", 2),
     ] {
         let output = start(arguments).wait_with_output().unwrap();
-        assert!(!output.status.success());
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(expected), "{arguments}: {error}");
+        assert_eq!(output.status.code(), Some(status), "{arguments}");
     }
 }
 

@@ -18,10 +18,14 @@ fn with_library(folder: &Path) -> PathBuf {
 }
 
 fn run(arguments: &[&str]) -> Output {
+    rdma("run", arguments)
+}
+
+fn rdma(name: &str, arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let library = with_library(folder.path());
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
-    command.args(["rdma", "run", "--library"]).arg(library).args(arguments).output().unwrap()
+    command.args(["rdma", name, "--library"]).arg(library).args(arguments).output().unwrap()
 }
 
 fn printed(output: &Output) -> String {
@@ -164,11 +168,33 @@ fn wrong_values_are_refused_before_the_program_runs() {
         (&["--lose", "1%", "--", "true"], 2),
         (&["--iface", "nosuch0", "--", "true"], 1),
         (&["--"], 2),
-        (&["--", "no-such-program"], 1),
     ] {
         let output = run(arguments);
         complaint(&output);
         assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+    }
+}
+
+#[test]
+fn programs_that_cannot_be_started_have_the_shells_exit_statuses() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (denied, lost) = (path("denied"), path("lost"));
+    std::fs::write(&denied, "#!/bin/sh\n").unwrap();
+    std::fs::write(&lost, "#!/nonexistent\n").unwrap();
+    std::fs::set_permissions(&lost, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for command in ["run", "doctor"] {
+        for (program, error, status) in [
+            ("no-such-program", "nichrome: cannot find the program no-such-program\n".into(), 127),
+            ("/nonexistent", "nichrome: cannot find the program /nonexistent\n".into(), 127),
+            ("", "nichrome: cannot find the program \n".into(), 127),
+            (&denied, format!("nichrome: {denied} is not executable\n"), 126),
+            ("/", "nichrome: / is not executable\n".into(), 126),
+            (&lost, format!("nichrome: cannot run {lost}: No such file or directory (os error 2)\n"), 127),
+        ] {
+            let output = rdma(command, &["--", program]);
+            assert_eq!((complaint(&output), output.status.code()), (error, Some(status)), "{command}");
+        }
     }
 }
 

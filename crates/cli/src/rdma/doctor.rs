@@ -35,7 +35,7 @@ Examples:
   nichrome rdma doctor -- ucx_info -d
   nichrome rdma doctor -- python3 train.py
 
-The report goes to standard error. The exit status is 0 if the program opened the device, otherwise 1.";
+The report goes to standard error. The exit status is 0 if the program opened the device, 1 if not.";
 
 impl Doctor {
     pub(super) fn run(&self) -> anyhow::Result<ExitCode> {
@@ -46,13 +46,14 @@ impl Doctor {
         let (log, loader) = (folder.path().join("calls"), folder.path().join("loaded"));
         File::create(&log).context("cannot create the record")?;
         command.env(DOCTOR, &log).env("LD_DEBUG", "libs").env("LD_DEBUG_OUTPUT", &loader);
-        let cannot_run = || format!("cannot run {}", self.run.name().display());
+        let cannot_run = format!("cannot run {}", self.run.name().display());
         let started = Arc::new(OnceLock::new());
         pass_signals(Arc::clone(&started))?;
-        let mut program = command.spawn().with_context(cannot_run)?;
+        let mut program =
+            command.spawn().map_err(|error| failure::not_executed(error, cannot_run.clone()))?;
         let watched = pidfd_open(Pid::from_child(&program), PidfdFlags::empty());
         started.get_or_init(|| watched);
-        let ended = program.wait().with_context(cannot_run)?;
+        let ended = program.wait().context(cannot_run)?;
         let mut observation = Observation::default();
         observation.read_calls(&fs::read_to_string(&log).context("cannot read the record")?);
         for entry in fs::read_dir(folder.path())? {

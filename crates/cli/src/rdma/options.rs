@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use nichrome_hca::{
-    Adapter, AdapterConfig, Faults, IwarpOptions, LocalPath, Place, Reception, StarOptions, Stateless,
-    Transport,
+    Adapter, AdapterConfig, Faults, IwarpOptions, LocalPath, OpenError, Place, Reception, StarAddressError,
+    StarOptions, Stateless, Transport,
 };
 use nichrome_port::InterfaceName;
 use nichrome_port::udp::interface_address;
@@ -177,7 +177,10 @@ impl Options {
         self.capture.as_deref().map(check_writable).transpose()?;
         // Unless an option names it, the address is known only when the peer has connected.
         let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
-        Adapter::check(&config).map_err(|error| failure::usage(error.to_string()))
+        Adapter::check(&config).map_err(|error| match error {
+            OpenError::Star(StarAddressError::KeyFile(_)) => error.into(),
+            _ => failure::as_usage(error),
+        })
     }
 
     /// Fails for options of another transport.

@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use goblin::elf::Elf;
 use goblin::elf::header::{EM_X86_64, ET_EXEC};
+use rustix::fs::{Access, access};
+
+use crate::failure::{self, NOT_EXECUTABLE, NOT_FOUND};
 
 /// How a program is linked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,15 +37,26 @@ const SIGNATURE: &[u8] = b"/sys/class/infiniband_verbs\0";
 
 impl Program {
     /// Finds a program as the shell does: by its path, else in the folders of `search_path`.
+    ///
+    /// # Errors
+    /// The program is not found or not executable.
     pub(super) fn find(name: &OsStr, search_path: &OsStr) -> anyhow::Result<Self> {
         let given = Path::new(name);
-        let path = if given.components().count() > 1 {
-            Some(given.to_owned()).filter(|path| path.is_file())
+        let places: Vec<PathBuf> = if given.components().count() > 1 {
+            vec![given.to_owned()]
         } else {
-            env::split_paths(search_path).map(|folder| folder.join(given)).find(|path| path.is_file())
+            env::split_paths(search_path).map(|folder| folder.join(given)).collect()
         };
-        let path = path.with_context(|| format!("cannot find the program {}", given.display()))?;
-        Ok(Self { path })
+        let is_executable = |path: &&PathBuf| path.is_file() && access(*path, Access::EXEC_OK).is_ok();
+        if let Some(path) = places.iter().find(is_executable) {
+            return Ok(Self { path: path.clone() });
+        }
+        Err(match places.iter().find(|path| path.exists() && !name.is_empty()) {
+            Some(path) => {
+                failure::not_started(NOT_EXECUTABLE, format!("{} is not executable", path.display()))
+            }
+            None => failure::not_started(NOT_FOUND, format!("cannot find the program {}", given.display())),
+        })
     }
 
     /// Checks how the program is linked. Scripts always pass: their interpreters load the libraries.

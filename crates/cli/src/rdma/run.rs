@@ -135,7 +135,7 @@ impl Run {
         self.show_device()?;
         // exec returns only if it fails.
         let error = command.exec();
-        Err(error).with_context(|| format!("cannot run {}", self.name().display()))
+        Err(failure::not_executed(error, format!("cannot run {}", self.name().display())))
     }
 
     /// Returns the program's name or path.

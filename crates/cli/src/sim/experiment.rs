@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::Args;
 use nichrome_sim::experiment::{BUILT_IN, Definition, Source};
 
-use crate::failure::usage;
+use crate::failure::{as_usage, usage};
 
 /// An experiment with changed parameters.
 #[derive(Args)]
@@ -41,7 +41,8 @@ impl Experiment {
     pub(super) fn load(&self) -> anyhow::Result<Definition> {
         let mut definition = Source::find(&self.name, Path::new(""), &BUILT_IN)?.load(&BUILT_IN)?;
         for setting in &self.settings {
-            definition.set(setting).with_context(|| format!("{}, --set {setting}", self.name))?;
+            let set = definition.set(setting).with_context(|| format!("{}, --set {setting}", self.name));
+            set.map_err(as_usage)?;
         }
         Ok(definition)
     }

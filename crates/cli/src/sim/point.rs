@@ -8,7 +8,7 @@ use clap::Args;
 use super::experiment::Experiment;
 use super::runs::{self, Jobs};
 use super::store::Store;
-use crate::failure::usage;
+use crate::failure::{as_usage, usage};
 use crate::number;
 
 /// Run one point of an experiment and add it to a store, unless the store has it; nichrome sim tasks prints such commands
@@ -30,7 +30,8 @@ pub(crate) struct Point {
 impl Point {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let definition = self.experiment.load()?;
-        let series = definition.series_of(&self.series).with_context(|| definition.name.clone())?;
+        let series = definition.series_of(&self.series).with_context(|| definition.name.clone());
+        let series = series.map_err(as_usage)?;
         let points: Vec<_> = definition.points().into_iter().filter(|point| point.series == series).collect();
         let [point] = &points[..] else {
             let key = definition.x.parameter.key;

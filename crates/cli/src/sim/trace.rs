@@ -19,7 +19,7 @@ use super::files;
 use super::record::Record;
 use super::runs::Progress;
 use crate::duration;
-use crate::failure::usage;
+use crate::failure::{as_usage, usage};
 
 /// The options for detailed output.
 #[derive(Args)]
@@ -64,7 +64,8 @@ impl Trace {
             files::check(file)?;
         }
         let name = definition.name.clone();
-        definition.select(point).with_context(|| format!("{name}, --point {point}"))
+        let selected = definition.select(point).with_context(|| format!("{name}, --point {point}"));
+        selected.map_err(as_usage)
     }
 
     /// Runs a model once and writes the requested files.

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use nichrome_lab::variables;
@@ -54,11 +54,6 @@ impl Exec {
         NetworkNamespace::join(host.pid, host.namespace)?;
         // exec returns only if it fails.
         let error = command.exec();
-        let status = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
-        let error = Err::<(), _>(error).with_context(|| format!("cannot run '{}'", program.display()));
-        if let Err(error) = error {
-            failure::say(format_args!("nichrome: {error:#}"));
-        }
-        Ok(ExitCode::from(status))
+        Err(failure::not_executed(error, format!("cannot run '{}'", program.display())))
     }
 }

@@ -11,6 +11,7 @@ use anyhow::Context;
 use nichrome_lab::{Host, Variables};
 
 use super::processes::Processes;
+use crate::failure;
 use crate::side::Side;
 use crate::threads;
 
@@ -74,9 +75,9 @@ impl Program {
             }
             Output::Ours => {}
         }
-        let mut child = host
-            .run(|| processes.spawn(side, &mut command))?
-            .with_context(|| format!("cannot start {} on the {}", self.name(), side.name()))?;
+        let mut child = host.run(|| processes.spawn(side, &mut command))?.map_err(|error| {
+            failure::not_executed(error, format!("cannot start {} on the {}", self.name(), side.name()))
+        })?;
         let mut printers = Vec::new();
         if let Some(lines) = child.stdout.take() {
             let print = if to_stderr { Print::Error } else { Print::Output };

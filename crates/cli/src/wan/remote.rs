@@ -38,6 +38,7 @@ impl Set {
         if asked.is_empty() {
             return Err(failure::usage("nothing to set: name an impairment, such as --loss 1%"));
         }
+        asked.check()?;
         if let Some(what) = asked.likely_percent() {
             failure::warn(format_args!("{what}"));
         }

@@ -5,7 +5,6 @@ use std::process::{ExitCode, ExitStatus};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
 use nichrome_lab::Host;
 use nichrome_port::Netlink;
 use signal_hook::consts::{SIGCHLD, SIGINT};
@@ -15,9 +14,6 @@ use super::programs::{self, Output, Program, Running, StandardOutput};
 use crate::links::{self, Link};
 use crate::side::Side;
 use crate::{failure, signals};
-
-/// Exit statuses of a shell that cannot run a command (POSIX, Shell Command Language 2.8.2).
-const NOT_STARTED: [i32; 2] = [126, 127];
 
 /// Maximum wait of the right program for the left one to listen.
 const UNTIL_READY: Duration = Duration::from_secs(10);
@@ -200,8 +196,11 @@ fn judge(side: Side, status: ExitStatus, shell_decides: bool) -> anyhow::Result<
     if side == Side::Right || shell_decides || status.success() {
         return Ok(());
     }
-    if status.code().is_some_and(|code| NOT_STARTED.contains(&code)) {
-        bail!("the command on the left could not be started ({status})");
+    // The shell's statuses.
+    let is_not_started = |code: &u8| [failure::NOT_FOUND, failure::NOT_EXECUTABLE].contains(code);
+    if let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()).filter(is_not_started) {
+        let what = format!("the command on the left could not be started ({status})");
+        return Err(failure::not_started(code, what));
     }
     failure::warn(format_args!("the command on the left ended with {status}"));
     Ok(())

@@ -52,27 +52,27 @@ fn wrong_commands_are_refused_with_the_reason() {
         (
             &["run", "lro-netfpga-cpu", "--set", "frames=64"],
             "lro-netfpga-cpu, --set frames=64: there is no parameter 'frames': there are lro, frame, ",
-            1,
+            2,
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "frame"],
             "lro-netfpga-cpu, --set frame: 'frame' is not a setting: expected KEY=VALUE, such as frame=64B",
-            1,
+            2,
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "duration=5"],
             "lro-netfpga-cpu, --set duration=5: duration: the unit is missing: a time is in ns, us, ms, s, min",
-            1,
+            2,
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "frame=9000B"],
             "lro-netfpga-cpu, --set frame=9000B: frame: 9kB is out of range: expected 60B to 1514B",
-            1,
+            2,
         ),
         (
             &["run", "lro-netfpga-cpu", "--set", "lro=true"],
             "lro-netfpga-cpu, --set lro=true: lro differs from series to series",
-            1,
+            2,
         ),
         (
             &["run", "lro-netfpga-cpu", "--jobs", "0"],
@@ -87,7 +87,12 @@ fn wrong_commands_are_refused_with_the_reason() {
         (
             &["run", "lro-netfpga-cpu", "--set", "frame=64,512,64B"],
             "lro-netfpga-cpu, --set frame=64,512,64B: frame: there is a second '64B'",
-            1,
+            2,
+        ),
+        (
+            &["run", "lro-netfpga-cpu", "--point", "NIC"],
+            "lro-netfpga-cpu, --point NIC: 'NIC' is not a point: expected SERIES/X, such as 'NIC/64'",
+            2,
         ),
         (
             &["run", "lro-npu-throughput", "--point", "with LRO/1", "--set", "receive-threads=14"],
@@ -110,7 +115,7 @@ fn wrong_commands_are_refused_with_the_reason() {
         (
             &["point", "lro-netfpga-cpu", "--series", "card", "--store", "/tmp"],
             "lro-netfpga-cpu: there is no series 'card': there are NIC, LRO-enabled NIC",
-            1,
+            2,
         ),
         (
             &["point", "lro-netfpga-cpu", "--series", "NIC", "--store", "/tmp"],

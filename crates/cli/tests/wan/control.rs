@@ -39,7 +39,15 @@ fn impairments_are_changed_while_the_path_is_in_use() {
     assert_eq!((text(&warned.stderr).as_str(), warned.status.code()), (expected, Some(0)));
     let (line, status) = failure(&room.run(&["set", "--loss", "200%"]));
     assert!(line.starts_with("--loss: '200%' is not a valid loss"), "{line}");
-    assert_eq!(status, 1);
+    assert_eq!(status, 2);
+    let codel = room.run(&["set", "--rate", "1mbit", "--aqm", "codel"]);
+    assert!(codel.status.success(), "{}", text(&codel.stderr));
+    let mark = room.run(&["set", "--ecn", "mark"]);
+    assert!(mark.status.success(), "it goes with what is in force: {}", text(&mark.stderr));
+    let (line, status) = failure(&room.run(&["set", "--aqm", "none"]));
+    assert!(line.contains("ecn is mark, but the queue is tail-drop") && status == 1, "{line}");
+    let (line, status) = failure(&room.run(&["set", "--trace", "/nonexistent"]));
+    assert!(line.starts_with("--trace: cannot read /nonexistent") && status == 1, "{line}");
 }
 
 #[test]
@@ -48,6 +56,7 @@ fn a_path_that_does_not_run_is_reported() {
     let nobody = ("no 'nichrome wan' of this user is running".to_owned(), 1);
     assert_eq!(failure(&room.run(&["show"])), nobody);
     assert_eq!(failure(&room.run(&["set", "--loss", "1%"])), nobody);
+    assert_eq!(failure(&room.run(&["set", "--loss", "101%"])).1, 2);
     let (line, status) = failure(&room.run(&["show", "--run", "4711"]));
     assert!(
         line.starts_with("process 4711 does not run 'nichrome wan' as this user") && status == 1,

@@ -35,7 +35,7 @@ fn the_right_program_starts_when_the_left_one_listens_however_long_that_takes() 
 #[test]
 fn nothing_runs_on_the_right_where_the_left_command_cannot_be_started() {
     let output = Room::new().run(&["--left", "not-a-command", "--right", "echo ran"]);
-    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(1)));
+    assert_eq!((text(&output.stdout).as_str(), output.status.code()), ("", Some(127)));
     assert!(text(&output.stderr).contains("nichrome: the command on the left could not be started"));
 }
 

@@ -18,8 +18,6 @@ fn wrong_command_lines_are_refused_in_one_line() {
         (&["--rate", "-5mbit"], "--rate: '-5mbit' is not a valid bandwidth"),
         (&["--mtu", "67"], "--mtu: '67' is not a valid MTU: expected 68 to 65535 bytes"),
         (&["--limit", "0"], "--limit: '0' is not a valid number of packets: expected 1 to 16777216"),
-        (&["--rate", "1mbit", "--trace", "/dev/null"], "--trace: /dev/null: "),
-        (&["--jitter", "file:/nonexistent"], "--jitter: cannot read /nonexistent: No such file or directory"),
         (&["--jitter", "file:"], "--jitter: the name of a file is missing"),
         (&["--trace", ""], "--trace: the name of a file is missing"),
         (
@@ -84,6 +82,13 @@ fn files_that_cannot_be_written_are_reported_before_the_programs_start() {
     }
     let output = room.run(&["--config", "/nonexistent.toml", "--right", &format!("touch {ran}")]);
     assert!(failure(&output).0.starts_with("/nonexistent.toml: cannot read it: No such file"));
+    for (option, file, expected) in [
+        ("--trace", "/dev/null", "--trace: /dev/null: "),
+        ("--jitter", "file:/nonexistent", "--jitter: cannot read /nonexistent: No such file or directory"),
+    ] {
+        let (line, status) = failure(&room.run(&[option, file, "--right", &format!("touch {ran}")]));
+        assert!(line.starts_with(expected) && status == 1, "{line}");
+    }
     for option in ["--config", "--trace"] {
         let output = room.run(&[option, "/dev/zero", "--right", &format!("touch {ran}")]);
         assert!(failure(&output).0.contains("it is longer than 67108864 bytes"), "{output:?}");

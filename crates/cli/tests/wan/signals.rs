@@ -89,12 +89,16 @@ fn a_command_that_cannot_be_started_leaves_nothing() {
     let path = room.start(&["--left", &left, "--right", &right]);
     let namespaces = namespaces(&path);
     path.wait_for("nichrome: the command on the left could not be started (exit status: 127)");
-    assert_eq!(path.end(), 1);
+    assert_eq!(path.end(), 127);
     assert_gone(&room, &namespaces);
-    let path = room.start(&["--left", &with_daemon("sleep 4711"), "--", "not-a-command"]);
-    path.wait_for("nichrome: cannot start 'not-a-command' on the right: No such file or directory");
-    assert_eq!(path.end(), 1);
-    assert!(room.is_tidy());
+    for (program, why, status) in
+        [("not-a-command", "No such file or directory", 127), ("/", "Permission denied", 126)]
+    {
+        let path = room.start(&["--left", &with_daemon("sleep 4711"), "--", program]);
+        path.wait_for(&format!("nichrome: cannot start '{program}' on the right: {why}"));
+        assert_eq!(path.end(), status);
+        assert!(room.is_tidy());
+    }
 }
 
 #[test]
