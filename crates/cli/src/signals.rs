@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
+use signal_hook::iterator::{Signals, SignalsInfo};
 
 use crate::threads;
 
@@ -17,6 +18,20 @@ pub(crate) fn forward<E>(
 ) -> anyhow::Result<()> {
     let mut signals = Signals::new(signals).context("cannot wait for signals")?;
     threads::start("signals", move || drop(signals.forever().try_for_each(notify))).map(drop)
+}
+
+/// As [`forward`], without Ctrl-C at the terminal: the kernel sends its SIGINT to all processes in the foreground.
+pub(crate) fn forward_without_ctrl_c<E>(
+    signals: &[i32],
+    mut notify: impl FnMut(i32) -> Result<(), E> + Send + 'static,
+) -> anyhow::Result<()> {
+    let mut signals = SignalsInfo::<WithRawSiginfo>::new(signals).context("cannot wait for signals")?;
+    let work = move || {
+        // A positive code is the kernel's (sigaction(2), si_code).
+        let mut others = signals.forever().filter(|info| info.si_signo != SIGINT || info.si_code <= 0);
+        drop(others.try_for_each(|info| notify(info.si_signo)));
+    };
+    threads::start("signals", work).map(drop)
 }
 
 /// Returns the signals that ask a command to end: SIGINT, SIGTERM and, unless it is ignored as under nohup(1), SIGHUP.

@@ -1,7 +1,7 @@
 //! `nichrome rdma run` and `nichrome rdma devices`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -214,7 +214,7 @@ fn what_ends_doctor_ends_the_program_and_the_report_is_printed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
     command.args(["rdma", "doctor", "--library"]).arg(library);
     command.args(["--", "sh", "-c", "echo running; exec sleep 60"]);
-    for (name, number) in [("TERM", 15), ("HUP", 1)] {
+    for (name, number) in [("TERM", 15), ("HUP", 1), ("INT", 2)] {
         let mut doctor = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut stdout = BufReader::new(doctor.stdout.take().unwrap());
@@ -229,4 +229,39 @@ fn what_ends_doctor_ends_the_program_and_the_report_is_printed() {
         assert!(report.ends_with(&format!("Signal {number} ended the program.\n")), "{report}");
         assert_eq!(output.status.code(), Some(1), "{report}");
     }
+}
+
+/// The terminal sends it to the program, too.
+#[test]
+fn ctrl_c_reaches_the_program_of_doctor_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = with_library(folder.path());
+    let program = folder.path().join("program.py");
+    let count = "import os, signal, time\n\
+                 (read, write) = os.pipe()\n\
+                 os.set_blocking(write, False)\n\
+                 signal.signal(signal.SIGINT, lambda *_: None)\n\
+                 signal.set_wakeup_fd(write)\n\
+                 print('running', flush=True)\n\
+                 caught = len(os.read(read, 1))\n\
+                 time.sleep(0.3)\n\
+                 os.set_blocking(read, False)\n\
+                 try: caught += len(os.read(read, 9))\n\
+                 except BlockingIOError: pass\n\
+                 print('caught', caught, flush=True)\n";
+    std::fs::write(&program, count).unwrap();
+    let nichrome = env!("CARGO_BIN_EXE_nichrome");
+    let (library, program) = (library.display(), program.display());
+    let doctor = format!("'{nichrome}' rdma doctor --library '{library}' -- python3 '{program}'");
+    let mut command = Command::new("script");
+    command.args(["-qec", &doctor, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut terminal = command.spawn().expect("this test needs script: install Debian's package bsdutils");
+    let mut lines = BufReader::new(terminal.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("running")));
+    let mut keyboard = terminal.stdin.take().unwrap();
+    keyboard.write_all(b"\x03").unwrap();
+    let caught = lines.find(|line| line.contains("caught")).unwrap();
+    assert!(caught.ends_with("caught 1"), "{caught}");
+    drop(keyboard);
+    terminal.wait().unwrap();
 }

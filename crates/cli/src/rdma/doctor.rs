@@ -14,7 +14,6 @@ use clap::Args;
 use nichrome_abi::configuration::DOCTOR;
 use rustix::io;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use signal_hook::consts::{SIGHUP, SIGTERM};
 
 use self::diagnosis::diagnose;
 use self::observation::Observation;
@@ -75,15 +74,10 @@ impl Doctor {
     }
 }
 
-/// Lets signals end the program, once it has started, but not this command, which still prints the report. The terminal sends SIGINT
-/// to both.
+/// Lets signals end the program, once it has started, but not this command, which still prints the report.
 fn pass_signals(program: Arc<OnceLock<io::Result<OwnedFd>>>) -> anyhow::Result<()> {
-    signals::forward(&signals::ending(), move |signal| {
+    signals::forward_without_ctrl_c(&signals::ending(), move |signal| {
         let program = program.wait().as_ref().map_err(|error| *error)?;
-        match signal {
-            SIGTERM => pidfd_send_signal(program, Signal::TERM),
-            SIGHUP => pidfd_send_signal(program, Signal::HUP),
-            _ => Ok(()),
-        }
+        Signal::from_named_raw(signal).map_or(Ok(()), |signal| pidfd_send_signal(program, signal))
     })
 }
