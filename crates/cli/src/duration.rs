@@ -1,4 +1,4 @@
-//! Durations on the command line: `50us`, `5ms`, `1s`, `0`.
+//! Durations on the command line: `50us`, `1.5ms`, `1s`, `0`.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The format.
-const FORM: &str = "a time is a whole number with ns, us, ms or s, such as 50us, 5ms or 1s";
+const FORM: &str = "a time is a number with ns, us, ms or s, such as 50us, 1.5ms or 1s, at most 60s";
 
 /// As [`parse`], but not 0.
 pub(crate) fn positive(text: &str) -> Result<Duration, String> {
@@ -31,21 +31,10 @@ pub(crate) fn at_least(
 /// What [`parse`] accepts beside [`FORM`].
 const OR_ZERO: &str = ", or it is 0";
 
-/// Parses a whole number with its unit; the error states the format.
+/// Parses a number with its unit, exact to the nanosecond; the error states the format.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let unknown = || format!("{FORM}{OR_ZERO}");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| unknown())?;
-    let duration = match unit {
-        "ns" => Duration::from_nanos(number),
-        "us" | "µs" | "μs" => Duration::from_micros(number),
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "" if number == 0 => Duration::ZERO,
-        _ => return Err(unknown()),
-    };
-    if duration > LONGEST { Err("at most 60s".into()) } else { Ok(duration) }
+    let duration = nichrome_wan::duration::parse(text).ok();
+    duration.filter(|duration| *duration <= LONGEST).ok_or_else(|| format!("{FORM}{OR_ZERO}"))
 }
 
 #[cfg(test)]
@@ -57,7 +46,7 @@ mod tests {
         assert_eq!(positive("1ns"), Ok(Duration::from_nanos(1)));
         assert_eq!(positive("0s"), Err("it must be longer than 0".into()));
         assert_eq!(positive("1h"), Err(FORM.into()));
-        assert_eq!(positive("61s"), Err("at most 60s".into()));
+        assert_eq!(positive("61s"), Err(FORM.into()));
     }
 
     #[test]
@@ -67,7 +56,7 @@ mod tests {
         for short in ["9ms", "0"] {
             assert_eq!(parse(short), Err("at least 10ms".into()));
         }
-        assert_eq!(parse("61s"), Err("at most 60s".into()));
+        assert_eq!(parse("61s"), Err(FORM.into()));
         assert_eq!(parse("5"), Err(FORM.into()));
     }
 
@@ -76,20 +65,21 @@ mod tests {
         assert_eq!(parse("7ns"), Ok(Duration::from_nanos(7)));
         assert_eq!(parse("50us"), Ok(Duration::from_micros(50)));
         assert_eq!(parse("50µs"), Ok(Duration::from_micros(50)));
-        assert_eq!(parse("5ms"), Ok(Duration::from_millis(5)));
+        assert_eq!(parse("1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(parse("0.000000001s"), Ok(Duration::from_nanos(1)));
         assert_eq!(parse("60s"), Ok(LONGEST));
         assert_eq!(parse("0"), Ok(Duration::ZERO));
         assert_eq!(parse("0ms"), Ok(Duration::ZERO));
     }
 
+    /// A part of a nanosecond is not rounded.
     #[test]
     fn errors_state_the_format_and_the_maximum() {
-        for text in ["", "5", "ms", "5 ms", "-5ms", "1.5ms", "5m", "5msec", "99999999999999999999s", "五ms"]
-        {
+        for text in ["", "5", "ms", "5 ms", "-5ms", "0.5ns", "0.0000000001s", ".5s", "5m", "5msec", "五ms"] {
             assert!(parse(text).unwrap_err().contains("50us"), "{text}");
         }
-        for text in ["61s", "60001ms", "18446744073709551615s"] {
-            assert_eq!(parse(text), Err("at most 60s".into()), "{text}");
+        for text in ["61s", "60.000000001s", "18446744073709551615s", "99999999999999999999s"] {
+            assert!(parse(text).unwrap_err().contains("at most 60s"), "{text}");
         }
     }
 }
