@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::in_force::in_force;
-use super::report::Report;
+use super::report::{Given, Report};
 use crate::impairment_options::ImpairmentOptions;
 use crate::number::Grouped;
 use crate::side::Side;
@@ -54,18 +54,12 @@ pub(crate) struct DirectionSummary {
     pub(crate) corrupted: u64,
     pub(crate) reordered: u64,
     pub(crate) ce_marked: u64,
-    /// Mean scheduled delay of the delivered packets.
-    pub(crate) delay_asked_us: f64,
+    /// Omitted if no packet was delivered.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub(crate) delays: Option<DelaySummary>,
     /// Delays drawn by `--delay` and `--jitter`; omitted without jitter.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) jitter: Option<JitterSummary>,
-    pub(crate) delay_p50_us: f64,
-    pub(crate) delay_p99_us: f64,
-    pub(crate) delay_max_us: f64,
-    /// Given minus scheduled delay of each packet.
-    pub(crate) delay_error_p50_us: f64,
-    pub(crate) delay_error_p99_us: f64,
-    pub(crate) delay_error_max_us: f64,
     /// Time that the direction was runnable and waited for a CPU: the machine's part of the error. Omitted if the
     /// kernel does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,6 +67,34 @@ pub(crate) struct DirectionSummary {
     /// Throughput from the first packet to the last one.
     pub(crate) gbps: f64,
     pub(crate) duration_s: f64,
+}
+
+/// Delays of the delivered packets, in microseconds.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct DelaySummary {
+    /// Mean scheduled delay.
+    pub(crate) delay_asked_us: f64,
+    pub(crate) delay_p50_us: f64,
+    pub(crate) delay_p99_us: f64,
+    pub(crate) delay_max_us: f64,
+    /// Given minus scheduled delay of each packet.
+    pub(crate) delay_error_p50_us: f64,
+    pub(crate) delay_error_p99_us: f64,
+    pub(crate) delay_error_max_us: f64,
+}
+
+impl DelaySummary {
+    fn new(Given { asked, delay, error, .. }: &Given) -> Option<Self> {
+        (delay.count() > 0).then(|| Self {
+            delay_asked_us: micros(asked.mean()),
+            delay_p50_us: micros(delay.p50()),
+            delay_p99_us: micros(delay.p99()),
+            delay_max_us: micros(delay.max()),
+            delay_error_p50_us: micros(error.p50()),
+            delay_error_p99_us: micros(error.p99()),
+            delay_error_max_us: micros(error.max()),
+        })
+    }
 }
 
 /// Delays drawn by jitter, and the extra delay to keep packets in order, in microseconds.
@@ -135,14 +157,8 @@ impl DirectionSummary {
             corrupted: stats.corrupted,
             reordered: stats.reordered,
             ce_marked: stats.ce_marked,
-            delay_asked_us: micros(given.asked.mean()),
+            delays: DelaySummary::new(given),
             jitter: JitterSummary::new(stats),
-            delay_p50_us: micros(given.delay.p50()),
-            delay_p99_us: micros(given.delay.p99()),
-            delay_max_us: micros(given.delay.max()),
-            delay_error_p50_us: micros(given.error.p50()),
-            delay_error_p99_us: micros(given.error.p99()),
-            delay_error_max_us: micros(given.error.max()),
             waited_us: waited.map(micros),
             gbps: report.gbps(),
             duration_s: report.duration().as_secs_f64(),
@@ -182,14 +198,14 @@ const JITTER_TIMES: [Line<Option<f64>>; 5] = [
 ];
 
 /// Rows in microseconds.
-const TIMES: [Line<f64>; 7] = [
-    ("delay asked, mean", |of| of.delay_asked_us),
-    ("delay given, p50", |of| of.delay_p50_us),
-    ("             p99", |of| of.delay_p99_us),
-    ("             max", |of| of.delay_max_us),
-    ("error, p50", |of| of.delay_error_p50_us),
-    ("       p99", |of| of.delay_error_p99_us),
-    ("       max", |of| of.delay_error_max_us),
+const TIMES: [Line<Option<f64>>; 7] = [
+    ("delay asked, mean", |of| of.delays.map(|delays| delays.delay_asked_us)),
+    ("delay given, p50", |of| of.delays.map(|delays| delays.delay_p50_us)),
+    ("             p99", |of| of.delays.map(|delays| delays.delay_p99_us)),
+    ("             max", |of| of.delays.map(|delays| delays.delay_max_us)),
+    ("error, p50", |of| of.delays.map(|delays| delays.delay_error_p50_us)),
+    ("       p99", |of| of.delays.map(|delays| delays.delay_error_p99_us)),
+    ("       max", |of| of.delays.map(|delays| delays.delay_error_max_us)),
 ];
 
 impl Summary {
@@ -239,22 +255,15 @@ impl fmt::Display for Summary {
             let count = |of: &DirectionSummary| of.drops.get(reason).and_then(Value::as_u64).unwrap_or(0);
             self.row(&format!("dropped: {reason}"), |of| Grouped(count(of)).to_string())
         }));
-        let time_of = |of: &DirectionSummary, micros| {
-            if of.packets_delivered == 0 { "–".to_owned() } else { time(micros) }
+        let times = |(name, of): Line<Option<f64>>| {
+            self.row(name, |direction| of(direction).map_or_else(|| "–".to_owned(), time))
         };
         if self.directions().into_iter().any(|of| of.jitter.is_some()) {
-            table.add_rows(
-                JITTER_TIMES
-                    .into_iter()
-                    .map(|(name, of)| self.row(name, |d| of(d).map_or_else(|| "–".to_owned(), time))),
-            );
+            table.add_rows(JITTER_TIMES.into_iter().map(times));
         }
-        table.add_rows(
-            TIMES.into_iter().map(|(name, of)| self.row(name, |direction| time_of(direction, of(direction)))),
-        );
+        table.add_rows(TIMES.into_iter().map(times));
         if self.directions().into_iter().any(|of| of.waited_us.is_some()) {
-            let waited = |of: &DirectionSummary| of.waited_us.map_or_else(|| "–".to_owned(), time);
-            table.add_row(self.row("waited for a processor", waited));
+            table.add_row(times(("waited for a processor", |of| of.waited_us)));
         }
         let throughput =
             |of: &DirectionSummary| if of.packets_delivered == 0 { "–".to_owned() } else { rate(of.gbps) };

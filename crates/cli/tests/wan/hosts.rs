@@ -151,6 +151,25 @@ fn measured_delays_are_no_shorter_than_configured() {
     }
 }
 
+#[test]
+fn a_direction_without_delivered_packets_has_no_delays() {
+    let room = Room::new();
+    let (left, right) = (python("echo"), python("send $PEER 2"));
+    let arguments = ["--to-right", "loss=100%", "--left", &left, "--right", &right];
+    let (summary, _) = room.summary(&arguments);
+    let delays = |name: &str| {
+        let keys = summary[name].as_object().unwrap().keys();
+        keys.filter(|key| key.starts_with("delay_")).cloned().collect::<Vec<_>>()
+    };
+    let all = ["asked", "p50", "p99", "max", "error_p50", "error_p99", "error_max"]
+        .map(|name| format!("delay_{name}_us"));
+    assert_eq!((number(&summary["to_right"], "packets"), delays("to_right")), (2, Vec::new()), "{summary}");
+    assert_eq!(delays("to_left"), all, "{summary}");
+    let text = text(&room.run(&arguments).stderr);
+    let given = text.lines().find(|line| line.contains("delay given, p50")).unwrap();
+    assert!(given.contains(" – ") && given.ends_with("s"), "{text}");
+}
+
 /// A burst stays in order: the drawn delays are as configured, and the extra delay to keep the order is reported
 /// separately.
 #[test]
