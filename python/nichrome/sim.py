@@ -22,7 +22,7 @@ Value = Union[str, int, float, bool]
 
 
 def experiments() -> List[Dict[str, Any]]:
-    """Returns the built-in experiments: name, title, paper, number of points."""
+    """Returns the built-in experiments: name, title, paper, number of runs."""
     return list(run_json(["sim", "list", "--json"]))
 
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::output::{print, print_json};
 
-/// List the experiments
+/// List the experiments, with the number of runs of each
 #[derive(Args)]
 pub(crate) struct List {
     /// Print JSON
@@ -20,6 +20,9 @@ struct Entry {
     name: String,
     title: String,
     paper: String,
+    /// Simulations that a figure needs. Series that differ in the metric only share theirs.
+    runs: usize,
+    /// Places of all series that are measured.
     points: usize,
 }
 
@@ -27,9 +30,10 @@ impl List {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let entries = BUILT_IN.experiments.iter().map(|experiment| {
             let definition = Source::BuiltIn(*experiment).load(&BUILT_IN)?;
-            let points = definition.points().len();
+            let plan = definition.plan();
+            let (runs, points) = (plan.runs.len(), plan.points.len());
             let (name, title, paper) = (definition.name, definition.title, definition.paper);
-            Ok(Entry { name, title, paper, points })
+            Ok(Entry { name, title, paper, runs, points })
         });
         let entries: Vec<Entry> = entries.collect::<anyhow::Result<_>>()?;
         if self.json {
@@ -37,9 +41,9 @@ impl List {
         }
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-        table.set_header(["name", "points", "title", "paper"]);
-        for Entry { name, title, paper, points } in entries {
-            table.add_row([name, points.to_string(), title, paper]);
+        table.set_header(["name", "runs", "title", "paper"]);
+        for Entry { name, title, paper, runs, .. } in entries {
+            table.add_row([name, runs.to_string(), title, paper]);
         }
         if let Some(column) = table.column_mut(1) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -33,6 +33,26 @@ fn every_file_is_an_experiment_that_is_listed() {
 }
 
 #[test]
+fn the_list_has_the_number_of_runs() {
+    // Two series, of which each is drawn by three metrics of the same runs, at six places.
+    let experiment = "star-loss";
+    let list = json(&["list"]);
+    let entry = list.as_array().unwrap().iter().find(|entry| entry["name"] == experiment).unwrap();
+    assert_eq!((entry["runs"].as_u64(), entry["points"].as_u64()), (Some(12), Some(36)));
+    let table = printed(&["list"]);
+    let row = |name: &str| {
+        let line = table.lines().find(|line| line.split_whitespace().next() == Some(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    assert_eq!((row("name"), row(experiment)), ("runs".into(), "12".into()));
+    let folder = tempdir().unwrap();
+    let short = ["--set", "duration=0.1ms", "--set", "warm-up=0", "--out", text(folder.path())];
+    printed(&[&["run", experiment], &short[..]].concat());
+    let records = fs::read_to_string(folder.path().join("star-loss.jsonl")).unwrap();
+    assert_eq!(records.lines().count(), 12);
+}
+
+#[test]
 fn the_document_has_a_block_and_the_figures_of_every_experiment() {
     let commands = commands(&document());
     for name in listed() {
