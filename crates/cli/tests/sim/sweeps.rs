@@ -134,13 +134,28 @@ fn gnu_parallel_makes_the_same_store() {
 }
 
 #[test]
-fn the_sweep_of_the_readme_has_as_many_runs_as_it_says() {
+fn the_sweep_of_the_readme_has_as_many_runs_as_it_says_and_its_seeds_matter() {
     let readme = fs::read_to_string("../../README.md").unwrap();
     let (before, rest) = readme.split_once("```toml\nexperiment").unwrap();
     let lab = Lab::new(&format!("experiment{}", rest.split_once("```").unwrap().0));
     let tasks = printed(&["tasks", text(&lab.path("sweep.toml")), "--store", text(&lab.path("store"))]);
-    assert!(before.ends_with("This `sweep.toml` has 24 runs (two series, three seeds):\n\n"), "{before}");
+    assert!(before.ends_with("This `sweep.toml` has 24 runs (two transports, three seeds):\n\n"), "{before}");
     assert_eq!(tasks.lines().count(), 24);
+    let sweep = fs::read_to_string(lab.path("sweep.toml")).unwrap();
+    let short = format!("{sweep}duration = [\"1ms\"]\nwarm-up = [\"0\"]\n").replace("[1, 2, 3]", "[1, 2]");
+    let lab = Lab::new(&short);
+    lab.sweep("store");
+    let records = lab.records("store");
+    let of_seed = |seed: u64| {
+        let of_it = records.iter().filter(move |record| record["seed"] == seed);
+        of_it.map(|record| (&record["parameters"], &record["metrics"])).collect::<Vec<_>>()
+    };
+    for (parameters, metrics) in of_seed(1) {
+        assert!(
+            of_seed(2).iter().any(|(same, other)| *same == parameters && *other != metrics),
+            "{parameters}"
+        );
+    }
 }
 
 #[test]
