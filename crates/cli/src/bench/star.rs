@@ -206,15 +206,15 @@ impl fmt::Display for Report {
         write!(f, "\n\nallocated for each connection (bytes)\n")?;
         write!(
             f,
-            "\n{:<14} {:>8} {:>11} {:>11} {:>13} {:>8}",
-            "", "region", "queue pair", "connection", "64 KB WRITEs", "in all"
+            "\n{:<14} {:>8} {:>11} {:>13} {:>8}",
+            "", "region", "queue pair", "64 KB WRITEs", "in all"
         )?;
         for Allocated { transport, server, client, .. } in &self.allocated {
             for (end, parts) in [("server", server), ("client", client)] {
-                let Parts { region, queue_pair, connection, traffic } = parts;
+                let Parts { region, queue_pair, traffic } = parts;
                 write!(
                     f,
-                    "\n{:<14} {region:>8} {queue_pair:>11} {connection:>11} {traffic:>13} {:>8}",
+                    "\n{:<14} {region:>8} {queue_pair:>11} {traffic:>13} {:>8}",
                     format!("{transport}, {end}"),
                     parts.total()
                 )?;
