@@ -22,7 +22,7 @@ pub(super) fn page(summary: &Summary) -> anyhow::Result<Page> {
     };
     figure("Throughput", "Gbit/s", |run| run.gbps)?;
     figure("Host CPU", "seconds per gigabyte", |run| run.host_cpu_s_per_gb)?;
-    figure("Payload of a packet to the host", "bytes", |run| run.bytes_per_packet)?;
+    figure("Length of a packet to the host, mean", "bytes", |run| run.bytes_per_packet)?;
     page.report(summary)?;
     Ok(page)
 }

@@ -11,7 +11,7 @@ use nichrome_wan::Impairments;
 
 use super::summary::{Run, Traffic, Unsegmented};
 use super::traffic::{RECEIVER, transfer};
-use super::usage;
+use super::usage::{self, IpReceived};
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
@@ -70,7 +70,7 @@ impl fmt::Display for Plan {
 /// The receiving host's CPU use and counters at a point in time.
 struct Mark {
     host_cpu: Duration,
-    packets: u64,
+    received: IpReceived,
     retransmits: u64,
 }
 
@@ -107,14 +107,15 @@ impl Plan {
             };
             Ok(Mark {
                 host_cpu: interrupts + usage::of_threads(RECEIVER).total(),
-                packets: receiver.run(|| usage::snmp("Ip", "InReceives"))?,
-                retransmits: sender.run(|| usage::snmp("Tcp", "RetransSegs"))?,
+                received: receiver.run(usage::ip_received)?,
+                retransmits: sender.run(usage::retransmits)?,
             })
         };
         let (received, before, after) =
             transfer([receiver, sender], Side::Left.ipv4(), self.traffic, self.time, mark, mark)?;
         let (before, after) = (before?, after?);
-        let packets = after.packets - before.packets;
+        let packets = after.received.packets - before.received.packets;
+        let ip_bytes = after.received.bytes - before.received.bytes;
         let gigabytes = received.bytes as f64 / 1e9;
         Ok(Run {
             profile: self.card.name(),
@@ -123,7 +124,7 @@ impl Plan {
             traffic: self.traffic,
             gbps: gigabytes * 8.0 / received.time.as_secs_f64(),
             packets_to_host: packets,
-            bytes_per_packet: received.bytes as f64 / packets.max(1) as f64,
+            bytes_per_packet: ip_bytes as f64 / packets.max(1) as f64,
             host_cpu_s_per_gb: (after.host_cpu.saturating_sub(before.host_cpu)).as_secs_f64()
                 / gigabytes.max(f64::MIN_POSITIVE),
             retransmits: after.retransmits - before.retransmits,

@@ -64,7 +64,7 @@ pub(super) struct Run {
     pub(super) gbps: f64,
     /// IP packets delivered to the receiving kernel.
     pub(super) packets_to_host: u64,
-    /// Mean TCP payload of these packets, in bytes.
+    /// Mean length of these packets, in bytes, headers included.
     pub(super) bytes_per_packet: f64,
     /// CPU time of the receiving host: the program, and the kernel's processing of its packets.
     pub(super) host_cpu_s_per_gb: f64,

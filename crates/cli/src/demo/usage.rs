@@ -1,4 +1,4 @@
-//! CPU time of threads and interrupts, and TCP counters of a kernel.
+//! CPU time of threads and interrupts, and counters of a kernel's IP and TCP.
 
 use std::fs;
 use std::time::Duration;
@@ -49,9 +49,29 @@ pub(super) fn of_soft_interrupts() -> Duration {
     Duration::from_secs(ticks.unwrap_or(0)) / TICKS
 }
 
-/// Returns a counter of `/proc/net/snmp` in the network namespace of this thread, such as `Tcp` and `RetransSegs`.
-pub(super) fn snmp(protocol: &str, counter: &str) -> u64 {
-    let text = fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+/// IPv4 packets that a kernel has received, and their bytes, headers included. The kernel counts both in one place (`ip_rcv_core`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IpReceived {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+/// Returns what the network namespace of this thread has received.
+pub(super) fn ip_received() -> IpReceived {
+    IpReceived {
+        packets: counter("snmp", "Ip", "InReceives"),
+        bytes: counter("netstat", "IpExt", "InOctets"),
+    }
+}
+
+/// Returns the TCP segments that the network namespace of this thread has retransmitted.
+pub(super) fn retransmits() -> u64 {
+    counter("snmp", "Tcp", "RetransSegs")
+}
+
+/// Returns a counter of a file in `/proc/net` in the network namespace of this thread.
+fn counter(file: &str, protocol: &str, counter: &str) -> u64 {
+    let text = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol)?.strip_prefix(':'));
     let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
     let mut pairs = names.split_whitespace().zip(values.split_whitespace());
@@ -60,6 +80,8 @@ pub(super) fn snmp(protocol: &str, counter: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::net::UdpSocket;
+
     use super::*;
 
     #[test]
@@ -71,8 +93,21 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_counts_with_its_headers() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let before = ip_received();
+        socket.send_to(&[0; 30_000], socket.local_addr().unwrap()).unwrap();
+        let after = ip_received();
+        // Other tests receive, too.
+        assert!(
+            after.packets > before.packets && after.bytes >= before.bytes + 30_028,
+            "{before:?} {after:?}"
+        );
+    }
+
+    #[test]
     fn the_kernels_counters_are_found_by_name() {
-        assert!(snmp("Ip", "DefaultTTL") > 0);
-        assert_eq!(snmp("Ip", "NoSuchCounter"), 0);
+        assert!(counter("snmp", "Ip", "DefaultTTL") > 0);
+        assert_eq!(counter("snmp", "Ip", "NoSuchCounter"), 0);
     }
 }
