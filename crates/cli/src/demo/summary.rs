@@ -153,25 +153,24 @@ impl fmt::Display for Summary {
             column.set_cell_alignment(CellAlignment::Right);
         }
         writeln!(f, "TCP between two kernels at an MTU of 1,500 bytes, each behind its card\n")?;
-        writeln!(f, "{}", table.trim_fmt())?;
+        write!(f, "{}", table.trim_fmt())?;
         let most = self.most();
         if let Some(none) = self.bulk("none", most)
             && none.gbps > 0.0
         {
             for profile in ["npu", "gro"] {
                 if let Some(run) = self.bulk(profile, most) {
-                    writeln!(
+                    write!(
                         f,
-                        "{profile:<4} with {most} connections: {:.1} times the throughput of a card without offload, {:.2} times the host CPU",
+                        "\n{profile:<4} with {most} connections: {:.1} times the throughput of a card without offload, {:.2} times the host CPU",
                         run.gbps / none.gbps,
                         run.host_cpu_s_per_gb / none.host_cpu_s_per_gb
                     )?;
                 }
             }
         }
-        write!(f, "64 KB frames passed through as they are:")?;
         for (nth, Unsegmented { connections, gbps }) in self.unsegmented.iter().enumerate() {
-            let before = if nth == 0 { "" } else { "," };
+            let before = if nth == 0 { "\n64 KB frames passed through as they are:" } else { "," };
             write!(f, "{before} {gbps:.2} Gbit/s with {connections}")?;
         }
         for Unsegmented { connections, .. } in &self.unsegmented {
@@ -235,5 +234,8 @@ mod tests {
     fn the_text_has_the_ratios_to_the_kernel_and_to_frames_passed_through() {
         let text = round([3.0, 4.0, 6.0]).to_string();
         assert!(text.contains("0.75") && text.contains("0.50"), "{text}");
+        // With impairments.
+        let text = Summary { unsegmented: Vec::new(), ..round([3.0, 4.0, 6.0]) }.to_string();
+        assert!(!text.contains("passed through") && !text.ends_with('\n'), "{text}");
     }
 }
