@@ -248,6 +248,28 @@ fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     assert_eq!(failed, [(2, Status::RemoteAccess), (3, Status::Flushed)]);
 }
 
+/// As above, by the server's READs: the client's program withdraws the region before the third leaves.
+#[test]
+fn a_read_whose_successor_to_its_place_fails_has_failed_as_well() {
+    let mut pair = Pair::new();
+    let qps = pair.connect_star(SERVER, &Link::default());
+    let (mut count, late) = (0, pair.delay / 2);
+    pair.fates = Some(Box::new(move |_, bytes| {
+        let is_rdp = Repr::parse(bytes).unwrap().0.message.packet_type() == PacketType::Rdp;
+        count += u32::from(is_rdp);
+        if is_rdp && count == 1 { Fate::ArrivesLate(late) } else { Fate::Arrives }
+    }));
+    let mut versions = Versions::new(qps, Kind::ServerReads, 8);
+    (0..3).for_each(|_| versions.post(&mut pair));
+    pair.run_until(|pair| pair.ends[SERVER].device.view::<star::CardCounters>().stored == 2);
+    let region = pair.ends[CLIENT].region;
+    pair.ends[CLIENT].device.deregister(region).unwrap();
+    pair.run();
+    let failed: Vec<_> = versions.look(&mut pair).iter().map(|wc| (wc.wr_id, wc.status)).collect();
+    assert_eq!(versions.completed, 1);
+    assert_eq!(failed, [(2, Status::RemoteAccess), (3, Status::Flushed)]);
+}
+
 /// The answer of the first READ is lost, and that of the second is a refusal: it has filled nothing.
 #[test]
 fn a_read_whose_successor_to_its_place_is_refused_is_retransmitted() {

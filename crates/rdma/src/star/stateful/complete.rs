@@ -122,13 +122,10 @@ impl Stateful {
 
     fn complete_theirs<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Some(operation) = self.theirs.operations.front() {
-            if !self.theirs.is_first(operation) {
-                return;
-            }
-            if let Some((status, receive)) = operation.failed {
-                return self.fail_theirs(status, receive, verbs);
-            }
-            if !self.theirs.is_settled(operation) {
+            if !self.theirs.is_settled(operation) || operation.failed.is_some() {
+                if let Some((status, receive)) = self.theirs.failure() {
+                    self.fail_theirs(status, receive, verbs);
+                }
                 return;
             }
             let Some(operation) = self.theirs.retire() else { return };
