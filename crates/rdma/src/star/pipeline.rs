@@ -67,6 +67,10 @@ impl Extent {
         around.unwrap_or(Self::NONE)
     }
 
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         self.host == other.host && self.start < other.end && other.start < self.end
     }
@@ -426,6 +430,9 @@ impl Pipeline {
     /// Whether one of the first `count` operations still writes bytes of `writes` or `reads`, or copies from `writes`. The
     /// quiet chunks of an operation, of `mtu` bytes each, no longer count.
     pub(super) fn conflicts_before(&self, count: usize, writes: &Extent, reads: &Extent, mtu: u64) -> bool {
+        if writes.is_empty() && reads.is_empty() {
+            return false;
+        }
         let mut unsettled =
             self.operations.range(self.settled..count).filter(|earlier| !self.is_quiet(earlier));
         unsettled.any(|earlier| {
