@@ -153,7 +153,7 @@ fn wrong_values_in_a_file_are_refused() {
     for (line, expected) in [
         ("capture = 5", "capture must be the name of a file, such as \"capture.pcapng\""),
         ("capture-host = 1.5", "capture-host must be the name of a file, such as \"capture-host.pcapng\""),
-        ("hold = \"-1us\"", "invalid value '-1us' for '--hold <DURATION>': a time is a whole number with"),
+        ("hold = \"-1us\"", "invalid value '-1us' for '--hold <DURATION>': a time is a number with"),
     ] {
         fs::write(&file, format!("wire = \"w0\"\nhost = \"h0\"\n{line}\n")).unwrap();
         let (error, _) = lab.failure(&["nic", "up", "--config", &file]);

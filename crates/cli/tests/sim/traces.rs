@@ -105,17 +105,17 @@ fn points_that_cannot_be_traced_are_refused() {
         (
             &["--point", "NIC"][..],
             "lro-netfpga-cpu, --point NIC: 'NIC' is not a point: expected SERIES/X, such as 'NIC/64'",
-            1,
+            2,
         ),
         (
             &["--point", "saved/64"],
             "lro-netfpga-cpu, --point saved/64: there is no series 'saved': there are NIC, LRO-enabled NIC",
-            1,
+            2,
         ),
         (
             &["--point", "NIC/9000B"],
             "lro-netfpga-cpu, --point NIC/9000B: frame: 9kB is out of range: expected 60B to 1514B",
-            1,
+            2,
         ),
         (&["--point", "NIC/64", "--set", "frame=128B"], "--set frame=128B: --point chooses its value", 2),
         (
