@@ -23,8 +23,11 @@ pub(super) struct Probe {
     timed: Option<(Psn, Instant)>,
     /// Smoothed round trip in nanoseconds (RFC 6298 section 2), once there is one.
     round_trip: Option<u64>,
-    /// Probes since the last measured round trip: only its time tells whether they were needed (RFC 6298 section 5).
+    /// Probes since a packet was last acknowledged without one: the time before a probe was too short (RFC 6298 section 5), or
+    /// they were needed.
     sent: u32,
+    /// A packet that was first sent after the last probe.
+    unprobed: Option<Psn>,
     pub(super) due: Option<Instant>,
 }
 
@@ -33,6 +36,7 @@ impl Probe {
     #[inline]
     pub(super) fn packet_sent(&mut self, psn: Psn, now: Instant) {
         self.timed.get_or_insert((psn, now));
+        self.unprobed.get_or_insert(psn);
     }
 
     /// Records a retransmission: the next acknowledgement may be of either copy (Karn's rule).
@@ -48,7 +52,10 @@ impl Probe {
         {
             let sample = now.nanos_since(sent);
             let smoothed = self.round_trip.map_or(sample, |before| before - before / 8 + sample / 8);
-            (self.round_trip, self.timed, self.sent) = (Some(smoothed), None, 0);
+            (self.round_trip, self.timed) = (Some(smoothed), None);
+        }
+        if self.unprobed.is_some_and(|psn| psn.before(unacked)) {
+            (self.unprobed, self.sent) = (None, 0);
         }
         self.restart(outstanding, now);
     }
@@ -63,6 +70,7 @@ impl Probe {
     /// A probe is due.
     pub(super) fn fired(&mut self, outstanding: u32, now: Instant) {
         self.repeated();
+        self.unprobed = None;
         self.sent += 1;
         self.restart(outstanding, now);
     }
