@@ -121,6 +121,15 @@ fn lose(pair: &mut Pair, which: Range<u32>) {
     }));
 }
 
+/// Gives the first packet of this type a fate.
+fn treat_first(pair: &mut Pair, of: PacketType, fate: Fate) {
+    let mut is_first = true;
+    pair.fates = Some(Box::new(move |_, bytes| {
+        let is_it = Repr::parse(bytes).unwrap().0.message.packet_type() == of;
+        if is_it && std::mem::take(&mut is_first) { fate } else { Fate::Arrives }
+    }));
+}
+
 #[test]
 fn operations_on_one_place_take_a_round_trip_more_at_most_than_on_many() {
     let time = |kind, stride| {
@@ -231,11 +240,8 @@ fn writes_that_are_stored_in_order_complete_in_a_round_trip() {
 fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     let mut pair = Pair::new();
     let qps = pair.connect_star(SERVER, &Link::default());
-    let (mut count, late) = (0, pair.delay / 2);
-    pair.fates = Some(Box::new(move |to, _| {
-        count += u32::from(to == SERVER);
-        if to == SERVER && count == 1 { Fate::ArrivesLate(late) } else { Fate::Arrives }
-    }));
+    let late = pair.delay / 2;
+    treat_first(&mut pair, PacketType::Rdp, Fate::ArrivesLate(late));
     let mut versions = Versions::new(qps, Kind::ClientWrites, 8);
     (0..3).for_each(|_| versions.post(&mut pair));
     pair.run_until(|pair| pair.ends[SERVER].device.view::<star::CardCounters>().stored == 2);
@@ -253,12 +259,8 @@ fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
 fn a_read_whose_successor_to_its_place_fails_has_failed_as_well() {
     let mut pair = Pair::new();
     let qps = pair.connect_star(SERVER, &Link::default());
-    let (mut count, late) = (0, pair.delay / 2);
-    pair.fates = Some(Box::new(move |_, bytes| {
-        let is_rdp = Repr::parse(bytes).unwrap().0.message.packet_type() == PacketType::Rdp;
-        count += u32::from(is_rdp);
-        if is_rdp && count == 1 { Fate::ArrivesLate(late) } else { Fate::Arrives }
-    }));
+    let late = pair.delay / 2;
+    treat_first(&mut pair, PacketType::Rdp, Fate::ArrivesLate(late));
     let mut versions = Versions::new(qps, Kind::ServerReads, 8);
     (0..3).for_each(|_| versions.post(&mut pair));
     pair.run_until(|pair| pair.ends[SERVER].device.view::<star::CardCounters>().stored == 2);
@@ -275,11 +277,7 @@ fn a_read_whose_successor_to_its_place_fails_has_failed_as_well() {
 fn a_read_whose_successor_to_its_place_is_refused_is_retransmitted() {
     let mut pair = Pair::new();
     let qps = pair.connect_star(SERVER, &Link::default());
-    let mut is_lost = false;
-    pair.fates = Some(Box::new(move |_, bytes| {
-        let is_data = Repr::parse(bytes).unwrap().0.message.packet_type() == PacketType::Sdp;
-        if is_data && !std::mem::replace(&mut is_lost, true) { Fate::IsLost } else { Fate::Arrives }
-    }));
+    treat_first(&mut pair, PacketType::Sdp, Fate::IsLost);
     let (region, RegionReport { rkey, .. }) =
         pair.ends[SERVER].register(RegionConfig::new(BASE, 0x2000, ALL));
     pair.run();
