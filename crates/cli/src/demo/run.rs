@@ -111,9 +111,8 @@ impl Plan {
                 retransmits: sender.run(usage::retransmits)?,
             })
         };
-        let (received, before, after) =
-            transfer([receiver, sender], Side::Left.ipv4(), self.traffic, self.time, mark, mark)?;
-        let (before, after) = (before?, after?);
+        let (received, [before, after]) =
+            transfer([receiver, sender], Side::Left.ipv4(), self.traffic, self.time, mark)?;
         let packets = after.received.packets - before.received.packets;
         let ip_bytes = after.received.bytes - before.received.bytes;
         let gigabytes = received.bytes as f64 / 1e9;
@@ -143,7 +142,7 @@ pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<
     let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;
     let traffic = Traffic::Bulk { connections };
     let namespaces = hosts.each_ref().map(Host::namespace);
-    let (received, ..) = transfer(namespaces, Side::Left.ipv4(), traffic, time, || (), || ())?;
+    let (received, ..) = transfer(namespaces, Side::Left.ipv4(), traffic, time, || Ok(()))?;
     copying.stop()?;
     let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
     Ok(Unsegmented { connections, gbps })

@@ -2,7 +2,8 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,61 +26,72 @@ pub(super) const RECEIVER: &str = "receiver";
 /// Pause of the slow connection's sender between writes.
 const SLOW: Duration = Duration::from_millis(2);
 
-/// The receivers' results.
+/// What the receivers read between two marks.
 pub(super) struct Received {
     pub(super) bytes: u64,
     pub(super) time: Duration,
 }
 
+/// What the threads of all connections share.
+#[derive(Default)]
+struct Shared {
+    received: AtomicU64,
+    is_over: AtomicBool,
+}
+
 /// The threads of a connection.
 struct Connection {
     sender: JoinHandle<io::Result<()>>,
-    receiver: JoinHandle<io::Result<u64>>,
+    receiver: JoinHandle<io::Result<()>>,
 }
 
-/// Sends from `sender` to `receiver` at `address`. Counts the bytes received within `time`, after windows have opened.
-/// Calls `begun` and `ended` at the start and end of the measurement; connections are closed afterwards.
-pub(super) fn transfer<T, U>(
+/// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, `time` apart and the first after
+/// windows have opened; on a busy machine both can be late. Connections are closed afterwards. Also returns the results of
+/// `mark`, which is called at both.
+pub(super) fn transfer<T>(
     [receiver, sender]: [&NetworkNamespace; 2],
     address: Ipv4Addr,
     traffic: Traffic,
     time: Duration,
-    begun: impl FnOnce() -> T,
-    ended: impl FnOnce() -> U,
-) -> anyhow::Result<(Received, T, U)> {
+    mark: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<(Received, [T; 2])> {
     let listener = receiver.run(|| TcpListener::bind((address, PORT)))??;
     let mut streams = Vec::new();
     for _ in 0..traffic.connections() {
         let stream = sender.run(|| TcpStream::connect((address, PORT)))?.context("cannot connect")?;
         streams.push((stream, listener.accept()?.0));
     }
-    let from = Instant::now() + WARM_UP;
-    let until = from + time;
+    let shared = Arc::new(Shared::default());
     let mut connections = Vec::new();
     for (nth, (stream, accepted)) in streams.into_iter().enumerate() {
         let pause = (traffic == Traffic::TwoRates && nth == 1).then_some(SLOW);
         let named = |what: &str| thread::Builder::new().name(format!("{what}-{nth}"));
+        let [sending, receiving] = [Arc::clone(&shared), Arc::clone(&shared)];
         connections.push(Connection {
-            sender: named("sender").spawn(move || send(stream, until, pause))?,
-            receiver: named(RECEIVER).spawn(move || receive(accepted, from..until))?,
+            sender: named("sender").spawn(move || send(stream, &sending, pause))?,
+            receiver: named(RECEIVER).spawn(move || receive(accepted, &receiving))?,
         });
     }
-    thread::sleep(WARM_UP);
-    let begun = begun();
-    thread::sleep(until.saturating_duration_since(Instant::now()));
-    let ended = ended();
-    let mut bytes = 0;
+    let mark = |after| {
+        thread::sleep(after);
+        let marked = mark();
+        (shared.received.load(Ordering::Relaxed), Instant::now(), marked)
+    };
+    let (bytes_before, begun, before) = mark(WARM_UP);
+    let (bytes_after, ended, after) = mark(time);
+    shared.is_over.store(true, Ordering::Relaxed);
     for Connection { sender, receiver } in connections {
         sender.join().map_err(|_| anyhow!("a sender has panicked"))?.context("a sender")?;
-        bytes += receiver.join().map_err(|_| anyhow!("a receiver has panicked"))?.context("a receiver")?;
+        receiver.join().map_err(|_| anyhow!("a receiver has panicked"))?.context("a receiver")?;
     }
-    Ok((Received { bytes, time }, begun, ended))
+    let received = Received { bytes: bytes_after - bytes_before, time: ended - begun };
+    Ok((received, [before?, after?]))
 }
 
-fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::Result<()> {
+fn send(mut stream: TcpStream, shared: &Shared, pause: Option<Duration>) -> io::Result<()> {
     let bytes = vec![7; if pause.is_some() { CHUNK / 4 } else { CHUNK }];
     stream.set_write_timeout(Some(Duration::from_secs(5)))?;
-    while Instant::now() < until {
+    while !shared.is_over.load(Ordering::Relaxed) {
         match uninterrupted(|| stream.write(&bytes)) {
             Ok(_) => {}
             // A long stall: the received bytes show it.
@@ -93,19 +105,51 @@ fn send(mut stream: TcpStream, until: Instant, pause: Option<Duration>) -> io::R
     Ok(())
 }
 
-/// Returns the bytes received in this interval; reads but ignores later ones.
-fn receive(mut stream: TcpStream, counted: Range<Instant>) -> io::Result<u64> {
+/// Counts the bytes received until the connection is closed.
+fn receive(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let (mut bytes, mut buffer) = (0, vec![0; CHUNK]);
+    let mut buffer = vec![0; CHUNK];
     loop {
-        let read = match uninterrupted(|| stream.read(&mut buffer)) {
-            Ok(0) => return Ok(bytes),
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(bytes),
+        match uninterrupted(|| stream.read(&mut buffer)) {
+            Ok(0) => return Ok(()),
+            Ok(read) => shared.received.fetch_add(read as u64, Ordering::Relaxed),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
         };
-        if counted.contains(&Instant::now()) {
-            bytes += read as u64;
-        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use nichrome_lab::{Impairments, Lab, Side, in_namespaces};
+
+    use super::*;
+    use crate::demo::usage::ip_received;
+
+    #[test]
+    fn all_that_is_measured_is_of_the_same_time_however_late_a_mark_is() {
+        in_namespaces(
+            "demo::traffic::tests::all_that_is_measured_is_of_the_same_time_however_late_a_mark_is",
+            || {
+                let slow = Impairments { rate: Some("20mbit".parse().unwrap()), ..Impairments::default() };
+                let lab = Lab::new(&[slow.clone(), slow], 1).unwrap();
+                let hosts = Side::BOTH.map(|side| lab.host(side).namespace());
+                let late = Cell::new(Duration::ZERO);
+                let mark = || {
+                    thread::sleep(late.replace(Duration::from_millis(1300)));
+                    Ok(hosts[0].run(ip_received)?)
+                };
+                let bulk = Traffic::Bulk { connections: 2 };
+                let time = Duration::from_millis(200);
+                let (received, [before, after]) =
+                    transfer(hosts, Side::Left.ipv4(), bulk, time, mark).unwrap();
+                let share = received.bytes as f64 / (after.bytes - before.bytes) as f64;
+                assert!((0.7..=1.1).contains(&share), "{share} of the bytes that the kernel received");
+                let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
+                assert!(gbps < 0.03, "{gbps} Gbit/s through 20 Mbit/s");
+            },
+        );
     }
 }
