@@ -259,7 +259,6 @@ impl Responder {
     fn reject<M: Memory>(&mut self, reject: Reject, context: &mut Context<'_, M>) -> Result<(), Refused> {
         type EventOf = fn(crate::core::slab::Handle<crate::core::kind::Qp>) -> Event;
         let Context { qp, shared, verbs } = context;
-        verbs.counters.refused += 1;
         let (code, receive, event): (_, _, EventOf) = match reject {
             Reject::NotReady => {
                 verbs.counters.rnr_naks_sent += 1;
@@ -275,6 +274,7 @@ impl Responder {
             Reject::Memory => (NakCode::RemoteOperation, Status::LocalQpOperation, Event::QpFatal),
             Reject::Invalidate => (NakCode::RemoteAccess, Status::RemoteInvalidRequest, Event::QpAccessError),
         };
+        verbs.counters.refused += 1;
         self.answer_negatively(Syndrome::Nak(code));
         qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
         verbs.events.push_back(event(qp.handle));
