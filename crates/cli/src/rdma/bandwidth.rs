@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use nichrome_hca::Transport;
-use nichrome_rdma::{Operation, ReceiveRequest, SendRequest};
+use nichrome_rdma::{Operation, PostError, ReceiveRequest, SendRequest};
 use serde::{Deserialize, Serialize};
 
 use super::growth::Growth;
@@ -208,25 +209,35 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u
     for _ in 0..parameters.depth_per_qp() {
         (0..session.qps.len()).try_for_each(post)?;
     }
-    let mut done = 0;
-    std::thread::scope(|scope| {
-        let end = scope.spawn(|| session.finish());
-        let mut completions = Vec::new();
-        loop {
-            // When the client reports that it is done, all its messages have been received: polls once more.
-            let is_last = end.is_finished();
-            session.cq.drain(&mut completions);
-            done += completions.len() as u64;
-            if is_last {
-                return end
-                    .join()
-                    .unwrap_or_else(|_| bail!("the thread that waits for the client has panicked"));
-            }
-            completions.iter().try_for_each(|completion| post(completion.wr_id as usize))?;
-            completions.clear();
-        }
+    let done = thread::scope(|scope| {
+        let end = scope.spawn(|| session.await_end());
+        let received = receive(session, || end.is_finished(), post).inspect_err(|_| session.give_up())?;
+        let ended = end.join();
+        session.or_failure(
+            ended.unwrap_or_else(|_| bail!("the thread that waits for the client has panicked")),
+        )?;
+        anyhow::Ok(received)
     })?;
     Ok((Some(done), start.elapsed()))
+}
+
+/// Counts received messages, and posts each receive again, until the client is done. Fails at the first receive that does.
+fn receive(
+    session: &Session,
+    is_done: impl Fn() -> bool,
+    post: impl Fn(usize) -> Result<(), PostError>,
+) -> anyhow::Result<u64> {
+    let (mut received, mut completions) = (0, Vec::new());
+    loop {
+        // When the client reports that it is done, all its messages have been received: polls once more.
+        let is_last = is_done();
+        session.poll(&mut completions)?;
+        received += completions.len() as u64;
+        if is_last {
+            return Ok(received);
+        }
+        completions.iter().try_for_each(|completion| post(completion.wr_id as usize))?;
+    }
 }
 
 fn measured(

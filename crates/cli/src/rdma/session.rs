@@ -1,6 +1,6 @@
 //! The session of a measurement: an adapter and the queue pairs connected to the peer's.
 
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -250,10 +250,36 @@ impl Session {
 
     /// Waits until the peer has finished too, and at the client until it has reported.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
-        // Where a connection has failed, the peer ends for that reason.
-        finish(self.role, &self.stream).or_else(|error| self.check_connections().and(Err(error)))?;
+        self.or_failure(self.await_end())?;
         report::warn_of_capture(&self.adapter);
         Ok(())
+    }
+
+    /// Waits as [`finish`](Self::finish), without a look at completions.
+    pub(super) fn await_end(&self) -> anyhow::Result<()> {
+        finish(self.role, &self.stream)
+    }
+
+    /// Returns `result`, or if it is an error the failure of a connection, for which the peer ends.
+    pub(super) fn or_failure<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        result.or_else(|error| self.check_connections().and(Err(error)))
+    }
+
+    /// Ends the waits of both ends for each other.
+    pub(super) fn give_up(&self) {
+        // Fails only if the connection has ended.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Replaces `completions` by those of requests that have completed. Fails if one completed in error.
+    pub(super) fn poll(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
+        completions.clear();
+        self.cq.drain(completions);
+        self.check_all(completions)
+    }
+
+    fn check_all(&self, completions: &[Completion]) -> anyhow::Result<()> {
+        completions.iter().try_for_each(|completion| check(completion, &self.adapter))
     }
 
     /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error, or after 30 s.
@@ -272,7 +298,7 @@ impl Session {
             self.cq.drain(completions);
             !completions.is_empty()
         })?;
-        completions.iter().try_for_each(|completion| check(completion, &self.adapter))
+        self.check_all(completions)
     }
 
     /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends meanwhile.
@@ -294,9 +320,7 @@ impl Session {
     /// Fails if a request has failed.
     fn check_connections(&self) -> anyhow::Result<()> {
         if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
-            let mut completions = Vec::new();
-            self.cq.drain(&mut completions);
-            completions.iter().try_for_each(|completion| check(completion, &self.adapter))?;
+            self.poll(&mut Vec::new())?;
             bail!("a connection has failed{}", cause(&self.adapter));
         }
         Ok(())
@@ -333,18 +357,20 @@ fn until(
 
 /// Fails if the request completed in error.
 pub(super) fn check(completion: &Completion, adapter: &Adapter) -> anyhow::Result<()> {
+    let operation = completion.operation;
     match completion.status {
         Status::Success => Ok(()),
-        status => bail!("{:?} completed in error: {status:?}{}", completion.operation, cause(adapter)),
+        Status::Flushed => bail!("{operation:?} completed in error: Flushed{}", cause(adapter)),
+        status => bail!("{operation:?} completed in error: {status:?}"),
     }
 }
 
-/// Returns what ended iWARP's streams, as far as the counters tell: the status of flushed requests does not.
+/// Returns what moved queue pairs to ERROR, as far as the counters tell: the status of flushed requests does not.
 fn cause(adapter: &Adapter) -> &'static str {
-    if adapter.transport() != Transport::Iwarp {
-        return "";
-    }
     let counters = adapter.counters();
+    if adapter.transport() != Transport::Iwarp {
+        return if counters.refused > 0 { ": a request of the peer was refused" } else { "" };
+    }
     let causes = [
         (counters.dropped_icrc, ": a segment of the peer had a wrong CRC"),
         (counters.dropped_malformed, ": a segment of the peer was malformed"),

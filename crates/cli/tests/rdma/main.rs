@@ -1,6 +1,8 @@
 //! `nichrome rdma`: two processes, on one machine and on two hosts.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod other_clients;
+
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
