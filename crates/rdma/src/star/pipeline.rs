@@ -262,6 +262,11 @@ impl Pipeline {
         self.unsettled(nth).is_none_or(|chunk| chunk.is_answered)
     }
 
+    /// Whether the chunk's operation has failed.
+    pub(super) fn has_failed(&self, nth: u64) -> bool {
+        self.operation_of(nth).is_some_and(|index| self.operations[index].failed.is_some())
+    }
+
     /// Whether more than one RDP of the chunk may still change the server's memory.
     pub(super) fn has_other_copies(&self, nth: u64) -> bool {
         self.unsettled(nth).is_some_and(|chunk| chunk.copies > 1)

@@ -1,7 +1,8 @@
 //! StaR between two devices: requests that fail in their turn, and requests that are refused when they are posted.
 
-use crate::common::{BASE, Link, MEMORY, Pair};
+use crate::common::{ALL, BASE, Fate, Link, MEMORY, Pair};
 use nichrome_rdma::*;
+use nichrome_wire::star::{Message, Repr};
 
 /// The end that is stateless. End 0 is the initiator.
 const SERVERS: [usize; 2] = [0, 1];
@@ -104,4 +105,66 @@ fn a_request_of_the_stateless_side_fits_one_packet() {
     let receive = |buffers| ReceiveRequest { wr_id: 1, buffers };
     assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers)), too_many);
     assert_eq!(pair.ends[0].device.post_receive(a, &receive(&buffers[..10])), Ok(()));
+}
+
+/// Loses the RDPs to the server's first and second 8 bytes, `copies` of each.
+fn lose(pair: &mut Pair, copies: [u32; 2]) {
+    let mut left = copies;
+    pair.fates = Some(Box::new(move |_, bytes| match Repr::parse(bytes).unwrap().0.message {
+        Message::Rdp(span) => match left.get_mut((span.address - BASE) as usize / 8) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                Fate::IsLost
+            }
+            _ => Fate::Arrives,
+        },
+        _ => Fate::Arrives,
+    }));
+}
+
+/// Posts six WRITEs of 8 bytes each to consecutive places of the server, the second with these keys.
+fn post_writes(pair: &mut Pair, qp: QpHandle, lkey: LKey, rkey: RKey) {
+    for nth in 0..6 {
+        let (mut there, mut here) = (pair.ends[1].remote(nth * 8), pair.ends[0].sge(0, 8));
+        if nth == 1 {
+            (there.rkey, here.lkey) = (rkey, lkey);
+        }
+        let request = SendRequest::new(nth as u64, Operation::Write(there), std::slice::from_ref(&here));
+        pair.ends[0].device.post_send(qp, &request).unwrap();
+    }
+    pair.transmit();
+}
+
+fn first_two(pair: &mut Pair) -> Vec<(u64, Status)> {
+    let statuses = pair.ends[0].statuses();
+    assert!(statuses.len() == 6 && statuses[2..].iter().all(|(_, status)| *status == Status::Flushed));
+    statuses[..2].to_vec()
+}
+
+#[test]
+fn a_lost_packet_whose_buffer_is_gone_fails_in_its_turn() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect_star(1, &Link::default());
+    let (buffer, RegionReport { lkey, .. }) = pair.ends[0].register(RegionConfig::new(BASE, 8, ALL));
+    lose(&mut pair, [1, 1]);
+    let rkey = pair.ends[1].rkey;
+    post_writes(&mut pair, a, lkey, rkey);
+    pair.ends[0].device.deregister(buffer).unwrap();
+    pair.run();
+    assert_eq!(first_two(&mut pair), [(0, Status::Success), (1, Status::LocalProtection)]);
+}
+
+/// The server withdraws the region and does not answer the packet before.
+#[test]
+fn a_lost_packet_to_a_withdrawn_region_does_not_hold_up_those_before_it() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect_star(1, &Link::default());
+    let (region, RegionReport { rkey, .. }) = pair.ends[1].register(RegionConfig::new(BASE, 16, ALL));
+    pair.run();
+    lose(&mut pair, [u32::MAX, 1]);
+    let lkey = pair.ends[0].lkey;
+    post_writes(&mut pair, a, lkey, rkey);
+    pair.ends[1].device.deregister(region).unwrap();
+    pair.run();
+    assert_eq!(first_two(&mut pair), [(0, Status::RetryExceeded), (1, Status::Flushed)]);
 }

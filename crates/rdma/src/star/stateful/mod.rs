@@ -407,7 +407,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                     Initiator::Client => &mut self.own,
                     Initiator::Server => &mut self.theirs,
                 };
-                if !pipeline.is_done(nth) {
+                // A failed operation sends no more: its packet cannot be built, or the egress module blocks it.
+                if !pipeline.is_done(nth) && !pipeline.has_failed(nth) {
                     if !pipeline.supersede(nth) {
                         break;
                     }
