@@ -168,3 +168,29 @@ fn a_lost_packet_to_a_withdrawn_region_does_not_hold_up_those_before_it() {
     pair.run();
     assert_eq!(first_two(&mut pair), [(0, Status::RetryExceeded), (1, Status::Flushed)]);
 }
+
+/// The server's program deregisters the buffer of its first SEND. All three have receives, which stay in their order.
+#[test]
+fn receives_of_sends_that_fail_at_the_server_are_flushed_in_order() {
+    let mut pair = Pair::new();
+    let qps = pair.connect_star(1, &Link::default());
+    let (region, RegionReport { lkey, .. }) = pair.ends[1].register(RegionConfig::new(BASE, 8, ALL));
+    (1..=4).for_each(|nth| pair.ends[0].receive(qps[0], nth, 0, 8));
+    for nth in 1..=3 {
+        let mut here = pair.ends[1].sge(0, 8);
+        if nth == 1 {
+            here.lkey = lkey;
+        }
+        let request = SendRequest::new(nth, Operation::Send, std::slice::from_ref(&here));
+        pair.ends[1].device.post_send(qps[1], &request).unwrap();
+    }
+    // The client requests the bytes.
+    pair.run_for(15_000);
+    pair.ends[1].device.deregister(region).unwrap();
+    pair.run();
+    let failed = [(1, Status::LocalProtection), (2, Status::Flushed), (3, Status::Flushed)];
+    assert_eq!(pair.ends[1].statuses(), failed);
+    assert_eq!(pair.ends[0].statuses(), []);
+    pair.ends[0].device.modify_qp(qps[0], &QpChange::to(QpState::Err)).unwrap();
+    assert_eq!(pair.ends[0].statuses(), [1, 2, 3, 4].map(|nth| (nth, Status::Flushed)));
+}

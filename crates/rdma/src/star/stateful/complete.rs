@@ -199,16 +199,18 @@ impl Stateful {
         let Some(work) = self.mirror.pop_send() else { return };
         self.report_send(&work, status);
         verbs.counters.refused += 1;
-        self.qp.receiving = operation.receive;
         let event = match status {
             Status::RemoteAccess => Event::QpAccessError as fn(_) -> _,
             Status::RemoteInvalidRequest => Event::QpRequestError as fn(_) -> _,
             Status::RemoteOperation | Status::BadResponse => Event::QpFatal as fn(_) -> _,
             _ => {
-                self.qp.put_back_receive(verbs);
-                return self.peer_closed(verbs);
+                // Returns the receives of the operations behind it to the queue first.
+                self.peer_closed(verbs);
+                self.qp.receiving = operation.receive;
+                return self.qp.put_back_receive(verbs);
             }
         };
+        self.qp.receiving = operation.receive;
         self.qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
         verbs.events.push_back(event(self.qp.handle));
         self.enter_error(status, verbs);
