@@ -15,7 +15,7 @@ use super::growth::Growth;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, Meeting, Regions, Session};
+use super::session::{Agreed, Meeting, Regions, Room, Session};
 use crate::{duration, number};
 
 /// The allowed message sizes, in bytes.
@@ -85,6 +85,13 @@ impl Parameters {
     fn depth_per_qp(self) -> usize {
         usize::from(self.depth).div_ceil(self.qps as usize)
     }
+
+    /// Returns the room of each connection. SENDs find receives for several times the outstanding messages, as with perftest: the
+    /// server posts one again a while after its message has arrived, and a stateless one must tell the client.
+    fn room(self) -> Room {
+        let sends = self.depth_per_qp();
+        Room { sends, receives: if self.op == Transfer::Send { 4 * sends } else { sends } }
+    }
 }
 
 /// The result. The names of its fields are JSON keys.
@@ -120,7 +127,7 @@ impl Bandwidth {
         let Self { op, size, qps, depth, .. } = *self;
         let parameters = meeting.agree(Parameters { op, size, qps, depth, regions })?;
         let Parameters { size, qps, regions, .. } = parameters;
-        let session = meeting.connect(qps as usize, parameters.depth_per_qp(), size as usize, regions)?;
+        let session = meeting.connect(qps as usize, parameters.room(), size as usize, regions)?;
         let (messages, time) = match session.role {
             Role::Client => {
                 let (done, time) = client(&session, parameters, self.duration)?;
@@ -206,7 +213,7 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u
         let buffers = [session.region_of(nth).slice(0, parameters.size as usize)];
         session.qps[nth].post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers })
     };
-    for _ in 0..parameters.depth_per_qp() {
+    for _ in 0..parameters.room().receives {
         (0..session.qps.len()).try_for_each(post)?;
     }
     let done = thread::scope(|scope| {

@@ -12,7 +12,7 @@ use super::bandwidth::Transfer;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, INLINE, Meeting, Regions, Session};
+use super::session::{Agreed, INLINE, Meeting, Regions, Room, Session};
 use crate::number;
 
 /// The allowed message sizes, in bytes.
@@ -81,7 +81,8 @@ impl Latency {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
         let parameters = meeting.agree(Parameters { op: self.op, size: self.size, iters: self.iters })?;
-        let session = meeting.connect(1, DEPTH, 2 * parameters.size as usize, Regions::Shared)?;
+        let room = Room { sends: DEPTH, receives: DEPTH };
+        let session = meeting.connect(1, room, 2 * parameters.size as usize, Regions::Shared)?;
         let ends = Ends { session: &session, size: parameters.size as usize };
         let mut times = DelayHistogram::new();
         match (parameters.op, session.role) {

@@ -52,6 +52,13 @@ pub(super) enum Regions {
     OfConnections,
 }
 
+/// Requests that each queue pair has room for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) sends: usize,
+    pub(super) receives: usize,
+}
+
 /// What the peer needs to connect to a queue pair: its endpoint and, if it has one, its region.
 #[derive(Serialize, Deserialize)]
 struct Entry {
@@ -133,25 +140,30 @@ impl Meeting {
         Ok(())
     }
 
-    /// Connects `count` queue pairs for `depth` outstanding requests each, with `regions` of `len` bytes at each end.
+    /// Connects `count` queue pairs with this room each, and `regions` of `len` bytes at each end.
     pub(super) fn connect(
         self,
         count: usize,
-        depth: usize,
+        Room { sends, receives }: Room,
         len: usize,
         regions: Regions,
     ) -> anyhow::Result<Session> {
         let Self { role, adapter, stream } = self;
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = adapter.region(len, access).context("cannot register memory")?;
-        let cq = adapter.completion_queue(2 * count * depth + 1)?;
+        let cq = adapter.completion_queue(count * (sends + receives) + 1)?;
         let mine = Introduction { region: region.remote(), mtu: adapter.mtu().bytes() };
         let theirs = exchange(&stream, &mine)?;
         let mtu = PathMtu::fitting(mine.mtu.min(theirs.mtu)).context("the peer's path MTU is invalid")?;
         // Both ends run this command, which answers ECN marks with CNPs.
         let connection = Connection { ecn: true, ..Connection::new(mtu) };
-        let capacity =
-            QpCapacity { send_wrs: depth, receive_wrs: depth, send_sges: 1, receive_sges: 1, inline: INLINE };
+        let capacity = QpCapacity {
+            send_wrs: sends,
+            receive_wrs: receives,
+            send_sges: 1,
+            receive_sges: 1,
+            inline: INLINE,
+        };
         let before = Memory::now();
         let (mut qps, mut own_regions) = (Vec::with_capacity(count), Vec::new());
         for first in (0..count).step_by(ENDPOINT_BATCH) {
