@@ -4,7 +4,7 @@
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
-use crate::common::{BASE, End, Faults, Pair, pattern};
+use crate::common::{ALL, BASE, End, Faults, MEMORY, Pair, pattern};
 
 /// Layout of an end's memory: payloads, targets of the peer, results of READs and atomics, received messages.
 pub const SOURCE: usize = 0;
@@ -281,8 +281,7 @@ fn receives(pair: &mut Pair, qps: [QpHandle; 2], posted: &mut [usize; 2], wanted
 }
 
 /// Valid and invalid requests by number, 0 to 8; `None` for a receive. StaR does not support the last.
-fn request(what: u8, peer: &End) -> Option<Operation> {
-    let there = peer.remote(0);
+fn request(what: u8, there: Remote) -> Option<Operation> {
     Some(match what {
         0 => Operation::Write(there),
         1 => Operation::Read(there),
@@ -296,29 +295,85 @@ fn request(what: u8, peer: &End) -> Option<Operation> {
     })
 }
 
-/// Posts requests, each with its end, number, length and pause, on a network that loses all packets after `dies` steps.
-/// Checks that each completes once, in order, and that the objects can be destroyed.
+/// A request: its end, what it is, its length, and the steps after it.
+pub type Asked = (usize, u8, usize, u8);
+
+/// Requests of the first `kinds`. Few are invalid, since the first one ends the connection.
+pub fn requests(kinds: u8) -> impl Strategy<Value = Vec<Asked>> {
+    let valid = proptest::sample::select(vec![0, 0, 1, 1, 2, 5, 7, 7]);
+    let what = prop_oneof![20 => valid, 1 => 0..kinds];
+    proptest::collection::vec((0..2usize, what, 0..5000usize, 0..4u8), 1..50)
+}
+
+/// What goes wrong in the middle of a program, and after how many steps.
+#[derive(Clone, Copy, Debug)]
+pub struct Mishaps {
+    /// The network loses all packets.
+    pub dies: Option<usize>,
+    /// This end deregisters the memory of every other request.
+    pub withdraws: Option<(usize, usize)>,
+}
+
+pub fn mishaps() -> impl Strategy<Value = Mishaps> {
+    let dies = prop_oneof![Just(None), (0..200usize).prop_map(Some)];
+    let withdraws = prop_oneof![Just(None), (0..2usize, 0..100usize).prop_map(Some)];
+    (dies, withdraws).prop_map(|(dies, withdraws)| Mishaps { dies, withdraws })
+}
+
+/// The region of every other request at each end, until it is deregistered.
+struct Others {
+    regions: [Option<RegionHandle>; 2],
+    keys: [RegionReport; 2],
+}
+
+impl Others {
+    fn new(pair: &mut Pair) -> Self {
+        let whole = RegionConfig::new(BASE, MEMORY as u64, ALL);
+        let [(one, its), (other, of_other)] = pair.ends.each_mut().map(|end| end.register(whole));
+        Self { regions: [Some(one), Some(other)], keys: [its, of_other] }
+    }
+
+    fn deregister(&mut self, end: usize, device: &mut Device<ByteMemory>) {
+        self.regions[end].take().into_iter().for_each(|region| device.deregister(region).unwrap());
+    }
+}
+
+/// Posts requests, each with its end, number, length and pause, while something goes wrong. Checks that each completes once, in
+/// order, and that the objects can be destroyed.
 pub fn completes(
     pair: &mut Pair,
     qps: [QpHandle; 2],
-    requests: Vec<(usize, u8, usize, u8)>,
-    dies: Option<usize>,
+    requests: Vec<Asked>,
+    Mishaps { dies, withdraws }: Mishaps,
 ) -> Result<(), TestCaseError> {
+    let mut others = Others::new(pair);
     let mut posted = [Vec::new(), Vec::new()];
     let mut turns = 0;
     for (nth, (end, what, len, pause)) in requests.into_iter().enumerate() {
+        let is_other = nth % 2 == 1;
+        let (mut there, mut here) = (pair.ends[1 - end].remote(0), pair.ends[end].sge(0, len));
+        if is_other {
+            (there.rkey, here.lkey) = (others.keys[1 - end].rkey, others.keys[end].lkey);
+        }
         let nth = nth as u64;
-        let Some(operation) = request(what, &pair.ends[1 - end]) else {
-            pair.ends[end].receive(qps[end], nth, 0, 2500);
-            continue;
-        };
-        let len = if matches!(operation, Operation::LocalInvalidate(_)) { 0 } else { len };
-        pair.ends[end].post(qps[end], nth, operation, 0, len);
-        posted[end].push(nth);
+        let device = &mut pair.ends[end].device;
+        if let Some(operation) = request(what, there) {
+            here.len = if matches!(operation, Operation::LocalInvalidate(_)) { 0 } else { here.len };
+            let taken = device.post_send(qps[end], &SendRequest::new(nth, operation, &[here]));
+            assert!(taken.is_ok() || others.regions[end].is_none(), "{taken:?}");
+            posted[end].extend(taken.is_ok().then_some(nth));
+        } else {
+            here.len = 2500;
+            let taken = device.post_receive(qps[end], &ReceiveRequest { wr_id: nth, buffers: &[here] });
+            assert!(taken.is_ok() || others.regions[end].is_none(), "{taken:?}");
+        }
         for _ in 0..pause {
             turns += 1;
             if dies == Some(turns) {
                 pair.faults.loss = 1.0;
+            }
+            if let Some((end, _)) = withdraws.filter(|(_, turn)| *turn == turns) {
+                others.deregister(end, &mut pair.ends[end].device);
             }
             pair.step();
         }
@@ -327,7 +382,7 @@ pub fn completes(
         pair.faults.loss = 1.0;
     }
     pair.run();
-    for ((end, qp), posted) in pair.ends.iter_mut().zip(qps).zip(&posted) {
+    for (at, ((end, qp), posted)) in pair.ends.iter_mut().zip(qps).zip(&posted).enumerate() {
         let is_send = |wc: &Completion| {
             !matches!(wc.operation, CompletedOperation::Receive | CompletedOperation::ReceiveWithWrite)
         };
@@ -336,6 +391,7 @@ pub fn completes(
         prop_assert_eq!(&completed, posted);
         let device = &mut end.device;
         prop_assert_eq!(device.poll_timeout(), None);
+        others.deregister(at, device);
         device.destroy_qp(qp).unwrap();
         device.destroy_cq(end.cq).unwrap();
         device.deregister(end.region).unwrap();

@@ -1,7 +1,7 @@
 //! Random programs of verbs over a network with faults: effects once and in order, and never a queue pair that is stuck.
 
 use crate::common::{Link, Pair};
-use crate::program::{completes, faults, runs, step};
+use crate::program::{completes, faults, mishaps, requests, runs, step};
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
@@ -46,13 +46,13 @@ proptest! {
     /// and the objects can be destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
-        requests in proptest::collection::vec((0..2usize, 0..9u8, 0..5000usize, 0..4u8), 1..50),
+        requests in requests(9),
         faults in faults(),
         seed in any::<u64>(),
-        dies in prop_oneof![Just(None), (0..200usize).prop_map(Some)],
+        mishaps in mishaps(),
     ) {
         let mut pair = Pair::with(|config| config.roce.acknowledgement_delay = seed % 2 * 60_000).seeded(seed, faults);
         let qps = pair.connect(QpType::Rc, &Link { rnr_retry: 2, retry_count: 3, psn: seed as u32, ..Link::default() });
-        completes(&mut pair, qps, requests, dies)?;
+        completes(&mut pair, qps, requests, mishaps)?;
     }
 }

@@ -2,7 +2,7 @@
 //! pair gets stuck.
 
 use crate::common::{Link, Pair};
-use crate::program::{completes, faults, runs, step};
+use crate::program::{completes, faults, mishaps, requests, runs, step};
 use nichrome_rdma::*;
 use proptest::prelude::*;
 
@@ -33,15 +33,15 @@ proptest! {
     /// destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
-        requests in proptest::collection::vec((0..2usize, 0..8u8, 0..5000usize, 0..4u8), 1..50),
+        requests in requests(8),
         faults in faults(),
         server in 0..2usize,
         seed in any::<u64>(),
-        dies in prop_oneof![Just(None), (0..200usize).prop_map(Some)],
+        mishaps in mishaps(),
     ) {
         let mut pair = Pair::new().seeded(seed, faults);
         let link = Link { rnr_retry: 2, retry_count: 3, psn: seed as u32 & 0xFF_FFFF, ..Link::default() };
         let qps = pair.connect_star(server, &link);
-        completes(&mut pair, qps, requests, dies)?;
+        completes(&mut pair, qps, requests, mishaps)?;
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::streams::Carriage;
 use crate::common::{Link, Pair};
-use crate::program::{Step, completes, runs, step};
+use crate::program::{Mishaps, Step, completes, mishaps, requests, runs, step};
 use crate::support::{TERMS, both};
 
 fn terms() -> impl Strategy<Value = Terms> {
@@ -69,16 +69,17 @@ proptest! {
     /// once, in order, and the objects can be destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
-        requests in proptest::collection::vec((0..2usize, 0..9u8, 0..5000usize, 0..4u8), 1..50),
+        requests in requests(9),
         terms in terms(),
         carriage in carriage(),
         damage in prop_oneof![Just(0.0), 0.0..0.2],
         seed in any::<u64>(),
-        dies in (0..200usize).prop_map(Some),
+        mishaps in mishaps(),
+        dies in 0..200usize,
     ) {
         let mut pair = Pair::new().seeded(seed, Default::default());
         pair.streams.carriage = Carriage { damage, ..carriage };
         let qps = pair.connect_iwarp(&Link::default(), both(terms));
-        completes(&mut pair, qps, requests, dies)?;
+        completes(&mut pair, qps, requests, Mishaps { dies: Some(dies), ..mishaps })?;
     }
 }
