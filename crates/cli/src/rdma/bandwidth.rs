@@ -139,7 +139,7 @@ impl Bandwidth {
         if measured.throughput.is_none() && !self.options.json {
             return Ok(());
         }
-        report::print(self.options.json, &measured, &rows(&measured))
+        report::print(&self.options, &measured, &rows(&measured))
     }
 }
 

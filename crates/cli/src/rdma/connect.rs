@@ -100,7 +100,7 @@ impl Connect {
         if meeting.role == Role::Server && !self.options.json {
             return Ok(());
         }
-        report::print(self.options.json, &measured, &rows(&measured))
+        report::print(&self.options, &measured, &rows(&measured))
     }
 }
 

@@ -96,7 +96,7 @@ impl Latency {
         if session.role == Role::Server && !self.options.json {
             return Ok(());
         }
-        report::print(self.options.json, &measured, &rows(&measured))
+        report::print(&self.options, &measured, &rows(&measured))
     }
 }
 

@@ -74,9 +74,9 @@ pub(super) struct Options {
     /// Print the result as one JSON object.
     #[arg(long)]
     pub(super) json: bool,
-    /// Record every packet in a pcapng file.
+    /// Record every packet in a pcapng file; - for standard output, with the result on standard error.
     #[arg(long, value_name = "FILE.pcapng")]
-    capture: Option<PathBuf>,
+    pub(super) capture: Option<PathBuf>,
     /// Seed of the impairments, memory keys, queue pair numbers and packet numbers. Anyone who knows the seed can guess the
     /// keys. By default random.
     #[arg(long, value_name = "NUMBER", value_parser = number::seed)]

@@ -92,7 +92,7 @@ impl PingPong {
         part_from_peer(role, &stream)?;
         report::warn_of_capture(&adapter);
         let measured = self.measured(mtu, time, &adapter);
-        report::print(self.options.json, &measured, &rows(&measured))
+        report::print(&self.options, &measured, &rows(&measured))
     }
 
     fn player(&self, role: Role, adapter: &Adapter) -> anyhow::Result<Player> {

@@ -1,13 +1,12 @@
 //! Prints results as a table or as JSON.
 
-use std::io::{self, Write};
-
-use anyhow::Context;
 use comfy_table::{Table, presets};
 use nichrome_hca::{Adapter, Transport};
 use nichrome_rdma::PathMtu;
 use serde::Serialize;
 
+use super::options::Options;
+use crate::capture_files::print_summary;
 use crate::failure;
 
 /// A row of a table: name and value.
@@ -158,9 +157,9 @@ impl Streams {
     }
 }
 
-/// Prints a result.
-pub(super) fn print(json: bool, result: &impl Serialize, rows: &[Row]) -> anyhow::Result<()> {
-    let text = if json {
+/// Prints a result: to standard error if the capture goes to standard output.
+pub(super) fn print(options: &Options, result: &impl Serialize, rows: &[Row]) -> anyhow::Result<()> {
+    let text = if options.json {
         serde_json::to_string_pretty(result)?
     } else {
         let mut table = Table::new();
@@ -170,5 +169,5 @@ pub(super) fn print(json: bool, result: &impl Serialize, rows: &[Row]) -> anyhow
         }
         table.trim_fmt()
     };
-    writeln!(io::stdout(), "{text}").context("cannot print the result")
+    print_summary(&text, &options.capture)
 }

@@ -240,6 +240,22 @@ fn the_cause_that_ended_an_iwarp_stream_is_named() {
 }
 
 #[test]
+fn a_capture_on_standard_output_has_the_packets_only() {
+    let server = start("pingpong --port 28549");
+    let client = start("pingpong --port 28549 --json --capture - 127.0.0.1").wait_with_output().unwrap();
+    assert!(server.wait_with_output().unwrap().status.success());
+    let result: Value = serde_json::from_slice(&client.stderr).unwrap();
+    let (mut blocks, mut rest) = (0, &*client.stdout);
+    while !rest.is_empty() {
+        // pcapng: each block has its type and its length in front.
+        let len = u32::from_le_bytes(rest[4..8].try_into().unwrap());
+        rest = &rest[len as usize..];
+        blocks += 1;
+    }
+    assert!(f64::from(blocks) > 2.0 * number(&result, "iters"), "{blocks} {result}");
+}
+
+#[test]
 fn errors_are_one_line() {
     for (arguments, expected, status) in [
         ("bw --port 28590 127.0.0.1", "start one there first", 1),
