@@ -9,6 +9,7 @@ use nichrome_hca::{
     Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, Transport,
 };
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
@@ -230,6 +231,12 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
+/// Returns true if the peer has closed the TCP connection or does so in 100 ms: the kernel closes a process's sockets in any order.
+fn hangs_up(stream: &TcpStream) -> bool {
+    const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+    poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&WAIT)).is_ok_and(|ready| ready > 0)
+}
+
 /// Maximum inline payload of a request in bytes.
 pub(super) const INLINE: usize = 256;
 
@@ -290,10 +297,6 @@ impl Session {
         self.check_all(completions)
     }
 
-    fn check_all(&self, completions: &[Completion]) -> anyhow::Result<()> {
-        completions.iter().try_for_each(|completion| check(completion, &self.adapter))
-    }
-
     /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error, or after 30 s.
     pub(super) fn drain(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
         self.drain_within(PATIENCE, completions)
@@ -333,9 +336,25 @@ impl Session {
     fn check_connections(&self) -> anyhow::Result<()> {
         if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
             self.poll(&mut Vec::new())?;
+            ensure!(!self.has_been_left(), "the peer has ended");
             bail!("a connection has failed{}", cause(&self.adapter));
         }
         Ok(())
+    }
+
+    /// Fails if a request completed in error.
+    fn check_all(&self, completions: &[Completion]) -> anyhow::Result<()> {
+        let failed = completions.iter().find(|completion| completion.status != Status::Success);
+        let is_flushed = failed.is_some_and(|completion| completion.status == Status::Flushed);
+        ensure!(!(is_flushed && self.has_been_left()), "the peer has ended");
+        completions.iter().try_for_each(|completion| check(completion, &self.adapter))
+    }
+
+    /// Returns true if the peer's process has ended, and iWARP's streams with it, but no error.
+    fn has_been_left(&self) -> bool {
+        self.adapter.transport() == Transport::Iwarp
+            && cause(&self.adapter).is_empty()
+            && hangs_up(&self.stream)
     }
 }
 

@@ -4,7 +4,7 @@
 mod other_clients;
 
 use std::fs::Permissions;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
@@ -323,6 +323,30 @@ fn a_server_of_bandwidth_names_the_cause_that_ended_an_iwarp_stream() {
         let common = format!("bw --transport iwarp --crc --port {}", 28_543 + nth);
         let errors = failures(&common, &format!("{common} --op {op} --corrupt 20% --seed 1 127.0.0.1"));
         assert!(errors[1].ends_with(": a segment of the peer had a wrong CRC\n"), "{errors:?}");
+    }
+}
+
+/// The kernel ends iWARP's streams with the killed process.
+#[test]
+fn an_end_whose_peer_is_killed_says_so() {
+    let commands =
+        [("bw", "--duration 60s"), ("bw --op send", "--duration 60s"), ("lat", "--iters 10000000")];
+    for (nth, (command, long)) in commands.into_iter().enumerate() {
+        for killed in 0..2 {
+            let common = format!("{command} --transport iwarp --port {}", 28_546 + nth);
+            let client = start(&format!("{common} {long} --capture - 127.0.0.1"));
+            let mut ends = [client, start(&common)];
+            let mut captured = ends[0].stdout.take().unwrap();
+            // The client has begun to measure.
+            captured.read_exact(&mut [0; 100_000]).unwrap();
+            ends[killed].kill().unwrap();
+            thread::spawn(move || io::copy(&mut captured, &mut io::sink()));
+            let [client, server] = ends.map(|end| end.wait_with_output().unwrap());
+            let error = String::from_utf8([client, server][1 - killed].stderr.clone()).unwrap();
+            let error = error.lines().last().unwrap();
+            let expected = ["nichrome: the peer has ended", "nichrome: the peer closed the TCP connection"];
+            assert!(expected.iter().any(|expected| error.starts_with(expected)), "{common}: {error}");
+        }
     }
 }
 
