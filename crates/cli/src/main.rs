@@ -69,8 +69,8 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 for success, 2 if the command line is wrong, 1 for any other failure, and 128 plus the signal's number if a signal \
-interrupted the command. A command that runs a program has the program's status, 127 if the program is not found, and 126 if it \
-cannot be executed.";
+interrupted the command; one that runs until Ctrl-C has 0 then. A command that runs a program has the program's status, 127 if the \
+program is not found, and 126 if it cannot be executed.";
 
 /// A network card in software.
 #[derive(Parser)]
