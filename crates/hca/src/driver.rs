@@ -202,6 +202,23 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Ok(())
     }
 
+    /// Changes a queue pair by these steps, none of them to RESET. Its connection cannot fail between them, which would move it
+    /// to ERROR.
+    ///
+    /// # Errors
+    /// As [`Device::modify_qp`]; the steps before the failed one remain.
+    pub(crate) fn modify_qp_by_steps(&self, qp: QpHandle, steps: &[QpChange]) -> Result<(), ModifyError> {
+        let mut requests = Vec::new();
+        let modified = self.call(|device| {
+            steps.iter().try_for_each(|step| {
+                requests.extend(self.set_up.modify_qp(device, qp, step)?);
+                Ok(())
+            })
+        });
+        requests.into_iter().for_each(|request| self.set_up.request(request));
+        modified
+    }
+
     /// Queue pairs whose connection is being set up.
     pub fn held_qps(&self) -> usize {
         self.set_up.open()

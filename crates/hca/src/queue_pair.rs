@@ -185,10 +185,8 @@ impl QueuePair {
             max_rd_atomic: Some(rd_atomic),
             ..QpChange::to(QpState::Rts)
         };
-        let driver = &self.adapter.inner.driver;
-        [init, ready_to_receive, ready_to_send]
-            .iter()
-            .try_for_each(|change| driver.modify_qp(self.handle, change))
+        let steps = [init, ready_to_receive, ready_to_send];
+        self.adapter.inner.driver.modify_qp_by_steps(self.handle, &steps)
     }
 
     /// Moves the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and
@@ -237,9 +235,7 @@ impl QueuePair {
         driver
             .modify_qp(self.handle, &QpChange { pkey_index, port, access, ..QpChange::to(QpState::Init) })?;
         driver.attach(self.handle, &terms, stream)?;
-        for state in [QpState::Rtr, QpState::Rts] {
-            driver.modify_qp(self.handle, &QpChange::to(state))?;
-        }
+        driver.modify_qp_by_steps(self.handle, &[QpState::Rtr, QpState::Rts].map(QpChange::to))?;
         Ok(private_data)
     }
 

@@ -80,6 +80,26 @@ fn messages_of_every_size_arrive_with_and_without_crc() {
     }
 }
 
+/// A connection to itself is refused by the thread of the set-up, which may run between any two steps of the verb.
+#[test]
+fn a_queue_pair_is_connected_whose_set_up_fails_at_once() {
+    let adapter = Adapter::open(&AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() });
+    let adapter = adapter.unwrap();
+    let cq = adapter.completion_queue(1).unwrap();
+    let capacity = QpCapacity { send_wrs: 1, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: 0 };
+    thread::scope(|scope| {
+        // The thread does not sleep while several queue pairs are being connected.
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..2000 {
+                    let qp = adapter.queue_pair(capacity, &cq, &cq).unwrap();
+                    qp.connect(&qp.endpoint(), &Connection::new(PathMtu::B1024)).unwrap();
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn an_adapter_that_closes_sends_what_has_completed_to_a_peer_that_is_slow() {
     const MESSAGE: usize = 4096;

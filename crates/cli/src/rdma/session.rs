@@ -19,6 +19,7 @@ use super::growth::{Growth, Memory};
 use super::options::Options;
 use super::rendezvous::{Role, exchange, here, meet, part_from_peer};
 use super::report;
+use crate::number::plural;
 
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -193,8 +194,8 @@ impl Meeting {
         }
         await_transports(&adapter, &qps, &stream)?;
         let growth = before.growth(count);
-        // Barrier: neither end starts before both are connected.
-        exchange(&stream, &Ready {})?;
+        // Barrier: neither end starts before both are connected. The peer ends if its side of a connection has failed.
+        exchange(&stream, &Ready {}).or_else(|error| check_transports(&adapter, &qps).and(Err(error)))?;
         let peer = theirs.region;
         Ok(Session { role, adapter, region, peer, cq, qps, mtu, growth, own_regions, stream })
     }
@@ -205,11 +206,16 @@ impl Meeting {
 fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) -> anyhow::Result<()> {
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
+        let connections = || plural(held as u64, "connection", "connections");
         if since.elapsed() > PATIENCE {
-            bail!("the transports of {held} connections are not negotiated yet");
+            bail!(
+                "no transport is negotiated for {PATIENCE:?}, {} are left{}",
+                connections(),
+                cause(adapter)
+            );
         }
         if is_closed(stream) {
-            bail!("the peer gave up during the set-up of {held} connections");
+            bail!("the peer gave up during the set-up of {}{}", connections(), cause(adapter));
         }
         thread::sleep(Duration::from_millis(1));
         let now = adapter.held_connections();
@@ -217,9 +223,14 @@ fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) ->
             (held, since) = (now, Instant::now());
         }
     }
+    check_transports(adapter, qps)
+}
+
+/// Fails if connections could not be set up.
+fn check_transports(adapter: &Adapter, qps: &[QueuePair]) -> anyhow::Result<()> {
     match qps.iter().filter(|qp| qp.state() == QpState::Err).count() {
         0 => Ok(()),
-        failed => bail!("{failed} of {} connections could not be set up", qps.len()),
+        failed => bail!("{failed} of {} connections could not be set up{}", qps.len(), cause(adapter)),
     }
 }
 
@@ -396,18 +407,23 @@ pub(super) fn check(completion: &Completion, adapter: &Adapter) -> anyhow::Resul
     }
 }
 
-/// Returns what moved queue pairs to ERROR, as far as the counters tell: the status of flushed requests does not.
+/// Returns what moved queue pairs to ERROR or kept them from being connected, as far as the counters tell: the status of flushed
+/// requests does not.
 fn cause(adapter: &Adapter) -> &'static str {
     let counters = adapter.counters();
     if adapter.transport() != Transport::Iwarp {
         return if counters.refused > 0 { ": a request of the peer was refused" } else { "" };
     }
+    let refused = adapter.iwarp_counters();
     let causes = [
         (counters.dropped_icrc, ": a segment of the peer had a wrong CRC"),
         (counters.dropped_malformed, ": a segment of the peer was malformed"),
         (counters.dropped_state, ": a segment of the peer was out of place"),
         (counters.refused, ": the peer accessed memory without right"),
         (counters.terminates_received, ": the peer ended the stream with a TERMINATE message"),
+        (refused.garbage, ": a connection began with no MPA Request"),
+        (refused.early_data, ": a connection had data before the MPA Reply"),
+        (refused.foreign, ": a connection was for no queue pair of this end"),
     ];
     causes.into_iter().find(|(count, _)| *count > 0).map_or("", |(_, text)| text)
 }

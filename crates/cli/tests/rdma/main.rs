@@ -256,6 +256,15 @@ fn a_capture_on_standard_output_has_the_packets_only() {
 }
 
 #[test]
+fn the_cause_that_ended_an_iwarp_set_up_is_named() {
+    let common = "bw --transport iwarp --crc --port 22020";
+    let errors = failures(common, &format!("{common} --qps 20 --corrupt 100% --seed 1 127.0.0.1"));
+    let causes =
+        ["a segment of the peer had a wrong CRC\n", "the peer ended the stream with a TERMINATE message\n"];
+    assert!(errors.iter().all(|error| causes.iter().any(|cause| error.ends_with(cause))), "{errors:?}");
+}
+
+#[test]
 fn errors_are_one_line() {
     for (arguments, expected, status) in [
         ("bw --port 28590 127.0.0.1", "start one there first", 1),

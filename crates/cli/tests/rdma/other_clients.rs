@@ -1,15 +1,15 @@
 //! Servers whose client is another program.
 
-use std::io::Read;
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
 use nichrome_hca::{
     Adapter, AdapterConfig, CompletionQueue, Connection, Endpoint, Place, QueuePair, Region, RemoteRegion,
-    Transport, exchange,
+    Transport, exchange, port_of,
 };
-use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, SendRequest, Status};
+use nichrome_rdma::{Access, Operation, PathMtu, Psn, QpCapacity, QpNumber, SendRequest, Status};
 use serde_json::{Value, json};
 
 use crate::start;
@@ -113,4 +113,52 @@ fn a_server_of_writes_names_the_refusal_that_ended_the_connection() {
         let error = error_of_server(port, transport, "write", 128);
         assert_eq!(error, format!("nichrome: a connection has failed: {why}\n"));
     }
+}
+
+/// Has a client of `bw` over iWARP offer the server `endpoints`, each for a connection, and then `act`; returns the server's error.
+fn error_of_set_up(port: u16, endpoints: &[Endpoint], act: impl FnOnce(&TcpStream, &Endpoint)) -> String {
+    let server = start(&format!("bw --transport iwarp --port {port} --json"));
+    let stream = meet(port);
+    let offer = json!({"transport": "iwarp", "op": "send", "size": 64, "depth": 1, "regions": "Shared"});
+    let mut offer: serde_json::Map<_, _> = serde_json::from_value(offer).unwrap();
+    offer.insert("qps".into(), endpoints.len().into());
+    exchange(&stream, &offer).unwrap();
+    tell(&stream, &json!({"region": {"address": 0, "rkey": 0, "len": 64}, "mtu": 1024}));
+    let entries = endpoints.iter().map(|endpoint| json!({"endpoint": endpoint, "region": null}));
+    let theirs = tell(&stream, &entries.collect());
+    act(&stream, &serde_json::from_value(theirs[0]["endpoint"].clone()).unwrap());
+    let output = server.wait_with_output().unwrap();
+    assert!(output.stdout.is_empty() && output.status.code() == Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// The set-up of some connections fails while the server still moves their queue pairs to RTS.
+#[test]
+fn a_server_whose_client_is_not_reached_names_the_reason() {
+    let endpoint = |qp| Endpoint {
+        address: [127, 255, 255, 254].into(),
+        qp: QpNumber::new(qp).unwrap(),
+        psn: Psn::new(1),
+    };
+    let endpoints: Vec<_> = (100..600).map(endpoint).collect();
+    let error = error_of_set_up(22_021, &endpoints, |_, _| {});
+    let (reasons, last) = error.trim_end().rsplit_once('\n').unwrap();
+    assert_eq!(last, "nichrome: 500 of 500 connections could not be set up");
+    assert!(reasons.lines().next().unwrap().ends_with("(Connection refused (os error 111))"), "{reasons}");
+}
+
+#[test]
+fn a_server_whose_client_sends_no_mpa_request_says_so() {
+    let endpoint =
+        Endpoint { address: [127, 0, 0, 1].into(), qp: QpNumber::new(100).unwrap(), psn: Psn::new(1) };
+    let error = error_of_set_up(22_022, &[endpoint], |stream, server| {
+        let mut connection = TcpStream::connect((server.address, port_of(server.qp))).unwrap();
+        connection.write_all(&[b'x'; 64]).unwrap();
+        // The server refuses it.
+        let _ = connection.read_to_end(&mut Vec::new());
+        stream.shutdown(Shutdown::Both).unwrap();
+    });
+    let expected = "nichrome: the peer gave up during the set-up of 1 connection: \
+                    a connection began with no MPA Request\n";
+    assert_eq!(error, expected);
 }
