@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use nichrome_port::capture::{LinkType, Record};
+use nichrome_wan::decimal;
 use nichrome_wire::{EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UdpHeader};
 use thiserror::Error;
 
@@ -130,19 +131,20 @@ fn bits(address: IpAddr) -> u32 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
+/// Parses a number with its unit, exact to the nanosecond.
 fn time(text: &str) -> Option<Duration> {
     let unit_at = text.find(|letter: char| letter.is_alphabetic())?;
     let (number, unit) = text.split_at(unit_at);
-    let seconds = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" | "μs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
+    let nanos = match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
         _ => return None,
     };
-    Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()
+    decimal::parse(number, nanos).map(Duration::from_nanos)
 }
 
 impl Filter {
@@ -285,6 +287,30 @@ mod tests {
         }
     }
 
+    /// In floating point they are only up to 52 days.
+    #[test]
+    fn times_are_exact_to_the_nanosecond() {
+        let takes_at = |filter: &str, nanos: u64| {
+            let mut filter: Filter = filter.parse().unwrap();
+            filter.takes(&record(5), &[]);
+            filter.takes(&record(5 + nanos), &[])
+        };
+        for micros in (1..5000).chain([86_400_000_001, 31_536_000_000_001]) {
+            for text in [format!("{micros}us"), format!("{}.{:06}s", micros / 1_000_000, micros % 1_000_000)]
+            {
+                let nanos = micros * 1000;
+                for (time, is_after) in [(nanos - 1, false), (nanos, true)] {
+                    assert_eq!(takes_at(&format!("after {text}"), time), is_after, "{text}");
+                    assert_eq!(takes_at(&format!("before {text}"), time), !is_after, "{text}");
+                }
+            }
+        }
+        assert_eq!(
+            ["1.5m", "0.5h", "7ns"].map(time),
+            [90_000_000_000, 1_800_000_000_000, 7].map(|nanos| Some(Duration::from_nanos(nanos)))
+        );
+    }
+
     #[test]
     fn packets_of_ipv6_have_ports_and_others_have_no_term_of_packets() {
         let network = Network::ipv6(Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
@@ -312,6 +338,7 @@ mod tests {
             ("net 10.0.0.0/33", "'net' needs"),
             ("after 5", "'after' needs a time"),
             ("after -5s", "'after' needs a time"),
+            ("after 0.5ns", "'after' needs a time"),
         ] {
             let error = text.parse::<Filter>().unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
