@@ -124,7 +124,7 @@ impl Lines {
 }
 
 fn x_axis(definition: &Definition) -> Axis {
-    Axis::new(definition.x.caption(), scale(definition.x.scale))
+    Axis::new(plot::x_caption(definition), scale(definition.x.scale))
 }
 
 fn scale(scale: Scale) -> page::Scale {

@@ -1,6 +1,6 @@
 //! An experiment's figure as SVG: a panel per unit with the simulated series and the paper's points.
 
-use nichrome_sim::experiment::{Claim, Compared, Definition, Scale, StatementKind, with_unit};
+use nichrome_sim::experiment::{Claim, Compared, Definition, Scale, StatementKind, XAxis, with_unit};
 use plotters::prelude::*;
 
 use super::judged::Place;
@@ -81,6 +81,16 @@ fn place(scale: Scale, number: f64) -> Option<f64> {
     Some(place).filter(|place| place.is_finite())
 }
 
+/// Returns the caption of the x axis.
+pub(super) fn x_caption(definition: &Definition) -> String {
+    let XAxis { scale, values, .. } = &definition.x;
+    let caption = definition.x.caption();
+    match *scale != Scale::Linear && values.contains(&0) {
+        true => caption + "; 0 is not shown",
+        false => caption,
+    }
+}
+
 /// Returns the label of an axis position; on logarithmic axes, only at integer powers.
 fn label(scale: Scale, place: f64) -> String {
     let is_whole = (place - place.round()).abs() < 1e-6;
@@ -137,7 +147,7 @@ fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted
         .axis_style(INK)
         .x_labels(marks(x_scale, xs))
         .x_label_formatter(&|at| label(x_scale, *at))
-        .x_desc(definition.x.caption())
+        .x_desc(x_caption(definition))
         .y_labels(marks(y_scale, ys))
         .y_label_formatter(&|at| label(y_scale, *at))
         .y_desc(panel.label.as_str())

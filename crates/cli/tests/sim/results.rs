@@ -198,3 +198,20 @@ fn a_figure_is_xml_whatever_its_title_has() {
     let svg = fs::read_to_string(folder.path().join("lro-netfpga-cpu.svg")).unwrap();
     assert!(svg.contains("&lt;a&gt; &amp; \u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\t\u{e9} (lro-netfpga"), "{svg}");
 }
+
+/// A logarithmic axis has no place for 0, which a model may accept.
+#[test]
+fn a_figure_says_that_its_axis_does_not_show_0() {
+    let folder = tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let figures = |pauses: &str| {
+        let settings = [&format!("pause={pauses}"), "repetitions=1", "warm-up=1ms", "duration=5ms"];
+        let settings = settings.into_iter().flat_map(|setting| ["--set", setting]);
+        let run = ["run", "lro-npu-pause", "--out", text(folder.path()), "--html", text(&page)];
+        printed(&run.into_iter().chain(settings).collect::<Vec<_>>());
+        [folder.path().join("lro-npu-pause.svg"), page.clone()].map(|file| fs::read_to_string(file).unwrap())
+    };
+    let note = "the next 8 KB (ms); 0 is not shown";
+    assert!(figures("0,1ms").iter().all(|figure| figure.contains(note)));
+    assert!(figures("1ms").iter().all(|figure| !figure.contains(note)));
+}
