@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use nichrome_hca::cm::{Connected, Listener, Request};
 use nichrome_hca::{Adapter, CompletionQueue, Connection, QueuePair, Region};
@@ -166,7 +166,7 @@ fn next_request(listener: &Listener, meeting: &Meeting) -> anyhow::Result<Reques
         if let Some(request) = listener.accept(LOOK)? {
             return Ok(request);
         }
-        ensure!(!meeting.has_lost_peer(), "the client has ended");
+        meeting.check_peer().map_err(|lost| anyhow!("the client {lost}"))?;
     }
     bail!("no client connected for {PATIENCE:?}")
 }

@@ -6,8 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use thiserror::Error;
 
 use super::options::Options;
 
@@ -16,6 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Read timeout of the TCP connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time after which a machine that does not answer is lost.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Time between keepalive probes.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Which end this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +42,49 @@ pub(super) fn meet(options: &Options) -> anyhow::Result<(Role, TcpStream)> {
     };
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     stream.set_nodelay(true)?;
+    limit_silence(&stream)?;
     Ok((role, stream))
+}
+
+/// Has the connection fail when the peer's machine does not answer for [`SILENCE`], also while nothing is sent.
+fn limit_silence(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
+    sockopt::set_tcp_keepintvl(stream, PROBE_INTERVAL)?;
+    // Replaces the number of probes, and limits retransmissions too (tcp(7)).
+    sockopt::set_tcp_user_timeout(stream, SILENCE.as_millis() as u32)
+}
+
+/// How a peer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(super) enum Lost {
+    /// It has closed the connection.
+    #[error("has ended")]
+    Ended,
+    /// Its machine does not answer.
+    #[error("does not answer")]
+    Silent,
+}
+
+/// Fails if the connection has failed, or the peer has closed it and sent nothing that is not read.
+pub(super) fn check_peer(stream: &TcpStream) -> Result<(), Lost> {
+    // Behind bytes that are not read, recv() finds no failure.
+    let failure = stream.take_error().unwrap_or_else(Some);
+    match failure.map(|error| error.kind()) {
+        Some(error) if is_silence(error) => return Err(Lost::Silent),
+        Some(_) => return Err(Lost::Ended),
+        None => {}
+    }
+    match recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        Ok((0, _)) => Err(Lost::Ended),
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+        Err(_) => Err(Lost::Ended),
+    }
+}
+
+/// Returns true for the errors of a connection whose peer's machine does not answer.
+fn is_silence(error: ErrorKind) -> bool {
+    matches!(error, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }
 
 fn accept(options: &Options) -> anyhow::Result<TcpStream> {
@@ -100,6 +151,7 @@ pub(super) fn exchange<T: Serialize + DeserializeOwned>(stream: &TcpStream, mine
         let what = match error.kind() {
             ErrorKind::InvalidData => "the peer runs another command",
             ErrorKind::WouldBlock => "the peer does not answer",
+            kind if is_silence(kind) => "the peer does not answer",
             _ => "the peer closed the TCP connection",
         };
         anyhow::Error::new(error).context(what)
@@ -128,6 +180,32 @@ mod tests {
             part_from_peer(Role::Client, &client).unwrap();
             assert!(reported.load(Ordering::Relaxed));
         });
+    }
+
+    #[test]
+    fn a_machine_that_does_not_answer_is_lost_after_its_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        limit_silence(&stream).unwrap();
+        assert_eq!(sockopt::socket_keepalive(&stream), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&stream), Ok(PROBE_INTERVAL));
+        assert_eq!(sockopt::tcp_user_timeout(&stream), Ok(30_000));
+        assert_eq!(check_peer(&stream), Ok(()));
+        drop(listener);
+        assert_eq!(check_peer(&stream), Err(Lost::Ended));
+        assert!([Errno::TIMEDOUT, Errno::HOSTUNREACH].iter().all(|error| is_silence(error.kind())));
+    }
+
+    #[test]
+    fn a_connection_that_has_failed_is_found_behind_bytes_that_are_not_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut peer, _) = listener.accept().unwrap();
+        peer.write_all(b"bytes").unwrap();
+        assert_eq!(check_peer(&stream), Ok(()));
+        sockopt::set_socket_linger(&peer, Some(Duration::ZERO)).unwrap();
+        drop(peer);
+        assert_eq!(check_peer(&stream), Err(Lost::Ended));
     }
 
     #[test]

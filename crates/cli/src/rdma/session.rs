@@ -4,20 +4,18 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use nichrome_hca::{
     Adapter, CompletionQueue, Connection, Endpoint, QueuePair, Region, RemoteRegion, Transport,
 };
 use nichrome_rdma::{Access, Completion, PathMtu, QpCapacity, QpState, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::growth::{Growth, Memory};
 use super::options::Options;
-use super::rendezvous::{Role, exchange, here, meet, part_from_peer};
+use super::rendezvous::{Lost, Role, check_peer, exchange, here, meet, part_from_peer};
 use super::report;
 use crate::number::plural;
 
@@ -124,9 +122,9 @@ impl Meeting {
         Ok(theirs.parameters)
     }
 
-    /// Returns true if the peer has ended.
-    pub(super) fn has_lost_peer(&self) -> bool {
-        is_closed(&self.stream)
+    /// Fails if the peer is lost.
+    pub(super) fn check_peer(&self) -> Result<(), Lost> {
+        check_peer(&self.stream)
     }
 
     /// Sends a value from the server to its client; returns it at both ends.
@@ -202,7 +200,7 @@ impl Meeting {
 }
 
 /// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails if a connection
-/// could not be set up, the peer gives up, or there is no progress for 30 s.
+/// could not be set up, the peer is lost, or there is no progress for 30 s.
 fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) -> anyhow::Result<()> {
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
@@ -214,8 +212,8 @@ fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) ->
                 cause(adapter)
             );
         }
-        if is_closed(stream) {
-            bail!("the peer gave up during the set-up of {}{}", connections(), cause(adapter));
+        if let Err(lost) = check_peer(stream) {
+            bail!("the peer {lost} during the set-up of {}{}", connections(), cause(adapter));
         }
         thread::sleep(Duration::from_millis(1));
         let now = adapter.held_connections();
@@ -234,14 +232,6 @@ fn check_transports(adapter: &Adapter, qps: &[QueuePair]) -> anyhow::Result<()> 
     }
 }
 
-/// Returns true if the peer has closed the TCP connection and sent nothing that is not read.
-fn is_closed(stream: &TcpStream) -> bool {
-    match recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-        Ok((len, _)) => len == 0,
-        Err(error) => !matches!(error, Errno::AGAIN | Errno::INTR),
-    }
-}
-
 /// Returns true if the peer has closed the TCP connection or does so in 100 ms: the kernel closes a process's sockets in any order.
 fn hangs_up(stream: &TcpStream) -> bool {
     const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -255,7 +245,7 @@ pub(super) const INLINE: usize = 256;
 #[derive(Serialize, Deserialize)]
 struct Ready {}
 
-/// Waits without a time limit until the peer calls this function too, then parts from it.
+/// Waits until the peer calls this function too, then parts from it: without a time limit as long as its machine answers.
 fn finish(role: Role, stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
     exchange(stream, &Ready {})?;
@@ -339,8 +329,7 @@ impl Session {
     /// Fails if a request has failed or the peer has ended.
     fn look_for_failures(&self) -> anyhow::Result<()> {
         self.check_connections()?;
-        ensure!(!is_closed(&self.stream), "the peer has ended");
-        Ok(())
+        check_peer(&self.stream).map_err(|lost| anyhow!("the peer {lost}"))
     }
 
     /// Fails if a request has failed.

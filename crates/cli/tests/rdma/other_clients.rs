@@ -158,7 +158,7 @@ fn a_server_whose_client_sends_no_mpa_request_says_so() {
         let _ = connection.read_to_end(&mut Vec::new());
         stream.shutdown(Shutdown::Both).unwrap();
     });
-    let expected = "nichrome: the peer gave up during the set-up of 1 connection: \
+    let expected = "nichrome: the peer has ended during the set-up of 1 connection: \
                     a connection began with no MPA Request\n";
     assert_eq!(error, expected);
 }
