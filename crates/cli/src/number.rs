@@ -26,6 +26,18 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{} {}", Grouped(count), if count == 1 { one } else { several })
 }
 
+/// Formats a measured number with two decimals, or three significant digits below 1: it does not become zero.
+pub(crate) fn measured(number: f64) -> String {
+    let is_below_one = number.is_normal() && number.abs() < 1.0;
+    let decimals = if is_below_one { 2 - number.abs().log10().floor() as i32 } else { 2 };
+    format!("{number:.*}", decimals.clamp(2, 12) as usize)
+}
+
+/// Formats a measured rate per second: as a whole number, or below 10 as [`measured`] does.
+pub(crate) fn rate(per_second: f64) -> String {
+    if per_second < 10.0 { measured(per_second) } else { format!("{per_second:.0}") }
+}
+
 /// Parses a seed.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     within(text, &(0..=u64::MAX), "whole number")
@@ -67,6 +79,16 @@ mod tests {
             assert_eq!(plain(text), Err("expected a whole number from 68 to 1500".into()), "{text}");
         }
         assert_eq!(seed("-1"), Err("expected a whole number from 0 to 18446744073709551615".into()));
+    }
+
+    #[test]
+    fn measured_numbers_have_two_decimals_or_three_significant_digits() {
+        let cases =
+            [(0.0, "0.00"), (39.156, "39.16"), (1.0, "1.00"), (0.352, "0.352"), (0.000_441_57, "0.000442")];
+        for (number, text) in cases {
+            assert_eq!(measured(number), text);
+        }
+        assert_eq!([55_345.4, 10.0, 2.0, 0.347_8].map(rate), ["55345", "10", "2.00", "0.348"]);
     }
 
     #[test]

@@ -275,8 +275,9 @@ fn rows(measured: &Measured) -> Vec<Row> {
     let Measured { op, size, qps, depth, seconds, throughput, traffic, .. } = measured;
     let mut rows = vec![("operation", format!("{op:?} of {size} bytes, {depth} outstanding"))];
     if let Some(Throughput { messages, gbps, messages_per_s }) = throughput {
-        rows.push(("throughput", format!("{gbps:.2} Gb/s")));
-        rows.push(("messages", format!("{messages} in {seconds:.2} s, {messages_per_s:.0} per second")));
+        rows.push(("throughput", format!("{} Gb/s", number::measured(*gbps))));
+        let rate = number::rate(*messages_per_s);
+        rows.push(("messages", format!("{messages} in {seconds:.2} s, {rate} per second")));
     }
     if *qps > 1 {
         rows.push(("connections", qps.to_string()));

@@ -219,7 +219,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
         let times = |p50, p99| format!("{p50:.1} us median, {p99:.1} us at 99 %");
         rows.extend([
             ("connections", format!("{connections} in {seconds:.2} s, {parallel} at a time")),
-            ("rate", format!("{connections_per_s:.0} per second")),
+            ("rate", format!("{} per second", number::rate(*connections_per_s))),
             ("until established", times(connect_p50_us, connect_p99_us)),
             ("until first message", times(first_message_p50_us, first_message_p99_us)),
         ]);

@@ -224,7 +224,7 @@ fn rows(measured: &Measured) -> Vec<Row> {
     let Measured { size, iters, seconds, mbps, us_per_iter, traffic } = measured;
     let mut rows = vec![
         ("messages", format!("{iters} of {size} bytes each way in {seconds:.3} s")),
-        ("throughput", format!("{mbps:.2} Mb/s")),
+        ("throughput", format!("{} Mb/s", number::measured(*mbps))),
         ("round trip", format!("{us_per_iter:.2} us")),
     ];
     rows.extend(traffic.rows());

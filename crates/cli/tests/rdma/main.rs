@@ -57,6 +57,17 @@ fn bandwidth_of_every_operation_is_measured() {
 }
 
 #[test]
+fn a_low_throughput_is_not_zero() {
+    let server = start("bw --port 22030");
+    let client = start("bw --port 22030 --op send --size 1 --depth 1 --duration 50ms 127.0.0.1");
+    for end in [client, server] {
+        let output = end.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains(" Gb/s") && !text.contains("0.00 Gb/s"), "{text}");
+    }
+}
+
+#[test]
 fn a_server_on_any_port_tells_which_one_it_is() {
     for options in ["", "--json"] {
         let mut server = start(&format!("pingpong --port 0 {options}"));
