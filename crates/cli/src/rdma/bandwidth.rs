@@ -15,7 +15,7 @@ use super::growth::Growth;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, Meeting, Regions, Room, Session};
+use super::session::{Agreed, Depths, Meeting, Regions, Session};
 use crate::{duration, number};
 
 /// The allowed message sizes, in bytes.
@@ -26,6 +26,9 @@ const QPS: RangeInclusive<u32> = 1..=1 << 17;
 
 /// The allowed numbers of outstanding messages.
 const DEPTHS: RangeInclusive<u16> = 1..=16_384;
+
+/// Receives that the server of SENDs posts at least, on all connections together.
+const RECEIVES: usize = 512;
 
 /// The shortest measurement.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -86,11 +89,15 @@ impl Parameters {
         usize::from(self.depth).div_ceil(self.qps as usize)
     }
 
-    /// Returns the room of each connection. SENDs find receives for several times the outstanding messages, as with perftest: the
-    /// server posts one again a while after its message has arrived, and a stateless one must tell the client.
-    fn room(self) -> Room {
+    /// Returns the requests on one connection. A SEND that completes at the client may not have been polled at the server: without
+    /// a further receive, the next one would meet an RNR NAK.
+    fn depths(self) -> Depths {
         let sends = self.depth_per_qp();
-        Room { sends, receives: if self.op == Transfer::Send { 4 * sends } else { sends } }
+        let receives = match self.op {
+            Transfer::Send => (2 * sends).max(RECEIVES.div_ceil(self.qps as usize)),
+            Transfer::Write | Transfer::Read => sends,
+        };
+        Depths { sends, receives }
     }
 }
 
@@ -127,7 +134,7 @@ impl Bandwidth {
         let Self { op, size, qps, depth, .. } = *self;
         let parameters = meeting.agree(Parameters { op, size, qps, depth, regions })?;
         let Parameters { size, qps, regions, .. } = parameters;
-        let session = meeting.connect(qps as usize, parameters.room(), size as usize, regions)?;
+        let session = meeting.connect(qps as usize, parameters.depths(), size as usize, regions)?;
         let (messages, time) = match session.role {
             Role::Client => {
                 let (done, time) = client(&session, parameters, self.duration)?;
@@ -213,7 +220,7 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u
         let buffers = [session.region_of(nth).slice(0, parameters.size as usize)];
         session.qps[nth].post_receive(&ReceiveRequest { wr_id: nth as u64, buffers: &buffers })
     };
-    for _ in 0..parameters.room().receives {
+    for _ in 0..parameters.depths().receives {
         (0..session.qps.len()).try_for_each(post)?;
     }
     let done = thread::scope(|scope| {
@@ -287,4 +294,22 @@ fn rows(measured: &Measured) -> Vec<Row> {
     }
     rows.extend(traffic.rows());
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_of_sends_has_a_receive_for_each_message_that_it_may_not_have_polled() {
+        let depths = |op, qps, depth| {
+            let Depths { sends, receives } =
+                Parameters { op, size: 1, qps, depth, regions: Regions::Shared }.depths();
+            (sends, receives)
+        };
+        assert_eq!(depths(Transfer::Send, 1, 1), (1, 512));
+        assert_eq!(depths(Transfer::Send, 1, 1000), (1000, 2000));
+        assert_eq!(depths(Transfer::Send, 1000, 128), (1, 2));
+        assert_eq!(depths(Transfer::Write, 1, 128), (128, 128));
+    }
 }

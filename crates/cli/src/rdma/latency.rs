@@ -12,7 +12,7 @@ use super::bandwidth::Transfer;
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, INLINE, Meeting, Regions, Room, Session};
+use super::session::{Agreed, Depths, INLINE, Meeting, Regions, Session};
 use crate::number;
 
 /// The allowed message sizes, in bytes.
@@ -48,8 +48,8 @@ impl Agreed for Parameters {
     }
 }
 
-/// Maximum number of outstanding requests.
-const DEPTH: usize = 16;
+/// Maximum numbers of outstanding requests.
+const DEPTHS: Depths = Depths { sends: 16, receives: 16 };
 
 /// The result. The names of its fields are JSON keys.
 #[derive(Serialize)]
@@ -81,8 +81,7 @@ impl Latency {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let meeting = Meeting::hold(&self.options)?;
         let parameters = meeting.agree(Parameters { op: self.op, size: self.size, iters: self.iters })?;
-        let room = Room { sends: DEPTH, receives: DEPTH };
-        let session = meeting.connect(1, room, 2 * parameters.size as usize, Regions::Shared)?;
+        let session = meeting.connect(1, DEPTHS, 2 * parameters.size as usize, Regions::Shared)?;
         let ends = Ends { session: &session, size: parameters.size as usize };
         let mut times = DelayHistogram::new();
         match (parameters.op, session.role) {
@@ -162,7 +161,7 @@ impl Ends<'_> {
         let Self { session, size } = *self;
         let buffers = [session.region.slice(0, size)];
         let post_receive = || session.qp().post_receive(&ReceiveRequest { wr_id: 0, buffers: &buffers });
-        (0..DEPTH).try_for_each(|_| post_receive())?;
+        (0..DEPTHS.receives).try_for_each(|_| post_receive())?;
         let (mut received, mut sent) = (0, 0);
         let mut completions = Vec::new();
         for round in 0..iters {

@@ -31,6 +31,7 @@ pub(super) struct Datagrams {
     timeouts: u64,
     probes: u64,
     sequence_naks: u64,
+    rnr_naks: u64,
     congestion_notifications: u64,
     wrong_icrc: u64,
     lost_to_faults: u64,
@@ -69,6 +70,7 @@ impl Traffic {
                 timeouts: device.timeouts,
                 probes: device.probes,
                 sequence_naks: device.sequence_naks_received,
+                rnr_naks: device.rnr_naks_received,
                 congestion_notifications: device.congestion_notifications_received,
                 wrong_icrc: device.dropped_icrc,
                 lost_to_faults: wire.lost,
@@ -104,6 +106,7 @@ impl Datagrams {
             timeouts,
             probes,
             sequence_naks,
+            rnr_naks,
             congestion_notifications,
             wrong_icrc,
             lost_to_faults,
@@ -119,8 +122,8 @@ impl Datagrams {
             (
                 "recovery",
                 format!(
-                    "{retransmitted} requests retransmitted; {sequence_naks} sequence NAKs, {probes} probes, \
-                     {timeouts} timeouts, {congestion_notifications} CNPs"
+                    "{retransmitted} requests retransmitted; {sequence_naks} sequence NAKs, {rnr_naks} RNR NAKs, \
+                     {probes} probes, {timeouts} timeouts, {congestion_notifications} CNPs"
                 ),
             ),
             ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} lost to faults")),

@@ -52,9 +52,9 @@ pub(super) enum Regions {
     OfConnections,
 }
 
-/// Requests that each queue pair has room for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+/// Outstanding requests on a connection, at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Depths {
     pub(super) sends: usize,
     pub(super) receives: usize,
 }
@@ -140,17 +140,18 @@ impl Meeting {
         Ok(())
     }
 
-    /// Connects `count` queue pairs with this room each, and `regions` of `len` bytes at each end.
+    /// Connects `count` queue pairs with `depths` each, with `regions` of `len` bytes at each end.
     pub(super) fn connect(
         self,
         count: usize,
-        Room { sends, receives }: Room,
+        depths: Depths,
         len: usize,
         regions: Regions,
     ) -> anyhow::Result<Session> {
         let Self { role, adapter, stream } = self;
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ;
         let region = adapter.region(len, access).context("cannot register memory")?;
+        let Depths { sends, receives } = depths;
         let cq = adapter.completion_queue(count * (sends + receives) + 1)?;
         let mine = Introduction { region: region.remote(), mtu: adapter.mtu().bytes() };
         let theirs = exchange(&stream, &mine)?;
