@@ -338,7 +338,7 @@ impl Session {
         if self.qps.iter().any(|qp| qp.state() == QpState::Err) {
             self.poll(&mut Vec::new())?;
             ensure!(!self.has_been_left(), "the peer has ended");
-            bail!("a connection has failed{}", cause(&self.adapter));
+            bail!("a connection has failed{}", cause_of_end(&self.adapter));
         }
         Ok(())
     }
@@ -392,8 +392,16 @@ pub(super) fn check(completion: &Completion, adapter: &Adapter) -> anyhow::Resul
     let operation = completion.operation;
     match completion.status {
         Status::Success => Ok(()),
-        Status::Flushed => bail!("{operation:?} completed in error: Flushed{}", cause(adapter)),
+        Status::Flushed => bail!("{operation:?} completed in error: Flushed{}", cause_of_end(adapter)),
         status => bail!("{operation:?} completed in error: {status:?}"),
+    }
+}
+
+/// Returns what moved a connected queue pair to ERROR, as [`cause`] does. Over iWARP, what no counter tells is the end of the stream.
+fn cause_of_end(adapter: &Adapter) -> &'static str {
+    match cause(adapter) {
+        "" if adapter.transport() == Transport::Iwarp => ": the stream was closed or lost",
+        cause => cause,
     }
 }
 

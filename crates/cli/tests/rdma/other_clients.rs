@@ -35,7 +35,8 @@ struct Client {
     region: Region,
     peer: RemoteRegion,
     cq: CompletionQueue,
-    qp: QueuePair,
+    /// Taken by a client that leaves it.
+    qp: Option<QueuePair>,
 }
 
 impl Client {
@@ -59,13 +60,13 @@ impl Client {
         qp.connect(&endpoint, &Connection::new(PathMtu::B1024)).unwrap();
         tell(&stream, &json!({}));
         let peer = serde_json::from_value(introduction["region"].clone()).unwrap();
-        Self { stream, region, peer, cq, qp }
+        Self { stream, region, peer, cq, qp: Some(qp) }
     }
 
     /// Executes a request with `len` bytes; returns the status of its completion.
     fn execute(&self, operation: Operation, len: usize) -> Status {
         let buffers = [self.region.slice(0, len)];
-        self.qp.post_send(&SendRequest::new(0, operation, &buffers)).unwrap();
+        self.qp.as_ref().unwrap().post_send(&SendRequest::new(0, operation, &buffers)).unwrap();
         self.cq.wait(Duration::from_secs(10)).unwrap().status
     }
 
@@ -101,6 +102,17 @@ fn a_server_of_sends_ends_when_a_receive_fails() {
         let error = error_of_server(port, transport, "send", 128);
         assert_eq!(error, "nichrome: Receive completed in error: LocalLength\n");
     }
+}
+
+#[test]
+fn a_server_whose_client_leaves_its_iwarp_stream_says_so() {
+    let server = start("bw --transport iwarp --port 22004 --json");
+    let mut client = Client::connect(22_004, Transport::Iwarp, "send", 64);
+    client.execute(Operation::Send, 64);
+    drop(client.qp.take());
+    client.await_end();
+    let error = String::from_utf8(server.wait_with_output().unwrap().stderr).unwrap();
+    assert_eq!(error, "nichrome: Receive completed in error: Flushed: the stream was closed or lost\n");
 }
 
 #[test]
