@@ -64,6 +64,11 @@ impl<T: Copy> Outbox<T> {
         number.before(self.first + self.sent as u32)
     }
 
+    /// Whether all elements were acknowledged.
+    pub(super) fn is_empty(&self) -> bool {
+        self.elements.is_empty()
+    }
+
     /// `Answer` if elements were sent and not acknowledged.
     pub(super) fn outstanding(&self) -> Awaited {
         if self.sent > 0 { Awaited::Answer } else { Awaited::Nothing }

@@ -125,13 +125,13 @@ fn clients_take_turns_when_receives_are_few() {
     let mut clients = Clients::new(Pair::new(), 4, 0, &Link::default());
     // The first client asks for all that it may have before the others do.
     (0..40).for_each(|nth| clients.send(0, nth, 10));
-    clients.pair.run();
+    clients.pair.run_for(1_000_000);
     (1..4).for_each(|client| (0..10).for_each(|nth| clients.send(client, nth, 10)));
-    clients.pair.run();
+    clients.pair.run_for(1_000_000);
     let mut counts = [0; 4];
     for round in 0..40 {
         clients.post(1);
-        clients.pair.run();
+        clients.pair.run_for(1_000_000);
         let done = clients.received();
         assert_eq!(done.len(), 1);
         counts[done[0].0] += 1;
@@ -165,12 +165,22 @@ fn a_send_waits_for_a_receive_or_fails_by_its_rnr_retries() {
 
     clients.add(&Link::default());
     clients.send(2, 2, 10);
-    clients.pair.run();
+    clients.pair.run_for(10_000_000_000);
     assert_eq!(clients.pair.ends[0].statuses(), []);
     clients.post(1);
     clients.pair.run();
     assert_eq!(clients.pair.ends[0].statuses(), [(2, Status::Success)]);
     assert_eq!(clients.received()[0].0, 2);
+}
+
+#[test]
+fn a_send_that_waits_for_a_receive_ends_with_its_server() {
+    let mut clients = Clients::new(Pair::new(), 1, 0, &Link { retry_count: 2, ..Link::default() });
+    clients.send(0, 1, 10);
+    clients.pair.run_for(1_000_000_000);
+    clients.pair.faults.loss = 1.0;
+    clients.pair.run();
+    assert_eq!(clients.pair.ends[0].statuses(), [(1, Status::RetryExceeded)]);
 }
 
 #[test]
@@ -249,7 +259,7 @@ fn receives_return_when_the_server_s_queue_pair_ends() {
 fn a_waiting_client_that_ends_is_passed_over() {
     let mut clients = Clients::new(Pair::new(), 3, 0, &Link::default());
     (0..3).for_each(|client| clients.send(client, client as u64, 10));
-    clients.pair.run();
+    clients.pair.run_for(1_000_000);
     clients.pair.ends[1].device.destroy_qp(clients.qps[0][1]).unwrap();
     clients.pair.ends[1].device.modify_qp(clients.qps[1][1], &QpChange::to(QpState::Err)).unwrap();
     clients.post(1);

@@ -273,6 +273,39 @@ fn a_server_that_dies_ends_the_work_of_the_client_in_error() {
     assert_eq!(done, [(1, Status::RetryExceeded), (2, Status::Flushed), (9, Status::Flushed)]);
 }
 
+#[test]
+fn a_send_waits_for_a_receive_as_long_as_the_server_lives() {
+    const SECOND: u64 = 1_000_000_000;
+    for dies in [false, true] {
+        let mut pair = Pair::new();
+        let [a, b] = pair.connect_star(0, &Link { retry_count: 2, timeout: 14, ..Link::default() });
+        pair.ends[1].post(b, 1, Operation::Send, 0, 100);
+        pair.run_for(10 * SECOND);
+        assert_eq!(pair.ends[1].statuses(), []);
+        // A question and its answer in each timeout.
+        let Counters { sent, .. } = *pair.ends[1].device.counters();
+        assert!((100..200).contains(&sent), "{sent} packets in ten seconds");
+        let expected = if dies {
+            pair.faults.loss = 1.0;
+            Status::RetryExceeded
+        } else {
+            pair.ends[0].receive(a, 9, 0x1000, 100);
+            Status::Success
+        };
+        pair.run();
+        assert_eq!(pair.ends[1].statuses(), [(1, expected)]);
+    }
+}
+
+#[test]
+fn a_send_without_a_timeout_waits_for_ever() {
+    let mut pair = Pair::new();
+    let [_, b] = pair.connect_star(0, &Link { timeout: 0, ..Link::default() });
+    pair.ends[1].post(b, 1, Operation::Send, 0, 100);
+    pair.run();
+    assert_eq!((pair.ends[1].statuses(), pair.ends[1].device.counters().sent), (vec![], 0));
+}
+
 /// Packets of a first connection arrive after the queue pairs of both sides were reset and connected again under the same
 /// numbers.
 #[test]

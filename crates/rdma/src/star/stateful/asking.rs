@@ -1,9 +1,13 @@
-//! Asking for receives of a server that takes them from a shared queue.
+//! Asking for receives: of a server that takes them from a shared queue, and of any server whether it is still there.
 
 use nichrome_wire::star::{Completed, Cqe, StatusCode};
+use nichrome_wire::{Instant, SeqNumber};
 
 use super::Stateful;
 use crate::core::attributes::QpState;
+
+/// Shortest time, in nanoseconds, between two questions whether a server is still there.
+const SHORTEST_SILENCE: u64 = 10_000_000;
 
 impl Stateful {
     /// Queues a CQEP that requests receives for the requests posted since the last one.
@@ -14,11 +18,38 @@ impl Stateful {
             return;
         }
         asking.asked = asking.needed;
-        let (wr_id, status, completed) = (asking.needed, StatusCode::SUCCESS, Completed::ReceivesWanted);
-        let request = self.report(Cqe { wr_id, status, completed, len: 0, notice: None });
+        let needed = asking.needed;
+        let request = self.request_receives(needed);
         if let Some(asking) = &mut self.asking {
             asking.request = Some(request);
         }
+    }
+
+    /// Queues a CQEP that requests all receives before `number`.
+    fn request_receives(&mut self, number: u64) -> SeqNumber {
+        let (status, completed) = (StatusCode::SUCCESS, Completed::ReceivesWanted);
+        self.report(Cqe { wr_id: number, status, completed, len: 0, notice: None })
+    }
+
+    /// While an operation waits for a receive, and nothing else shows whether the server is still there: repeats the request for
+    /// receives once in a timeout of the queue pair, since any driver acknowledges a CQEP. Returns the time of the next question;
+    /// `None` without a timeout.
+    pub(super) fn ask_whether_alive(&mut self, now: Instant) -> Option<Instant> {
+        let settings = &self.qp.settings;
+        if settings.timeout == 0 {
+            return None;
+        }
+        let next = now.plus_nanos(settings.retry_timeout(0).max(SHORTEST_SILENCE));
+        let due = *self.next_question.get_or_insert(next);
+        if now < due {
+            return Some(due);
+        }
+        self.next_question = Some(next);
+        if self.outbox.is_empty() {
+            let asked = self.asking.as_ref().map_or(0, |asking| asking.asked);
+            self.request_receives(asked);
+        }
+        Some(next)
     }
 
     /// Whether the server has not acknowledged that receives are wanted.

@@ -109,6 +109,7 @@ impl Stateful {
             Err(Hindrance::Failure(status, receive)) => (none(), Some((status, receive))),
         };
         self.rnr_since[initiator as usize] = None;
+        self.next_question = None;
         let source = if work.wants_data() { Extent::NONE } else { self.source(initiator, &work) };
         let receive = plan.receive.or_else(|| failed.and_then(|_| self.qp.receiving.take()));
         let rewrites_last = failed.is_none()
@@ -237,7 +238,8 @@ impl Stateful {
         let polls =
             shared.then(|| now.plus_nanos(self.qp.settings.min_rnr_timer.nanos().max(RNR_POLL_INTERVAL)));
         if waits {
-            self.rnr_poll = [self.rnr_poll, until, polls].into_iter().flatten().min();
+            let asks = if initiator == Initiator::Client { self.ask_whether_alive(now) } else { None };
+            self.rnr_poll = [self.rnr_poll, until, polls, asks].into_iter().flatten().min();
         }
         waits
     }

@@ -35,7 +35,8 @@ impl Stateful {
         self.is_closed = true;
         self.put_back_receives(verbs);
         self.theirs.clear();
-        (self.rnr_since, self.rnr_poll, self.egress_retry) = ([None; 2], None, None);
+        self.stop_waiting();
+        self.egress_retry = None;
         self.rdp.timer.stop();
         self.gd.timer.stop();
         self.await_end(verbs);
@@ -62,14 +63,15 @@ impl Stateful {
         self.gd.clear();
         self.theirs.clear();
         self.mirror.clear();
-        (self.rnr_since, self.rnr_poll, self.egress_retry) = ([None; 2], None, None);
+        self.stop_waiting();
+        self.egress_retry = None;
     }
 
-    /// The server's driver acknowledges no CQEP: fails the operations that wait for it. Without such operations, the server
-    /// may have closed in good order.
+    /// The server's driver acknowledges no CQEP: fails the operations that wait for it or for a receive. Without such operations,
+    /// the server may have closed in good order.
     pub(super) fn server_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let waits = self.own.operations.iter().any(|operation| operation.reported.is_some());
-        if waits || self.is_asking() {
+        if waits || self.is_asking() || self.next_question.is_some() {
             self.peer_gone(verbs);
         }
         if self.qp.state == QpState::Err || self.is_closed {

@@ -84,6 +84,8 @@ pub(crate) struct Stateful {
     turn: Initiator,
     /// By initiator, since when its next operation waits for a receive.
     pub(super) rnr_since: [Option<Instant>; 2],
+    /// While an operation of the client waits for a receive, when the server is asked whether it is still there.
+    next_question: Option<Instant>,
     /// Deadline for retrying packets that the egress module blocked; no chunk leaves before.
     pub(super) egress_retry: Option<Instant>,
     /// Deadline for polling a receive queue again.
@@ -140,6 +142,7 @@ impl Stateful {
             gd: Flight::new(ours.first_element, Transfer::FromServer, control()),
             turn: Initiator::Client,
             rnr_since: [None; 2],
+            next_question: None,
             egress_retry: None,
             rnr_poll: None,
             ticket: 0,
@@ -253,6 +256,11 @@ impl Stateful {
             return None;
         }
         self.chunk_packet(Place { initiator, nth }, now)
+    }
+
+    /// Ends the waits for receives.
+    fn stop_waiting(&mut self) {
+        (self.rnr_since, self.next_question, self.rnr_poll) = ([None; 2], None, None);
     }
 
     /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
