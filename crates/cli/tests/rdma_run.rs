@@ -143,7 +143,10 @@ fn programs_that_cannot_load_the_library_are_refused_with_the_reason() {
     let mut bytes = std::fs::read("/bin/true").unwrap();
     bytes[18] = 0xB7;
     std::fs::write(&program, bytes).unwrap();
-    let error = complaint(&run(&["--", name]));
+    let output = run(&["--", name]);
+    // As a shell's.
+    assert_eq!(output.status.code(), Some(126));
+    let error = complaint(&output);
     assert!(error.contains("another processor"), "{error}");
 
     let text = "const char *s = \"/sys/class/infiniband_verbs\"; int main(void) { return *s == 0; }\n";

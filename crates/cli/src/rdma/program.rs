@@ -69,9 +69,13 @@ impl Program {
         if !bytes.starts_with(b"\x7FELF") {
             return Ok(Linkage::default());
         }
-        let elf = Elf::parse(&bytes).with_context(|| format!("{name} is not a valid ELF file"))?;
+        let not_executable = |what| failure::not_started(NOT_EXECUTABLE, what);
+        let elf = Elf::parse(&bytes)
+            .map_err(|error| not_executable(format!("{name} is not a valid ELF file: {error}")))?;
         if elf.header.e_machine != EM_X86_64 || !elf.is_64 {
-            bail!("{name} is built for another processor: libibverbs is built for x86-64");
+            return Err(not_executable(format!(
+                "{name} is built for another processor: libibverbs is built for x86-64"
+            )));
         }
         if elf.header.e_type == ET_EXEC && elf.dynamic.is_none() || elf.interpreter.is_none() {
             return Ok(Linkage { is_static: true, ..Linkage::default() });
