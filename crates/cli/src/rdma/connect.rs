@@ -15,7 +15,7 @@ use super::growth::{Growth, Memory};
 use super::options::Options;
 use super::rendezvous::Role;
 use super::report::{self, Row, Traffic};
-use super::session::{Agreed, Meeting, check};
+use super::session::{Agreed, Meeting, check, check_family};
 use crate::connecting::{Connecting, Moments, Remaining, on_threads};
 use crate::number;
 
@@ -193,7 +193,8 @@ fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connec
 
 /// Makes all connections; returns the open ones, and their set-up times.
 fn client(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<(Vec<Connected>, Option<Connecting>)> {
-    let server = meeting.of_server(None)?;
+    let server: SocketAddr = meeting.of_server(None)?;
+    check_family(meeting.adapter.address(), server.ip())?;
     let remaining = Remaining::new(parameters.connections);
     let start = Instant::now();
     let made = on_threads(parameters.parallel, || {

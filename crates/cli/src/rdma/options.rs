@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -135,6 +135,8 @@ impl Options {
     pub(super) fn adapter(&self, here: IpAddr) -> anyhow::Result<AdapterConfig> {
         let place = match self.address()? {
             Some(ip) => Place::Address(ip),
+            // The server's device may be there by its --ip.
+            None if here == Ipv6Addr::LOCALHOST && !self.packets => Place::Address(here),
             None if here.is_loopback() => Place::Loopback,
             None => Place::Address(here),
         };
@@ -169,6 +171,9 @@ impl Options {
     /// Fails for options that the adapter will refuse, before this end waits for its peer.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.check_transport()?;
+        if self.port == 0 && self.server.is_some() {
+            return Err(failure::usage("a client needs the port on which its server waits, not 0"));
+        }
         let mut files = Distinct::default();
         let (asked, impairments) = self.impairments.impairments(&mut files)?;
         asked.warn(&impairments);

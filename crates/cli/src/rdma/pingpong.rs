@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::options::Options;
 use super::rendezvous::{Role, here, meet, part_from_peer};
 use super::report::{self, Row, Traffic};
-use super::session::check;
+use super::session::{check, check_family};
 use crate::{failure, number};
 
 /// Exchange messages as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends need the same --size, --iters
@@ -73,7 +73,10 @@ impl PingPong {
         }
         let player = self.player(role, &adapter)?;
         let mine = player.qp.endpoint();
-        let connect = |theirs: &Endpoint| player.qp.connect(theirs, &Connection::new(mtu));
+        let connect = |theirs: &Endpoint| {
+            check_family(mine.address, theirs.address)?;
+            player.qp.connect(theirs, &Connection::new(mtu)).context("cannot connect")
+        };
         player.prepare()?;
         let mut handshake = Handshake(&stream);
         match role {

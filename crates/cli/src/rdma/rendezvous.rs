@@ -112,8 +112,12 @@ fn connect(server: &str, port: u16) -> anyhow::Result<TcpStream> {
                 thread::sleep(Duration::from_millis(20));
             }
             result => {
+                let remedy = match &result {
+                    Err(error) if may_be_starting(error) => ": start one there first",
+                    _ => "",
+                };
                 return result.with_context(|| {
-                    format!("cannot connect to a server at {server}, TCP port {port}: start one there first")
+                    format!("cannot connect to a server at {server}, TCP port {port}{remedy}")
                 });
             }
         }

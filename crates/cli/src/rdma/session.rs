@@ -1,6 +1,6 @@
 //! The session of a measurement: an adapter and the queue pairs connected to the peer's.
 
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -186,6 +186,7 @@ impl Meeting {
             let entries: Vec<Entry> = qps[first..].iter().enumerate().map(entry).collect();
             let theirs_of_these = exchange(&stream, &entries)?;
             for (qp, peer) in qps[first..].iter().zip(&theirs_of_these) {
+                check_family(adapter.address(), peer.endpoint.address)?;
                 qp.connect(&peer.endpoint, &connection).context("cannot connect")?;
             }
             let remote = theirs_of_these.into_iter().filter_map(|peer| peer.region);
@@ -198,6 +199,15 @@ impl Meeting {
         let peer = theirs.region;
         Ok(Session { role, adapter, region, peer, cq, qps, mtu, growth, own_regions, stream })
     }
+}
+
+/// Fails if the two ends' devices have addresses of different families.
+pub(super) fn check_family(ours: IpAddr, theirs: IpAddr) -> anyhow::Result<()> {
+    ensure!(
+        ours.is_ipv4() == theirs.is_ipv4(),
+        "this end's device is at {ours}, the peer's at {theirs}: both need addresses of one family, by --ip"
+    );
+    Ok(())
 }
 
 /// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails if a connection

@@ -276,9 +276,38 @@ fn the_cause_that_ended_an_iwarp_set_up_is_named() {
 }
 
 #[test]
+fn the_device_has_the_address_of_the_ipv6_loopback_by_which_a_client_connects() {
+    let server = start("bw --ip ::1 --port 22031 --json");
+    let client = json(&start("bw --duration 50ms --port 22031 --json ::1").wait_with_output().unwrap());
+    assert!(number(&client, "messages") > 0.0, "{client}");
+    json(&server.wait_with_output().unwrap());
+}
+
+#[test]
+fn ends_whose_devices_have_addresses_of_different_families_name_both() {
+    for command in ["lat", "pingpong", "connect"] {
+        let server = format!("{command} --port 22032");
+        let errors = failures(&server, &format!("{server} --ip ::1 127.0.0.1"));
+        let names_both = |error: &String| {
+            error.contains("this end's device is at ")
+                && error.contains(", the peer's at ")
+                && error.contains("::1")
+        };
+        // Where the end that finds it has nothing to send first, the other one finds that it has ended.
+        assert!(errors.iter().any(names_both), "{errors:?}");
+    }
+}
+
+#[test]
 fn errors_are_one_line() {
     for (arguments, expected, status) in [
         ("bw --port 28590 127.0.0.1", "start one there first", 1),
+        (
+            "bw --port 28590 name.invalid",
+            "cannot connect to a server at name.invalid, TCP port 28590: failed to lookup",
+            1,
+        ),
+        ("bw --port 0 127.0.0.1", "a client needs the port on which its server waits", 2),
         ("bw --qps 0 127.0.0.1", "expected a whole number from 1 to 131072", 2),
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096", 2),
         ("pingpong --loss 101% 127.0.0.1", "loss", 2),
