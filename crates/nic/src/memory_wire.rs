@@ -29,6 +29,7 @@ pub struct MemoryWire {
     wakes_peer: Arc<Waker>,
     /// True if frames were sent since the peer was last woken.
     sent: bool,
+    stats: WireStats,
 }
 
 impl fmt::Debug for MemoryWire {
@@ -65,6 +66,7 @@ pub fn memory_wire(
             max,
             wakes_peer: Arc::clone(&wakers[1 - nth]),
             sent: false,
+            stats: WireStats::default(),
         })
     };
     Ok([end(from_second, to_second, 0)?, end(from_first, to_first, 1)?])
@@ -88,7 +90,7 @@ impl MemoryWire {
         self.path.clone()
     }
 
-    /// Sends the frame of `len` bytes that `fill` writes into an empty vector.
+    /// Sends the frame of `len` bytes that `fill` writes into an empty vector. Drops it if the peer's end is gone.
     fn send(
         &mut self,
         len: usize,
@@ -98,6 +100,11 @@ impl MemoryWire {
     ) -> Result<(), TransmitError> {
         if len > self.max {
             return Err(TransmitError::Length { len, max: self.max });
+        }
+        if self.outbox.is_abandoned() {
+            // The peer's end has gone: there will be no more room.
+            self.stats.transmit_dropped += 1;
+            return Ok(());
         }
         if self.outbox.is_full() {
             return Err(TransmitError::Full);
@@ -251,6 +258,22 @@ impl WireQueue for MemoryWire {
     }
 
     fn stats(&mut self) -> io::Result<WireStats> {
-        Ok(WireStats::default())
+        Ok(self.stats)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_to_an_end_that_is_gone_are_dropped() {
+        let [mut wire, gone] =
+            memory_wire(&[Impairments::default(), Impairments::default()], 1, 1514).unwrap();
+        let mut send = || wire.transmit(&[IoSlice::new(&[1; 60])]);
+        assert_eq!(send(), Ok(()));
+        drop(gone);
+        assert!((0..2 * ROOM).all(|_| send() == Ok(())), "nobody makes room");
+        assert_eq!(wire.stats().unwrap().transmit_dropped, 2 * ROOM as u64);
     }
 }
