@@ -8,6 +8,7 @@ use std::thread::{self, JoinHandle};
 use nichrome_lro::{Coalescer, ConfigError};
 use nichrome_port::WireQueue;
 
+use crate::at_end::AtEnd;
 use crate::config::CardConfig;
 use crate::control::{Control, ControlMessage, Remote, control};
 use crate::delivery_thread::{Deliveries, Delivery, DeliveryThread};
@@ -136,8 +137,7 @@ fn spawn<W: WireQueue + 'static>(
     ended: impl Fn() + Send + 'static,
 ) -> io::Result<JoinHandle<Result<QueueStats, CardError>>> {
     thread::Builder::new().name(name).spawn(move || {
-        let result = worker.run();
-        ended();
-        result
+        let _at_end = AtEnd(ended);
+        worker.run()
     })
 }

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use nichrome_lro::Packet;
 use nichrome_port::{Device, Onset, RealTime, Waker, WireQueue, clock};
 
+use crate::at_end::AtEnd;
 use crate::delivery::{self, Deliverer, RoundRobin};
 use crate::error::CardError;
 use crate::host::{Host, HostError, send_or_segment};
@@ -92,9 +93,8 @@ impl DeliveryThread {
         let stats: Vec<Arc<DeliveryStats>> = (0..workers).map(|_| Arc::default()).collect();
         let counted = stats.clone();
         let thread = thread::Builder::new().name("delivery".into()).spawn(move || {
-            let result = deliver::<W>(&*host, turn, &counted, &wakes_us, &stopped);
-            ended();
-            result
+            let _at_end = AtEnd(ended);
+            deliver::<W>(&*host, turn, &counted, &wakes_us, &stopped)
         })?;
         let queue = |(queue, stats)| Delivery::Queue { queue, waker: Arc::clone(&waker), stats };
         let deliveries = deliverers.into_iter().zip(stats.iter().cloned()).map(queue).collect();

@@ -229,6 +229,7 @@ const LRO: Layers = &[
 const NIC: Layers = &[
     &["partial_checksum.rs"],
     &[
+        "at_end.rs",
         "config.rs",
         "cut.rs",
         "delivery.rs",

@@ -1,11 +1,12 @@
 //! The end of cards, and configurations that a card refuses.
 
+use std::io::IoSlice;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig};
-use nichrome_nic::{Card, CardConfig, CardError, MemoryWire, Queue, memory_wire};
-use nichrome_port::Netlink;
+use nichrome_nic::{Card, CardConfig, CardError, MemoryWire, Observer, Queue, memory_wire};
+use nichrome_port::{Netlink, WireQueue};
 
 use crate::hosts::{FRAME_LEN, Host, config, host, impaired, interface};
 
@@ -83,4 +84,30 @@ fn cards_that_cannot_work_are_refused() {
     let three = host(2, 3);
     let started = Card::start(two_queues(), &three.taps, &config(None), || {});
     assert!(matches!(started, Err(CardError::Queues)));
+}
+
+/// Panics at the first frame.
+struct Panics;
+
+impl Observer for Panics {
+    fn received(&mut self, _: &[u8]) {
+        panic!("as the test demands");
+    }
+
+    fn delivered(&mut self, _: &mut dyn Iterator<Item = &[u8]>) {}
+
+    fn transmitted(&mut self, _: &[u8]) {}
+}
+
+#[test]
+fn the_end_of_a_worker_that_panics_is_reported() {
+    let host = host(1, 1);
+    let [wire, mut peer] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
+    let (ended, end) = mpsc::channel();
+    let queues = vec![Queue { wire, observer: Some(Box::new(Panics) as Box<dyn Observer>) }];
+    let card = Card::start(queues, &host.taps, &config(None), move || ended.send(()).unwrap()).unwrap();
+    peer.transmit(&[IoSlice::new(&[1; 60])]).unwrap();
+    peer.flush().unwrap();
+    assert_eq!(end.recv_timeout(Duration::from_secs(5)), Ok(()));
+    assert!(matches!(card.stop(), Err(CardError::Panicked)));
 }
