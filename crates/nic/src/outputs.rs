@@ -112,6 +112,8 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
         // The ACK leaves together with the host's responses to the delivered packets.
         if self.queue.wire.transmit(&[IoSlice::new(ack.bytes())]).is_err() {
             self.stats.acks_dropped += 1;
+        } else if let Some(observer) = &mut self.queue.observer {
+            observer.acknowledged(ack.bytes());
         }
     }
 

@@ -8,8 +8,12 @@ pub trait Observer: Send {
     fn received(&mut self, frame: &[u8]);
     /// Called with each packet for the host, in pieces, after the engine.
     fn delivered(&mut self, parts: &mut dyn Iterator<Item = &[u8]>);
-    /// Called with each packet for the wire, after segmentation.
+    /// Called with each packet of the host for the wire, after segmentation.
     fn transmitted(&mut self, packet: &[u8]);
+    /// Called with each ACK of the engine that the wire has accepted.
+    fn acknowledged(&mut self, ack: &[u8]) {
+        let _ = ack;
+    }
 }
 
 /// A queue of the wire, for one worker.

@@ -133,4 +133,8 @@ impl Observer for Capturing {
     fn transmitted(&mut self, packet: &[u8]) {
         self.record(self.wire.as_ref(), || packet.to_vec());
     }
+
+    fn acknowledged(&mut self, ack: &[u8]) {
+        self.transmitted(ack);
+    }
 }

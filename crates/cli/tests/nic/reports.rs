@@ -209,6 +209,27 @@ fn captures_hold_what_comes_before_and_after_the_engine() {
 }
 
 #[test]
+fn a_capture_of_the_wire_holds_the_acks_of_the_card() {
+    needs_namespaces!("reports::a_capture_of_the_wire_holds_the_acks_of_the_card");
+    let lab = Lab::new();
+    let wire = lab.file("wire.pcapng");
+    let up = lab.up(&["--profile", "npu", "--active-ack", "safe", "--capture-wire", &wire]);
+    lab.configure_host();
+    for _ in 0..10 {
+        lab.transfer(&DATA, Direction::ToHost, Family::V4);
+    }
+    let stats = lab.stats();
+    up.stop();
+    let total = &stats["total"];
+    let count = |of: &Value, name: &str| of[name].as_u64().unwrap() as usize;
+    let acks = count(&total["engine"], "acks_sent") - count(total, "acks_dropped");
+    let (on_wire, _) = records(&wire, 0);
+    // The kernel may have sent further packets since the counters were read, but not as many.
+    assert!(acks > 20, "{stats}");
+    assert!(on_wire >= count(total, "received") + count(total, "transmitted") + acks, "{on_wire} {stats}");
+}
+
+#[test]
 fn a_full_disk_ends_the_capture_and_not_the_card() {
     needs_namespaces!("reports::a_full_disk_ends_the_capture_and_not_the_card");
     let lab = Lab::new();
