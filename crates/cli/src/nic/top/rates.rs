@@ -13,7 +13,8 @@ pub(super) struct Interval<'a> {
 
 /// Rates of a queue, or of all.
 pub(super) struct Rates<'a> {
-    before: &'a Counters,
+    /// `None`: the card was started after the first report.
+    before: Option<&'a Counters>,
     after: &'a Counters,
     seconds: f64,
 }
@@ -35,24 +36,27 @@ pub(super) const COLUMNS: [Column; 9] = [
 
 impl<'a> Interval<'a> {
     pub(super) fn total(&self) -> Rates<'a> {
-        self.rates(&self.before.total, &self.after.total)
+        self.rates(Some(&self.before.total), &self.after.total)
     }
 
     pub(super) fn queues(&self) -> impl Iterator<Item = Rates<'a>> {
-        let pairs = self.before.queues.iter().zip(&self.after.queues);
-        pairs.map(|(before, after)| self.rates(before, after))
+        let queues = self.after.queues.iter().enumerate();
+        queues.map(|(number, after)| self.rates(self.before.queues.get(number), after))
     }
 
-    fn rates(&self, before: &'a Counters, after: &'a Counters) -> Rates<'a> {
-        let seconds = (self.after.uptime_s - self.before.uptime_s).max(f64::MIN_POSITIVE);
-        Rates { before, after, seconds }
+    fn rates(&self, before: Option<&'a Counters>, after: &'a Counters) -> Rates<'a> {
+        // A container gives its processes the same IDs each time.
+        let is_same =
+            self.before.card.pid == self.after.card.pid && self.before.uptime_s <= self.after.uptime_s;
+        let since = if is_same { self.before.uptime_s } else { 0.0 };
+        let seconds = (self.after.uptime_s - since).max(f64::MIN_POSITIVE);
+        Rates { before: before.filter(|_| is_same), after, seconds }
     }
 }
 
 impl Rates<'_> {
     fn per_second(&self, counts: impl Fn(&Counters) -> u64) -> f64 {
-        // A restarted card has lower counters.
-        counts(self.after).saturating_sub(counts(self.before)) as f64 / self.seconds
+        counts(self.after).saturating_sub(self.before.map_or(0, &counts)) as f64 / self.seconds
     }
 
     fn count(&self, name: &str) -> String {
@@ -85,7 +89,7 @@ impl Rates<'_> {
 
     /// Returns the counts that changed, per second.
     fn changes(&self, counts: impl Fn(&Counters) -> BTreeMap<String, u64>) -> BTreeMap<String, f64> {
-        let before = counts(self.before);
+        let before = self.before.map(&counts).unwrap_or_default();
         let change = |(name, after): (String, u64)| {
             let change = after.saturating_sub(before.get(&name).copied().unwrap_or(0));
             (change > 0).then(|| (name, change as f64 / self.seconds))
@@ -97,4 +101,47 @@ impl Rates<'_> {
 /// Formats a rate without fraction.
 pub(super) fn grouped(rate: f64) -> String {
     Grouped(rate.round() as u64).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns the report of a card with a queue for each of these numbers of received frames.
+    fn report(pid: u32, uptime_s: f64, received: &[u64]) -> Report {
+        let counters = |received: u64| {
+            let engine = json!({"flush_reasons": {}, "passes": {}, "drops": {"duplicate": received}});
+            json!({"received": received, "connections": 0, "wire": {}, "engine": engine})
+        };
+        let report = json!({
+            "wire": "w0", "host": "h0", "backend": "packet", "profile": "gro", "host_queues": 1, "pid": pid,
+            "uptime_s": uptime_s, "not_captured": 0, "total": counters(received.iter().sum()),
+            "queues": received.iter().map(|received| counters(*received)).collect::<Value>(),
+        });
+        serde_json::from_value(report).unwrap()
+    }
+
+    /// Returns the received frames a second of all queues, and of each.
+    fn received(before: &Report, after: &Report) -> (String, Vec<String>) {
+        let interval = Interval { before, after };
+        (interval.total().count("received"), interval.queues().map(|queue| queue.count("received")).collect())
+    }
+
+    #[test]
+    fn rates_are_changes_by_time() {
+        let (before, after) = (report(7, 10.0, &[100, 40]), report(7, 12.0, &[300, 40]));
+        assert_eq!(received(&before, &after), ("100".into(), vec!["100".into(), "0".into()]));
+        assert_eq!(Interval { before: &before, after: &after }.total().lost()["engine duplicate"], 100.0);
+    }
+
+    #[test]
+    fn the_rates_of_a_card_that_was_started_meanwhile_are_those_since_its_start() {
+        let after = report(8, 0.5, &[60, 10]);
+        for before in [report(7, 0.1, &[50]), report(8, 1000.0, &[50])] {
+            assert_eq!(received(&before, &after), ("140".into(), vec!["120".into(), "20".into()]));
+            assert_eq!(Interval { before: &before, after: &after }.total().lost()["engine duplicate"], 140.0);
+        }
+    }
 }
