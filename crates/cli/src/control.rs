@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -20,6 +21,9 @@ const LONGEST: u64 = 1 << 20;
 /// Timeout for the other side.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time until the next attempt to accept a client, after one has failed.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// The control socket of this process; removed on drop.
 pub(crate) struct ControlSocket(PathBuf);
 
@@ -29,16 +33,15 @@ impl ControlSocket {
         file: PathBuf,
         mut answer: impl FnMut(Q) -> A + Send + 'static,
     ) -> anyhow::Result<Self> {
-        if let Some(directory) = file.parent() {
-            runtime_dir::create(directory)?;
-        }
-        // A leftover of a process that was killed.
-        let _ = fs::remove_file(&file);
-        let listener =
-            UnixListener::bind(&file).with_context(|| format!("cannot listen at {}", file.display()))?;
+        let listener = listen(&file).with_context(|| format!("cannot listen at {}", file.display()))?;
         let socket = Self(file);
         threads::start("control", move || {
-            for stream in listener.incoming().flatten() {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else {
+                    // No descriptor is free: the client waits.
+                    thread::sleep(PAUSE);
+                    continue;
+                };
                 // A client that disconnects misses the answer.
                 let _ = receive(&stream).and_then(|request| send(&stream, &answer(request)));
             }
@@ -54,6 +57,19 @@ impl Drop for ControlSocket {
         if let Some(directory) = self.0.parent() {
             runtime_dir::remove_if_empty(directory);
         }
+    }
+}
+
+/// Listens at a file, whose directory is created.
+fn listen(file: &Path) -> anyhow::Result<UnixListener> {
+    let bind = || {
+        // A leftover of a process that was killed.
+        let _ = fs::remove_file(file);
+        UnixListener::bind(file)
+    };
+    match file.parent() {
+        Some(directory) => runtime_dir::create_with(directory, bind),
+        None => Ok(bind()?),
     }
 }
 
@@ -84,7 +100,65 @@ fn receive<T: DeserializeOwned>(stream: &UnixStream) -> anyhow::Result<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+    use std::fs::File;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    use rustix::time::{ClockId, clock_gettime};
+
     use super::*;
+
+    const CHILD: &str = "NICHROME_TEST_CONTROL_SOCKET";
+
+    /// Returns the processor time of this process.
+    fn used() -> Duration {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    /// In a process of its own, which has no descriptor free.
+    #[test]
+    fn a_client_that_cannot_be_accepted_waits_and_costs_no_processor_time() {
+        if env::var_os(CHILD).is_none() {
+            let name = "control::tests::a_client_that_cannot_be_accepted_waits_and_costs_no_processor_time";
+            let mut child = Command::new(env::current_exe().unwrap());
+            assert!(child.args(["--exact", name]).env(CHILD, "").status().unwrap().success());
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("socket");
+        let _socket = ControlSocket::open(file.clone(), |number: u32| number + 1).unwrap();
+        let client = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..getrlimit(Resource::Nofile) }).unwrap();
+        let taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+        connect(&client, &SocketAddrUnix::new(&file).unwrap()).unwrap();
+        let before = used();
+        thread::sleep(Duration::from_millis(300));
+        let used = used() - before;
+        assert!(used < Duration::from_millis(30), "{used:?}");
+        drop(taken);
+        assert_eq!(ask::<u32>(&client.into(), &1).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_socket_is_opened_while_others_remove_its_empty_directory() {
+        let folder = tempfile::tempdir().unwrap();
+        let (directory, ended) = (folder.path().join("nichrome"), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    runtime_dir::remove_if_empty(&directory);
+                }
+            });
+            let open = |_| ControlSocket::open(directory.join("socket"), |number: u32| number).map(drop);
+            let opened: anyhow::Result<()> = (0..200).try_for_each(open);
+            ended.store(true, Ordering::Relaxed);
+            opened.unwrap();
+        });
+    }
 
     #[test]
     fn this_user_and_root_are_trusted() {

@@ -1,12 +1,15 @@
 //! Runtime directories for sockets and records of running commands.
 
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
 use rustix::process::geteuid;
+
+/// Attempts to create a directory that other processes remove.
+const TRIES: u32 = 100;
 
 /// Returns this user's directory.
 pub(crate) fn of_user() -> PathBuf {
@@ -24,13 +27,37 @@ pub(crate) fn of_machine() -> PathBuf {
 
 /// Creates the directory, inaccessible to other users.
 pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
-    let make = || -> io::Result<u32> {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-        Ok(fs::metadata(directory)?.uid())
-    };
-    let owner = make().with_context(|| format!("cannot create {}", directory.display()))?;
+    create_with(directory, || Ok(()))
+}
+
+/// As [`create`], and creates by `make` a file in the directory. Repeats both if another process has removed the directory
+/// while it was empty.
+pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
+    for _ in 1..TRIES {
+        match try_to_create(directory, &make) {
+            Err(error) if is_removed(&error) => {}
+            made => return made,
+        }
+    }
+    try_to_create(directory, &make)
+}
+
+fn try_to_create<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
+    let owner = owner_of_new(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     ensure!(owner == geteuid().as_raw(), "{} belongs to another user", directory.display());
-    Ok(())
+    Ok(make()?)
+}
+
+/// Creates the directory, unless it is there, and returns its owner.
+fn owner_of_new(directory: &Path) -> io::Result<u32> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    Ok(fs::metadata(directory)?.uid())
+}
+
+/// Returns true if the directory was removed after it was created, or found.
+fn is_removed(error: &anyhow::Error) -> bool {
+    let kinds = [ErrorKind::NotFound, ErrorKind::AlreadyExists];
+    error.downcast_ref::<io::Error>().is_some_and(|error| kinds.contains(&error.kind()))
 }
 
 /// Removes the directory if it is empty.

@@ -3,7 +3,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -48,7 +48,7 @@ impl Claim {
         let path = place::of_claim(wire.as_str())?;
         let context = || format!("cannot claim {wire} with {}", path.display());
         let file = loop {
-            let Some(file) = open(&path).with_context(context)? else { continue };
+            let file = open(&path).with_context(context)?;
             match file.try_lock() {
                 // The previous owner may have removed the file before unlocking it.
                 Ok(()) if is_at(&file, &path) => break file,
@@ -179,15 +179,12 @@ impl Record {
     }
 }
 
-/// Opens or creates the file; `None` if its directory was removed concurrently.
-fn open(path: &Path) -> anyhow::Result<Option<File>> {
-    if let Some(directory) = path.parent() {
-        runtime_dir::create(directory)?;
-    }
-    match OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path) {
-        Ok(file) => Ok(Some(file)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
+/// Opens or creates the file, whose directory is created.
+fn open(path: &Path) -> anyhow::Result<File> {
+    let open = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    match path.parent() {
+        Some(directory) => runtime_dir::create_with(directory, open),
+        None => Ok(open()?),
     }
 }
 
