@@ -207,8 +207,13 @@ impl Wan {
             ));
         }
         let standard_output = if self.json { StandardOutput::Summary } else { StandardOutput::Programs };
-        let status = session.run(&hosts, &self.programs(), standard_output)?;
-        failure::status_of(status, self.finish(run))
+        match session.run(&hosts, &self.programs(), standard_output) {
+            Ok(status) => failure::status_of(status, self.finish(run)),
+            Err(error) => {
+                run.discard();
+                Err(error)
+            }
+        }
     }
 
     /// Returns the programs for the left and right host.
@@ -309,8 +314,16 @@ impl Wan {
 
     /// Stops the path, prints and plots its results.
     fn finish(&self, run: Run) -> anyhow::Result<()> {
-        let reports = run.path.stop()?;
+        let stopped = run.path.stop();
+        // The packets before an error of the path, too.
         let recorded = run.recording.map_or(Ok(()), Recording::finish);
+        let reports = match (stopped, &recorded) {
+            (Err(error), Err(lost)) => {
+                failure::warn(format_args!("{lost}"));
+                return Err(error);
+            }
+            (stopped, _) => stopped?,
+        };
         let summary = Summary::new(run.seed, &reports, (run.unread)()?);
         let printed = if self.json {
             let json = serde_json::to_string_pretty(&summary)?;
@@ -347,4 +360,15 @@ struct Run {
     seed: u64,
     unread: Unread,
     _control: Option<ControlSocket>,
+}
+
+impl Run {
+    /// Stops the path without a summary, after another error. The packets before that are in the capture.
+    fn discard(self) {
+        let stopped = self.path.stop().err();
+        let recorded = self.recording.and_then(|recording| recording.finish().err());
+        for error in stopped.into_iter().chain(recorded.map(Into::into)) {
+            failure::warn(format_args!("{error:#}"));
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! `nichrome wan --between`, between two interfaces. These are in namespaces that represent the machine, which needs
 //! root.
 
+use std::fs::{self, File};
 use std::io::{IoSlice, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -268,6 +270,51 @@ fn a_path_ends_with_one_of_its_interfaces() {
         assert_eq!(path.end(), 1);
         assert!(machines.on_machine(|netlink| netlink.interface(name(other)).unwrap().up) && room.is_tidy());
     }
+}
+
+/// Returns true if a thread of the process has this name.
+fn has_thread(process: u32, name: &str) -> bool {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| fs::read_to_string(thread.path().join("comm"))).any(|comm| {
+        // One that has ended meanwhile has no name.
+        comm.is_ok_and(|comm| comm.trim() == name)
+    })
+}
+
+#[test]
+fn the_packets_before_the_end_of_an_interface_are_captured() {
+    let machines = Machines::new();
+    let room = Room::new();
+    let pipe = room.file("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = thread::spawn({
+        let pipe = pipe.clone();
+        || File::open(pipe).unwrap()
+    });
+    let path = machines.join(&room, &["--capture", &pipe]);
+    let mut reader = reader.join().unwrap();
+    let sent = vec![7; 5_000_000];
+    assert!(transfer(&machines, V4, &sent).0 == sent);
+    let from =
+        machines.on_host(1, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap());
+    let (header, frame) = (VirtioNetHeader::default().to_bytes(), TcpFrame::default().build());
+    let (limit, has_ended) = (Instant::now() + PATIENCE, AtomicBool::new(false));
+    thread::scope(|scope| {
+        // What is sent to an interface that is gone ends the path by an error.
+        scope.spawn(|| {
+            while !has_ended.load(Ordering::Relaxed) && Instant::now() < limit {
+                let _ = from.send(&[IoSlice::new(&header), IoSlice::new(&frame)]);
+            }
+        });
+        machines.on_machine(|netlink| netlink.delete(&netlink.interface(name("one")).unwrap()).unwrap());
+        until("the path to end", || ["to_left", "to_right"].iter().all(|name| !has_thread(path.pid(), name)));
+        has_ended.store(true, Ordering::Relaxed);
+    });
+    let mut captured = Vec::new();
+    reader.read_to_end(&mut captured).unwrap();
+    assert!(captured.len() > 2 * sent.len(), "{}", captured.len());
+    path.wait_for("nichrome: one is gone: the path ends");
+    assert_eq!(path.end(), 1);
 }
 
 #[test]

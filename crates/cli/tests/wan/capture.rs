@@ -12,7 +12,7 @@ use nichrome_wire::Instant;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::installed::tshark;
-use crate::run::{Room, number, printed_here, python};
+use crate::run::{Room, number, printed_here, python, text};
 
 const LEN: u64 = 3_000_000;
 
@@ -119,4 +119,16 @@ fn a_named_pipe_is_waited_for_and_a_signal_ends_the_wait() {
     File::open(&pipe).unwrap().read_to_end(&mut captured).unwrap();
     assert!(path.wait().unwrap().success());
     assert_eq!(captured[..4], [0x0A, 0x0D, 0x0D, 0x0A]);
+}
+
+#[test]
+fn the_capture_is_written_if_a_program_cannot_be_started() {
+    const SENT: usize = 50;
+    let room = Room::new();
+    let file = room.file("path.pcapng");
+    let left = format!("bash -c 'for n in {{1..{SENT}}}; do echo $n >/dev/udp/$PEER/9; done'");
+    let output = room.run(&["--capture", &file, "--left", &left, "--", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(127), "{}", text(&output.stderr));
+    let captured = packets(&file).len();
+    assert!(captured >= SENT, "{captured}");
 }
