@@ -80,6 +80,8 @@ impl NetworkNamespace {
     /// Creates a namespace with a loopback interface, which is down. Requires `CAP_SYS_ADMIN`; see [`gain_network_admin`].
     pub fn new() -> Result<Self, NamespaceError> {
         let before = Self::current()?;
+        // Requires the right to return.
+        before.enter().map_err(|error| refused("network", error))?;
         unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
         let made = Self::current();
         before.enter_permanently()?;
@@ -126,8 +128,11 @@ impl NetworkNamespace {
 
     /// Moves the calling thread into the namespace permanently.
     pub fn enter_permanently(&self) -> Result<(), NamespaceError> {
+        self.enter().map_err(NamespaceError::failed("enter a network namespace"))
+    }
+
+    fn enter(&self) -> rustix::io::Result<()> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(NamespaceError::failed("enter a network namespace"))
     }
 }
 
@@ -235,7 +240,32 @@ fn hint(kind: &str, error: &io::Error, read: impl Fn(&str) -> Option<String>) ->
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+    use std::process::Command;
+
     use super::*;
+
+    /// As root of a user namespace, in the network namespace of another one.
+    #[test]
+    fn a_thread_that_could_not_return_does_not_leave_its_namespace() {
+        const CHILD: &str = "NICHROME_TEST_NAMESPACE";
+        let own = || fs::read_link(CURRENT).unwrap();
+        if env::var_os(CHILD).is_none() {
+            let name = "namespace::tests::a_thread_that_could_not_return_does_not_leave_its_namespace";
+            let mut child = Command::new("unshare");
+            child
+                .args(["--user", "--map-root-user"])
+                .arg(env::current_exe().unwrap())
+                .args(["--exact", name]);
+            let status = child.env(CHILD, "").status().expect("this test needs unshare(1), of util-linux");
+            assert!(status.success());
+            return;
+        }
+        let before = own();
+        let error = NetworkNamespace::new().unwrap_err();
+        assert_eq!(own(), before, "{error}");
+        assert!(error.to_string().starts_with("the kernel refuses a network namespace"), "{error}");
+    }
 
     #[test]
     fn the_setting_that_forbids_namespaces_is_named() {
