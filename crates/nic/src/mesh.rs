@@ -20,6 +20,9 @@ pub(crate) struct Mesh<B> {
     to: Vec<Option<Neighbour<B>>>,
     /// From each other worker.
     from: Vec<Consumer<WireFrame<B>>>,
+    /// The ring in `from` that is emptied first: another one each time, so that a busy worker does not keep another's
+    /// frames waiting.
+    first: usize,
     /// The worker's own frames while a batch is distributed; otherwise empty.
     own: Vec<WireFrame<B>>,
     /// Set by workers that need the memory of frames that this one holds.
@@ -43,6 +46,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
             distribution: Distribution::new(wakers.len()),
             to: Vec::new(),
             from: Vec::new(),
+            first: 0,
             own: Vec::new(),
             release_wanted: Arc::default(),
         };
@@ -110,13 +114,15 @@ impl<B: AsRef<[u8]>> Mesh<B> {
 
     /// Takes frames from the other workers until `batch` has `most`.
     pub(crate) fn collect(&mut self, batch: &mut Vec<WireFrame<B>>, most: usize) {
-        for from in &mut self.from {
+        let (before, behind) = self.from.split_at_mut(self.first);
+        for from in behind.iter_mut().chain(before) {
             while batch.len() < most
                 && let Ok(frame) = from.pop()
             {
                 batch.push(frame);
             }
         }
+        self.first = if self.first + 1 < self.from.len() { self.first + 1 } else { 0 };
     }
 }
 
@@ -153,6 +159,27 @@ mod tests {
             all += received.len();
         }
         assert_eq!((all, stats.distribution_dropped), (100, 0));
+    }
+
+    #[test]
+    fn a_busy_worker_does_not_keep_anothers_frames_waiting() {
+        const MOST: usize = 10;
+        let mut meshes = meshes(3);
+        let distribution = meshes[2].distribution.clone();
+        let of_third = move |frame: &WireFrame<Vec<u8>>| distribution.worker(&frame.buffer) == 2;
+        let mut busy: Vec<_> = frames(1000).into_iter().filter(of_third.clone()).collect();
+        let mut other = vec![busy.pop().unwrap()];
+        let awaited = other[0].buffer.clone();
+        let mut stats = QueueStats::default();
+        meshes[0].distribute(&mut busy, &mut stats);
+        meshes[1].distribute(&mut other, &mut stats);
+        assert!(stats.distributed > 10 * MOST as u64);
+        let has_come = (0..2).any(|_| {
+            let mut batch = Vec::new();
+            meshes[2].collect(&mut batch, MOST);
+            batch.iter().any(|frame| frame.buffer == awaited)
+        });
+        assert!(has_come, "it waits until the ring of the busy worker is empty");
     }
 
     #[test]
