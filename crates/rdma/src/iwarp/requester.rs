@@ -149,7 +149,8 @@ impl Requester {
     /// Executes local requests, fails those that cannot be sent, and completes the finished ones.
     #[inline]
     pub(super) fn run<M: Memory>(&mut self, context: &mut Context<'_, M>) {
-        while may_begin_in(context.qp.state)
+        while !self.failed
+            && may_begin_in(context.qp.state)
             && let Some(work) = context.qp.sends.get(self.cursor.work)
             && work.progress == Progress::Posted
         {

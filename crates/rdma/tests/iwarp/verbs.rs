@@ -221,20 +221,26 @@ fn a_connection_without_ord_has_no_reads() {
     assert_eq!(alone.end().device.post_send(qp, &read), Err(PostError::NoReads));
 }
 
+/// A queue pair in RTS that waits for its stream.
+fn on_hold() -> (Pair, QpHandle) {
+    let mut pair = Pair::new();
+    let [qp, _] = pair.create(QpType::Rc);
+    let peer = QpNumber::new(5).unwrap();
+    let [init, rtr, rts] = changes(QpType::Rc, address(1), peer, &Link::default());
+    let device = &mut pair.ends[0].device;
+    [init, rtr].iter().for_each(|change| device.modify_qp(qp, change).unwrap());
+    device.hold_qp(qp).unwrap();
+    device.modify_qp(qp, &rts).unwrap();
+    (pair, qp)
+}
+
 #[test]
 fn requests_that_were_posted_before_the_connection_follow_it() {
     let immediate =
         Operation::WriteWithImmediate(Remote { address: 0, rkey: RKey(1) }, ImmediateData([0; 4]));
     let read = Operation::Read(Remote { address: 0, rkey: RKey(1) });
     for (operation, ord, extended) in [(read, 0, true), (immediate, 4, false)] {
-        let mut pair = Pair::new();
-        let [qp, _] = pair.create(QpType::Rc);
-        let peer = QpNumber::new(5).unwrap();
-        let [init, rtr, rts] = changes(QpType::Rc, address(1), peer, &Link::default());
-        let device = &mut pair.ends[0].device;
-        [init, rtr].iter().for_each(|change| device.modify_qp(qp, change).unwrap());
-        device.hold_qp(qp).unwrap();
-        device.modify_qp(qp, &rts).unwrap();
+        let (mut pair, qp) = on_hold();
         pair.ends[0].post(qp, 1, Operation::Send, 0, 8);
         pair.ends[0].post(qp, 2, operation, 0, 8);
         let mut alone = Alone::on(pair, qp, Terms { ord, extended, rtr: None, ..TERMS });
@@ -306,6 +312,29 @@ fn windows_are_bound_and_written_through() {
     pair.run();
     assert_eq!(pair.ends[1].bytes(100, 50), [9; 50]);
     assert_eq!(pair.ends[0].device.query_qp(qps[0]).unwrap().state, QpState::Err);
+}
+
+#[test]
+fn requests_behind_a_failed_one_are_flushed_and_not_executed() {
+    let bad = Operation::LocalInvalidate(RKey(5));
+    let not_carried = Operation::Read(Remote { address: 0, rkey: RKey(1) });
+    for (operation, len) in [(bad, 0), (not_carried, 8)] {
+        let terms = Terms { ord: 0, rtr: None, ..TERMS };
+        let (mut pair, qp) = on_hold();
+        let access = Access::LOCAL_WRITE | Access::INVALIDATE;
+        let (_, keys) = pair.ends[0].register(RegionConfig::new(BASE, 100, access));
+        let buffers = [pair.ends[0].sge(0, len)];
+        let payload = if len == 0 { &[][..] } else { &buffers };
+        for wr_id in [1, 2] {
+            let request = SendRequest::new(wr_id, operation, payload);
+            pair.ends[0].device.post_send(qp, &request).unwrap();
+        }
+        pair.ends[0].post_local(qp, 3, Operation::LocalInvalidate(keys.rkey));
+        let mut alone = Alone::on(pair, qp, terms);
+        alone.bytes();
+        let flushed = [2, 3].map(|wr_id| (wr_id, Status::Flushed));
+        assert_eq!(alone.end().statuses(), [[(1, Status::LocalQpOperation)].as_slice(), &flushed].concat());
+    }
 }
 
 #[test]
