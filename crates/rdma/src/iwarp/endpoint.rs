@@ -128,9 +128,9 @@ impl Endpoint for IwarpQp {
     }
 
     fn stream_closed<M: Memory>(&mut self, _: StreamEnd, _: &mut IwarpShared, verbs: &mut Verbs<M>) {
-        if let Some(link) = &mut self.link {
-            link.ended();
-        }
+        // A queue pair that was reset has left its stream.
+        let Some(link) = &mut self.link else { return };
+        link.ended();
         self.stop(verbs);
     }
 

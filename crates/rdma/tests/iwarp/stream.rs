@@ -215,6 +215,20 @@ fn a_lost_stream_flushes_everything() {
 }
 
 #[test]
+fn the_end_of_its_former_stream_is_nothing_to_a_queue_pair_that_was_reset() {
+    let mut alone = Alone::with(TERMS, &Link::default(), |config| config.native = Native::Iwarp);
+    let qp = alone.qp;
+    for state in [QpState::Reset, QpState::Init] {
+        let device = &mut alone.end().device;
+        device.modify_qp(qp, &QpChange::to(state)).unwrap();
+        device.stream_closed(qp, StreamEnd::Closed, Instant::ZERO);
+        assert_eq!(device.query_qp(qp).unwrap().state, state);
+    }
+    alone.end().receive(qp, 1, 0, 10);
+    assert_eq!((alone.end().statuses(), alone.end().events()), (vec![], vec![]));
+}
+
+#[test]
 fn segments_have_the_agreed_size() {
     let mut alone = Alone::new(Terms { rtr: None, max_ulpdu: 1442, ..TERMS });
     let qp = alone.qp;
