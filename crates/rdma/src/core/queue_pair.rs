@@ -190,12 +190,12 @@ impl QueuePair {
         self.receives.queue(&verbs.srqs).is_some_and(|queue| queue.len() > 0)
     }
 
-    /// Returns the receive of an incomplete message to the front of its queue.
+    /// Returns the receive of an incomplete message to the front of its queue, for the next message or for a queue pair that waits.
     pub(crate) fn put_back_receive<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        if let Some(slot) = self.receiving.take()
-            && let Some(queue) = self.receives.queue_mut(&mut verbs.srqs)
-        {
-            queue.put_back(slot);
+        let Some(slot) = self.receiving.take() else { return };
+        match &mut self.receives {
+            Receives::Own(queue) => queue.put_back(slot),
+            Receives::Shared(srq) => verbs.put_back_shared_receives(*srq, std::iter::once(slot)),
         }
     }
 

@@ -423,3 +423,28 @@ proptest! {
         prop_assert!(last.iter().all(|wc| wc.status == Status::Success && used.insert(wc.wr_id)));
     }
 }
+
+#[test]
+fn a_receive_that_a_destroyed_queue_pair_gives_back_goes_to_a_waiting_client() {
+    let mut clients = Clients::new(Pair::new(), 1, 0, &Link::default());
+    let config = QpConfig { srq: Some(clients.srq), ..clients.pair.ends[1].qp_config(QpType::Rc) };
+    let server = clients.pair.ends[1].device.create_qp(config).unwrap();
+    let client = clients.pair.ends[0].device.create_qp(clients.pair.ends[0].qp_config(QpType::Rc)).unwrap();
+    clients.pair.bring_up(QpType::Rc, [client, server], &Link { timeout: 0, ..Link::default() });
+    clients.post(1);
+    // The first packet of three takes the receive.
+    let mut packets = 0;
+    clients.pair.fates = Some(Box::new(move |to, _| {
+        packets += u32::from(to == 1);
+        if packets > 1 { Fate::IsLost } else { Fate::Arrives }
+    }));
+    clients.pair.ends[0].post(client, 1, Operation::Send, 0, ROOM);
+    clients.pair.run();
+    clients.pair.fates = None;
+    clients.send(0, 2, 100);
+    clients.pair.run_for(50_000_000);
+    assert_eq!(clients.pair.ends[0].statuses(), []);
+    clients.pair.ends[1].device.destroy_qp(server).unwrap();
+    clients.pair.run_for(50_000_000);
+    assert_eq!(clients.pair.ends[0].statuses(), [(2, Status::Success)]);
+}
