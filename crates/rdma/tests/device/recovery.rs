@@ -260,3 +260,22 @@ fn a_silent_peer_is_given_up_when_hardware_gives_it_up() {
     assert_eq!(milliseconds(14, 7), 1811, "perftest: timeout 14, retry count 7");
     assert_eq!(milliseconds(18, 5), 6442);
 }
+
+/// A copy of a refused packet may arrive late, when its receive is there.
+#[test]
+fn an_acknowledgement_ends_the_wait_for_the_receiver() {
+    let mut pair = Pair::new();
+    pair.record = true;
+    let [a, b] = pair.connect(QpType::Rc, &Link { timeout: 8, retry_count: 0, ..Link::default() });
+    // 655 ms: longer than the retransmission timer.
+    let min_rnr_timer = RnrTimer::new(0);
+    pair.ends[1].device.modify_qp(b, &QpChange { min_rnr_timer, ..QpChange::to(QpState::Rts) }).unwrap();
+    [1, 2].iter().for_each(|wr_id| pair.ends[0].post(a, *wr_id, Operation::Send, 0, 8));
+    pair.run_until(|pair| pair.ends[0].device.counters().rnr_naks_received > 0);
+    [3, 4].iter().for_each(|wr_id| pair.ends[1].receive(b, *wr_id, 0, 8));
+    let (_, first) = pair.sent[0].clone();
+    pair.inject(1, &first);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success), (2, Status::Success)]);
+    assert_eq!(pair.ends[0].device.counters().timeouts, 0);
+}

@@ -5,7 +5,7 @@
 //! | ACK | everything up to its number has arrived; a READ or atomic among it whose data has not is requested again |
 //! | sequence NAK | everything before its number has arrived, everything from there on is sent again |
 //! | selective NAK | the packet with its number is sent again |
-//! | RNR NAK | as a sequence NAK, after the time that it names |
+//! | RNR NAK | as a sequence NAK, after the time that it names, or once a late copy of the packet is acknowledged |
 //! | other NAK | everything before has arrived, that send fails, the rest is flushed |
 //! | READ response, atomic response | as an ACK of the packets before it; the data is accepted if it is the next in order |
 //! | empty READ response | the same for a FLUSH or an ATOMIC WRITE |
@@ -120,6 +120,8 @@ impl Requester {
         let (sequence, next) = (serial(psn.previous()), serial(self.next));
         self.control.acknowledged(&Acknowledged { sequence, packets, next, mark, now });
         self.unacked = psn;
+        // After an RNR NAK: the peer has a receive by now.
+        self.waiting_until = None;
         (self.retries, self.rnr_retries) = (qp.settings.retry_count, qp.settings.rnr_retry);
         self.recovering = false;
         self.probe.progress(psn, self.outstanding(), now);
