@@ -149,7 +149,11 @@ impl Streams {
 
     /// Serves the sockets and deadlines. Does nothing if it did within the last [`INTERVAL`].
     pub(super) fn progress(&mut self, now: Instant) {
-        if now < self.looks_at || self.listeners.is_empty() && self.calls.is_empty() {
+        if self.listeners.is_empty() && self.calls.is_empty() {
+            (self.due, self.paused_until) = (None, None);
+            return;
+        }
+        if now < self.looks_at {
             return;
         }
         self.looks_at = now + INTERVAL;
@@ -225,8 +229,7 @@ impl Streams {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
                     _ => {
-                        self.watch_listeners(Interest::NONE);
-                        self.paused_until = Some(now + PAUSE);
+                        self.pause(now);
                         return;
                     }
                 },
@@ -245,6 +248,12 @@ impl Streams {
             self.opening.insert(source, token);
             self.add(token, stream, now);
         }
+    }
+
+    /// Takes the listeners out of the epoll for [`PAUSE`].
+    fn pause(&mut self, now: Instant) {
+        self.watch_listeners(Interest::NONE);
+        self.paused_until = Some(now + PAUSE);
     }
 
     fn watch_listeners(&self, interest: Interest) {
@@ -321,9 +330,13 @@ impl AsFd for Streams {
 
 #[cfg(test)]
 mod tests {
+    use nichrome_cm::PortCondition;
     use nichrome_port::clock;
 
+    use super::super::tcp_ports::TcpPorts;
     use super::*;
+
+    const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
     #[test]
     fn connections_that_fail_at_once_leave_nothing() {
@@ -336,5 +349,27 @@ mod tests {
         }
         assert_eq!(streams.take_outcomes().len(), 1000);
         assert!(streams.outgoing.is_empty() && streams.calls.is_empty());
+    }
+
+    /// A deadline that has passed would keep the driver's thread awake.
+    #[test]
+    fn without_connections_and_listeners_there_is_no_deadline() {
+        let mut streams = Streams::new(iwarp::Shared::default()).unwrap();
+        let parameters = StreamParameters { private_data: Vec::new(), ird: 1, ord: 1 };
+        let peer = TcpListener::bind(HERE).unwrap();
+        let (id, now, mut ports) = (IdName(1), clock::now(), TcpPorts::default());
+        assert!(ports.reserve(HERE, PortCondition::Reusable));
+        let ends = (HERE, peer.local_addr().unwrap());
+        streams.connect(id, ends, ports.take_bound(0), &parameters, now);
+        assert!(streams.poll_timeout().is_some());
+        streams.forget(StreamName::Outgoing(id));
+        streams.progress(now + INTERVAL);
+        assert_eq!(streams.poll_timeout(), None);
+
+        streams.listen(id, peer).unwrap();
+        streams.pause(now);
+        streams.stop_listening(id);
+        streams.progress(now + 2 * INTERVAL);
+        assert_eq!(streams.poll_timeout(), None);
     }
 }
