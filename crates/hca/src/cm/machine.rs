@@ -88,7 +88,7 @@ impl Host for Machine {
 
     fn listen(&mut self, space: PortSpace, port: u16) -> bool {
         if let Some(tcp) = &mut self.tcp {
-            return tcp.listen(port);
+            return space == PortSpace::Tcp && tcp.listen(port);
         }
         self.with_service((space, port), true, |services, port| services.listen(port).is_ok())
     }
@@ -102,7 +102,7 @@ impl Host for Machine {
     }
 
     fn release_port(&mut self, space: PortSpace, port: u16) {
-        if let Some(tcp) = &mut self.tcp {
+        if let (PortSpace::Tcp, Some(tcp)) = (space, &mut self.tcp) {
             tcp.release(port);
         }
         self.with_service((space, port), (), ServicePorts::release);
@@ -121,5 +121,23 @@ pub(crate) fn errno_of(error: &UdpError) -> rustix::io::Errno {
             rustix::io::Errno::ADDRNOTAVAIL
         }
         UdpError::Io { error, .. } => rustix::io::Errno::from_raw_os_error(error.raw_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn ports_of_datagram_services_are_no_tcp_ports() {
+        let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let mut machine = Machine::of_iwarp(here);
+        for space in [PortSpace::Tcp, PortSpace::Udp] {
+            assert!(machine.reserve_port(space, here, 0, PortCondition::Reusable));
+        }
+        machine.release_port(PortSpace::Udp, 0);
+        assert!(machine.listen(PortSpace::Tcp, 0));
     }
 }
