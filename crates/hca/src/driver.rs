@@ -197,7 +197,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
             if let Ok(number) = self.call(|device| device.qp_number(qp)) {
                 self.set_up.withdraw(number);
             }
-            self.shared.live().wire.close_stream(qp, clock::now());
+            self.close_stream(qp);
         }
         Ok(())
     }
@@ -301,8 +301,13 @@ impl<M: Memory + Send + 'static> Driver<M> {
         // Before, for the next queue pair may have the same number.
         self.set_up.withdraw(self.call(|device| device.qp_number(qp))?);
         self.call(|device| device.destroy_qp(qp))?;
-        self.shared.live().wire.close_stream(qp, clock::now());
+        self.close_stream(qp);
         Ok(())
+    }
+
+    /// Takes a queue pair off its stream. The thread is to drop one whose peer does not close it.
+    fn close_stream(&self, qp: QpHandle) {
+        self.shared.act(|live| live.wire.close_stream(qp, clock::now()));
     }
 
     /// Retransmits the last ACK of a queue pair whose peer will get no answer from now on.

@@ -1,9 +1,11 @@
 //! The driver's sleep, and set-ups that the program ends.
 
 use std::io::{ErrorKind, Read};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
+use nichrome_rdma::iwarp::Role;
 use nichrome_rdma::{QpCapacity, QpConfig, QpNumber, QpType, Signaling};
+use nichrome_wire::iwarp::Crc;
 use nichrome_wire::star::STAR_PORT;
 
 use super::*;
@@ -139,6 +141,41 @@ fn the_set_up_of_a_destroyed_queue_pair_ends() {
             assert_eq!(side.driver.held_qps(), 1, "{transport:?}");
             side.driver.destroy_qp(side.qp).unwrap();
             assert_eq!(side.driver.held_qps(), 0, "{transport:?}");
+        }
+    }
+}
+
+/// Nothing else wakes the thread.
+#[test]
+fn the_thread_drops_the_stream_of_a_queue_pair_whose_peer_does_not_close() {
+    let leave: [fn(&Side); 2] = [Side::reset, |side| side.driver.destroy_qp(side.qp).unwrap()];
+    for leave in leave {
+        let side = Side::new(Transport::Iwarp);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let terms = Terms {
+            role: Role::Initiator,
+            crc: Crc::Unused,
+            markers_out: false,
+            markers_in: false,
+            ird: 1,
+            ord: 1,
+            rtr: None,
+            extended: false,
+            max_ulpdu: Terms::LONGEST_ULPDU,
+        };
+        side.driver.modify_qp(side.qp, &QpChange::to(QpState::Init)).unwrap();
+        side.driver.attach(side.qp, &terms, ConnectedStream::new(socket, Vec::new(), Vec::new())).unwrap();
+        let is_closing = || side.driver.shared.live().wire.outgoing_timeout().is_some();
+        thread::sleep(Duration::from_millis(50));
+        leave(&side);
+        assert!(is_closing());
+        let until = clock::now() + Duration::from_secs(10);
+        while is_closing() {
+            assert!(clock::now() < until);
+            thread::sleep(Duration::from_millis(10));
         }
     }
 }
