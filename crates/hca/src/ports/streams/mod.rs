@@ -321,8 +321,22 @@ impl StreamPorts {
                     buffer.extend(&bytes);
                     self.deliver(chunk.stream, buffer, device, now);
                 }
-                Content::End(end) => self.end(chunk.stream, end, device, now),
+                Content::End(end) => self.end_behind_held(chunk.stream, end, device, now),
             }
+        }
+    }
+
+    /// The end of the peer's direction has passed the impaired path. Held bytes precede it: the transport may want receives for them.
+    fn end_behind_held(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
+        match self.streams.get_mut(&token) {
+            Some(stream) if end == StreamEnd::Closed && !stream.held.is_empty() => {
+                stream.has_ended = true;
+                if stream.state != State::Paused {
+                    stream.state = State::Paused;
+                    self.paused.push(token);
+                }
+            }
+            _ => self.end(token, end, device, now),
         }
     }
 
@@ -337,14 +351,22 @@ impl StreamPorts {
             match stream.state {
                 State::Paused if device.wants(stream.qp) => {
                     stream.state = State::Open;
-                    let buffer = self.pool.lend(&mut stream.held);
+                    let (buffer, has_ended) = (self.pool.lend(&mut stream.held), stream.has_ended);
                     self.deliver(token, buffer, device, now);
-                    self.watch(token);
+                    match has_ended {
+                        false => self.watch(token),
+                        true if self.is_paused(token) => {}
+                        true => self.end(token, StreamEnd::Closed, device, now),
+                    }
                 }
                 State::Paused => self.paused.push(token),
                 State::Open | State::Ended | State::Closing(_) => {}
             }
         }
+    }
+
+    fn is_paused(&self, token: u64) -> bool {
+        self.streams.get(&token).is_some_and(|stream| stream.state == State::Paused)
     }
 
     /// Serves a stream whose socket is ready; returns true if more bytes may wait.

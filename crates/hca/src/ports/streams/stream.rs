@@ -21,6 +21,8 @@ pub(super) struct Stream {
     pub(super) by_number: bool,
     /// Received bytes that the transport has not consumed.
     pub(super) held: Unconsumed,
+    /// On an impaired path: the peer has closed its direction behind the bytes in `held`.
+    pub(super) has_ended: bool,
     /// Bytes that the socket has not accepted.
     unsent: Vec<u8>,
     /// A FIN follows the bytes that the socket has not accepted.
@@ -61,6 +63,7 @@ impl Stream {
             qp,
             by_number,
             held: Unconsumed::Nothing,
+            has_ended: false,
             unsent: Vec::new(),
             finishes: false,
             state,

@@ -420,6 +420,29 @@ fn bytes_due_before_the_peers_end_leave_before_it_however_late_the_driver_is() {
 }
 
 #[test]
+fn messages_that_wait_for_receives_behind_an_impaired_path_precede_the_peers_end() {
+    let impairments = Impairments { delay: "5ms".parse().unwrap(), ..Impairments::default() };
+    let mut bench = Bench::new(Some(&Faults { impairments, seed: 1 }));
+    let qp = handles(1)[0];
+    let mut peer = bench.attach(qp);
+    bench.device.post(qp, 1);
+    peer.write_all(&[frame(0, 100), frame(1, 100), frame(2, 100), vec![0]].concat()).unwrap();
+    peer.shutdown(std::net::Shutdown::Write).unwrap();
+    bench.until(|bench| bench.ports.streams.values().all(|stream| stream.state != State::Open));
+    bench.until(|bench| bench.ports.poll_timeout().is_none());
+    for received in 1..=2 {
+        (0..3).for_each(|_| bench.progress());
+        assert_eq!((bench.device.received[&qp].len(), &bench.device.ended[..]), (received, &[][..]));
+        assert!(!bench.ports.has_wanted(&bench.device) && !bench.wakes());
+        bench.device.post(qp, 1);
+        assert!(bench.ports.has_wanted(&bench.device));
+    }
+    bench.until(|bench| bench.ports.streams.is_empty());
+    assert_eq!(bench.device.received[&qp].len(), 3);
+    assert_eq!(bench.device.ended, [(qp, StreamEnd::Lost)], "the last frame is incomplete");
+}
+
+#[test]
 fn faults_that_tcp_repairs_are_refused_with_the_remedy() {
     let refused = |impairments: Impairments| {
         let faults = Faults { impairments, seed: 1 };
