@@ -140,7 +140,8 @@ impl<H: Host> Manager<H> {
         self.outputs.push_back(Output::Release(stream));
     }
 
-    /// Moves an identifier, with its events, from its channel to another. Returns how many of its events were fetched.
+    /// Moves an identifier, with its events and the requests in them, from its channel to another. Returns how many of its events
+    /// were fetched.
     ///
     /// # Errors
     /// No such identifier or channel.
@@ -155,7 +156,14 @@ impl<H: Host> Manager<H> {
         if target.events.is_empty() && !events.is_empty() {
             self.outputs.push_back(Output::Readable(to));
         }
+        let requests: Vec<IdName> = events.iter().filter_map(|queued| queued.request).collect();
         target.events.extend(events);
+        for request in requests {
+            // Unless the program has destroyed it.
+            if let Ok(identifier) = self.identifier_mut(request) {
+                identifier.channel = to;
+            }
+        }
         let identifier = self.identifier_mut(id)?;
         identifier.channel = to;
         Ok(identifier.events_reported)

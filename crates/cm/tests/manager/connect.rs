@@ -427,3 +427,22 @@ fn a_loopback_address_that_the_adapter_does_not_have_stands_for_all() {
     manager.listen(id, 0).unwrap();
     network.connected(0x11);
 }
+
+#[test]
+fn requests_that_were_not_fetched_migrate_with_their_listener() {
+    let mut network = Network::pair();
+    let listener = network.listen(1, 9, PortSpace::Tcp, 7, 5);
+    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
+    network.connect(0, client, 0x100).unwrap();
+    network.pass(2 * MILLISECOND);
+    let (now, node) = (network.now, &mut network.nodes[1]);
+    let (before, after) = (node.channel, node.manager.create_channel().unwrap());
+    node.manager.migrate_id(listener, after).unwrap();
+    node.manager.destroy_channel(before, now).unwrap();
+    node.channel = after;
+    let request = IdName(network.event(1).id);
+    assert_eq!(network.nodes[1].manager.check_channel(after, request), Ok(()));
+    network.accept(1, request, 2, 0x101).unwrap();
+    network.pass(2 * MILLISECOND);
+    assert_eq!(network.event(0).kind, EventKind::ConnectResponse);
+}
