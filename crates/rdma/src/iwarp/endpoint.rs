@@ -103,6 +103,8 @@ impl Endpoint for IwarpQp {
                     if let Some(link) = &mut self.link {
                         link.reader = fpdu.next;
                     }
+                    // A READ's response completes the requests behind it, of which one may have failed.
+                    self.check_failure(verbs);
                 }
                 Ok(Taken::NoReceive) => {
                     self.is_starved = true;

@@ -337,7 +337,7 @@ impl Stream {
 
     /// Moves the queue pair to ERROR if a request has completed in error.
     #[inline]
-    fn check_failure<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+    pub(super) fn check_failure<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         if self.requester.take_failure() {
             if let Some(link) = &mut self.link {
                 link.end_by_failure();

@@ -338,6 +338,23 @@ fn requests_behind_a_failed_one_are_flushed_and_not_executed() {
 }
 
 #[test]
+fn a_request_that_fails_behind_a_read_ends_the_connection_with_the_response() {
+    let mut alone = Alone::new(Terms { rtr: None, ..TERMS });
+    let (qp, there) = (alone.qp, Remote { address: 0, rkey: RKey(1) });
+    alone.end().receive(qp, 3, 0, 8);
+    alone.end().post(qp, 1, Operation::Read(there), 0, 8);
+    let unregistered = [Sge { lkey: LKey(5), ..alone.end().sge(0, 8) }];
+    let send = SendRequest::new(2, Operation::Send, &unregistered);
+    alone.end().device.post_send(qp, &send).unwrap();
+    assert_eq!((alone.segments().len(), alone.end().statuses()), (1, vec![]));
+    let place = Place::Tagged { stag: STag(1), offset: 0 };
+    alone.deliver(Segment { is_last: true, opcode: Opcode::ReadResponse, place }, &[7; 8]);
+    assert_eq!(alone.segments()[0].segment.opcode, Opcode::Terminate);
+    let expected = [(1, Status::Success), (2, Status::LocalProtection), (3, Status::Flushed)];
+    assert_eq!(alone.end().statuses(), expected);
+}
+
+#[test]
 fn a_draining_queue_starts_nothing() {
     let mut alone = Alone::new(Terms { rtr: None, ..TERMS });
     let (qp, there) = (alone.qp, Remote { address: 0, rkey: RKey(1) });
