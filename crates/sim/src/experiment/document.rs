@@ -298,8 +298,20 @@ impl<'d, 't> Item<'d, 't> {
     }
 }
 
-/// Joins names with commas; `none` if there are none.
+/// Joins names with commas, those that have commas in quotes; `none` if there are none.
 pub(super) fn joined(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
-    let names: Vec<String> = names.into_iter().map(|name| name.as_ref().into()).collect();
+    let quoted = |name: &str| if name.contains(',') { format!("'{name}'") } else { name.into() };
+    let names: Vec<String> = names.into_iter().map(|name| quoted(name.as_ref())).collect();
     if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_commas_are_quoted_in_lists() {
+        assert_eq!(joined(["NIC", "median, with LRO"]), "NIC, 'median, with LRO'");
+        assert_eq!(joined([""; 0]), "none");
+    }
 }
