@@ -244,15 +244,22 @@ impl Wan {
         let outputs = self.open()?;
         let netlink = Netlink::open()?;
         let mut mtu = 0;
-        let (mut sockets, mut links) = (Vec::new(), Vec::new());
+        let (mut sockets, mut links, mut indices) = (Vec::new(), Vec::new(), Vec::new());
         for name in interfaces {
             let interface = netlink.interface(*name)?;
+            // By another name.
+            anyhow::ensure!(
+                !indices.contains(&interface.index),
+                "--between needs two interfaces, and {} and {name} are the same",
+                interfaces[0]
+            );
+            indices.push(interface.index);
             let ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
             anyhow::ensure!(ethernet, "{name} is not an Ethernet interface");
             anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
             mtu = mtu.max(interface.mtu);
             sockets.push(Arc::new(PacketSocket::open(&interface)?));
-            links.push(Link::new(*name, "path"));
+            links.push(Link::new(interface.name, "path"));
         }
         let (Ok(sockets), Ok(links)) =
             (<[Arc<PacketSocket>; 2]>::try_from(sockets), <[Link; 2]>::try_from(links))

@@ -138,7 +138,7 @@ impl Netlink {
         open().map_err(|error| NetlinkError::Refused { what: "open a netlink socket".into(), error })
     }
 
-    /// Looks up an interface by name.
+    /// Looks up an interface by its name or an alternative one (altname, `ip link property`). The result has its name.
     pub fn interface(&self, name: InterfaceName) -> Result<Interface, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_string()));
@@ -442,6 +442,7 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
     };
     for attribute in &link.attributes {
         match attribute {
+            LinkAttribute::IfName(own) => interface.name = own.parse().unwrap_or(name),
             LinkAttribute::Address(bytes) => interface.mac = bytes.as_slice().try_into().ok().map(MacAddr),
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
             LinkAttribute::Controller(index) => {

@@ -4,6 +4,7 @@
 use std::io::IoSlice;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::time::Duration;
 
 use nichrome_port::udp::{interface_address, local_addresses};
@@ -73,6 +74,19 @@ fn an_interface_becomes_what_it_is_configured_to_be() {
             let _tap = Tap::new(name("tap0"), Offloads::All).unwrap();
             let interface = configured("tap0");
             assert_eq!((interface.mac, interface.mtu, interface.up), (Some(HERE), 1400, true));
+        })
+        .unwrap();
+}
+
+#[test]
+fn an_interface_that_is_found_by_another_name_has_its_own() {
+    namespace()
+        .run(|| {
+            let _tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            let words = ["link", "property", "add", "dev", "tap0", "altname", "other0"];
+            assert!(Command::new("ip").args(words).status().unwrap().success());
+            let netlink = Netlink::open().unwrap();
+            assert_eq!(netlink.interface(name("other0")).unwrap(), netlink.interface(name("tap0")).unwrap());
         })
         .unwrap();
 }

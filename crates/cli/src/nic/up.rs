@@ -160,6 +160,7 @@ impl Up {
         files.write(self.capture.outputs())?;
         check_capabilities()?;
         let netlink = Netlink::open()?;
+        let wire = self.name_of_wire(&netlink, wire)?;
         // Must precede reading the interface's settings, which this may restore.
         let mut claim = Claim::take(wire, host)?;
         let (interface, queues) = self.open_wire(&netlink, wire)?;
@@ -253,6 +254,12 @@ impl Up {
     /// Returns the profile's name if it conflicts with forwarding.
     fn lossy(&self) -> Option<&'static str> {
         self.profile.lossy().filter(|_| !self.force)
+    }
+
+    /// Returns the wire's name, by which cards claim it; it may be given by an alternative one.
+    fn name_of_wire(&self, netlink: &Netlink, given: InterfaceName) -> anyhow::Result<InterfaceName> {
+        // The card creates a TAP device.
+        if self.backend == Backend::Tap { Ok(given) } else { Ok(netlink.interface(given)?.name) }
     }
 
     fn open_wire(&self, netlink: &Netlink, name: InterfaceName) -> anyhow::Result<(Interface, Wire)> {

@@ -41,6 +41,24 @@ fn a_wire_has_one_card() {
 }
 
 #[test]
+fn a_wire_with_several_names_has_one_card() {
+    needs_namespaces!("refusals::a_wire_with_several_names_has_one_card");
+    let lab = Lab::new();
+    lab.ip("link property add dev w0 altname wire0");
+    let before = lab.interface("w0");
+    let first = lab.start(&mut lab.command(
+        env!("CARGO_BIN_EXE_nichrome"),
+        &["nic", "up", "--backend", "packet", "--wire", "wire0", "--host", "h0"],
+    ));
+    assert_eq!(lab.stats()["wire"], "w0");
+    let (line, status) = lab.failure(&["nic", "up", "--backend", "packet", "--wire", "w0", "--host", "h1"]);
+    assert!(line.contains("w0 is in use by process"), "{line}");
+    assert_eq!(status, 1);
+    first.stop();
+    assert_eq!(lab.interface("w0").mac, before.mac);
+}
+
+#[test]
 fn lossy_profiles_are_refused_on_forwarding_hosts() {
     needs_namespaces!("refusals::lossy_profiles_are_refused_on_forwarding_hosts");
     for setting in ["ipv4/conf/default/forwarding", "ipv6/conf/default/forwarding"] {

@@ -341,10 +341,12 @@ fn interfaces_that_cannot_be_used_are_named() {
     let machines = Machines::new();
     let room = Room::new();
     machines.on_machine(|netlink| netlink.add_veth(name("down"), name("peer"), &machines.hosts[0]).unwrap());
+    machines.machine.run(|| ip(&["link", "property", "add", "dev", "one", "altname", "other"])).unwrap();
     for (interfaces, expected) in [
         (["one", "none"], "there is no interface called none ('ip link' lists them)"),
         (["lo", "one"], "lo is not an Ethernet interface"),
         (["one", "down"], "down is down: 'ip link set down up' sets it up"),
+        (["one", "other"], "--between needs two interfaces, and one and other are the same"),
     ] {
         let output = machines.machine.run(|| room.run(&[&["--between"], &interfaces[..]].concat())).unwrap();
         assert_eq!(failure(&output), (expected.into(), 1));
