@@ -133,6 +133,8 @@ fn the_only_one() -> anyhow::Result<UnixStream> {
         let Some(pid) = pid_of(&path) else { continue };
         match UnixStream::connect(&path) {
             Ok(stream) => found.push((pid, stream)),
+            // It is about to listen, or cannot accept.
+            Err(_) if is_alive(pid) => {}
             // A leftover of a process that was killed.
             Err(_) => drop(fs::remove_file(&path)),
         }
@@ -142,6 +144,10 @@ fn the_only_one() -> anyhow::Result<UnixStream> {
         bail!("several 'nichrome wan' are running: choose one with --run ({pids})");
     }
     found.pop().map(|(_, stream)| stream).ok_or_else(|| anyhow!("no 'nichrome wan' of this user is running"))
+}
+
+fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
 }
 
 fn pid_of(socket: &Path) -> Option<u32> {

@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixListener;
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
 use serde_json::{Value, json};
 
 use crate::run::{Room, Started, failure, float, number, python, text};
@@ -84,6 +85,24 @@ fn the_socket_of_a_killed_path_is_ignored() {
     let path = pinging(&room);
     assert!(room.run(&["show", "--run", &path.pid().to_string()]).status.success());
     assert!(room.run(&["show"]).status.success());
+}
+
+/// Between bind(2) and listen(2), a socket refuses connections as that of a killed process does.
+#[test]
+fn the_socket_of_a_path_that_is_about_to_listen_is_kept() {
+    let room = Room::new();
+    let folder = room.path().join("nichrome");
+    std::fs::create_dir(&folder).unwrap();
+    // No process has the highest number.
+    let [starting, killed] = [std::process::id(), u32::MAX].map(|pid| folder.join(format!("wan-{pid}.sock")));
+    let bound = [&starting, &killed].map(|file| {
+        let bound = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&bound, &SocketAddrUnix::new(file).unwrap()).unwrap();
+        bound
+    });
+    assert_eq!(failure(&room.run(&["show"])).0, "no 'nichrome wan' of this user is running");
+    assert_eq!([starting, killed].map(|file| file.exists()), [true, false]);
+    drop(bound);
 }
 
 #[test]
