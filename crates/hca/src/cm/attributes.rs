@@ -33,8 +33,11 @@ impl Attributes {
     }
 }
 
-/// Moves a queue pair to ERROR, which flushes its requests.
+/// Moves a queue pair to ERROR, which flushes its requests, unless the program has reset or destroyed it.
 pub(super) fn stop<M: Memory>(device: &mut Device<M>, qp: QpHandle) {
-    // Fails only if the program has destroyed it.
-    let _ = device.modify_qp(qp, &QpChange::to(QpState::Err));
+    let is_connected = |state| !matches!(state, QpState::Reset | QpState::Init);
+    if device.query_qp(qp).is_ok_and(|report| is_connected(report.state)) {
+        // Each of these states has this transition.
+        let _ = device.modify_qp(qp, &QpChange::to(QpState::Err));
+    }
 }

@@ -215,3 +215,42 @@ impl AsFd for Joining {
         self.streams.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use nichrome_rdma::{PathMtu, QpCapacity};
+
+    use super::*;
+    use crate::cm::Connected;
+    use crate::{Adapter, AdapterConfig, Connection, QueuePair, Transport};
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    fn queue_pair(adapter: &Adapter) -> QueuePair {
+        let cq = adapter.completion_queue(8).unwrap();
+        adapter.queue_pair(QpCapacity::default(), &cq, &cq).unwrap()
+    }
+
+    #[test]
+    fn the_end_of_its_connection_is_nothing_to_a_queue_pair_that_was_reset() {
+        let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+        let (client, server) = (Adapter::open(&config).unwrap(), Adapter::open(&config).unwrap());
+        let (listener, terms) = (server.listen(0, 0).unwrap(), Connection::new(PathMtu::B1024));
+        let [_peer, connected]: [Connected; 2] = thread::scope(|scope| {
+            let peer =
+                scope.spawn(|| client.connect(listener.address(), queue_pair(&client), b"", &terms).unwrap());
+            let request = listener.accept(PATIENCE).unwrap().unwrap();
+            let connected = request.accept(queue_pair(&server), b"", &terms).unwrap();
+            [peer.join().unwrap(), connected]
+        });
+        let qp = connected.queue_pair();
+        for state in [QpState::Reset, QpState::Init] {
+            server.inner.driver.modify_qp(qp.handle(), &QpChange::to(state)).unwrap();
+        }
+        assert!(connected.wait_disconnected(PATIENCE).unwrap());
+        assert_eq!(qp.state(), QpState::Init);
+    }
+}
