@@ -1,25 +1,30 @@
 //! Control sockets of running commands: a request is one line of JSON, and so is its answer.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use nichrome_port::uninterrupted;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::deadline::left;
 use crate::{runtime_dir, threads};
 
 /// Maximum length of a request or answer, in bytes.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: usize = 1 << 20;
 
-/// Timeout for the other side.
+/// Timeout of a client for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Timeout for a client's request, and again for the answer. The other clients wait meanwhile, for [`PATIENCE`].
+const TURN: Duration = Duration::from_secs(2);
 
 /// Time until the next attempt to accept a client, after one has failed.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -43,7 +48,8 @@ impl ControlSocket {
                     continue;
                 };
                 // A client that disconnects misses the answer.
-                let _ = receive(&stream).and_then(|request| send(&stream, &answer(request)));
+                let _ = receive(&stream, Instant::now() + TURN)
+                    .and_then(|request| send(&stream, &answer(request), Instant::now() + TURN));
             }
         })?;
         Ok(socket)
@@ -78,24 +84,41 @@ fn listen(file: &Path) -> anyhow::Result<UnixListener> {
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
     let peer = socket_peercred(stream).context("cannot identify the owner of the process that answers")?.uid;
     ensure!(is_trusted(peer, geteuid()), "the process that answers belongs to another user");
-    send(stream, request)?;
-    receive(stream).context("no answer")
+    let until = Instant::now() + PATIENCE;
+    send(stream, request, until)?;
+    receive(stream, until).context("no answer")
 }
 
 fn is_trusted(peer: Uid, own: Uid) -> bool {
     peer == own || peer.is_root()
 }
 
-fn send(mut stream: &UnixStream, message: &impl Serialize) -> anyhow::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream.write_all((serde_json::to_string(message)? + "\n").as_bytes())?)
+/// Sends a message until the deadline, however slowly the other side reads.
+fn send(mut stream: &UnixStream, message: &impl Serialize, until: Instant) -> anyhow::Result<()> {
+    let line = serde_json::to_string(message)? + "\n";
+    let mut rest = line.as_bytes();
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(until)?))?;
+        match uninterrupted(|| stream.write(rest))? {
+            0 => return Err(std::io::Error::from(ErrorKind::WriteZero).into()),
+            written => rest = &rest[written..],
+        }
+    }
+    Ok(())
 }
 
-fn receive<T: DeserializeOwned>(stream: &UnixStream) -> anyhow::Result<T> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(LONGEST)).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+/// Receives a message until the deadline, however slowly the other side writes.
+fn receive<T: DeserializeOwned>(mut stream: &UnixStream, until: Instant) -> anyhow::Result<T> {
+    let (mut received, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        stream.set_read_timeout(Some(left(until)?))?;
+        let len = uninterrupted(|| stream.read(&mut piece))?;
+        let end = piece[..len].iter().position(|byte| *byte == b'\n');
+        received.extend_from_slice(&piece[..end.unwrap_or(len)]);
+        if end.is_some() || len == 0 || received.len() > LONGEST {
+            return Ok(serde_json::from_slice(&received)?);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +164,26 @@ mod tests {
         assert!(used < Duration::from_millis(30), "{used:?}");
         drop(taken);
         assert_eq!(ask::<u32>(&client.into(), &1).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_client_that_sends_byte_by_byte_does_not_keep_others_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("socket");
+        let _socket = ControlSocket::open(file.clone(), |number: u32| number + 1).unwrap();
+        let connect = || UnixStream::connect(&file).unwrap();
+        let (mut slow, other, ended) = (connect(), connect(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                // Fails once its connection is closed.
+                while !ended.load(Ordering::Relaxed) && slow.write_all(b"1").is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let answer = ask::<u32>(&other, &1);
+            ended.store(true, Ordering::Relaxed);
+            assert_eq!(answer.unwrap(), 2);
+        });
     }
 
     #[test]

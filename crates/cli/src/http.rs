@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use nichrome_port::uninterrupted;
 
+use crate::deadline::left;
+
 /// Maximum length of a request, in bytes.
 const LONGEST: usize = 8192;
 
@@ -122,11 +124,6 @@ fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) 
         }
     }
     Ok(())
-}
-
-fn left(until: Instant) -> io::Result<Duration> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 fn read(mut stream: &TcpStream, piece: &mut [u8], until: Instant) -> io::Result<usize> {

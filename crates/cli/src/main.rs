@@ -11,6 +11,7 @@ mod completions;
 mod connecting;
 mod control;
 mod copy_loop;
+mod deadline;
 mod demo;
 mod distinct;
 mod doctor;

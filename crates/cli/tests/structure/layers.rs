@@ -117,6 +117,7 @@ const CLI: Layers = &[
         "connecting.rs",
         "control.rs",
         "copy_loop.rs",
+        "deadline.rs",
         "distinct.rs",
         "duration.rs",
         "engine_options.rs",
