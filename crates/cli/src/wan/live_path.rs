@@ -13,7 +13,7 @@ use super::recorder::Recording;
 use super::report::Report;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::threads;
+use crate::threads::{self, AtEnd};
 
 /// The configuration of a live path.
 pub(crate) struct Setup<'a> {
@@ -72,9 +72,8 @@ impl LivePath {
             )?;
             let ended = ended.clone();
             let thread = threads::start(to.direction(), move || {
-                let result = direction.run();
-                ended();
-                result
+                let _at_end = AtEnd(ended);
+                direction.run()
             })?;
             Ok(Running { control: Control { messages, waker }, thread })
         };
@@ -132,5 +131,57 @@ impl Control {
         let (to, answer) = mpsc::channel();
         self.send(ControlMessage::Report(to))?;
         answer.recv().context(ENDED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSlice;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::time::Duration;
+
+    use nichrome_port::{Device, Received};
+    use rustix::io;
+
+    use super::*;
+
+    /// An interface that panics when it is read.
+    struct Panics(Waker);
+
+    impl AsFd for Panics {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    impl Device for Panics {
+        fn receive<'a>(&self, _: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
+            panic!("as the test demands");
+        }
+
+        fn send(&self, _: &[IoSlice<'_>]) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn send_bytes(&self, _: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_direction_that_panics_is_reported() {
+        let device = || Arc::new(Panics(Waker::new().unwrap())) as SharedDevice;
+        let impairments = [Impairments::default(), Impairments::default()];
+        let setup = Setup {
+            devices: [device(), device()],
+            impairments: &impairments,
+            seed: 1,
+            frame_len: 1514,
+            recording: None,
+        };
+        let (ended, end) = mpsc::channel();
+        let path = LivePath::start(&setup, move || ended.send(()).unwrap_or_default()).unwrap();
+        assert_eq!(end.recv_timeout(Duration::from_secs(5)), Ok(()));
+        assert!(path.stop().is_err());
     }
 }
