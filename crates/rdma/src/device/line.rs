@@ -143,8 +143,8 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Whether a queue pair's stream is blocked. One that is to be reset is not.
+/// Whether a queue pair's stream is blocked. One that is to be ended is not: the peer may never read.
 #[inline]
 fn is_stopped(transport: &Transport) -> bool {
-    transport.qp().is_blocked && !for_endpoint!(transport, |endpoint| endpoint.aborts_stream())
+    transport.qp().is_blocked && !for_endpoint!(transport, |endpoint| endpoint.ends_stream())
 }

@@ -125,8 +125,8 @@ impl Endpoint for IwarpQp {
         }
     }
 
-    fn aborts_stream(&self) -> bool {
-        matches!(self.link, Some(Link { stage: Stage::Ending(StreamShutdown::Abort), .. }))
+    fn ends_stream(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::ends)
     }
 
     fn stream_closed<M: Memory>(&mut self, _: StreamEnd, _: &mut IwarpShared, verbs: &mut Verbs<M>) {

@@ -55,6 +55,11 @@ impl Link {
         self.opening.has_work() || self.terminate.is_some() || matches!(self.stage, Stage::Ending(_))
     }
 
+    /// Returns true if the driver is to end the stream, and nothing is to be sent before.
+    pub(super) fn ends(&self) -> bool {
+        matches!(self.stage, Stage::Ending(_)) && self.terminate.is_none()
+    }
+
     /// An FPDU has arrived. Returns true if it is the first.
     #[inline]
     pub(super) fn received(&mut self) -> bool {

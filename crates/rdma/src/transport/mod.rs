@@ -107,8 +107,8 @@ pub(crate) trait Endpoint: Sized {
         true
     }
 
-    /// Returns true if the driver is to reset the stream, blocked or not.
-    fn aborts_stream(&self) -> bool {
+    /// Returns true if the driver is to end the stream, blocked or not: it sends the bytes that it has kept, or resets.
+    fn ends_stream(&self) -> bool {
         false
     }
 

@@ -185,6 +185,16 @@ fn a_blocked_stream_is_reset_nevertheless() {
 }
 
 #[test]
+fn an_idle_queue_pair_leaves_a_stream_that_is_blocked() {
+    let mut alone = Alone::new(TERMS);
+    let qp = alone.qp;
+    alone.bytes();
+    alone.end().device.hold_sends(qp);
+    alone.end().device.modify_qp(qp, &QpChange::to(QpState::Err)).unwrap();
+    assert_eq!((alone.bytes().len(), alone.ending), (0, Some(StreamShutdown::Orderly)));
+}
+
+#[test]
 fn messages_sent_before_an_orderly_end_arrive() {
     let (mut pair, qps) = connected(TERMS);
     pair.streams.carriage.capacity = 70_000;
