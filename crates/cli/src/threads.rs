@@ -1,17 +1,8 @@
-//! Threads: creation with error reporting, and their ends.
+//! Thread creation with error reporting.
 
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::Context;
-
-/// Calls a function when it is dropped: at the end of a thread, also of one that panics.
-pub(crate) struct AtEnd<F: Fn()>(pub(crate) F);
-
-impl<F: Fn()> Drop for AtEnd<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
 
 /// Starts a thread called `name`.
 ///

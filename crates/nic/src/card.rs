@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use nichrome_lro::{Coalescer, ConfigError};
-use nichrome_port::WireQueue;
+use nichrome_port::{AtEnd, WireQueue};
 
-use crate::at_end::AtEnd;
 use crate::config::CardConfig;
 use crate::control::{Control, ControlMessage, Remote, control};
 use crate::delivery_thread::{Deliveries, Delivery, DeliveryThread};

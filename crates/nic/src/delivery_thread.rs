@@ -8,9 +8,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use nichrome_lro::Packet;
-use nichrome_port::{Device, Onset, RealTime, Waker, WireQueue, clock};
+use nichrome_port::{AtEnd, Device, Onset, RealTime, Waker, WireQueue, clock};
 
-use crate::at_end::AtEnd;
 use crate::delivery::{self, Deliverer, RoundRobin};
 use crate::error::CardError;
 use crate::host::{Host, HostError, send_or_segment};

@@ -16,7 +16,6 @@
 //! A worker sleeps until its wire, its host, another worker or a timer wakes it.
 #![forbid(unsafe_code)]
 
-mod at_end;
 mod card;
 mod carried;
 mod config;

@@ -11,6 +11,7 @@
 //! `process`, `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
+mod at_end;
 pub mod capture;
 mod channels;
 pub mod clock;
@@ -49,6 +50,7 @@ mod waker;
 mod wire_queue;
 mod xdp;
 
+pub use at_end::AtEnd;
 pub use device::{Device, MAX_RECEIVE, Received};
 pub use epoll::{Epoll, Interest};
 pub use ethtool::{Feature, FeatureError};

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use nichrome_port::Waker;
+use nichrome_port::{AtEnd, Waker};
 use nichrome_wan::Impairments;
 
 use super::direction::{ControlMessage, Direction};
@@ -13,7 +13,7 @@ use super::recorder::Recording;
 use super::report::Report;
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
-use crate::threads::{self, AtEnd};
+use crate::threads;
 
 /// The configuration of a live path.
 pub(crate) struct Setup<'a> {

@@ -230,7 +230,6 @@ const LRO: Layers = &[
 const NIC: Layers = &[
     &["partial_checksum.rs"],
     &[
-        "at_end.rs",
         "config.rs",
         "cut.rs",
         "delivery.rs",
@@ -248,6 +247,7 @@ const NIC: Layers = &[
 
 const PORT: Layers = &[
     &[
+        "at_end.rs",
         "clock.rs",
         "device.rs",
         "epoll.rs",
