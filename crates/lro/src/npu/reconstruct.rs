@@ -126,7 +126,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             // The wait behind the gap counts towards the ceiling.
             run.since = run.since.min(since);
         }
-        let overlaps = list.first_seq().is_some_and(|seq| seq.before(descriptor.nextseq));
+        let nextseq = descriptor.nextseq;
+        let overlaps = list.first_seq().is_some_and(|seq| seq.before(nextseq));
         if list.is_empty() {
             self.lists.give_back(list);
         } else {
@@ -134,6 +135,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         if overlaps {
             self.reconstruct_all(index, FlushReason::OutOfOrder);
+            // A waiting segment that ends before nextseq has moved it back.
+            if let Some(descriptor) = self.table.get_mut(index) {
+                descriptor.catch_up(nextseq);
+            }
         }
     }
 

@@ -161,6 +161,16 @@ fn a_segment_that_fills_more_than_the_gap_lets_everything_go() {
 }
 
 #[test]
+fn a_segment_that_covers_what_waits_leaves_no_gap_behind_it() {
+    let mut card = npu(|_, npu| npu.reorder_hold = ms(50));
+    card.receive(&data(0, 100)).receive(&data(200, 100)).receive(&data(100, 400));
+    assert_eq!(card.take_lens(), [500, 100]);
+    card.receive(&data(500, 100)).wait(ms(2));
+    assert_eq!(card.take_lens(), [100], "next in order, not behind a gap");
+    assert_eq!(card.flushes(FlushReason::Timeout), 1);
+}
+
+#[test]
 fn further_ahead_than_reorder_bytes_is_passed_after_everything_held() {
     let mut card = npu(|_, npu| npu.reorder_bytes = 1000);
     receive_at(&mut card, [0, 1100, 1201]);
