@@ -152,6 +152,10 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Flushes the TCP flows that have held segments the longest, until this number of frames has left; then UDP flows.
     pub fn drain_oldest(&mut self, frames: usize) {
         let mut left = frames;
+        if left > 0 && !self.singles.is_empty() {
+            left = left.saturating_sub(self.singles.len());
+            self.singles.flush(FlushReason::Drain, &mut self.out);
+        }
         while left > 0
             && let Some((place, _)) = self.oldest()
         {

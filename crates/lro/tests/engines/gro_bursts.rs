@@ -80,6 +80,21 @@ fn a_batch_that_comes_in_parts_is_merged_across_them() {
 }
 
 #[test]
+fn segments_that_are_alone_in_a_batch_are_drained_with_the_oldest() {
+    let mut engine = Gro::new(&Config::default(), Hold::Batch).unwrap();
+    for at in [0, 100] {
+        let mut frames = of_flows(1..=20, at).into_iter().map(Frame::new).collect();
+        engine.receive_batch(&mut frames, Instant::ZERO);
+        engine.drain_oldest(3);
+        assert!(std::iter::from_fn(|| engine.poll()).count() >= 3, "at {at}");
+        engine.end_of_batch(Instant::ZERO);
+        engine.drain();
+        while engine.poll().is_some() {}
+    }
+    assert_consistent(engine.statistics());
+}
+
+#[test]
 fn a_packet_that_looks_like_an_ethernet_frame_is_read_as_what_it_is() {
     const PAYLOAD: u32 = 60;
     let packet = |flow, at| packet_like_an_ethernet_frame(flow, at, PAYLOAD as usize);
