@@ -323,6 +323,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if segment.payload_len > 0
             && let Some(descriptor) = self.table.get_mut(index)
         {
+            descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
             descriptor.catch_up(segment.end());
         }
         let end = segment.end() + u32::from(segment.flags.contains(TcpFlags::SYN));

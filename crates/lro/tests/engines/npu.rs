@@ -331,6 +331,16 @@ fn an_older_timestamp_is_not_merged() {
 }
 
 #[test]
+fn a_timestamp_older_than_that_of_a_passed_segment_is_not_merged() {
+    let mut card = Card::npu();
+    card.receive(&data(0, 100).timestamps(10, 1)).drain().take();
+    card.receive(&data(0, 100).timestamps(30, 1));
+    assert_eq!((card.take_lens(), card.passes(PassReason::Old)), (vec![100], 1));
+    card.receive(&data(100, 100).timestamps(12, 1)).receive(&data(200, 100).timestamps(31, 1));
+    assert_eq!(card.drain().take_lens(), [100, 100], "PAWS drops the first only");
+}
+
+#[test]
 fn timestamps_are_read_wherever_their_padding_puts_them() {
     for padding in 0..=28 {
         for (second, expected) in [(8, vec![200]), (6, vec![100, 100])] {
