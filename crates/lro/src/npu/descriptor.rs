@@ -221,7 +221,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Returns true if a timestamp value is older than one delivered to the host.
     #[inline]
-    fn is_older(&self, timestamp: Option<u32>) -> bool {
+    pub(crate) fn is_older(&self, timestamp: Option<u32>) -> bool {
         match (timestamp, self.newest_timestamp()) {
             (Some(new), Some(newest)) => SeqNumber(new).before(SeqNumber(newest)),
             _ => false,

@@ -297,6 +297,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 host.stop();
             }
             self.handed(index, segment);
+            if segment.payload_len > 0 {
+                // The host may discard it: without ACK (RFC 9293 section 3.10.7.4), or for an option.
+                self.leave_to_host(index, segment.end());
+            }
         } else if syn && self.config.rules == Rules::Paper {
             self.establish(hash, segment.flow, segment.end() + 1, now);
         }
@@ -320,15 +324,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Records that a segment was delivered by itself.
     fn handed(&mut self, index: Index, segment: &Segment) {
+        let mut is_older = false;
         if segment.payload_len > 0
             && let Some(descriptor) = self.table.get_mut(index)
         {
-            descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
+            let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
+            is_older = descriptor.is_older(timestamp);
+            descriptor.delivered(timestamp);
             descriptor.catch_up(segment.end());
         }
         let end = segment.end() + u32::from(segment.flags.contains(TcpFlags::SYN));
         self.tell_host(index, segment.seq, end);
-        if segment.congestion_experienced {
+        if segment.congestion_experienced || is_older {
             self.leave_to_host(index, end);
         }
     }

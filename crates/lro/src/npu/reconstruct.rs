@@ -53,11 +53,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let Some(descriptor) = self.table.get_mut(index) else { return };
         descriptor.advance(segment.end());
-        descriptor.delivered(segment.timestamps.map(|timestamps| timestamps.value));
+        let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
+        let is_older = descriptor.is_older(timestamp);
+        descriptor.delivered(timestamp);
         let answer = Header::of(&frame);
         self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
         self.tell_host(index, segment.seq, segment.end());
-        if segment.congestion_experienced {
+        if segment.congestion_experienced || is_older {
             self.leave_to_host(index, segment.end());
         }
         if self.config.active_ack == ActiveAck::Paper {
@@ -235,13 +237,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
-    /// segment waits behind a gap. Leaves a CE mark to the host to echo.
+    /// segment waits behind a gap. Leaves to the host a CE mark to echo, and what its PAWS test may discard.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let run = self.take_run(index)?;
         let (seq, end) = (run.start, run.end);
         let safe = self.config.active_ack == ActiveAck::Safe;
         if safe
-            && run.received_header().is_congestion_experienced(run.layout)
+            && (run.only_timestamp.is_some() || run.received_header().is_congestion_experienced(run.layout))
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
         {
             host.leave_to_host(end);

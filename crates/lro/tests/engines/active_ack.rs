@@ -358,6 +358,39 @@ fn control_and_unusual_data_are_not_acknowledged() {
     }
 }
 
+/// RFC 9293 section 3.10.7.4: a segment without ACK is dropped, and RFC 2385 section 2.0 one with an unexpected MD5 option.
+#[test]
+fn data_that_the_host_may_discard_is_not_acknowledged_by_what_follows() {
+    let md5 = TcpFrame { options: [&[1, 1, 19, 18][..], &[0; 16]].concat(), ..data(100, 100) };
+    let without_ack = data(100, 100).with(|frame| frame.flags = TcpFlags::PSH);
+    for (case, frame) in [("no ACK", without_ack), ("MD5", md5)] {
+        let mut card = connected();
+        assert_eq!(acks_for(&mut card, &[frame, data(200, 100)]), [], "{case}");
+        card.host_sends(&host(100, 1000));
+        assert_eq!(acks_for(&mut card, &[data(300, 100)]), [], "{case}: the host has a gap");
+        card.host_sends(&host(400, 1000));
+        assert_eq!(acked(&acks_for(&mut card, &[data(400, 100)])), [500], "{case}");
+    }
+}
+
+/// RFC 7323 section 5.3: the host drops a segment whose timestamp is older than TS.Recent.
+#[test]
+fn data_with_an_older_timestamp_is_not_acknowledged_by_the_card() {
+    let older = data(200, 100).timestamps(71, 80);
+    let newer = data(100, 100).timestamps(75, 80);
+    for trains in [vec![vec![newer.clone()], vec![older.clone()]], vec![vec![newer, older]]] {
+        let mut card = card(ActiveAck::Safe);
+        open(&mut card, &data(0, 100).timestamps(70, 80));
+        card.host_sends(&host(100, 1000).timestamps(90, 70));
+        let acks: Vec<u32> = trains.iter().flat_map(|train| acked(&acks_for(&mut card, train))).collect();
+        assert_eq!(acks, [200], "{} trains", trains.len());
+        let next = data(300, 100).timestamps(76, 80);
+        assert_eq!(acks_for(&mut card, std::slice::from_ref(&next)), [], "the host may have a gap");
+        card.host_sends(&host(400, 1000).timestamps(91, 76));
+        assert_eq!(acked(&acks_for(&mut card, &[next.at(100, 100)])), [500]);
+    }
+}
+
 #[test]
 fn a_reset_by_the_peer_ends_active_ack() {
     let mut card = connected();

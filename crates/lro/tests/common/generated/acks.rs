@@ -179,6 +179,9 @@ impl Acks {
     /// The host is handed a packet.
     pub fn handed(&mut self, packet: &[u8]) {
         let Some(tcp) = Tcp::read(packet, self.medium).filter(|tcp| tcp.checksums_are_right) else { return };
+        if !tcp.flags.intersects(TcpFlags::ACK | TcpFlags::SYN) {
+            return; // discarded: RFC 9293 section 3.10.7.4
+        }
         let connection = self.connections.entry(tcp.flow).or_default();
         if tcp.flags.contains(TcpFlags::SYN) {
             // A SYN that answers none begins a connection of which the host has said nothing yet.
