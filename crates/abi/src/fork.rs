@@ -2,7 +2,8 @@
 //!
 //! Registered pages need no treatment, because no hardware accesses them by DMA. The device does: a child inherits its
 //! parent's objects, but the socket stays the parent's and the driver's thread does not exist in the child. So the device is
-//! paused during a fork, and the child's copy is cut off from the network. A device that the child opens is its own.
+//! paused during a fork, and the child's copy is cut off from the network. A device that the child opens is its own. The table of
+//! live objects, which most verbs lock, is locked too: the child finds it unlocked and whole.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -12,10 +13,12 @@ use std::sync::{Arc, Once};
 use nichrome_hca::Paused;
 
 use crate::adapter::{Adapter, Current};
+use crate::live_objects::{self, Held};
 use crate::process_memory::ProcessMemory;
 
 /// The locks that a thread holds while it forks.
 struct Forking {
+    _objects: Held,
     /// Declared before the adapter that it borrows from, so that it is dropped first.
     device: Option<Paused<'static, ProcessMemory>>,
     _adapter: Option<Arc<Adapter>>,
@@ -37,7 +40,9 @@ extern "C" fn prepare() {
             )
         }
     });
-    FORKING.set(Some(Forking { device, _adapter: adapter, _current: current }));
+    // Verbs lock the table after the device.
+    let objects = live_objects::hold();
+    FORKING.set(Some(Forking { _objects: objects, device, _adapter: adapter, _current: current }));
 }
 
 extern "C" fn in_parent() {

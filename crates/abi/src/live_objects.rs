@@ -26,6 +26,17 @@ fn live() -> MutexGuard<'static, BTreeMap<usize, Live>> {
     LIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The locked table.
+pub(crate) struct Held {
+    _table: MutexGuard<'static, BTreeMap<usize, Live>>,
+}
+
+/// Locks the table until the result is dropped: for a process that is about to fork, whose child would otherwise find it locked by
+/// a thread that does not exist there.
+pub(crate) fn hold() -> Held {
+    Held { _table: live() }
+}
+
 /// Adds an object that the program gets, with the handle in its structure.
 pub(crate) fn add<T: 'static>(address: *const (), handle: u32) {
     live().insert(address as usize, Live { kind: TypeId::of::<T>(), handle });

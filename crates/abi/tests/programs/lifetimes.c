@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -187,6 +188,33 @@ static void forked(void)
 	destroy(o);
 }
 
+static void *asks(void *qp)
+{
+	for (;;)
+		CHECK(!ibv_qp_to_qp_ex(qp));
+	return NULL;
+}
+
+/* Forks while another thread calls verbs: the child can use them. */
+static void forked_amid_verbs(void)
+{
+	struct objects o = make();
+	pthread_t thread;
+	CHECK(!pthread_create(&thread, NULL, asks, o.qp[0]));
+	for (int i = 0; i < 50; i++) {
+		pid_t child = fork();
+		if (!child) {
+			alarm(20);
+			destroy(o);
+			destroy(make());
+			_exit(0);
+		}
+		int status;
+		CHECK(waitpid(child, &status, 0) == child && status == 0);
+	}
+	exit(0);
+}
+
 /* A forked child destroys queues that have events, and takes one: its parent still finds its own. */
 static void events(void)
 {
@@ -263,6 +291,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "contexts"))
 		contexts(4000);
+	else if (argc == 2 && !strcmp(argv[1], "forked amid verbs"))
+		forked_amid_verbs();
 	else if (argc == 2 && !strcmp(argv[1], "events"))
 		events();
 	else if (argc == 2 && !strcmp(argv[1], "signals"))

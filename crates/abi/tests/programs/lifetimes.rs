@@ -32,6 +32,11 @@ fn a_forked_child_does_not_disturb_its_parents_connections() {
 }
 
 #[test]
+fn a_child_forked_amid_verbs_of_another_thread_can_use_verbs() {
+    lifetimes("forked amid verbs");
+}
+
+#[test]
 fn a_program_may_become_a_daemon_before_it_needs_an_adapter() {
     c_program("daemon.c", "");
 }
