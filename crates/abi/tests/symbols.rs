@@ -41,6 +41,13 @@ fn nothing_is_exported_without_a_version() {
     assert!(bare.is_empty(), "{bare:?}");
 }
 
+/// Its thread, its signal handler and the calls of librdmacm that it redirects outlast the program's handle.
+#[test]
+fn dlclose_does_not_unload_the_library() {
+    let dynamic = output_of(Command::new("readelf").arg("-d").arg(common::library()));
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+}
+
 #[test]
 fn every_symbol_that_driver_libraries_and_librdmacm_import_is_exported() {
     let ours = exported(common::library());
