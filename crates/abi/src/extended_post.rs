@@ -8,7 +8,8 @@ use nichrome_rdma::{Feth, Operation, Placement, QpType, RKey, Remote, Selectivit
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp_ex, ibv_sge};
-use crate::object::object;
+use crate::memory_window::MemoryWindow;
+use crate::object::{known, object};
 use crate::queue_pair::QueuePair;
 use crate::request_builder::{Builder, Content, Request};
 use crate::work_request::{bind, buffer, flags, immediate, recipient, set_key};
@@ -79,10 +80,32 @@ unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     }
 }
 
-/// Unlocks the queue pair; the requests are not posted.
+/// Unlocks the queue pair; the requests are not posted, and windows keep their keys.
 unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
     // SAFETY: called after `wr_start`.
+    unsafe {
+        if let Some(builder) = builder(qp) {
+            take_keys_back(builder);
+        }
+        unlock(qp);
+    }
+}
+
+unsafe fn unlock(qp: *mut ibv_qp_ex) {
+    // SAFETY: called after `wr_start`.
     unsafe { libc::pthread_mutex_unlock(&raw mut (*qp).qp_base.mutex) };
+}
+
+/// Restores the keys of the windows whose binds are not posted, the last first.
+unsafe fn take_keys_back(builder: &mut Builder) {
+    for (mw, key) in builder.bound.drain(..).rev() {
+        // SAFETY: `known` finds windows that exist.
+        unsafe {
+            if known::<MemoryWindow>(mw).is_ok() {
+                set_key(mw, key);
+            }
+        }
+    }
 }
 
 /// Posts the requests and unlocks the queue pair. Posts none and returns the first error if a builder call failed.
@@ -100,7 +123,7 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
         })
     });
     // SAFETY: called after `wr_start`.
-    unsafe { abort(qp) };
+    unsafe { if posted.is_ok() { unlock(qp) } else { abort(qp) } };
     status(posted)
 }
 
@@ -168,7 +191,10 @@ unsafe extern "C" fn bind_window(
         match bind(mw, rkey, &*info) {
             Ok(operation) => {
                 begin(qp, operation);
-                set_key(mw, rkey);
+                if let Some(builder) = builder(qp) {
+                    builder.bound.push((mw, (*mw).rkey));
+                    set_key(mw, rkey);
+                }
             }
             Err(errno) => refuse(qp, errno),
         }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use nichrome_rdma::{Operation, Payload, Recipient, SendFlags, SendRequest, Sge, SrqNumber};
 
 use crate::errno::Errno;
+use crate::header::ibv_mw;
 
 /// Send requests under construction.
 #[derive(Default)]
@@ -12,6 +13,8 @@ pub(crate) struct Builder {
     pub(crate) requests: Vec<Request>,
     pub(crate) buffers: Vec<Sge>,
     pub(crate) bytes: Vec<u8>,
+    /// The windows of the requests, in order, and the keys that they had before.
+    pub(crate) bound: Vec<(*mut ibv_mw, u32)>,
     /// The first error.
     pub(crate) error: Option<Errno>,
 }
@@ -37,6 +40,7 @@ impl Builder {
         self.requests.clear();
         self.buffers.clear();
         self.bytes.clear();
+        self.bound.clear();
         self.error = None;
     }
 

@@ -183,6 +183,39 @@ static void timestamps(void)
 	}
 }
 
+/* A window keeps its key if the request to bind it is not posted. */
+static void abandoned_bind(void)
+{
+	struct ibv_qp_init_attr_ex wanted = {.send_cq = queue, .recv_cq = queue, .qp_type = IBV_QPT_RC, .sq_sig_all = 1,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = domain,
+		.send_ops_flags = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV,
+		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+	struct ibv_qp *plain = ibv_create_qp_ex(context, &wanted);
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(plain);
+	struct ibv_mw *mw = ibv_alloc_mw(domain, IBV_MW_TYPE_2);
+	struct ibv_mw_bind_info info = {region, (uintptr_t)memory, 64, IBV_ACCESS_REMOTE_READ};
+	uint32_t key = mw->rkey;
+
+	CHECK(qp && mw);
+	ibv_wr_start(qp);
+	ibv_wr_bind_mw(qp, mw, ibv_inc_rkey(key), &info);
+	ibv_wr_abort(qp);
+	CHECK(mw->rkey == key);
+	/* In RESET the queue pair takes no requests. */
+	ibv_wr_start(qp);
+	ibv_wr_bind_mw(qp, mw, ibv_inc_rkey(key), &info);
+	CHECK(ibv_wr_complete(qp) == EINVAL && mw->rkey == key);
+	connect_qp(plain, plain->qp_num, IBV_ACCESS_LOCAL_WRITE);
+	/* The second bind of a list is of the window that the first has bound. */
+	ibv_wr_start(qp);
+	ibv_wr_bind_mw(qp, mw, ibv_inc_rkey(key), &info);
+	ibv_wr_local_inv(qp, ibv_inc_rkey(key));
+	ibv_wr_bind_mw(qp, mw, ibv_inc_rkey(ibv_inc_rkey(key)), &info);
+	CHECK(ibv_wr_complete(qp) == 0 && mw->rkey == ibv_inc_rkey(ibv_inc_rkey(key)));
+	for (int i = 0; i < 3; i++)
+		completed();
+}
+
 /* A window that is bound is not bound again before it is invalidated. */
 static void bound_window(void)
 {
@@ -244,6 +277,8 @@ int main(int argc, char **argv)
 		datagram();
 	else if (!strcmp(argv[1], "window"))
 		window();
+	else if (!strcmp(argv[1], "abandoned bind"))
+		abandoned_bind();
 	else if (!strcmp(argv[1], "bound window"))
 		bound_window();
 	else if (!strcmp(argv[1], "capacities"))

@@ -36,3 +36,8 @@ fn a_bound_type_2_window_is_not_bound_again() {
 fn wall_clock_timestamps_never_go_back() {
     c_program("answers.c", "timestamps");
 }
+
+#[test]
+fn a_window_keeps_its_key_if_no_bind_is_posted() {
+    c_program("answers.c", "abandoned bind");
+}
