@@ -1,7 +1,7 @@
 //! Asynchronous events, and the objects that raise them.
 
 use std::ffi::c_void;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::event_queue::{EventQueue, Unacknowledged};
 
@@ -77,5 +77,29 @@ impl AsyncSource {
             events.remove(|event| std::ptr::eq(Arc::as_ptr(&event.source), self));
         }
         self.unacknowledged.wait();
+    }
+}
+
+/// The structures of a queue pair, each of which has its events: those of a target that `ibv_open_qp` returned, too.
+#[derive(Default)]
+pub(crate) struct AsyncSources(Mutex<Vec<Arc<AsyncSource>>>);
+
+impl AsyncSources {
+    fn sources(&self) -> MutexGuard<'_, Vec<Arc<AsyncSource>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, source: &Arc<AsyncSource>) {
+        self.sources().push(Arc::clone(source));
+    }
+
+    /// Removes a structure, which no event is raised for after this call.
+    pub(crate) fn remove(&self, source: &Arc<AsyncSource>) {
+        self.sources().retain(|other| !Arc::ptr_eq(other, source));
+    }
+
+    /// Queues an event for each structure on its context.
+    pub(crate) fn raise(&self, event_type: EventType) {
+        self.sources().iter().for_each(|source| source.raise(event_type));
     }
 }

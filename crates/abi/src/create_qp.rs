@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nichrome_rdma::{QpConfig, QpHandle, QpType, Signaling, XrcHandle};
 
 use crate::adapter::Adapter;
-use crate::async_source::AsyncSource;
+use crate::async_source::{AsyncSource, AsyncSources};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::doctor::record;
@@ -117,11 +117,13 @@ fn finish(
     }
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
-    adapter.dispatcher.qps.insert(handle, Arc::clone(&events));
+    let sources = Arc::new(AsyncSources::default());
+    sources.add(&events);
+    adapter.dispatcher.qps.insert(handle, Arc::clone(&sources));
     let wr_flush = builder.is_some().then_some(extended_post::flush as Flush);
     let builder = builder.map(UnsafeCell::new);
     let (abi, users) = (cell(abi), Users::default());
-    let made = QueuePair { abi, wr_flush, adapter, handle, events, users, xrc, builder };
+    let made = QueuePair { abi, wr_flush, adapter, handle, events, sources, users, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())
 }
 
@@ -192,9 +194,7 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         false => Ok(()),
     };
     if destroyed.is_ok() {
-        if this.is_events_receiver() {
-            this.adapter.dispatcher.qps.remove(&this.handle);
-        }
+        this.end_events();
         this.events.retire();
         // SAFETY: the program does not use it after this call, or calls what refuses.
         unsafe { retired::keep(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
@@ -228,8 +228,11 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     // SAFETY: the program does not close the context during this call.
     let events = AsyncSource::new(unsafe { Context::known(context) }?.async_events(), place.as_mut_ptr());
     let (adapter, users) = (Arc::clone(&original.adapter), original.users.clone());
+    let sources = Arc::clone(&original.sources);
+    sources.add(&events);
     let (abi, handle, xrc) = (cell(abi), original.handle, original.xrc);
-    let made = QueuePair { abi, wr_flush: None, adapter, handle, events, users, xrc, builder: None };
+    let builder = None;
+    let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, users, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())
 }
 

@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nichrome_rdma::{CqHandle, Event, QpHandle, SrqHandle};
 
-use crate::async_source::{AsyncSource, EventType};
+use crate::async_source::{AsyncSource, AsyncSources, EventType};
 use crate::cq_notifier::CqNotifier;
 
 /// The receivers of the device's events, by object.
 #[derive(Default)]
 pub(crate) struct EventDispatcher {
     pub(crate) cqs: Table<CqHandle, CqNotifier>,
-    pub(crate) qps: Table<QpHandle, AsyncSource>,
+    pub(crate) qps: Table<QpHandle, AsyncSources>,
     pub(crate) srqs: Table<SrqHandle, AsyncSource>,
 }
 
@@ -21,8 +21,8 @@ impl EventDispatcher {
     /// Delivers an event. The caller holds the device's lock.
     pub(crate) fn dispatch(&self, event: Event) {
         let qp = |handle, event_type| {
-            if let Some(source) = self.qps.get(&handle) {
-                source.raise(event_type);
+            if let Some(sources) = self.qps.get(&handle) {
+                sources.raise(event_type);
             }
         };
         match event {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use nichrome_rdma::{QpCapacity, QpHandle, QpType, XrcHandle};
 
 use crate::adapter::Adapter;
-use crate::async_source::AsyncSource;
+use crate::async_source::{AsyncSource, AsyncSources};
 use crate::domain::Users;
 use crate::errno::Errno;
 use crate::header::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex};
@@ -28,6 +28,8 @@ pub(crate) struct QueuePair {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: QpHandle,
     pub(crate) events: Arc<AsyncSource>,
+    /// The events of all structures of the queue pair.
+    pub(crate) sources: Arc<AsyncSources>,
     /// The other structures of a target that `ibv_open_qp` returned: the queue pair is destroyed with the last.
     pub(crate) users: Users,
     /// The XRC domain of a target.
@@ -70,10 +72,12 @@ impl QueuePair {
         }
     }
 
-    /// Returns true if the device's events of the queue pair go to this structure, and not to another that `ibv_open_qp`
-    /// returned.
-    pub(crate) fn is_events_receiver(&self) -> bool {
-        self.adapter.dispatcher.qps.get(&self.handle).is_some_and(|events| Arc::ptr_eq(&events, &self.events))
+    /// Ends the events of this structure, and forgets the queue pair if it was the last one.
+    pub(crate) fn end_events(&self) {
+        self.sources.remove(&self.events);
+        if self.users.are_none() {
+            self.adapter.dispatcher.qps.remove(&self.handle);
+        }
     }
 }
 
@@ -86,9 +90,7 @@ pub(crate) fn destroy_left_qps(context: *const ibv_context) {
             // Fails only if the device has no such queue pair.
             let _ = qp.adapter.driver.destroy_qp(qp.handle);
         }
-        if qp.is_events_receiver() {
-            qp.adapter.dispatcher.qps.remove(&qp.handle);
-        }
+        qp.end_events();
         // SAFETY: `refuse` makes the calls of a program that uses it fail.
         unsafe { retired::keep(qp, |qp| QueuePair::refuse(qp)) };
     }

@@ -1,6 +1,7 @@
 /* XRC domains, their shared receive queues, and targets opened twice: xrc.rs runs it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,17 @@ static struct ibv_qp *open_target(struct ibv_xrcd *xrcd, uint32_t number)
 	struct ibv_qp_open_attr attr = { .qp_num = number, .xrcd = xrcd, .qp_type = IBV_QPT_XRC_RECV,
 		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE };
 	return ibv_open_qp(context, &attr);
+}
+
+/* The queue pair of the next asynchronous event, which is an access error. */
+static struct ibv_qp *failed(void)
+{
+	struct pollfd fd = { .fd = context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+	CHECK(poll(&fd, 1, 10000) == 1);
+	CHECK(!ibv_get_async_event(context, &event) && event.event_type == IBV_EVENT_QP_ACCESS_ERR);
+	ibv_ack_async_event(&event);
+	return event.element.qp;
 }
 
 int main(void)
@@ -86,6 +98,17 @@ int main(void)
 	int received = wc[0].opcode == IBV_WC_RECV ? 0 : 1;
 	CHECK(wc[received].opcode == IBV_WC_RECV && wc[received].wr_id == 5 && wc[received].qp_num == again->qp_num);
 	CHECK(!strcmp(memory + 2048, "by its number"));
+
+	/* Each of its structures has its events. */
+	struct ibv_qp *third = open_target(xrcd, again->qp_num);
+	CHECK(third);
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.wr.rdma.remote_addr = (uintptr_t)memory;
+	wr.wr.rdma.rkey = ~mr->rkey;
+	CHECK(!ibv_post_send(initiator, &wr, &bad) && polled(cq).status == IBV_WC_REM_ACCESS_ERR);
+	struct ibv_qp *of[2] = { failed(), failed() };
+	CHECK((of[0] == again && of[1] == third) || (of[0] == third && of[1] == again));
+	CHECK(!ibv_destroy_qp(third));
 
 	CHECK(!ibv_close_xrcd(second) && ibv_close_xrcd(xrcd) == EBUSY);
 	CHECK(!ibv_destroy_qp(again) && ibv_close_xrcd(xrcd) == EBUSY);
