@@ -94,7 +94,7 @@ unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<
     let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
-    let (adapter, xrc) = (Arc::clone(&domain.adapter), domain.handle());
+    let (adapter, xrc) = (Arc::clone(domain.adapter()), domain.handle());
     let handle = adapter.driver.call(|device| device.create_xrc_target(xrc))?;
     let mut abi: ibv_qp_ex = zeroed();
     let qp_type = type_code(QpType::XrcReceive);

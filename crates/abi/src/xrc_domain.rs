@@ -20,12 +20,12 @@ use crate::object::{Object, cell, known, take_back};
 #[repr(C)]
 pub(crate) struct XrcDomain {
     abi: UnsafeCell<ibv_xrcd>,
-    pub(crate) adapter: Arc<Adapter>,
     domain: Arc<Shared>,
 }
 
 /// A domain of the device.
 struct Shared {
+    adapter: Arc<Adapter>,
     handle: XrcHandle,
     /// Identity of its file; `None` if it was opened without.
     file: Option<File>,
@@ -35,7 +35,14 @@ struct Shared {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct File(libc::dev_t, libc::ino_t);
 
-/// The open domains that have a file.
+impl Shared {
+    /// Returns true if it is the domain of this file on this device. A forked child inherits the domains of its parent's device.
+    fn is_of(&self, adapter: &Arc<Adapter>, file: File) -> bool {
+        Arc::ptr_eq(&self.adapter, adapter) && self.file == Some(file)
+    }
+}
+
+/// The open domains.
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 // SAFETY: `repr(C)`, and the structure is the first field.
@@ -48,6 +55,10 @@ unsafe impl Object for XrcDomain {
 }
 
 impl XrcDomain {
+    pub(crate) fn adapter(&self) -> &Arc<Adapter> {
+        &self.domain.adapter
+    }
+
     pub(crate) fn handle(&self) -> XrcHandle {
         self.domain.handle
     }
@@ -78,14 +89,15 @@ fn open(adapter: &Arc<Adapter>, attributes: &ibv_xrcd_init_attr) -> Result<Arc<S
     let file = file(attributes.fd)?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|domain| domain.strong_count() > 0);
-    let known = open.iter().filter_map(Weak::upgrade).find(|domain| file.is_some() && domain.file == file);
+    let known = file
+        .and_then(|file| open.iter().filter_map(Weak::upgrade).find(|domain| domain.is_of(adapter, file)));
     match known {
         Some(_) if attributes.oflags & libc::O_EXCL != 0 => Err(Errno::INVALID),
         Some(domain) => Ok(domain),
         None if file.is_some() && attributes.oflags & libc::O_CREAT == 0 => Err(Errno(libc::EAGAIN)),
         None => {
             let handle = adapter.driver.call(Device::create_xrc_domain)?;
-            let domain = Arc::new(Shared { handle, file });
+            let domain = Arc::new(Shared { adapter: Arc::clone(adapter), handle, file });
             open.push(Arc::downgrade(&domain));
             Ok(domain)
         }
@@ -102,8 +114,8 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         if opened.adapter().driver.transport() == Transport::Iwarp {
             return Err(Errno::UNSUPPORTED);
         }
-        let (abi, adapter) = (cell(ibv_xrcd { context }), Arc::clone(opened.adapter()));
-        Ok(Box::new(XrcDomain { abi, domain: open(&adapter, attributes)?, adapter }).into_abi())
+        let (abi, domain) = (cell(ibv_xrcd { context }), open(opened.adapter(), attributes)?);
+        Ok(Box::new(XrcDomain { abi, domain }).into_abi())
     }))
 }
 
@@ -116,7 +128,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     // No other thread opens it meanwhile.
     let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let closed = match Arc::strong_count(&this.domain) {
-        1 => this.adapter.driver.call(|device| device.destroy_xrc_domain(this.handle())),
+        1 => this.adapter().driver.call(|device| device.destroy_xrc_domain(this.handle())),
         _ => Ok(()),
     };
     if closed.is_ok() {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -49,6 +50,26 @@ static struct ibv_qp *failed(void)
 	return event.element.qp;
 }
 
+/* A forked child has a device of its own, which has none of its parent's domains. */
+static void in_child(int fd)
+{
+	pid_t child = fork();
+	if (!child) {
+		uint32_t number;
+		context = opened();
+		pd = ibv_alloc_pd(context);
+		cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+		CHECK(pd && cq && !domain(fd, 0) && errno == EAGAIN);
+		struct ibv_xrcd *xrcd = domain(fd, O_CREAT);
+		CHECK(xrcd);
+		struct ibv_srq *srq = queue(xrcd, &number);
+		CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(xrcd));
+		exit(0);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(void)
 {
 	context = opened();
@@ -67,6 +88,7 @@ int main(void)
 	struct ibv_xrcd *xrcd = domain(fd, O_CREAT), *second = domain(same, 0), *own = domain(-1, O_CREAT);
 	CHECK(xrcd && second && own && xrcd != second);
 	CHECK(!domain(same, O_CREAT | O_EXCL) && errno == EINVAL);
+	in_child(fd);
 
 	/* The queue is of one structure of the domain, the target of the other. */
 	uint32_t number, other;
