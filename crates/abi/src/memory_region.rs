@@ -198,9 +198,22 @@ const CHANGE_TRANSLATION: c_int = 1;
 const CHANGE_DOMAIN: c_int = 1 << 1;
 const CHANGE_ACCESS: c_int = 1 << 2;
 
-/// Return values if the region is unchanged (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`).
+/// Return values if the region is unchanged (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`). −3 means that it has changed.
 const ERROR_IN_INPUT: c_int = -1;
-const ERROR_IN_COMMAND: c_int = -3;
+const ERROR_IN_COMMAND: c_int = -4;
+
+/// Returns the result of `ibv_rereg_mr` for arguments that contradict each other, as libibverbs (`verbs.c`) and the kernel
+/// (`ib_uverbs_rereg_mr`) check them.
+fn refused(flags: c_int, address: *mut c_void, len: usize, access_flags: c_int) -> Option<c_int> {
+    let has_others = flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0;
+    let is_empty = flags & CHANGE_TRANSLATION != 0 && (address.is_null() || len == 0);
+    let has_unused_access = flags & CHANGE_ACCESS == 0 && access_flags != 0;
+    if has_others || is_empty || has_unused_access {
+        Some(ERROR_IN_INPUT)
+    } else {
+        (flags == 0).then_some(ERROR_IN_COMMAND)
+    }
+}
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_rereg_mr(
@@ -211,9 +224,9 @@ unsafe extern "C" fn ibv_rereg_mr(
     len: usize,
     access_flags: c_int,
 ) -> c_int {
-    if flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0 {
+    if let Some(refused) = refused(flags, address, len, access_flags) {
         Errno::INVALID.set();
-        return ERROR_IN_INPUT;
+        return refused;
     }
     // SAFETY: the program passes a region that it created.
     let this = match unsafe { known::<MemoryRegion>(mr) } {

@@ -272,10 +272,33 @@ static void channels(void)
 	destroy(o);
 }
 
+/* Attributes that libibverbs or the kernel refuses. */
+static void attributes(void)
+{
+	struct objects o = make();
+
+	/* A region: nothing to change, no memory, rights without their flag. */
+	CHECK(ibv_rereg_mr(o.mr, 0, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_CMD && errno == EINVAL);
+	errno = 0;
+	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, NULL, 64, 0) == IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
+	errno = 0;
+	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 0, 0) == IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
+	errno = 0;
+	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, IBV_ACCESS_LOCAL_WRITE) ==
+		IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
+	/* Memory that is not there. */
+	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)8, 64, 0) == IBV_REREG_MR_ERR_CMD && errno == EFAULT);
+	CHECK(o.mr->length == sizeof memory);
+	CHECK(!ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 0) && o.mr->length == 64);
+	destroy(o);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 2);
-	if (!strcmp(argv[1], "handles"))
+	if (!strcmp(argv[1], "attributes"))
+		attributes();
+	else if (!strcmp(argv[1], "handles"))
 		handles();
 	else if (!strcmp(argv[1], "pointers"))
 		pointers();

@@ -26,3 +26,8 @@ fn a_post_to_a_destroyed_queue_and_a_poll_of_one_are_refused() {
 fn a_queue_without_a_channel_is_not_armed() {
     c_program("refusals.c", "channels");
 }
+
+#[test]
+fn an_attribute_that_is_not_supported_is_refused() {
+    c_program("refusals.c", "attributes");
+}
