@@ -13,7 +13,7 @@ use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::object::{Object, cell, known, take_back, zeroed};
-use crate::port::{GIDS, address_in, gid};
+use crate::port::{GIDS, PORT, address_in, gid};
 
 /// An address handle.
 #[repr(C)]
@@ -46,9 +46,9 @@ pub(crate) fn in_family_of(local: IpAddr, destination: IpAddr) -> IpAddr {
 const HOP_LIMIT: u8 = 64;
 
 /// Converts address attributes to the engine's address vector. Fails with `EINVAL` without a global route, which RoCE
-/// requires. GID indices 0 to `GIDS` − 1 are one address and map to the engine's index 0.
+/// requires, and for another port than the only one. GID indices 0 to `GIDS` − 1 are one address and map to the engine's index 0.
 pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
-    if attributes.is_global == 0 {
+    if attributes.is_global == 0 || attributes.port_num != PORT {
         return Err(Errno::INVALID);
     }
     let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attributes.grh;
@@ -70,13 +70,10 @@ pub(crate) fn attributes(vector: &AddressVector) -> ibv_ah_attr {
         hop_limit: vector.hop_limit,
         traffic_class: vector.traffic_class.0,
     };
-    ibv_ah_attr { grh, is_global: 1, port_num: 1, ..zeroed() }
+    ibv_ah_attr { grh, is_global: 1, port_num: PORT, ..zeroed() }
 }
 
 unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_ah, Errno> {
-    if attributes.port_num != 1 {
-        return Err(Errno::INVALID);
-    }
     let mut vector = vector(attributes)?;
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
@@ -128,7 +125,7 @@ const IBV_WC_GRH: c_uint = 1;
 
 /// Returns the attributes of the path back to the sender of a completed UD receive.
 unsafe fn from_completion(port: u8, completion: &ibv_wc, header: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
-    if completion.wc_flags & IBV_WC_GRH == 0 || port != 1 {
+    if completion.wc_flags & IBV_WC_GRH == 0 || port != PORT {
         return Err(Errno::INVALID);
     }
     // SAFETY: with this flag, 40 bytes of header precede the payload.

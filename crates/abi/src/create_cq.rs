@@ -72,13 +72,19 @@ unsafe extern "C" fn ibv_create_cq(
     pointer(unsafe { create(&wanted) }).cast()
 }
 
+/// `enum ibv_cq_init_attr_mask`: flags.
+const MASK_FLAGS: u32 = 1;
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`, the only supported flag: the queue is locked all the same.
+const SINGLE_THREADED: u32 = 1;
+
 pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attributes: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     // SAFETY: the program passes attributes.
     let attributes = unsafe { &*attributes };
-    if attributes.wc_flags & !extended_poll::OFFERED != 0 {
+    let has_flags = attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !SINGLE_THREADED != 0;
+    if has_flags || attributes.wc_flags & !extended_poll::OFFERED != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
     let wanted = Wanted {

@@ -18,7 +18,7 @@ pub(crate) struct Domain {
     abi: UnsafeCell<ibv_pd>,
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: DomainHandle,
-    /// The parent domains of this domain.
+    /// The parent domains and buffers of this domain.
     pub(crate) users: Users,
     /// The parts of a parent domain; `None` for a protection domain.
     pub(crate) parts: Option<Parts>,
@@ -80,8 +80,8 @@ unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         Err(errno) => return status(Err(errno)),
     };
     let destroyed = match this.parts {
+        _ if !this.users.are_none() => Err(Errno::BUSY),
         Some(_) => Ok(()),
-        None if !this.users.are_none() => Err(Errno::BUSY),
         None => this.adapter.driver.call(|device| device.destroy_domain(this.handle)).map_err(Errno::from),
     };
     if destroyed.is_ok() {

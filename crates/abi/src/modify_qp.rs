@@ -204,10 +204,8 @@ unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
-    // SAFETY: the program passes options.
-    let is_empty = unsafe { (*ece).vendor_id == 0 && (*ece).options == 0 };
-    if is_empty { 0 } else { status(Err(Errno::UNSUPPORTED)) }
+extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
+    status(Err(Errno::UNSUPPORTED))
 }
 
 #[cfg(test)]

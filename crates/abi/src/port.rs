@@ -21,7 +21,7 @@ use crate::header::{
 use crate::object::zeroed;
 
 /// Number of the only port.
-const PORT: u8 = 1;
+pub(crate) const PORT: u8 = 1;
 
 /// Number of GID indices, all for the device's address but index 0 of iWARP. Adapters usually have a RoCE v1 and a RoCE v2 GID for each address,
 /// and programs written for them expect the RoCE v2 GID of an IPv4 address at a fixed index, often 3.

@@ -52,6 +52,9 @@ static void parents(void)
 	init = (struct ibv_parent_domain_init_attr){ .pd = pd };
 	struct ibv_pd *second = ibv_alloc_parent_domain(context, &init);
 	CHECK(second);
+	init.pd = second;
+	struct ibv_pd *third = ibv_alloc_parent_domain(context, &init);
+	CHECK(third && ibv_dealloc_pd(second) == EBUSY && !ibv_dealloc_pd(third));
 
 	/* Objects of one are those of the other. */
 	struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);

@@ -290,6 +290,30 @@ static void attributes(void)
 	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)8, 64, 0) == IBV_REREG_MR_ERR_CMD && errno == EFAULT);
 	CHECK(o.mr->length == sizeof memory);
 	CHECK(!ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 0) && o.mr->length == 64);
+
+	/* A completion queue that is to lose completions instead of ending its queue pairs. */
+	struct ibv_cq_init_attr_ex of_cq = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
+	NONE(EOPNOTSUPP, ibv_create_cq_ex(o.context, &of_cq));
+	of_cq.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(o.context, &of_cq);
+	CHECK(cq && !ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
+
+	/* A path by a port that does not exist. */
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+	CHECK(!ibv_modify_qp(o.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = o.qp->qp_num,
+		.ah_attr = { .is_global = 1, .port_num = 2 } };
+	CHECK(!ibv_query_gid(o.context, 1, 0, &attr.ah_attr.grh.dgid));
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+		IBV_QP_MIN_RNR_TIMER;
+	CHECK(ibv_modify_qp(o.qp, &attr, mask) == EINVAL);
+	attr.ah_attr.port_num = 1;
+	CHECK(!ibv_modify_qp(o.qp, &attr, mask));
+
+	/* Options of enhanced connection establishment that no vendor defines. */
+	struct ibv_ece none = { .vendor_id = 0 };
+	CHECK(ibv_set_ece(o.qp, &none) == EOPNOTSUPP);
 	destroy(o);
 }
 
