@@ -174,14 +174,14 @@ unsafe extern "C" fn ibv_query_gid(
     })
 }
 
-/// Returns an entry of the GID table.
-unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> ibv_gid_entry {
+/// Returns an entry of the GID table. Fails with `EINVAL` if the context is closed.
+unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> Result<ibv_gid_entry, Errno> {
     record("ibv_query_gid");
     // SAFETY: the program passes an open context.
-    let address = unsafe { Context::of(context) }.adapter().address();
+    let address = unsafe { Context::known(context) }?.adapter().address();
     let (gid, port_num) = (gid_at(gid_index, address), u32::from(PORT));
     let ndev_ifindex = interface_of(address).map_or(0, |name| index_of(&name));
-    ibv_gid_entry { gid, gid_index, port_num, gid_type: gid_type(), ndev_ifindex }
+    Ok(ibv_gid_entry { gid, gid_index, port_num, gid_type: gid_type(), ndev_ifindex })
 }
 
 /// Returns the name of the interface that owns an address; loopback addresses belong to the loopback interface.
@@ -216,8 +216,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
         return status(Err(Errno(libc::ENODATA)));
     }
     // SAFETY: the program passes an open context and memory for an entry.
-    unsafe { *out = entry(context, index) };
-    0
+    status(unsafe { entry(context, index).map(|found| *out = found) })
 }
 
 #[unsafe(no_mangle)]
@@ -237,7 +236,11 @@ unsafe extern "C" fn _ibv_query_gid_table(
     let entries = usize::from(TABLE_LEN).min(most);
     for index in 0..entries {
         // SAFETY: the program passes an open context and memory for `most` entries.
-        unsafe { out.add(index).write(entry(context, index as u32)) };
+        match unsafe { entry(context, index as u32) } {
+            // SAFETY: as above.
+            Ok(found) => unsafe { out.add(index).write(found) },
+            Err(errno) => return -(errno.0 as isize),
+        }
     }
     entries as isize
 }

@@ -141,6 +141,9 @@ static void pointers(void)
 	NONE(EINVAL, ibv_create_cq(gone.context, 16, NULL, NULL, 0));
 	union ibv_gid gid;
 	CHECK(ibv_query_gid(gone.context, 1, 0, &gid) == -1 && errno == EINVAL);
+	struct ibv_gid_entry entry;
+	CHECK(ibv_query_gid_ex(gone.context, 1, 0, &entry, 0) == EINVAL);
+	CHECK(ibv_query_gid_table(gone.context, &entry, 1, 0) == -EINVAL);
 }
 
 static struct ibv_qp *make_ud(struct objects o)
