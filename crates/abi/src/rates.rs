@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 /// Code; multiple of 2.5 Gb/s, if the rate has a code for one; Mb/s.
-const RATES: [(c_int, Option<c_int>, c_int); 25] = [
+const RATES: [(c_int, Option<c_int>, c_int); 23] = [
     (2, Some(1), 2_500),
     (5, Some(2), 5_000),
     (3, Some(4), 10_000),
@@ -21,14 +21,12 @@ const RATES: [(c_int, Option<c_int>, c_int); 25] = [
     (16, None, 103_125),
     (17, None, 206_250),
     (18, None, 309_375),
-    (19, None, 28_125),
-    (20, None, 53_125),
-    (21, None, 425_000),
-    (22, None, 637_500),
-    (23, None, 1_275_000),
-    (24, None, 106_250),
-    (25, None, 850_000),
-    (26, None, 212_500),
+    (19, Some(11), 28_125),
+    (20, Some(20), 53_125),
+    (21, Some(160), 425_000),
+    (22, Some(240), 637_500),
+    (23, Some(320), 850_000),
+    (24, Some(480), 1_275_000),
 ];
 
 /// `IBV_RATE_MAX`: the speed of the port.

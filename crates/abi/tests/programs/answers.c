@@ -235,6 +235,25 @@ static void bound_window(void)
 	CHECK(wc.status == IBV_WC_MW_BIND_ERR);
 }
 
+/* Each static rate is converted to its speed and its multiple of 2.5 Gb/s, and back. */
+static void rates(void)
+{
+	static const struct {
+		enum ibv_rate rate;
+		int multiple, mbps;
+	} all[] = {
+		{IBV_RATE_2_5_GBPS, 1, 2500}, {IBV_RATE_120_GBPS, 48, 120000}, {IBV_RATE_28_GBPS, 11, 28125},
+		{IBV_RATE_50_GBPS, 20, 53125}, {IBV_RATE_400_GBPS, 160, 425000}, {IBV_RATE_600_GBPS, 240, 637500},
+		{IBV_RATE_800_GBPS, 320, 850000}, {IBV_RATE_1200_GBPS, 480, 1275000},
+	};
+
+	for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		CHECK(ibv_rate_to_mbps(all[i].rate) == all[i].mbps && mbps_to_ibv_rate(all[i].mbps) == all[i].rate);
+		CHECK(ibv_rate_to_mult(all[i].rate) == all[i].multiple && mult_to_ibv_rate(all[i].multiple) == all[i].rate);
+	}
+	CHECK(ibv_rate_to_mult(IBV_RATE_100_GBPS) == -1 && ibv_rate_to_mbps(25) == -1);
+}
+
 /* Creating a queue pair updates the capacities that the program asked for. */
 static void capacities(void)
 {
@@ -281,6 +300,8 @@ int main(int argc, char **argv)
 		abandoned_bind();
 	else if (!strcmp(argv[1], "bound window"))
 		bound_window();
+	else if (!strcmp(argv[1], "rates"))
+		rates();
 	else if (!strcmp(argv[1], "capacities"))
 		capacities();
 	else if (!strcmp(argv[1], "timestamps"))

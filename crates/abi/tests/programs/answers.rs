@@ -41,3 +41,8 @@ fn wall_clock_timestamps_never_go_back() {
 fn a_window_keeps_its_key_if_no_bind_is_posted() {
     c_program("answers.c", "abandoned bind");
 }
+
+#[test]
+fn static_rates_are_those_of_the_header() {
+    c_program("answers.c", "rates");
+}
