@@ -4,12 +4,13 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use rustix::process::geteuid;
 
-/// Attempts to create a directory that other processes remove.
-const TRIES: u32 = 100;
+/// Longest time of attempts to create a directory that other processes remove.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns this user's directory.
 pub(crate) fn of_user() -> PathBuf {
@@ -33,13 +34,13 @@ pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
 /// As [`create`], and creates by `make` a file in the directory. Repeats both if another process has removed the directory
 /// while it was empty.
 pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
-    for _ in 1..TRIES {
+    let begun = Instant::now();
+    loop {
         match try_to_create(directory, &make) {
-            Err(error) if is_removed(&error) => {}
+            Err(error) if is_removed(&error, directory) && begun.elapsed() < PATIENCE => {}
             made => return made,
         }
     }
-    try_to_create(directory, &make)
 }
 
 fn try_to_create<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
@@ -55,9 +56,13 @@ fn owner_of_new(directory: &Path) -> io::Result<u32> {
 }
 
 /// Returns true if the directory was removed after it was created, or found.
-fn is_removed(error: &anyhow::Error) -> bool {
-    let kinds = [ErrorKind::NotFound, ErrorKind::AlreadyExists];
-    error.downcast_ref::<io::Error>().is_some_and(|error| kinds.contains(&error.kind()))
+fn is_removed(error: &anyhow::Error, directory: &Path) -> bool {
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(ErrorKind::NotFound) => true,
+        // Not if it is a file.
+        Some(ErrorKind::AlreadyExists) => !directory.exists(),
+        _ => false,
+    }
 }
 
 /// Removes the directory if it is empty.
