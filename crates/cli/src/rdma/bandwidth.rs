@@ -193,8 +193,8 @@ fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyh
     Ok((done, time))
 }
 
-/// Waits until all messages have arrived, however slow the path is as long as the peer's machine answers, by a READ behind them on each connection: over iWARP a message
-/// completes when TCP has taken its bytes.
+/// Waits until all messages have arrived, however slow the path is as long as the peer's machine answers, by a READ behind them on
+/// each connection: over iWARP a message completes when TCP has taken its bytes.
 fn confirm(session: &Session) -> anyhow::Result<()> {
     for (nth, qp) in session.qps.iter().enumerate() {
         let buffers = [session.region_of(nth).slice(0, 1)];

@@ -1,4 +1,5 @@
-//! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`. Tables of files are complete.
+//! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`. Tables of files are complete, and
+//! tests that run in a process of their own are found there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod arrows;
@@ -7,6 +8,7 @@ mod direction;
 mod file_tables;
 mod layers;
 mod modules;
+mod own_process;
 mod samples;
 
 use std::fs;
@@ -19,6 +21,7 @@ use self::direction::direction;
 use self::file_tables::wrong_entries;
 use self::layers::{KNOTS, LAYERS, NOT_CHECKED, SIBLINGS};
 use self::modules::{ModuleTree, Sources};
+use self::own_process::wrong_names;
 
 /// The folder of the crates.
 const CRATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
@@ -113,5 +116,25 @@ fn imports_go_down_the_layers() {
 fn tables_of_files_name_each_file() {
     let found: Vec<String> =
         CHECKED.iter().flat_map(|Checked { name, sources, .. }| wrong_entries(name, sources)).collect();
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn tests_that_run_in_a_process_of_their_own_have_their_name() {
+    let mut found = Vec::new();
+    for name in entries(Path::new(CRATES)) {
+        let mut sources = Sources::new();
+        for folder in ["src", "tests"] {
+            let path = Path::new(CRATES).join(&name).join(folder);
+            if path.is_dir() {
+                read_folder(&path, &format!("{folder}/"), &mut sources);
+            }
+        }
+        for (path, source) in &sources {
+            found.extend(
+                wrong_names(path, source).iter().map(|wrong| format!("crates/{name}/{path}: {wrong}")),
+            );
+        }
+    }
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
