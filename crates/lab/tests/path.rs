@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nichrome_lab::lro::{Config, Hold, ProfileConfig};
 use nichrome_lab::wan::{DropReason, EcnMode, Mtu};
-use nichrome_lab::{ConfigError, Impairments, Lab, Side, in_namespaces};
+use nichrome_lab::{ConfigError, Impairments, Lab, LabError, Side, in_namespaces};
 
 fn both(impairments: &Impairments) -> [Impairments; 2] {
     [impairments.clone(), impairments.clone()]
@@ -41,8 +41,13 @@ fn a_download_is_whole_behind_loss_and_delay() {
 fn hosts_learn_the_mtu_of_the_path() {
     in_namespaces("hosts_learn_the_mtu_of_the_path", || {
         let narrow = Impairments { mtu: Mtu::new(1400), ..Impairments::default() };
-        for (from, to) in [(Side::Left, Side::Right), (Side::Right, Side::Left)] {
-            let lab = Lab::new(&both(&narrow), 1).unwrap();
+        let makes: [fn(&[Impairments; 2]) -> Result<Lab, LabError>; 2] = [
+            |impairments| Lab::new(impairments, 1),
+            |impairments| Lab::with_offload(impairments, 1, Config::default(), None),
+        ];
+        let directions = [(Side::Left, Side::Right), (Side::Right, Side::Left)];
+        for (make, (from, to)) in makes.into_iter().flat_map(|make| directions.map(|sides| (make, sides))) {
+            let lab = make(&both(&narrow)).unwrap();
             let listener = lab.host(to).run(|| TcpListener::bind((to.ipv4(), 80))).unwrap().unwrap();
             let mut client = lab.host(from).run(|| TcpStream::connect((to.ipv4(), 80))).unwrap().unwrap();
             client.set_write_timeout(Some(Duration::from_secs(20))).unwrap();

@@ -16,7 +16,7 @@ use crate::host::Host;
 use crate::mesh::Mesh;
 use crate::queue::Queue;
 use crate::stats::QueueStats;
-use crate::worker::{HostSide, Offload, Parts, Worker};
+use crate::worker::{HostSide, Offload, Parts, Turn, Worker};
 
 /// A running card; stopped when dropped.
 pub struct Card {
@@ -62,13 +62,34 @@ impl Card {
         let mut card = Self { workers: Vec::with_capacity(count), delivery };
         for (number, ((((queue, delivery), mesh), inbox), control)) in each.enumerate() {
             // A connection's frames stay in order only if one worker reads them.
-            let host = HostSide { source: hosts.get(number).map(Arc::clone), delivery };
+            let host =
+                HostSide { source: hosts.get(number).map(Arc::clone), turn: Turn::SAME_HOST, delivery };
             let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
             let name = format!("{}-{number}", config.name);
             let thread = spawn(name, Worker::new(parts, config), ended.clone())?;
             card.workers.push(Running { control, thread });
         }
         Ok(card)
+    }
+
+    /// Starts a worker that carries the packets of one host to the other, in one direction: it segments them, sends them through the
+    /// wire, which it also receives from, and coalesces them. Their bytes so stay in one core's cache. Calls `ended` as
+    /// [`Card::start`] does.
+    pub fn between<W: WireQueue + 'static>(
+        [from, to]: [Host; 2],
+        queue: Queue<W>,
+        config: &CardConfig,
+        ended: impl Fn() + Clone + Send + 'static,
+    ) -> Result<Self, CardError> {
+        if config.observes_host() {
+            return Err(CardError::OtherHost);
+        }
+        let (control, inbox) = control()?;
+        let mesh = Mesh::alone();
+        let host = HostSide { source: Some(from), turn: Turn::OTHER_HOST, delivery: Delivery::Own(to) };
+        let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
+        let thread = spawn(format!("{}-0", config.name), Worker::new(parts, config), ended)?;
+        Ok(Self { workers: vec![Running { control, thread }], delivery: None })
     }
 
     /// A handle to this card.

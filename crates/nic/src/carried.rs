@@ -26,8 +26,13 @@ impl Carried {
         Self { memory: Memory::Pooled(buffer), checksum }
     }
 
+    /// Wraps a frame that is not in a pool buffer.
+    pub(crate) fn from_bytes(bytes: Vec<u8>, checksum: ChecksumState) -> Self {
+        Self { memory: Memory::Own(bytes), checksum }
+    }
+
     fn copy(&self) -> Self {
-        Self { memory: Memory::Own(self.as_ref().to_vec()), checksum: self.checksum }
+        Self::from_bytes(self.as_ref().to_vec(), self.checksum)
     }
 
     /// Completes a partial checksum.
@@ -79,7 +84,7 @@ impl Packet for Carried {
         let mut whole = self.copy();
         whole.complete();
         let fragments = ipv4_fragments(whole.as_ref(), mtu)?.into_iter();
-        Some(fragments.map(|bytes| Self { memory: Memory::Own(bytes), checksum: whole.checksum }).collect())
+        Some(fragments.map(|bytes| Self::from_bytes(bytes, whole.checksum)).collect())
     }
 
     /// A partial checksum is completed first, so that the receiver can notice.

@@ -18,8 +18,8 @@ pub struct CardConfig {
 }
 
 impl CardConfig {
-    /// Returns true if the engine observes the host's transmissions.
-    pub(crate) fn observes_host(&self) -> bool {
+    /// Returns true if the engine observes the host's transmissions: with active ACK.
+    pub fn observes_host(&self) -> bool {
         matches!(&self.profile, Some(ProfileConfig::Npu(npu)) if npu.active_ack != ActiveAck::Off)
     }
 }

@@ -23,6 +23,9 @@ pub enum CardError {
     /// With active ACK, each worker must read the host queue of its connections.
     #[error("active ACK needs one queue of the host per worker")]
     ActiveAck,
+    /// With active ACK, a worker must read what the host sends that it delivers to.
+    #[error("active ACK needs a worker that carries the packets of its host in both directions")]
+    OtherHost,
     /// The kernel gives no thread or descriptor.
     #[error("cannot start a worker: {0}")]
     Start(#[from] io::Error),

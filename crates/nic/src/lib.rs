@@ -43,6 +43,6 @@ pub use cut::{CutError, cut};
 pub use distribution::Distribution;
 pub use error::CardError;
 pub use host::{HostError, send};
-pub use memory_wire::{MemoryPath, MemoryWire, WireError, memory_wire};
+pub use memory_wire::{MemoryPath, MemoryWire, WireError, memory_directions, memory_wire};
 pub use queue::{Observer, Queue};
 pub use stats::QueueStats;

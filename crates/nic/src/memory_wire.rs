@@ -1,4 +1,4 @@
-//! A wire within this process: two ends with a wide-area path in each direction.
+//! A wire within this process, with a wide-area path in each direction: as two ends, or as its two directions.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -18,18 +18,33 @@ use crate::carried::Carried;
 /// its reader delivers one. Twice as many gain nothing.
 const ROOM: usize = 1024;
 
-/// One end of a wire. Frames that it receives have passed the path towards it.
+/// Room for the ICMP errors of a direction that the other one has not read yet.
+const ROOM_FOR_ERRORS: usize = 64;
+
+/// A frame, and when it was sent.
+type Sent = (Instant, Carried);
+
+/// One end of a wire, or one direction of it. Frames that it receives have passed the path towards it.
 pub struct MemoryWire {
-    inbox: Consumer<(Instant, Carried)>,
-    outbox: Producer<(Instant, Carried)>,
+    inbox: Consumer<Sent>,
+    outbox: Producer<Sent>,
+    /// The other direction, if this is one.
+    opposite: Option<Opposite>,
     path: MemoryPath,
     pool: BufferPool,
     /// Maximum frame length, in bytes.
     max: usize,
+    /// Of the other end, or direction.
     wakes_peer: Arc<Waker>,
-    /// True if frames were sent since the peer was last woken.
+    /// True if frames were sent to the peer since it was last woken.
     sent: bool,
     stats: WireStats,
+}
+
+/// The ICMP errors for packets that exceed the MTU of a direction's path: they pass the path of the other one.
+struct Opposite {
+    errors_from: Consumer<Sent>,
+    errors_to: Producer<Sent>,
 }
 
 impl fmt::Debug for MemoryWire {
@@ -49,27 +64,49 @@ pub fn memory_wire(
     max: usize,
 ) -> Result<[MemoryWire; 2], WireError> {
     let ((to_second, from_first), (to_first, from_second)) = (RingBuffer::new(ROOM), RingBuffer::new(ROOM));
-    let waker = || Waker::new().map_err(|error| WireError::Descriptor(error.into()));
-    let wakers = [Arc::new(waker()?), Arc::new(waker()?)];
-    let end = |inbox, outbox, nth: usize| -> Result<MemoryWire, WireError> {
-        Ok(MemoryWire {
-            inbox,
-            outbox,
-            path: MemoryPath {
-                direction: Arc::new(Mutex::new(Direction {
-                    path: Path::new(&impairments[nth], seed.wrapping_mul(2).wrapping_add(nth as u64))?,
-                    too_big: TooBig::new(impairments[nth].mtu),
-                })),
-                wakes: Arc::clone(&wakers[nth]),
-            },
-            pool: BufferPool::growing(usize::MAX, max),
-            max,
-            wakes_peer: Arc::clone(&wakers[1 - nth]),
-            sent: false,
-            stats: WireStats::default(),
-        })
+    let [first, second] = paths(impairments, seed)?;
+    let [wakes_first, wakes_second] = [&first, &second].map(|path| Arc::clone(&path.wakes));
+    Ok([
+        MemoryWire::new((to_second, from_second), None, first, max, wakes_second),
+        MemoryWire::new((to_first, from_first), None, second, max, wakes_first),
+    ])
+}
+
+/// Creates both directions of a wire for frames of up to `max` bytes: frames that are sent at one are received there, after its path.
+/// The impairments are those of each.
+///
+/// # Errors
+/// As [`memory_wire`].
+pub fn memory_directions(
+    impairments: &[Impairments; 2],
+    seed: u64,
+    max: usize,
+) -> Result<[MemoryWire; 2], WireError> {
+    let errors = || RingBuffer::new(ROOM_FOR_ERRORS);
+    let ((to_second, from_first), (to_first, from_second)) = (errors(), errors());
+    let [first, second] = paths(impairments, seed)?;
+    let [wakes_first, wakes_second] = [&first, &second].map(|path| Arc::clone(&path.wakes));
+    let direction = |errors_to, errors_from, path, wakes_other| {
+        let opposite = Opposite { errors_from, errors_to };
+        MemoryWire::new(RingBuffer::new(ROOM), Some(opposite), path, max, wakes_other)
     };
-    Ok([end(from_second, to_second, 0)?, end(from_first, to_first, 1)?])
+    Ok([
+        direction(to_second, from_second, first, wakes_second),
+        direction(to_first, from_first, second, wakes_first),
+    ])
+}
+
+/// Creates the paths of both directions.
+fn paths(impairments: &[Impairments; 2], seed: u64) -> Result<[MemoryPath; 2], WireError> {
+    let path = |nth: usize| -> Result<MemoryPath, WireError> {
+        let waker = Waker::new().map_err(|error| WireError::Descriptor(error.into()))?;
+        let direction = Direction {
+            path: Path::new(&impairments[nth], seed.wrapping_mul(2).wrapping_add(nth as u64))?,
+            too_big: TooBig::new(impairments[nth].mtu),
+        };
+        Ok(MemoryPath { direction: Arc::new(Mutex::new(direction)), wakes: Arc::new(waker) })
+    };
+    Ok([path(0)?, path(1)?])
 }
 
 /// A failure to create a wire.
@@ -85,9 +122,30 @@ pub enum WireError {
 }
 
 impl MemoryWire {
+    fn new(
+        (outbox, inbox): (Producer<Sent>, Consumer<Sent>),
+        opposite: Option<Opposite>,
+        path: MemoryPath,
+        max: usize,
+        wakes_peer: Arc<Waker>,
+    ) -> Self {
+        let (pool, stats) = (BufferPool::growing(usize::MAX, max), WireStats::default());
+        Self { inbox, outbox, opposite, path, pool, max, wakes_peer, sent: false, stats }
+    }
+
     /// Returns the path towards this end.
     pub fn path(&self) -> MemoryPath {
         self.path.clone()
+    }
+
+    /// Sends an ICMP error for a received packet. It passes the path back. One that is lost or finds no room is repeated for the next
+    /// packet.
+    fn send_error(&mut self, error: Vec<u8>, now: Instant) {
+        let Some(opposite) = &mut self.opposite else {
+            let _ = self.send(error.len(), ChecksumState::Valid, now, |bytes| bytes.extend(&error));
+            return;
+        };
+        self.sent |= opposite.errors_to.push((now, Carried::from_bytes(error, ChecksumState::Valid))).is_ok();
     }
 
     /// Sends the frame of `len` bytes that `fill` writes into an empty vector. Drops it if the peer's end is gone.
@@ -111,7 +169,8 @@ impl MemoryWire {
         }
         let Some(mut buffer) = self.pool.take() else { return Err(TransmitError::Full) };
         buffer.fill(fill);
-        self.sent = true;
+        // Who sends in a direction reads there.
+        self.sent |= self.opposite.is_none();
         self.outbox.push((now, Carried::new(buffer, checksum))).map_err(|_| TransmitError::Full)
     }
 }
@@ -186,6 +245,13 @@ impl WireQueue for MemoryWire {
                 now = now.min(sent);
             }
         }
+        while left > 0
+            && let Some(opposite) = &mut self.opposite
+            && let Ok((sent, error)) = opposite.errors_from.pop()
+        {
+            path.receive(error, sent);
+            left -= 1;
+        }
         if path.poll_timeout().is_some_and(|due| due <= now) {
             path.handle_timeout(now);
         }
@@ -207,8 +273,7 @@ impl WireQueue for MemoryWire {
         }
         drop(direction);
         for error in errors {
-            // It passes the path back. One that is lost or finds no room is repeated for the next packet.
-            let _ = self.send(error.len(), ChecksumState::Valid, now, |bytes| bytes.extend(&error));
+            self.send_error(error, now);
         }
         // More frames may be pending.
         if !is_drained || left == 0 {

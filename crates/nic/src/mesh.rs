@@ -40,17 +40,26 @@ struct Neighbour<B> {
 }
 
 impl<B: AsRef<[u8]>> Mesh<B> {
-    /// Creates the rings of all workers; pushes wake the receiving worker's waker.
-    pub(crate) fn between(wakers: &[Arc<Waker>]) -> Vec<Self> {
-        let alone = |_| Self {
-            distribution: Distribution::new(wakers.len()),
+    /// The side of a worker without others.
+    pub(crate) fn alone() -> Self {
+        Self::unconnected(1)
+    }
+
+    /// The side of one of several workers, without rings.
+    fn unconnected(workers: usize) -> Self {
+        Self {
+            distribution: Distribution::new(workers),
             to: Vec::new(),
             from: Vec::new(),
             first: 0,
             own: Vec::new(),
             release_wanted: Arc::default(),
-        };
-        let mut meshes: Vec<Self> = wakers.iter().map(alone).collect();
+        }
+    }
+
+    /// Creates the rings of all workers; pushes wake the receiving worker's waker.
+    pub(crate) fn between(wakers: &[Arc<Waker>]) -> Vec<Self> {
+        let mut meshes: Vec<Self> = wakers.iter().map(|_| Self::unconnected(wakers.len())).collect();
         for from in 0..wakers.len() {
             for (to, waker) in wakers.iter().enumerate() {
                 if from == to {

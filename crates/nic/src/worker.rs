@@ -25,9 +25,17 @@ use crate::stats::QueueStats;
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Packets sent for the host before the wire is served: as many as [`Worker::receive`] takes from the wire, since the
-/// host may acknowledge each of them, and the host's queue drops packets that are not read in time.
-const HOST_PACKETS: usize = 2 * BATCH;
+/// Packets sent for the host before the wire is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Turn(usize);
+
+impl Turn {
+    /// For the host that the worker delivers to: as many as [`Worker::receive`] takes from the wire, since the host may acknowledge
+    /// each of them, and the host's queue drops packets that are not read in time.
+    pub(crate) const SAME_HOST: Self = Self(2 * BATCH);
+    /// For another host, whose packets the worker itself delivers: few, so that they are still in the nearest cache.
+    pub(crate) const OTHER_HOST: Self = Self(64);
+}
 
 /// Rounds without sleep after which a worker reads its control messages.
 const LOOK_UP: u64 = 64;
@@ -52,6 +60,7 @@ pub(crate) struct Parts<W: WireQueue> {
 pub(crate) struct HostSide<B> {
     /// The host queue that the worker reads; `None` if another worker reads it.
     pub(crate) source: Option<Host>,
+    pub(crate) turn: Turn,
     pub(crate) delivery: Delivery<B>,
 }
 
@@ -216,11 +225,11 @@ impl<W: WireQueue> Worker<W> {
             busy = true;
         }
         let mut packets = 0;
-        while let Some(host) = &host.source
+        while let Some(source) = &host.source
             && self.unsent.is_empty()
-            && packets < HOST_PACKETS
+            && packets < host.turn.0
         {
-            let received = match host.receive(buffer) {
+            let received = match source.receive(buffer) {
                 Ok(Some(received)) => received,
                 Ok(None) => break,
                 Err(Errno::IO | Errno::NETDOWN) => break,

@@ -7,7 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use nichrome_lro::{ActiveAck, Config, Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
-use nichrome_nic::{Card, CardConfig, MemoryWire, Queue, QueueStats, memory_wire};
+use nichrome_nic::{
+    Card, CardConfig, CardError, MemoryWire, Queue, QueueStats, memory_directions, memory_wire,
+};
 use nichrome_port::{
     Device, InterfaceName, Netlink, NetworkNamespace, Offloads, Settings, Tap, gain_network_admin,
 };
@@ -26,10 +28,12 @@ fn become_able_at_start() {
     let _ = gain_network_admin();
 }
 
+type HostQueue = Arc<dyn Device + Send + Sync>;
+
 /// A host: a kernel's network stack behind a TAP device with several queues.
 pub(crate) struct Host {
     pub(crate) namespace: NetworkNamespace,
-    pub(crate) taps: Vec<Arc<dyn Device + Send + Sync>>,
+    pub(crate) taps: Vec<HostQueue>,
 }
 
 pub(crate) fn interface() -> InterfaceName {
@@ -65,10 +69,7 @@ pub(crate) fn host(number: u8, queues: usize) -> Host {
             taps
         })
         .unwrap();
-    Host {
-        namespace,
-        taps: taps.into_iter().map(|tap| Arc::new(tap) as Arc<dyn Device + Send + Sync>).collect(),
-    }
+    Host { namespace, taps: taps.into_iter().map(|tap| Arc::new(tap) as HostQueue).collect() }
 }
 
 fn mac(number: u8) -> MacAddr {
@@ -170,6 +171,22 @@ pub(crate) fn pair(profile: Option<ProfileConfig>, impairments: &[Impairments; 2
     let [left, right] = memory_wire(impairments, 1, FRAME_LEN).unwrap();
     let cards = [card(vec![left], &hosts[0], profile), card(vec![right], &hosts[1], profile)];
     (hosts, cards)
+}
+
+/// As [`pair`], with a worker for each direction instead of each host.
+pub(crate) fn directions(
+    profile: Option<ProfileConfig>,
+    impairments: &[Impairments; 2],
+) -> Result<([Host; 2], [Card; 2]), CardError> {
+    let hosts = [host(1, 1), host(2, 1)];
+    let [to_left, to_right] = memory_directions(impairments, 1, FRAME_LEN).unwrap();
+    let [left, right] = hosts.each_ref().map(|host| &host.taps[0]);
+    let card = |from: &HostQueue, to: &HostQueue, wire| {
+        let queue = Queue { wire, observer: None };
+        Card::between([Arc::clone(from), Arc::clone(to)], queue, &config(profile), || {})
+    };
+    let cards = [card(right, left, to_left)?, card(left, right, to_right)?];
+    Ok((hosts, cards))
 }
 
 pub(crate) fn stop(cards: [Card; 2]) -> [Vec<QueueStats>; 2] {

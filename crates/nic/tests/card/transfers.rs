@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use nichrome_lro::{Hold, ProfileConfig};
+use nichrome_nic::CardError;
 use nichrome_port::uninterrupted;
 
-use crate::hosts::{PORT, impaired, pair, pattern, profiles, stop, transfer, v4, v6};
+use crate::hosts::{PORT, directions, impaired, pair, pattern, profiles, stop, transfer, v4, v6};
 
 #[test]
 fn every_profile_delivers_the_sent_data() {
@@ -41,6 +42,28 @@ fn every_profile_delivers_the_sent_data_over_a_lossy_wire() {
         transfer(&hosts[0], &hosts[1], v4(1), 4, 400_000);
         transfer(&hosts[0], &hosts[1], v6(1), 4, 400_000);
         stop(cards);
+    }
+}
+
+#[test]
+fn a_worker_for_each_direction_delivers_the_sent_data() {
+    let bad = [("delay", "300us"), ("loss", "0.5%"), ("duplicate", "0.5%"), ("corrupt", "0.2%")];
+    for (name, profile) in profiles() {
+        for (settings, len) in [(&[][..], 3_000_000), (&bad, 400_000), (&[("mtu", "1300")], 400_000)] {
+            let started = directions(profile, &impaired(settings));
+            if name == "npu, active ACK" {
+                assert!(matches!(started, Err(CardError::OtherHost)));
+                continue;
+            }
+            let (hosts, cards) = started.unwrap();
+            transfer(&hosts[0], &hosts[1], v4(1), 3, len);
+            transfer(&hosts[1], &hosts[0], v6(2), 3, len);
+            let [to_left, to_right] = stop(cards);
+            for stats in [&to_left[0], &to_right[0]] {
+                assert_eq!((stats.host_refused, stats.transmit_refused), (0, 0), "{name}");
+                assert!(stats.from_host > 0 && stats.to_host > 0);
+            }
+        }
     }
 }
 

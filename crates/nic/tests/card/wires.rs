@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
-use nichrome_nic::{MemoryWire, memory_wire};
+use nichrome_nic::{MemoryWire, memory_directions, memory_wire};
 use nichrome_port::{TransmitError, WireFrame, WireQueue, clock};
 use nichrome_tso::{Limit, Segments, complete_checksum};
 use nichrome_wire::{ChecksumState, Network, TcpFrame, VirtioNetHeader, VirtioNetRepr};
@@ -121,4 +121,31 @@ fn frames_that_are_read_after_their_delay_are_not_delayed_again() {
         far.receive(&mut batch, before + 100).unwrap();
     }
     assert_eq!(batch.len(), sent);
+}
+
+#[test]
+fn a_direction_receives_what_is_sent_at_it_and_the_errors_of_the_other_one() {
+    let sender = |settings| {
+        let [mut first, mut second] = memory_directions(&impaired(settings), 1, FRAME_LEN).unwrap();
+        let whole = TcpFrame { payload: vec![7; FRAME_LEN - 54], ..TcpFrame::default() }.build();
+        send(&mut first, &mut whole.clone()).unwrap();
+        first.flush().unwrap();
+        assert!(!is_readable(&first), "who sends reads next, and needs no waker");
+        let mut batches = [Vec::new(), Vec::new()];
+        first.receive(&mut batches[0], 10).unwrap();
+        let is_woken = is_readable(&second);
+        second.receive(&mut batches[1], 10).unwrap();
+        (
+            whole,
+            batches.map(|batch| batch.into_iter().map(|frame| frame.buffer).collect::<Vec<_>>()),
+            is_woken,
+        )
+    };
+    let (whole, [forth, back], is_woken) = sender(&[]);
+    assert!(forth.len() == 1 && forth[0].as_ref() == whole && back.is_empty() && !is_woken);
+    let (_, [forth, back], is_woken) = sender(&[("mtu", "1000")]);
+    assert!(forth.is_empty() && back.len() == 1 && is_woken);
+    // ICMP to the sender: fragmentation is needed.
+    let error = back[0].as_ref();
+    assert_eq!((error[23], &error[34..36]), (1, &[3, 4][..]));
 }
