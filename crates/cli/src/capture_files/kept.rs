@@ -5,7 +5,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nichrome_port::capture::{self, LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer};
+use nichrome_port::capture::{
+    self, LinkType, MAX_INTERFACES, MAX_SNAP_LEN, PacketOptions, WriteError, Writer,
+};
 use nichrome_wire::Instant;
 
 use super::interface::Interface;
@@ -50,7 +52,7 @@ impl Outputs {
 pub(crate) struct Kept {
     outputs: Outputs,
     number: usize,
-    /// Output interfaces by input interface.
+    /// Output interfaces of the current section by input interface.
     interfaces: HashMap<(u32, LinkType), u32>,
     /// Names of the input's interfaces, by their number.
     names: HashMap<u32, Box<str>>,
@@ -81,6 +83,10 @@ impl Kept {
         let interface = match self.interfaces.get(&key) {
             Some(interface) => *interface,
             None => {
+                if self.interfaces.len() == MAX_INTERFACES {
+                    writer.begin_section()?;
+                    self.interfaces.clear();
+                }
                 let unnamed = || format!("interface {}", from.number).into();
                 let name = self.names.entry(from.number).or_insert_with(unnamed);
                 let interface = writer.add_interface(from.link_type, name, MAX_SNAP_LEN)?;

@@ -1,9 +1,10 @@
 //! `nichrome segment`: the inverse of `nichrome coalesce`.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 
-use nichrome_port::capture::LinkType;
+use nichrome_port::capture::{LinkType, MAX_INTERFACES};
 use nichrome_wire::checksum::checksum;
 use nichrome_wire::{SeqNumber, TcpFlags, TcpFrame};
 use serde_json::Value;
@@ -408,6 +409,23 @@ fn packets_that_cannot_be_segmented_stay_unchanged_and_are_counted() {
         printed.contains("5 packets in, 5 out: 0 super-packets cut into 0 segments; 1 left: IP fragments"),
         "{printed}"
     );
+}
+
+/// Sections that are joined, such as by cat(1), have an interface each.
+#[test]
+fn an_output_of_more_interfaces_than_a_section_can_have_is_read_again() {
+    let folder = tempdir().unwrap();
+    let [joined, once, twice] = ["joined", "once", "twice"].map(|name| folder.path().join(name));
+    let packet = super_packet(10);
+    let section = capture_of(&folder, LinkType::Ethernet, &[(packet.clone(), None)]);
+    let sections = MAX_INTERFACES + 1;
+    fs::write(&joined, fs::read(section).unwrap().repeat(sections)).unwrap();
+    for (input, output) in [(&joined, &once), (&once, &twice)] {
+        let found = segment(&text(input), output, &[]);
+        assert_eq!(number(&found, "packets_out"), sections as u64);
+    }
+    let last = records(&twice).pop().unwrap();
+    assert_eq!((last.0.interface as usize, last.1), (MAX_INTERFACES, packet));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Errors of reading and writing capture files, each a one-line message.
 
 use super::link_type::{LinkCode, LinkType};
-use super::{MAX_SNAP_LEN, Progress};
+use super::{MAX_INTERFACES, MAX_SNAP_LEN, Progress};
 use std::fmt;
 use std::io;
 
@@ -92,6 +92,12 @@ pub enum WriteError {
         destination: String,
         /// The interface asked for.
         interface: u32,
+    },
+    /// The section has as many interfaces as readers accept.
+    #[error("cannot write to {destination}: a section has at most {MAX_INTERFACES} interfaces")]
+    TooManyInterfaces {
+        /// The path, or the name of a stream.
+        destination: String,
     },
 }
 

@@ -39,6 +39,9 @@ pub const MAX_SNAP_LEN: u32 = 256 * 1024;
 /// The captured length, in bytes, above which a record counts as corrupt: [`MAX_SNAP_LEN`] with some slack.
 pub const MAX_RECORD: u32 = MAX_SNAP_LEN + 4096;
 
+/// The maximum number of interfaces in a section of pcapng; bounds the memory that a file can claim.
+pub const MAX_INTERFACES: usize = 65_536;
+
 /// The metadata of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {

@@ -5,7 +5,7 @@
 use super::block::{self, Block, OwnedOptions};
 use super::clock::{Clock, Tick};
 use super::source::{ByteOrder, Source};
-use super::{LinkType, MAX_RECORD, PacketOptions, ReadError, Record};
+use super::{LinkType, MAX_INTERFACES, MAX_RECORD, PacketOptions, ReadError, Record};
 use nichrome_wire::Instant;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,10 +13,7 @@ use std::io::Read;
 /// The first four bytes of a file: the type of the Section Header Block, a palindrome.
 pub(super) const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 
-/// The maximum number of interfaces in a section; bounds the memory that a file can claim.
-const MAX_INTERFACES: usize = 65_536;
-
-/// The maximum length of an interface's name, in bytes; longer ones are ignored. Bounds memory, too.
+/// The maximum length of an interface's name, in bytes; longer ones are ignored. Bounds memory, as [`MAX_INTERFACES`] does.
 const MAX_NAME: u16 = 255;
 
 /// The state of the current section.

@@ -1,11 +1,11 @@
-//! The capture writer: pcapng with one section, little-endian, nanosecond timestamps.
+//! The capture writer: pcapng, little-endian, nanosecond timestamps.
 
 use super::block::{
     self, begin_block, end_block, put_end_of_options, put_option, put_packet_options, put_padding,
     put_text_option, put_u32, set_u32,
 };
 use super::durable_file::DurableFile;
-use super::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError};
+use super::{LinkType, MAX_INTERFACES, MAX_SNAP_LEN, PacketOptions, WriteError};
 use crate::uninterrupted;
 use nichrome_wire::Instant;
 use rustix::fs::{FlockOperation, flock};
@@ -73,9 +73,11 @@ pub struct Writer<W: Write> {
     output: W,
     /// The output's name in error messages.
     destination: String,
+    /// The name of the writing program.
+    application: String,
     /// Whole blocks not yet written to the output.
     blocks: Vec<u8>,
-    /// Snap length of each interface, in bytes.
+    /// Snap length of each interface of the section, in bytes.
     snap_lens: Vec<u32>,
 }
 
@@ -94,25 +96,29 @@ impl<W: Write> Writer<W> {
 
     fn with_destination(output: W, application: &str, destination: String) -> Self {
         let mut blocks = Vec::with_capacity(2 * WRITE_AT);
-        let start = begin_block(&mut blocks, block::SECTION_HEADER);
-        put_u32(&mut blocks, 0x1A2B_3C4D);
-        // Version 1.0; section length unspecified.
-        blocks.extend([1, 0, 0, 0]);
-        blocks.extend([0xFF; 8]);
-        put_text_option(&mut blocks, block::OPTION_USERAPPL, application);
-        put_end_of_options(&mut blocks);
-        end_block(&mut blocks, start);
-        Self { output, destination, blocks, snap_lens: Vec::new() }
+        put_section_header(&mut blocks, application);
+        Self { output, destination, application: application.to_owned(), blocks, snap_lens: Vec::new() }
     }
 
-    /// Adds an interface and returns its index, counted from 0. Packets are truncated to `snap_len` bytes; 0 for no
-    /// limit.
+    /// Begins a new section: the interfaces so far end, and further ones are counted from 0 again.
+    pub fn begin_section(&mut self) -> Result<(), WriteError> {
+        self.make_room()?;
+        put_section_header(&mut self.blocks, &self.application);
+        self.snap_lens.clear();
+        Ok(())
+    }
+
+    /// Adds an interface and returns its index in the section, counted from 0. Packets are truncated to `snap_len` bytes;
+    /// 0 for no limit. A section has at most [`MAX_INTERFACES`].
     pub fn add_interface(
         &mut self,
         link_type: LinkType,
         name: &str,
         snap_len: u32,
     ) -> Result<u32, WriteError> {
+        if self.snap_lens.len() == MAX_INTERFACES {
+            return Err(WriteError::TooManyInterfaces { destination: self.destination.clone() });
+        }
         self.make_room()?;
         let start = begin_block(&mut self.blocks, block::INTERFACE_DESCRIPTION);
         put_u32(&mut self.blocks, u32::from(link_type.code()));
@@ -206,6 +212,18 @@ impl<W: Write> Drop for Writer<W> {
     fn drop(&mut self) {
         let _ = self.flush();
     }
+}
+
+/// Appends the header of a section.
+fn put_section_header(blocks: &mut Vec<u8>, application: &str) {
+    let start = begin_block(blocks, block::SECTION_HEADER);
+    put_u32(blocks, 0x1A2B_3C4D);
+    // Version 1.0; section length unspecified.
+    blocks.extend([1, 0, 0, 0]);
+    blocks.extend([0xFF; 8]);
+    put_text_option(blocks, block::OPTION_USERAPPL, application);
+    put_end_of_options(blocks);
+    end_block(blocks, start);
 }
 
 /// A packet's original and captured length.
@@ -455,6 +473,32 @@ mod tests {
         writer.finish().unwrap();
         let (records, error, _) = read_all(&file);
         assert!(error.is_none() && records.len() == 1, "{error:?}");
+    }
+
+    #[test]
+    fn a_section_has_the_interfaces_that_readers_accept() {
+        let mut file = Vec::new();
+        let mut writer = Writer::new(&mut file, "test");
+        for _ in 0..MAX_INTERFACES {
+            writer.add_interface(LinkType::RawIp, "tun0", 0).unwrap();
+        }
+        let error = writer.add_interface(LinkType::RawIp, "tun0", 0).unwrap_err().to_string();
+        assert_eq!(error, "cannot write to the capture: a section has at most 65536 interfaces");
+        writer.write(65_535, Instant::ZERO, None, NO_PARTS, PacketOptions::default()).unwrap();
+        writer.begin_section().unwrap();
+        assert!(writer.write(0, Instant::ZERO, None, NO_PARTS, PacketOptions::default()).is_err());
+        assert_eq!(writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap(), 0);
+        writer.write(0, Instant::ZERO, None, NO_PARTS, PacketOptions::default()).unwrap();
+        writer.finish().unwrap();
+        let (records, error, _) = read_all(&file);
+        assert!(error.is_none(), "{error:?}");
+        let interfaces: Vec<_> =
+            records.iter().map(|(record, _)| (record.interface, record.link_type)).collect();
+        assert_eq!(interfaces, [(65_535, LinkType::RawIp), (65_536, LinkType::Ethernet)]);
+        let mut reader = Reader::new(&file[..]).unwrap();
+        while reader.next(&mut Vec::new()).unwrap().is_some() {
+            assert_eq!(reader.application(), Some("test"));
+        }
     }
 
     #[test]
