@@ -63,8 +63,11 @@ impl Cutter {
             return Found::Packet;
         };
         // Most packets fit and need no parsing.
-        let mtu = if let Limit::Packet(mtu) = limit { u32::from(mtu) } else { 0 };
-        if record.original_len <= mtu {
+        let most = u32::from(match limit {
+            Limit::Packet(mtu) => mtu,
+            Limit::Payload(mss) => mss.get(),
+        });
+        if record.original_len <= most {
             return Found::Packet;
         }
         let is_whole = record.original_len as usize == bytes.len();
@@ -87,7 +90,9 @@ impl Cutter {
         let mut segments = match self.smallest(frame, limit) {
             Ok(segments) if segments.remaining() > 1 => Box::new(segments),
             Ok(_) => return Found::Packet,
-            Err(_) if record.original_len <= mtu + most_link_len(record.link_type) => {
+            Err(error)
+                if record.original_len <= most_without(&error, limit) + most_link_len(record.link_type) =>
+            {
                 return Found::Packet;
             }
             Err(_) if record.original_len as usize > bytes.len() => {
@@ -124,6 +129,16 @@ impl Cutter {
         let is_coalesced = application.is_some_and(application::is_coalesce);
         self.limit.or((!is_coalesced).then_some(Limit::Packet(MTU)))
     }
+}
+
+/// Returns the maximum length of a packet that is no super-packet although it has no segments, in bytes without its link header.
+/// A limit of payload does not apply to packets of other protocols, nor to fragments.
+fn most_without(error: &SegmentError, limit: Limit) -> u32 {
+    u32::from(match (limit, error) {
+        (Limit::Packet(mtu), _) => mtu,
+        (_, SegmentError::NotIp(_) | SegmentError::OtherProtocol(_) | SegmentError::Fragment) => MTU,
+        (Limit::Payload(mss), _) => mss.get(),
+    })
 }
 
 /// Writes a packet of another link type behind an Ethernet header to `frame`. Returns the header that this replaces.

@@ -429,6 +429,25 @@ fn an_output_of_more_interfaces_than_a_section_can_have_is_read_again() {
 }
 
 #[test]
+fn a_limit_of_payload_counts_no_packets_that_have_no_segments() {
+    let folder = tempdir().unwrap();
+    let (mut icmp, mut fragment, mut long) = (super_packet(1400), super_packet(1400), super_packet(3000));
+    icmp[ETHERNET + 9] = 1;
+    fragment[ETHERNET + 6] = 0x20;
+    long[ETHERNET + 9] = 1;
+    let arp = [&[0xFF; 12][..], &[8, 6], &[0; 986]].concat();
+    let mut cut = super_packet(400);
+    let len = cut.len() as u32;
+    cut.truncate(100);
+    let ordinary = [icmp, fragment, arp, super_packet(500)].map(|packet| (packet, None));
+    let others = [(cut.clone(), Some(len)), (long, None), (cut, Some(1400)), (super_packet(1000), None)];
+    let input = capture_of(&folder, LinkType::Ethernet, &[&ordinary[..], &others].concat());
+    let found = segment(&input, &folder.path().join("out.pcapng"), &["--mss", "500"]);
+    assert_eq!(found["left"], serde_json::json!({ "cut short by the capture": 1, "neither TCP nor UDP": 1 }));
+    assert_eq!(["super_packets", "segments", "packets_out"].map(|name| number(&found, name)), [1, 2, 9]);
+}
+
+#[test]
 fn wrong_options_and_files_are_one_line() {
     let folder = tempdir().unwrap();
     let input = capture_of(&folder, LinkType::Ethernet, &[(super_packet(3000), None)]);
