@@ -2,10 +2,11 @@
 //! -C`, with its subfolders.
 
 use std::io::Read;
+use std::mem;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, Error};
 use nichrome_port::capture::{self, ReadError, Reader, Record, Skipped};
 
 use super::stream::Stream;
@@ -63,8 +64,8 @@ pub(crate) struct Inputs(Vec<PathBuf>);
 /// The result of reading an input.
 pub(crate) struct Ended {
     records: u64,
-    /// The first capture that ended early, and its error.
-    early: Option<(PathBuf, ReadError)>,
+    /// The captures that ended early, with their errors.
+    early: Vec<(PathBuf, ReadError)>,
     /// The captures with packets that were skipped.
     skipped: Vec<(PathBuf, Vec<Skipped>)>,
 }
@@ -113,17 +114,14 @@ impl Opened<'_> {
         mut self,
         mut read: impl FnMut(&Path, &mut Capture) -> anyhow::Result<Option<ReadError>>,
     ) -> anyhow::Result<Ended> {
-        let mut ended = Ended { records: 0, early: None, skipped: Vec::new() };
+        let mut ended = Ended { records: 0, early: Vec::new(), skipped: Vec::new() };
         for path in self.paths {
             let mut reader = match self.first.take() {
                 Some(first) => first,
                 None => Capture::open(path, &self.outputs, &self.interruption)?,
             };
             if let Some(error) = read(path, &mut reader)? {
-                match ended.early {
-                    None => ended.early = Some((path.clone(), error)),
-                    Some(_) => failure::warn(format_args!("{}: {error}", input_name(path))),
-                }
+                ended.early.push((path.clone(), error));
             }
             let skipped: Vec<_> = reader.skipped().collect();
             if !skipped.is_empty() {
@@ -138,31 +136,36 @@ impl Opened<'_> {
 impl Ended {
     /// Returns true if a capture ended early.
     pub(crate) fn is_early(&self) -> bool {
-        self.early.is_some()
+        !self.early.is_empty()
     }
 
-    /// Fails if not a single record was read.
+    /// Fails if not a single record was read, and a capture ended early.
     ///
     /// # Errors
-    /// The error that ended the capture before its first record.
-    pub(crate) fn or_nothing_read(self) -> anyhow::Result<Self> {
-        match self.early {
-            Some((path, error)) if self.records == 0 => Err(error).with_context(|| input_name(&path)),
-            early => Ok(Self { early, ..self }),
+    /// The error that ended the first such capture; warns about the others.
+    pub(crate) fn or_nothing_read(mut self) -> anyhow::Result<Self> {
+        if self.records == 0 {
+            let early = mem::take(&mut self.early).into_iter();
+            first_of(early.map(|(path, error)| Error::from(error).context(input_name(&path))))?;
         }
+        Ok(self)
     }
 
-    /// Reports skipped packets and an early end, after everything else.
+    /// Reports skipped packets and early ends, after everything else.
     ///
     /// # Errors
-    /// A capture is corrupt.
+    /// A capture is corrupt: the first one; warns about the others.
     pub(crate) fn judge(self) -> anyhow::Result<()> {
         for (path, skipped) in self.skipped {
             warn_skipped(skipped, &path);
         }
-        match self.early {
-            Some((path, error)) => judge(error, &path),
-            None => Ok(()),
-        }
+        first_of(self.early.into_iter().filter_map(|(path, error)| judge(error, &path).err()))
     }
+}
+
+/// Returns the first of several errors; warns about the others.
+fn first_of(mut errors: impl Iterator<Item = Error>) -> anyhow::Result<()> {
+    let Some(first) = errors.next() else { return Ok(()) };
+    errors.for_each(|error| failure::warn(format_args!("{error:#}")));
+    Err(first)
 }

@@ -116,6 +116,51 @@ fn a_part_that_is_cut_off_does_not_end_the_others() {
 }
 
 #[test]
+fn each_part_that_ends_early_is_reported_once_and_a_corrupt_one_fails() {
+    let (folder, outputs) = (tempdir().unwrap(), tempdir().unwrap());
+    split(&capture("tcp-loss"), folder.path(), &["a", "b", "c", "d"]);
+    let within = |name: &str| folder.path().join(name);
+    for name in ["a", "b", "c"] {
+        let mut bytes = fs::read(within(name)).unwrap();
+        match name {
+            "a" => bytes.truncate(bytes.len() - 3),
+            // A block's length is repeated at its end.
+            _ => *bytes.last_mut().unwrap() ^= 1,
+        }
+        fs::write(within(name), bytes).unwrap();
+    }
+    let (parts, cut) = (text(folder.path()), text(&outputs.path().join("cut.pcapng")));
+    for arguments in
+        [&["coalesce", &parts][..], &["coalesce", &parts, "--compare"], &["segment", &parts, &cut]]
+    {
+        let output = nichrome(arguments);
+        let lines: Vec<_> = stderr(&output).lines().collect();
+        let path = |name| within(name).display().to_string();
+        for (line, start) in lines.iter().zip([
+            format!("nichrome: warning: {}: the capture is cut off after", path("a")),
+            format!("nichrome: warning: {}: the capture is corrupt", path("c")),
+            format!("nichrome: {}: the capture is corrupt", path("b")),
+        ]) {
+            assert!(line.starts_with(&start), "{line}");
+        }
+        assert_eq!((output.status.code(), lines.len()), (Some(1), 3), "{arguments:?}: {lines:?}");
+    }
+    for name in ["a", "b", "c"] {
+        let bytes = fs::read(within(name)).unwrap();
+        // Behind the section header.
+        let section = u32::from_le_bytes(bytes[4..8].try_into().unwrap()) as usize;
+        fs::write(within(name), &bytes[..section + 2]).unwrap();
+    }
+    fs::remove_file(within("d")).unwrap();
+    let output = nichrome(&["coalesce", &parts]);
+    let count = |what: &str| stderr(&output).lines().filter(|line| line.contains(what)).count();
+    assert_eq!(
+        (count("cut off after 0 whole records"), count("warning"), output.status.code()),
+        (3, 2, Some(1))
+    );
+}
+
+#[test]
 fn a_part_of_another_link_type_is_skipped_and_many_skipped_files_are_counted() {
     let folder = tempdir().unwrap();
     let input = capture("tcp-loss");
