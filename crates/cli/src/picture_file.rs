@@ -14,7 +14,8 @@ use nichrome_port::capture::WriteError;
 use crate::failure;
 use crate::signals;
 
-/// Files and folders that were created and are not finished. Not held while a file is written: a pipe may block.
+/// Files and folders that were created and are not finished. Not held while a pipe is opened or written, which may block: a signal
+/// needs it.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -85,10 +86,14 @@ impl PictureFile {
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true);
-        let mut unfinished = unfinished();
-        let file = match options.clone().create_new(true).open(path) {
+        let created = {
+            let mut unfinished = unfinished();
+            options.clone().create_new(true).open(path).inspect(|_| unfinished.push(path.to_owned()))
+        };
+        let file = match created {
+            // Opening a named pipe waits for its reader.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path),
-            file => file.inspect(|_| unfinished.push(path.to_owned())),
+            file => file,
         };
         let file = file.with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), file })
@@ -123,6 +128,7 @@ impl Drop for PictureFile {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::sync::mpsc;
     use std::thread;
     use std::time::{Duration, Instant};
 
@@ -164,19 +170,51 @@ mod tests {
     fn a_reader_that_stalls_does_not_delay_a_signal() {
         const PIPE: usize = 65_536;
         let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let pipe = pipe_in(folder.path());
         let mut reader = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         let file = PictureFile::create(&pipe).unwrap();
         let writer = thread::spawn(move || file.finish(&"x".repeat(PIPE + 1)));
         while ioctl_fionread(&reader).unwrap() < PIPE as u64 {
             thread::yield_now();
         }
+        wait_for_unfinished();
+        reader.read_exact(&mut [0; PIPE + 1]).unwrap();
+        writer.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_pipe_without_a_reader_does_not_delay_a_signal() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = pipe_in(folder.path());
+        let (to, from) = mpsc::channel();
+        let opener = thread::spawn({
+            let pipe = pipe.clone();
+            move || {
+                to.send(fs::read_link("/proc/thread-self").unwrap()).unwrap();
+                PictureFile::create(&pipe).unwrap().finish("text")
+            }
+        });
+        let stat = Path::new("/proc").join(from.recv().unwrap()).join("stat");
+        // The state follows the name in brackets (proc_pid_stat(5)).
+        while !fs::read_to_string(&stat).unwrap().rsplit_once(") ").unwrap().1.starts_with('S') {
+            thread::yield_now();
+        }
+        wait_for_unfinished();
+        assert_eq!(fs::read_to_string(&pipe).unwrap(), "text");
+        opener.join().unwrap().unwrap();
+    }
+
+    fn pipe_in(folder: &Path) -> PathBuf {
+        let pipe = folder.join("pipe");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        pipe
+    }
+
+    /// Waits until the list of unfinished files is not held.
+    fn wait_for_unfinished() {
         let deadline = Instant::now() + Duration::from_secs(10);
         while UNFINISHED.try_lock().is_err() {
             assert!(Instant::now() < deadline);
         }
-        reader.read_exact(&mut [0; PIPE + 1]).unwrap();
-        writer.join().unwrap().unwrap();
     }
 }
