@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use super::experiment::Experiment;
 use super::judged::{self, Judged, Others, Place, Range};
-use super::output::{print, print_json};
 use super::record::{self, Record};
 use super::runs::{self, Jobs};
 use super::table::Text;
 use super::trace::Trace;
 use super::{files, page, parquet, plot, scoreboard, variants};
+use crate::capture_files::print_summary;
 use crate::distinct::Distinct;
 use crate::number;
 use crate::page::PageOption;
@@ -110,12 +110,13 @@ impl Run {
         let places = judged::places(&definition, &values, &others);
         let judged = judged::judge(&definition, &values, &others);
         let summary = summary(&definition, &places, &judged);
-        // Both are done whichever fails: the runs take minutes.
-        let printed = if self.json {
-            print_json(&summary)
+        let text = if self.json {
+            serde_json::to_string_pretty(&summary)?
         } else {
-            print(Text { definition: &definition, places: &places, judged: &judged })
+            Text { definition: &definition, places: &places, judged: &judged }.to_string()
         };
+        // Both are done whichever fails: the runs take minutes.
+        let printed = print_summary(&text, self.trace.capture());
         if let Some(folder) = &self.out {
             write_all(folder, &definition, &places, &summary, &records)?;
         }

@@ -27,7 +27,8 @@ pub(super) struct Trace {
     /// Run one point only: a series of the experiment and an x value, such as 'with LRO/64'
     #[arg(long, value_name = "SERIES/X")]
     point: Option<String>,
-    /// Record the packets of this point in a pcapng file, with an interface per capture point
+    /// Record the packets of this point in a pcapng file, with an interface per capture point; - for standard output, with the
+    /// result on standard error
     #[arg(long, value_name = "FILE", requires = "point")]
     capture: Option<PathBuf>,
     /// Write the time series of this point: .csv or .json
@@ -54,6 +55,11 @@ impl Trace {
     /// Returns the names of the options and the files to write.
     pub(super) fn outputs(&self) -> [(&'static str, Option<&Path>); 2] {
         [("--capture", self.capture.as_deref()), ("--series", self.series.as_deref())]
+    }
+
+    /// Returns the capture to write.
+    pub(super) fn capture(&self) -> Option<&PathBuf> {
+        self.capture.as_ref()
     }
 
     /// Reduces the experiment to the requested point.

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::command::{failure, json, printed, text};
+use crate::command::{failure, json, printed, sim, text};
 use crate::installed::tshark;
 
 /// One point of each model, as short as possible, with the points at which its packets are captured.
@@ -66,6 +66,19 @@ fn wireshark_reads_the_packets_of_a_point() {
         let of = |places: &[&str]| places.iter().find_map(|place| longest.get(*place)).copied().unwrap();
         assert!(of(&["wire in", "wire"]) <= 1514, "{longest:?}");
         assert!(of(&["host in", "host"]) > 5 * 1514, "the host gets aggregates: {longest:?}");
+    }
+}
+
+#[test]
+fn a_capture_in_standard_output_has_nothing_else_there() {
+    let folder = tempdir().unwrap();
+    let capture = folder.path().join("out.pcapng");
+    let arguments = run(POINTS[1].0);
+    for more in [&[][..], &["--json"]] {
+        let results = printed(&[&arguments[..], more, &["--capture", text(&capture)]].concat());
+        let output = sim(&[&arguments[..], more, &["--capture", "-"]].concat());
+        assert!(output.status.success() && output.stdout == fs::read(&capture).unwrap());
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), results);
     }
 }
 
