@@ -20,6 +20,7 @@ use super::figures::{median, medians, rounded};
 use super::iperf3;
 use super::output::{Output, OutputOptions};
 use super::transport::ROCE;
+use crate::failure;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 use crate::picture_file;
@@ -109,9 +110,9 @@ impl Rdma {
         }
         let iperf3 = iperf3::version();
         if let Err(error) = &iperf3 {
-            eprintln!(
+            failure::say(format_args!(
                 "nichrome: TCP throughput is not measured: cannot run iperf3 (install Debian's package iperf3): {error}"
-            );
+            ));
         }
         let (plan, qps) = if self.quick { (&QUICK, QPS_OF_QUICK) } else { (&FULL, self.transport.qps()) };
         match self.transport {

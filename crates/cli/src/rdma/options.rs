@@ -151,13 +151,16 @@ impl Options {
             connection_budget: self.connection_budget,
             authenticates: !self.no_authenticate,
             key_file: self.key_file.clone(),
-            report: |why| eprintln!("nichrome: {why}"),
+            report: |why| failure::say(format_args!("nichrome: {why}")),
         };
         Ok(AdapterConfig {
             cm: nichrome_hca::cm::CmOptions::default(),
             transport: self.transport,
             star,
-            iwarp: IwarpOptions { crc: self.crc, report: |why| eprintln!("nichrome: {why}") },
+            iwarp: IwarpOptions {
+                crc: self.crc,
+                report: |why| failure::say(format_args!("nichrome: {why}")),
+            },
             place,
             mtu: self.path_mtu,
             reception,

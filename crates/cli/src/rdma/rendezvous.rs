@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::options::Options;
+use crate::failure;
 
 /// Time limit for a client to connect to a server that is still starting.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -98,7 +99,8 @@ fn accept(options: &Options) -> anyhow::Result<TcpStream> {
     });
     let listener = listener.with_context(|| format!("cannot listen on TCP port {}", options.port))?;
     if !options.json || options.port == 0 {
-        eprintln!("nichrome: waiting for a client on TCP port {}", listener.local_addr()?.port());
+        let port = listener.local_addr()?.port();
+        failure::say(format_args!("nichrome: waiting for a client on TCP port {port}"));
     }
     let (stream, _) = listener.accept().context("cannot accept a client")?;
     Ok(stream)

@@ -81,6 +81,18 @@ fn a_server_on_any_port_tells_which_one_it_is() {
 }
 
 #[test]
+fn a_standard_error_without_a_reader_is_no_failure() {
+    let (reader, writer) = io::pipe().unwrap();
+    drop(reader);
+    let mut server = Command::new(NICHROME);
+    let server =
+        server.args(["rdma", "pingpong", "--port", "22041"]).stdout(Stdio::null()).stderr(writer).spawn();
+    let client = start("pingpong --port 22041 127.0.0.1").wait_with_output().unwrap();
+    assert!(client.status.success(), "{}", String::from_utf8_lossy(&client.stderr));
+    assert!(server.unwrap().wait().unwrap().success());
+}
+
+#[test]
 fn bandwidth_uses_all_connections_and_reports_their_memory() {
     for (nth, (qps, depth)) in [(3, 8), (1500, 16)].into_iter().enumerate() {
         for (op_nth, op) in ["write", "send"].into_iter().enumerate() {

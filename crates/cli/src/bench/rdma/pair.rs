@@ -11,6 +11,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 
 use super::super::iperf3::{self, End};
+use crate::failure;
 
 /// The processors of server and client: the last and the first that this process may use.
 pub(crate) struct Pair {
@@ -31,7 +32,7 @@ impl Pair {
     /// Prints a warning if both ends share the only usable processor.
     pub(crate) fn warn_if_crowded(&self) {
         if self.server == self.client {
-            eprintln!("nichrome: warning: both ends share the only usable processor");
+            failure::warn(format_args!("both ends share the only usable processor"));
         }
     }
 
