@@ -108,7 +108,7 @@ impl Coalesce {
         let captures = inputs.open(outputs.clone(), interruption.clone())?;
         let (plot, page) = (self.create_plot()?, self.page.create()?);
         let acks = create(&outputs, self.acks.as_deref())?;
-        let host = Host::new(create(&outputs, self.output.as_deref())?, acks);
+        let host = Host::new(create(&outputs, self.output.as_deref())?, acks, self.engine.has_tunnels());
         let mut card = Card::new(&self.engine, profile, self.verify, host);
         let mut filter = self.filter.clone();
         let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;
@@ -149,7 +149,8 @@ impl Coalesce {
         let mut last = None;
         let count = compare::candidates().count();
         for (tried, candidate) in compare::candidates().enumerate() {
-            let mut card = Card::new(&self.engine, candidate.config, self.verify, Host::new(None, None));
+            let host = Host::new(None, None, self.engine.has_tunnels());
+            let mut card = Card::new(&self.engine, candidate.config, self.verify, host);
             let mut filter = self.filter.clone();
             let captures = inputs.open(Outputs::default(), interruption.clone())?;
             let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;

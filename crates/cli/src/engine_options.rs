@@ -116,8 +116,7 @@ impl EngineOptions {
             Action::Pass => BadChecksum::Pass,
         });
         let udp = self.udp.map_or(udp == UdpByDefault::On, |udp| udp == Switch::On);
-        let [tunnels, accurate_ecn] =
-            [self.tunnels, self.accurate_ecn].map(|switch| switch == Some(Switch::On));
+        let (tunnels, accurate_ecn) = (self.has_tunnels(), self.accurate_ecn == Some(Switch::On));
         let max_bytes = self.max_bytes;
         Config { medium, bad_checksum, udp, tunnels, accurate_ecn, max_bytes, ..Config::default() }
     }
@@ -143,6 +142,11 @@ impl EngineOptions {
                 ProfileConfig::Npu(self.npu_config(hold.map_or(default, NpuConfig::with_hold)))
             }
         })
+    }
+
+    /// Returns true if segments in tunnels are coalesced.
+    pub(crate) fn has_tunnels(&self) -> bool {
+        self.tunnels == Some(Switch::On)
     }
 
     /// Returns true if the card sends ACKs by itself.

@@ -5,6 +5,9 @@ use nichrome_wire::{
     EtherType, IpProtocol, Ipv4Header, Ipv6Extensions, Ipv6Header, LinkHeader, Tags, TcpHeader,
 };
 
+/// Length of the headers of PPPoE and PPP, in bytes.
+const PPPOE: usize = 8;
+
 /// Header offsets of a TCP segment, in bytes from the start of its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Headers {
@@ -20,11 +23,21 @@ impl Headers {
     /// Parses the headers of a packet of `len` bytes, of which `bytes` are the first. `None` if it is not a TCP
     /// segment, is a fragment, or is truncated.
     pub(crate) fn read(bytes: &[u8], len: usize, medium: Medium) -> Option<Self> {
-        let link = match medium {
-            Medium::Ip => None,
-            Medium::Ethernet => Some(LinkHeader::new(bytes).filter(carries_ip)?),
-        };
-        let network = link.as_ref().map_or(0, LinkHeader::header_len);
+        let (ethertype, network, tags) = link(bytes, medium)?;
+        let is_ip = matches!(ethertype, EtherType::IPV4 | EtherType::IPV6);
+        is_ip.then(|| Self::of_packet(bytes, len, network, tags)).flatten()
+    }
+
+    /// As [`Headers::read`], of a packet within a tunnel: IP within IP, or PPP over Ethernet.
+    pub(crate) fn read_tunneled(bytes: &[u8], len: usize, medium: Medium) -> Option<Self> {
+        let (ethertype, start, tags) = link(bytes, medium)?;
+        let network = start + tunnel_len(ethertype, bytes.get(start..)?)?;
+        let headers = Self::of_packet(bytes, len, network, tags)?;
+        Some(Self { flow: headers.flow.in_tunnel(), ..headers })
+    }
+
+    /// Parses the headers of the IP packet at offset `network`.
+    fn of_packet(bytes: &[u8], len: usize, network: usize, tags: Tags) -> Option<Self> {
         let packet = bytes.get(network..)?;
         let (header_len, packet_len) = match packet.first()? >> 4 {
             4 => ipv4_lengths(&Ipv4Header::new(packet)?)?,
@@ -45,8 +58,7 @@ impl Headers {
             let ip = Ipv6Header::new(packet)?;
             FlowKey::ipv6(ip.src(), ip.dst(), ports.0, ports.1)
         };
-        let tags = link.map(|link| link.tags());
-        let vids = tags.iter().flat_map(Tags::as_slice).map(|tag| tag.vid());
+        let vids = tags.as_slice().iter().map(|tag| tag.vid());
         Some(Self { flow: vids.fold(flow, FlowKey::in_vlan), network, transport, payload, end })
     }
 
@@ -58,14 +70,42 @@ impl Headers {
 
 /// Returns true if a frame of this medium has an IP packet, complete or not.
 pub(crate) fn is_ip(frame: &[u8], medium: Medium) -> bool {
+    medium == Medium::Ip
+        || LinkHeader::new(frame)
+            .is_some_and(|link| matches!(link.ethertype(), EtherType::IPV4 | EtherType::IPV6))
+}
+
+/// Returns the EtherType, the length of the link header, and the VLAN tags.
+fn link(bytes: &[u8], medium: Medium) -> Option<(EtherType, usize, Tags)> {
     match medium {
-        Medium::Ip => true,
-        Medium::Ethernet => LinkHeader::new(frame).as_ref().is_some_and(carries_ip),
+        Medium::Ethernet => {
+            let link = LinkHeader::new(bytes)?;
+            Some((link.ethertype(), link.header_len(), link.tags()))
+        }
+        Medium::Ip => {
+            let is_ipv6 = bytes.first()? >> 4 == 6;
+            Some((if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 }, 0, Tags::default()))
+        }
     }
 }
 
-fn carries_ip(link: &LinkHeader<'_>) -> bool {
-    matches!(link.ethertype(), EtherType::IPV4 | EtherType::IPV6)
+/// Returns the length of a tunnel header that an IP packet follows.
+fn tunnel_len(ethertype: EtherType, outer: &[u8]) -> Option<usize> {
+    let is_ip = |protocol| matches!(protocol, IpProtocol::IPV4 | IpProtocol::IPV6);
+    let (is_tunnel, len) = match ethertype {
+        EtherType::IPV4 => {
+            let ip = Ipv4Header::new(outer)?;
+            let is_plain = ip.header_len() == Ipv4Header::LEN && !ip.is_fragment();
+            (is_plain && is_ip(ip.protocol()), Ipv4Header::LEN)
+        }
+        EtherType::IPV6 => (is_ip(Ipv6Header::new(outer)?.next_header()), Ipv6Header::LEN),
+        // Session data (RFC 2516 section 6): version and type 1, code 0, session, length, PPP protocol.
+        EtherType::PPPOE_SESSION => {
+            (matches!(outer.first_chunk::<PPPOE>()?, [0x11, 0, .., 0, 0x21 | 0x57]), PPPOE)
+        }
+        _ => return None,
+    };
+    is_tunnel.then_some(len)
 }
 
 /// Returns the lengths of IP header and packet if the protocol is TCP.

@@ -23,9 +23,10 @@ pub(super) struct Host {
 }
 
 impl Host {
-    pub(super) fn new(packets: Option<Kept>, acks: Option<Kept>) -> Self {
+    /// Creates the receiver; `tunnels` says whether the engine coalesces segments in tunnels.
+    pub(super) fn new(packets: Option<Kept>, acks: Option<Kept>, tunnels: bool) -> Self {
         let (latest, packet) = (Instant::ZERO, Vec::new());
-        Self { packets, acks, tally: Tally::new(), latest, failed: None, packet }
+        Self { packets, acks, tally: Tally::new(tunnels), latest, failed: None, packet }
     }
 
     /// Notes the name of an interface, if it has one.

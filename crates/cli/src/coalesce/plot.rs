@@ -44,7 +44,7 @@ fn sizes(area: &Area<'_>, tally: &Tally) -> Painted {
     if without_payload > 0 {
         chart
             .draw_series([bar(0, 0, without_payload, BEFORE)])?
-            .label("without payload: nothing to merge")
+            .label("without TCP payload")
             .legend(|at| swatch(at, BEFORE));
     }
     let base = |at: usize| if at == 0 { without_payload } else { 0 };
@@ -55,7 +55,7 @@ fn sizes(area: &Area<'_>, tally: &Tally) -> Painted {
                 .enumerate()
                 .map(|(at, range)| bar(at, base(at).min(range.packets), range.packets, AFTER)),
         )?
-        .label("with payload")
+        .label("others")
         .legend(|at| swatch(at, AFTER));
     chart.draw_series(ranges.iter().enumerate().map(|(at, range)| count(at, range.packets)))?;
     if without_payload > 0 {

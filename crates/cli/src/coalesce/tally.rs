@@ -17,17 +17,21 @@ pub(super) struct Tally {
     pub(super) without_payload: u64,
     pub(super) flows: Flows,
     pub(super) bins: Bins,
+    /// True if segments in tunnels are those of their flows.
+    tunnels: bool,
 }
 
 impl Tally {
-    pub(super) fn new() -> Self {
-        Self { sizes: BTreeMap::new(), without_payload: 0, flows: Flows::default(), bins: Bins::default() }
+    /// Creates an empty tally; `tunnels` says whether segments in tunnels are counted by flow.
+    pub(super) fn new(tunnels: bool) -> Self {
+        let (sizes, flows, bins) = (BTreeMap::new(), Flows::default(), Bins::default());
+        Self { sizes, without_payload: 0, flows, bins, tunnels }
     }
 
     /// Counts a received frame.
     pub(super) fn received(&mut self, frame: &[u8], medium: Medium, time: Instant) {
         self.bins.at(time).before += 1;
-        if let Some(headers) = Headers::read(frame, frame.len(), medium)
+        if let Some(headers) = self.headers(frame, frame.len(), medium)
             && let Some(flow) = self.flows.of(headers.flow)
         {
             flow.packets_in += 1;
@@ -43,7 +47,7 @@ impl Tally {
         };
         *self.sizes.entry(segments).or_default() += 1;
         self.bins.at(time).after += 1;
-        let headers = Headers::read(start, packet.len(), medium);
+        let headers = self.headers(start, packet.len(), medium);
         if segments == 1 && headers.is_none_or(|headers| headers.payload_len() == 0) {
             self.without_payload += 1;
         }
@@ -56,5 +60,10 @@ impl Tally {
                 flow.segments_aggregated += segments as u64;
             }
         }
+    }
+
+    fn headers(&self, bytes: &[u8], len: usize, medium: Medium) -> Option<Headers> {
+        let tunneled = || self.tunnels.then(|| Headers::read_tunneled(bytes, len, medium)).flatten();
+        Headers::read(bytes, len, medium).or_else(tunneled)
     }
 }

@@ -114,7 +114,7 @@ fn sizes(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     for range in &ranges {
         let bar = bar(range.packets, most);
         let note = if range.first == 1 && summary.without_payload > 0 {
-            format!("  {} of them without payload", Grouped(summary.without_payload))
+            format!("  {} of them without TCP payload", Grouped(summary.without_payload))
         } else {
             String::new()
         };

@@ -165,7 +165,7 @@ fn the_text_has_the_results_of_json() {
     for part in [
         "through gro, held for at most 1ms\n",
         "aggregates of ",
-        "159 of them without payload",
+        "159 of them without TCP payload",
         "flushed      psh ",
         "passed       bad_checksum 3, syn 6",
         "dropped      –",

@@ -341,6 +341,10 @@ fn segments_in_tunnels_come_back_bit_for_bit() {
             let of = format!("{}, {name}: {found}", capture.display());
             assert_eq!(found["super_packets"], before["aggregates"], "{of}");
             assert!(number(&found, "super_packets") > 10, "{of}");
+            let flows = before["flows"].as_array().unwrap();
+            let payload: u64 = flows.iter().map(|flow| number(flow, "payload_bytes")).sum();
+            assert_eq!(payload, number(&before, "tcp_payload_bytes_in"), "{of}");
+            assert!(flows.iter().all(|flow| flow["flow"].as_str().unwrap().ends_with(" in a tunnel")));
             let mut back: Vec<_> = records(&cut).into_iter().map(|(_, bytes)| bytes).collect();
             let mut sent: Vec<_> = frames.into_iter().map(|(frame, _)| frame).collect();
             back.sort();
