@@ -56,6 +56,8 @@ pub(super) struct Comparison {
     pub(super) packets_in: u64,
     /// Packets that `--filter` excluded; not in any other count.
     pub(super) filtered: u64,
+    /// Packets that the capture's snap length cut.
+    pub(super) snapped: u64,
     pub(super) runs: Vec<Run>,
     /// True if the input ended early.
     pub(super) truncated: bool,
@@ -78,6 +80,7 @@ impl Comparison {
     pub(super) fn add(&mut self, candidate: Candidate, done: &Done) {
         let sums = &done.counters.sums;
         (self.packets_in, self.filtered) = (sums.packets_in, done.counters.filtered);
+        self.snapped = done.counters.snapped;
         self.runs.push(Run {
             profile: candidate.config.profile().name(),
             hold_us: candidate.hold.as_micros() as u64,
@@ -123,12 +126,19 @@ impl fmt::Display for Comparison {
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        writeln!(f, "{}", table.trim_fmt())?;
+        writeln!(f, "{}\n", table.trim_fmt())?;
+        if self.filtered > 0 {
+            writeln!(f, "not taken: {}", plural(self.filtered, "packet", "packets"))?;
+        }
+        if self.snapped > 0 {
+            let cut = plural(self.snapped, "packet", "packets");
+            writeln!(f, "cut short: {cut} by the snap length: capture with 'tcpdump -s 0'")?;
+        }
         if let Some(best) = self.best() {
             let packets = plural(self.packets_in, "packet", "packets");
             writeln!(
                 f,
-                "\nthe fewest packets: {}, held for at most {}: {:.1} % of {packets}",
+                "the fewest packets: {}, held for at most {}: {:.1} % of {packets}",
                 best.profile,
                 best.hold(),
                 self.percent(best)

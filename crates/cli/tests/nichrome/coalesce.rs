@@ -4,8 +4,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::run::{
-    PROFILES, capture, captures, command, nichrome, number, printed, records, stderr, stdout, summary, text,
+    Given, PROFILES, capture, captures, command, datagrams, nichrome, number, printed, records, segments,
+    stderr, stdout, summary, text, write_capture,
 };
+use nichrome_port::capture::LinkType;
 use serde_json::Value;
 use tempfile::tempdir;
 
@@ -258,4 +260,25 @@ fn the_comparison_equals_single_runs() {
         let output = nichrome(&[&["coalesce"], refused].concat());
         assert_eq!((output.status.code(), stderr(&output).lines().count()), (Some(2), 1));
     }
+}
+
+#[test]
+fn the_comparison_counts_what_the_filter_and_the_snap_length_leave_out() {
+    let folder = tempdir().unwrap();
+    let frames = [segments(1, 2), datagrams(1, &[1000; 3], true)].concat();
+    let given = frames.iter().map(|frame| Given {
+        interface: 0,
+        nanos: 0,
+        original_len: Some(frame.len() as u32),
+        bytes: &frame[..100],
+    });
+    let input = write_capture(&folder.path().join("in.pcapng"), &[LinkType::Ethernet], given);
+    let arguments = ["coalesce", &input, "--compare", "--filter", "tcp"];
+    let printed_text = printed(&arguments);
+    let end = "\n\nnot taken: 3 packets\ncut short: 2 packets by the snap length: capture with 'tcpdump -s 0'\n\
+               the fewest packets: gro, held for at most 50µs: 100.0 % of 2 packets\n";
+    assert!(printed_text.ends_with(end), "{printed_text}");
+    let compared: Value = serde_json::from_str(&printed(&[&arguments[..], &["--json"]].concat())).unwrap();
+    let counts = ["packets_in", "filtered", "snapped"].map(|name| number(&compared, name));
+    assert_eq!(counts, [2, 3, 2]);
 }
