@@ -36,7 +36,8 @@ fn over_time(tally: &Tally) -> Figure {
     let (bins, width) = tally.bins.at_most(POINTS);
     let (unit, scale) = time_unit(bins.len().max(1) as f64 * width);
     let line = |name, count: fn(&Bin) -> u64| {
-        let rates = bins.iter().map(|bin| count(bin) as f64 / width);
+        // The last step ends where its interval does.
+        let rates = bins.iter().map(|bin| count(bin) as f64 / width).chain([0.0]);
         let places = (0..).map(|at| f64::from(at) * width * scale);
         Line::new(name, Style::Steps, places.zip(rates))
     };
@@ -45,5 +46,21 @@ fn over_time(tally: &Tally) -> Figure {
         x: Axis::linear(format!("time from the first packet ({unit})")),
         y: Axis::linear("packets per second"),
         lines: vec![line("before", |bin| bin.before), line("after", |bin| bin.after)],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::Instant;
+    use serde_json::{json, to_value};
+
+    use super::*;
+
+    #[test]
+    fn an_interval_has_a_beginning_and_an_end() {
+        let mut tally = Tally::new(false);
+        tally.bins.at(Instant::from_nanos(7)).before += 2;
+        let figure = to_value(over_time(&tally)).unwrap();
+        assert_eq!(figure["lines"][0]["points"], json!([[0.0, 2e6, null, null], [1.0, 0.0, null, null]]));
     }
 }

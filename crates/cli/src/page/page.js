@@ -4,6 +4,8 @@ const COLORS = 10;
 const HEIGHT = 420, LEFT = 76, RIGHT = 16, TOP = 12, BOTTOM = 52;
 /* Mean width of a character, in pixels, and the space that a number along an axis needs. */
 const CHARACTER = 7.2, MARK = 100;
+/* The smallest part of a figure's range that is shown: marks need distinct numbers. */
+const CLOSEST = 1e-9;
 const color_of = nth => `var(--line-${nth % COLORS})`;
 const SCALES = {
   linear: { to: v => v, from: p => p },
@@ -110,7 +112,8 @@ function figure(box, data) {
   }
 
   function zoom(to) {
-    if (!(to[0] < to[1] && to[2] < to[3])) return;
+    const is_far = at => to[at + 1] - to[at] > CLOSEST * (full[at + 1] - full[at]);
+    if (!is_far(0) || !is_far(2)) return;
     [view, is_zoomed] = [to, true];
     draw();
   }
@@ -212,6 +215,11 @@ function figure(box, data) {
     const x = at => view[0] + (at - LEFT) / (width - LEFT - RIGHT) * (view[1] - view[0]);
     const y = at => view[2] + (HEIGHT - bottom() - at) / (HEIGHT - TOP - bottom()) * (view[3] - view[2]);
     zoom([x(Math.min(from[0], to[0])), x(Math.max(from[0], to[0])), y(Math.max(from[1], to[1])), y(Math.min(from[1], to[1]))]);
+  });
+  /* The browser scrolls the page instead. */
+  svg.addEventListener("pointercancel", () => {
+    dragged?.rect.remove();
+    dragged = null;
   });
   svg.addEventListener("dblclick", reset);
   data.lines.forEach((line, nth) => {

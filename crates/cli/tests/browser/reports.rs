@@ -49,6 +49,7 @@ fn check(browser: &mut Browser, arguments: &str) {
     assert!(figures > 0, "{arguments}");
     for nth in 0..figures {
         zooms(browser, nth);
+        ends_with_a_scroll(browser, nth);
         reads(browser, nth);
     }
     sorts(browser);
@@ -121,7 +122,24 @@ fn zooms(browser: &mut Browser, nth: u64) {
     assert_eq!(marks(browser, nth), all);
     press(browser, nth, "zoom in");
     assert_ne!(marks(browser, nth), all);
+    for _ in 0..60 {
+        press(browser, nth, "zoom in");
+    }
+    let closest = marks(browser, nth);
+    assert!(!closest.as_str().unwrap().contains("NaN"), "{closest}");
     press(browser, nth, "show all");
+    assert_eq!(marks(browser, nth), all);
+}
+
+/// A browser cancels a touch that scrolls the page.
+fn ends_with_a_scroll(browser: &mut Browser, nth: u64) {
+    let left = browser.evaluate(&format!(
+        "(() => {{ const svg = document.querySelectorAll('.figure svg')[{nth}], at = svg.getBoundingClientRect(); \
+         const send = (type, x) => svg.dispatchEvent(new PointerEvent(type, {{ pointerId: 1, clientX: at.left + x, clientY: at.top + x }})); \
+         send('pointerdown', 100); send('pointermove', 200); send('pointercancel', 200); \
+         return svg.querySelectorAll('.part').length; }})()"
+    ));
+    assert_eq!(left, 0, "a rectangle is left");
 }
 
 /// Points at the middle of a figure's first mark and checks that the output shows the line's name and value; then hides
