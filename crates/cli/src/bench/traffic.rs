@@ -16,6 +16,7 @@ use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
 use crate::capture_files::{Interface, warn_skipped};
+use crate::failure;
 use crate::headers::{self, Headers};
 
 /// Maximum frames taken from a file.
@@ -41,7 +42,11 @@ impl File {
             let mut frame = Vec::new();
             let record = match reader.next(&mut frame) {
                 Ok(Some(record)) => record,
-                Ok(None) | Err(ReadError::Truncated { .. }) => break,
+                Ok(None) => break,
+                Err(error @ ReadError::Truncated { .. }) if !file.frames.is_empty() => {
+                    failure::warn(format_args!("{}: {error}; the packets before that are measured", name()));
+                    break;
+                }
                 Err(error) => return Err(error).with_context(name),
             };
             let medium = Interface::of(&record, &frame).medium();

@@ -1,8 +1,12 @@
 //! `nichrome bench`: the names in its output, and relations that hold on every machine.
 
+use std::fs;
 use std::process::Command;
 
-use crate::run::{Given, PROFILES, capture, number, printed, records, segments, text, write_capture};
+use crate::common;
+use crate::run::{
+    Given, PROFILES, capture, nichrome, number, printed, records, segments, stderr, text, write_capture,
+};
 use nichrome_port::capture::LinkType;
 use serde_json::Value;
 use tempfile::tempdir;
@@ -93,6 +97,26 @@ fn every_pass_over_a_file_is_like_the_first() {
         let report = measured(&["lro", &file, "--profile", profile, "--quick"]);
         assert!(number(&report, "packets_out") <= 2, "{profile}: {report}");
     }
+}
+
+#[test]
+fn a_capture_that_is_cut_off_is_measured_as_far_as_it_goes() {
+    let folder = tempdir().unwrap();
+    let cut = folder.path().join("cut.pcap");
+    let bytes = fs::read(capture("tcp-clean")).unwrap();
+    fs::write(&cut, &bytes[..100_000]).unwrap();
+    let output = nichrome(&["bench", "lro", &text(&cut), "--quick"]);
+    let (start, end) =
+        (format!("nichrome: warning: {}: the capture is cut off after ", cut.display()), "measured\n");
+    let warning = stderr(&output);
+    assert!(
+        warning.starts_with(&start) && warning.ends_with(end) && warning.lines().count() == 1,
+        "{warning}"
+    );
+    assert!(output.status.success());
+    fs::write(&cut, &bytes[..50]).unwrap();
+    let (line, status) = common::failure(&nichrome(&["bench", "lro", &text(&cut), "--quick"]));
+    assert!(line.contains("cut off after 0 whole records") && status == 1, "{line}");
 }
 
 #[test]
