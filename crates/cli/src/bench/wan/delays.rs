@@ -182,8 +182,11 @@ impl Ticks {
         Some(Self { all: numbers.iter().sum(), stolen: *numbers.get(7)? })
     }
 
+    /// Returns the share of stolen time. Ticks may decrease (proc_stat(5)), such as when a machine is moved.
     fn stolen_percent_since(self, before: Self) -> f64 {
-        (self.stolen - before.stolen) as f64 * 100.0 / (self.all - before.all).max(1) as f64
+        let [stolen, all] = [(self.stolen, before.stolen), (self.all, before.all)]
+            .map(|(now, before)| now.saturating_sub(before));
+        stolen as f64 * 100.0 / all.max(1) as f64
     }
 }
 
@@ -263,6 +266,7 @@ mod tests {
             (at("cpu  10 0 10 70 5 0 3 2 9 9\ncpu0 1\n"), at("cpu  60 0 10 100 5 0 3 22 99 9\n"));
         assert_eq!((before.all, before.stolen), (100, 2));
         assert_eq!(after.stolen_percent_since(before), 20.0);
+        assert_eq!(before.stolen_percent_since(after), 0.0);
         assert!(Ticks::parse("cpu  1 2 3\n").is_none() && Ticks::parse("").is_none());
     }
 }
