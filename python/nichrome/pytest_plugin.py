@@ -6,6 +6,7 @@ The packets of a failing test are kept in the folder ``--nichrome-captures`` (``
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -18,6 +19,9 @@ from nichrome import rdma as _rdma
 from nichrome import wan as _wan
 
 _FAILED = pytest.StashKey[bool]()
+
+#: Characters of a test in the names of its captures, which have 255 bytes at most with all that follows.
+_LONGEST = 200
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,8 +56,15 @@ def _keep_if_failed(request: pytest.FixtureRequest, capture: Path, suffix: str =
     if request.node.stash.get(_FAILED, False) and capture.exists():
         folder = Path(request.config.rootpath, request.config.getoption("--nichrome-captures"))
         os.makedirs(folder, exist_ok=True)
-        name = re.sub(r"[^A-Za-z0-9_.-]+", "_", request.node.nodeid)
-        shutil.move(str(capture), str(folder / f"{name}{suffix}.pcapng"))
+        shutil.move(str(capture), str(folder / f"{_file_name(request.node.nodeid)}{suffix}.pcapng"))
+
+
+def _file_name(test: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "_", test)
+    if len(name) <= _LONGEST:
+        return name
+    # Parameters may be long texts: names that are cut stay distinct.
+    return f"{name[:_LONGEST]}-{hashlib.sha256(test.encode(errors='replace')).hexdigest()[:8]}"
 
 
 @pytest.fixture

@@ -178,13 +178,13 @@ def test_a_failing_test_keeps_its_packets(pytester):
         import pytest
 
         @pytest.mark.wan(delay="1ms")
-        @pytest.mark.parametrize("passes", [True, False])
+        @pytest.mark.parametrize("passes", [True, False, pytest.param(False, id="x" * 300), pytest.param(False, id="x" * 299)])
         def test_ping(wan, passes):
             wan.right.run(["python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.0.0.1', 9))"], check=True)
             assert passes
         """
     )
     result = pytester.runpytest("-p", "nichrome.pytest_plugin")
-    result.assert_outcomes(passed=1, failed=1)
-    kept = [file.name for file in (pytester.path / "nichrome-captures").iterdir()]
-    assert len(kept) == 1 and kept[0].endswith("False_.pcapng"), kept
+    result.assert_outcomes(passed=1, failed=3)
+    kept = sorted((file.name for file in (pytester.path / "nichrome-captures").iterdir()), key=len)
+    assert len(kept) == 3 and kept[0].endswith("False_.pcapng") and all("x" * 100 in name for name in kept[1:]), kept
