@@ -119,16 +119,15 @@ impl Coalesce {
         let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
         // Returned last: a summary that cannot be printed costs neither files nor verdict.
         let printed = self.print(&summary, &profile);
-        if let Some(plot) = plot {
-            plot.finish(&plot::draw(&self.title(&summary), &done.tally)?)?;
-        }
-        page.finish(|| page::of_summary(&self.title(&summary), &done.tally, &summary))?;
-        if let Some(Err(mismatch)) = verified {
-            return Err(mismatch)
-                .with_context(|| format!("{}: the output {}", input_name(&self.input), self.why_rejected()));
-        }
-        interruption.check(summary.packets_in)?;
-        ended.judge()?;
+        let draw = |plot: PictureFile| plot.finish(&plot::draw(&self.title(&summary), &done.tally)?);
+        let drawn = plot.map_or(Ok(()), draw);
+        let paged = page.finish(|| page::of_summary(&self.title(&summary), &done.tally, &summary));
+        let verdict = match verified {
+            Some(Err(mismatch)) => Err(mismatch)
+                .with_context(|| format!("{}: the output {}", input_name(&self.input), self.why_rejected())),
+            _ => interruption.check(summary.packets_in).and_then(|()| ended.judge()),
+        };
+        failure::first_of([verdict, drawn, paged].into_iter().filter_map(Result::err))?;
         printed
     }
 
@@ -174,11 +173,10 @@ impl Coalesce {
         };
         let printed = writeln!(io::stdout(), "{}", text.trim_end()).context("cannot print the table");
         let title = format!("{} through every profile", file_name(&self.input));
-        if let Some(plot) = plot {
-            plot.finish(&comparison.draw(&title)?)?;
-        }
-        page.finish(|| comparison.page(&title))?;
-        last.map_or(Ok(()), Ended::judge)?;
+        let drawn = plot.map_or(Ok(()), |plot| plot.finish(&comparison.draw(&title)?));
+        let paged = page.finish(|| comparison.page(&title));
+        let judged = last.map_or(Ok(()), Ended::judge);
+        failure::first_of([judged, drawn, paged].into_iter().filter_map(Result::err))?;
         printed
     }
 

@@ -98,6 +98,13 @@ pub(crate) fn warn(what: fmt::Arguments<'_>) {
     say(format_args!("nichrome: warning: {what}"));
 }
 
+/// Returns the first of several errors; warns about the others.
+pub(crate) fn first_of(mut errors: impl Iterator<Item = anyhow::Error>) -> anyhow::Result<()> {
+    let Some(first) = errors.next() else { return Ok(()) };
+    errors.for_each(|error| warn(format_args!("{error:#}")));
+    Err(first)
+}
+
 /// Reports a command's error. The exit status for a signal is 128 plus its number. An output pipe that its reader has
 /// closed is no error; a connection that its peer has closed is one.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {

@@ -146,7 +146,7 @@ impl Ended {
     pub(crate) fn or_nothing_read(mut self) -> anyhow::Result<Self> {
         if self.records == 0 {
             let early = mem::take(&mut self.early).into_iter();
-            first_of(early.map(|(path, error)| Error::from(error).context(input_name(&path))))?;
+            failure::first_of(early.map(|(path, error)| Error::from(error).context(input_name(&path))))?;
         }
         Ok(self)
     }
@@ -159,13 +159,6 @@ impl Ended {
         for (path, skipped) in self.skipped {
             warn_skipped(skipped, &path);
         }
-        first_of(self.early.into_iter().filter_map(|(path, error)| judge(error, &path).err()))
+        failure::first_of(self.early.into_iter().filter_map(|(path, error)| judge(error, &path).err()))
     }
-}
-
-/// Returns the first of several errors; warns about the others.
-fn first_of(mut errors: impl Iterator<Item = Error>) -> anyhow::Result<()> {
-    let Some(first) = errors.next() else { return Ok(()) };
-    errors.for_each(|error| failure::warn(format_args!("{error:#}")));
-    Err(first)
 }

@@ -457,6 +457,27 @@ fn a_corrupt_capture_fails_also_if_nothing_reads_the_output() {
 }
 
 #[test]
+fn a_corrupt_capture_is_reported_also_if_its_plot_cannot_be_written() {
+    let folder = tempdir().unwrap();
+    let [broken, page] = ["broken.pcap", "page.html"].map(|name| text(&folder.path().join(name)));
+    let mut bytes = fs::read(capture("tcp-clean")).unwrap();
+    // The length of the second record.
+    let second = 24 + 16 + u32::from_le_bytes(*bytes[32..].first_chunk().unwrap()) as usize;
+    bytes[second + 8..][..4].fill(0xFF);
+    fs::write(&broken, bytes).unwrap();
+    for more in [&[][..], &["--compare"]] {
+        let arguments = ["coalesce", &broken, "--plot", "/dev/full", "--html", &page];
+        let output = nichrome(&[&arguments[..], more].concat());
+        let lines: Vec<_> = stderr(&output).lines().collect();
+        let full = "nichrome: warning: cannot write /dev/full: No space left on device (os error 28)";
+        assert_eq!((output.status.code(), lines.len(), lines[0]), (Some(1), 2, full), "{lines:?}");
+        assert!(lines[1].contains("the capture is corrupt"), "{lines:?}");
+        assert!(fs::read_to_string(&page).unwrap().contains("</html>"), "{more:?}");
+        fs::remove_file(&page).unwrap();
+    }
+}
+
+#[test]
 fn a_negative_number_is_refused_as_the_value_that_it_is() {
     let expected =
         "invalid value '-1' for '--top <N>': expected a whole number from 0 to 18446744073709551615";
