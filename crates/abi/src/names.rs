@@ -1,10 +1,13 @@
-//! Names of codes for display: `ibv_wc_status_str` and similar functions.
+//! Names of codes for display: `ibv_wc_status_str` and similar functions. Programs compare them with rdma-core's (`enum_strs.c`).
 
 use std::ffi::{CStr, c_char, c_int};
 
+/// The name of a code that the header does not define.
+const UNKNOWN: &CStr = c"unknown";
+
 fn name(names: &[&'static CStr], code: c_int) -> *const c_char {
     let found = usize::try_from(code).ok().and_then(|code| names.get(code));
-    found.map_or(c"unknown", |name| name).as_ptr()
+    found.map_or(UNKNOWN, |name| name).as_ptr()
 }
 
 #[unsafe(no_mangle)]
@@ -16,7 +19,7 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
         c"local EE context operation error",
         c"local protection error",
         c"Work Request Flushed Error",
-        c"memory bind operation error",
+        c"memory management operation error",
         c"bad response error",
         c"local access error",
         c"remote invalid request error",
@@ -26,7 +29,7 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
         c"RNR retry counter exceeded",
         c"local RDD violation error",
         c"remote invalid RD request",
-        c"remote aborted error",
+        c"aborted error",
         c"invalid EE context number",
         c"invalid EE context state",
         c"fatal error",
@@ -40,7 +43,7 @@ extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
-    const NAMES: [&CStr; 20] = [
+    const NAMES: [&CStr; 21] = [
         c"CQ error",
         c"local work queue catastrophic error",
         c"invalid request local work queue error",
@@ -61,6 +64,7 @@ extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         c"client reregistration",
         c"GID table change",
         c"WQ fatal",
+        c"Device link speed change",
     ];
     name(&NAMES, event)
 }
@@ -68,7 +72,7 @@ extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
 #[unsafe(no_mangle)]
 extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     const NAMES: [&CStr; 8] = [
-        c"unknown",
+        UNKNOWN,
         c"InfiniBand channel adapter",
         c"InfiniBand switch",
         c"InfiniBand router",
@@ -82,32 +86,30 @@ extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
-    const NAMES: [&CStr; 6] = [
-        c"no state change (NOP)",
-        c"PORT_DOWN",
-        c"PORT_INIT",
-        c"PORT_ARMED",
-        c"PORT_ACTIVE",
-        c"PORT_ACTIVE_DEFER",
-    ];
+    const NAMES: [&CStr; 6] =
+        [c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
     name(&NAMES, state)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
-    const NAMES: [&CStr; 12] = [
-        c"RDMA write",
-        c"RDMA write with immediate",
+    const NAMES: [&CStr; 16] = [
+        c"rdma-write",
+        c"rdma-write-with-imm",
         c"send",
-        c"send with immediate",
-        c"RDMA read",
-        c"compare and swap",
-        c"fetch and add",
-        c"local invalidate",
-        c"bind MW",
-        c"send with invalidate",
-        c"TSO",
+        c"send-with-imm",
+        c"rdma-read",
+        c"atomic-cmp-and-swp",
+        c"atomic-fetch-and-add",
+        c"local-inv",
+        c"bind-mw",
+        c"send-with-inv",
+        c"tso",
         c"driver1",
+        UNKNOWN,
+        UNKNOWN,
+        c"flush",
+        c"atomic-write",
     ];
     name(&NAMES, opcode)
 }

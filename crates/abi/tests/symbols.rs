@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::process::Command;
 
@@ -30,6 +31,45 @@ fn every_symbol_of_the_stock_library_is_exported_with_its_version() {
     let missing: Vec<_> = theirs.difference(&ours).collect();
     assert!(missing.is_empty(), "not exported: {missing:?}");
     assert!(theirs.len() > 140, "{}", theirs.len());
+}
+
+/// Loads a library.
+fn loaded(library: &Path) -> *mut c_void {
+    let path = CString::new(library.to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string; the libraries' constructors have no requirements.
+    let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!loaded.is_null(), "{}", library.display());
+    loaded
+}
+
+/// Returns the names that a function of a library gives to the codes −1 to 29.
+fn names(library: *mut c_void, function: &CStr) -> Vec<&'static str> {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(library, function.as_ptr()) };
+    assert!(!found.is_null(), "{function:?}");
+    // SAFETY: the functions that the tests name take a code and return a static string; no library is closed.
+    unsafe {
+        let name = std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> *const c_char>(found);
+        (-1..30).map(|code| CStr::from_ptr(name(code)).to_str().unwrap()).collect()
+    }
+}
+
+#[test]
+fn codes_have_the_names_that_the_stock_library_gives_them() {
+    let [ours, theirs] =
+        [common::library(), Path::new("/usr/lib/x86_64-linux-gnu/libibverbs.so.1")].map(loaded);
+    for function in [c"ibv_wc_status_str", c"ibv_event_type_str", c"ibv_node_type_str", c"ibv_port_state_str"]
+    {
+        // The events end at 19 in the stock library, and at 20 in newer ones.
+        let codes = |library| names(library, function).into_iter().take(21).collect::<Vec<_>>();
+        assert_eq!(codes(ours), codes(theirs), "{function:?}");
+    }
+    assert_eq!(names(ours, c"ibv_event_type_str")[21..23], ["Device link speed change", "unknown"]);
+    assert_eq!(names(ours, c"ibv_wc_status_str")[21..26], names(theirs, c"ibv_wc_status_str")[21..26]);
+    // The stock library has no names of opcodes yet.
+    let opcodes = names(ours, c"ibv_wr_opcode_str");
+    assert_eq!(opcodes[1..5], ["rdma-write", "rdma-write-with-imm", "send", "send-with-imm"]);
+    assert_eq!(opcodes[12..18], ["driver1", "unknown", "unknown", "flush", "atomic-write", "unknown"]);
 }
 
 #[test]
