@@ -24,6 +24,7 @@ use crate::object::{Object, cell, known, object, take_back, zeroed};
 use crate::queue_pair::{Flush, QueuePair, capacities, capacity, kind, type_code};
 use crate::request_builder::Builder;
 use crate::retired;
+use crate::shared_qp::SharedQp;
 use crate::shared_receive_queue::SharedReceiveQueue;
 use crate::xrc_domain::XrcDomain;
 
@@ -122,8 +123,8 @@ fn finish(
     adapter.dispatcher.qps.insert(handle, Arc::clone(&sources));
     let wr_flush = builder.is_some().then_some(extended_post::flush as Flush);
     let builder = builder.map(UnsafeCell::new);
-    let (abi, users) = (cell(abi), Users::default());
-    let made = QueuePair { abi, wr_flush, adapter, handle, events, sources, users, xrc, builder };
+    let (abi, users, shared) = (cell(abi), Users::default(), Arc::new(SharedQp::new()));
+    let made = QueuePair { abi, wr_flush, adapter, handle, events, sources, shared, users, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())
 }
 
@@ -228,11 +229,12 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     // SAFETY: the program does not close the context during this call.
     let events = AsyncSource::new(unsafe { Context::known(context) }?.async_events(), place.as_mut_ptr());
     let (adapter, users) = (Arc::clone(&original.adapter), original.users.clone());
-    let sources = Arc::clone(&original.sources);
+    let (sources, shared) = (Arc::clone(&original.sources), Arc::clone(&original.shared));
     sources.add(&events);
     let (abi, handle, xrc) = (cell(abi), original.handle, original.xrc);
     let builder = None;
-    let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, users, xrc, builder };
+    let made =
+        QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, users, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())
 }
 

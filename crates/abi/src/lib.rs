@@ -22,7 +22,8 @@
 //! | `parent_domain.rs`; `import.rs`, `command_file.rs` | thread and parent domains; objects of another context of the process |
 //! | `completion_queue.rs`, `create_cq.rs` | completion queues |
 //! | `completion.rs`, `poll_cq.rs`, `extended_poll.rs` | completions, by `ibv_poll_cq` and by `ibv_start_poll` |
-//! | `shared_receive_queue.rs`, `queue_pair.rs`, `create_qp.rs`, `modify_qp.rs` | shared receive queues and queue pairs |
+//! | `shared_receive_queue.rs` | shared receive queues |
+//! | `queue_pair.rs`, `shared_qp.rs`, `create_qp.rs`, `modify_qp.rs` | queue pairs |
 //! | `multicast.rs` | multicast groups |
 //! | `work_request.rs`, `post.rs`, `bind_mw.rs` | work requests, by `ibv_post_send`, `ibv_post_recv` and `ibv_bind_mw` |
 //! | `request_builder.rs`, `extended_post.rs` | work requests, by `ibv_wr_start` |
@@ -92,6 +93,7 @@ mod rdma_cm;
 mod request_builder;
 mod retired;
 mod say;
+mod shared_qp;
 mod shared_receive_queue;
 mod unsupported;
 mod variable;

@@ -3,11 +3,13 @@
 use std::ffi::{c_int, c_uint};
 use std::ptr;
 
-use nichrome_rdma::{DrainNotice, Psn, QKey, QpChange, QpNumber, QpReport, QpState, RnrTimer, Signaling};
+use nichrome_rdma::{
+    DrainNotice, ObjectError, Psn, QKey, QpChange, QpNumber, QpReport, QpState, RnrTimer, Signaling,
+};
 
-use crate::address_handle::{self, vector};
+use crate::address_handle::vector;
 use crate::errno::{Errno, status};
-use crate::header::{ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
+use crate::header::{ibv_ah_attr, ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_init_attr};
 use crate::memory_region::access;
 use crate::object::{known, zeroed};
 use crate::port;
@@ -130,6 +132,9 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
         }
         this.adapter.driver.modify_qp(this.handle, &change)?;
         Ok(this.adapter.driver.call(|device| {
+            if mask.0 & Mask::PATH != 0 {
+                this.shared.set_path(&attributes.ah_attr);
+            }
             device.query_qp(this.handle).map(|report| report.state).map_err(nichrome_rdma::ModifyError::from)
         })?)
     });
@@ -139,7 +144,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
     }))
 }
 
-fn attributes(report: &QpReport) -> ibv_qp_attr {
+fn attributes(report: &QpReport, path: Option<ibv_ah_attr>) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: state_code(report.state),
         cur_qp_state: state_code(report.state),
@@ -151,7 +156,7 @@ fn attributes(report: &QpReport) -> ibv_qp_attr {
         dest_qp_num: report.destination.map_or(0, QpNumber::value),
         qp_access_flags: c_uint::from(report.access.bits()),
         cap: capacities(&report.config.capacity),
-        ah_attr: report.path.as_ref().map_or_else(zeroed, address_handle::attributes),
+        ah_attr: path.unwrap_or_else(zeroed),
         sq_draining: u8::from(report.draining),
         max_rd_atomic: report.max_rd_atomic,
         max_dest_rd_atomic: report.max_dest_rd_atomic,
@@ -176,11 +181,15 @@ unsafe extern "C" fn ibv_query_qp(
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let found = this.adapter.driver.call(|device| device.query_qp(this.handle));
-    status(found.map(|report| {
+    let found = this.adapter.driver.call(|device| {
+        let report = device.query_qp(this.handle)?;
+        let path = report.path.as_ref().map(|path| this.shared.attributes_of(path));
+        Ok::<_, ObjectError>((report, path))
+    });
+    status(found.map(|(report, path)| {
         // SAFETY: the program passes memory for both structures.
         unsafe {
-            *out = attributes(&report);
+            *out = attributes(&report, path);
             (*qp).state = state_code(report.state);
             *init = ibv_qp_init_attr {
                 qp_context: (*qp).qp_context,

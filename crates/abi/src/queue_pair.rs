@@ -15,6 +15,7 @@ use crate::header::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex};
 use crate::object::{Object, object, take_back_where};
 use crate::request_builder::Builder;
 use crate::retired;
+use crate::shared_qp::SharedQp;
 
 /// `ibv_wr_flush`: key, address, length, placement types, selectivity.
 pub(crate) type Flush = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, usize, u8, u8);
@@ -30,6 +31,7 @@ pub(crate) struct QueuePair {
     pub(crate) events: Arc<AsyncSource>,
     /// The events of all structures of the queue pair.
     pub(crate) sources: Arc<AsyncSources>,
+    pub(crate) shared: Arc<SharedQp>,
     /// The other structures of a target that `ibv_open_qp` returned: the queue pair is destroyed with the last.
     pub(crate) users: Users,
     /// The XRC domain of a target.

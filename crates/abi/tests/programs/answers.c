@@ -254,6 +254,30 @@ static void rates(void)
 	CHECK(ibv_rate_to_mult(IBV_RATE_100_GBPS) == -1 && ibv_rate_to_mbps(25) == -1);
 }
 
+/* A queue pair returns the path that it was given, with the fields that RoCE ignores. */
+static void path(void)
+{
+	struct ibv_qp *qp = connect_to_itself(IBV_QPT_RC);
+	struct ibv_qp_attr given = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num}, got;
+	struct ibv_qp_init_attr init;
+
+	CHECK(ibv_query_qp(qp, &got, IBV_QP_AV, &init) == 0 && got.ah_attr.grh.sgid_index == 3);
+	for (int state = IBV_QPS_RESET; state <= IBV_QPS_INIT; state++) {
+		struct ibv_qp_attr next = {.qp_state = state, .port_num = 1};
+		CHECK(ibv_modify_qp(qp, &next, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT | IBV_QP_PKEY_INDEX |
+									 IBV_QP_ACCESS_FLAGS : 0)) == 0);
+	}
+	given.ah_attr = (struct ibv_ah_attr){.sl = 5, .static_rate = IBV_RATE_10_GBPS, .is_global = 1, .port_num = 1,
+		.grh = {.sgid_index = 2, .flow_label = 0x12345, .traffic_class = 96}};
+	CHECK(ibv_query_gid(context, 1, 0, &given.ah_attr.grh.dgid) == 0);
+	CHECK(ibv_modify_qp(qp, &given, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+						IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+	CHECK(ibv_query_qp(qp, &got, IBV_QP_AV, &init) == 0);
+	CHECK(got.ah_attr.sl == 5 && got.ah_attr.static_rate == IBV_RATE_10_GBPS && got.ah_attr.is_global);
+	CHECK(got.ah_attr.grh.sgid_index == 2 && got.ah_attr.grh.hop_limit == 0 && got.ah_attr.grh.flow_label == 0x12345);
+	CHECK(memcmp(&got.ah_attr.grh.dgid, &given.ah_attr.grh.dgid, sizeof(union ibv_gid)) == 0);
+}
+
 /* Creating a queue pair updates the capacities that the program asked for. */
 static void capacities(void)
 {
@@ -302,6 +326,8 @@ int main(int argc, char **argv)
 		bound_window();
 	else if (!strcmp(argv[1], "rates"))
 		rates();
+	else if (!strcmp(argv[1], "path"))
+		path();
 	else if (!strcmp(argv[1], "capacities"))
 		capacities();
 	else if (!strcmp(argv[1], "timestamps"))

@@ -43,6 +43,11 @@ fn a_window_keeps_its_key_if_no_bind_is_posted() {
 }
 
 #[test]
+fn a_queue_pair_returns_the_path_that_it_was_given() {
+    c_program("answers.c", "path");
+}
+
+#[test]
 fn static_rates_are_those_of_the_header() {
     c_program("answers.c", "rates");
 }

@@ -76,6 +76,7 @@ const ABI: Layers = &[
         "memory_region.rs",
         "memory_window.rs",
         "queue_pair.rs",
+        "shared_qp.rs",
         "shared_receive_queue.rs",
         "xrc_domain.rs",
     ],
