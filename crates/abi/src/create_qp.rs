@@ -12,15 +12,14 @@ use crate::async_source::{AsyncSource, AsyncSources};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::doctor::record;
-use crate::domain::{Domain, Users};
+use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::extended_post;
 use crate::header::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_qp_open_attr, ibv_sge, ibv_srq, ibv_xrcd,
 };
-use crate::live_objects::with_handle;
-use crate::object::{Object, cell, known, object, take_back, zeroed};
+use crate::object::{Object, cell, find, known, object, take_back, zeroed};
 use crate::queue_pair::{Flush, QueuePair, capacities, capacity, kind, type_code};
 use crate::request_builder::Builder;
 use crate::retired;
@@ -123,8 +122,8 @@ fn finish(
     adapter.dispatcher.qps.insert(handle, Arc::clone(&sources));
     let wr_flush = builder.is_some().then_some(extended_post::flush as Flush);
     let builder = builder.map(UnsafeCell::new);
-    let (abi, users, shared) = (cell(abi), Users::default(), Arc::new(SharedQp::new()));
-    let made = QueuePair { abi, wr_flush, adapter, handle, events, sources, shared, users, xrc, builder };
+    let (abi, shared) = (cell(abi), Arc::new(SharedQp::new()));
+    let made = QueuePair { abi, wr_flush, adapter, handle, events, sources, shared, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())
 }
 
@@ -190,12 +189,13 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = match this.users.are_none() {
-        true => this.adapter.driver.destroy_qp(this.handle),
+    let is_last = this.shared.leave();
+    let destroyed = match is_last {
+        true => this.adapter.driver.destroy_qp(this.handle).inspect_err(|_| this.shared.stay()),
         false => Ok(()),
     };
     if destroyed.is_ok() {
-        this.end_events();
+        this.end_events(is_last);
         this.events.retire();
         // SAFETY: the program does not use it after this call, or calls what refuses.
         unsafe { retired::keep(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
@@ -216,25 +216,23 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     }
     // SAFETY: the program passes a domain that it opened.
     let (domain, context) = unsafe { (known::<XrcDomain>(xrcd)?, (*xrcd).context) };
-    let found = with_handle::<QueuePair>(qp_num).ok_or(Errno::INVALID)?;
-    // SAFETY: the address is of a live queue pair, which the program does not destroy during this call.
-    let original = unsafe { object::<QueuePair>(found.cast_mut().cast()) };
-    if original.xrc != Some(domain.handle()) {
-        return Err(Errno::INVALID);
-    }
+    // SAFETY: the program does not close the context during this call.
+    let opened = unsafe { Context::known(context) }?;
+    let (adapter, xrc) = (Arc::clone(domain.adapter()), Some(domain.handle()));
+    // Another thread may destroy the structure that is found, but not the queue pair once this one is counted.
+    let found = find(qp_num, |qp: &QueuePair| {
+        let is_target = qp.xrc == xrc && Arc::ptr_eq(&qp.adapter, &adapter) && qp.shared.join();
+        is_target.then(|| (qp.handle, Arc::clone(&qp.sources), Arc::clone(&qp.shared)))
+    });
+    let (handle, sources, shared) = found.ok_or(Errno::INVALID)?;
     let mut abi: ibv_qp_ex = zeroed();
     abi.qp_base = ibv_qp { context, qp_type, handle: qp_num, qp_num, ..abi.qp_base };
     abi.qp_base.qp_context = if comp_mask & OPEN_CONTEXT != 0 { qp_context } else { ptr::null_mut() };
     let mut place = Box::<QueuePair>::new_uninit();
-    // SAFETY: the program does not close the context during this call.
-    let events = AsyncSource::new(unsafe { Context::known(context) }?.async_events(), place.as_mut_ptr());
-    let (adapter, users) = (Arc::clone(&original.adapter), original.users.clone());
-    let (sources, shared) = (Arc::clone(&original.sources), Arc::clone(&original.shared));
+    let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
     sources.add(&events);
-    let (abi, handle, xrc) = (cell(abi), original.handle, original.xrc);
-    let builder = None;
-    let made =
-        QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, users, xrc, builder };
+    let (abi, builder) = (cell(abi), None);
+    let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())
 }
 

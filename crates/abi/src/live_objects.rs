@@ -84,10 +84,15 @@ pub(crate) fn handle_at<T: 'static>(address: *const ()) -> Result<u32, Errno> {
 
 /// Returns the address of an object of this kind that has this handle.
 pub(crate) fn with_handle<T: 'static>(handle: u32) -> Option<*const ()> {
+    find::<T, _>(handle, Some)
+}
+
+/// Calls `take` with the addresses of the objects of this kind that have this handle, until it returns a result. None of them is
+/// destroyed during the call, and `take` does not call this module.
+pub(crate) fn find<T: 'static, R>(handle: u32, take: impl FnMut(*const ()) -> Option<R>) -> Option<R> {
     let live = live();
-    let mut all = live.iter();
-    let found = all.find(|(_, found)| found.kind == TypeId::of::<T>() && found.handle == handle);
-    found.map(|(address, _)| *address as *const ())
+    let of_kind = live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>() && found.handle == handle);
+    of_kind.map(|(address, _)| *address as *const ()).find_map(take)
 }
 
 #[cfg(test)]

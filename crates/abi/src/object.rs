@@ -72,6 +72,13 @@ pub(crate) unsafe fn take_back_where<T: Object>(is_left: impl Fn(*const T::Abi) 
     left.into_iter().map(|address| unsafe { Box::from_raw(address.cast_mut().cast::<T>()) }).collect()
 }
 
+/// Calls `take` with the objects of this type that have this handle, until it returns a result. None of them is destroyed during the
+/// call; `take` calls no verb. A forked child also finds the objects of its parent's device.
+pub(crate) fn find<T: Object, R>(handle: u32, mut take: impl FnMut(&T) -> Option<R>) -> Option<R> {
+    // SAFETY: the table has addresses from `into_abi`, and none is taken back while it is locked.
+    live_objects::find::<T, R>(handle, |address| take(unsafe { &*address.cast::<T>() }))
+}
+
 /// Returns an all-zero C structure. For structures of `header` only.
 pub(crate) fn zeroed<T: Copy>() -> T {
     // SAFETY: the fields of the structures of `header` are integers, pointers and `Option`s of functions.

@@ -9,7 +9,6 @@ use nichrome_rdma::{QpCapacity, QpHandle, QpType, XrcHandle};
 
 use crate::adapter::Adapter;
 use crate::async_source::{AsyncSource, AsyncSources};
-use crate::domain::Users;
 use crate::errno::Errno;
 use crate::header::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex};
 use crate::object::{Object, object, take_back_where};
@@ -32,8 +31,6 @@ pub(crate) struct QueuePair {
     /// The events of all structures of the queue pair.
     pub(crate) sources: Arc<AsyncSources>,
     pub(crate) shared: Arc<SharedQp>,
-    /// The other structures of a target that `ibv_open_qp` returned: the queue pair is destroyed with the last.
-    pub(crate) users: Users,
     /// The XRC domain of a target.
     pub(crate) xrc: Option<XrcHandle>,
     /// The requests under construction, if the queue pair was created for extended posting.
@@ -74,10 +71,10 @@ impl QueuePair {
         }
     }
 
-    /// Ends the events of this structure, and forgets the queue pair if it was the last one.
-    pub(crate) fn end_events(&self) {
+    /// Ends the events of this structure, and forgets the queue pair if it `was_last`.
+    pub(crate) fn end_events(&self, was_last: bool) {
         self.sources.remove(&self.events);
-        if self.users.are_none() {
+        if was_last {
             self.adapter.dispatcher.qps.remove(&self.handle);
         }
     }
@@ -88,11 +85,12 @@ pub(crate) fn destroy_left_qps(context: *const ibv_context) {
     // SAFETY: the program uses nothing of a context that it closes.
     let left = unsafe { take_back_where::<QueuePair>(|qp| ptr::eq((*qp).qp_base.context, context)) };
     for qp in left {
-        if qp.users.are_none() {
+        let was_last = qp.shared.leave();
+        if was_last {
             // Fails only if the device has no such queue pair.
             let _ = qp.adapter.driver.destroy_qp(qp.handle);
         }
-        qp.end_events();
+        qp.end_events(was_last);
         // SAFETY: `refuse` makes the calls of a program that uses it fail.
         unsafe { retired::keep(qp, |qp| QueuePair::refuse(qp)) };
     }

@@ -1,5 +1,9 @@
 //! What the structures of one queue pair share: `ibv_open_qp` returns further structures for a target of XRC.
+//!
+//! The queue pair is destroyed with the last of them. Threads may destroy the last two at the same time, or open another one meanwhile:
+//! one of them finds that it has the last.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nichrome_rdma::AddressVector;
@@ -10,13 +14,32 @@ use crate::object::zeroed;
 
 /// The part of a queue pair that is common to its structures.
 pub(crate) struct SharedQp {
+    /// Number of structures that are not being destroyed.
+    structures: AtomicUsize,
     /// The path as the program gave it, with the fields that RoCE ignores. Locked under the device's lock only.
     path: Mutex<ibv_ah_attr>,
 }
 
 impl SharedQp {
+    /// Returns that of a queue pair with one structure.
     pub(crate) fn new() -> Self {
-        Self { path: Mutex::new(zeroed()) }
+        Self { structures: AtomicUsize::new(1), path: Mutex::new(zeroed()) }
+    }
+
+    /// Counts one more structure. Returns false if the last one is being destroyed.
+    pub(crate) fn join(&self) -> bool {
+        let one_more = |structures| (structures > 0).then_some(structures + 1);
+        self.structures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Counts one structure less. Returns true if it was the last: the caller destroys the queue pair.
+    pub(crate) fn leave(&self) -> bool {
+        self.structures.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Counts a structure again whose queue pair could not be destroyed.
+    pub(crate) fn stay(&self) {
+        self.structures.fetch_add(1, Ordering::Relaxed);
     }
 
     fn path(&self) -> MutexGuard<'_, ibv_ah_attr> {
@@ -35,5 +58,35 @@ impl SharedQp {
             Ok(vector) if vector == *current => given,
             _ => address_handle::attributes(current),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn of_structures_that_leave_at_the_same_time_one_is_the_last_and_none_joins_then() {
+        for _ in 0..100 {
+            let shared = Arc::new(SharedQp::new());
+            assert!(shared.join());
+            let leave = |shared: Arc<SharedQp>| move || shared.leave();
+            let leaving = [(); 2].map(|()| thread::spawn(leave(Arc::clone(&shared))));
+            let last =
+                leaving.into_iter().filter_map(|thread| thread.join().ok()).filter(|last| *last).count();
+            assert_eq!(last, 1);
+            assert!(!shared.join());
+        }
+    }
+
+    #[test]
+    fn a_structure_that_stays_is_counted() {
+        let shared = SharedQp::new();
+        assert!(shared.leave());
+        shared.stay();
+        assert!(shared.join() && !shared.leave() && shared.leave());
     }
 }

@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,6 +72,42 @@ static void in_child(int fd)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
+static struct ibv_xrcd *common;
+static uint32_t last_target;
+static int has_ended;
+
+/* Opens the last target and destroys the structure, if the target is there. */
+static void *opens_and_destroys(void *unused)
+{
+	while (!__atomic_load_n(&has_ended, __ATOMIC_SEQ_CST)) {
+		struct ibv_qp *qp = open_target(common, __atomic_load_n(&last_target, __ATOMIC_SEQ_CST));
+		CHECK(qp ? !ibv_destroy_qp(qp) : errno == EINVAL);
+	}
+	return unused;
+}
+
+/* Threads open a target and destroy its structures at the same time: it ends with the last, and leaves its domain. */
+static void at_once(void)
+{
+	pthread_t threads[3];
+	CHECK(common = domain(-1, O_CREAT));
+	for (int i = 0; i < 3; i++)
+		CHECK(!pthread_create(&threads[i], NULL, opens_and_destroys, NULL));
+	for (int i = 0; i < 300; i++) {
+		struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = common };
+		struct ibv_qp *target = ibv_create_qp_ex(context, &init);
+		CHECK(target);
+		__atomic_store_n(&last_target, target->qp_num, __ATOMIC_SEQ_CST);
+		if (i % 3)
+			sched_yield();
+		CHECK(!ibv_destroy_qp(target));
+	}
+	__atomic_store_n(&has_ended, 1, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < 3; i++)
+		CHECK(!pthread_join(threads[i], NULL));
+	CHECK(!ibv_close_xrcd(common));
+}
+
 int main(void)
 {
 	context = opened();
@@ -89,6 +127,7 @@ int main(void)
 	CHECK(xrcd && second && own && xrcd != second);
 	CHECK(!domain(same, O_CREAT | O_EXCL) && errno == EINVAL);
 	in_child(fd);
+	at_once();
 
 	/* The queue is of one structure of the domain, the target of the other. */
 	uint32_t number, other;
