@@ -7,8 +7,6 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_rdma::DomainHandle;
-
 use crate::adapter::Adapter;
 use crate::close_device::share_objects;
 use crate::command_file::is_command_file;
@@ -17,9 +15,8 @@ use crate::device::the_device;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer};
 use crate::header::{ibv_context, ibv_mr, ibv_pd};
-use crate::live_objects;
 use crate::memory_region::MemoryRegion;
-use crate::object::{Object, known, take_back};
+use crate::object::{Object, find, known, take_back};
 use crate::open_device::open;
 
 #[unsafe(no_mangle)]
@@ -31,21 +28,12 @@ extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {
     pointer(open(the_device()).inspect(|_| share_objects()))
 }
 
-/// Returns an object with this handle. The program does not destroy it during the call.
-unsafe fn with_handle<'a, T: Object>(handle: u32) -> Result<&'a T, Errno> {
-    let found = live_objects::with_handle::<T>(handle).ok_or(Errno::NOT_THERE)?;
-    // SAFETY: the program imports no object that it destroys in another thread.
-    unsafe { known(found.cast_mut().cast()) }
-}
-
 unsafe fn import_pd(context: *mut ibv_context, handle: u32) -> Result<*mut ibv_pd, Errno> {
-    // SAFETY: the program passes an open context, and a handle of a domain that it created.
-    let (adapter, domain) = unsafe { (Context::known(context)?.adapter(), with_handle::<Domain>(handle)?) };
-    if !Arc::ptr_eq(adapter, &domain.adapter) {
-        return Err(Errno::NOT_THERE);
-    }
-    let handle: DomainHandle = domain.handle;
-    Ok(Domain::new(context, adapter, handle, None).into_abi())
+    // SAFETY: the program passes an open context.
+    let adapter = unsafe { Context::known(context) }?.adapter();
+    let of_device = |domain: &Domain| Arc::ptr_eq(adapter, &domain.adapter).then_some(domain.handle);
+    let found = find(handle, of_device).ok_or(Errno::NOT_THERE)?;
+    Ok(Domain::new(context, adapter, found, None).into_abi())
 }
 
 #[unsafe(no_mangle)]
@@ -65,13 +53,12 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 }
 
 unsafe fn import_mr(pd: *mut ibv_pd, handle: u32) -> Result<*mut ibv_mr, Errno> {
-    // SAFETY: the program passes a domain that it created or imported, and a handle of a region that it created.
-    let (domain, context, region) =
-        unsafe { (known::<Domain>(pd)?, (*pd).context, with_handle::<MemoryRegion>(handle)?) };
-    if !Arc::ptr_eq(&domain.adapter, region.adapter()) {
-        return Err(Errno::NOT_THERE);
-    }
-    Ok(region.imported(pd, context).into_abi())
+    // SAFETY: the program passes a domain that it created or imported.
+    let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
+    let of_device = |region: &MemoryRegion| {
+        Arc::ptr_eq(&domain.adapter, region.adapter()).then(|| region.imported(pd, context))
+    };
+    Ok(find(handle, of_device).ok_or(Errno::NOT_THERE)?.into_abi())
 }
 
 #[unsafe(no_mangle)]

@@ -82,11 +82,6 @@ pub(crate) fn handle_at<T: 'static>(address: *const ()) -> Result<u32, Errno> {
     found.filter(|found| found.kind == TypeId::of::<T>()).map(|found| found.handle).ok_or(Errno::INVALID)
 }
 
-/// Returns the address of an object of this kind that has this handle.
-pub(crate) fn with_handle<T: 'static>(handle: u32) -> Option<*const ()> {
-    find::<T, _>(handle, Some)
-}
-
 /// Calls `take` with the addresses of the objects of this kind that have this handle, until it returns a result. None of them is
 /// destroyed during the call, and `take` does not call this module.
 pub(crate) fn find<T: 'static, R>(handle: u32, take: impl FnMut(*const ()) -> Option<R>) -> Option<R> {

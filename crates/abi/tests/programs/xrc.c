@@ -52,7 +52,8 @@ static struct ibv_qp *failed(void)
 	return event.element.qp;
 }
 
-/* A forked child has a device of its own, which has none of its parent's domains. */
+/* A forked child has a device of its own, which has none of its parent's domains. Handles name objects of that device, although objects
+   of its parent's have the same ones. */
 static void in_child(int fd)
 {
 	pid_t child = fork();
@@ -66,6 +67,14 @@ static void in_child(int fd)
 		CHECK(xrcd);
 		struct ibv_srq *srq = queue(xrcd, &number);
 		CHECK(!ibv_destroy_srq(srq) && !ibv_close_xrcd(xrcd));
+		struct ibv_context *other = ibv_import_device(context->cmd_fd);
+		CHECK(other);
+		struct ibv_pd *imported = ibv_import_pd(other, pd->handle);
+		struct ibv_mr *mr = ibv_reg_mr(imported, memory, sizeof memory, IBV_ACCESS_LOCAL_WRITE);
+		CHECK(imported && mr);
+		CHECK(!ibv_dereg_mr(mr));
+		ibv_unimport_pd(imported);
+		CHECK(!ibv_close_device(other));
 		exit(0);
 	}
 	int status;
