@@ -22,7 +22,7 @@ use crate::say::say;
 /// The open device of a process.
 pub(crate) struct Adapter {
     pub(crate) driver: ManuallyDrop<Driver<ProcessMemory>>,
-    pub(crate) dispatcher: Arc<EventDispatcher>,
+    dispatcher: Arc<EventDispatcher>,
     pub(crate) mtu: PathMtu,
     /// Whether to print the counters when the device closes or the process exits.
     prints_stats: bool,
@@ -107,6 +107,11 @@ impl Adapter {
         let mtu = driver.call(|device| device.config().mtu);
         let driver = ManuallyDrop::new(driver);
         Ok(Self { driver, dispatcher, mtu, prints_stats, process: process::id() })
+    }
+
+    /// Calls `change` with the receivers of the device's events, under the device's lock.
+    pub(crate) fn with_dispatcher<T>(&self, change: impl FnOnce(&EventDispatcher) -> T) -> T {
+        self.driver.call(|_| change(&self.dispatcher))
     }
 
     /// Returns the device's IP address.

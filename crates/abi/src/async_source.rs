@@ -80,7 +80,8 @@ impl AsyncSource {
     }
 }
 
-/// The structures of a queue pair, each of which has its events: those of a target that `ibv_open_qp` returned, too.
+/// The structures of a queue pair, each of which has its events: those of a target that `ibv_open_qp` returned, too. Used under the device's
+/// lock only, as the [dispatcher](crate::event_dispatcher) is.
 #[derive(Default)]
 pub(crate) struct AsyncSources(Mutex<Vec<Arc<AsyncSource>>>);
 

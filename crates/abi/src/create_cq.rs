@@ -53,7 +53,7 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     let asynchronous = AsyncSource::new(opened.async_events(), cq);
     let events =
         CqNotifier::new(comp_channel.map(|channel| Arc::clone(&channel.events)), asynchronous, cq.cast());
-    adapter.dispatcher.cqs.insert(handle, Arc::clone(&events));
+    adapter.with_dispatcher(|dispatcher| dispatcher.cqs.insert(handle, Arc::clone(&events)));
     let service_level = ServiceLevel::at(adapter.address());
     let (abi, polled) = (cell(abi), UnsafeCell::new(None));
     Ok(Box::write(place, CompletionQueue { abi, adapter, handle, events, service_level, polled }).into_abi())
@@ -107,7 +107,7 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     };
     let destroyed = this.adapter.driver.call(|device| device.destroy_cq(this.handle));
     if destroyed.is_ok() {
-        this.adapter.dispatcher.cqs.remove(&this.handle);
+        this.adapter.with_dispatcher(|dispatcher| dispatcher.cqs.remove(&this.handle));
         this.end_wait();
         CqNotifier::retire(&this.events);
         // SAFETY: the queue exists until `keep`.

@@ -118,8 +118,10 @@ fn finish(
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
     let sources = Arc::new(AsyncSources::default());
-    sources.add(&events);
-    adapter.dispatcher.qps.insert(handle, Arc::clone(&sources));
+    adapter.with_dispatcher(|dispatcher| {
+        sources.add(&events);
+        dispatcher.qps.insert(handle, Arc::clone(&sources));
+    });
     let wr_flush = builder.is_some().then_some(extended_post::flush as Flush);
     let builder = builder.map(UnsafeCell::new);
     let (abi, shared) = (cell(abi), Arc::new(SharedQp::new()));
@@ -230,7 +232,7 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     abi.qp_base.qp_context = if comp_mask & OPEN_CONTEXT != 0 { qp_context } else { ptr::null_mut() };
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
-    sources.add(&events);
+    adapter.with_dispatcher(|_| sources.add(&events));
     let (abi, builder) = (cell(abi), None);
     let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, xrc, builder };
     Ok(Box::write(place, made).into_abi().cast())

@@ -9,7 +9,8 @@ use nichrome_rdma::{CqHandle, Event, QpHandle, SrqHandle};
 use crate::async_source::{AsyncSource, AsyncSources, EventType};
 use crate::cq_notifier::CqNotifier;
 
-/// The receivers of the device's events, by object.
+/// The receivers of the device's events, by object. Used under the device's lock only, so that a forking thread, which holds that, leaves
+/// its child unlocked tables.
 #[derive(Default)]
 pub(crate) struct EventDispatcher {
     pub(crate) cqs: Table<CqHandle, CqNotifier>,
@@ -18,7 +19,7 @@ pub(crate) struct EventDispatcher {
 }
 
 impl EventDispatcher {
-    /// Delivers an event. The caller holds the device's lock.
+    /// Delivers an event.
     pub(crate) fn dispatch(&self, event: Event) {
         let qp = |handle, event_type| {
             if let Some(sources) = self.qps.get(&handle) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nichrome_port::try_read_eventfd;
@@ -19,8 +20,28 @@ pub(crate) struct EventQueue<T> {
     events: Mutex<VecDeque<T>>,
 }
 
+/// Locked while the events of any queue are accessed: a thread that forks cannot lock each queue, and its child must find all of them
+/// unlocked and whole. No other lock is taken under it.
+static ALL: Mutex<()> = Mutex::new(());
+
+/// All queues, locked.
+pub(crate) struct Held {
+    _all: MutexGuard<'static, ()>,
+}
+
+/// Locks all queues until the result is dropped: for a process that is about to fork.
+pub(crate) fn hold() -> Held {
+    Held { _all: lock(&ALL) }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The events of a queue, unlocked before all queues are.
+struct Locked<'a, T> {
+    list: MutexGuard<'a, VecDeque<T>>,
+    _all: Held,
 }
 
 impl<T> EventQueue<T> {
@@ -39,6 +60,11 @@ impl<T> EventQueue<T> {
         self.fd.as_raw_fd()
     }
 
+    fn events(&self) -> Locked<'_, T> {
+        let all = hold();
+        Locked { list: lock(&self.events), _all: all }
+    }
+
     /// Returns true in a forked child of the process that created the queue.
     fn is_inherited(&self) -> bool {
         self.process != process::id()
@@ -46,7 +72,7 @@ impl<T> EventQueue<T> {
 
     /// Appends an event and makes the descriptor readable.
     pub(crate) fn push(&self, event: T) {
-        lock(&self.events).push_back(event);
+        self.events().list.push_back(event);
         if self.is_inherited() {
             return;
         }
@@ -60,7 +86,7 @@ impl<T> EventQueue<T> {
     /// fails with `EAGAIN` if the program has made the descriptor non-blocking. A forked child gets `ENODEV` instead of blocking.
     pub(crate) fn take<R>(&self, convert: impl Fn(T) -> R) -> Result<R, Errno> {
         if self.is_inherited() {
-            return lock(&self.events).pop_front().map(convert).ok_or(Errno(libc::ENODEV));
+            return self.events().list.pop_front().map(convert).ok_or(Errno(libc::ENODEV));
         }
         loop {
             let mut count = 0u64;
@@ -69,9 +95,9 @@ impl<T> EventQueue<T> {
             if read < 0 {
                 return Err(Errno::last());
             }
-            let mut events = lock(&self.events);
+            let mut locked = self.events();
             // `remove` may have discarded the event after the read counted it.
-            if let Some(event) = events.pop_front() {
+            if let Some(event) = locked.list.pop_front() {
                 return Ok(convert(event));
             }
         }
@@ -79,7 +105,7 @@ impl<T> EventQueue<T> {
 
     /// Returns true if the queue is empty.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.events).is_empty()
+        self.events().list.is_empty()
     }
 
     /// Returns true if [`take`](Self::take) blocks while the queue is empty.
@@ -94,7 +120,8 @@ impl<T> EventQueue<T> {
 
     /// Removes the events for which `matches` returns true.
     pub(crate) fn remove(&self, matches: impl Fn(&T) -> bool) {
-        let mut events = lock(&self.events);
+        let mut locked = self.events();
+        let events = &mut locked.list;
         let before = events.len();
         events.retain(|event| !matches(event));
         if self.is_inherited() {
@@ -112,26 +139,32 @@ impl<T> EventQueue<T> {
 /// the count is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
-    count: Mutex<u32>,
+    count: AtomicU32,
+    /// Notified under the lock of all queues.
     changed: Condvar,
 }
 
 impl Unacknowledged {
     pub(crate) fn add(&self) {
-        let mut count = lock(&self.count);
-        *count = count.saturating_add(1);
+        self.change(|count| count.saturating_add(1));
     }
 
     pub(crate) fn acknowledge(&self, events: u32) {
-        let mut count = lock(&self.count);
-        *count = count.saturating_sub(events);
+        let _all = hold();
+        self.change(|count| count.saturating_sub(events));
         self.changed.notify_all();
     }
 
     /// Blocks until the program has acknowledged all events.
     pub(crate) fn wait(&self) {
-        let count = lock(&self.count);
-        drop(self.changed.wait_while(count, |count| *count > 0).unwrap_or_else(PoisonError::into_inner));
+        let is_left = |(): &mut ()| self.count.load(Ordering::Acquire) > 0;
+        drop(self.changed.wait_while(lock(&ALL), is_left).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn change(&self, change: impl Fn(u32) -> u32) {
+        let changed = |count| Some(change(count));
+        // The function always returns a count.
+        let _ = self.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, changed);
     }
 }
 

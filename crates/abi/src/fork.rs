@@ -2,8 +2,9 @@
 //!
 //! Registered pages need no treatment, because no hardware accesses them by DMA. The device does: a child inherits its
 //! parent's objects, but the socket stays the parent's and the driver's thread does not exist in the child. So the device is
-//! paused during a fork, and the child's copy is cut off from the network. A device that the child opens is its own. The table of
-//! live objects, which most verbs lock, is locked too: the child finds it unlocked and whole.
+//! paused during a fork, and the child's copy is cut off from the network. A device that the child opens is its own. The locks of
+//! this library are held, too: the child finds what they protect unlocked and whole. Threads that need several take them in the order
+//! of [`prepare`].
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -13,16 +14,23 @@ use std::sync::{Arc, Once};
 use nichrome_hca::Paused;
 
 use crate::adapter::{Adapter, Current};
-use crate::live_objects::{self, Held};
 use crate::process_memory::ProcessMemory;
+use crate::rdma_cm::{file, manager};
+use crate::{event_queue, live_objects, retired, sharing, xrc_domain};
 
-/// The locks that a thread holds while it forks.
+/// The locks that a thread holds while it forks, the last first.
 struct Forking {
-    _objects: Held,
-    /// Declared before the adapter that it borrows from, so that it is dropped first.
+    _events: event_queue::Held,
+    _retired: retired::Held,
+    _objects: live_objects::Held,
+    _files: file::Held,
+    /// Borrows from the adapter, which is dropped after it.
     device: Option<Paused<'static, ProcessMemory>>,
-    _adapter: Option<Arc<Adapter>>,
+    _domains: xrc_domain::Held,
+    _contexts: sharing::Held,
     _current: Current,
+    _manager: manager::Held,
+    _adapter: Option<Arc<Adapter>>,
 }
 
 thread_local! {
@@ -30,7 +38,9 @@ thread_local! {
 }
 
 extern "C" fn prepare() {
+    let manager = manager::hold();
     let current = Adapter::current();
+    let (contexts, domains) = (sharing::hold(), xrc_domain::hold());
     let adapter = current.upgrade();
     let device = adapter.as_ref().map(|adapter| {
         // SAFETY: the adapter is kept alive by the field beside it, which is dropped after it.
@@ -40,9 +50,20 @@ extern "C" fn prepare() {
             )
         }
     });
-    // Verbs lock the table after the device.
-    let objects = live_objects::hold();
-    FORKING.set(Some(Forking { _objects: objects, device, _adapter: adapter, _current: current }));
+    let (files, objects) = (file::hold(), live_objects::hold());
+    let (retired, events) = (retired::hold(), event_queue::hold());
+    FORKING.set(Some(Forking {
+        _events: events,
+        _retired: retired,
+        _objects: objects,
+        _files: files,
+        device,
+        _domains: domains,
+        _contexts: contexts,
+        _current: current,
+        _manager: manager,
+        _adapter: adapter,
+    }));
 }
 
 extern "C" fn in_parent() {
@@ -50,10 +71,8 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    if let Some(Forking { device: Some(mut device), _adapter: adapter, .. }) = FORKING.take() {
+    if let Some(Forking { device: Some(device), .. }) = &mut FORKING.take() {
         device.cut_off();
-        drop(device);
-        drop(adapter);
     }
 }
 
@@ -85,4 +104,43 @@ extern "C" fn ibv_dontfork_range(_base: *mut c_void, _size: usize) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn ibv_dofork_range(_base: *mut c_void, _size: usize) -> c_int {
     0
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn no_other_thread_has_a_lock_while_one_forks() {
+        let locks: [fn(); 8] = [
+            || drop(manager::hold()),
+            || drop(Adapter::current()),
+            || drop(sharing::hold()),
+            || drop(xrc_domain::hold()),
+            || drop(file::hold()),
+            || drop(live_objects::hold()),
+            || drop(retired::hold()),
+            || drop(event_queue::hold()),
+        ];
+        prepare();
+        let (locked, all_locked) = mpsc::channel();
+        for (nth, lock) in locks.into_iter().enumerate() {
+            let locked = locked.clone();
+            thread::spawn(move || {
+                lock();
+                locked.send(nth).unwrap();
+            });
+        }
+        // A lock that the forking thread does not hold is taken at once.
+        assert_eq!(all_locked.recv_timeout(Duration::from_millis(50)), Err(mpsc::RecvTimeoutError::Timeout));
+        in_parent();
+        for _ in locks {
+            all_locked.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+    }
 }

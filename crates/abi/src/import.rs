@@ -8,7 +8,6 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use crate::adapter::Adapter;
-use crate::close_device::share_objects;
 use crate::command_file::is_command_file;
 use crate::context::Context;
 use crate::device::the_device;
@@ -18,6 +17,7 @@ use crate::header::{ibv_context, ibv_mr, ibv_pd};
 use crate::memory_region::MemoryRegion;
 use crate::object::{Object, find, known, take_back};
 use crate::open_device::open;
+use crate::sharing::share_objects;
 
 #[unsafe(no_mangle)]
 extern "C" fn ibv_import_device(cmd_fd: c_int) -> *mut ibv_context {

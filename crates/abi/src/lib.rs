@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `configuration.rs`, `variable.rs` | the configuration |
 //! | `device.rs`, `device_list.rs`, `query_device.rs`, `port.rs` | the device and its list; capabilities of device and port; GIDs and partition keys |
-//! | `open_device.rs`, `close_device.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
+//! | `open_device.rs`, `close_device.rs`, `sharing.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
 //! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
 //! | `process_memory.rs`, `guarded_copy.rs`, `unguarded_copy.rs` | the device's access to the program's memory |
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
@@ -95,6 +95,7 @@ mod retired;
 mod say;
 mod shared_qp;
 mod shared_receive_queue;
+mod sharing;
 mod unsupported;
 mod variable;
 mod work_request;

@@ -73,10 +73,12 @@ impl QueuePair {
 
     /// Ends the events of this structure, and forgets the queue pair if it `was_last`.
     pub(crate) fn end_events(&self, was_last: bool) {
-        self.sources.remove(&self.events);
-        if was_last {
-            self.adapter.dispatcher.qps.remove(&self.handle);
-        }
+        self.adapter.with_dispatcher(|dispatcher| {
+            self.sources.remove(&self.events);
+            if was_last {
+                dispatcher.qps.remove(&self.handle);
+            }
+        });
     }
 }
 

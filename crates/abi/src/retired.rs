@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::ffi::c_int;
 use std::mem;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc};
@@ -29,6 +29,20 @@ unsafe impl Send for Kept {}
 
 static ALL: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
 
+fn all() -> MutexGuard<'static, VecDeque<Kept>> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The locked list.
+pub(crate) struct Held {
+    _list: MutexGuard<'static, VecDeque<Kept>>,
+}
+
+/// Locks the list until the result is dropped: for a process that is about to fork.
+pub(crate) fn hold() -> Held {
+    Held { _list: all() }
+}
+
 /// Drops an object and keeps its memory. `refuse` then changes the C structure, and may write fields of the object.
 ///
 /// # Safety
@@ -38,7 +52,7 @@ pub(crate) unsafe fn keep<T>(object: Box<T>, refuse: impl FnOnce(*mut T)) {
     // SAFETY: the box held the object, which nothing accesses as such any more.
     unsafe { place.drop_in_place() };
     refuse(place);
-    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut all = all();
     all.push_back(Kept { place: place.cast(), layout: Layout::new::<T>() });
     if all.len() > KEPT
         && let Some(Kept { place, layout }) = all.pop_front()

@@ -66,7 +66,7 @@ unsafe fn create(
     let abi = cell(ibv_srq { context, srq_context, pd, handle: handle.index(), ..zeroed() });
     let mut place = Box::<SharedReceiveQueue>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
-    adapter.dispatcher.srqs.insert(handle, Arc::clone(&events));
+    adapter.with_dispatcher(|dispatcher| dispatcher.srqs.insert(handle, Arc::clone(&events)));
     Ok(Box::write(place, SharedReceiveQueue { abi, adapter, handle, events }).into_abi())
 }
 
@@ -169,7 +169,7 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     };
     let destroyed = this.adapter.driver.call(|device| device.destroy_srq(this.handle));
     if destroyed.is_ok() {
-        this.adapter.dispatcher.srqs.remove(&this.handle);
+        this.adapter.with_dispatcher(|dispatcher| dispatcher.srqs.remove(&this.handle));
         this.events.retire();
         // SAFETY: the program does not use it after this call, or calls what refuses. The C structure is the first field.
         unsafe {

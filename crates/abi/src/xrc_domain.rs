@@ -5,7 +5,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nichrome_hca::Transport;
 use nichrome_rdma::{Device, XrcHandle};
@@ -44,6 +44,20 @@ impl Shared {
 
 /// The open domains.
 static OPEN: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+fn all_open() -> MutexGuard<'static, Vec<Weak<Shared>>> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The locked list of open domains.
+pub(crate) struct Held {
+    _open: MutexGuard<'static, Vec<Weak<Shared>>>,
+}
+
+/// Locks the list until the result is dropped: for a process that is about to fork. The caller does not hold the device's lock.
+pub(crate) fn hold() -> Held {
+    Held { _open: all_open() }
+}
 
 // SAFETY: `repr(C)`, and the structure is the first field.
 unsafe impl Object for XrcDomain {
@@ -87,7 +101,7 @@ fn open(adapter: &Arc<Adapter>, attributes: &ibv_xrcd_init_attr) -> Result<Arc<S
         return Err(Errno::INVALID);
     }
     let file = file(attributes.fd)?;
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = all_open();
     open.retain(|domain| domain.strong_count() > 0);
     let known = file
         .and_then(|file| open.iter().filter_map(Weak::upgrade).find(|domain| domain.is_of(adapter, file)));
@@ -126,7 +140,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
         Err(errno) => return status(Err(errno)),
     };
     // No other thread opens it meanwhile.
-    let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _open = all_open();
     let closed = match Arc::strong_count(&this.domain) {
         1 => this.adapter().driver.call(|device| device.destroy_xrc_domain(this.handle())),
         _ => Ok(()),

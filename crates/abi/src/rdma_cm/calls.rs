@@ -8,6 +8,7 @@ use super::device_number::device_number;
 use super::file::File;
 use crate::doctor::record;
 use crate::errno::Errno;
+use crate::fork::prepare_for_forks;
 
 /// The path of the device file.
 const PATH: &CStr = c"/dev/infiniband/rdma_cm";
@@ -32,6 +33,7 @@ pub(super) unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: li
             return libc::open(path, flags, mode);
         }
     }
+    prepare_for_forks();
     let opened = File::open(flags);
     if opened.is_ok() {
         record("open_rdma_cm");

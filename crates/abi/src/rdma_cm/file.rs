@@ -28,6 +28,16 @@ fn files() -> MutexGuard<'static, BTreeMap<RawFd, Arc<File>>> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The locked table of open device files.
+pub(crate) struct Held {
+    _files: MutexGuard<'static, BTreeMap<RawFd, Arc<File>>>,
+}
+
+/// Locks the table until the result is dropped: for a process that is about to fork, which holds the adapter's lock already.
+pub(crate) fn hold() -> Held {
+    Held { _files: files() }
+}
+
 impl File {
     /// Opens the device file with the flags of open(2); returns its descriptor.
     pub(super) fn open(flags: c_int) -> Result<RawFd, Errno> {

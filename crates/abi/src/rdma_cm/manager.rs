@@ -3,17 +3,17 @@
 //! A program creates identifiers before it names an address. Its first command that needs one opens the adapter there, unless a
 //! context of the process has opened it before.
 
+use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use nichrome_cm::ucma::Command;
-use nichrome_hca::cm::{ChannelError, CmChannel, CmHost};
+use nichrome_hca::cm::{ChannelError, CmChannel, CmHost, PausedHost};
 
 use crate::adapter::Adapter;
 use crate::configuration::Configuration;
 use crate::device::guid;
 use crate::errno::Errno;
-use crate::fork::prepare_for_forks;
 use crate::say::say;
 
 /// The connection manager of the process, open while a device file is.
@@ -31,10 +31,28 @@ fn process() -> MutexGuard<'static, Weak<Manager>> {
     PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The locked connection manager.
+pub(crate) struct Held {
+    /// Borrows from the manager, which is dropped after it.
+    _host: Option<PausedHost<'static>>,
+    _process: MutexGuard<'static, Weak<Manager>>,
+    _manager: Option<Arc<Manager>>,
+}
+
+/// Locks the connection manager until the result is dropped: for a process that is about to fork, and holds no other lock yet.
+pub(crate) fn hold() -> Held {
+    let process = process();
+    let manager = process.upgrade();
+    let host = manager.as_ref().map(|manager| {
+        // SAFETY: the manager is kept alive by the field beside it, which is dropped after it.
+        unsafe { mem::transmute::<PausedHost<'_>, PausedHost<'static>>(manager.host.pause()) }
+    });
+    Held { _host: host, _process: process, _manager: manager }
+}
+
 impl Manager {
     /// Returns the process's connection manager and opens it first if necessary.
     pub(super) fn of_process() -> Result<Arc<Self>, Errno> {
-        prepare_for_forks();
         let mut process = process();
         if let Some(manager) = process.upgrade()
             && manager.process == std::process::id()

@@ -13,8 +13,8 @@
 
 mod calls;
 mod device_number;
-mod file;
-mod manager;
+pub(crate) mod file;
+pub(crate) mod manager;
 mod redirect;
 
 pub(crate) use redirect::redirect_librdmacm;

@@ -2,6 +2,7 @@
    check. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -195,18 +196,40 @@ static void *asks(void *qp)
 	return NULL;
 }
 
-/* Forks while another thread calls verbs: the child can use them. */
+/* Opens and closes a domain, and takes an event of a channel that has none. */
+static void renew(struct objects *o)
+{
+	struct ibv_xrcd_init_attr init = { .comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT };
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(o->context, &init);
+	struct ibv_cq *event, *cq = ibv_create_cq(o->context, 1, NULL, o->channel, 0);
+	void *context;
+	CHECK(xrcd && cq && ibv_get_cq_event(o->channel, &event, &context));
+	CHECK(!ibv_destroy_cq(cq) && !ibv_close_xrcd(xrcd));
+}
+
+static void *renews(void *o)
+{
+	for (;;)
+		renew(o);
+	return NULL;
+}
+
+/* Forks while other threads call verbs: the child can use them. */
 static void forked_amid_verbs(void)
 {
 	struct objects o = make();
 	pthread_t thread;
-	CHECK(!pthread_create(&thread, NULL, asks, o.qp[0]));
-	for (int i = 0; i < 50; i++) {
+	CHECK(!fcntl(o.channel->fd, F_SETFL, O_NONBLOCK));
+	CHECK(!pthread_create(&thread, NULL, asks, o.qp[0]) && !pthread_create(&thread, NULL, renews, &o));
+	for (int i = 0; i < 100; i++) {
 		pid_t child = fork();
 		if (!child) {
 			alarm(20);
-			destroy(o);
-			destroy(make());
+			renew(&o);
+			struct objects own = make();
+			CHECK(!fcntl(own.channel->fd, F_SETFL, O_NONBLOCK));
+			renew(&own);
+			destroy(own);
 			_exit(0);
 		}
 		int status;

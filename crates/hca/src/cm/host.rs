@@ -33,6 +33,17 @@ impl fmt::Debug for CmHost {
     }
 }
 
+/// A locked connection manager.
+pub struct PausedHost<'a> {
+    _parked: MutexGuard<'a, Option<Parked>>,
+}
+
+impl fmt::Debug for PausedHost<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PausedHost").finish_non_exhaustive()
+    }
+}
+
 impl CmHost {
     /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random numbers follow from the
     /// seed, or come from the kernel.
@@ -69,6 +80,12 @@ impl CmHost {
         // No other thread sets it under the lock.
         let _ = self.adapter.set(driver.channel_host());
         Ok(())
+    }
+
+    /// Locks the connection manager for as long as the result lives: for a process that is about to fork, whose child would otherwise find
+    /// it locked or half changed. Once an adapter has it, [`Driver::pause`] does so.
+    pub fn pause(&self) -> PausedHost<'_> {
+        PausedHost { _parked: self.parked() }
     }
 
     fn parked(&self) -> MutexGuard<'_, Option<Parked>> {

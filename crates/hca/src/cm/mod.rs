@@ -60,7 +60,7 @@ pub use channel::{ChannelError, CmChannel};
 pub(crate) use commands::Modify;
 pub use connection::Connected;
 pub use error::{ConnectError, ListenError, Unavailable, WaitError};
-pub use host::CmHost;
+pub use host::{CmHost, PausedHost};
 pub(crate) use joining::Joining;
 pub use listener::{Listener, Request};
 pub(crate) use machine::{Machine, errno_of};
