@@ -1,12 +1,13 @@
 //! `ibv_get_async_event` and `ibv_ack_async_event`: asynchronous events of a context.
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::async_source::{AsyncEvent, EventType};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::errno::minus_one;
-use crate::header::{ibv_async_event, ibv_context};
+use crate::header::{ibv_async_event, ibv_context, ibv_cq, ibv_srq};
 use crate::object::known;
 use crate::queue_pair::QueuePair;
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -35,15 +36,21 @@ unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
         return;
     };
     // SAFETY: the verb that destroys the object waits for this acknowledgement. `known` does not find a queue pair that
-    // `ibv_close_device` has destroyed.
-    let source = unsafe {
+    // `ibv_close_device` has destroyed. The counter is in the structure of the object that it finds.
+    let found = unsafe {
         match event_type {
-            EventType::CqError => known::<CompletionQueue>(element.cast()).map(|cq| &cq.events.asynchronous),
-            EventType::SrqLimitReached => known::<SharedReceiveQueue>(element.cast()).map(|srq| &srq.events),
-            _ => known::<QueuePair>(element.cast()).map(|qp| &qp.events),
+            EventType::CqError => known::<CompletionQueue>(element.cast()).map(|cq| {
+                (&cq.events.asynchronous, &raw mut (*element.cast::<ibv_cq>()).async_events_completed)
+            }),
+            EventType::SrqLimitReached => known::<SharedReceiveQueue>(element.cast())
+                .map(|srq| (&srq.events, &raw mut (*element.cast::<ibv_srq>()).events_completed)),
+            _ => known::<QueuePair>(element.cast())
+                .map(|qp| (&qp.events, &raw mut (*element).events_completed)),
         }
     };
-    if let Ok(source) = source {
+    if let Ok((source, completed)) = found {
+        // SAFETY: the object exists, as above; only this function writes its counter.
+        unsafe { AtomicU32::from_ptr(completed) }.fetch_add(1, Ordering::Relaxed);
         source.unacknowledged.acknowledge(1);
     }
 }

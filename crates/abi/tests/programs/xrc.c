@@ -48,7 +48,9 @@ static struct ibv_qp *failed(void)
 	struct ibv_async_event event;
 	CHECK(poll(&fd, 1, 10000) == 1);
 	CHECK(!ibv_get_async_event(context, &event) && event.event_type == IBV_EVENT_QP_ACCESS_ERR);
+	uint32_t before = event.element.qp->events_completed;
 	ibv_ack_async_event(&event);
+	CHECK(event.element.qp->events_completed == before + 1);
 	return event.element.qp;
 }
 
