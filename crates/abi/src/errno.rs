@@ -81,8 +81,10 @@ impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
             RegisterError::Object(error) => error.into(),
-            RegisterError::NotThere { .. } | RegisterError::Range { .. } => Self(libc::EFAULT),
-            RegisterError::NeedsLocalWrite | RegisterError::Rights(_) => Self::INVALID,
+            RegisterError::NotThere { .. } => Self(libc::EFAULT),
+            RegisterError::NeedsLocalWrite | RegisterError::Rights(_) | RegisterError::Range { .. } => {
+                Self::INVALID
+            }
         }
     }
 }

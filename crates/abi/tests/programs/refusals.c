@@ -289,7 +289,9 @@ static void attributes(void)
 	errno = 0;
 	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, IBV_ACCESS_LOCAL_WRITE) ==
 		IBV_REREG_MR_ERR_INPUT && errno == EINVAL);
-	/* Memory that is not there. */
+	/* Memory that wraps around the address space, and memory that is not there. */
+	NONE(EINVAL, ibv_reg_mr(o.pd, (void *)-4096, 8192, IBV_ACCESS_LOCAL_WRITE));
+	NONE(EFAULT, ibv_reg_mr(o.pd, (void *)8, 64, IBV_ACCESS_LOCAL_WRITE));
 	CHECK(ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, (void *)8, 64, 0) == IBV_REREG_MR_ERR_CMD && errno == EFAULT);
 	CHECK(o.mr->length == sizeof memory);
 	CHECK(!ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 0) && o.mr->length == 64);
