@@ -53,7 +53,7 @@ pub(crate) fn read(frame: &[u8], medium: Medium) -> Option<UdpPacket> {
     } else if udp.checksum() == 0 {
         Some(PassReason::NoChecksum)
     } else {
-        (!ip.usual_checksum).then_some(PassReason::UnusualChecksum)
+        (!ip.usual_ip_checksum).then_some(PassReason::UnusualChecksum)
     };
     Some(UdpPacket {
         flow: ip.addresses.with_ports(udp.src_port(), udp.dst_port()).over_udp(),

@@ -20,6 +20,7 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
+use crate::checksums;
 use crate::config::{BadChecksum, Config};
 use crate::datagram::{Datagram, UdpPacket};
 use crate::flow::FlowKey;
@@ -29,7 +30,7 @@ use crate::outbox::Outbox;
 use crate::reason::{FlushReason, PassReason};
 use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
-use crate::segment::{self, FirstSegment, Idents};
+use crate::segment::{FirstSegment, Idents, Layout};
 use crate::table::{AgeList, ConnectionTable, Index};
 use crate::template::USUAL;
 
@@ -148,7 +149,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         if reason == PassReason::BadChecksum
             && self.bad_checksum == BadChecksum::Drop
             && let Ok(Datagram { layout, payload_len, .. }) = packet.datagram
-            && let Err(reason) = segment::verify(&frame, layout, payload_len)
+            && let Err(reason) = checksums::verify(&frame, layout, payload_len)
         {
             return out.drop(frame, reason);
         }
@@ -212,7 +213,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
             let expected = frame.bytes().len() == run.first().len()
                 && frame.bytes().first_chunk().is_some_and(|next| mask.matches_full_size(first, next))
                 && has_expected_fields(frame.bytes(), run.layout, ident)
-                && segment::verify(frame, run.layout, len).is_ok()
+                && checksums::verify(frame, run.layout, len).is_ok()
                 && run.len_on_ip() + len <= self.limits.bytes;
             if !expected {
                 break;
@@ -262,7 +263,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
 /// Returns the datagram of a frame, or why it cannot be held.
 fn admit<B: AsRef<[u8]>>(frame: &Frame<B>, packet: &UdpPacket) -> Result<Datagram, PassReason> {
     let datagram = packet.datagram?;
-    match segment::verify(frame, datagram.layout, datagram.payload_len) {
+    match checksums::verify(frame, datagram.layout, datagram.payload_len) {
         Ok(()) => Ok(datagram),
         Err(_) => Err(PassReason::BadChecksum),
     }
@@ -270,7 +271,7 @@ fn admit<B: AsRef<[u8]>>(frame: &Frame<B>, packet: &UdpPacket) -> Result<Datagra
 
 /// Returns true if a frame has the IPv4 identification `ident`, checksums that can be re-created, and a UDP
 /// length that agrees with its IP length.
-fn has_expected_fields(frame: &[u8], layout: segment::Layout, ident: u16) -> bool {
+fn has_expected_fields(frame: &[u8], layout: Layout, ident: u16) -> bool {
     let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
     let ip: Option<&[u8; 12]> = frame.get(network..).and_then(<[u8]>::first_chunk);
     let udp: Option<&[u8; 8]> = frame.get(transport..).and_then(<[u8]>::first_chunk);

@@ -2,10 +2,10 @@
 
 use nichrome_wire::ChecksumState;
 
-/// Checksum status of a received frame.
+/// Status of the TCP or UDP checksum of a received frame. The engines verify the IPv4 header checksum of every frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumStatus {
-    /// Unknown: the engine verifies the checksums.
+    /// Unknown: the engine verifies the checksum.
     #[default]
     Unknown,
     /// Verified by a card or driver (virtio's `DATA_VALID`).
@@ -36,13 +36,13 @@ pub struct Frame<B> {
 }
 
 impl<B: AsRef<[u8]>> Frame<B> {
-    /// Wraps a buffer whose checksums are not verified yet.
+    /// Wraps a buffer whose TCP or UDP checksum is not verified yet.
     #[inline]
     pub fn new(buffer: B) -> Self {
         Self { buffer, checksum: ChecksumStatus::Unknown }
     }
 
-    /// Wraps a buffer whose checksums are right.
+    /// Wraps a buffer whose TCP or UDP checksum is right.
     #[inline]
     pub fn verified(buffer: B) -> Self {
         Self { buffer, checksum: ChecksumStatus::Verified }

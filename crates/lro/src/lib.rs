@@ -52,6 +52,7 @@
 mod ack_frame;
 mod aggregate;
 mod burst;
+mod checksums;
 mod coalescer;
 mod config;
 mod datagram;

@@ -2,10 +2,11 @@
 
 use nichrome_wire::TcpFlags;
 
+use crate::checksums;
 use crate::frame::{ChecksumStatus, Frame};
 use crate::reason::{FlushReason, PassReason};
 use crate::run::{Limits, Run};
-use crate::segment::{self, Follower, Segment};
+use crate::segment::{Follower, Segment, UsualChecksums};
 
 /// Returns why a segment with these flags ends its aggregate.
 #[inline]
@@ -43,8 +44,8 @@ pub(crate) fn why_not<B: AsRef<[u8]>>(
 
 /// Returns true if the checksums of a frame can be re-created.
 #[inline]
-pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: bool) -> bool {
-    usual || frame.checksum == ChecksumStatus::Unfinished
+pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: UsualChecksums) -> bool {
+    usual.ip && (usual.tcp || frame.checksum == ChecksumStatus::Unfinished)
 }
 
 /// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`]. Flags in `free` do not prevent it.
@@ -54,7 +55,7 @@ pub(crate) fn why_not_held<B: AsRef<[u8]>>(
     frame: &Frame<B>,
     free: TcpFlags,
 ) -> Option<PassReason> {
-    match segment::verify(frame, segment.layout, segment.payload_len) {
+    match checksums::verify(frame, segment.layout, segment.payload_len) {
         Ok(()) => barrier(segment, frame, free),
         Err(_) => Some(PassReason::BadChecksum),
     }

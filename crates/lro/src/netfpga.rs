@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
 
+use crate::checksums;
 use crate::config::{self, BadChecksum, Config, ConfigError};
 use crate::flow::FlowKey;
 use crate::frame::Frame;
@@ -36,7 +37,7 @@ pub use crate::reach::REACH;
 use crate::reason::{DropReason, FlushReason, PassReason};
 use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
-use crate::segment::{self, Medium, Segment};
+use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
 pub use crate::template::MAX_HEADER;
 
@@ -70,7 +71,7 @@ struct LroStruct {
 
 impl LroStruct {
     fn new<B: AsRef<[u8]>>(frame: &Frame<B>, segment: Segment) -> Self {
-        let wrong_checksum = segment::verify(frame, segment.layout, segment.payload_len).err();
+        let wrong_checksum = checksums::verify(frame, segment.layout, segment.payload_len).err();
         let packet_end = usize::from(segment.layout.payload) + segment.payload_len as usize;
         let trailer = frame.bytes().len().saturating_sub(packet_end);
         let not_eligible =

@@ -6,7 +6,7 @@ use nichrome_wire::{Ecn, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHead
 use crate::flow::FlowKey;
 use crate::reason::PassReason;
 use crate::segment::Medium;
-use crate::tunnel::{Tunnel, has_usual_checksum};
+use crate::tunnel::Tunnel;
 
 /// Positions and fields of the headers before the transport header. Positions are in bytes from the start of
 /// the frame.
@@ -26,7 +26,8 @@ pub(crate) struct Network {
     pub(crate) options: bool,
     /// Why the packet must pass, although its ports and payload could be read.
     pub(crate) barrier: Option<PassReason>,
-    pub(crate) usual_checksum: bool,
+    /// No IPv4 header checksum is 0xFFFF.
+    pub(crate) usual_ip_checksum: bool,
     pub(crate) congestion_experienced: bool,
 }
 
@@ -73,11 +74,11 @@ pub(crate) fn read_tunneled(
     if network.end != start + end {
         return Err(PassReason::NotTcp);
     }
-    let is_usual = tunnel != Tunnel::Ipv4 || Ipv4Header::new(outer).is_some_and(has_usual_checksum);
+    let is_usual = tunnel != Tunnel::Ipv4 || Ipv4Header::new(outer).is_some_and(|ip| ip.checksum() != 0xFFFF);
     Ok(Network {
         tunnel,
         addresses: network.addresses.in_tunnel(),
-        usual_checksum: network.usual_checksum && is_usual,
+        usual_ip_checksum: network.usual_ip_checksum && is_usual,
         ..network
     })
 }
@@ -156,7 +157,7 @@ fn ipv4(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
         addresses: FlowKey::ipv4(ip.src(), ip.dst(), 0, 0).with_vlans(vlans),
         options: header_len > Ipv4Header::LEN,
         barrier: fragment.more_fragments.then_some(PassReason::Fragment),
-        usual_checksum: ip.checksum() != 0xFFFF,
+        usual_ip_checksum: ip.checksum() != 0xFFFF,
         congestion_experienced: ip.ecn() == Ecn::Ce,
     })
 }
@@ -194,7 +195,7 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
         addresses: FlowKey::ipv6(ip.src(), ip.dst(), 0, 0).with_vlans(vlans),
         options: false,
         barrier,
-        usual_checksum: true,
+        usual_ip_checksum: true,
         congestion_experienced: ip.ecn() == Ecn::Ce,
     })
 }

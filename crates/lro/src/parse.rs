@@ -7,7 +7,7 @@ use nichrome_wire::{
 use crate::flow::FlowKey;
 use crate::network::{self, Network};
 use crate::reason::PassReason;
-use crate::segment::{Layout, Medium, Segment, Timestamps};
+use crate::segment::{Layout, Medium, Segment, Timestamps, UsualChecksums};
 use crate::template::MAX_HEADER;
 use crate::tunnel::Tunnel;
 use crate::usual::{self, NETWORK, OPTIONS, TRANSPORT};
@@ -80,7 +80,7 @@ impl<'f> Usual<'f> {
             addresses: FlowKey::default(),
             options: false,
             barrier: None,
-            usual_checksum: ip.checksum() != 0xFFFF,
+            usual_ip_checksum: ip.checksum() != 0xFFFF,
             congestion_experienced: ip.ecn() == Ecn::Ce,
         };
         Some(segment(frame, self.flow(), &network, tcp, options))
@@ -184,7 +184,7 @@ fn segment(frame: &[u8], flow: FlowKey, ip: &Network, tcp: TcpHeader<'_>, option
         ip_options: ip.options || headers > MAX_HEADER,
         trailer: ip.end < frame.len(),
         congestion_experienced: ip.congestion_experienced,
-        usual_checksums: tcp.checksum() != 0xFFFF && ip.usual_checksum,
+        usual_checksums: UsualChecksums { ip: ip.usual_ip_checksum, tcp: tcp.checksum() != 0xFFFF },
     }
 }
 

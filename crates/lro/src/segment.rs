@@ -1,11 +1,10 @@
 //! Header fields of a received TCP segment, read in one pass.
 
-use nichrome_wire::{AddressPair, IpProtocol, Ipv4Header, Ipv6Header, SeqNumber, TcpFlags, UdpHeader};
+use nichrome_wire::{IpProtocol, SeqNumber, TcpFlags, UdpHeader};
 
 use crate::flow::FlowKey;
-use crate::frame::{ChecksumStatus, Frame};
-use crate::reason::{DropReason, PassReason};
-use crate::tunnel::{self, Tunnel};
+use crate::reason::PassReason;
+use crate::tunnel::Tunnel;
 
 /// The outermost header of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -127,8 +126,7 @@ pub(crate) struct Segment {
     pub(crate) ip_options: bool,
     /// Bytes follow the IP packet.
     pub(crate) trailer: bool,
-    /// Neither checksum is 0xFFFF, which a sender never computes and which could not be re-created.
-    pub(crate) usual_checksums: bool,
+    pub(crate) usual_checksums: UsualChecksums,
     /// Marked CE (RFC 3168).
     pub(crate) congestion_experienced: bool,
 }
@@ -181,6 +179,14 @@ fn why_control(flags: TcpFlags, payload_len: u32) -> PassReason {
     }
 }
 
+/// Which checksums are not 0xFFFF: a sender never computes that, and it could not be re-created.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UsualChecksums {
+    /// The IPv4 header checksums, inner and tunnel.
+    pub(crate) ip: bool,
+    pub(crate) tcp: bool,
+}
+
 /// The fields that start a run under the lossless rule.
 #[derive(Clone, Copy)]
 pub(crate) struct FirstSegment {
@@ -203,8 +209,7 @@ pub(crate) struct Follower {
     pub(crate) payload_len: u32,
     /// Bytes follow the IP packet.
     pub(crate) trailer: bool,
-    /// Neither checksum is 0xFFFF, which a sender never computes and which could not be re-created.
-    pub(crate) usual_checksums: bool,
+    pub(crate) usual_checksums: UsualChecksums,
 }
 
 impl Follower {
@@ -215,11 +220,8 @@ impl Follower {
         let ip: &[u8; 12] = frame.get(network..)?.first_chunk()?;
         let tcp: &[u8; 20] = frame.get(transport..)?.first_chunk()?;
         let be16 = |high: u8, low: u8| u16::from_be_bytes([high, low]);
-        let (total, ip_checksum) = if layout.is_ipv4() {
-            (u32::from(be16(ip[2], ip[3])), be16(ip[10], ip[11]))
-        } else {
-            (u32::from(be16(ip[4], ip[5])) + 40, 0)
-        };
+        let total =
+            if layout.is_ipv4() { u32::from(be16(ip[2], ip[3])) } else { u32::from(be16(ip[4], ip[5])) + 40 };
         let end = network + total as usize;
         Some(Self {
             seq: SeqNumber(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]])),
@@ -227,21 +229,29 @@ impl Follower {
             idents: Idents::read(frame, layout),
             payload_len: total.checked_sub(u32::from(layout.ip_headers()))?,
             trailer: end < frame.len(),
-            usual_checksums: ip_checksum != 0xFFFF && be16(tcp[16], tcp[17]) != 0xFFFF,
+            usual_checksums: UsualChecksums {
+                ip: has_usual_ip_checksums(frame, layout),
+                tcp: be16(tcp[16], tcp[17]) != 0xFFFF,
+            },
         })
         .filter(|_| end <= frame.len() && is_wrapped_whole(frame, layout, total))
     }
 }
 
-/// Returns true if the tunnel header has the length field and the checksum of a tunnel around an IP packet of
-/// `total` bytes.
+/// Returns true if the tunnel header has the length field of a tunnel around an IP packet of `total` bytes.
 #[inline]
-pub(crate) fn is_wrapped_whole(frame: &[u8], layout: Layout, total: u32) -> bool {
+fn is_wrapped_whole(frame: &[u8], layout: Layout, total: u32) -> bool {
     let Some((at, len)) = layout.tunnel.length(total as u16) else { return true };
-    let header = frame.get(layout.outer()..).unwrap_or_default();
-    let is_whole = header.get(at..at + 2) == Some(&len.to_be_bytes());
-    is_whole
-        && (layout.tunnel != Tunnel::Ipv4 || Ipv4Header::new(header).is_some_and(tunnel::has_usual_checksum))
+    let at = layout.outer() + at;
+    frame.get(at..at + 2) == Some(&len.to_be_bytes())
+}
+
+/// Returns true if no IPv4 header checksum of a frame with this layout is 0xFFFF.
+#[inline]
+fn has_usual_ip_checksums(frame: &[u8], layout: Layout) -> bool {
+    let is_usual = |ip: usize| frame.get(ip + 10..ip + 12) != Some(&[0xFF; 2]);
+    (!layout.is_ipv4() || is_usual(usize::from(layout.network)))
+        && (layout.tunnel != Tunnel::Ipv4 || is_usual(layout.outer()))
 }
 
 /// The IPv4 identifications of a packet, inner and tunnel; 0 without an IPv4 header.
@@ -274,40 +284,4 @@ pub(crate) fn payload(frame: &[u8], layout: Layout) -> Option<&[u8]> {
     let len = usize::from(u16::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let end = network + if layout.is_ipv4() { len } else { len + 40 };
     frame.get(usize::from(layout.payload)..end)
-}
-
-/// Verifies the checksums of a frame whose checksum status is unknown.
-#[inline]
-pub(crate) fn verify<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32) -> Result<(), DropReason> {
-    if frame.checksum != ChecksumStatus::Unknown {
-        return Ok(());
-    }
-    verify_bytes(frame.bytes(), layout, len)
-}
-
-/// Verifies the IPv4 header checksum and the transport checksum of a segment or datagram with `len` bytes of payload.
-#[cold]
-fn verify_bytes(frame: &[u8], layout: Layout, len: u32) -> Result<(), DropReason> {
-    let (network, transport) = (usize::from(layout.network), usize::from(layout.transport));
-    let end = usize::from(layout.payload) + len as usize;
-    let transport_len = (end - transport) as u32;
-    let packet = &frame[network..];
-    let addresses = if layout.is_ipv4() {
-        let ip = Ipv4Header::new(packet).ok_or(DropReason::IpChecksum)?;
-        if !ip.has_valid_checksum() {
-            return Err(DropReason::IpChecksum);
-        }
-        AddressPair::V4 { src: ip.src(), dst: ip.dst() }
-    } else {
-        let ip = Ipv6Header::new(packet).ok_or(DropReason::IpChecksum)?;
-        AddressPair::V6 { src: ip.src(), dst: ip.dst() }
-    };
-    let pseudo = addresses.pseudo_header(layout.protocol(), transport_len);
-    if pseudo.add_bytes(&frame[transport..end]).finish() == 0 {
-        Ok(())
-    } else if layout.is_udp() {
-        Err(DropReason::UdpChecksum)
-    } else {
-        Err(DropReason::TcpChecksum)
-    }
 }

@@ -1,7 +1,5 @@
 //! The tunnel headers between the link header and the IP header of a segment.
 
-use nichrome_wire::Ipv4Header;
-
 /// The tunnel around a packet: at most one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -50,9 +48,4 @@ impl Tunnel {
             Self::Pppoe => Some((4, packet.wrapping_add(2))),
         }
     }
-}
-
-/// Returns true if the checksum of an IPv4 header is right and can be re-created.
-pub(crate) fn has_usual_checksum(ip: Ipv4Header<'_>) -> bool {
-    ip.has_valid_checksum() && ip.checksum() != 0xFFFF
 }

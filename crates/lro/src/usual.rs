@@ -380,6 +380,13 @@ fn has_odd_checksum(head: &Head) -> bool {
     array::<24, 2>(head) == [0xFF; 2] || array::<50, 2>(head) == [0xFF; 2]
 }
 
+/// Returns true if the IPv4 checksum of a common frame is right.
+#[inline(always)]
+pub(crate) fn has_valid_ip_checksum(frame: &[u8]) -> bool {
+    let first: Option<&Head> = frame.first_chunk();
+    first.is_some_and(|frame| checksum::is_valid_ipv4(head::<NETWORK, { Ipv4Header::LEN }>(frame)))
+}
+
 /// Returns a part of a head.
 #[inline(always)]
 fn head<const AT: usize, const N: usize>(head: &Head) -> &[u8; N] {
@@ -411,7 +418,7 @@ mod tests {
 
     use super::*;
     use crate::parse::{self, Parsed};
-    use crate::segment::{Medium, Segment};
+    use crate::segment::{Medium, Segment, UsualChecksums};
 
     const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 5];
 
@@ -460,7 +467,10 @@ mod tests {
     fn first_segments_are_those_that_the_general_parser_reads() {
         let check = |frame: &[u8]| {
             let read_by = |free| read(frame, free);
-            let expected = read_by(TcpFlags::ECE).filter(|segment| segment.usual_checksums);
+            let expected = read_by(TcpFlags::ECE).filter(|segment| {
+                let UsualChecksums { ip, tcp } = segment.usual_checksums;
+                ip && tcp
+            });
             let found = first_segment(frame);
             assert_eq!(found.is_some(), expected.is_some(), "{frame:02x?}");
             if let (Some(found), Some(expected)) = (found, expected) {

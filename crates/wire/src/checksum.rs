@@ -91,6 +91,19 @@ const fn fold_u32(total: u32) -> u16 {
     (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
+/// Returns true if the checksum of an IPv4 header without options is correct: the sum of its 16-bit words is a multiple of
+/// 0xFFFF. So is that of its longer words, since the powers of 0x10000 are 1 modulo 0xFFFF. The version is not 0: the sum is not 0.
+#[inline(always)]
+pub const fn is_valid_ipv4(header: &[u8; 20]) -> bool {
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = *header;
+    let first = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+    let second = u64::from_ne_bytes([i, j, k, l, m, n, o, p]);
+    let (sum, carry) = first.overflowing_add(second);
+    let (sum, last_carry) = sum.overflowing_add(u32::from_ne_bytes([q, r, s, t]) as u64 + carry as u64);
+    // A sum that overflowed here is below 0x1_0000_0001.
+    (sum + last_carry as u64).is_multiple_of(0xFFFF)
+}
+
 /// Length in bytes from which AVX2 pays for the run-time check that the CPU has it.
 const LONG: usize = 256;
 
@@ -180,6 +193,28 @@ mod tests {
             cuts.sort_unstable();
             let sum = cuts.windows(2).fold(Sum::new(), |sum, cut| sum.add_bytes(&bytes[cut[0]..cut[1]]));
             prop_assert_eq!(sum.finish(), reference(&bytes));
+        }
+
+        #[test]
+        fn an_ipv4_header_is_valid_if_its_sum_is(
+            words: [u64; 2],
+            last: u32,
+            masks in proptest::sample::select(vec![[u64::MAX, u64::MAX], [0, 0], [u64::MAX, 0], [1 << 63, 1 << 63]]),
+            (at, bit) in (0usize..10, 0u32..17),
+        ) {
+            let mut header = [0; 20];
+            header[..8].copy_from_slice(&(words[0] | masks[0]).to_ne_bytes());
+            header[8..16].copy_from_slice(&(words[1] | masks[1]).to_ne_bytes());
+            header[16..].copy_from_slice(&last.to_ne_bytes());
+            header[10..12].fill(0);
+            let sum = reference(&header);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            prop_assert!(is_valid_ipv4(&header));
+            // One bit flipped, or none.
+            if bit < 16 {
+                header[2 * at + bit as usize / 8] ^= 1 << (bit % 8);
+            }
+            prop_assert_eq!(is_valid_ipv4(&header), bit == 16);
         }
 
         #[test]

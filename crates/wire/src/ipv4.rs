@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use thiserror::Error;
 
 use crate::bytes::{be16, be32, put};
-use crate::checksum::Sum;
+use crate::checksum::{self, Sum};
 use crate::header_options::HeaderOptions;
 use crate::ip::{Ecn, Fragment, FragmentOffset, IpProtocol, TrafficClass};
 
@@ -142,14 +142,18 @@ impl<'a> Ipv4Header<'a> {
     /// Returns true if the header checksum is correct; false if the header is longer than the bytes.
     #[inline]
     pub fn has_valid_checksum(&self) -> bool {
-        self.options().is_some_and(|options| checksum(self.fixed, options) == 0)
+        match self.options() {
+            Some([]) => checksum::is_valid_ipv4(self.fixed),
+            Some(options) => header_checksum(self.fixed, options) == 0,
+            None => false,
+        }
     }
 }
 
 /// Returns the checksum of a header. A sum over a constant 20 bytes costs a third of one over a variable length, and
 /// options are rare.
 #[inline]
-fn checksum(fixed: &[u8; Ipv4Header::LEN], options: &[u8]) -> u16 {
+fn header_checksum(fixed: &[u8; Ipv4Header::LEN], options: &[u8]) -> u16 {
     let sum = Sum::new().add_bytes(fixed);
     if options.is_empty() { sum.finish() } else { sum.add_bytes(options).finish() }
 }
@@ -193,7 +197,7 @@ impl<'a> Ipv4HeaderMut<'a> {
         self.set_checksum(0);
         let header_len = usize::from(self.fixed[0] & 0x0F) * 4;
         let options = header_len.saturating_sub(Ipv4Header::LEN).min(self.rest.len());
-        let checksum = checksum(self.fixed, &self.rest[..options]);
+        let checksum = header_checksum(self.fixed, &self.rest[..options]);
         self.set_checksum(checksum);
     }
 }
@@ -327,7 +331,7 @@ impl Ipv4Repr {
         fixed[9] = self.protocol.0;
         put(&mut fixed, 12, self.src.octets());
         put(&mut fixed, 16, self.dst.octets());
-        let checksum = checksum(&fixed, self.options.as_bytes());
+        let checksum = header_checksum(&fixed, self.options.as_bytes());
         put(&mut fixed, 10, checksum.to_be_bytes());
         out.extend(fixed);
         out.extend(self.options.as_bytes());

@@ -212,6 +212,7 @@ const LRO: Layers = &[
     ],
     &[
         "ack_frame.rs",
+        "checksums.rs",
         "datagram.rs",
         "followers.rs",
         "mask.rs",

@@ -5,13 +5,14 @@ use std::vec::IntoIter;
 use nichrome_wire::Instant;
 
 use super::{Gro, Place};
+use crate::checksums;
 use crate::flow::FlowKey;
 use crate::frame::Frame;
 use crate::lossless;
 use crate::reason::FlushReason;
 use crate::recent::Nth;
 use crate::run::NextUsual;
-use crate::segment::{self, FirstSegment, Follower};
+use crate::segment::{FirstSegment, Follower};
 use crate::usual;
 
 impl<B: AsRef<[u8]>> Gro<B> {
@@ -33,7 +34,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
         let joins = !follower.trailer
             && lossless::has_usual_checksums(frame, follower.usual_checksums)
-            && segment::verify(frame, layout, follower.payload_len).is_ok();
+            && checksums::verify(frame, layout, follower.payload_len).is_ok();
         if joins { Ok(follower) } else { Err(FlushReason::UnequalField) }
     }
 
@@ -158,7 +159,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
         if (segment.ack, segment.window) == (run.ack, run.window)
             || self.recent.flow(nth) != Some(&flow)
-            || segment::verify(frame, segment.layout, segment.payload_len).is_err()
+            || checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err()
         {
             return false;
         }

@@ -12,7 +12,7 @@
 //! | next in sequence, other header field | flow flushed; the segment starts a new aggregate |
 //! | out of order, overlap, old sequence | flow flushed; the segment starts a new aggregate: the host sees the order of arrival |
 //! | longer than the first, or no more room | flow flushed; the segment starts a new aggregate |
-//! | wrong checksum | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
+//! | wrong checksum; of IPv4 headers, also a tunnel's, whatever the checksum status | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
 //! | table full | the flow held longest is flushed for the new one |
 //! | no free aggregate: the driver has all of them | frame passed |
@@ -30,6 +30,7 @@ use nichrome_wire::{Engine, Instant, TcpFlags};
 use pulp::{Arch, NullaryFnOnce};
 
 use crate::burst::{self, Singles};
+use crate::checksums;
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
 use crate::datagram;
 use crate::datagrams::Datagrams;
@@ -43,7 +44,7 @@ use crate::reason::{FlushReason, PassReason};
 use crate::recent::{Nth, Recent};
 use crate::run::{Limits, PooledRun, Run};
 use crate::run_pool::RunPool;
-use crate::segment::{self, Medium, Segment};
+use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
 use crate::table::{AgeList, ConnectionTable, Index};
 use crate::usual;
@@ -248,7 +249,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         } else if self.table.len() == 0
             // No flow with this hash holds segments.
             && let Some(segment) = usual::first_segment(first.bytes())
-            && segment::verify(first, segment.layout, segment.payload_len).is_ok()
+            && checksums::verify_usual(first, segment.layout, segment.payload_len).is_ok()
             && self.hold_usual(frames, hash, flow, segment, now)
         {
             return;
@@ -264,7 +265,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
             return false;
         }
         let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
-        if segment::verify(frame, segment.layout, segment.payload_len).is_err() {
+        if checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err() {
             return false;
         }
         self.singles.hold(frames.next(), segment.payload_len);
@@ -391,7 +392,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.as_slice().first() else { return };
         if reason == PassReason::BadChecksum
             && self.bad_checksum == BadChecksum::Drop
-            && let Err(reason) = segment::verify(frame, segment.layout, segment.payload_len)
+            && let Err(reason) = checksums::verify(frame, segment.layout, segment.payload_len)
         {
             return frames.next().into_iter().for_each(|frame| self.out.drop(frame, reason));
         }

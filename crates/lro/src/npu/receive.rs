@@ -10,11 +10,12 @@ use pulp::NullaryFnOnce;
 use super::descriptor::ended_by;
 use super::{ActiveAck, Npu};
 use crate::burst;
+use crate::checksums;
 use crate::config::BadChecksum;
 use crate::frame::Frame;
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::segment::{self, Layout, Medium, Segment};
+use crate::segment::{Layout, Medium, Segment};
 use crate::table::Index;
 use crate::usual::{self, FirstOfStream, Head};
 
@@ -104,7 +105,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let Some(frame) = frames.as_slice().first() else { return false };
         let Some((layout, payload_len)) = self.data_segment(frame.bytes()) else { return false };
-        if segment::verify(frame, layout, payload_len).is_err() {
+        if checksums::verify_usual(frame, layout, payload_len).is_err() {
             return false;
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
@@ -261,7 +262,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let (segment, timestamp) = usual::first_of_stream(frame.bytes())?;
         let may_start = self.acker.is_none()
             && self.medium == Medium::Ethernet
-            && segment::verify(frame, segment.layout, segment.payload_len).is_ok();
+            && checksums::verify_usual(frame, segment.layout, segment.payload_len).is_ok();
         may_start.then_some((frame.bytes().first_chunk()?, (segment, timestamp)))
     }
 
@@ -327,7 +328,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn receive_segment(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
         let found = self.table.find(hash, &segment.flow);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
-        let verified = segment::verify(&frame, segment.layout, segment.payload_len);
+        let verified = checksums::verify(&frame, segment.layout, segment.payload_len);
         if let Err(reason) = verified
             && self.bad_checksum == BadChecksum::Drop
         {

@@ -7,11 +7,12 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
 
+use crate::checksums;
 use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
 use crate::mask::{Expected, Mask, Masks, Rule};
-use crate::reason::FlushReason;
+use crate::reason::{DropReason, FlushReason};
 use crate::recycle::{Pooled, Recycle};
 use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
 use crate::template::{Template, USUAL};
@@ -234,7 +235,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             && bytes.len() == self.frame_len as usize
             && usual::sequence_and_ack(bytes).is_some_and(|(seq, ack)| seq == self.end && ack != self.ack)
             && usual::is_alike(self.first(), bytes)
-            && segment::verify(frame, self.layout, self.first_len).is_ok()
+            && checksums::verify_usual(frame, self.layout, self.first_len).is_ok()
     }
 
     /// As [`Run::start_again`], with a frame that [`Run::may_start_again`] accepts: most fields stay.
@@ -372,7 +373,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
         let payload = usize::from(self.layout.payload);
         let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.next_ident())?;
-        segment::verify(frame, self.layout, self.first_len).is_ok().then_some(flags)
+        checksums::verify_usual(frame, self.layout, self.first_len).is_ok().then_some(flags)
     }
 
     /// Returns the identification that the next segment has under the current rule.
@@ -422,7 +423,7 @@ impl<B: AsRef<[u8]>> Run<B> {
                 break;
             }
             let Some(flags) = expected.flags_of(frame.bytes(), seq, ident) else { break };
-            if segment::verify(frame, self.layout, self.first_len).is_err() {
+            if self.verify(frame).is_err() {
                 break;
             }
             count += 1;
@@ -433,6 +434,16 @@ impl<B: AsRef<[u8]>> Run<B> {
             ident = ident.wrapping_add(step);
         }
         (count, TcpFlags::NONE)
+    }
+
+    /// Verifies the checksums of a frame of the first one's layout and length.
+    #[inline(always)]
+    fn verify(&self, frame: &Frame<B>) -> Result<(), DropReason> {
+        if self.is_usual {
+            checksums::verify_usual(frame, self.layout, self.first_len)
+        } else {
+            checksums::verify(frame, self.layout, self.first_len)
+        }
     }
 
     /// Returns the leading frames for which there is room, if all have the first one's size.

@@ -5,11 +5,12 @@ use std::vec::IntoIter;
 use nichrome_wire::{SeqNumber, TcpFlags};
 
 use super::{Limits, NextUsual, Run};
+use crate::checksums;
 use crate::frame::Frame;
 use crate::latest::Latest;
 use crate::mask::{Mask, Masks};
 use crate::reason::FlushReason;
-use crate::segment::{self, Segment};
+use crate::segment::Segment;
 use crate::template::USUAL;
 use crate::usual;
 
@@ -134,7 +135,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         let (last, bytes) = (last.bytes(), frame.bytes());
         bytes.len() == self.frame_len as usize
             && usual::repeats(last, bytes, usize::from(self.layout.payload))
-            && segment::verify(frame, self.layout, self.first_len).is_ok()
+            && checksums::verify_usual(frame, self.layout, self.first_len).is_ok()
     }
 
     /// As [`Run::add_stream_train`], for the first frame only, if it is a [common one](crate::usual).
@@ -144,7 +145,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         let payload = usize::from(self.layout.payload);
         let Some(next) = usual::expected_stream(self.first(), frame.bytes(), payload) else { return false };
         if frame.bytes().len() != self.frame_len as usize
-            || segment::verify(frame, self.layout, self.first_len).is_err()
+            || checksums::verify_usual(frame, self.layout, self.first_len).is_err()
             || !self.accepts_timestamp(next.timestamp, self.newest_timestamp)
         {
             return false;
@@ -193,7 +194,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         if bytes.len() != self.frame_len as usize
             || tcp[4..8] != seq.0.to_be_bytes()
             || !mask.matches_full_size(first, bytes.first_chunk()?)
-            || segment::verify(frame, layout, self.first_len).is_err()
+            || self.verify(frame).is_err()
         {
             return None;
         }

@@ -9,6 +9,7 @@ mod generated;
 mod active_ack;
 mod allocations;
 mod captures;
+mod checksums;
 mod datagrams;
 mod gro;
 mod gro_acks;

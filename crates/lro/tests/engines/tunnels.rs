@@ -117,7 +117,7 @@ fn what_is_wrong_about_a_tunnel_flushes_the_flow_or_belongs_to_none() {
     let mut wrong = wrap(&data(100, 100), Wrapping::Ipv4, 0);
     wrong[24] ^= 1; // header checksum
     card.receive_bytes(wrap(&data(0, 100), Wrapping::Ipv4, 0)).receive_bytes(wrong);
-    assert_eq!((card.take().len(), card.passes(PassReason::UnusualChecksum)), (2, 1));
+    assert_eq!((card.take().len(), card.passes(PassReason::BadChecksum)), (2, 1));
     for wrapping in WRAPPINGS {
         let mut padded = wrap(&data(100, 100), wrapping, 0);
         padded.push(0);
