@@ -1,7 +1,9 @@
 //! The headers up to the transport header, read in one pass: link header, VLAN tags, IP header and extension
 //! headers.
 
-use nichrome_wire::{Ecn, EtherType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader};
+use nichrome_wire::{
+    Ecn, EtherType, Fragment, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UpperLayer,
+};
 
 use crate::flow::FlowKey;
 use crate::reason::PassReason;
@@ -49,11 +51,11 @@ pub(crate) fn read(frame: &[u8], medium: Medium, protocol: IpProtocol) -> Result
     }
 }
 
-/// As [`read`], through one tunnel.
+/// As [`read`], through one tunnel. A first fragment of a tunnel's packet, and a packet whose tunnel header has options, are
+/// barriers for the flow within.
 ///
 /// # Errors
-/// There is no tunnel, the tunnel header has options, is a fragment's or malformed, or the inner headers
-/// cannot be read.
+/// There is no tunnel, the tunnel header is a later fragment's or malformed, or the inner headers cannot be read.
 pub(crate) fn read_tunneled(
     frame: &[u8],
     medium: Medium,
@@ -61,50 +63,135 @@ pub(crate) fn read_tunneled(
 ) -> Result<Network, PassReason> {
     let (ethertype, start, vlans) = link(frame, medium).ok_or(PassReason::NotTcp)?;
     let outer = frame.get(start..).ok_or(PassReason::NotTcp)?;
-    let (tunnel, is_ipv4, end) = match ethertype {
-        EtherType::IPV4 => through_ipv4(outer),
-        EtherType::IPV6 => through_ipv6(outer),
-        EtherType::PPPOE_SESSION => through_pppoe(outer),
-        _ => None,
+    let within = match ethertype {
+        EtherType::IPV4 => through_ipv4(outer)?,
+        EtherType::IPV6 => through_ipv6(outer)?,
+        EtherType::PPPOE_SESSION => through_pppoe(outer).ok_or(PassReason::NotTcp)?,
+        _ => return Err(PassReason::NotTcp),
+    };
+    let (inner, end) = (start + within.start, start + within.end);
+    if within.barrier == Some(PassReason::Fragment) {
+        let first = first_part(frame.get(..end).unwrap_or(frame), inner, within.is_ipv4, vlans, protocol)?;
+        return Ok(Network { barrier: within.barrier, addresses: first.addresses.in_tunnel(), ..first });
     }
-    .ok_or(PassReason::NotTcp)?;
-    let within = start + tunnel.len();
-    let read = if is_ipv4 { ipv4 } else { ipv6 };
-    let network = read(frame, within, vlans, protocol)?;
-    if network.end != start + end {
+    let read = if within.is_ipv4 { ipv4 } else { ipv6 };
+    let network = read(frame, inner, vlans, protocol)?;
+    if network.end != end {
         return Err(PassReason::NotTcp);
     }
-    let is_usual = tunnel != Tunnel::Ipv4 || Ipv4Header::new(outer).is_some_and(|ip| ip.checksum() != 0xFFFF);
     Ok(Network {
-        tunnel,
+        tunnel: within.tunnel,
         addresses: network.addresses.in_tunnel(),
-        usual_ip_checksum: network.usual_ip_checksum && is_usual,
+        barrier: within.barrier.or(network.barrier),
+        usual_ip_checksum: network.usual_ip_checksum && within.usual_ip_checksum,
         ..network
     })
 }
 
-/// A tunnel, whether its inner packet is IPv4 (else IPv6), and the end of the inner packet in bytes from the
-/// tunnel header.
-type Within = (Tunnel, bool, usize);
+/// A packet in a tunnel. Positions are in bytes from the tunnel header.
+struct Within {
+    tunnel: Tunnel,
+    /// The inner packet is IPv4, else IPv6.
+    is_ipv4: bool,
+    start: usize,
+    end: usize,
+    /// Why the packet must pass: the tunnel header is a first fragment's, or has options.
+    barrier: Option<PassReason>,
+    usual_ip_checksum: bool,
+}
 
-/// Returns whether a tunnel with this protocol number carries IPv4; `None` if it carries no IP.
-fn ip_within(protocol: IpProtocol) -> Option<bool> {
+/// Returns whether a tunnel with this protocol number carries IPv4.
+///
+/// # Errors
+/// It carries no IP.
+fn ip_within(protocol: IpProtocol) -> Result<bool, PassReason> {
     match protocol {
-        IpProtocol::IPV4 => Some(true),
-        IpProtocol::IPV6 => Some(false),
-        _ => None,
+        IpProtocol::IPV4 => Ok(true),
+        IpProtocol::IPV6 => Ok(false),
+        _ => Err(PassReason::NotTcp),
     }
 }
 
-fn through_ipv4(outer: &[u8]) -> Option<Within> {
-    let ip = Ipv4Header::new(outer).filter(|ip| ip.version() == 4 && ip.header_len() == Ipv4Header::LEN)?;
-    let is_ipv4 = ip_within(ip.protocol()).filter(|_| !ip.is_fragment())?;
-    Some((Tunnel::Ipv4, is_ipv4, usize::from(ip.total_len())))
+fn through_ipv4(outer: &[u8]) -> Result<Within, PassReason> {
+    let ip = Ipv4Header::new(outer).filter(|ip| ip.version() == 4 && ip.header_len() >= Ipv4Header::LEN);
+    let ip = ip.ok_or(PassReason::NotTcp)?;
+    let is_ipv4 = ip_within(ip.protocol())?;
+    let has_options = ip.header_len() > Ipv4Header::LEN;
+    Ok(Within {
+        tunnel: Tunnel::Ipv4,
+        is_ipv4,
+        start: ip.header_len(),
+        end: usize::from(ip.total_len()),
+        barrier: barrier_of(ip.is_fragment().then(|| ip.fragment()), has_options)?,
+        usual_ip_checksum: ip.checksum() != 0xFFFF,
+    })
 }
 
-fn through_ipv6(outer: &[u8]) -> Option<Within> {
-    let ip = Ipv6Header::new(outer).filter(|ip| ip.version() == 6)?;
-    Some((Tunnel::Ipv6, ip_within(ip.next_header())?, Ipv6Header::LEN + usize::from(ip.payload_len())))
+fn through_ipv6(outer: &[u8]) -> Result<Within, PassReason> {
+    let ip = Ipv6Header::new(outer).filter(|ip| ip.version() == 6).ok_or(PassReason::NotTcp)?;
+    let upper = ip.upper_layer().map_err(|_| PassReason::NotTcp)?;
+    let is_ipv4 = ip_within(upper.protocol)?;
+    Ok(Within {
+        tunnel: Tunnel::Ipv6,
+        is_ipv4,
+        start: Ipv6Header::LEN + upper.offset,
+        end: Ipv6Header::LEN + usize::from(ip.payload_len()),
+        barrier: barrier_of(upper.fragment.map(|header| header.fragment), upper.offset > 0)?,
+        usual_ip_checksum: true,
+    })
+}
+
+/// Returns why a packet must pass whose tunnel header is a fragment's, or has options.
+///
+/// # Errors
+/// It is a later fragment, whose flow is unknown.
+fn barrier_of(fragment: Option<Fragment>, has_options: bool) -> Result<Option<PassReason>, PassReason> {
+    match fragment {
+        Some(fragment) if !fragment.is_first() => Err(PassReason::Fragment),
+        Some(_) => Ok(Some(PassReason::Fragment)),
+        None => Ok(has_options.then_some(PassReason::IpOptions)),
+    }
+}
+
+/// Reads the first part of an IP packet at `start`, whose rest is in other fragments of its tunnel: addresses and the position of
+/// the transport header.
+fn first_part(
+    frame: &[u8],
+    start: usize,
+    is_ipv4: bool,
+    vlans: Vlans,
+    protocol: IpProtocol,
+) -> Result<Network, PassReason> {
+    let packet = frame.get(start..).ok_or(PassReason::Malformed)?;
+    let (addresses, offset, upper, is_later) = if is_ipv4 {
+        let ip = Ipv4Header::new(packet).filter(|ip| ip.version() == 4).ok_or(PassReason::Malformed)?;
+        let addresses = FlowKey::ipv4(ip.src(), ip.dst(), 0, 0);
+        (addresses, ip.header_len().max(Ipv4Header::LEN), ip.protocol(), !ip.fragment().is_first())
+    } else {
+        let ip = Ipv6Header::new(packet).filter(|ip| ip.version() == 6).ok_or(PassReason::Malformed)?;
+        let rest = packet.get(Ipv6Header::LEN..).unwrap_or_default();
+        let upper = UpperLayer::find(ip.next_header(), rest).map_err(|_| PassReason::Malformed)?;
+        let is_later = upper.fragment.is_some_and(|header| !header.fragment.is_first());
+        (FlowKey::ipv6(ip.src(), ip.dst(), 0, 0), Ipv6Header::LEN + upper.offset, upper.protocol, is_later)
+    };
+    if upper != protocol {
+        return Err(PassReason::NotTcp);
+    }
+    if is_later {
+        return Err(PassReason::Fragment);
+    }
+    Ok(Network {
+        start,
+        tunnel: Tunnel::None,
+        transport: start + offset,
+        end: frame.len(),
+        version: if is_ipv4 { 4 } else { 6 },
+        addresses: addresses.with_vlans(vlans),
+        options: false,
+        barrier: None,
+        usual_ip_checksum: true,
+        congestion_experienced: false,
+    })
 }
 
 /// Reads PPPoE session data (RFC 2516 section 6): version and type 1, code 0, session, length, PPP protocol.
@@ -115,7 +202,14 @@ fn through_pppoe(outer: &[u8]) -> Option<Within> {
         0x57 => false,
         _ => return None,
     };
-    Some((Tunnel::Pppoe, is_ipv4, 6 + usize::from(u16::from_be_bytes([*high, *low]))))
+    Some(Within {
+        tunnel: Tunnel::Pppoe,
+        is_ipv4,
+        start: Tunnel::Pppoe.len(),
+        end: 6 + usize::from(u16::from_be_bytes([*high, *low])),
+        barrier: None,
+        usual_ip_checksum: true,
+    })
 }
 
 /// Returns the EtherType, the position after the link header, and the VLANs.

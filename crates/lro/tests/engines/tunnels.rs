@@ -4,7 +4,7 @@ use crate::common::{Card, Change, Sent, data, each_profile, ms};
 use crate::generated::tunnel::{Tunnel, Wrapping};
 use nichrome_lro::{Config, FlushReason, Hold, Medium, PassReason, Profile, ProfileConfig};
 use nichrome_wire::checksum::checksum;
-use nichrome_wire::{Network, TcpFrame};
+use nichrome_wire::{IpProtocol, Network, TcpFrame};
 
 const WRAPPINGS: [Wrapping; 3] = [Wrapping::Ipv4, Wrapping::Ipv6, Wrapping::Pppoe];
 
@@ -133,7 +133,7 @@ fn what_is_wrong_about_a_tunnel_flushes_the_flow_or_belongs_to_none() {
 }
 
 #[test]
-fn a_tunnel_whose_header_has_options_is_not_looked_into() {
+fn a_packet_whose_tunnel_header_has_options_is_passed_after_what_its_connection_holds() {
     // Options that look like another header of IPv4 with all that follows.
     let outer = TcpFrame { payload: Vec::new(), ..data(0, 0) }.build()[14..34].to_vec();
     let mut frames = [0, 100].map(|at| {
@@ -154,7 +154,84 @@ fn a_tunnel_whose_header_has_options_is_not_looked_into() {
     }
     let mut card = card();
     card.receive_batch(&frames);
-    assert_eq!((card.take().len(), card.passes(PassReason::NotTcp)), (2, 2));
+    assert_eq!((card.take().len(), card.passes(PassReason::IpOptions)), (2, 2));
+    card.receive_bytes(wrap(&data(0, 100), Wrapping::Ipv4, 0)).receive_bytes(frames[1].clone());
+    let sent = card.take();
+    assert_eq!((sent.len(), &sent[1]), (2, &Sent::Frame(frames[1].clone())));
+}
+
+#[test]
+fn a_packet_whose_ipv6_tunnel_header_has_options_is_passed_after_what_its_connection_holds() {
+    let mut frame = wrap(&data(100, 100), Wrapping::Ipv6, 0);
+    // A tunnel encapsulation limit (RFC 2473 section 4.1.1), as Linux sends it.
+    let limit = [frame[20], 0, 4, 1, 4, 1, 1, 0];
+    frame[20] = IpProtocol::DESTINATION_OPTIONS.0;
+    frame[19] += 8;
+    frame.splice(54..54, limit);
+    let mut card = card();
+    card.receive_bytes(wrap(&data(0, 100), Wrapping::Ipv6, 0)).receive_bytes(frame.clone());
+    let sent = card.take();
+    assert_eq!((sent.len(), sent.get(1)), (2, Some(&Sent::Frame(frame))));
+    assert_eq!(card.passes(PassReason::IpOptions), 1);
+}
+
+/// The fragments of a frame in a tunnel, of 72 bytes and the rest.
+fn fragments(segment: &TcpFrame, wrapping: Wrapping) -> [Vec<u8>; 2] {
+    let whole = wrap(segment, wrapping, 0);
+    match wrapping {
+        Wrapping::Ipv4 => [(0..72, [0x20, 0]), (72..whole.len() - 34, [0, 9])].map(|(range, field)| {
+            let mut frame = [&whole[..34], &whole[34..][range]].concat();
+            let total = frame.len() as u16 - 14;
+            frame[16..18].copy_from_slice(&total.to_be_bytes());
+            frame[20..22].copy_from_slice(&field);
+            frame[24..26].fill(0);
+            let sum = checksum(&frame[14..34]);
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+            frame
+        }),
+        Wrapping::Ipv6 => [(0..72, [0, 1]), (72..whole.len() - 54, [0, 72])].map(|(range, [high, low])| {
+            let header = [whole[20], 0, high, low, 0, 0, 0, 7];
+            let mut frame = [&whole[..54], &header, &whole[54..][range]].concat();
+            let payload = frame.len() as u16 - 54;
+            frame[18..20].copy_from_slice(&payload.to_be_bytes());
+            frame[20] = IpProtocol::FRAGMENT.0;
+            frame
+        }),
+        Wrapping::Pppoe => panic!("PPPoE has no fragments"),
+    }
+}
+
+#[test]
+fn the_first_fragment_of_a_tunnels_packet_is_passed_after_what_its_connection_holds() {
+    for wrapping in [Wrapping::Ipv4, Wrapping::Ipv6] {
+        for segment in [data(0, 100), data(0, 100).over_ipv6()] {
+            let [first, later] = fragments(&segment.clone().at(200, 100), wrapping);
+            for together in [false, true] {
+                let held = [0, 100].map(|at| wrap(&segment.clone().at(at, 100), wrapping, 0));
+                let mut card = card();
+                card.receive_all(&held, together).receive_bytes(later.clone());
+                assert_eq!(card.take(), [Sent::Frame(later.clone())], "it is not known to be of the flow");
+                card.receive_bytes(first.clone());
+                let sent = card.take();
+                assert_eq!(sent.len(), 2, "{wrapping:?}");
+                assert_eq!((sent[0].merged().payloads.len(), &sent[1]), (2, &Sent::Frame(first.clone())));
+                assert_eq!(card.passes(PassReason::Fragment), 2, "{wrapping:?}");
+            }
+        }
+    }
+}
+
+/// Whatever is cut off, nothing but the headers up to TCP's is read.
+#[test]
+fn a_first_fragment_of_any_length_is_passed() {
+    for wrapping in [Wrapping::Ipv4, Wrapping::Ipv6] {
+        let [first, _] = fragments(&data(100, 100), wrapping);
+        let mut card = card();
+        for len in 0..first.len() {
+            card.receive_bytes(first[..len].to_vec());
+            assert_eq!(card.take(), [Sent::Frame(first[..len].to_vec())]);
+        }
+    }
 }
 
 #[test]
