@@ -12,6 +12,7 @@
 //! | flows in the store | one | 1 to 16; a new flow closes the aggregate that started first |
 //! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
 //! | checksums of packets that are not TCP over IP | verified before the packet is forwarded | not verified: the host does |
+//! | IPv6 extension headers | not said | not eligible, and the TCP checksum is not verified: a home address among the options changes what it covers |
 //! | bytes after the IP packet | not said | at most 8 B, Ethernet's padding; a longer trailer is passed |
 //! | headers that end beyond the first 256 B | not said | the parser does not reach the flow: all aggregates are closed, the packet is passed |
 //! | timestamps | the first packet's | the same; a timestamp older than the last closes the aggregate, for PAWS |
@@ -39,7 +40,6 @@ use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
 use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
-pub use crate::template::MAX_HEADER;
 
 /// Bytes after an IP packet that are accepted as Ethernet padding.
 pub const MAX_PADDING: usize = 8;
@@ -90,8 +90,6 @@ fn not_eligible(segment: &Segment) -> Option<PassReason> {
         Some(PassReason::Psh)
     } else if segment.other_options {
         Some(PassReason::TcpOptions)
-    } else if segment.has_extension_headers() {
-        Some(PassReason::IpOptions)
     } else {
         None
     }
@@ -246,6 +244,10 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
             return self.out.pass(frame, 0, PassReason::IpOptions);
         }
         let lro = match parse::parse(frame.bytes(), self.medium) {
+            Parsed::Tcp(segment) if segment.has_extension_headers() => {
+                self.close_flow(&segment.flow);
+                return self.out.pass(frame, 0, PassReason::IpOptions);
+            }
             Parsed::Tcp(segment) => LroStruct::new(&frame, segment),
             Parsed::Barrier { flow, reason, .. } => {
                 self.close_flow(&flow);

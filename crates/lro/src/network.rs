@@ -2,7 +2,7 @@
 //! headers.
 
 use nichrome_wire::{
-    Ecn, EtherType, Fragment, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UpperLayer,
+    Ecn, EtherType, Fragment, IpProtocol, Ipv4Header, Ipv6Extension, Ipv6Header, LinkHeader, UpperLayer,
 };
 
 use crate::flow::FlowKey;
@@ -273,9 +273,12 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
             // An atomic fragment is a whole packet, but its fragment header could not be re-created.
             barrier = Some(PassReason::Fragment);
         }
-        // A routing header changes the address that the checksum covers; AH signs fields that merging changes.
+        // A routing header or a home address changes an address that the checksum covers; AH signs fields that merging changes.
         let mut extensions = ip.extensions().map_while(Result::ok);
-        if extensions.any(|extension| matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH)) {
+        let is_opaque = |extension: &Ipv6Extension<'_>| {
+            matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH) || extension.has_home_address()
+        };
+        if extensions.any(|extension| is_opaque(&extension)) {
             barrier = Some(PassReason::IpOptions);
         }
         transport += upper.offset;

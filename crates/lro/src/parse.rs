@@ -17,7 +17,7 @@ pub(crate) enum Parsed {
     /// A TCP segment.
     Tcp(Segment),
     /// A TCP segment of this flow that is incomplete (a first fragment), or whose checksum covers unknown
-    /// bytes (a routing header). Its flow is flushed before it passes. No byte of it, or of the packet that
+    /// bytes (a routing header, a home address). Its flow is flushed before it passes. No byte of it, or of the packet that
     /// it is a fragment of, is at `end` or after.
     Barrier { flow: FlowKey, end: SeqNumber, reason: PassReason },
     /// Any other frame, which passes.

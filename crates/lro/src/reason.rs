@@ -92,7 +92,7 @@ reasons! {
         Malformed = "malformed",
         /// An IP fragment.
         Fragment = "fragment",
-        /// IP options (IPv4), or extension headers that are too long to keep.
+        /// IP options (IPv4), or extension headers that the profile does not merge or that are too long to keep.
         IpOptions = "ip_options",
         /// Bytes after the IP packet that could not be re-created.
         Trailer = "trailer",

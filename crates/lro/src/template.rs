@@ -11,7 +11,7 @@ use crate::usual::{self, Whole};
 
 /// Longest header that is kept, in bytes: Ethernet with two VLAN tags, IPv6 with 64 bytes of extensions or
 /// within IPv6, TCP with 60.
-pub const MAX_HEADER: usize = 192;
+pub(crate) const MAX_HEADER: usize = 192;
 
 /// Headers up to this length are copied and compared at once: Ethernet, one tag, IPv6 and TCP with timestamps
 /// take 90 bytes.

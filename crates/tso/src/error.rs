@@ -60,6 +60,9 @@ pub enum SegmentError {
     /// header.
     #[error("a packet with a routing header that is not at its end cannot be segmented")]
     Routed,
+    /// The packet has a home address option (RFC 6275 section 6.3): the checksum covers a source that is not in the IPv6 header.
+    #[error("a packet with a home address option cannot be segmented")]
+    HomeAddress,
     /// The protocol is neither TCP nor UDP, and no virtio header describes the segmentation.
     #[error("a packet of {0} cannot be segmented: it is neither TCP nor UDP")]
     OtherProtocol(IpProtocol),

@@ -117,6 +117,7 @@ fn check_extension(extension: &Ipv6Extension<'_>) -> Result<(), SegmentError> {
         (IpProtocol::AH, _) => Err(SegmentError::Authenticated),
         // Segments left (RFC 8200 section 4.4): if not 0, the checksum covers another destination (section 8.1).
         (IpProtocol::ROUTING, [_, _, _, 1..=255, ..]) => Err(SegmentError::Routed),
+        _ if extension.has_home_address() => Err(SegmentError::HomeAddress),
         _ => Ok(()),
     }
 }

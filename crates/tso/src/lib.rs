@@ -14,7 +14,7 @@
 //! | UDP fragments (`GSO_UDP`) over IPv4 | the datagram, its checksum completed, is cut to fragments of `gso_size` rounded down to 8 bytes; DF cleared, identification and options equal in all |
 //! | UDP fragments over IPv6 | rejected if the datagram is longer than `gso_size`: the fragments have no identification |
 //! | IPv4 | own total length and header checksum; the identification increases by one per packet, with or without DF (Linux's default; the virtio header cannot express fixed identifications, `SKB_GSO_TCP_FIXEDID`) |
-//! | IPv6 | own payload length; extension headers unchanged; fragments, authentication headers, routing headers with segments left and jumbograms are rejected |
+//! | IPv6 | own payload length; extension headers unchanged; fragments, authentication headers, routing headers with segments left, home addresses and jumbograms are rejected |
 //! | partial checksum behind the frame's own transport header | the frame is segmented within its tunnel: IPIP, IP in IPv6, GRE (without sequence numbers), or at any port VXLAN or Geneve, whose header gets its own lengths, identification and checksums |
 //! | checksum | complete; for TCP, [`Segments::leave_tcp_checksums`] leaves it partial |
 //! | payload no longer than `gso_size`, or empty | one packet, by the same rules |

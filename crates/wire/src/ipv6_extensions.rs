@@ -29,6 +29,26 @@ pub struct Ipv6Extension<'a> {
     pub bytes: &'a [u8],
 }
 
+impl Ipv6Extension<'_> {
+    /// Returns true for destination options with a home address (RFC 6275 section 6.3): transport checksums cover it in place of
+    /// the source address.
+    pub fn has_home_address(&self) -> bool {
+        const PAD_1: u8 = 0;
+        const HOME_ADDRESS: u8 = 0xC9;
+        let mut options = if self.protocol == IpProtocol::DESTINATION_OPTIONS { self.bytes } else { &[] };
+        options = options.get(2..).unwrap_or_default();
+        loop {
+            let length = match options {
+                [HOME_ADDRESS, ..] => return true,
+                [PAD_1, ..] => 1,
+                [_, length, ..] => 2 + usize::from(*length),
+                _ => return false,
+            };
+            options = options.get(length..).unwrap_or_default();
+        }
+    }
+}
+
 /// A fragment header (RFC 8200 section 4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ipv6Fragment {
@@ -257,6 +277,26 @@ mod tests {
         let upper = found(&headers, IpProtocol::TCP).unwrap();
         assert_eq!((upper.protocol, upper.offset), (IpProtocol::DESTINATION_OPTIONS, 8));
         assert_eq!(upper.fragment.unwrap().fragment.offset.bytes(), 1480);
+    }
+
+    #[test]
+    fn a_home_address_is_found_among_destination_options() {
+        let home = [&[0xC9, 16][..], &[0xFD; 16]].concat();
+        let header = |protocol, options: &[&[u8]]| {
+            let bytes = [&[6, 0][..], &options.concat()].concat();
+            Ipv6Extension { protocol, bytes: &bytes }.has_home_address()
+        };
+        let destination = |options: &[&[u8]]| header(IpProtocol::DESTINATION_OPTIONS, options);
+        assert!(
+            destination(&[&[1, 2, 0, 0], &home]) && destination(&[&[0; 4], &home]) && destination(&[&home])
+        );
+        // In the data of another option, behind the end, or in other headers.
+        let within = [&[0x1E, 18][..], &home].concat();
+        let others: [&[u8]; 5] = [&[], &within, &[1, 2, 0, 0], &[0x1E], &[0x1E, 0xC9]];
+        for options in others {
+            assert!(!destination(&[options]), "{options:?}");
+        }
+        assert!(!header(IpProtocol::HOP_BY_HOP, &[&home]) && !header(IpProtocol::ROUTING, &[&home]));
     }
 
     #[test]

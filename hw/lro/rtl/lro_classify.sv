@@ -108,7 +108,6 @@ module lro_classify
   logic no_transport_reg;
   logic no_options_reg;
   logic out_of_reach_reg;
-  logic long_header_reg;
   logic trailer_reg;
   logic empty_reg;
 
@@ -130,7 +129,6 @@ module lro_classify
 
     no_options_reg <= fields_reg.template_.data_offset < 4'd5 || 17'(payload_reg) > fields_reg.total;
     out_of_reach_reg <= payload_at_reg > 10'd256;
-    long_header_reg <= payload_at_reg > 10'(MAX_HEADER);
     trailer_reg <= 18'(extent_reg.len) > padded_end_reg;
     empty_reg <= fields_reg.total == 17'(payload_reg);
     payload_len_reg <= fields_reg.total - 17'(payload_reg);
@@ -184,8 +182,7 @@ module lro_classify
   wire fin = flags[0];
   wire has_options = fields_reg.template_.data_offset != 4'd5;
   wire has_timestamps = options.state == OPTIONS_BEHIND || options.state == OPTIONS_END;
-  wire extended = v6 ? extensions_reg.found : fields_reg.header_len > 4'd5;
-  wire ip_options = (extended && !v6) || long_header_reg;
+  wire ip_options = !v6 && fields_reg.header_len > 4'd5;
 
   // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs. What comes before the options in its order
   // is known while they are still read.
@@ -208,7 +205,6 @@ module lro_classify
 
   logic before_found_reg;
   pass_reason_t before_options_reg;
-  logic extended_reg;
   logic has_options_reg;
   logic eligible;
   pass_reason_t not_eligible;
@@ -217,7 +213,6 @@ module lro_classify
     not_eligible = before_options_reg;
     if (!before_found_reg) begin
       if (has_options_reg && !has_timestamps) not_eligible = PASS_TCP_OPTIONS;
-      else if (extended_reg) not_eligible = PASS_IP_OPTIONS;
       else if (trailer_reg) not_eligible = PASS_TRAILER;
       else eligible = 1'b1;
     end
@@ -250,7 +245,10 @@ module lro_classify
       class_parsed  = CLASS_PASS_FLOW;
       reason_parsed = PASS_FRAGMENT;
     end else if (no_options_reg) reason_parsed = PASS_MALFORMED;
-    else whole = 1'b1;
+    else if (extensions_reg.found) begin
+      class_parsed  = CLASS_PASS_FLOW;
+      reason_parsed = PASS_IP_OPTIONS;
+    end else whole = 1'b1;
   end
 
   // Verdicts that need no checksum are ahead of it.
@@ -269,7 +267,6 @@ module lro_classify
     reason_reg <= reason_parsed;
     before_found_reg <= before_found;
     before_options_reg <= before_options;
-    extended_reg <= extended;
     has_options_reg <= has_options;
     if (stage_reg[OPTIONS_READ]) begin
       eligible_reg <= eligible;

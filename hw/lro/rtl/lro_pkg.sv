@@ -8,8 +8,7 @@ package lro_pkg;
   localparam logic [31:0] ID = 32'h4E4C524F;
   localparam logic [31:0] VERSION = 32'd1;
 
-  // Bytes of the longest header that an aggregate can have, and of padding behind a packet.
-  localparam int MAX_HEADER = 192;
+  // Bytes of padding behind a packet.
   localparam int MAX_PADDING = 8;
 
   localparam int DEFAULT_TIMER_NS = 50000;

@@ -13,6 +13,7 @@
 //! | out of order, overlap, old sequence | flow flushed; the segment starts a new aggregate: the host sees the order of arrival |
 //! | longer than the first, or no more room | flow flushed; the segment starts a new aggregate |
 //! | wrong checksum; of IPv4 headers, also a tunnel's, whatever the checksum status | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
+//! | IPv6 with a routing header, an authentication header or a home address option; a first fragment, also of a tunnel | flow flushed, passed |
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
 //! | table full | the flow held longest is flushed for the new one |
 //! | no free aggregate: the driver has all of them | frame passed |

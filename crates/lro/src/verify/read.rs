@@ -21,8 +21,8 @@ pub(super) enum Content<'a> {
     Udp { payload_len: usize },
     /// A TCP segment or UDP datagram with a wrong checksum.
     Corrupt,
-    /// A TCP segment that is not parsed: a first fragment, or behind a routing or authentication header. A
-    /// receiver may accept its `len` bytes.
+    /// A TCP segment that is not parsed: a first fragment, or behind a routing or authentication header or a home
+    /// address. A receiver may accept its `len` bytes.
     Opaque { seq: SeqNumber, len: usize },
     /// A frame without a flow, or a UDP datagram without a checksum or that is not parsed.
     Other,
@@ -197,10 +197,11 @@ fn ipv4(packet: &[u8]) -> Option<Ip<'_>> {
 fn ipv6(packet: &[u8]) -> Option<Ip<'_>> {
     let ip = Ipv6Header::new(packet)?;
     let upper = ip.upper_layer().ok().filter(|upper| is_read(upper.protocol))?;
-    // A routing header changes the address that the checksum covers.
+    // A routing header or a home address changes an address that the checksum covers.
     let mut extensions = ip.extensions().flatten();
     let opaque = extensions.any(|extension| {
         [IpProtocol::ROUTING, IpProtocol::AH, IpProtocol::FRAGMENT].contains(&extension.protocol)
+            || extension.has_home_address()
     });
     let is_first = upper.fragment.is_none_or(|header| header.fragment.is_first());
     Some(Ip {

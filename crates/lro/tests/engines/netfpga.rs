@@ -316,6 +316,16 @@ fn behind_options(chain: usize) -> TcpFrame {
 }
 
 #[test]
+fn checksums_behind_extension_headers_are_not_verified() {
+    let mut card = Card::netfpga();
+    let mut wrong = behind_options(16).at(100, 100).build();
+    *wrong.last_mut().unwrap() ^= 1;
+    card.receive(&data(0, 100).over_ipv6()).receive_bytes(wrong.clone());
+    assert_eq!(card.take().get(1), Some(&Sent::Frame(wrong)));
+    assert_eq!((card.passes(PassReason::IpOptions), card.flushes(FlushReason::Barrier)), (1, 1));
+}
+
+#[test]
 fn headers_out_of_the_parsers_reach_close_every_aggregate() {
     // 14 + 40 + 176 + 20 = 250 bytes end within 256; 8 more do not.
     for (chain, closed) in [(176, 0), (184, 2)] {

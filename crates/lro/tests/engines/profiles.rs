@@ -258,6 +258,36 @@ fn routing_and_authentication_headers_are_passed_after_what_is_held() {
     }
 }
 
+/// The home address option of a mobile node (RFC 6275 section 6.3), in the recommended place: the TCP checksum covers this
+/// address in place of the source address.
+#[test]
+fn segments_with_a_home_address_are_passed_after_what_is_held_and_their_checksums_are_not_verified() {
+    let home = [0xFD; 16];
+    let header = [&[IpProtocol::TCP.0, 2, 1, 2, 0, 0, 0xC9, 16][..], &home].concat();
+    let away = |at| {
+        let mut frame = data(at, 100).over_ipv6();
+        if let Network::Ipv6 { src, .. } = &mut frame.network {
+            *src = home.into();
+        }
+        let mut frame = frame.build();
+        // Only the TCP checksum is that of the home address.
+        let care_of = data(at, 100).over_ipv6().build();
+        frame[..54].copy_from_slice(&care_of[..54]);
+        frame[19] += header.len() as u8;
+        frame[20] = IpProtocol::DESTINATION_OPTIONS.0;
+        frame.splice(54..54, header.iter().copied());
+        frame
+    };
+    for (profile, mut card) in cards() {
+        card.receive(&data(0, 100).over_ipv6()).receive(&data(100, 100).over_ipv6());
+        card.receive_bytes(away(200)).receive_bytes(away(300));
+        let sent = card.take();
+        assert_eq!(sent.len(), 3, "{profile}");
+        assert_eq!((sent[0].merged().payloads.len(), &sent[1]), (2, &Sent::Frame(away(200))), "{profile}");
+        assert_eq!((&sent[2], card.passes(PassReason::IpOptions)), (&Sent::Frame(away(300)), 2), "{profile}");
+    }
+}
+
 #[test]
 fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
     let mut udp = data(0, 100).build();

@@ -137,6 +137,10 @@ fn extension_headers_that_cannot_be_repeated_are_refused() {
     assert!(Segments::new(&routed, &virtio(TCP6, 1000)).is_ok());
     routed[TCP_OVER_6 + 3] = 1;
     assert_eq!(refusal(&routed, TCP6), SegmentError::Routed);
+    let mut away = over_ipv6(&[(IpProtocol::DESTINATION_OPTIONS, 2)]);
+    assert!(Segments::new(&away, &virtio(TCP6, 1000)).is_ok());
+    away[TCP_OVER_6 + 2..TCP_OVER_6 + 8].copy_from_slice(&[1, 2, 0, 0, 0xC9, 16]);
+    assert_eq!(refusal(&away, TCP6), SegmentError::HomeAddress);
 }
 
 #[test]

@@ -78,10 +78,7 @@ pub fn system_verilog() -> String {
     };
     line(format_args!("localparam logic [31:0] ID = 32'h4E4C524F;"));
     line(format_args!("localparam logic [31:0] VERSION = 32'd1;\n"));
-    line(format_args!(
-        "// Bytes of the longest header that an aggregate can have, and of padding behind a packet."
-    ));
-    line(format_args!("localparam int MAX_HEADER = {};", netfpga::MAX_HEADER));
+    line(format_args!("// Bytes of padding behind a packet."));
     line(format_args!("localparam int MAX_PADDING = {};\n", netfpga::MAX_PADDING));
     line(format_args!("localparam int DEFAULT_TIMER_NS = 50000;"));
     line(format_args!("localparam int DEFAULT_MAX_BYTES = 49152;"));

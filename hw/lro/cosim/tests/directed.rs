@@ -238,6 +238,25 @@ fn chains_around_the_parsers_reach() {
     }
 }
 
+/// A home address (RFC 6275) among destination options changes what the TCP checksum covers.
+#[test]
+fn checksums_behind_extension_headers_are_not_verified() {
+    for kind in [IpProtocol::DESTINATION_OPTIONS, IpProtocol::HOP_BY_HOP] {
+        let mut frames = Vec::new();
+        for tags in 0..3 {
+            for flags in [TcpFlags::ACK, TcpFlags::ACK | TcpFlags::PSH, TcpFlags::SYN] {
+                let segment = |at: u32| tagged(over_ipv6(data(at, 100)), tags);
+                let behind = |at: u32| TcpFrame { flags, ..tagged(extended(data(at, 100), kind, 24), tags) };
+                let mut wrong = behind(200).build();
+                *wrong.last_mut().unwrap() ^= 1;
+                frames.extend([segment(0).build(), segment(100).build(), wrong, segment(300).build()]);
+                frames.extend([behind(400).build(), segment(500).build()]);
+            }
+        }
+        same("behind extension headers", &Config::default(), &frames);
+    }
+}
+
 /// Beyond the reach it does not matter that a header is cut short.
 #[test]
 fn segments_cut_short_around_the_parsers_reach() {

@@ -320,6 +320,10 @@ fn with_ip_extras(choose: &mut impl Choose, network: &mut Network) {
                 IpProtocol::ROUTING,
             ]);
             *extensions = vec![IpProtocol::TCP.0, 0, 1, 4, 0, 0, 0, 0];
+            if *next_header == IpProtocol::DESTINATION_OPTIONS && choose.chance(50) {
+                // A home address.
+                *extensions = [&[IpProtocol::TCP.0, 2, 1, 2, 0, 0, 0xC9, 16][..], &[0xFD; 16]].concat();
+            }
             if *next_header == IpProtocol::FRAGMENT {
                 extensions[2..4].copy_from_slice(&choose.one_of(&[[0, 0], [0, 1], [1, 0]]));
             }
