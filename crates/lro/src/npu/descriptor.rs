@@ -76,6 +76,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.frontier.is_some_and(|frontier| !seq.before(frontier) && seq != self.nextseq)
     }
 
+    /// Returns true if the stream goes on from `seq`, by `bytes` bytes at most.
+    pub(crate) fn has_passed(&self, seq: SeqNumber, bytes: u32) -> bool {
+        let end = self.frontier.unwrap_or(self.nextseq);
+        u32::try_from(end.since(seq)).is_ok_and(|passed| passed <= bytes)
+    }
+
     /// Moves nextseq to `end`, the end of the segments added there.
     #[inline]
     pub(crate) fn advance(&mut self, end: SeqNumber) {

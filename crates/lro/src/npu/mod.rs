@@ -24,6 +24,7 @@
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
 //! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with its first data, also mid-stream | paper; mid-stream as ours |
+//! | SYN of a known connection | not said | its stream begins anew, except on a SYN-ACK at most `reorder_bytes` before nextseq, which comes again or late | anew |
 //! | FIN | delivers held data, then releases the descriptor | the same; FIN itself passes after it | paper |
 //! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | the connection's segments are flushed, then the segment passes; the descriptor stays | ours |
 //! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
@@ -289,9 +290,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         if let Some(index) = found {
             self.reconstruct_all(index, FlushReason::Barrier);
-            if syn {
+            if syn && !self.is_late_syn(index, segment) {
                 self.restart(index, segment, now);
-            } else if segment.flags.contains(TcpFlags::RST)
+            } else if segment.flags.intersects(TcpFlags::SYN | TcpFlags::RST)
                 && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
             {
                 host.stop();
@@ -310,6 +311,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             self.release(index);
         }
+    }
+
+    /// Returns true for a SYN-ACK that comes again or late: the host answers it with an ACK, and the connection goes on (RFC 9293
+    /// section 3.10.7.4).
+    fn is_late_syn(&self, index: Index, segment: &Segment) -> bool {
+        let start = segment.end() + 1;
+        self.config.rules == Rules::Safe
+            && segment.flags.contains(TcpFlags::ACK)
+            && self.table.peek(index).is_some_and(|known| known.has_passed(start, self.config.reorder_bytes))
     }
 
     /// Restarts a known connection on a SYN: its data begins after it.

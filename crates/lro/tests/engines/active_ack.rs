@@ -415,6 +415,21 @@ fn a_mark_is_left_to_the_host_also_after_a_reset_that_it_ignores() {
 }
 
 #[test]
+fn nothing_changes_for_the_host_when_a_syn_ack_comes_again() {
+    let again = syn(data(0, 0), TcpFlags::ACK, &[2, 4, 5, 180, 1, 3, 3, 9]).with(|frame| frame.seq.0 = 0);
+    let mut card = connected();
+    card.receive(&ce(data(300, 100))).wait(SETTLE).receive(&again);
+    card.host_sends(&host(100, 1000));
+    assert_eq!(acks_for(&mut card, &[data(100, 100), data(200, 50)]), [], "a mark is left to the host");
+    let mut card = connected();
+    assert_eq!(acked(&acks_for(&mut card, &[data(100, 100)])), [200]);
+    card.receive(&again).host_sends(&host(150, 1000));
+    assert_eq!(acks_for(&mut card, &[data(0, 100)]), [], "a repetition of 150 would go back");
+    card.host_sends(&host(200, 1000));
+    assert_eq!(acked(&acks_for(&mut card, &[data(200, 100)])), [300], "the host goes on");
+}
+
+#[test]
 fn a_mark_that_came_before_the_hosts_syn_is_left_to_the_host() {
     let mut card = card(ActiveAck::Safe);
     card.receive(&peer_syn(data(0, 0))).receive(&ce(data(100, 100))).wait(SETTLE);

@@ -227,6 +227,22 @@ fn a_syn_on_a_known_four_tuple_begins_a_new_stream() {
 }
 
 #[test]
+fn a_syn_ack_that_comes_again_changes_nothing() {
+    // The stream of 1,200 bytes begins at 1. Behind `reorder_bytes`, a SYN-ACK opens another connection.
+    for (at, expected) in [(0, 200), (200, 200), (1200, 200), (199, 100), (1201, 100)] {
+        let mut card = npu(|config, npu| {
+            (config.max_segments, npu.reorder_bytes) = (2, if at == 0 { 1 << 20 } else { 1000 });
+        });
+        receive_at(&mut card, (0..12).map(|nth| 1 + nth * 100));
+        assert_eq!(card.take_lens(), [200; 6]);
+        card.receive(&data(at, 0).flags(TcpFlags::SYN));
+        assert_eq!(card.take_lens(), [0]);
+        receive_at(&mut card, [1201, 1301]);
+        assert_eq!(card.take_lens(), [expected], "{at}");
+    }
+}
+
+#[test]
 fn fin_flushes_and_releases() {
     for len in [0, 50] {
         let mut card = Card::npu();
