@@ -37,11 +37,13 @@ fn a_download_is_whole_behind_loss_and_delay() {
     });
 }
 
+type Make = fn(&[Impairments; 2]) -> Result<Lab, LabError>;
+
 #[test]
 fn hosts_learn_the_mtu_of_the_path() {
     in_namespaces("hosts_learn_the_mtu_of_the_path", || {
         let narrow = Impairments { mtu: Mtu::new(1400), ..Impairments::default() };
-        let makes: [fn(&[Impairments; 2]) -> Result<Lab, LabError>; 2] = [
+        let makes: [Make; 2] = [
             |impairments| Lab::new(impairments, 1),
             |impairments| Lab::with_offload(impairments, 1, Config::default(), None),
         ];
