@@ -3,6 +3,7 @@
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::controller::{Acknowledged, Controller, Mark, SendWindow};
+use super::reduction::Reduction;
 
 /// Gain g of the estimate alpha (RFC 8257 section 4.2).
 const GAIN: f64 = 1.0 / 16.0;
@@ -27,8 +28,8 @@ pub(crate) struct Dctcp {
     acknowledged: u32,
     marked: u32,
     lost: u32,
-    /// Marks and losses of packets before this one do not reduce the window again.
-    reduced_until: Option<SeqNumber>,
+    /// Marks and losses of packets before it do not reduce the window again.
+    reduction: Reduction,
 }
 
 impl Dctcp {
@@ -43,7 +44,7 @@ impl Dctcp {
             acknowledged: 0,
             marked: 0,
             lost: 0,
-            reduced_until: None,
+            reduction: Reduction::default(),
         }
     }
 
@@ -55,10 +56,10 @@ impl Dctcp {
 
     /// Reduces the window, at most once per window of packets (RFC 8257 section 3.3).
     fn reduce(&mut self, sequence: SeqNumber, next: SeqNumber, factor: f64) {
-        if self.reduced_until.is_some_and(|until| sequence.before(until)) {
+        if self.reduction.covers(sequence) {
             return;
         }
-        self.reduced_until = Some(next);
+        self.reduction.record(next);
         self.size = (self.size * factor).max(FLOOR.min(self.size));
         self.threshold = self.size;
     }
@@ -72,6 +73,7 @@ impl Controller for Dctcp {
 
     fn acknowledged(&mut self, ack: &Acknowledged) {
         let Acknowledged { sequence, packets, next, mark, .. } = *ack;
+        self.reduction.acknowledged(sequence);
         self.acknowledged += packets;
         if mark == Mark::Marked {
             self.marked += packets;
@@ -99,7 +101,8 @@ impl Controller for Dctcp {
 
     fn timed_out(&mut self) {
         self.threshold = (self.size / 2.0).max(FLOOR.min(self.size));
-        (self.size, self.reduced_until) = (FLOOR.min(self.size), None);
+        self.size = FLOOR.min(self.size);
+        self.reduction.forget();
     }
 
     fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, _: Instant) {
@@ -162,5 +165,20 @@ mod tests {
         assert_eq!(window.window(), 18);
         window.timed_out();
         assert_eq!(window.window(), 2);
+    }
+
+    #[test]
+    fn bursts_of_loss_halve_the_window_however_long_the_last_reduction_is_ago() {
+        let mut window = Dctcp::new(&SendWindow { initial: 64, max: 64, read: 8 }, SeqNumber(0));
+        window.notified(SeqNumber(0), SeqNumber(64), Instant::ZERO);
+        for sent in 1..=512 {
+            let (sequence, next) = (SeqNumber(sent << 22), SeqNumber((sent << 22) + 1));
+            let (packets, mark, now) = (64, Mark::Unmarked, Instant::ZERO);
+            window.acknowledged(&Acknowledged { sequence, packets, next, mark, now });
+        }
+        assert_eq!(window.window(), 64);
+        let first = SeqNumber((1 << 31) + 65);
+        (0..9).for_each(|nth| window.lost(first + nth, first + 64));
+        assert_eq!(window.window(), 28);
     }
 }

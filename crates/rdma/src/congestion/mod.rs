@@ -7,13 +7,14 @@
 //! | `dcqcn.rs` | a rate, and a window for losses | CNPs, ECN echoes, loss |
 //! | `fixed.rs` | none: always the maximum window | |
 //!
-//! `controller.rs` is the trait, `control.rs` the enum of all controllers.
+//! `controller.rs` is the trait, `control.rs` the enum of all controllers; `reduction.rs` is what `window.rs` and `dctcp.rs` share.
 
 mod control;
 mod controller;
 mod dcqcn;
 mod dctcp;
 mod fixed;
+mod reduction;
 mod window;
 
 pub use control::Congestion;

@@ -3,6 +3,7 @@
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::controller::{Acknowledged, Controller, SendWindow};
+use super::reduction::Reduction;
 
 /// A congestion window in packets with slow start and congestion avoidance (RFC 5681 section 3.1). Requires no support of the
 /// peer.
@@ -13,8 +14,8 @@ pub(crate) struct LossWindow {
     max: u32,
     /// Packets acknowledged since the last growth in congestion avoidance.
     credit: u32,
-    /// Losses of packets before this one do not halve the window again.
-    reacted: Option<SeqNumber>,
+    /// Losses of packets before it do not halve the window again.
+    reduction: Reduction,
 }
 
 /// Minimum window in packets.
@@ -22,7 +23,8 @@ const FLOOR: u32 = 2;
 
 impl LossWindow {
     pub(crate) fn new(config: &SendWindow) -> Self {
-        Self { size: config.initial, threshold: config.max, max: config.max, credit: 0, reacted: None }
+        let SendWindow { initial: size, max, .. } = *config;
+        Self { size, threshold: max, max, credit: 0, reduction: Reduction::default() }
     }
 }
 
@@ -34,6 +36,7 @@ impl Controller for LossWindow {
 
     #[inline]
     fn acknowledged(&mut self, ack: &Acknowledged) {
+        self.reduction.acknowledged(ack.sequence);
         if self.size >= self.max {
             return;
         }
@@ -49,17 +52,18 @@ impl Controller for LossWindow {
     }
 
     fn lost(&mut self, sequence: SeqNumber, next: SeqNumber) {
-        if self.reacted.is_some_and(|reacted| sequence.before(reacted)) {
+        if self.reduction.covers(sequence) {
             return;
         }
-        self.reacted = Some(next);
+        self.reduction.record(next);
         self.threshold = (self.size / 2).max(FLOOR);
         (self.size, self.credit) = (self.threshold, 0);
     }
 
     fn timed_out(&mut self) {
         self.threshold = (self.size / 2).max(FLOOR);
-        (self.size, self.credit, self.reacted) = (FLOOR, 0, None);
+        (self.size, self.credit) = (FLOOR, 0);
+        self.reduction.forget();
     }
 
     fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, _: Instant) {
@@ -92,5 +96,21 @@ mod tests {
         assert_eq!(window.window(), FLOOR);
         (0..10_000).for_each(|_| acknowledge(&mut window, 1));
         assert_eq!(window.window(), 64);
+    }
+
+    /// The packet numbers of RoCE wrap around after 2²⁴ packets, which takes seconds.
+    #[test]
+    fn losses_halve_the_window_however_long_the_last_one_is_ago() {
+        let mut window = LossWindow::new(&SendWindow { initial: 64, max: 64, read: 8 });
+        window.lost(SeqNumber(0), SeqNumber(64 << 8));
+        for sent in 1..=512 {
+            let (sequence, next) = (SeqNumber(sent << 22), SeqNumber((sent << 22) + 1));
+            let (mark, now) = (Mark::Unmarked, Instant::ZERO);
+            window.acknowledged(&Acknowledged { sequence, packets: 64, next, mark, now });
+        }
+        assert_eq!(window.window(), 64);
+        let lost = SeqNumber((1 << 31) + (65 << 8));
+        window.lost(lost, lost + (64 << 8));
+        assert_eq!(window.window(), 32);
     }
 }
