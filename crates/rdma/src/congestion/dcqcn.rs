@@ -87,10 +87,9 @@ impl Controller for DcqcnRate {
     }
 
     fn notified(&mut self, _: SeqNumber, _: SeqNumber, now: Instant) {
+        self.advance(now);
         let Self { config, point, .. } = self;
-        let point = point.get_or_insert_with(|| ReactionPoint::new(config, now));
-        point.advance(config, now);
-        point.notified(config, now);
+        point.get_or_insert_with(|| ReactionPoint::new(config, now)).notified(config, now);
     }
 
     fn departure(&self) -> Option<Instant> {
@@ -158,16 +157,20 @@ impl ReactionPoint {
 
     /// Runs the timers up to `now`. Returns false when the rate is back at the line rate.
     fn advance(&mut self, config: &Dcqcn, now: Instant) -> bool {
-        while self.next_alpha <= now {
-            self.alpha *= 1.0 - config.gain;
-            self.next_alpha = self.next_alpha.plus_nanos(config.alpha_time.max(1));
-        }
         while self.next_increase <= now && self.is_paced(config) {
             self.time_steps += 1;
             self.increase(config);
             self.next_increase = self.next_increase.plus_nanos(config.increase_time.max(1));
         }
-        self.is_paced(config)
+        if !self.is_paced(config) {
+            return false;
+        }
+        // The rate is below the line rate for a limited time only, so that there are few steps.
+        while self.next_alpha <= now {
+            self.alpha *= 1.0 - config.gain;
+            self.next_alpha = self.next_alpha.plus_nanos(config.alpha_time.max(1));
+        }
+        true
     }
 
     fn is_paced(&self, config: &Dcqcn) -> bool {
@@ -223,5 +226,16 @@ mod tests {
         let mut point = ReactionPoint::new(&config, Instant::ZERO);
         (0..50).for_each(|_| point.notified(&config, Instant::ZERO));
         assert_eq!(point.current, config.min_rate as f64);
+    }
+
+    /// A step for each interval of a day would keep the driver's lock for minutes.
+    #[test]
+    fn an_idle_queue_pair_takes_no_step_after_its_rate_is_back() {
+        let config = Dcqcn::default();
+        let mut point = ReactionPoint::new(&config, Instant::ZERO);
+        point.notified(&config, Instant::ZERO);
+        let first = point.next_alpha;
+        assert!(!point.advance(&config, Instant::from_nanos(86_400_000_000_000)));
+        assert_eq!(point.next_alpha, first);
     }
 }
