@@ -51,17 +51,20 @@ impl ServerClock {
     #[inline]
     pub(crate) fn answered(&mut self, stamp: Stamp, sent: Instant, now: Instant) {
         let width = (now.nanos_since(sent) / 1000 + 3) as u32;
-        if width <= self.width.saturating_add(2 * self.drift(now)) {
+        if width <= self.width.saturating_add(self.drift(now).saturating_mul(2)) {
             *self = Self { ahead: stamp.0.wrapping_sub(stamp_of(now).0).wrapping_sub(1), width, at: now };
         }
     }
 
-    /// When a packet expires that is built at `now` and may be under way for `lifetime` microseconds.
+    /// When a packet expires that is built at `now` and may be under way for `lifetime` microseconds, at most [`LONGEST`] later by the
+    /// least that the server's clock may show. After a long idle period the server may refuse the packet as expired, which sets the clock;
+    /// a packet that may be taken for longer would delay the completion of its operation as long if it was lost.
     #[inline]
     pub(crate) fn expiration(&self, lifetime: u32, now: Instant) -> Expiration {
         let drift = self.drift(now);
         let least = stamp_of(now).0.wrapping_add(self.ahead).wrapping_sub(drift);
-        let longest = lifetime.saturating_add(self.width).saturating_add(2 * drift);
+        let longest =
+            lifetime.saturating_add(self.width).saturating_add(drift.saturating_mul(2)).min(LONGEST);
         let more = longest.saturating_add(longest >> DRIFT_SHIFT).saturating_add(3);
         Expiration {
             stamp: Stamp(least.wrapping_add(longest)),
@@ -70,7 +73,8 @@ impl ServerClock {
     }
 
     fn drift(&self, now: Instant) -> u32 {
-        ((now.nanos_since(self.at) / 1000) >> DRIFT_SHIFT) as u32
+        let micros = (now.nanos_since(self.at) / 1000) >> DRIFT_SHIFT;
+        u32::try_from(micros).unwrap_or(u32::MAX)
     }
 }
 
@@ -90,6 +94,24 @@ mod tests {
         let expiration = clock.expiration(200, us(701_000));
         assert!(expiration.stamp.0 > 5_001_200 && expiration.stamp.0 < 5_011_300);
         assert!(expiration.certain >= us(711_200));
+    }
+
+    #[test]
+    fn a_packet_after_a_long_idle_period_expires_within_a_second() {
+        const HOUR: u64 = 3_600_000_000;
+        for idle in [HOUR, 24 * HOUR, 30 * 24 * HOUR] {
+            let mut clock = ServerClock::set_up(Stamp(0), us(0));
+            let now = us(idle);
+            let Expiration { stamp, certain } = clock.expiration(200, now);
+            assert!(certain < now.plus_nanos(1_100_000_000), "{idle}");
+            // The server refuses it, and shows its clock.
+            let server = stamp_of(now);
+            assert!(stamp.0.wrapping_sub(server.0) > LONGEST, "{idle}");
+            let answered = now.plus_nanos(100_000);
+            clock.answered(server, now, answered);
+            let next = clock.expiration(200, answered);
+            assert!(next.stamp.0.wrapping_sub(server.0) < 1000, "{idle}");
+        }
     }
 
     proptest! {
