@@ -13,6 +13,7 @@ use super::revoked::{Revoked, SECONDS};
 use super::tag::{ConnectionKey, Ends, ServerSecret};
 use crate::core::access::Access;
 use crate::core::protection::Region;
+use crate::core::queue_pair::Settings;
 
 /// Nanoseconds after which a client requests the next lease.
 const RENEWAL: u64 = SECONDS as u64 * 1_000_000_000 / 2;
@@ -23,6 +24,9 @@ const MARGIN: u64 = 5_000_000_000;
 
 /// Nanoseconds between two EAs that request a lease.
 const INTERVAL: u64 = 50_000_000;
+
+/// Shortest timeout of a request for a lease, as an exponent: 67 ms, longer than [`INTERVAL`].
+const SHORTEST_TIMEOUT: u8 = 14;
 
 /// Creates the grants and leases of one connection, in the server's driver.
 #[derive(Clone, Debug)]
@@ -75,6 +79,12 @@ pub(super) fn registration(
     let given = given.into_iter().filter(|(right, _)| rights.contains(*right));
     let rights = given.fold(Access::NONE, |given, (_, access)| given | access).star_bits();
     (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })
+}
+
+/// The timers of a queue pair while it requests a lease: each retry covers at least one EA.
+pub(super) fn patient(settings: Settings) -> Settings {
+    let timeout = if settings.timeout == 0 { 0 } else { settings.timeout.max(SHORTEST_TIMEOUT) };
+    Settings { timeout, ..settings }
 }
 
 /// The leases of a client's connection.
@@ -132,10 +142,10 @@ impl Held {
         asks
     }
 
-    /// When to ask again, if packets wait for a lease.
+    /// When to ask again, if packets wait for a lease; `None` if that is due.
     pub(crate) fn next_request(&self, now: Instant) -> Option<Instant> {
         let asked_at = self.asked_at.filter(|_| !self.is_valid(now))?;
-        Some(asked_at.plus_nanos(INTERVAL))
+        Some(asked_at.plus_nanos(INTERVAL)).filter(|next| *next > now)
     }
 }
 
@@ -158,5 +168,6 @@ mod tests {
         assert!(held.is_valid(at(60)) && !held.asks(at(60)));
         held.refused();
         assert!(!held.is_valid(at(60)) && held.asks(at(60)) && held.next_request(at(60)) > Some(at(60)));
+        assert_eq!(held.next_request(at(61)), None, "a deadline that has passed would be served without end");
     }
 }

@@ -167,6 +167,27 @@ fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() 
     }
 }
 
+/// The client's lease has ended meanwhile, and it sends nothing to the card before it has another.
+#[test]
+fn a_server_that_is_gone_after_an_idle_time_fails_the_requests_of_an_authenticated_client() {
+    const SERVER: usize = 1;
+    let mut pair = Pair::with(|config| {
+        let secret = star::ServerSecret::new([7; 16]);
+        config.star.authentication = Some(star::CardAuthentication { secret });
+    });
+    let [a, _] = pair.connect_star(SERVER, &Link::default());
+    let there = pair.ends[SERVER].remote(0);
+    for (nth, is_gone, status) in
+        [(1, false, Status::Success), (2, false, Status::Success), (3, true, Status::RetryExceeded)]
+    {
+        pair.run_for(120_000_000_000);
+        pair.faults.loss = if is_gone { 1.0 } else { 0.0 };
+        pair.ends[0].post(a, nth, Operation::Write(there), 0, 8);
+        pair.run_for(60_000_000_000);
+        assert_eq!(statuses(&pair.ends[0].completions()), [(nth, status)]);
+    }
+}
+
 /// With a timeout of 0 (none).
 #[test]
 fn a_window_that_is_lost_is_found_by_probes() {

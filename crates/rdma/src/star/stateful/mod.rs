@@ -41,7 +41,7 @@ use crate::star::connection_end::ConnectionEnd;
 use crate::star::elements::{Inbox, Outbox};
 use crate::star::flight::{Flight, Initiator, Place};
 use crate::star::grace::Grace;
-use crate::star::lease::Held;
+use crate::star::lease::{self, Held};
 use crate::star::memory_table::remote_rights;
 use crate::star::mirror::Mirror;
 use crate::star::packet::{Cause, Impossible, Incoming, Outgoing};
@@ -224,7 +224,12 @@ impl Stateful {
                 }
                 Element::Lease(next) => {
                     if let Some(lease) = &mut self.lease {
+                        let was_valid = lease.is_valid(verbs.now);
                         lease.take(next, verbs.now);
+                        if !was_valid {
+                            let awaited = self.rdp.awaited();
+                            self.rdp.timer.progress(awaited, &self.qp.settings, verbs.now);
+                        }
                     }
                 }
                 Element::Close(_) => self.peer_closed(verbs),
@@ -401,6 +406,10 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         if let Some(lease) = self.lease.as_mut().filter(|_| has_chunks) {
             // The server's driver answers an EA by the next lease.
             self.inbox.ack_due |= lease.asks(verbs.now);
+            if !lease.is_valid(verbs.now) {
+                // No packet leaves whose answer the timer could wait for.
+                self.rdp.timer.start(Awaited::Liveness, &lease::patient(self.qp.settings), verbs.now);
+            }
         }
         self.ask_for_receives();
         for initiator in [Initiator::Client, Initiator::Server] {
