@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use crate::common::{Fate, Link, Pair, address, changes, pattern};
+use crate::common::{ALL, BASE, Fate, Link, Pair, address, changes, pattern};
 use nichrome_rdma::*;
 use nichrome_wire::star::{PacketType, Repr};
 
@@ -165,6 +165,31 @@ fn a_client_that_dies_ends_the_work_of_the_server_in_error_and_leaves_nothing() 
         pair.ends[0].device.destroy_qp(a).unwrap();
         assert_eq!(pair.ends[0].device.stateless_connections(), 0);
     }
+}
+
+/// With a timeout of 0 (none).
+#[test]
+fn a_client_waits_for_a_registration_that_is_late() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect_star(1, &Link { timeout: 0, ..Link::default() });
+    strike(&mut pair, PacketType::Wqep, 0, Fate::ArrivesLate(5_000_000));
+    let (_, region) = pair.ends[1].register(RegionConfig::new(BASE, 8, ALL));
+    pair.ends[0].post(a, 1, Operation::Write(Remote { address: BASE, rkey: region.rkey }), 0, 8);
+    pair.run();
+    assert_eq!(statuses(&pair.ends[0].completions()), [(1, Status::Success)]);
+}
+
+/// With a timeout of 0 (none).
+#[test]
+fn a_server_in_error_flushes_its_requests_although_the_client_is_gone() {
+    let mut pair = Pair::new();
+    let [a, _] = pair.connect_star(0, &Link { timeout: 0, ..Link::default() });
+    pair.ends[0].receive(a, 9, 0x1000, 100);
+    pair.run_for(1_000_000);
+    pair.faults.loss = 1.0;
+    pair.ends[0].device.modify_qp(a, &QpChange::to(QpState::Err)).unwrap();
+    pair.run_for(10_000_000_000);
+    assert_eq!(statuses(&pair.ends[0].completions()), [(9, Status::Flushed)]);
 }
 
 /// The client's lease has ended meanwhile, and it sends nothing to the card before it has another.

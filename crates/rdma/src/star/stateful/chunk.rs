@@ -24,6 +24,9 @@ use crate::star::security::Blocked;
 /// Nanoseconds before a packet that the egress module blocked is retried.
 const EGRESS_RETRY_INTERVAL: u64 = 1_000_000;
 
+/// The timeout of such a packet on a queue pair without one, as an exponent: 67 ms.
+const EGRESS_TIMEOUT: u8 = 14;
+
 /// A chunk of an operation.
 struct Chunk {
     /// In the server's memory; by a remote key, the capability is that of the memory table and is still to be added.
@@ -168,7 +171,8 @@ impl Stateful {
         let Place { initiator, nth } = place;
         let Some(index) = self.pipeline(initiator).operation_of(nth) else { return };
         let settings = self.qp.settings;
-        let grace = (4096u64 << settings.timeout).saturating_mul(u64::from(settings.retry_count) + 1);
+        let timeout = if settings.timeout == 0 { EGRESS_TIMEOUT } else { settings.timeout };
+        let grace = (4096u64 << timeout).saturating_mul(u64::from(settings.retry_count) + 1);
         let blocked_since = &mut self.pipeline_mut(initiator).operations[index].blocked_since;
         let since = *blocked_since.get_or_insert(verbs.now);
         if verbs.now < since.plus_nanos(grace) {

@@ -31,7 +31,7 @@ use crate::core::cq::Urgency;
 use crate::core::drain::Drain;
 use crate::core::memory::Memory;
 use crate::core::protection::{LKey, Region};
-use crate::core::queue_pair::{QueuePair, Receives};
+use crate::core::queue_pair::{QueuePair, Receives, Settings};
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
@@ -48,6 +48,9 @@ use crate::star::shared::StarShared;
 use crate::star::timer::{Awaited, Expiry};
 use loans::Loans;
 pub(super) use loans::MAX_LENT;
+
+/// The timeout of a Close on a queue pair without one, as an exponent: 67 ms.
+const CLOSE_TIMEOUT: u8 = 14;
 
 /// An element for the client.
 #[derive(Clone, Copy, Debug)]
@@ -196,6 +199,15 @@ impl Stateless {
         waits || self.is_up() && (unannounced_receive() || unannounced_send())
     }
 
+    /// The timers of elements: the queue pair's, but a Close is given up also if they have no timeout, since the queues are flushed
+    /// behind it.
+    fn timers(&self) -> Settings {
+        let settings = self.qp.settings;
+        let is_endless = settings.timeout == 0 && matches!(self.closing, Closing::Announced(_));
+        let timeout = if is_endless { CLOSE_TIMEOUT } else { settings.timeout };
+        Settings { timeout, ..settings }
+    }
+
     /// Deadline of the next timer.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         [self.outbox.timer.due(), self.grace.due()].into_iter().flatten().min()
@@ -203,7 +215,7 @@ impl Stateless {
 
     /// Handles the timers that are due.
     pub(super) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
-        let (settings, now) = (self.qp.settings, verbs.now);
+        let (settings, now) = (self.timers(), verbs.now);
         if self.grace.expire(now) {
             return self.fail_closed(verbs);
         }
@@ -371,7 +383,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         };
         let awaited = self.awaited();
         if news || awaited == Awaited::Liveness {
-            self.outbox.timer.progress(awaited, &self.qp.settings, verbs.now);
+            self.outbox.timer.progress(awaited, &self.timers(), verbs.now);
         }
         self.finish_closing(verbs);
     }
@@ -456,7 +468,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
             Cause::Acknowledgement => self.inbox.ack_due = false,
             Cause::Ping => self.ping = false,
             _ => {
-                let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
+                let is_new = self.outbox.element_sent(&self.timers(), verbs.now);
                 verbs.counters.retransmitted += u64::from(!is_new);
             }
         }
