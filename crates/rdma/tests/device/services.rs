@@ -90,6 +90,22 @@ fn an_unreliable_message_arrives_complete_or_not_at_all() {
     }
 }
 
+#[test]
+fn each_unreliable_message_without_a_receive_counts_once() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Uc, &Link::default());
+    for nth in 1..=3 {
+        pair.ends[0].post(a, nth, Operation::Send, 0, 100);
+    }
+    pair.run();
+    assert_eq!(pair.ends[1].device.counters().dropped_unreliable, 3);
+    pair.ends[1].receive(b, 5, 0, 100);
+    pair.ends[0].post(a, 4, Operation::Send, 0, 100);
+    pair.run();
+    assert_eq!(pair.ends[1].statuses(), [(5, Status::Success)]);
+    assert_eq!(pair.ends[1].device.counters().dropped_unreliable, 3);
+}
+
 fn datagram_request<'a>(end: &mut End, buffers: &'a [Sge], qp: QpNumber, qkey: u32) -> SendRequest<'a> {
     let to = end.device.create_address(end.domain, AddressVector::to(address(1))).unwrap();
     let recipient = Some(Recipient { address: to, qp, qkey: QKey(qkey) });

@@ -40,8 +40,13 @@ impl Responder {
         };
         let carries_on = request.psn == self.expected && self.inbound != Inbound::Lost;
         self.expected = request.psn.next();
-        if starts && self.inbound != Inbound::Nothing {
-            self.give_up(Inbound::Nothing, context);
+        match self.inbound {
+            // It was counted when it was dropped.
+            Inbound::Lost if starts => self.inbound = Inbound::Nothing,
+            Inbound::Send { .. } | Inbound::Write { .. } if starts => {
+                self.give_up(Inbound::Nothing, context);
+            }
+            _ => {}
         }
         if !starts && !carries_on {
             return self.give_up(Inbound::Lost, context);
