@@ -186,8 +186,12 @@ impl Endpoint for IwarpQp {
     }
 
     fn enter_error<M: Memory>(&mut self, why: Status, _: &mut IwarpShared, verbs: &mut Verbs<M>) {
-        let is_busy = self.is_busy();
+        let (is_busy, is_blocked) = (self.is_busy(), self.qp.is_blocked);
         if let Some(link) = &mut self.link {
+            if is_blocked {
+                // The peer may never read it.
+                link.give_up_terminate();
+            }
             match why {
                 Status::Fatal => link.end_by_failure(),
                 _ if is_busy => link.end(StreamShutdown::Abort),

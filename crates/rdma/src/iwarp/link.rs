@@ -95,6 +95,11 @@ impl Link {
         self.end_by_terminate(fault::terminate(TerminateCode::CATASTROPHIC, None));
     }
 
+    /// Gives up a TERMINATE that has not left.
+    pub(super) fn give_up_terminate(&mut self) {
+        self.terminate = None;
+    }
+
     /// The stream has ended.
     pub(super) fn ended(&mut self) {
         self.stage = Stage::Ended;

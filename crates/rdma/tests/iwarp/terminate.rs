@@ -440,3 +440,15 @@ fn a_request_that_fails_within_its_message_flushes_those_before() {
     let failed = [(1, Status::Flushed), (2, Status::LocalProtection), (3, Status::Flushed)];
     assert_eq!(alone.end().statuses(), failed);
 }
+
+#[test]
+fn a_program_that_disconnects_does_not_wait_until_the_peer_reads_a_terminate() {
+    let mut alone = Alone::new(TERMS);
+    let qp = alone.qp;
+    alone.bytes();
+    alone.end().device.hold_sends(qp);
+    alone.deliver(tagged(1, BASE), &[1]);
+    assert_eq!((alone.bytes().len(), alone.ending), (0, None));
+    alone.end().device.modify_qp(qp, &QpChange::to(QpState::Err)).unwrap();
+    assert_eq!((alone.bytes().len(), alone.ending), (0, Some(StreamShutdown::Orderly)));
+}
