@@ -53,7 +53,7 @@ pub struct HoldLimits {
     pub request_time: u64,
     /// Nanoseconds for which a closed listener's port is remembered.
     pub port_time: u64,
-    /// Maximum number of requests: further ones are refused at once.
+    /// Maximum number of requests: further ones are refused at once, or one of a peer that has more is.
     pub max_requests: usize,
     /// Maximum number of ports: the oldest is forgotten.
     pub max_ports: usize,

@@ -3,7 +3,8 @@
 //! A program may send its peer a port before it listens there. perftest listens again after each connection,
 //! while its client requests the next one already; qperf 0.4.11 sends the number of its port before it listens. Requests for ports at
 //! which a listener was closed recently, or which a program has bound, are therefore held for a limited time instead of being refused at
-//! once. Both the ports and the requests are bounded, and a request that the peer retransmits is held once.
+//! once. Both the ports and the requests are bounded, the requests shared fairly between peers; a request that the peer retransmits is
+//! held once.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -50,11 +51,18 @@ impl Unclaimed {
         }
     }
 
+    fn peer(&self) -> IpAddr {
+        match self {
+            Self::Connection(request) => request.peer_address,
+            Self::Service(request) => request.peer_address,
+        }
+    }
+
     /// The peer and its number of the request; those of connections and services are unrelated.
     fn name(&self) -> (bool, IpAddr, u32) {
         match self {
-            Self::Connection(request) => (true, request.peer_address, request.req.local.0),
-            Self::Service(request) => (false, request.peer_address, request.req.request),
+            Self::Connection(request) => (true, self.peer(), request.req.local.0),
+            Self::Service(request) => (false, self.peer(), request.req.request),
         }
     }
 }
@@ -93,20 +101,31 @@ impl HeldRequests {
         self.requests.extract_if(.., is_for).map(|(_, request)| request).collect()
     }
 
-    /// Holds a request, unless it is held already: for the configured time, or for half the time until the peer gives up if that is shorter.
+    /// Holds a request, unless it is held already: for the configured time, or for half the time until the peer gives up if that is
+    /// shorter. Returns the request that gives way to it if too many are held: the newest of the peer that has most.
     ///
     /// # Errors
-    /// Too many requests are held.
-    pub(crate) fn hold(&mut self, request: Unclaimed, now: Instant) -> Result<(), Unclaimed> {
+    /// Too many requests are held, and no peer has more than this one would have.
+    pub(crate) fn hold(&mut self, request: Unclaimed, now: Instant) -> Result<Option<Unclaimed>, Unclaimed> {
         if self.requests.iter().any(|(_, held)| held.name() == request.name()) {
-            return Ok(());
+            return Ok(None);
         }
+        let mut displaced = None;
         if self.requests.len() >= self.limits.max_requests {
-            return Err(request);
+            let Some(place) = self.gives_way_to(request.peer()) else { return Err(request) };
+            displaced = Some(self.requests.remove(place).1);
         }
         let time = self.limits.request_time.min(request.patience() / 2);
         self.requests.push((now.plus_nanos(time), request));
-        Ok(())
+        Ok(displaced)
+    }
+
+    /// The place of the newest request of the peer that has most, if that is more than `peer` would have with another one.
+    fn gives_way_to(&self, peer: IpAddr) -> Option<usize> {
+        let share = |peer: IpAddr| self.requests.iter().filter(|(_, held)| held.peer() == peer).count();
+        let most = self.requests.iter().map(|(_, held)| held.peer()).max_by_key(|peer| share(*peer))?;
+        let place = self.requests.iter().rposition(|(_, held)| held.peer() == most);
+        place.filter(|_| share(most) > share(peer) + 1)
     }
 
     /// Takes a request that was held for long enough.

@@ -15,9 +15,15 @@ impl<H: Host> Manager<H> {
         if !unclaimed.service().is_some_and(|service| self.expects_listener(service)) {
             return self.refuse(&unclaimed);
         }
-        match self.held.hold(unclaimed, now) {
-            Ok(()) => self.ib.counters.held += 1,
-            Err(refused) => self.refuse(&refused),
+        let refused = match self.held.hold(unclaimed, now) {
+            Ok(displaced) => {
+                self.ib.counters.held += 1;
+                displaced
+            }
+            Err(refused) => Some(refused),
+        };
+        if let Some(refused) = refused {
+            self.refuse(&refused);
         }
     }
 

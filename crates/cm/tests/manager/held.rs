@@ -129,6 +129,25 @@ fn only_so_many_requests_are_held() {
 }
 
 #[test]
+fn a_peer_with_many_requests_gives_way_to_others() {
+    let mut network = Network::new(vec![config(0), Config { hold: HOLD, ..config(1) }, config(2)]);
+    let listener = network.listen(1, 9, PortSpace::Tcp, 7, 0);
+    network.destroy(1, listener).unwrap();
+    for qp in 0x11..0x14 {
+        request(&mut network, qp, 7);
+    }
+    assert!(!is_refused(&mut network));
+    for (qp, gives_way) in [(0x21, true), (0x22, false)] {
+        let client = network.resolved(2, u64::from(qp), PortSpace::Tcp, at(1, 7));
+        network.connect(2, client, qp).unwrap();
+        network.pass(3 * MILLISECOND);
+        assert_eq!((is_refused(&mut network), network.events(2).is_empty()), (gives_way, gives_way));
+    }
+    network.listen(1, 9, PortSpace::Tcp, 7, 0);
+    assert_eq!(kinds(&network.events(1)), [EventKind::ConnectRequest; 3]);
+}
+
+#[test]
 fn a_request_for_a_datagram_service_waits_too() {
     let mut network = closed(&[]);
     let listener = network.listen(1, 9, PortSpace::Udp, 7, 0);
