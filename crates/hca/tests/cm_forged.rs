@@ -4,11 +4,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nichrome_hca::cm::CmOptions;
 use nichrome_hca::{AdapterConfig, Place};
 use nichrome_port::uninterrupted;
+use nichrome_rdma::{Operation, ReceiveRequest, SendRequest, Status};
 use nichrome_wire::AddressPair;
 use nichrome_wire::cm::{
     Attribute, CommId, CommIds, Drep, Dreq, Ece, GSI_QKEY, Guid, Mad, Message, PrivateData, Rej,
@@ -19,7 +20,7 @@ use nichrome_wire::rdma::{
     UdpFlow,
 };
 
-use self::cm_end::{End, PATIENCE};
+use self::cm_end::{End, PATIENCE, connected};
 
 #[path = "common/cm_end.rs"]
 #[allow(dead_code)] // Other tests use the rest.
@@ -95,7 +96,7 @@ impl Host {
     /// know. `known` is one of its own, whose first bits name the process at the address.
     fn waits_until_taken(&self, known: CommId) {
         let ids = CommIds { local: CommId(0x7777_7777), remote: CommId(known.0 ^ 0x0055_5555) };
-        self.send(&dreq(TransactionId(77), ids));
+        self.send(&dreq(TransactionId(77), ids, QP));
         loop {
             let Message::Drep(drep) = self.awaits(Attribute::Drep).message else { panic!() };
             if drep.ids.remote == ids.local {
@@ -141,9 +142,10 @@ fn rtu(transaction: TransactionId, ids: CommIds) -> Mad {
     Mad { transaction, message: Message::Rtu(Rtu { ids, private_data: PrivateData::new(b"").unwrap() }) }
 }
 
-fn dreq(transaction: TransactionId, ids: CommIds) -> Mad {
+/// A DREQ that names a queue pair of its receiver.
+fn dreq(transaction: TransactionId, ids: CommIds, remote_qp: QpNumber) -> Mad {
     let private_data = PrivateData::new(b"").unwrap();
-    Mad { transaction, message: Message::Dreq(Dreq { ids, remote_qp: QP, private_data }) }
+    Mad { transaction, message: Message::Dreq(Dreq { ids, remote_qp, private_data }) }
 }
 
 fn drep(transaction: TransactionId, ids: CommIds) -> Mad {
@@ -152,21 +154,14 @@ fn drep(transaction: TransactionId, ids: CommIds) -> Mad {
 
 /// Every message that could end a connection, with its own identifiers. A DREQ names the victim's queue pair.
 fn endings(transaction: TransactionId, ids: CommIds, victims: QpNumber) -> Vec<Mad> {
-    let mut disconnect = dreq(transaction, ids);
-    if let Message::Dreq(dreq) = &mut disconnect.message {
-        dreq.remote_qp = victims;
-    }
+    let disconnect = dreq(transaction, ids, victims);
     let rejections = [Rejected::Req, Rejected::Rep, Rejected::Other].map(|of| rej(transaction, ids, of));
     [&rejections[..], &[disconnect, drep(transaction, ids)]].concat()
 }
 
 /// Ends a connection as its peer, which the victim believes.
 fn ends(peer: &Host, transaction: TransactionId, ids: CommIds, victims: QpNumber) {
-    let mut disconnect = dreq(transaction, ids);
-    if let Message::Dreq(dreq) = &mut disconnect.message {
-        dreq.remote_qp = victims;
-    }
-    peer.send(&disconnect);
+    peer.send(&dreq(transaction, ids, victims));
     peer.awaits(Attribute::Drep);
 }
 
@@ -248,4 +243,31 @@ fn a_stranger_confirms_no_connection_and_ends_none() {
         ends(&peer, transaction, ids, answer.qp);
         assert!(connected.wait_disconnected(PATIENCE).unwrap());
     });
+}
+
+/// The most ends that wait are 64.
+#[test]
+fn a_strangers_ends_do_not_keep_that_of_the_peer_from_waiting_for_the_last_message() {
+    let [address, peer, stranger] = addresses(3);
+    let ends = [peer, address].map(|host| End::open(&at(host)));
+    let stranger = Host::at(stranger, address);
+    let listener = ends[1].adapter.listen(PORT, 0).unwrap();
+    let [client, server] = connected(&ends, &listener);
+    let receive = [ends[1].region.slice(0, 100)];
+    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
+    let start = Instant::now();
+    let send = [ends[0].region.slice(0, 100)];
+    client.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
+    assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    let qp = server.queue_pair().endpoint().qp;
+    for nth in 1..=100 {
+        // The top five bits name the process at the address.
+        let ids = CommIds { local: CommId(nth), remote: CommId(qp.value() >> 19 << 27 | nth) };
+        stranger.send(&dreq(TransactionId(nth.into()), ids, qp));
+    }
+    client.disconnect();
+    let has_ended = server.wait_disconnected(Duration::from_millis(30)).unwrap();
+    assert!(!has_ended || start.elapsed() > Duration::from_millis(100));
+    assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    assert!(server.wait_disconnected(PATIENCE).unwrap());
 }

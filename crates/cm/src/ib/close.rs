@@ -6,8 +6,9 @@ use nichrome_wire::Instant;
 use nichrome_wire::cm::{
     CommId, Drep, Dreq, Mad, Message, PrivateData, Rej, RejectReason, Rejected, TransactionId,
 };
+use nichrome_wire::rdma::QpNumber;
 
-use super::connection::{Sent, State};
+use super::connection::{Connection, Sent, State};
 use super::connections::Connections;
 use super::indication::Indication;
 use super::message::{drep, swapped};
@@ -35,6 +36,22 @@ impl Connections {
         unanswered.into_iter().for_each(|id| self.send_again(id));
     }
 
+    /// The connection that a DREQ names.
+    fn named_by_dreq(&self, own: IpAddr, peer: IpAddr, dreq: &Dreq) -> Option<&Connection> {
+        // The DREQ of a peer that disconnects at once may overtake its REP.
+        let unnamed =
+            || self.of_peer(dreq.ids.remote, own, peer).filter(|known| known.state == State::ReqSent);
+        self.named(dreq.ids, own, peer).or_else(unnamed)
+    }
+
+    /// The queue pair whose connection a datagram ends: a DREQ with the right names. `None` for others, and for repetitions.
+    pub(crate) fn ended_by(&self, own: IpAddr, peer: IpAddr, payload: &[u8]) -> Option<QpNumber> {
+        let Message::Dreq(dreq) = Mad::parse(payload).ok()?.message else { return None };
+        let connection = self.named_by_dreq(own, peer, &dreq)?;
+        let ends = dreq.remote_qp == connection.local_qp && connection.state != State::TimeWait;
+        ends.then_some(connection.local_qp)
+    }
+
     /// Handles a DREQ. The peer retransmits it until the DREP arrives, so a DREP is sent for unknown connections, too.
     pub(super) fn receive_dreq(
         &mut self,
@@ -45,9 +62,7 @@ impl Connections {
         now: Instant,
     ) -> Option<Indication> {
         let answer = Mad { transaction, message: drep(swapped(dreq.ids)) };
-        // The DREQ of a peer that disconnects at once may overtake its REP.
-        let unnamed = self.of_peer(dreq.ids.remote, own, peer).filter(|known| known.state == State::ReqSent);
-        let Some(connection) = self.named(dreq.ids, own, peer).or(unnamed) else {
+        let Some(connection) = self.named_by_dreq(own, peer, dreq) else {
             self.counters.unexpected += 1;
             self.transmit(own, peer, &answer);
             return None;

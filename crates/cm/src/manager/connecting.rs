@@ -1,6 +1,6 @@
 //! Connecting, accepting, rejecting, disconnecting.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use nichrome_rdma::QpType;
 use nichrome_wire::Instant;
@@ -8,7 +8,7 @@ use nichrome_wire::cm::{
     CommId, Ece, IpHeader, PrivateData, PrivateDataError, RejectReason, ServiceId, TimeExponent,
     TransportService,
 };
-use nichrome_wire::rdma::QKey;
+use nichrome_wire::rdma::{QKey, QpNumber};
 
 use super::{DEFAULT_QKEY, Manager};
 use crate::config::Bearer;
@@ -198,6 +198,11 @@ impl<H: Host> Manager<H> {
             (Link::Ib(_), None) => {}
         }
         Ok(())
+    }
+
+    /// The queue pair whose connection a peer's datagram ends, if it does: for a driver that reports the end later.
+    pub fn ended_by(&self, source: IpAddr, destination: IpAddr, payload: &[u8]) -> Option<QpNumber> {
+        self.ib.ended_by(destination, source, payload)
     }
 
     /// Returns true while a peer has not acknowledged the end of a connection.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use nichrome_rdma::{Device, ManagementDatagram, Memory, QpHandle, QpNumber};
 use nichrome_wire::Instant;
-use nichrome_wire::cm::{Mad, Message};
 
 /// How long an end waits for a program that does not poll: longer than the time slices of a busy machine.
 const LIMIT: Duration = Duration::from_millis(100);
@@ -42,16 +41,22 @@ pub(super) struct WaitingEnds {
 }
 
 impl WaitingEnds {
-    /// Takes an end of which completions are not polled, to return it later; returns any other end.
-    pub(super) fn hold<M: Memory>(&mut self, end: End, device: &Device<M>, now: Instant) -> Option<End> {
+    /// Takes an end of which completions are not polled, to return it later; returns any other end. `ended` is the queue pair of the
+    /// connection; `None` for a message that ends none. Of messages for one queue pair, the first waits, and peers repeat the others.
+    pub(super) fn hold<M: Memory>(
+        &mut self,
+        end: End,
+        ended: Option<QpNumber>,
+        device: &Device<M>,
+        now: Instant,
+    ) -> Option<End> {
+        let Some(qp) = ended.filter(|qp| device.may_have_unpolled_completions(*qp)) else { return Some(end) };
+        if matches!(end, End::Message(_)) && self.waiting.iter().any(|waiting| waiting.qp == qp) {
+            return None;
+        }
         if self.waiting.len() == MAX_WAITING {
             return Some(end);
         }
-        let qp = match &end {
-            End::Message(datagram) => queue_pair_of(&datagram.payload),
-            End::Stream(qp) => device.qp_number(*qp).ok(),
-        };
-        let Some(qp) = qp.filter(|qp| device.may_have_unpolled_completions(*qp)) else { return Some(end) };
         if self.waiting.is_empty() {
             self.due = now + INTERVAL;
         }
@@ -74,13 +79,5 @@ impl WaitingEnds {
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then_some(self.due)
-    }
-}
-
-/// The receiver's queue pair of a DREQ; `None` for other messages.
-fn queue_pair_of(payload: &[u8]) -> Option<QpNumber> {
-    match Mad::parse(payload).ok()?.message {
-        Message::Dreq(dreq) => Some(dreq.remote_qp),
-        _ => None,
     }
 }

@@ -194,7 +194,10 @@ impl ConnectionManager {
             self.handle(end, device, now);
         }
         while let Some(datagram) = device.poll_management() {
-            if let Some(message) = self.ends.hold(End::Message(Box::new(datagram)), device, now) {
+            // A forged DREQ takes no place.
+            let ended = self.engine.ended_by(datagram.source, datagram.destination, &datagram.payload);
+            let message = End::Message(Box::new(datagram));
+            if let Some(message) = self.ends.hold(message, ended, device, now) {
                 self.handle(message, device, now);
             }
         }
@@ -233,7 +236,8 @@ impl ConnectionManager {
         joining.join(&mut self.engine, device, wire, now);
         self.drain(device, now);
         for qp in wire.take_ended_streams() {
-            if let Some(end) = self.ends.hold(End::Stream(qp), device, now) {
+            let number = device.qp_number(qp).ok();
+            if let Some(end) = self.ends.hold(End::Stream(qp), number, device, now) {
                 self.handle(end, device, now);
             }
         }
