@@ -35,9 +35,12 @@ impl SetUp {
         if matches!(self, Self::Iwarp(_)) && drains_failed_qp(device, qp, change) {
             return Ok(None);
         }
+        // iWARP allows a change of RTR to itself: the connection has been requested.
+        let is_requested = device.query_qp(qp).is_ok_and(|report| report.state == QpState::Rtr);
         device.modify_qp(qp, change)?;
         match self {
             Self::None => Ok(None),
+            Self::Star(_) | Self::Iwarp(_) if is_requested => Ok(None),
             Self::Star(star) => Ok(star.hold(device, qp, change)?.map(SetUpRequest::Star)),
             Self::Iwarp(iwarp) => Ok(iwarp.hold(device, qp, change)?.map(SetUpRequest::Iwarp)),
         }
@@ -101,4 +104,31 @@ impl SetUp {
 /// nothing left to drain.
 fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChange) -> bool {
     change.state == Some(QpState::Sqd) && device.query_qp(qp).is_ok_and(|report| report.state == QpState::Err)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use nichrome_rdma::{AddressVector, QpCapacity};
+
+    use super::*;
+    use crate::{Adapter, AdapterConfig};
+
+    /// A second one would move the queue pair to ERROR a minute later.
+    #[test]
+    fn a_queue_pair_that_is_changed_in_rtr_requests_one_connection() {
+        let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+        let adapter = Adapter::open(&config).unwrap();
+        let cq = adapter.completion_queue(8).unwrap();
+        let qp = adapter.queue_pair(QpCapacity::default(), &cq, &cq).unwrap();
+        // The peer has the lower address or number: this side waits until it connects.
+        let path = Some(AddressVector::to(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+        let ready = QpChange { path, destination: QpNumber::new(2), ..QpChange::to(QpState::Rtr) };
+        let driver = &adapter.inner.driver;
+        for change in [QpChange::to(QpState::Init), ready, QpChange::to(QpState::Rtr)] {
+            driver.modify_qp(qp.handle(), &change).unwrap();
+        }
+        assert_eq!(driver.held_qps(), 1);
+    }
 }
