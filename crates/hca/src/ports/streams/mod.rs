@@ -2,13 +2,14 @@
 //!
 //! - A stream that is idle has no buffer; [`buffers`] bounds what the others hold.
 //! - A transport that consumes less than it got and wants no more pauses its stream: the epoll stops watching the socket,
-//!   so that it wakes no thread, and TCP's window stops the peer.
+//!   so that it wakes no thread, and TCP's window stops the peer. So does a full inbound impaired path.
 //! - A single stream is read without asking the epoll first, which saves a system call per poll.
 
 mod buffers;
 mod closing;
 mod device;
 mod faults;
+mod stalls;
 mod stream;
 mod trace;
 
@@ -64,6 +65,8 @@ pub(crate) struct StreamPorts {
     tokens: Vec<u64>,
     /// Streams whose transport wants no bytes, and new ones.
     paused: Vec<u64>,
+    /// Streams that are not read because the inbound impaired path is full.
+    stalled: Vec<u64>,
     /// Streams that their queue pair has left, in this order.
     draining: VecDeque<u64>,
     /// Those of them whose FIN has been sent, in its order.
@@ -100,6 +103,7 @@ impl StreamPorts {
             ready,
             tokens: Vec::new(),
             paused: Vec::new(),
+            stalled: Vec::new(),
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
             left: Vec::new(),
@@ -227,9 +231,7 @@ impl StreamPorts {
         while let Some((_, token)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
             self.end(token, StreamEnd::Closed, device, now);
         }
-        if self.paths.as_ref().is_some_and(|[_, back]| back.is_full()) {
-            return false;
-        }
+        self.end_stalls();
         let mut tokens = std::mem::take(&mut self.tokens);
         tokens.clear();
         match self.only_open_stream() {
@@ -252,7 +254,7 @@ impl StreamPorts {
             return None;
         }
         let (token, stream) = self.streams.iter().next()?;
-        (stream.state == State::Open && !stream.is_blocked()).then_some(*token)
+        (stream.state == State::Open && !stream.is_stalled && !stream.is_blocked()).then_some(*token)
     }
 
     /// Sends bytes of the device's queue pairs; returns true if there may be more.
@@ -383,10 +385,14 @@ impl StreamPorts {
                 self.end(token, StreamEnd::Lost, device, now);
                 return false;
             }
+            let is_stalled = stream.state == State::Open && stream.is_stalled;
             if !stream.is_blocked() {
                 device.unblock(stream.qp);
                 self.linger_if_finished(token, now);
                 self.watch(token);
+            }
+            if is_stalled {
+                return false;
             }
         } else if stream.state == State::Paused {
             // The epoll reports resets of sockets without any interest.
@@ -404,6 +410,10 @@ impl StreamPorts {
         capture: &mut Capture,
         now: Instant,
     ) -> bool {
+        // The epoll reports the reset of a stream that is stalled: what was received before is read nevertheless.
+        if self.is_path_full() && self.stall(token) {
+            return false;
+        }
         let Self { streams, pool, paths, counters, ready, .. } = self;
         let Some(stream) = streams.get_mut(&token) else { return false };
         match stream.state {

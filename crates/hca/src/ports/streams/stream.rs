@@ -28,6 +28,8 @@ pub(super) struct Stream {
     /// A FIN follows the bytes that the socket has not accepted.
     finishes: bool,
     pub(super) state: State,
+    /// The inbound impaired path has no room for bytes of the socket.
+    pub(super) is_stalled: bool,
     /// The readiness that the epoll watches the socket for.
     pub(super) watched: Interest,
     /// Sequence numbers of the capture.
@@ -67,6 +69,7 @@ impl Stream {
             unsent: Vec::new(),
             finishes: false,
             state,
+            is_stalled: false,
             watched,
             trace,
         }
@@ -74,7 +77,11 @@ impl Stream {
 
     /// The readiness to watch the socket for.
     pub(super) fn interest(&self) -> Interest {
-        let is_unread = matches!(self.state, State::Paused | State::Ended);
+        let is_unread = match self.state {
+            State::Open => self.is_stalled,
+            State::Paused | State::Ended => true,
+            State::Closing(_) => false,
+        };
         match (is_unread, self.unsent.is_empty()) {
             (false, true) => Interest::READ,
             (false, false) => Interest::READ_WRITE,

@@ -400,6 +400,47 @@ fn an_impaired_path_delays_bytes_and_the_end_and_keeps_their_order() {
 }
 
 #[test]
+fn a_full_inbound_path_wakes_no_thread_before_it_has_room() {
+    const FRAMES: usize = 1100;
+    let delay = Duration::from_secs(60);
+    let impairments = Impairments { delay: "60s".parse().unwrap(), ..Impairments::default() };
+    for others in [0, 1] {
+        let mut bench = Bench::new(Some(&Faults { impairments: impairments.clone(), seed: 1 }));
+        let qps = handles(1 + others);
+        let mut peers: Vec<TcpStream> = qps.iter().map(|qp| bench.attach(*qp)).collect();
+        bench.device.post(qps[0], FRAMES);
+        let mut peer = peers.remove(0);
+        let writer = thread::spawn(move || {
+            let block = frame(0, 60_000);
+            (0..FRAMES).for_each(|_| peer.write_all(&block).unwrap());
+            peer
+        });
+        let expected = frame(0, 60_000);
+        let (mut now, deadline) = (clock::now(), clock::now() + Duration::from_secs(60));
+        let receive = |bench: &mut Bench, now| {
+            assert!(clock::now() < deadline);
+            bench.ports.receive(&mut bench.device, &mut Capture::default(), now);
+        };
+        while !bench.ports.is_path_full() {
+            receive(&mut bench, now);
+        }
+        // The socket may have been empty.
+        let mut wakes = 0;
+        while bench.wakes() {
+            receive(&mut bench, now);
+            wakes += 1;
+            assert!(wakes <= 2);
+        }
+        while bench.device.received.get(&qps[0]).is_none_or(|frames| frames.len() < FRAMES) {
+            now = now + delay;
+            receive(&mut bench, now);
+        }
+        assert!(bench.device.received[&qps[0]].iter().all(|payload| *payload == expected[4..]));
+        drop(writer.join().unwrap());
+    }
+}
+
+#[test]
 fn bytes_due_before_the_peers_end_leave_before_it_however_late_the_driver_is() {
     let delay = Duration::from_millis(5);
     let impairments = Impairments { delay: "5ms".parse().unwrap(), ..Impairments::default() };
