@@ -2,13 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
 use nichrome_cm::Errno;
 use nichrome_hca::cm::CmChannel;
-use nichrome_hca::{Adapter, AdapterConfig};
+use nichrome_hca::{Adapter, AdapterConfig, Transport};
 use nichrome_port::clock;
+use nichrome_rdma::QpCapacity;
 
 use self::cm_commands::*;
 
@@ -49,7 +50,7 @@ fn an_identifier_takes_its_events_to_another_channel() {
     let new = adapter.open_cm_channel().unwrap();
     let id = create(&old, 1, TCP);
     resolve(&old, id, SocketAddr::new(adapter.address(), 9));
-    let mut program = Program { files: BTreeMap::from([(5, old.name())]) };
+    let mut program = Program { files: BTreeMap::from([(5, old.name())]), ..Program::default() };
     write_as(&mut program, &new, MIGRATE_ID, &[&[0; 8], &word(id), &word(5)]).unwrap();
     assert!(!is_readable(&old) && is_readable(&new));
     assert_eq!(event(&new), (ADDRESS_RESOLVED, id, 0));
@@ -66,17 +67,81 @@ fn addresses_of_other_adapters_and_destinations_without_a_route_are_refused() {
     assert_eq!((kind, of, status < 0), (ADDRESS_ERROR, id, true));
 }
 
+/// Creates an identifier for one address family, and binds it.
+fn bound(channel: &CmChannel, address: SocketAddr) -> u32 {
+    let id = create(channel, 1, TCP);
+    let mut program = Program { memory: word(1).to_vec(), ..Program::default() };
+    // RDMA_OPTION_ID_AFONLY, of 4 bytes.
+    let option = [&[0; 8][..], &word(id), &word(0), &word(2), &word(4)];
+    write_as(&mut program, channel, SET_OPTION, &option).unwrap();
+    bind(channel, id, address).unwrap();
+    id
+}
+
+fn listens(channel: &CmChannel, id: u32) {
+    write(channel, LISTEN, &[&word(id), &word(3)]).unwrap();
+}
+
+fn destroys(channel: &CmChannel, id: u32) {
+    write(channel, DESTROY_ID, &[&[0; 8], &word(id), &word(0)]).unwrap();
+}
+
+/// They share a socket over iWARP, where the adapter has one address.
+#[test]
+fn a_listener_of_one_address_family_outlives_that_of_the_other() {
+    type Steps = fn(&CmChannel, &dyn Fn(bool) -> u32);
+    let scenarios: [Steps; 3] = [
+        |channel, bound| {
+            let ids = [true, false].map(bound);
+            ids.iter().for_each(|id| listens(channel, *id));
+            destroys(channel, ids[0]);
+        },
+        |channel, bound| {
+            let ids = [false, true].map(bound);
+            ids.iter().for_each(|id| listens(channel, *id));
+            destroys(channel, ids[0]);
+            listens(channel, bound(false));
+        },
+        |channel, bound| {
+            let ids = [false, true].map(bound);
+            listens(channel, ids[0]);
+            destroys(channel, ids[0]);
+            listens(channel, bound(false));
+        },
+    ];
+    for steps in scenarios {
+        let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+        let [(server, listening), (client, connecting)] = [(); 2].map(|()| {
+            let adapter = Adapter::open(&config).unwrap();
+            let channel = adapter.open_cm_channel().unwrap();
+            (adapter, channel)
+        });
+        let address = SocketAddr::new(server.address(), 7175);
+        let other = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 7175);
+        steps(&listening, &|is_other| bound(&listening, if is_other { other } else { address }));
+        let cq = client.completion_queue(1).unwrap();
+        let qp = client.queue_pair(QpCapacity::default(), &cq, &cq).unwrap();
+        qp.prepare().unwrap();
+        requests(&listening, &connecting, address, qp.endpoint().qp.value());
+    }
+}
+
 /// Listens at `address` on one channel and connects to it on another; returns the identifiers of the client and of its request.
 fn request(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr) -> [u32; 2] {
     let listener = create(listening, 1, TCP);
     bind(listening, listener, address).unwrap();
-    write(listening, LISTEN, &[&word(listener), &word(3)]).unwrap();
+    listens(listening, listener);
+    requests(listening, connecting, address, 0x11)
+}
+
+/// Connects a queue pair on one channel to a listener of another; returns the identifiers of the client and of its request.
+fn requests(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr, qp: u32) -> [u32; 2] {
     let client = create(connecting, 2, TCP);
     resolve(connecting, client, address);
     assert_eq!(event(connecting), (ADDRESS_RESOLVED, client, 0));
     write(connecting, RESOLVE_ROUTE, &[&word(client), &word(1000)]).unwrap();
     assert_eq!(event(connecting), (ROUTE_RESOLVED, client, 0));
-    write(connecting, CONNECT, &[&parameters(0x11), &word(client), &word(0)]).unwrap();
+    write(connecting, CONNECT, &[&parameters(qp), &word(client), &word(0)]).unwrap();
     let (kind, accepted, _) = event(listening);
     assert_eq!(kind, CONNECT_REQUEST);
     [client, accepted]

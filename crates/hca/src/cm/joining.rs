@@ -56,12 +56,18 @@ impl Joining {
         match output {
             Output::Listen { id, local, .. } => {
                 let ports = engine.host_mut().tcp_ports();
-                if let Some(listener) = ports.and_then(|ports| ports.take_listener(local.port())) {
+                match ports.and_then(|ports| ports.take_listener(local.port())) {
                     // Without a descriptor for the epoll, no connection is accepted.
-                    let _ = self.streams.listen(id, listener);
+                    Some(listener) => drop(self.streams.listen(id, listener)),
+                    None => self.streams.share_listener(id, local.port()),
                 }
             }
-            Output::StopListening(id) => self.streams.stop_listening(id),
+            Output::StopListening(id) => {
+                let closed = self.streams.stop_listening(id);
+                if let Some((ports, address)) = engine.host_mut().tcp_ports().zip(closed) {
+                    ports.listener_closed(address);
+                }
+            }
             Output::Connect { id, local, peer, qp, parameters } => {
                 let name = StreamName::Outgoing(id);
                 if let Err(error) = self.reserve(name, qp, device) {

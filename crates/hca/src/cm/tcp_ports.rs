@@ -41,7 +41,15 @@ impl TcpPorts {
         true
     }
 
-    /// Takes the listener of a port.
+    /// The listener of a port was closed. Keeps the port reserved for identifiers that are bound to it.
+    pub(super) fn listener_closed(&mut self, address: SocketAddr) {
+        if self.listening.remove(&address.port()).is_some() {
+            // Another process may be faster: then no identifier listens there any more.
+            self.reserve(address, PortCondition::Reusable);
+        }
+    }
+
+    /// Takes the listener of a port; `None` if it was taken.
     pub(super) fn take_listener(&mut self, port: u16) -> Option<TcpListener> {
         self.listening.get_mut(&port)?.take()
     }

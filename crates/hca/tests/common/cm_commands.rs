@@ -22,6 +22,7 @@ pub(crate) const LISTEN: u32 = 7;
 pub(crate) const ACCEPT: u32 = 8;
 pub(crate) const DISCONNECT: u32 = 10;
 pub(crate) const GET_EVENT: u32 = 12;
+pub(crate) const SET_OPTION: u32 = 14;
 pub(crate) const JOIN_IP_MCAST: u32 = 16;
 pub(crate) const LEAVE_MCAST: u32 = 17;
 pub(crate) const MIGRATE_ID: u32 = 18;
@@ -40,15 +41,17 @@ pub(crate) const ESTABLISHED: u32 = 9;
 pub(crate) const DISCONNECTED: u32 = 10;
 pub(crate) const MULTICAST_JOIN: u32 = 12;
 
-/// A program without memory: no command here reads it.
+/// A program.
 #[derive(Default)]
 pub(crate) struct Program {
     pub(crate) files: BTreeMap<u32, ChannelName>,
+    /// What a command reads, at any address.
+    pub(crate) memory: Vec<u8>,
 }
 
 impl Caller for Program {
-    fn read(&mut self, _: u64, _: usize) -> Option<Vec<u8>> {
-        None
+    fn read(&mut self, _: u64, len: usize) -> Option<Vec<u8>> {
+        self.memory.get(..len).map(<[u8]>::to_vec)
     }
 
     fn channel_of(&mut self, fd: u32) -> Option<ChannelName> {
@@ -64,10 +67,14 @@ pub(crate) fn word(value: u32) -> [u8; 4] {
 }
 
 pub(crate) fn sockaddr_in6(address: SocketAddr) -> Vec<u8> {
-    let IpAddr::V4(ip) = address.ip() else { panic!() };
-    let mut bytes = 2u16.to_ne_bytes().to_vec();
+    let family: u16 = if address.is_ipv4() { 2 } else { 10 };
+    let mut bytes = family.to_ne_bytes().to_vec();
     bytes.extend(address.port().to_be_bytes());
-    bytes.extend(ip.octets());
+    match address.ip() {
+        IpAddr::V4(ip) => bytes.extend(ip.octets()),
+        // Behind the flow information.
+        IpAddr::V6(ip) => bytes.extend([&[0; 4], &ip.octets()[..]].concat()),
+    }
     bytes.resize(28, 0);
     bytes
 }

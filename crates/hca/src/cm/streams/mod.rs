@@ -38,13 +38,21 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// How often the sockets are checked while a program polls.
 const INTERVAL: Duration = Duration::from_micros(50);
 
+/// A listening socket.
+struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    /// The identifiers that listen at its port, of either address family.
+    owners: Vec<IdName>,
+}
+
 /// The connections of an adapter that are being set up.
 pub(super) struct Streams {
     options: IwarpOptions,
     epoll: Epoll,
     last_token: u64,
     /// By token.
-    listeners: BTreeMap<u64, (IdName, TcpListener)>,
+    listeners: BTreeMap<u64, Listener>,
     /// By token, which is the number of an inbound connection.
     calls: NumberMap<u64, HandshakeStream<Call>>,
     /// The tokens of the outbound calls.
@@ -84,20 +92,31 @@ impl Streams {
     ///
     /// # Errors
     /// No descriptor can be watched.
-    pub(super) fn listen(&mut self, id: IdName, listener: TcpListener) -> io::Result<()> {
-        listener.set_nonblocking(true)?;
+    pub(super) fn listen(&mut self, id: IdName, socket: TcpListener) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
         let token = self.next_token();
-        self.epoll.add(&listener, token, Interest::READ)?;
-        self.listeners.insert(token, (id, listener));
+        self.epoll.add(&socket, token, Interest::READ)?;
+        self.listeners.insert(token, Listener { socket, address, owners: vec![id] });
         Ok(())
     }
 
-    /// Stops accepting connections for an identifier.
-    pub(super) fn stop_listening(&mut self, id: IdName) {
-        for (_, (_, listener)) in self.listeners.extract_if(.., |_, (owner, _)| *owner == id) {
-            // A child of fork may have the socket too.
-            let _ = self.epoll.remove(&listener);
-        }
+    /// Accepts connections for another identifier at a port, too.
+    pub(super) fn share_listener(&mut self, id: IdName, port: u16) {
+        let at_port = self.listeners.values_mut().filter(|listener| listener.address.port() == port);
+        at_port.for_each(|listener| listener.owners.push(id));
+    }
+
+    /// Stops accepting connections for an identifier. Returns the address at which none listens any more.
+    pub(super) fn stop_listening(&mut self, id: IdName) -> Option<SocketAddr> {
+        let (token, listener) =
+            self.listeners.iter_mut().find(|(_, listener)| listener.owners.contains(&id))?;
+        listener.owners.retain(|owner| *owner != id);
+        let token = Some(*token).filter(|_| listener.owners.is_empty())?;
+        let Listener { socket, address, .. } = self.listeners.remove(&token)?;
+        // A child of fork may have the socket too.
+        let _ = self.epoll.remove(&socket);
+        Some(address)
     }
 
     /// Connects an identifier from `local`, where `bound` is the socket of its port; `None` if a connection has that already.
@@ -221,8 +240,8 @@ impl Streams {
     /// Takes the connections that TCP has accepted. Their bytes are read in the next round.
     fn take_connections(&mut self, listener: u64, now: Instant) {
         for _ in 0..MAX_ACCEPTS {
-            let Some((id, socket)) = self.listeners.get(&listener) else { return };
-            let id = *id;
+            let Some(Listener { socket, owners, .. }) = self.listeners.get(&listener) else { return };
+            let Some(id) = owners.first().copied() else { return };
             let (socket, peer) = match socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
@@ -257,9 +276,9 @@ impl Streams {
     }
 
     fn watch_listeners(&self, interest: Interest) {
-        for (token, (_, listener)) in &self.listeners {
+        for (token, listener) in &self.listeners {
             // If the kernel refuses, the next round tries again.
-            let _ = self.epoll.modify(listener, *token, interest);
+            let _ = self.epoll.modify(&listener.socket, *token, interest);
         }
     }
 
