@@ -65,9 +65,7 @@ impl Card {
             let host =
                 HostSide { source: hosts.get(number).map(Arc::clone), turn: Turn::SAME_HOST, delivery };
             let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
-            let name = format!("{}-{number}", config.name);
-            let thread = spawn(name, Worker::new(parts, config), ended.clone())?;
-            card.workers.push(Running { control, thread });
+            card.workers.push(spawn(number, parts, control, config, ended.clone())?);
         }
         Ok(card)
     }
@@ -79,17 +77,16 @@ impl Card {
         [from, to]: [Host; 2],
         queue: Queue<W>,
         config: &CardConfig,
-        ended: impl Fn() + Clone + Send + 'static,
+        ended: impl Fn() + Send + 'static,
     ) -> Result<Self, CardError> {
         if config.observes_host() {
             return Err(CardError::OtherHost);
         }
         let (control, inbox) = control()?;
-        let mesh = Mesh::alone();
         let host = HostSide { source: Some(from), turn: Turn::OTHER_HOST, delivery: Delivery::Own(to) };
-        let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
-        let thread = spawn(format!("{}-0", config.name), Worker::new(parts, config), ended)?;
-        Ok(Self { workers: vec![Running { control, thread }], delivery: None })
+        let parts = Parts { queue, host, offload: offload(config)?, mesh: Mesh::alone(), inbox };
+        let worker = spawn(0, parts, control, config, ended)?;
+        Ok(Self { workers: vec![worker], delivery: None })
     }
 
     /// A handle to this card.
@@ -150,14 +147,18 @@ fn offload<B: AsRef<[u8]>>(config: &CardConfig) -> Result<Option<Offload<B>>, Co
     Ok(Some(Offload { engine, observes_host: config.observes_host() }))
 }
 
-/// Spawns a worker's thread.
+/// Starts the thread of the worker with this number.
 fn spawn<W: WireQueue + 'static>(
-    name: String,
-    worker: Worker<W>,
+    number: usize,
+    parts: Parts<W>,
+    control: Control,
+    config: &CardConfig,
     ended: impl Fn() + Send + 'static,
-) -> io::Result<JoinHandle<Result<QueueStats, CardError>>> {
-    thread::Builder::new().name(name).spawn(move || {
+) -> io::Result<Running> {
+    let worker = Worker::new(parts, config);
+    let thread = thread::Builder::new().name(format!("{}-{number}", config.name)).spawn(move || {
         let _at_end = AtEnd(ended);
         worker.run()
-    })
+    })?;
+    Ok(Running { control, thread })
 }

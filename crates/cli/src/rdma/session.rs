@@ -22,10 +22,6 @@ use crate::number::plural;
 /// Time limit for progress.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time for the device to take what a peer sent before it ended, also on a busy machine; and between looks for a failure by that.
-const ARRIVAL: Duration = Duration::from_millis(500);
-const LOOK: Duration = Duration::from_millis(2);
-
 /// The first message of each end: its memory region and path MTU in bytes.
 #[derive(Serialize, Deserialize)]
 struct Introduction {
@@ -298,11 +294,14 @@ impl Session {
     /// Returns `result`, or if it is an error the failure of a connection, for which the peer ends. The peer may have ended before the
     /// device took what it had sent.
     pub(super) fn or_failure<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
+        /// Time for the device to take what the peer had sent, also on a busy machine.
+        const ARRIVAL: Duration = Duration::from_millis(500);
+        const PAUSE: Duration = Duration::from_millis(2);
         result.or_else(|error| {
             let end = Instant::now() + ARRIVAL;
             while Instant::now() < end {
                 self.check_connections()?;
-                thread::sleep(LOOK);
+                thread::sleep(PAUSE);
             }
             Err(error)
         })

@@ -74,26 +74,34 @@ pub(crate) fn sends([from, to]: [(&End, &Connected); 2]) {
     assert_eq!(to.0.region.with(|bytes| bytes[..100].to_vec()), [7; 100]);
 }
 
+/// Sends a message from the first connection to the second, whose program does not poll it yet.
+pub(crate) fn sends_unpolled([from, to]: [(&End, &Connected); 2]) {
+    let receive = [to.0.region.slice(0, 100)];
+    to.1.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
+    let send = [from.0.region.slice(0, 100)];
+    from.1.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
+    assert_eq!(from.0.cq.wait(PATIENCE).unwrap().status, Status::Success);
+}
+
+/// The connection ended after `start`: its end waits for the program, which polls the message before it now.
+pub(crate) fn polls_and_sees_the_end((end, connection): (&End, &Connected), start: Instant) {
+    let has_ended = connection.wait_disconnected(Duration::from_millis(30)).unwrap();
+    assert!(!has_ended || start.elapsed() > Duration::from_millis(100));
+    assert_eq!(end.cq.wait(PATIENCE).unwrap().status, Status::Success);
+    assert!(connection.wait_disconnected(PATIENCE).unwrap());
+}
+
 /// The end of a connection waits for a program that has not polled the message before it, for 100 ms at most.
 pub(crate) fn polls_the_last_message_before_the_end(ends: &[End; 2]) {
     let listener = ends[1].adapter.listen(0, 0).unwrap();
     let [client, server] = connected(ends, &listener);
-    let receive = [ends[1].region.slice(0, 100)];
-    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
     let start = Instant::now();
-    let send = [ends[0].region.slice(0, 100)];
-    client.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
-    assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    sends_unpolled([(&ends[0], &client), (&ends[1], &server)]);
     client.disconnect();
-    let has_ended = server.wait_disconnected(Duration::from_millis(30)).unwrap();
-    assert!(!has_ended || start.elapsed() > Duration::from_millis(100));
-    assert_eq!(ends[1].cq.wait(PATIENCE).unwrap().status, Status::Success);
-    assert!(server.wait_disconnected(PATIENCE).unwrap());
+    polls_and_sees_the_end((&ends[1], &server), start);
     // A program that does not poll gets the end nevertheless.
     let [client, server] = connected(ends, &listener);
-    server.queue_pair().post_receive(&ReceiveRequest { wr_id: 1, buffers: &receive }).unwrap();
-    client.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
-    assert_eq!(ends[0].cq.wait(PATIENCE).unwrap().status, Status::Success);
+    sends_unpolled([(&ends[0], &client), (&ends[1], &server)]);
     client.disconnect();
     assert!(server.wait_disconnected(PATIENCE).unwrap());
 }
