@@ -2,11 +2,8 @@
 
 use nichrome_lro::{FlowKey, Medium};
 use nichrome_wire::{
-    EtherType, IpProtocol, Ipv4Header, Ipv6Extensions, Ipv6Header, LinkHeader, Tags, TcpHeader,
+    EtherType, IpProtocol, Ipv4Header, Ipv6Extensions, Ipv6Header, LinkHeader, PppoeHeader, Tags, TcpHeader,
 };
-
-/// Length of the headers of PPPoE and PPP, in bytes.
-const PPPOE: usize = 8;
 
 /// Header offsets of a TCP segment, in bytes from the start of its frame.
 #[derive(Clone, Copy, Debug)]
@@ -99,10 +96,7 @@ fn tunnel_len(ethertype: EtherType, outer: &[u8]) -> Option<usize> {
             (is_plain && is_ip(ip.protocol()), Ipv4Header::LEN)
         }
         EtherType::IPV6 => (is_ip(Ipv6Header::new(outer)?.next_header()), Ipv6Header::LEN),
-        // Session data (RFC 2516 section 6): version and type 1, code 0, session, length, PPP protocol.
-        EtherType::PPPOE_SESSION => {
-            (matches!(outer.first_chunk::<PPPOE>()?, [0x11, 0, .., 0, 0x21 | 0x57]), PPPOE)
-        }
+        EtherType::PPPOE_SESSION => (PppoeHeader::new(outer).is_some(), PppoeHeader::LEN),
         _ => return None,
     };
     is_tunnel.then_some(len)

@@ -2,7 +2,8 @@
 //! headers.
 
 use nichrome_wire::{
-    Ecn, EtherType, Fragment, IpProtocol, Ipv4Header, Ipv6Extension, Ipv6Header, LinkHeader, UpperLayer,
+    Ecn, EtherType, Fragment, IpProtocol, Ipv4Header, Ipv6Extension, Ipv6Header, LinkHeader, PppoeHeader,
+    UpperLayer,
 };
 
 use crate::flow::FlowKey;
@@ -194,19 +195,13 @@ fn first_part(
     })
 }
 
-/// Reads PPPoE session data (RFC 2516 section 6): version and type 1, code 0, session, length, PPP protocol.
 fn through_pppoe(outer: &[u8]) -> Option<Within> {
-    let [0x11, 0, _, _, high, low, 0, protocol] = outer.first_chunk()? else { return None };
-    let is_ipv4 = match protocol {
-        0x21 => true,
-        0x57 => false,
-        _ => return None,
-    };
+    let header = PppoeHeader::new(outer)?;
     Some(Within {
         tunnel: Tunnel::Pppoe,
-        is_ipv4,
-        start: Tunnel::Pppoe.len(),
-        end: 6 + usize::from(u16::from_be_bytes([*high, *low])),
+        is_ipv4: header.ethertype() == EtherType::IPV4,
+        start: PppoeHeader::LEN,
+        end: header.end(),
         barrier: None,
         usual_ip_checksum: true,
     })

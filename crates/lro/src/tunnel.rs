@@ -1,5 +1,7 @@
 //! The tunnel headers between the link header and the IP header of a segment.
 
+use nichrome_wire::PppoeHeader;
+
 /// The tunnel around a packet: at most one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
@@ -23,7 +25,7 @@ impl Tunnel {
             Self::None => 0,
             Self::Ipv4 => 20,
             Self::Ipv6 => 40,
-            Self::Pppoe => 8,
+            Self::Pppoe => PppoeHeader::LEN,
         }
     }
 

@@ -13,6 +13,8 @@
 //! connections on to them ([`Distribution`]). If the host has one queue only, a separate thread takes packets from the
 //! workers in turn ([`delivery`]): the load balancer of lro-npu, section V.B.
 //!
+//! A worker may also carry the packets of one host to another, in one direction ([`Card::between`]).
+//!
 //! A worker sleeps until its wire, its host, another worker or a timer wakes it.
 #![forbid(unsafe_code)]
 

@@ -2,17 +2,13 @@
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
-    AddressPair, EtherType, EthernetError, IpProtocol, LinkHeader, UdpHeaderMut, transmitted_checksum,
+    AddressPair, EtherType, EthernetError, IpProtocol, LinkHeader, PppoeHeader, UdpHeaderMut,
+    transmitted_checksum,
 };
 
 use crate::error::SegmentError;
 use crate::ip::{IpFields, IpPacket};
 use crate::udp;
-
-/// Length of the PPPoE and PPP headers, in bytes.
-const PPPOE_LEN: usize = 8;
-/// Bytes of them that PPPoE's length field does not cover.
-const PPPOE_UNCOVERED: usize = 6;
 
 /// Length of a UDP header, in bytes.
 const UDP_LEN: usize = 8;
@@ -69,7 +65,7 @@ impl Tunnel {
             let at = link.header_len();
             let (ethertype, packet) =
                 through_pppoe(link.payload()).ok_or(SegmentError::NotIp(link.ethertype()))?;
-            let packet = IpPacket::parse_as(ethertype, packet, at + PPPOE_LEN)?;
+            let packet = IpPacket::parse_as(ethertype, packet, at + PppoeHeader::LEN)?;
             return Ok((Some(Self { at, kind: Kind::Pppoe }), packet));
         }
         let outer = IpPacket::parse(frame)?;
@@ -156,7 +152,7 @@ impl Tunnel {
         match &mut self.kind {
             Kind::Ip(fields) => fields.write(tunneled),
             Kind::Pppoe => {
-                let len = (tunneled.len() - PPPOE_UNCOVERED) as u16;
+                let len = (tunneled.len() - PppoeHeader::UNCOVERED) as u16;
                 tunneled[4..6].copy_from_slice(&len.to_be_bytes());
             }
             Kind::Udp { ip, transport, covered } => {
@@ -231,15 +227,8 @@ fn write_datagram(datagram: &mut [u8], covered: Option<AddressPair>) {
     }
 }
 
-/// Returns the protocol and the bytes of a packet in PPPoE session data: version and type 1, code 0, session, length,
-/// PPP protocol.
+/// Returns the protocol and the bytes of the packet in PPPoE session data.
 fn through_pppoe(data: &[u8]) -> Option<(EtherType, &[u8])> {
-    let ([0x11, 0, _, _, high, low, 0, protocol], _) = data.split_first_chunk()? else { return None };
-    let ethertype = match protocol {
-        0x21 => EtherType::IPV4,
-        0x57 => EtherType::IPV6,
-        _ => return None,
-    };
-    let end = PPPOE_UNCOVERED + usize::from(u16::from_be_bytes([*high, *low]));
-    Some((ethertype, data.get(PPPOE_LEN..end)?))
+    let header = PppoeHeader::new(data)?;
+    Some((header.ethertype(), data.get(PppoeHeader::LEN..header.end())?))
 }

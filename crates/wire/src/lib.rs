@@ -28,6 +28,7 @@ mod ipv6_extensions;
 pub mod iwarp;
 mod number_map;
 mod packet_too_big;
+mod pppoe;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 mod seq;
@@ -56,6 +57,7 @@ pub use ipv6::{FlowLabel, Ipv6Error, Ipv6Header, Ipv6HeaderMut, Ipv6Repr};
 pub use ipv6_extensions::{ExtensionError, Ipv6Extension, Ipv6Extensions, Ipv6Fragment, UpperLayer};
 pub use number_map::{NumberHasher, NumberMap};
 pub use packet_too_big::packet_too_big;
+pub use pppoe::PppoeHeader;
 pub use seq::SeqNumber;
 pub use tcp::{TcpError, TcpHeader, TcpHeaderMut, TcpRepr};
 pub use tcp_flags::TcpFlags;

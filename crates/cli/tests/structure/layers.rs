@@ -354,6 +354,7 @@ const WIRE: Layers = &[
         "ipv4.rs",
         "ipv6.rs",
         "ipv6_extensions.rs",
+        "pppoe.rs",
         "tcp.rs",
         "tcp_options.rs",
         "udp.rs",
