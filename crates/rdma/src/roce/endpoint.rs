@@ -370,7 +370,10 @@ impl Endpoint for RoceQp {
             {
                 requester.receive(message, incoming, context);
             }
-            (QpType::Rc, Message::Rc(message)) | (QpType::XrcReceive, Message::Xrc(_, message)) => {
+            // An answer to a target, which requests nothing, is none of its peer.
+            (QpType::Rc, Message::Rc(message)) | (QpType::XrcReceive, Message::Xrc(_, message))
+                if !message.is_answer() =>
+            {
                 if responder.receive(message, incoming, context).is_err() {
                     self.fail(shared, verbs);
                     return true;

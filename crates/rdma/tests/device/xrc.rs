@@ -1,7 +1,10 @@
 //! Extended reliable connections (IBA annex A14).
 
-use crate::common::{ALL, BASE, End, Faults, Link, Pair, address, pattern};
+use crate::common::{ALL, BASE, End, Faults, Link, Pair, address, datagram, pattern};
 use nichrome_rdma::*;
+use nichrome_wire::rdma::{
+    Aeth, Bth, BthFlags, Credit, Message, Msn, NakCode, PKey, RcMessage, ReadResponse, Repr, Syndrome,
+};
 
 /// A pair whose first end has an initiator, and whose second end has its target and two shared receive queues, each with a
 /// completion queue, a protection domain and a region of its own.
@@ -249,6 +252,33 @@ fn an_initiator_receives_nothing_and_a_target_sends_nothing() {
     let before = xrc.pair.ends[1].device.counters().dropped_unknown;
     xrc.pair.inject(1, &bytes);
     assert_eq!(xrc.pair.ends[1].device.counters().dropped_unknown, before + 1);
+}
+
+#[test]
+fn an_answer_to_a_target_is_dropped() {
+    let mut xrc = Xrc::new(Pair::new());
+    let target = xrc.pair.ends[1].device.qp_number(xrc.target).unwrap();
+    let aeth = |syndrome| Aeth { syndrome, msn: Msn::new(0) };
+    let ack = aeth(Syndrome::Ack(Credit::UNLIMITED));
+    let answers = [
+        RcMessage::Acknowledge(ack),
+        RcMessage::Acknowledge(aeth(Syndrome::Nak(NakCode::RemoteAccess))),
+        RcMessage::ReadResponse(ReadResponse::Only(ack)),
+        RcMessage::AtomicAcknowledge(ack, 0),
+    ];
+    for (message, dropped) in answers.into_iter().zip(1..) {
+        let psn = Psn::new(Link::default().psn);
+        let bth = Bth { flags: BthFlags::MIGRATED, pkey: PKey::default(), dest_qp: target, psn };
+        let repr = Repr { bth, message: Message::Xrc(SrqNumber::default(), message) };
+        xrc.pair.inject(1, &datagram(0, &repr, &[]));
+        assert_eq!(xrc.pair.ends[1].device.counters().dropped_unknown, dropped);
+        assert_eq!(xrc.states(), [QpState::Rts; 2]);
+    }
+    assert_eq!(xrc.pair.ends[1].events(), []);
+    xrc.receive(0, 7, 0, 100);
+    xrc.post(xrc.queues[0].number, 1, Operation::Send, 0, 100);
+    xrc.pair.run();
+    assert_eq!(xrc.pair.ends[0].statuses(), [(1, Status::Success)]);
 }
 
 #[test]
