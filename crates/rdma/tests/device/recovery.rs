@@ -1,8 +1,8 @@
 //! How losses and congestion are dealt with: between two of ours, and with others.
 
-use crate::common::{Faults, Link, Pair, pattern};
+use crate::common::{Fate, Faults, Link, Pair, datagram, pattern};
 use nichrome_rdma::*;
-use nichrome_wire::rdma::{BthFlags, Repr};
+use nichrome_wire::rdma::{Aeth, Bth, BthFlags, Message, Msn, NakCode, PKey, RcMessage, Repr, Syndrome};
 
 /// Writes a megabyte four times over a path with faults; returns the costs.
 fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
@@ -143,6 +143,33 @@ fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
     };
     let ((_, _, free), (_, _, some), (_, _, many)) = (run(0.0), run(0.001), run(0.2));
     assert!(free * 5 < some * 4 && some < many, "{free} {some} {many}");
+}
+
+/// A packet that was lost, and arrives before its receive: what is lost of the next repetition is a gap of its own.
+#[test]
+fn a_sequence_nak_after_an_rnr_nak_is_of_a_new_gap() {
+    let mut pair = Pair::new();
+    pair.record = true;
+    pair.fates = Some(Box::new(|_, _| Fate::IsLost));
+    let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 0, psn: 100, ..Link::default() });
+    let dest_qp = pair.ends[0].device.qp_number(a).unwrap();
+    let nak = |syndrome| {
+        let bth = Bth { flags: BthFlags::MIGRATED, pkey: PKey::default(), dest_qp, psn: Psn::new(100) };
+        let message = Message::Rc(RcMessage::Acknowledge(Aeth { syndrome, msn: Msn::new(0) }));
+        datagram(1, &Repr { bth, message }, &[])
+    };
+    let (gap, not_ready) =
+        (nak(Syndrome::Nak(NakCode::PsnSequence)), nak(Syndrome::RnrNak(RnrTimer::new(1).unwrap())));
+    (0..2).for_each(|wr_id| pair.ends[0].post(a, wr_id, Operation::Send, 0, 8));
+    let mut sent_after = |nak: Option<&Vec<u8>>| {
+        nak.into_iter().for_each(|nak| pair.inject(0, nak));
+        pair.run_for(1_000_000);
+        std::mem::take(&mut pair.sent).len()
+    };
+    assert_eq!(sent_after(None), 2);
+    assert_eq!([sent_after(Some(&gap)), sent_after(Some(&gap))], [2, 0], "repaired once");
+    assert_eq!(sent_after(Some(&not_ready)), 2);
+    assert_eq!(sent_after(Some(&gap)), 2);
 }
 
 fn marked(congestion: Congestion, mark: f64) -> (Counters, Counters, u64) {
