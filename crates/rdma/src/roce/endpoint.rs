@@ -95,11 +95,12 @@ impl Connection {
         }
     }
 
-    /// The packet that leaves next: answers first. A delayed acknowledgement leaves right behind a request.
+    /// The packet that leaves next: answers first. A delayed acknowledgement leaves right behind a request. The rate of
+    /// congestion control holds requests and READ responses alike: the sender of the data reacts (DCQCN, section 3.1).
     #[inline]
     fn next_packet(&self, shared: &RoceShared, behind_request: bool, now: Instant) -> Option<Outgoing> {
         let read = shared.environment.window.read;
-        let next = self.responder.next_packet(&self.qp, now);
+        let next = self.responder.next_packet(&self.qp, self.requester.paced_until(now), now);
         let next = next.or_else(|| self.requester.next_packet(&self.qp, read, now));
         next.or_else(|| if behind_request { self.responder.acknowledgement(&self.qp) } else { None })
     }
@@ -383,7 +384,7 @@ impl Endpoint for RoceQp {
             (QpType::Ud, Message::Ud(deth, immediate)) => {
                 Responder::receive_datagram(deth, immediate, incoming, context);
             }
-            (QpType::Rc | QpType::Uc | QpType::XrcSend, Message::CongestionNotification) => {
+            (_, Message::CongestionNotification) if kind != QpType::Ud => {
                 verbs.counters.congestion_notifications_received += 1;
                 requester.congested(verbs.now);
             }

@@ -145,6 +145,52 @@ fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
     assert!(free * 5 < some * 4 && some < many, "{free} {some} {many}");
 }
 
+/// The responder sends the data of a READ, and so its queue pair reacts to the notifications (DCQCN, section 3.1).
+#[test]
+fn dcqcn_paces_the_responses_of_reads() {
+    let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
+    let run = |mark| {
+        let mut pair = Pair::with(|config| config.roce.congestion = Congestion::Dcqcn(dcqcn));
+        pair = pair.seeded(5, Faults { mark, ..Faults::default() });
+        let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 14, rd_atomic: 16, ..Link::default() });
+        let (there, data) = (pair.ends[1].remote(0), pattern(1 << 20, 8));
+        pair.ends[1].fill(0, &data);
+        (0..4).for_each(|wr_id| pair.ends[0].post(a, wr_id, Operation::Read(there), 0, 1 << 20));
+        pair.run();
+        let done = pair.ends[0].completions();
+        assert!(done.len() == 4 && done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
+        assert!(pair.ends[0].bytes(0, 1 << 20) == data);
+        let counters = [0, 1].map(|end| *pair.ends[end].device.counters());
+        (counters[1].congestion_notifications_received, counters[0].retransmitted, done[3].at.as_nanos())
+    };
+    let ((_, _, free), (notified, again, some), (_, _, many)) = (run(0.0), run(0.001), run(0.2));
+    assert!(notified > 0 && free * 5 < some * 4 && some < many, "{free} {some} {many}");
+    assert_eq!(again, 0, "responses that wait for their time are not requested again");
+}
+
+/// An ACK of requests behind a READ would tell that its responses are lost.
+#[test]
+fn no_acknowledgement_overtakes_paced_responses() {
+    let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
+    let mut pair = Pair::with(|config| config.roce.congestion = Congestion::Dcqcn(dcqcn));
+    pair = pair.seeded(5, Faults { mark: 0.5, ..Faults::default() });
+    let [a, b] = pair.connect(QpType::Rc, &Link { timeout: 14, ..Link::default() });
+    for wr_id in 0..50 {
+        let (here, there) = (pair.ends[0].remote(0), pair.ends[1].remote(0));
+        pair.ends[0].post(a, wr_id, Operation::Read(there), 0, 20_000);
+        pair.ends[0].post(a, 100 + wr_id, Operation::Write(there), 0, 100);
+        // Requests of the responder's program, behind which an ACK leaves at once.
+        pair.ends[1].post(b, wr_id, Operation::Write(here), 0, 100);
+        pair.run_for(20_000);
+    }
+    pair.run();
+    assert!(pair.ends[1].device.counters().congestion_notifications_received > 0);
+    for end in 0..2 {
+        assert!(pair.ends[end].statuses().iter().all(|(_, status)| *status == Status::Success));
+        assert_eq!(pair.ends[end].device.counters().retransmitted, 0);
+    }
+}
+
 /// A packet that was lost, and arrives before its receive: what is lost of the next repetition is a gap of its own.
 #[test]
 fn a_sequence_nak_after_an_rnr_nak_is_of_a_new_gap() {

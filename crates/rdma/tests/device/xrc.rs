@@ -281,6 +281,24 @@ fn an_answer_to_a_target_is_dropped() {
     assert_eq!(xrc.pair.ends[0].statuses(), [(1, Status::Success)]);
 }
 
+/// DCQCN: the sender of READ responses is the target.
+#[test]
+fn a_target_slows_down_if_its_responses_are_marked() {
+    let took = |mark| {
+        let dcqcn = Congestion::Dcqcn(Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() });
+        let pair = Pair::with(|config| config.roce.congestion = dcqcn);
+        let mut xrc = Xrc::new(pair.seeded(5, Faults { mark, ..Faults::default() }));
+        let (number, remote) = (xrc.queues[0].number, xrc.remote(0, 0));
+        xrc.post(number, 1, Operation::Read(remote), 0, 1 << 20);
+        xrc.pair.run();
+        let [done] = xrc.pair.ends[0].completions()[..] else { panic!() };
+        assert_eq!(done.status, Status::Success);
+        done.at.as_nanos()
+    };
+    let (free, marked) = (took(0.0), took(0.1));
+    assert!(2 * free < marked, "{free} {marked}");
+}
+
 #[test]
 fn a_domain_is_in_use_while_it_has_queues_or_targets() {
     let mut xrc = Xrc::new(Pair::new());

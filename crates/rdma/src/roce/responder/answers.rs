@@ -2,10 +2,12 @@
 //!
 //! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. A FLUSH
 //! or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges everything that has arrived: a
-//! driver that receives a batch before it sends has ACKs coalesced.
+//! driver that receives a batch before it sends has ACKs coalesced. While the pace of congestion control holds data, the ACK behind it
+//! waits too.
 
 use std::collections::VecDeque;
 
+use nichrome_wire::Instant;
 use nichrome_wire::rdma::{
     Aeth, Credit, Message, Msn, NakCode, Psn, RKey, RcMessage, ReadResponse, Reth, Syndrome,
 };
@@ -224,13 +226,19 @@ fn plain(message: Message, psn: Psn, cause: Cause) -> Outgoing {
 }
 
 impl Answers {
-    /// The answer that leaves before any acknowledgement: a congestion notification, data, the selective NAK of `missing`.
+    /// The answer that leaves before any acknowledgement: a congestion notification, data unless it is paced, the selective NAK
+    /// of `missing`.
     #[inline]
-    pub(super) fn next(&self, position: Position, missing: Option<Psn>) -> Option<Outgoing> {
+    pub(super) fn next(
+        &self,
+        position: Position,
+        paced_until: Option<Instant>,
+        missing: Option<Psn>,
+    ) -> Option<Outgoing> {
         if self.notification {
             return Some(plain(Message::CongestionNotification, Psn::new(0), Cause::Notification));
         }
-        if self.pending > 0 {
+        if self.pending > 0 && paced_until.is_none() {
             let index = self.data.iter().position(DataAnswer::is_pending)?;
             return Some(self.data_packet(index, position));
         }
@@ -239,9 +247,12 @@ impl Answers {
         Some(plain(Message::Rc(RcMessage::Acknowledge(aeth)), psn, Cause::Missing))
     }
 
-    /// The acknowledgement that waits.
+    /// The acknowledgement that waits, unless data must leave before it.
     #[inline]
     pub(super) fn acknowledgement(&self, position: Position) -> Option<Outgoing> {
+        if self.pending > 0 {
+            return None;
+        }
         let (psn, aeth) = match self.acknowledgement? {
             Acknowledgement::Positive => (position.expected.previous(), position.positive()),
             Acknowledgement::Negative(psn, syndrome) => (psn, position.negative(syndrome)),

@@ -287,13 +287,18 @@ impl Responder {
         !self.answers.is_empty() && !self.is_delaying(now) || self.reorder.has_missing()
     }
 
-    /// The answer that leaves next.
+    /// The answer that leaves next; data only if it is not `paced_until` a later time.
     #[inline]
-    pub(super) fn next_packet(&self, qp: &QueuePair, now: Instant) -> Option<Outgoing> {
+    pub(super) fn next_packet(
+        &self,
+        qp: &QueuePair,
+        paced_until: Option<Instant>,
+        now: Instant,
+    ) -> Option<Outgoing> {
         if self.answers.is_empty() && !self.reorder.has_missing() {
             return None;
         }
-        let urgent = self.answers.next(self.position(qp), self.reorder.next_missing());
+        let urgent = self.answers.next(self.position(qp), paced_until, self.reorder.next_missing());
         urgent.or_else(|| if self.is_delaying(now) { None } else { self.acknowledgement(qp) })
     }
 
