@@ -20,7 +20,7 @@ use nichrome_rdma::star::{
     Admit, Connect, MAX_REGIONS, MakeOffer, Offer, Refusal, Setup, SetupError, SetupEvent, StarRole, Timers,
     Wish, peek_offer,
 };
-use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
+use nichrome_rdma::{ConnectError, Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::pending::{Asked, Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
@@ -211,7 +211,10 @@ impl<M: Memory> StarHandshake<M> {
             self.state = State::Done;
             return;
         };
-        running.setup.refuse(Refusal::Connection);
+        running.setup.refuse(match failure {
+            SetupFailure::Connect(ConnectError::Depth { .. }) => Refusal::Resources,
+            _ => Refusal::Connection,
+        });
         let request = running.request;
         self.collect_output();
         pending.fail(&request, failure);

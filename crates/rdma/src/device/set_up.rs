@@ -62,7 +62,7 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// The queue pair does not exist, is not RC, is already set up, is not in INIT, RTR or RTS, or has sends that were posted
-    /// without a hold.
+    /// without a hold. The peer's queues are larger than this device's may be, if it would keep a copy of them.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn connect<A: Agreed<M>>(&mut self, handle: Handle<kind::Qp>, agreed: &A) -> Result<(), ConnectError>
     where
@@ -73,6 +73,7 @@ impl<M: Memory> Device<M> {
         if qp.is_set_up || !connectable || qp.sends.len() > 0 && !qp.on_hold {
             return Err(ConnectError::State(qp.state));
         }
+        agreed.check(&self.config.limits)?;
         let Self { qps, transports, verbs, .. } = self;
         qps.replace(handle, |transport| {
             let mut qp =

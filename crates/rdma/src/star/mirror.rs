@@ -20,6 +20,8 @@ pub(super) struct Mirror {
     /// Receives at the front that operations have taken.
     taken: usize,
     depth: QueueDepth,
+    /// Completed sends whose CQEP has not left: the server's queue still holds them.
+    reports_waiting: usize,
     scratch: Vec<Sge>,
 }
 
@@ -68,17 +70,27 @@ impl Mirror {
     pub(super) fn new(depth: QueueDepth) -> Self {
         let (sends, receives, scratch) = Default::default();
         let (send_segments, receive_segments) = Default::default();
-        Self { sends, receives, send_segments, receive_segments, released: 0, taken: 0, depth, scratch }
+        Self {
+            sends,
+            receives,
+            send_segments,
+            receive_segments,
+            released: 0,
+            taken: 0,
+            depth,
+            reports_waiting: 0,
+            scratch,
+        }
     }
 
     /// Adds a request of the server's program, whose form the parser has checked.
     pub(super) fn push(&mut self, wqe: &Wqe, payload: &[u8]) -> Result<(), Overrun> {
         let operation = operation(&wqe.request);
-        let (queue, depth, granted) = match operation {
-            Some(_) => (&mut self.sends, self.depth.sends, &mut self.send_segments),
-            None => (&mut self.receives, self.depth.receives, &mut self.receive_segments),
+        let (queue, left, depth, granted) = match operation {
+            Some(_) => (&mut self.sends, self.reports_waiting, self.depth.sends, &mut self.send_segments),
+            None => (&mut self.receives, 0, self.depth.receives, &mut self.receive_segments),
         };
-        if queue.len() >= depth as usize {
+        if queue.len() + left >= depth as usize {
             return Err(Overrun);
         }
         let is_inline = wqe.data == Data::Inline;
@@ -162,6 +174,16 @@ impl Mirror {
         self.sends.pop()
     }
 
+    /// Records that a CQEP which reports a send was queued.
+    pub(super) fn report_queued(&mut self) {
+        self.reports_waiting += 1;
+    }
+
+    /// Records that such a CQEP has left for the first time.
+    pub(super) fn report_left(&mut self) {
+        self.reports_waiting = self.reports_waiting.saturating_sub(1);
+    }
+
     /// Removes the oldest receive, which was taken, and returns the server's number for it.
     pub(super) fn release_receive(&mut self) -> Option<u64> {
         let receive = self.receives.pop()?;
@@ -175,7 +197,7 @@ impl Mirror {
     pub(super) fn clear(&mut self) {
         (self.sends, self.receives) = Default::default();
         (self.send_segments, self.receive_segments) = Default::default();
-        self.taken = 0;
+        (self.taken, self.reports_waiting) = (0, 0);
     }
 }
 

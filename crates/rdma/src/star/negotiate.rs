@@ -14,6 +14,7 @@ use super::stateless::{MAX_LENT, Stateless};
 use super::tag::Ends;
 use crate::core::attributes::QpState;
 use crate::core::error::ObjectError;
+use crate::core::limits::Limits;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::{QueuePair, Receives, Settings};
 use crate::core::verbs::Verbs;
@@ -105,6 +106,17 @@ pub struct Connect<'a> {
 
 impl<M: Memory> Agreed<M> for Connect<'_> {
     type Endpoint = StarQp;
+
+    fn check(&self, limits: &Limits) -> Result<(), ConnectError> {
+        let QueueDepth { sends, receives } = self.theirs.depth;
+        let requests = sends.max(receives) as usize;
+        match self.role {
+            StarRole::Stateful(_) if requests > limits.wrs => {
+                Err(ConnectError::Depth { requests, limit: limits.wrs })
+            }
+            _ => Ok(()),
+        }
+    }
 
     fn connect(&self, mut qp: QueuePair, shared: &mut StarShared, verbs: &mut Verbs<M>) -> StarQp {
         let Self { ours, theirs, role } = *self;

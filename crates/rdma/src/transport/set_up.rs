@@ -6,6 +6,7 @@ use thiserror::Error;
 use super::Endpoint;
 use crate::core::attributes::{QpState, QpType};
 use crate::core::error::ObjectError;
+use crate::core::limits::Limits;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::QueuePair;
 use crate::core::verbs::Verbs;
@@ -32,6 +33,15 @@ pub(crate) trait Answerable<M: Memory>: Question {
 pub(crate) trait Agreed<M: Memory> {
     /// The negotiated transport.
     type Endpoint: Endpoint;
+
+    /// Checks what the peer has announced against the device's limits.
+    ///
+    /// # Errors
+    /// The device does not keep as much.
+    fn check(&self, limits: &Limits) -> Result<(), ConnectError> {
+        let _ = limits;
+        Ok(())
+    }
 
     /// Creates the endpoint.
     fn connect(
@@ -72,4 +82,14 @@ pub enum ConnectError {
         "a queue pair in state {0:?} that is set up or has outstanding sends cannot change its transport"
     )]
     State(QpState),
+    /// The peer's queues, which this side would keep a copy of, are larger than those of this device may be.
+    #[error(
+        "the peer announced a queue of {requests} requests, more than the {limit} that this device keeps"
+    )]
+    Depth {
+        /// Requests of the peer's larger queue.
+        requests: usize,
+        /// [`Limits::wrs`](crate::Limits::wrs).
+        limit: usize,
+    },
 }

@@ -1,6 +1,7 @@
 //! A StaR peer that violates the protocol: elements about requests that cannot exist are refused and change nothing.
 
-use crate::common::{Link, Pair};
+use crate::common::{Fate, Link, Pair};
+use nichrome_rdma::star::{Admission, Admit, Connect, MakeOffer, Offer, QueueDepth, StarRole, Wish};
 use nichrome_rdma::*;
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{
@@ -59,6 +60,11 @@ impl Forger {
     /// Forges a CQEP. The client's elements have numbers from 1.
     fn complete(&mut self, sequence: u32, completed: Completed, wr_id: u64) {
         self.forge(SERVER, cqep(completed, wr_id), sequence, &[]);
+    }
+
+    /// From now on nothing reaches this end.
+    fn cut_off(&mut self, end: usize) {
+        self.pair.fates = Some(Box::new(move |to, _| if to == end { Fate::IsLost } else { Fate::Arrives }));
     }
 
     fn refused(&self) -> u64 {
@@ -147,6 +153,59 @@ fn a_server_that_announces_more_sends_than_agreed_is_refused() {
     }
     assert_eq!(forger.pair.ends[CLIENT].bytes(0x5000, 8), [0; 8]);
     forger.works();
+}
+
+/// The client executes the sends at once, and keeps a CQEP for each until the server acknowledges it.
+#[test]
+fn a_server_that_acknowledges_no_completion_has_its_sends_refused_in_the_end() {
+    for flags in [WqeFlags::SIGNALED, WqeFlags::NONE] {
+        let mut forger = Forger::new();
+        forger.cut_off(SERVER);
+        let Remote { address, rkey } = forger.pair.ends[CLIENT].remote(0x5000);
+        let request = Request::Write(Target { address, rkey });
+        let mut announced = 0;
+        for _ in 0..100 * DEPTH {
+            let wqe = Wqe { wr_id: announced, request, flags, len: 0, data: Data::Segments(0) };
+            let refused = forger.refused();
+            forger.forge(CLIENT, Message::Wqep(Element::Work(wqe)), announced as u32, &[]);
+            forger.pair.transmit();
+            announced += u64::from(forger.refused() == refused);
+        }
+        // As many CQEPs as may be under way, and as many sends as the server's queue holds.
+        assert_eq!(announced, 2 * DEPTH, "{flags:?}");
+    }
+}
+
+#[test]
+fn a_server_whose_queues_are_larger_than_the_clients_may_be_is_not_connected() {
+    const MOST: usize = 256;
+    let connected = |depth: QueueDepth, role: fn(Admission) -> StarRole| {
+        let mut pair = Pair::with(|config| config.limits.wrs = MOST);
+        let link = Link::default();
+        let qps = pair.create(QpType::Rc);
+        pair.bring_up(QpType::Rc, qps, &link);
+        let [theirs, ours] = [(SERVER, Wish::Own), (CLIENT, Wish::Automatic)].map(|(end, wish)| {
+            let question = MakeOffer { wish, first_element: SeqNumber(0) };
+            pair.ends[end].device.ask(qps[end], question).unwrap()
+        });
+        let admission = pair.ends[SERVER].device.ask(qps[SERVER], Admit(&ours)).unwrap();
+        let (theirs, role) = (Offer { depth, ..theirs }, role(admission));
+        let agreed = Connect { ours: &ours, theirs: &theirs, role: &role };
+        pair.ends[CLIENT].device.connect(qps[CLIENT], &agreed)
+    };
+    let limit = MOST;
+    for requests in [MOST as u32 + 1, u32::MAX] {
+        let refused = Err(ConnectError::Depth { requests: requests as usize, limit });
+        for depth in
+            [QueueDepth { sends: requests, receives: 1 }, QueueDepth { sends: 1, receives: requests }]
+        {
+            assert_eq!(connected(depth, StarRole::Stateful), refused);
+            // Of a client, a server keeps no queue.
+            assert_eq!(connected(depth, |_| StarRole::Stateless), Ok(()));
+        }
+    }
+    let depth = QueueDepth { sends: MOST as u32, receives: MOST as u32 };
+    assert_eq!(connected(depth, StarRole::Stateful), Ok(()));
 }
 
 #[test]

@@ -352,6 +352,24 @@ fn an_offer_must_name_its_tcp_peer_and_the_requested_queue_pair() {
     assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)));
 }
 
+/// The client would keep a copy of the server's queues.
+#[test]
+fn a_server_with_longer_queues_than_the_client_may_have_is_refused() {
+    let mut connection = SetUp::new([Wish::Automatic, Wish::Own]);
+    let limit = connection.sides[0].host.0.lock().unwrap().limits().wrs as u32;
+    let opening = connection.ends[0].take_output();
+    connection.deliver(1, &opening);
+    let answer = connection.ends[1].take_output();
+    // The numbers of sends and receives in the OFFER.
+    for at in [44, 48] {
+        let mut connection = SetUp::new([Wish::Automatic, Wish::Own]);
+        let mut answer = answer.clone();
+        answer[at..at + 4].copy_from_slice(&(limit + 1).to_be_bytes());
+        connection.deliver(0, &answer);
+        assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)));
+    }
+}
+
 #[test]
 fn without_the_key_no_queue_pair_is_connected_and_no_key_or_table_is_sent() {
     for keys in [[KEY, None], [None, KEY], [KEY, Some("another key")]] {

@@ -189,6 +189,7 @@ impl Stateful {
             _ => Completed::Send,
         };
         let (wr_id, len) = (work.wr_id, work.len);
+        self.mirror.report_queued();
         self.report(Cqe { wr_id, status: code(status), completed, len, notice: None });
     }
 

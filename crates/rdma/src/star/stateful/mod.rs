@@ -23,8 +23,8 @@ mod timers;
 use demand::Asking;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Repr,
-    Rights, Span, Stamp,
+    Atomic, Completed, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter,
+    Repr, Rights, Span, Stamp,
 };
 use nichrome_wire::{Ecn, Instant};
 
@@ -491,6 +491,9 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             Cause::Element => {
                 let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
                 verbs.counters.retransmitted += u64::from(!is_new);
+                if is_new && is_report_of_send(&packet.repr.message) {
+                    self.mirror.report_left();
+                }
             }
             Cause::Chunk(place) => {
                 let bytes = match packet.repr.message {
@@ -528,4 +531,11 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         self.complete(verbs);
     }
+}
+
+/// Whether a packet reports a send of the server.
+fn is_report_of_send(message: &Message) -> bool {
+    use Completed as C;
+    let Message::Cqep(cqe) = message else { return false };
+    matches!(cqe.completed, C::Send | C::Write | C::Read | C::CompareSwap | C::FetchAdd)
 }
