@@ -67,6 +67,8 @@ pub(super) struct Answered {
     pub(super) place: Place,
     /// When it left.
     pub(super) sent: Instant,
+    /// It counted as lost: its chunk was queued for retransmission.
+    pub(super) was_lost: bool,
 }
 
 /// Packets in flight of one type.
@@ -198,14 +200,14 @@ impl Flight {
         self.find_losses(sequence);
         self.trim();
         self.lifetime.met();
-        Some(Answered { place, sent })
+        Some(Answered { place, sent, was_lost: false })
     }
 
     fn lost_answered(&mut self, sequence: SeqNumber, now: Instant) -> Option<Answered> {
         let index = self.lost.iter().position(|copy| copy.sequence == sequence)?;
         let copy = self.lost.remove(index)?;
         self.timer.sample(now.nanos_since(copy.sent));
-        Some(Answered { place: copy.place, sent: copy.sent })
+        Some(Answered { place: copy.place, sent: copy.sent, was_lost: true })
     }
 
     /// Declares packets lost that were sent [`REORDERED`] or more before an answered one.

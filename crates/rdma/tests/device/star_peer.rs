@@ -5,8 +5,8 @@ use nichrome_rdma::star::{Admission, Admit, Connect, MakeOffer, Offer, QueueDept
 use nichrome_rdma::*;
 use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{
-    Completed, Cqe, Data, Element, Epoch, Flags, Message, PacketCheck, PacketWriter, Repr, Request, Stamp,
-    StatusCode, Target, Wqe, WqeFlags,
+    CommonHeader, Completed, Cqe, Data, Element, Epoch, Flags, Message, PacketCheck, PacketType,
+    PacketWriter, Reason, Repr, Request, Stamp, StatusCode, Target, Wqe, WqeFlags,
 };
 
 const SERVER: usize = 0;
@@ -206,6 +206,32 @@ fn a_server_whose_queues_are_larger_than_the_clients_may_be_is_not_connected() {
     }
     let depth = QueueDepth { sends: MOST as u32, receives: MOST as u32 };
     assert_eq!(connected(depth, StarRole::Stateful), Ok(()));
+}
+
+/// Otherwise a server that refuses each copy twice has two more sent for it.
+#[test]
+fn a_copy_that_counts_as_lost_and_is_refused_is_retransmitted_once() {
+    let mut forger = Forger::new();
+    forger.cut_off(SERVER);
+    forger.pair.record = true;
+    let (client, remote) = (forger.qps[CLIENT], forger.pair.ends[SERVER].remote(0));
+    forger.pair.ends[CLIENT].post(client, 1, Operation::Write(remote), 0, 8);
+    let rdps = |forger: &Forger| {
+        let of_type = |(_, bytes): &&(usize, Vec<u8>)| {
+            CommonHeader::new(bytes).unwrap().type_code() == PacketType::Rdp as u8
+        };
+        forger.pair.sent.iter().filter(of_type).count()
+    };
+    // Until the first timeout.
+    forger.pair.run_for(1_500_000);
+    assert_eq!(rdps(&forger), 2);
+    // The numbers of RDPs begin with that of the first CQEP.
+    forger.forge(CLIENT, Message::Ra(Err(Reason::Expired)), 1, &[]);
+    forger.pair.transmit();
+    assert_eq!(rdps(&forger), 2);
+    forger.forge(CLIENT, Message::Ra(Err(Reason::Expired)), 2, &[]);
+    forger.pair.transmit();
+    assert_eq!(rdps(&forger), 3, "the copy that was not lost");
 }
 
 #[test]

@@ -28,7 +28,8 @@ impl Stateful {
         verbs: &mut Verbs<M>,
     ) -> Option<Place> {
         let Answer { sequence, mark, outcome } = *answer;
-        let Some(Answered { place, sent }) = self.flight_mut(transfer).answered(sequence, mark, verbs.now)
+        let Some(Answered { place, sent, was_lost }) =
+            self.flight_mut(transfer).answered(sequence, mark, verbs.now)
         else {
             let stored = outcome.ok().and_then(|_| self.flight_mut(transfer).expired_answered(sequence));
             match stored {
@@ -56,7 +57,9 @@ impl Stateful {
             if outcome == Err(Reason::Expired) {
                 flight.missed(sent, verbs.now);
             }
-            flight.retransmissions.push_back(place);
+            if !was_lost {
+                flight.retransmissions.push_back(place);
+            }
             self.pipeline_mut(place.initiator).copy_gone(place.nth);
             return None;
         }
