@@ -54,6 +54,11 @@ impl<T: Copy> Outbox<T> {
         self.first + self.elements.len() as u32
     }
 
+    /// The number of the oldest element that is not acknowledged.
+    pub(super) fn oldest(&self) -> SeqNumber {
+        self.first
+    }
+
     /// Whether the element with this number was acknowledged.
     pub(super) fn is_acknowledged(&self, number: SeqNumber) -> bool {
         number.before(self.first)

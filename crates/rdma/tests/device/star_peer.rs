@@ -208,6 +208,20 @@ fn a_server_whose_queues_are_larger_than_the_clients_may_be_is_not_connected() {
     assert_eq!(connected(depth, StarRole::Stateful), Ok(()));
 }
 
+/// CQEPs in their order show that a client lives, but not that it takes what is announced.
+#[test]
+fn a_client_that_acknowledges_no_element_is_given_up() {
+    let mut forger = Forger::new();
+    forger.cut_off(CLIENT);
+    let server = forger.qps[SERVER];
+    forger.pair.ends[SERVER].post(server, 7, Operation::Send, 0, 8);
+    for sequence in 1..1000 {
+        forger.complete(sequence, Completed::ReceivesWanted, 0);
+        forger.pair.run_for(100_000);
+    }
+    assert_eq!(forger.pair.ends[SERVER].statuses(), [(7, Status::RetryExceeded)]);
+}
+
 /// Otherwise a server that refuses each copy twice has two more sent for it.
 #[test]
 fn a_copy_that_counts_as_lost_and_is_refused_is_retransmitted_once() {

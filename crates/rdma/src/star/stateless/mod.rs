@@ -359,10 +359,10 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         {
             self.push_element(Element::Lease(next));
         }
-        let sequence = packet.repr.sequence;
-        let news = match packet.repr.message {
+        let (sequence, oldest) = (packet.repr.sequence, self.outbox.oldest());
+        match packet.repr.message {
             Message::Ea if packet.repr.flags.contains(Flags::TO_SERVER) => {
-                self.outbox.ea_received(sequence, verbs.now)
+                self.outbox.ea_received(sequence, verbs.now);
             }
             Message::Cqep(cqe) => {
                 let urgency = match packet.repr.flags.contains(Flags::SOLICITED) {
@@ -374,15 +374,16 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
                 } else if !self.completed(&cqe, urgency, verbs) {
                     return;
                 }
-                self.inbox.take(sequence)
+                self.inbox.take(sequence);
             }
             _ => {
                 verbs.counters.dropped_unknown += 1;
                 return;
             }
-        };
+        }
+        // A client that sends CQEPs, but never acknowledges what the driver announces, is given up.
         let awaited = self.awaited();
-        if news || awaited == Awaited::Liveness {
+        if self.outbox.oldest() != oldest || awaited != Awaited::Answer {
             self.outbox.timer.progress(awaited, &self.timers(), verbs.now);
         }
         self.finish_closing(verbs);
