@@ -122,3 +122,37 @@ fn rights_that_the_servers_queue_pair_gives_later_are_granted_and_taken_back() {
         (&b"granted"[..], &b"granted"[..])
     );
 }
+
+/// The memory of the WRITE is deregistered before its retransmission.
+#[test]
+fn a_retransmission_that_the_egress_module_blocks_delays_nothing_else() {
+    let mut pair = Pair::new();
+    let link = Link { timeout: 20, psn: 100, ..Link::default() };
+    let [client, server] = pair.connect_star(1, &link);
+    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let (region, report) = pair.ends[1].register(RegionConfig::new(BASE + 0x8000, 64, all));
+    pair.run();
+    let gone = Remote { address: BASE + 0x8000, rkey: report.rkey };
+    pair.fates = Some(Box::new(|to, _| if to == 1 { Fate::IsLost } else { Fate::Arrives }));
+    pair.ends[0].post(client, 1, Operation::Write(gone), 0, 64);
+    pair.transmit();
+    pair.fates = None;
+    pair.ends[1].device.deregister(region).unwrap();
+    pair.run_for(50_000_000);
+    assert!(pair.ends[0].device.view::<star::EgressCounters>().blocked_memory > 0);
+    // The client's WRITE, and the server's, which the client fetches.
+    pair.ends[0].fill(0, &[7; 64]);
+    pair.ends[1].fill(64, &[9; 64]);
+    let (there, here) = (pair.ends[1].remote(0x4000), pair.ends[0].remote(0x4000));
+    pair.ends[0].post(client, 2, Operation::Write(there), 0, 64);
+    pair.ends[1].post(server, 3, Operation::Write(here), 64, 64);
+    pair.run_for(100_000);
+    assert_eq!(
+        (pair.ends[1].bytes(0x4000, 64), pair.ends[0].bytes(0x4000, 64)),
+        (&[7; 64][..], &[9; 64][..])
+    );
+    assert_eq!(pair.ends[1].statuses(), [(3, Status::Success)]);
+    assert_eq!(pair.ends[0].statuses(), [], "completions are in order");
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteAccess), (2, Status::Flushed)]);
+}

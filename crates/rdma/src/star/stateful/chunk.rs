@@ -21,10 +21,7 @@ use crate::star::packet::{Cause, Outgoing};
 use crate::star::pipeline::{Conflict, Extent, Host, Transfer};
 use crate::star::security::Blocked;
 
-/// Nanoseconds before a packet that the egress module blocked is retried.
-const EGRESS_RETRY_INTERVAL: u64 = 1_000_000;
-
-/// The timeout of such a packet on a queue pair without one, as an exponent: 67 ms.
+/// The timeout of a packet that the egress module blocked, on a queue pair without one, as an exponent: 67 ms.
 const EGRESS_TIMEOUT: u8 = 14;
 
 /// A chunk of an operation.
@@ -117,6 +114,7 @@ impl Stateful {
         let is_next = nth == pipeline.next() && nth < operation.end() && pipeline.has_room();
         if !is_next
             || !operation.is_contiguous
+            || self.egress_wait.has_new(initiator)
             || !self.may_leave(operation.transfer, now)
             || self.is_blocked(initiator, index, nth)
         {
@@ -166,22 +164,36 @@ impl Stateful {
     }
 
     /// Schedules a retry of a chunk that the egress module blocked: the WQEP that registers its memory may still be on its
-    /// way. Fails the operation after the queue pair's timeout and retries.
+    /// way. Fails the operation after the queue pair's timeout and retries. Other chunks leave meanwhile.
     pub(super) fn chunk_blocked<M>(&mut self, place: Place, why: Blocked, verbs: &mut Verbs<M>) {
         let Place { initiator, nth } = place;
         let Some(index) = self.pipeline(initiator).operation_of(nth) else { return };
         let settings = self.qp.settings;
         let timeout = if settings.timeout == 0 { EGRESS_TIMEOUT } else { settings.timeout };
         let grace = (4096u64 << timeout).saturating_mul(u64::from(settings.retry_count) + 1);
-        let blocked_since = &mut self.pipeline_mut(initiator).operations[index].blocked_since;
-        let since = *blocked_since.get_or_insert(verbs.now);
+        let pipeline = self.pipeline_mut(initiator);
+        let is_new = nth == pipeline.next();
+        let operation = &mut pipeline.operations[index];
+        let (transfer, since) = (operation.transfer, *operation.blocked_since.get_or_insert(verbs.now));
         if verbs.now < since.plus_nanos(grace) {
-            self.egress_retry = Some(verbs.now.plus_nanos(EGRESS_RETRY_INTERVAL));
+            if is_new {
+                self.egress_wait.add_new(initiator, verbs.now);
+            } else {
+                self.flight_mut(transfer).retransmissions.pop_front();
+                self.egress_wait.add_retransmission(transfer, place, verbs.now);
+            }
             return;
         }
         let reason = if let Blocked::Memory(reason) = why { reason } else { Reason::Owner };
         let failure = self.refused(place, index, reason);
         self.fail_operation(initiator, index, failure);
+    }
+
+    /// Retries the chunks that the egress module blocked, before others.
+    pub(super) fn retry_blocked(&mut self) {
+        for (transfer, place) in self.egress_wait.end().into_iter().rev() {
+            self.flight_mut(transfer).retransmissions.push_front(place);
+        }
     }
 
     /// Copies the payload of an RDP, `offset` bytes behind the start of the message, from the client's memory.

@@ -36,7 +36,7 @@ impl Stateful {
         self.put_back_receives(verbs);
         self.theirs.clear();
         self.stop_waiting();
-        self.egress_retry = None;
+        self.egress_wait.clear();
         self.rdp.timer.stop();
         self.gd.timer.stop();
         self.await_end(verbs);
@@ -64,7 +64,7 @@ impl Stateful {
         self.theirs.clear();
         self.mirror.clear();
         self.stop_waiting();
-        self.egress_retry = None;
+        self.egress_wait.clear();
     }
 
     /// The server's driver acknowledges no CQEP: fails the operations that wait for it or for a receive. Without such operations,

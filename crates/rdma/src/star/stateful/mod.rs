@@ -6,6 +6,7 @@
 //! | `demand.rs`, `asking.rs` | receives of a shared queue: how many are needed; asking for them |
 //! | `begin.rs` | beginning an operation |
 //! | `chunk.rs` | the bytes of one packet |
+//! | `egress_wait.rs` | chunks that the egress module has blocked |
 //! | `answers.rs` | answers of the server's card |
 //! | `complete.rs` | completing operations |
 //! | `closing.rs` | the end of the connection |
@@ -18,9 +19,11 @@ mod chunk;
 mod closing;
 mod complete;
 mod demand;
+mod egress_wait;
 mod timers;
 
 use demand::Asking;
+use egress_wait::EgressWait;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
     Atomic, Completed, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter,
@@ -86,8 +89,8 @@ pub(crate) struct Stateful {
     pub(super) rnr_since: [Option<Instant>; 2],
     /// While an operation of the client waits for a receive, when the server is asked whether it is still there.
     next_question: Option<Instant>,
-    /// Deadline for retrying packets that the egress module blocked; no chunk leaves before.
-    pub(super) egress_retry: Option<Instant>,
+    /// Chunks that the egress module has blocked.
+    egress_wait: EgressWait,
     /// Deadline for polling a receive queue again.
     pub(super) rnr_poll: Option<Instant>,
     /// The ticket of the last atomic operation of the client's program, 0 before the first.
@@ -143,7 +146,7 @@ impl Stateful {
             turn: Initiator::Client,
             rnr_since: [None; 2],
             next_question: None,
-            egress_retry: None,
+            egress_wait: EgressWait::default(),
             rnr_poll: None,
             ticket: 0,
             unreported: 0,
@@ -218,7 +221,7 @@ impl Stateful {
                         return;
                     }
                 }
-                Element::Register(_) | Element::Deregister(_) => self.egress_retry = None,
+                Element::Register(_) | Element::Deregister(_) => self.retry_blocked(),
                 Element::Rights(rights) => {
                     self.peer_access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
                 }
@@ -251,7 +254,7 @@ impl Stateful {
 
     fn next_chunk(&self, initiator: Initiator, now: Instant) -> Option<Outgoing> {
         let pipeline = self.pipeline(initiator);
-        if pipeline.is_all_sent() || !pipeline.has_room() {
+        if pipeline.is_all_sent() || !pipeline.has_room() || self.egress_wait.has_new(initiator) {
             return None;
         }
         let nth = pipeline.next();
@@ -268,11 +271,11 @@ impl Stateful {
         (self.rnr_since, self.next_question, self.rnr_poll) = ([None; 2], None, None);
     }
 
-    /// Returns true if window, rate and pacing allow a packet, and the egress module has blocked none since its last retry.
+    /// Returns true if lease, window, rate and pacing allow a packet.
     pub(super) fn may_leave(&self, transfer: Transfer, now: Instant) -> bool {
         let flight = self.flight(transfer);
         let has_lease = self.lease.as_ref().is_none_or(|lease| lease.is_valid(now));
-        self.egress_retry.is_none() && has_lease && flight.has_room() && flight.departure() <= now
+        has_lease && flight.has_room() && flight.departure() <= now
     }
 
     fn chunk_sent<M: Memory>(&mut self, place: Place, bytes: usize, verbs: &mut Verbs<M>) {

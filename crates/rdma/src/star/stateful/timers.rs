@@ -27,7 +27,7 @@ impl Stateful {
             next_departure,
             self.rnr_poll,
             self.grace.due(),
-            self.egress_retry,
+            self.egress_wait.due(),
             self.lease.as_ref().filter(|_| sends).and_then(|lease| lease.next_request(now)),
         ];
         timers.into_iter().flatten().min()
@@ -37,7 +37,9 @@ impl Stateful {
     pub(in crate::star) fn handle_timeout<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let (settings, now) = (self.qp.settings, verbs.now);
         self.rnr_poll.take_if(|at| *at <= now);
-        self.egress_retry.take_if(|at| *at <= now);
+        if self.egress_wait.due().is_some_and(|at| at <= now) {
+            self.retry_blocked();
+        }
         if self.grace.expire(now) {
             self.fail_closed(verbs);
         }
