@@ -42,7 +42,8 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Handles a peer's request for a connection to `listener`, or to another that shares its port and has the address.
+    /// Handles a peer's request for a connection: at the port of `listener`, which others may share, the one that listens at the
+    /// address gets it.
     pub(super) fn stream_arrived(
         &mut self,
         stream: u64,
@@ -57,8 +58,7 @@ impl<H: Host> Manager<H> {
         let space = self.identifiers.get(&listener).map(|identifier| identifier.space);
         let at_address =
             space.and_then(|space| self.ports.bound(space, local.port(), local.ip()).find(listens));
-        let listener = at_address.or_else(|| Some(listener).filter(listens));
-        let Some(listener) = listener.filter(|_| !self.incoming.contains_key(&stream)) else {
+        let Some(listener) = at_address.filter(|_| !self.incoming.contains_key(&stream)) else {
             self.outputs.push_back(Output::Release(name));
             return;
         };

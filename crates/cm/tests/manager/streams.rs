@@ -122,6 +122,28 @@ fn a_request_is_rejected_or_ends_with_its_listener() {
 }
 
 #[test]
+fn a_listener_of_ipv6_only_gets_no_request_to_an_ipv4_address() {
+    for family_only in [false, true] {
+        let mut network = network(Bearer::Iwarp);
+        let listener = network.create(1, 9, PortSpace::Tcp);
+        let manager = &mut network.nodes[1].manager;
+        manager.bind(listener, "[::]:7".parse().unwrap()).unwrap();
+        manager.set_family_only(listener, family_only).unwrap();
+        manager.listen(listener, 3).unwrap();
+        requests(&mut network, 1);
+        let (local, peer, parameters) = (at(1, 7), at(0, 40_000), stream_parameters(b""));
+        network.input(1, Input::Incoming { stream: 70, listener, local, peer, parameters });
+        let events: Vec<EventKind> = network.events(1).iter().map(|event| event.kind).collect();
+        if family_only {
+            assert_eq!(events, []);
+            assert_eq!(requests(&mut network, 1), [Output::Release(StreamName::Incoming(70))]);
+        } else {
+            assert_eq!(events, [EventKind::ConnectRequest]);
+        }
+    }
+}
+
+#[test]
 fn queue_pairs_have_the_attributes_of_iwarp() {
     let mut network = network(Bearer::Iwarp);
     let client = connecting(&mut network);
