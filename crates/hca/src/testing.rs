@@ -1,8 +1,23 @@
-//! Changes of queue pairs, for tests of their connections.
+//! What tests of connections share: changes of queue pairs, and terms of iWARP.
 
 use std::net::IpAddr;
 
+use nichrome_rdma::iwarp::{Role, Terms};
 use nichrome_rdma::{Access, AddressVector, PathMtu, Psn, QpChange, QpNumber, QpState, RnrTimer};
+use nichrome_wire::iwarp::Crc;
+
+/// The terms of a connection of iWARP.
+pub(crate) const TERMS: Terms = Terms {
+    role: Role::Initiator,
+    crc: Crc::Unused,
+    markers_out: false,
+    markers_in: false,
+    ird: 1,
+    ord: 1,
+    rtr: None,
+    extended: false,
+    max_ulpdu: Terms::LONGEST_ULPDU,
+};
 
 /// Returns the changes that move a queue pair from RESET to INIT, and from there to RTR with this peer.
 pub(crate) fn to_receive_from(peer: IpAddr, number: QpNumber) -> [QpChange; 2] {

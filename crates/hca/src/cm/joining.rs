@@ -194,6 +194,8 @@ impl Joining {
                 }
                 Err(error) => {
                     self.qps.remove(&name);
+                    // It may be in RTS, and requests would wait for ever.
+                    stop(device, qp);
                     self.report(engine, name, Err(StreamFailure::Other(error)), now);
                 }
             }
@@ -224,13 +226,18 @@ impl AsFd for Joining {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpStream;
+    use std::os::fd::OwnedFd;
     use std::thread;
     use std::time::Duration;
 
     use nichrome_rdma::{PathMtu, QpCapacity};
 
     use super::*;
-    use crate::cm::Connected;
+    use crate::arena::Arena;
+    use crate::cm::{Connected, ConnectionManager};
+    use crate::connected_stream::ConnectedStream;
+    use crate::testing::TERMS;
     use crate::{Adapter, AdapterConfig, Connection, QueuePair, Transport};
 
     const PATIENCE: Duration = Duration::from_secs(20);
@@ -258,5 +265,24 @@ mod tests {
         }
         assert!(connected.wait_disconnected(PATIENCE).unwrap());
         assert_eq!(qp.state(), QpState::Init);
+    }
+
+    #[test]
+    fn a_queue_pair_whose_stream_cannot_be_watched_enters_error() {
+        let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+        let adapter = Adapter::open(&config).unwrap();
+        let qp = queue_pair(&adapter);
+        // The kernel watches no regular file.
+        let socket = TcpStream::from(OwnedFd::from(tempfile::tempfile().unwrap()));
+        let join = |manager: &mut ConnectionManager, device: &mut Device<Arena>, _| {
+            device.modify_qp(qp.handle(), &QpChange::to(QpState::Init)).unwrap();
+            let number = device.qp_number(qp.handle()).unwrap();
+            let (name, joining) = (StreamName::Incoming(1), manager.joining.as_mut().unwrap());
+            joining.reserve(name, number, device).unwrap();
+            let stream = ConnectedStream::new(socket, Vec::new(), Vec::new());
+            joining.ready.push(Ready { name, terms: TERMS, private_data: Vec::new(), stream });
+        };
+        adapter.manage(join).unwrap();
+        assert_eq!(qp.state(), QpState::Err);
     }
 }

@@ -3,14 +3,12 @@
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 
-use nichrome_rdma::iwarp::Role;
 use nichrome_rdma::{QpCapacity, QpConfig, QpNumber, QpType, Signaling};
-use nichrome_wire::iwarp::Crc;
 use nichrome_wire::star::STAR_PORT;
 
 use super::*;
 use crate::Arena;
-use crate::testing::to_receive_from;
+use crate::testing::{TERMS, to_receive_from};
 
 #[test]
 fn the_thread_stays_at_the_ports_for_a_program_that_sleeps_and_not_for_one_that_found_its_event() {
@@ -155,19 +153,8 @@ fn the_thread_drops_the_stream_of_a_queue_pair_whose_peer_does_not_close() {
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        let terms = Terms {
-            role: Role::Initiator,
-            crc: Crc::Unused,
-            markers_out: false,
-            markers_in: false,
-            ird: 1,
-            ord: 1,
-            rtr: None,
-            extended: false,
-            max_ulpdu: Terms::LONGEST_ULPDU,
-        };
         side.driver.modify_qp(side.qp, &QpChange::to(QpState::Init)).unwrap();
-        side.driver.attach(side.qp, &terms, ConnectedStream::new(socket, Vec::new(), Vec::new())).unwrap();
+        side.driver.attach(side.qp, &TERMS, ConnectedStream::new(socket, Vec::new(), Vec::new())).unwrap();
         let is_closing = || side.driver.shared.live().wire.outgoing_timeout().is_some();
         thread::sleep(Duration::from_millis(50));
         leave(&side);
