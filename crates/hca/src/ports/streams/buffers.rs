@@ -1,17 +1,18 @@
 //! Receive buffers of streams. A stream has one only while it holds bytes that its transport has not consumed.
 
-use std::mem;
-
 use nichrome_rdma::iwarp::Terms;
 
 /// Bytes of a buffer: several of the longest FPDUs, so that a read takes as much as a socket holds.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Buffers that streams hold at most, 16 MiB in all. Bytes of further streams are copied to memory of their size, at most
-/// [`Terms::LONGEST_FPDU`] each.
+/// Buffers that streams hold at most, 16 MiB in all. Further streams have buffers of their own, which grow with their bytes up to
+/// [`OWN_LEN`].
 const MAX_LENT: usize = 64;
 
-/// Free space below which a buffer's bytes move to its front: an FPDU's.
+/// Most bytes of a stream's own buffer, which holds at most [`Terms::LONGEST_FPDU`].
+const OWN_LEN: usize = 2 * Terms::LONGEST_FPDU;
+
+/// Free space below which the bytes of the pool's buffer move to its front: an FPDU's.
 const MIN_ROOM: usize = 64 << 10;
 
 /// A buffer with the bytes from `start` to `end`.
@@ -20,21 +21,41 @@ pub(super) struct Buffer {
     memory: Vec<u8>,
     start: usize,
     end: usize,
+    /// It is the pool's, not the stream's own.
+    is_lent: bool,
 }
 
 impl Buffer {
+    /// A stream's own buffer, with a copy of `bytes`.
+    pub(super) fn own(bytes: &[u8]) -> Self {
+        Self { memory: bytes.to_vec(), start: 0, end: bytes.len(), is_lent: false }
+    }
+
     /// The bytes that are not consumed.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.memory[self.start..self.end]
     }
 
-    /// The space behind the bytes, at least [`MIN_ROOM`] unless the bytes take more than the rest.
+    /// The space behind the bytes; of the pool's buffer at least [`MIN_ROOM`] unless the bytes take more than the rest.
     pub(super) fn room(&mut self) -> &mut [u8] {
-        if self.memory.len() - self.end < MIN_ROOM && self.start > 0 {
+        let (free, held) = (self.memory.len() - self.end, self.end - self.start);
+        let moves = match self.is_lent {
+            true => free < MIN_ROOM && self.start > 0,
+            // No more bytes move than were consumed.
+            false => free == 0 && self.start >= held,
+        };
+        if moves {
             self.memory.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+            (self.start, self.end) = (0, held);
         }
         &mut self.memory[self.end..]
+    }
+
+    /// Doubles a stream's own buffer if it has no room.
+    fn grow(&mut self) {
+        if self.room().is_empty() {
+            self.memory.resize((2 * self.end).min(OWN_LEN).max(self.end + 1), 0);
+        }
     }
 
     /// Adds the bytes that were written to the front of [`Buffer::room`].
@@ -57,22 +78,6 @@ impl Buffer {
     }
 }
 
-/// Received bytes of a stream that its transport has not consumed.
-#[derive(Debug, Default)]
-pub(super) enum Unconsumed {
-    #[default]
-    Nothing,
-    Buffer(Buffer),
-    /// A copy, where the pool has lent all its buffers.
-    Copy(Box<[u8]>),
-}
-
-impl Unconsumed {
-    pub(super) const fn is_empty(&self) -> bool {
-        matches!(self, Self::Nothing)
-    }
-}
-
 /// Lends buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
@@ -81,23 +86,27 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A buffer with the bytes of `held`.
-    pub(super) fn lend(&mut self, held: &mut Unconsumed) -> Buffer {
-        let copy = match mem::take(held) {
-            Unconsumed::Buffer(buffer) => return buffer,
-            Unconsumed::Copy(bytes) => bytes,
-            Unconsumed::Nothing => Box::default(),
-        };
+    /// A buffer with the bytes of `held`, and room behind them. A stream's own buffer is replaced as soon as the pool has one.
+    pub(super) fn lend(&mut self, held: &mut Option<Buffer>) -> Buffer {
+        let held = held.take();
+        match held {
+            Some(buffer) if buffer.is_lent => return buffer,
+            Some(mut own) if self.lent >= MAX_LENT => {
+                own.grow();
+                return own;
+            }
+            _ => {}
+        }
         self.lent += 1;
         let memory = self.free.pop().unwrap_or_else(|| vec![0; BUFFER_LEN]);
-        let mut buffer = Buffer { memory, start: 0, end: 0 };
-        buffer.extend(&copy);
+        let mut buffer = Buffer { memory, start: 0, end: 0, is_lent: true };
+        buffer.extend(held.as_ref().map_or(&[], Buffer::bytes));
         buffer
     }
 
-    /// Bytes to read into a lent buffer at most. If the stream cannot keep it, all of them may have to be copied.
+    /// Bytes to read into a buffer at most. If the stream cannot keep the pool's, all of them may have to be copied.
     pub(super) fn read_limit(&self, buffer: &Buffer) -> usize {
-        match self.lent <= MAX_LENT {
+        match buffer.is_lent && self.lent <= MAX_LENT {
             true => BUFFER_LEN,
             // A read of no bytes would look like the end of the stream.
             false => Terms::LONGEST_FPDU.saturating_sub(buffer.bytes().len()).max(1),
@@ -105,27 +114,27 @@ impl Pool {
     }
 
     /// Takes a buffer back; returns what the stream holds.
-    pub(super) fn keep(&mut self, buffer: Buffer) -> Unconsumed {
-        if !buffer.bytes().is_empty() && self.lent <= MAX_LENT {
-            return Unconsumed::Buffer(buffer);
+    pub(super) fn keep(&mut self, buffer: Buffer) -> Option<Buffer> {
+        let is_empty = buffer.bytes().is_empty();
+        if !is_empty && (!buffer.is_lent || self.lent <= MAX_LENT) {
+            return Some(buffer);
         }
-        let held = if buffer.bytes().is_empty() {
-            Unconsumed::Nothing
-        } else {
-            Unconsumed::Copy(buffer.bytes().into())
-        };
+        let held = (!is_empty).then(|| Buffer::own(buffer.bytes()));
         self.take_back(buffer);
         held
     }
 
     /// Takes back the buffer of a stream that ends.
-    pub(super) fn discard(&mut self, held: Unconsumed) {
-        if let Unconsumed::Buffer(buffer) = held {
+    pub(super) fn discard(&mut self, held: Option<Buffer>) {
+        if let Some(buffer) = held {
             self.take_back(buffer);
         }
     }
 
     fn take_back(&mut self, buffer: Buffer) {
+        if !buffer.is_lent {
+            return;
+        }
         self.lent -= 1;
         if self.free.len() < MAX_LENT && buffer.memory.len() == BUFFER_LEN {
             self.free.push(buffer.memory);
@@ -139,7 +148,7 @@ mod tests {
 
     #[test]
     fn bytes_stay_in_order_however_a_buffer_is_filled_and_consumed() {
-        let (mut pool, mut held) = (Pool::default(), Unconsumed::default());
+        let (mut pool, mut held) = (Pool::default(), None);
         let (mut written, mut read) = (0_u32, 0_u32);
         for round in 0..500 {
             let mut buffer = pool.lend(&mut held);
@@ -161,22 +170,58 @@ mod tests {
     #[test]
     fn a_stream_without_bytes_holds_no_buffer_and_the_pool_is_bounded() {
         let mut pool = Pool::default();
-        let empty = pool.lend(&mut Unconsumed::Nothing);
-        assert!(pool.keep(empty).is_empty());
-        let mut streams: Vec<Unconsumed> = (0..MAX_LENT + 10)
+        let empty = pool.lend(&mut None);
+        assert!(pool.keep(empty).is_none());
+        let mut streams: Vec<Option<Buffer>> = (0..MAX_LENT + 10)
             .map(|nth| {
-                let mut buffer = pool.lend(&mut Unconsumed::Nothing);
+                let mut buffer = pool.lend(&mut None);
                 buffer.extend(&[nth as u8; 100]);
                 pool.keep(buffer)
             })
             .collect();
-        assert_eq!(streams.iter().filter(|held| matches!(held, Unconsumed::Buffer(_))).count(), MAX_LENT);
+        let is_lent = |held: &&Option<Buffer>| held.as_ref().is_some_and(|buffer| buffer.is_lent);
+        assert_eq!(streams.iter().filter(is_lent).count(), MAX_LENT);
         assert_eq!(pool.lent, MAX_LENT);
         for (nth, held) in streams.iter_mut().enumerate() {
             let buffer = pool.lend(held);
             assert_eq!(buffer.bytes(), [nth as u8; 100]);
-            pool.discard(Unconsumed::Buffer(buffer));
+            pool.discard(Some(buffer));
         }
         assert_eq!((pool.lent, pool.free.len()), (0, MAX_LENT));
+    }
+
+    /// A peer that sends an FPDU byte by byte would have each byte copied as often as others follow.
+    #[test]
+    fn a_read_moves_no_bytes_although_the_pool_has_lent_all_buffers() {
+        let mut pool = Pool::default();
+        let fill = |pool: &mut Pool, held: &mut Option<Buffer>| {
+            let mut buffer = pool.lend(held);
+            let limit = pool.read_limit(&buffer);
+            assert!(!buffer.room().is_empty() && limit > 0);
+            let at = buffer.bytes().as_ptr();
+            buffer.room()[0] = buffer.bytes().len() as u8;
+            buffer.add(1);
+            *held = pool.keep(buffer);
+            at
+        };
+        let mut others: Vec<Option<Buffer>> = (0..MAX_LENT).map(|_| None).collect();
+        others.iter_mut().for_each(|held| _ = fill(&mut pool, held));
+        let mut held = None;
+        fill(&mut pool, &mut held);
+        let mut moves = 0;
+        for _ in 1..Terms::LONGEST_FPDU {
+            let Some(before) = &held else { panic!() };
+            let before = before.bytes().as_ptr();
+            moves += usize::from(fill(&mut pool, &mut held) != before);
+        }
+        let Some(buffer) = &held else { panic!() };
+        assert!(buffer.memory.len() <= OWN_LEN && moves < 20, "{moves}");
+        assert!(buffer.bytes().iter().enumerate().all(|(nth, byte)| *byte == nth as u8));
+        // One of the others is done.
+        let mut done = pool.lend(&mut others[0]);
+        done.consume(1);
+        assert!(pool.keep(done).is_none());
+        let buffer = pool.lend(&mut held);
+        assert_eq!((buffer.is_lent, buffer.bytes().len(), pool.lent), (true, Terms::LONGEST_FPDU, MAX_LENT));
     }
 }

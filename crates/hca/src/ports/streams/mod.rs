@@ -23,7 +23,7 @@ use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::{Instant, NumberMap};
 use rustix::io;
 
-use self::buffers::{Buffer, Pool, Unconsumed};
+use self::buffers::{Buffer, Pool};
 use self::device::{Outgoing, StreamDevice};
 use self::faults::{Content, StreamPath};
 use self::stream::{ReadOutcome, State, Stream};
@@ -187,7 +187,7 @@ impl StreamPorts {
         }
         if !rest.is_empty() {
             record(&mut stream, Sender::Peer, &rest, capture, now);
-            (stream.held, stream.state) = (Unconsumed::Copy(rest.into()), State::Paused);
+            (stream.held, stream.state) = (Some(Buffer::own(&rest)), State::Paused);
             self.paused.push(token);
         }
         self.streams.insert(token, stream);
@@ -331,7 +331,7 @@ impl StreamPorts {
     /// The end of the peer's direction has passed the impaired path. Held bytes precede it: the transport may want receives for them.
     fn end_behind_held(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
         match self.streams.get_mut(&token) {
-            Some(stream) if end == StreamEnd::Closed && !stream.held.is_empty() => {
+            Some(stream) if end == StreamEnd::Closed && stream.held.is_some() => {
                 stream.has_ended = true;
                 if stream.state != State::Paused {
                     stream.state = State::Paused;
@@ -432,8 +432,7 @@ impl StreamPorts {
                 return false;
             }
         }
-        let mut buffer =
-            if paths.is_some() { pool.lend(&mut Unconsumed::Nothing) } else { pool.lend(&mut stream.held) };
+        let mut buffer = if paths.is_some() { pool.lend(&mut None) } else { pool.lend(&mut stream.held) };
         let limit = pool.read_limit(&buffer);
         let room = buffer.room();
         let capacity = room.len().min(limit);
@@ -469,7 +468,7 @@ impl StreamPorts {
     /// Gives a transport the bytes of its stream, and pauses the stream if it wants no more.
     fn deliver(&mut self, token: u64, mut buffer: Buffer, device: &mut impl StreamDevice, now: Instant) {
         let Some(stream) = self.streams.get_mut(&token) else {
-            self.pool.discard(Unconsumed::Buffer(buffer));
+            self.pool.discard(Some(buffer));
             return;
         };
         let is_closing = matches!(stream.state, State::Closing(_));
@@ -479,7 +478,7 @@ impl StreamPorts {
         };
         buffer.consume(consumed);
         stream.held = self.pool.keep(buffer);
-        if stream.state == State::Open && !stream.held.is_empty() && !device.wants(stream.qp) {
+        if stream.state == State::Open && stream.held.is_some() && !device.wants(stream.qp) {
             stream.state = State::Paused;
             self.paused.push(token);
             self.watch(token);
@@ -538,7 +537,7 @@ impl StreamPorts {
             self.left.push(qp);
         }
         // A message is missing its end.
-        let end = if stream.held.is_empty() { end } else { StreamEnd::Lost };
+        let end = if stream.held.is_none() { end } else { StreamEnd::Lost };
         self.remove(token);
         if !is_closing {
             self.by_qp.remove(&qp);

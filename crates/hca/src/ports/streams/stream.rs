@@ -10,7 +10,7 @@ use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::Instant;
 use rustix::net::sockopt::set_socket_linger;
 
-use super::buffers::Unconsumed;
+use super::buffers::Buffer;
 use super::trace::Trace;
 
 /// A queue pair's connection.
@@ -20,7 +20,7 @@ pub(super) struct Stream {
     /// The peer was connected by queue pair number.
     pub(super) by_number: bool,
     /// Received bytes that the transport has not consumed.
-    pub(super) held: Unconsumed,
+    pub(super) held: Option<Buffer>,
     /// On an impaired path: the peer has closed its direction behind the bytes in `held`.
     pub(super) has_ended: bool,
     /// Bytes that the socket has not accepted.
@@ -64,7 +64,7 @@ impl Stream {
             socket,
             qp,
             by_number,
-            held: Unconsumed::Nothing,
+            held: None,
             has_ended: false,
             unsent: Vec::new(),
             finishes: false,
@@ -157,7 +157,7 @@ impl Stream {
 
     /// Returns true if the report of the peer's end can be delayed: no connection manager reports it, and no bytes are in flight.
     pub(super) fn has_grace(&self) -> bool {
-        self.by_number && self.held.is_empty() && !self.is_blocked()
+        self.by_number && self.held.is_none() && !self.is_blocked()
     }
 
     /// Makes closing the socket reset the connection.
