@@ -12,6 +12,7 @@
 //! | flows in the store | one | 1 to 16; a new flow closes the aggregate that started first |
 //! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
 //! | checksums of packets that are not TCP over IP | verified before the packet is forwarded | not verified: the host does |
+//! | first fragments, also with less than a TCP header | not said | not eligible: the aggregate of their flow is closed |
 //! | IPv6 extension headers | not said | not eligible, and the TCP checksum is not verified: a home address among the options changes what it covers |
 //! | bytes after the IP packet | not said | at most 8 B, Ethernet's padding; a longer trailer is passed |
 //! | headers that end beyond the first 256 B | not said | the parser does not reach the flow: all aggregates are closed, the packet is passed |

@@ -17,9 +17,9 @@ pub(crate) enum Parsed {
     /// A TCP segment.
     Tcp(Segment),
     /// A TCP segment of this flow that is incomplete (a first fragment), or whose checksum covers unknown
-    /// bytes (a routing header, a home address). Its flow is flushed before it passes. No byte of it, or of the packet that
-    /// it is a fragment of, is at `end` or after.
-    Barrier { flow: FlowKey, end: SeqNumber, reason: PassReason },
+    /// bytes (a routing header, a home address). Its flow is flushed before it passes. The sequence number is known unless the
+    /// fragment ends before it.
+    Barrier { flow: FlowKey, seq: Option<SeqNumber>, reason: PassReason },
     /// Any other frame, which passes.
     Other(PassReason),
 }
@@ -142,17 +142,28 @@ pub(crate) fn parse_tunneled(frame: &[u8], medium: Medium) -> Parsed {
 }
 
 fn tcp(frame: &[u8], ip: &Network) -> Parsed {
-    let Some(tcp) = frame.get(ip.transport..ip.end).and_then(TcpHeader::new) else {
-        return Parsed::Other(PassReason::Malformed);
-    };
-    let flow = ip.addresses.with_ports(tcp.src_port(), tcp.dst_port());
+    let Some(bytes) = frame.get(ip.transport..ip.end) else { return Parsed::Other(PassReason::Malformed) };
     if let Some(reason) = ip.barrier {
-        return Parsed::Barrier { flow, end: tcp.seq() + u32::from(u16::MAX), reason };
+        return barrier(bytes, ip, reason);
     }
+    let Some(tcp) = TcpHeader::new(bytes) else { return Parsed::Other(PassReason::Malformed) };
+    let flow = ip.addresses.with_ports(tcp.src_port(), tcp.dst_port());
     match tcp.options() {
         Some(options) => Parsed::Tcp(segment(frame, flow, ip, tcp, options)),
         None => Parsed::Other(PassReason::Malformed),
     }
+}
+
+/// Reads the flow of a segment that passes for `reason`. A first fragment may end within the TCP header, as an MTU of 68 bytes and
+/// IP options need (RFC 791), but not before the sequence number; in a tunnel's fragment, whose inner packet is cut, not always
+/// before the ports.
+fn barrier(bytes: &[u8], ip: &Network, reason: PassReason) -> Parsed {
+    let Some([a, b, c, d]) = bytes.first_chunk().copied() else {
+        return Parsed::Other(PassReason::Malformed);
+    };
+    let flow = ip.addresses.with_ports(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+    let seq = bytes[4..].first_chunk().copied().map(|seq| SeqNumber(u32::from_be_bytes(seq)));
+    Parsed::Barrier { flow, seq, reason }
 }
 
 /// Returns the segment whose TCP header is at `ip.transport`.

@@ -106,6 +106,7 @@ module lro_classify
   logic no_network_reg;
   logic cut_short_reg;
   logic no_transport_reg;
+  logic no_ports_reg;
   logic no_options_reg;
   logic out_of_reach_reg;
   logic trailer_reg;
@@ -125,6 +126,7 @@ module lro_classify
     padded_end_reg <= end_reg + 18'(MAX_PADDING);
     tcp_len6_reg <= 18'(total6_reg) - 18'(transport_reg);
     no_transport_reg <= 17'(transport_reg) + 17'd20 > fields_reg.total;
+    no_ports_reg <= 17'(transport_reg) + 17'd4 > fields_reg.total;
     cut_short_reg <= end_reg > 18'(extent_reg.len) || fields_reg.total < shortest_reg;
 
     no_options_reg <= fields_reg.template_.data_offset < 4'd5 || 17'(payload_reg) > fields_reg.total;
@@ -220,10 +222,12 @@ module lro_classify
 
   // What the frame is: the twin of `parse_any`.
   logic whole;  // a whole TCP segment
+  logic barrier;  // a first fragment, which may end within the TCP header, or opaque
   class_t class_parsed;
   pass_reason_t reason_parsed;
   always_comb begin
     whole = 1'b0;
+    barrier = extensions_reg.opaque || fields_reg.fragment || extensions_reg.fragment;
     class_parsed = CLASS_PASS;
     reason_parsed = PASS_MALFORMED;
     if (no_link_reg || !fields_reg.is_ip) reason_parsed = PASS_NOT_TCP;
@@ -234,8 +238,8 @@ module lro_classify
     end else if (fields_reg.not_tcp) reason_parsed = PASS_NOT_TCP;
     else if (!(fields_reg.found_tcp || extensions_reg.found_tcp)) reason_parsed = PASS_MALFORMED;
     else if (fields_reg.later_fragment || extensions_reg.later_fragment) reason_parsed = PASS_FRAGMENT;
-    else if (no_transport_reg) reason_parsed = PASS_MALFORMED;
-    else if (out_of_reach_reg) begin
+    else if (no_ports_reg || (no_transport_reg && !barrier)) reason_parsed = PASS_MALFORMED;
+    else if (out_of_reach_reg && !no_transport_reg) begin
       class_parsed  = CLASS_PASS_ALL;
       reason_parsed = PASS_IP_OPTIONS;
     end else if (extensions_reg.opaque) begin

@@ -11,12 +11,15 @@ use crate::reason::FlushReason;
 use crate::recycle::Pooled;
 use crate::run::{PooledRun, Run};
 
+/// An IP packet has fewer bytes of payload.
+pub(crate) const MOST_OPAQUE: u32 = 65_535;
+
 /// The state of one connection towards the host; the table's key is its flow.
 pub(crate) struct ConnectionDescriptor<B> {
     /// The sequence number after the consecutive payload that was buffered or delivered.
     pub(crate) nextseq: SeqNumber,
-    /// The end of the stream, while nextseq follows old segments before it (late segments of a gap that was
-    /// given up).
+    /// Where the stream may go on, beside nextseq: its end, while nextseq follows old segments before it (late
+    /// segments of a gap that was given up), or the end of a segment far ahead.
     pub(crate) frontier: Option<SeqNumber>,
     /// The buffered consecutive payload, which ends at nextseq. Count and bytes are the paper's.
     pub(crate) run: Option<PooledRun<B>>,
@@ -43,7 +46,22 @@ pub(crate) struct ConnectionDescriptor<B> {
     pub(crate) armed: Instant,
     /// The newest timestamp value delivered to the host, if there is one.
     newest_timestamp: u32,
-    has_timestamp: bool,
+    /// Number of deliveries in a row with older ones after which it counts as forged; 0 if there is none.
+    timestamp_trust: u8,
+    lead: Lead,
+    /// Number of runs that began before the frontier, in order, since nextseq first moved back.
+    runs_behind: u8,
+}
+
+/// What is known of where the stream goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lead {
+    /// At the frontier, else at nextseq.
+    Known,
+    /// At nextseq, or at the frontier: a single segment beyond the reorder window ended there. It may be forged.
+    Claimed,
+    /// After a packet at nextseq whose end is not known: a first fragment, or one that is not parsed.
+    Opaque,
 }
 
 /// A slot of the table, with the flow, is two cache lines.
@@ -67,19 +85,93 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             deadline: Instant::MAX,
             armed: Instant::MAX,
             newest_timestamp: 0,
-            has_timestamp: false,
+            timestamp_trust: 0,
+            lead: Lead::Known,
+            runs_behind: 0,
         }
     }
 
-    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments.
+    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Only the
+    /// segment that follows a claim confirms it.
     pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber) -> bool {
-        self.frontier.is_some_and(|frontier| !seq.before(frontier) && seq != self.nextseq)
+        self.frontier.is_some_and(|frontier| match self.lead {
+            Lead::Claimed => seq == frontier,
+            Lead::Known | Lead::Opaque => !seq.before(frontier) && seq != self.nextseq,
+        })
+    }
+
+    /// Moves nextseq to the frontier, where the stream goes on.
+    pub(crate) fn resume(&mut self) {
+        if let Some(frontier) = self.frontier.take() {
+            self.nextseq = frontier;
+            self.lead = Lead::Known;
+        }
+    }
+
+    /// Gives up the frontier if a segment at `seq`, which is not there, shows that the stream is elsewhere: if it was only
+    /// claimed, or if it is more than `window` bytes ahead and many runs began before it.
+    pub(crate) fn doubt_frontier(&mut self, seq: SeqNumber, window: u32) {
+        let Some(frontier) = self.frontier else { return };
+        if seq == self.nextseq {
+            self.runs_behind = self.runs_behind.saturating_add(1);
+        }
+        let is_refuted = self.runs_behind >= Self::RUNS_BEHIND && is_beyond(frontier, self.nextseq, window);
+        if self.lead == Lead::Claimed || is_refuted {
+            self.frontier = None;
+            self.lead = Lead::Known;
+        }
+    }
+
+    /// Returns the end of the stream, without what is only claimed.
+    fn stream_end(&self) -> SeqNumber {
+        self.frontier.filter(|_| self.lead != Lead::Claimed).unwrap_or(self.nextseq)
     }
 
     /// Returns true if the stream goes on from `seq`, by `bytes` bytes at most.
     pub(crate) fn has_passed(&self, seq: SeqNumber, bytes: u32) -> bool {
-        let end = self.frontier.unwrap_or(self.nextseq);
-        u32::try_from(end.since(seq)).is_ok_and(|passed| passed <= bytes)
+        u32::try_from(self.stream_end().since(seq)).is_ok_and(|passed| passed <= bytes)
+    }
+
+    /// Returns true if the stream ends with the bytes from `seq` to `end`: no byte before them is missing, none after them was
+    /// received.
+    pub(crate) fn is_whole_with(&self, seq: SeqNumber, end: SeqNumber) -> bool {
+        let known = self.stream_end();
+        self.waiting.is_none() && !seq.after(known) && !end.before(known)
+    }
+
+    /// Records a segment from `seq` to `end` that was delivered by itself. One more than `window` bytes ahead changes nothing unless
+    /// it follows another such one: it may be forged.
+    pub(crate) fn passed(&mut self, (seq, end): (SeqNumber, SeqNumber), timestamp: Option<u32>, window: u32) {
+        if self.resumes_at_frontier(seq) {
+            self.resume();
+        }
+        let known = self.stream_end();
+        if is_beyond(seq, known, window) {
+            (self.nextseq, self.frontier, self.lead) = (known, Some(end), Lead::Claimed);
+        } else {
+            (self.nextseq, self.frontier, self.lead) = (known.later(end), None, Lead::Known);
+            self.delivered(timestamp);
+        }
+    }
+
+    /// Records a packet at `seq` that was delivered by itself and whose end is not known.
+    pub(crate) fn passed_opaque(&mut self, seq: SeqNumber) {
+        if seq == self.nextseq && self.frontier.is_none() {
+            self.lead = Lead::Opaque;
+        }
+    }
+
+    /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between were in a packet whose end is not known.
+    pub(crate) fn skip_opaque(&mut self, seq: SeqNumber) -> bool {
+        let is_behind = self.lead == Lead::Opaque
+            && self.frontier.is_none()
+            && self.waiting.is_none()
+            && !is_beyond(seq, self.nextseq, MOST_OPAQUE);
+        if is_behind {
+            self.nextseq = seq;
+            self.lead = Lead::Known;
+        }
+        is_behind
     }
 
     /// Moves nextseq to `end`, the end of the segments added there.
@@ -103,7 +195,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         if end.before(frontier) {
             self.frontier = Some(frontier);
             self.nextseq = end;
+            self.lead = Lead::Known;
         }
+    }
+
+    /// Begins to count the runs before the frontier.
+    pub(crate) fn count_runs_behind(&mut self) {
+        self.runs_behind = 0;
     }
 
     /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval above the hold
@@ -221,6 +319,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// less (`nichrome sim run lro-npu-reorder`).
     const TIMEOUTS: u8 = 4;
 
+    /// Number of runs before the frontier that show that the stream is not there: a retransmission of a large window has fewer.
+    const RUNS_BEHIND: u8 = 16;
+
+    /// Number of deliveries in a row with older timestamps that show that the newest one was forged: reordering has fewer.
+    const OLDER_DELIVERIES: u8 = 16;
+
     /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
     /// for the average.
     const SPARSE: u8 = 2;
@@ -234,21 +338,27 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Records a delivery whose newest timestamp value is `timestamp`.
+    /// Records a delivery whose newest timestamp value is `timestamp`. A sender never continues with older ones.
     #[inline]
     pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
-        if let Some(value) = timestamp
-            && !self.is_older(timestamp)
-        {
-            (self.newest_timestamp, self.has_timestamp) = (value, true);
+        let Some(value) = timestamp else { return };
+        if self.is_older(timestamp) && self.timestamp_trust > 1 {
+            self.timestamp_trust -= 1;
+        } else {
+            (self.newest_timestamp, self.timestamp_trust) = (value, Self::OLDER_DELIVERIES);
         }
     }
 
     /// Returns the newest timestamp value delivered to the host.
     #[inline]
     pub(crate) fn newest_timestamp(&self) -> Option<u32> {
-        self.has_timestamp.then_some(self.newest_timestamp)
+        (self.timestamp_trust > 0).then_some(self.newest_timestamp)
     }
+}
+
+/// Returns true if `seq` is more than `window` bytes after `from`.
+fn is_beyond(seq: SeqNumber, from: SeqNumber, window: u32) -> bool {
+    u32::try_from(seq.since(from)).is_ok_and(|ahead| ahead > window)
 }
 
 /// Returns why a run ends with the segment just added, which has these flags; PSH ends it if `ends` has PSH.

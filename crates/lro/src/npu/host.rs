@@ -19,6 +19,8 @@ pub(crate) struct HostSide {
     sent: Option<SeqNumber>,
     /// Only the host may acknowledge bytes before this.
     left_to_host: Option<SeqNumber>,
+    /// The host discards bytes from here on: the end of the window that it has advertised; known with the window scale.
+    right_edge: Option<SeqNumber>,
 }
 
 /// The host's latest acknowledgement.
@@ -37,6 +39,7 @@ impl HostSide {
     /// Learns from a segment that the host transmits.
     pub(crate) fn observe(&mut self, segment: &Segment, scale: Option<u8>) {
         if segment.flags.contains(TcpFlags::RST) {
+            self.right_edge = None;
             return self.stop();
         }
         if segment.flags.contains(TcpFlags::SYN) {
@@ -60,6 +63,9 @@ impl HostSide {
         });
         self.left_to_host = self.left_to_host.filter(|left| segment.ack.before(*left));
         self.scale = self.scale.or(scale);
+        // RFC 7323 section 2.2: the window of a SYN is not scaled.
+        let shift = if segment.flags.contains(TcpFlags::SYN) { Some(0) } else { self.scale };
+        self.right_edge = shift.map(|shift| segment.ack + (u32::from(segment.window) << shift));
         self.solid = Some(self.solid.map_or(segment.ack, |solid| solid.later(segment.ack)));
     }
 
@@ -77,24 +83,45 @@ impl HostSide {
     /// ignore the RST (RFC 5961 section 3.2): if the connection continues, the ACK number must not go back
     /// and no CE mark may be lost.
     pub(crate) fn stop(&mut self) {
-        *self = Self { sent: self.sent, left_to_host: self.left_to_host, ..Self::default() };
+        let Self { sent, left_to_host, right_edge, .. } = *self;
+        *self = Self { sent, left_to_host, right_edge, ..Self::default() };
+    }
+
+    /// Returns the end of the bytes before `end` that the host does not discard.
+    fn within_window(&self, end: SeqNumber) -> SeqNumber {
+        self.right_edge.filter(|edge| edge.before(end)).unwrap_or(end)
+    }
+
+    /// Returns true if the host discards data with this ACK number: it covers bytes that the host has not sent, or is older than
+    /// any window (RFC 9293 section 3.10.7.4, RFC 5961 section 5).
+    pub(crate) fn discards(&self, ack: SeqNumber) -> bool {
+        const OLDEST: i32 = 1 << 30;
+        self.seen.is_some_and(|seen| !(0..=OLDEST).contains(&seen.next.since(ack)))
     }
 
     /// Records that the bytes from `seq` to `end` were delivered to the host. Behind a gap, only the host may
     /// acknowledge.
     #[inline]
     pub(crate) fn handed(&mut self, seq: SeqNumber, end: SeqNumber) {
+        let end = self.within_window(end);
+        if end.before(seq) {
+            return;
+        }
         match self.solid {
-            Some(solid) if seq.after(solid) => self.leave_to_host(end),
+            Some(solid) if seq.after(solid) => self.leave_to_host(seq, end),
             Some(solid) => self.solid = Some(solid.later(end)),
             // Only the host knows whether there is a gap before it.
-            None => self.leave_to_host(end),
+            None => self.leave_to_host(seq, end),
         }
     }
 
-    /// Suspends active ACK until the host has acknowledged every byte before `end`: it has a gap to report or
-    /// a CE mark to echo.
-    pub(crate) fn leave_to_host(&mut self, end: SeqNumber) {
+    /// Suspends active ACK until the host has acknowledged the bytes from `seq` to `end` that are within its window: it has a gap to
+    /// report or a CE mark to echo.
+    pub(crate) fn leave_to_host(&mut self, seq: SeqNumber, end: SeqNumber) {
+        if self.right_edge.is_some_and(|edge| !seq.before(edge)) {
+            return;
+        }
+        let end = self.within_window(end);
         self.left_to_host = Some(self.left_to_host.map_or(end, |left| left.later(end)));
     }
 
@@ -115,8 +142,7 @@ impl HostSide {
             return None;
         }
         let scale = self.scale?;
-        let right_edge = seen.ack + (u32::from(seen.window) << scale);
-        let room = u32::try_from(right_edge.since(solid)).ok()?;
+        let room = u32::try_from(self.right_edge?.since(solid)).ok()?;
         let window = u16::try_from(room >> scale).ok().filter(|window| *window > 0)?;
         let timestamps = match newest {
             Some(echo) => Some((seen.timestamp?, echo)),
@@ -249,7 +275,7 @@ mod tests {
             from: u32,
             to: u32,
         },
-        /// The card leaves the acknowledgement of the bytes before this one to the host.
+        /// The card leaves the acknowledgement of the byte before this one to the host.
         Left {
             at: u32,
         },
@@ -278,6 +304,8 @@ mod tests {
         has: u32,
         /// The host's latest ACK number, right edge and kind of segment since the last suspension, as offsets.
         acknowledged: Option<(u32, u32, bool)>,
+        /// The host's latest right edge, as an offset.
+        edge: Option<u32>,
         /// The host's latest ACK number, which never goes back, as an offset.
         host_ack: u32,
         /// The highest ACK number that the card has generated or the host has sent.
@@ -302,13 +330,17 @@ mod tests {
                     self.host.observe(&segment, Some(SCALE));
                     self.host_ack = at;
                     if self.acknowledged.is_none_or(|(last, ..)| at >= last) {
-                        self.acknowledged = Some((at, at + (u32::from(window) << SCALE), plain));
+                        let edge = at + (u32::from(window) << SCALE);
+                        self.acknowledged = Some((at, edge, plain));
+                        self.edge = Some(edge);
                         self.highest = self.highest.max(at);
                         self.left = if at >= self.left { 0 } else { self.left };
                     }
                 }
                 Event::Handed { from, to } => {
-                    self.has |= (1 << to) - (1 << from);
+                    // The host discards what is beyond its window.
+                    let edge = self.edge.unwrap_or(BYTES).min(to);
+                    self.has |= (1 << edge) - (1 << from.min(edge));
                     self.host.handed(seq(from), seq(to));
                 }
                 Event::Refused { from, to } => {
@@ -318,8 +350,10 @@ mod tests {
                     self.suspend();
                 }
                 Event::Left { at } => {
-                    self.left = self.left.max(at);
-                    self.host.leave_to_host(seq(at));
+                    if self.edge.is_none_or(|edge| at <= edge) {
+                        self.left = self.left.max(at);
+                    }
+                    self.host.leave_to_host(seq(at - 1), seq(at));
                 }
                 Event::Reset => self.suspend(),
             }
@@ -370,8 +404,15 @@ mod tests {
     fn no_sequence_of_events_acknowledges_bytes_that_the_host_has_not_got() {
         let frame = TcpFrame { payload: Vec::new(), ..TcpFrame::default() }.build();
         let Parsed::Tcp(sample) = parse(&frame, Medium::Ethernet) else { panic!("no segment") };
-        let truth =
-            Truth { host: HostSide::default(), has: 0, acknowledged: None, host_ack: 0, highest: 0, left: 0 };
+        let truth = Truth {
+            host: HostSide::default(),
+            has: 0,
+            acknowledged: None,
+            edge: None,
+            host_ack: 0,
+            highest: 0,
+            left: 0,
+        };
         let count = continue_with_all(truth, &mut Vec::new(), &all_events(), &sample);
         assert!(count > 1000, "only {count} ACKs");
     }

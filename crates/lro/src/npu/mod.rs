@@ -20,15 +20,17 @@
 //! | overlaps a segment behind a gap | both kept | as below nextseq | ours: the host would get the bytes twice |
 //! | Insert (Algorithm 2) at the end | never happens as printed | appends | ours |
 //! | a gap that is not filled | held until the timeout | held for `reorder_hold` only: a gap hides loss from the sender | paper: at most 60 s, as any timeout |
-//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes | paper: up to 1 GB ahead |
+//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes. It may be forged: nextseq moves there only with the segment that follows it | paper: up to 1 GB ahead |
+//! | many runs in order, further behind the end of the stream than `reorder_bytes` | dropped | the stream goes on there: what moved its end was forged | paper |
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
 //! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with its first data, also mid-stream | paper; mid-stream as ours |
 //! | SYN of a known connection | not said | its stream begins anew, except on a SYN-ACK at most `reorder_bytes` before nextseq, which comes again or late | anew |
-//! | FIN | delivers held data, then releases the descriptor | the same; FIN itself passes after it | paper |
+//! | FIN | delivers held data, then releases the descriptor | the same if nothing is missing before it and nothing was received behind it; others may be forged, and release nothing. FIN itself passes after it | paper |
+//! | first fragments, segments that are not parsed (IPv6 routing header or home address) | not said | the connection's segments are flushed, then the packet passes. Its end is not known: the next segment does not wait for what is between | ours |
 //! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | the connection's segments are flushed, then the segment passes; the descriptor stays | ours |
 //! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
-//! | an older timestamp behind a newer one | merged | merged with equal ones only: the host's PAWS test must see it | ours |
+//! | an older timestamp behind a newer one | merged | merged with equal ones only: the host's PAWS test must see it. After many deliveries in a row with older ones, the newest counts as forged | ours |
 //! | ACK number of the aggregate | of the last segment | the latest of all, with its window: after reordering, the last segment is not the newest | ours |
 //! | average interval | of all intervals | without intervals above the ceiling, from the third on while segments come in trains: they do not predict how long a train continues | paper |
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
@@ -61,7 +63,7 @@ pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
 
 use self::acker::Acker;
-use self::descriptor::{ConnectionDescriptor, Timeouts};
+use self::descriptor::{ConnectionDescriptor, MOST_OPAQUE, Timeouts};
 use self::last_arrivals::LastArrivals;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
@@ -288,6 +290,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if syn && let Some(acker) = &mut self.acker {
             acker.handshakes.peer_syn(hash, segment.flow, segment.flags, options(frame.bytes(), segment));
         }
+        let ended = found.filter(|index| self.is_end(*index, segment));
         if let Some(index) = found {
             self.reconstruct_all(index, FlushReason::Barrier);
             if syn && !self.is_late_syn(index, segment) {
@@ -300,17 +303,26 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.handed(index, segment);
             if segment.payload_len > 0 {
                 // The host may discard it: without ACK (RFC 9293 section 3.10.7.4), or for an option.
-                self.leave_to_host(index, segment.end());
+                self.leave_to_host(index, segment.seq, segment.end());
             }
         } else if syn && self.config.rules == Rules::Paper {
             self.establish(hash, segment.flow, segment.end() + 1, now);
         }
         self.out.pass(frame, segment.payload_len, reason);
-        if let Some(index) = found
-            && segment.flags.contains(TcpFlags::FIN)
-        {
+        if let Some(index) = ended {
             self.release(index);
         }
+    }
+
+    /// Returns true for a FIN that ends the stream. One before or behind its end may be forged: the host ignores it, or waits for
+    /// what is missing.
+    fn is_end(&self, index: Index, segment: &Segment) -> bool {
+        segment.flags.contains(TcpFlags::FIN)
+            && (self.config.rules == Rules::Paper
+                || self
+                    .table
+                    .peek(index)
+                    .is_some_and(|known| known.is_whole_with(segment.seq, segment.end())))
     }
 
     /// Returns true for a SYN-ACK that comes again or late: the host answers it with an ACK, and the connection goes on (RFC 9293
@@ -340,14 +352,27 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             let timestamp = segment.timestamps.map(|timestamps| timestamps.value);
             is_older = descriptor.is_older(timestamp);
-            descriptor.delivered(timestamp);
-            descriptor.catch_up(segment.end());
+            descriptor.passed((segment.seq, segment.end()), timestamp, self.config.reorder_bytes);
         }
         let end = segment.end() + u32::from(segment.flags.contains(TcpFlags::SYN));
         self.tell_host(index, segment.seq, end);
-        if segment.congestion_experienced || is_older {
-            self.leave_to_host(index, end);
+        if segment.congestion_experienced || is_older || self.host_discards(index, segment.ack) {
+            self.leave_to_host(index, segment.seq, end);
         }
+    }
+
+    /// Returns true if active ACK knows that the host discards data with this ACK number.
+    fn host_discards(&mut self, index: Index, ack: SeqNumber) -> bool {
+        self.acker.as_mut().and_then(|acker| acker.host(index)).is_some_and(|host| host.discards(ack))
+    }
+
+    /// Records that a packet at `seq` was delivered whose end is not known; no byte of it is [`MOST_OPAQUE`] bytes behind or
+    /// more.
+    fn passed_opaque(&mut self, index: Index, seq: SeqNumber) {
+        if let Some(descriptor) = self.table.get_mut(index) {
+            descriptor.passed_opaque(seq);
+        }
+        self.leave_to_host(index, seq, seq + MOST_OPAQUE);
     }
 
     /// Records for active ACK that the bytes from `seq` to `end` were delivered to the host.
@@ -357,10 +382,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Leaves the acknowledgement of the bytes before `end` to the host.
-    fn leave_to_host(&mut self, index: Index, end: SeqNumber) {
+    /// Leaves the acknowledgement of the bytes from `seq` to `end` to the host.
+    fn leave_to_host(&mut self, index: Index, seq: SeqNumber, end: SeqNumber) {
         if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
-            host.leave_to_host(end);
+            host.leave_to_host(seq, end);
         }
     }
 }

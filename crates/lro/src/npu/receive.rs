@@ -313,10 +313,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
             Parsed::Tcp(segment) => {
                 self.receive_segment(frame, segment, self.table.hash(&segment.flow), now);
             }
-            Parsed::Barrier { flow, end, reason } => {
+            Parsed::Barrier { flow, seq, reason } => {
                 if let Some(index) = self.table.find(self.table.hash(flow), flow) {
                     self.reconstruct_all(index, FlushReason::Barrier);
-                    self.leave_to_host(index, *end);
+                    if let Some(seq) = seq {
+                        self.passed_opaque(index, *seq);
+                    }
                 }
                 self.out.pass(frame, 0, *reason);
             }

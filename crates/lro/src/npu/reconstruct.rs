@@ -23,6 +23,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if descriptor.resumes_at_frontier(segment.seq) {
             self.reconstruct(index, FlushReason::OutOfOrder);
             self.resume(index);
+        } else {
+            descriptor.doubt_frontier(segment.seq, self.config.reorder_bytes);
         }
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let ahead = segment.seq.since(descriptor.nextseq);
@@ -38,6 +40,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.receive_old(index, frame, segment);
         } else if ahead.cast_unsigned() > self.config.reorder_bytes {
             self.release_alone(index, frame, segment, PassReason::FarAhead);
+        } else if descriptor.skip_opaque(segment.seq) {
+            self.reconstruct(index, FlushReason::OutOfOrder);
+            self.append(index, frame, segment, now);
         } else {
             self.insert(index, frame, segment, now);
         }
@@ -59,8 +64,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let answer = Header::of(&frame);
         self.out.flush_frame(frame, segment.payload_len, FlushReason::Sparse);
         self.tell_host(index, segment.seq, segment.end());
-        if segment.congestion_experienced || is_older {
-            self.leave_to_host(index, segment.end());
+        if segment.congestion_experienced || is_older || self.host_discards(index, segment.ack) {
+            self.leave_to_host(index, segment.seq, segment.end());
         }
         if self.config.active_ack == ActiveAck::Paper {
             self.answer(index, segment, Some(answer));
@@ -71,10 +76,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Moves nextseq back to the frontier, after old segments.
     fn resume(&mut self, index: Index) {
-        if let Some(descriptor) = self.table.get_mut(index)
-            && let Some(frontier) = descriptor.frontier.take()
-        {
-            descriptor.nextseq = frontier;
+        if let Some(descriptor) = self.table.get_mut(index) {
+            descriptor.resume();
         }
     }
 
@@ -153,7 +156,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 list.since = now;
             }
             if let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index)) {
-                host.leave_to_host(segment.end());
+                host.leave_to_host(segment.seq, segment.end());
             }
         }
         let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
@@ -193,6 +196,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             self.acknowledge(frame.bytes(), segment.layout, &repetition);
             return self.out.drop(frame, DropReason::Duplicate);
+        }
+        if let Some(descriptor) = self.table.get_mut(index)
+            && descriptor.frontier.is_none()
+        {
+            descriptor.count_runs_behind();
         }
         self.release_alone(index, frame, segment, PassReason::Old);
         if let Some(descriptor) = self.table.get_mut(index) {
@@ -237,16 +245,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
-    /// segment waits behind a gap. Leaves to the host a CE mark to echo, and what its PAWS test may discard.
+    /// segment waits behind a gap. Leaves to the host a CE mark to echo, and what it may discard for its timestamp or ACK number.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let run = self.take_run(index)?;
         let (seq, end) = (run.start, run.end);
         let safe = self.config.active_ack == ActiveAck::Safe;
         if safe
-            && (run.only_timestamp.is_some() || run.received_header().is_congestion_experienced(run.layout))
-            && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
+            && (run.only_timestamp.is_some()
+                || run.received_header().is_congestion_experienced(run.layout)
+                || self.host_discards(index, run.ack))
         {
-            host.leave_to_host(end);
+            self.leave_to_host(index, seq, end);
         }
         let may_acknowledge =
             safe && self.table.peek(index).is_some_and(|descriptor| descriptor.waiting.is_none());

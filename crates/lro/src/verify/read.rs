@@ -24,7 +24,8 @@ pub(super) enum Content<'a> {
     /// A TCP segment that is not parsed: a first fragment, or behind a routing or authentication header or a home
     /// address. A receiver may accept its `len` bytes.
     Opaque { seq: SeqNumber, len: usize },
-    /// A frame without a flow, or a UDP datagram without a checksum or that is not parsed.
+    /// A frame without a flow, a first fragment that ends before the sequence number, or a UDP datagram without a checksum or that
+    /// is not parsed.
     Other,
 }
 
@@ -133,13 +134,11 @@ fn udp<'a>(ip: &Ip<'a>, flow: FlowKey) -> Read<'a> {
 
 /// Reads a TCP segment.
 fn tcp<'a>(ip: &Ip<'a>, flow: Option<FlowKey>) -> Read<'a> {
-    let Some(header) = TcpHeader::new(ip.segment) else { return OTHER };
-    let split = header.split();
     if ip.opaque {
-        let len = split.map_or(0, |(_, payload)| payload.len());
-        return Read { flow, content: Content::Opaque { seq: header.seq(), len } };
+        return Read { flow, content: opaque(ip.segment) };
     }
-    let Some((options, payload)) = split else { return OTHER };
+    let Some(header) = TcpHeader::new(ip.segment) else { return OTHER };
+    let Some((options, payload)) = header.split() else { return OTHER };
     let sum = ip.addresses.pseudo_header(IpProtocol::TCP, ip.segment.len() as u32).add_bytes(ip.segment);
     if !ip.header_is_right || sum.finish() != 0 {
         return Read { flow, content: Content::Corrupt };
@@ -154,6 +153,14 @@ fn tcp<'a>(ip: &Ip<'a>, flow: Option<FlowKey>) -> Read<'a> {
     let seq = header.seq() + u32::from(flags.contains(TcpFlags::SYN));
     let tcp = Tcp { seq, ack: header.ack(), flags, class: ip.class, payload, control };
     Read { flow, content: Content::Tcp(tcp) }
+}
+
+/// Reads a segment that is not parsed and may end within its header.
+fn opaque(segment: &[u8]) -> Content<'_> {
+    let Some([_, _, _, _, seq @ ..]) = segment.first_chunk::<8>() else { return Content::Other };
+    let payload = TcpHeader::new(segment).and_then(|header| header.split());
+    let len = payload.map_or(0, |(_, payload)| payload.len());
+    Content::Opaque { seq: SeqNumber(u32::from_be_bytes(*seq)), len }
 }
 
 /// Returns the IP packet or PPPoE session data after the link header, and the VLAN identifiers.

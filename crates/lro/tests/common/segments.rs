@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use nichrome_wire::{Network, SeqNumber, TcpFlags, TcpFrame};
+use nichrome_wire::checksum::checksum;
+use nichrome_wire::{IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame};
 
 /// The sequence number that [`data`] counts from.
 pub const BASE: u32 = 1;
@@ -27,6 +28,25 @@ pub fn packet_like_an_ethernet_frame(flow: u8, at: u32, len: usize) -> Vec<u8> {
     let network = Network::ipv4([8, 0, 0x45, 0].into(), [0, len_from_there, 0, flow].into());
     let segment = data(at, 0).with(|frame| (frame.src_port, frame.dst_port) = (0x4000, 0x4006));
     TcpFrame { network, payload, ..segment }.build()[14..].to_vec()
+}
+
+/// The first `len` bytes of a segment's IP payload as a first fragment, without an Ethernet header's tags or IPv4 options.
+pub fn first_fragment(segment: &TcpFrame, len: usize) -> Vec<u8> {
+    let mut frame = segment.build();
+    if let Network::Ipv6 { .. } = segment.network {
+        frame[18..20].copy_from_slice(&(8 + len as u16).to_be_bytes());
+        frame.splice(54..54, [frame[20], 0, 0, 1, 0, 0, 0, 7]);
+        frame[20] = IpProtocol::FRAGMENT.0;
+        frame.truncate(62 + len);
+        return frame;
+    }
+    frame.truncate(34 + len);
+    frame[16..18].copy_from_slice(&(20 + len as u16).to_be_bytes());
+    frame[20] |= 0x20;
+    frame[24..26].fill(0);
+    let sum = checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&sum.to_be_bytes());
+    frame
 }
 
 /// Small changes to a frame, for tests that read as a list of cases.

@@ -28,7 +28,7 @@ fn reversed(frame: &TcpFrame) -> TcpFrame {
 }
 
 /// A segment of the host that acknowledges `at` bytes.
-fn host(at: u32, window: u16) -> TcpFrame {
+pub(crate) fn host(at: u32, window: u16) -> TcpFrame {
     reversed(&data(0, 0)).with(|frame| (frame.ack.0, frame.window, frame.seq.0) = (1 + at, window, 5000))
 }
 
@@ -48,7 +48,7 @@ fn host_syn(frame: TcpFrame) -> TcpFrame {
 
 /// A connection whose SYNs were seen; 100 bytes were received, handed over and acknowledged by the host, with a window
 /// of 1,000 × 128 bytes.
-fn connected() -> Card {
+pub(crate) fn connected() -> Card {
     let mut card = card(ActiveAck::Safe);
     open(&mut card, &data(0, 100));
     card
@@ -64,12 +64,12 @@ fn open(card: &mut Card, first: &TcpFrame) {
 }
 
 /// What goes to the wire when `frames` are received and handed over.
-fn acks_for(card: &mut Card, frames: &[TcpFrame]) -> Vec<Ack> {
+pub(crate) fn acks_for(card: &mut Card, frames: &[TcpFrame]) -> Vec<Ack> {
     frames.iter().for_each(|frame| _ = card.receive(frame));
     card.wait(SETTLE).take_acks()
 }
 
-fn acked(acks: &[Ack]) -> Vec<u32> {
+pub(crate) fn acked(acks: &[Ack]) -> Vec<u32> {
     acks.iter().map(|ack| ack.ack - 1).collect()
 }
 
@@ -453,7 +453,7 @@ fn nothing_is_acknowledged_once_the_descriptor_was_given_back() {
 }
 
 /// The same behind an IPv6 extension header of this kind.
-fn behind(kind: IpProtocol, frame: TcpFrame) -> TcpFrame {
+pub(crate) fn behind(kind: IpProtocol, frame: TcpFrame) -> TcpFrame {
     frame.with(|frame| {
         if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
             (*next_header, *extensions) = (kind, vec![IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0]);

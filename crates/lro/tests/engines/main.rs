@@ -20,6 +20,7 @@ mod netfpga;
 mod npu;
 mod npu_bursts;
 mod npu_exhaustive;
+mod npu_forged;
 mod npu_sparse;
 mod npu_timeouts;
 mod profiles;

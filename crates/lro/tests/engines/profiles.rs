@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::IoSlice;
 use std::rc::Rc;
 
-use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, ms, tcp, us};
+use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, first_fragment, ms, tcp, us};
 use crate::generated::exchange::datagram;
 use crate::generated::tunnel::{Tunnel, Wrapping};
 use nichrome_lro::{
@@ -237,6 +237,24 @@ fn fragments_flush_their_flow_and_are_passed() {
             "{profile}"
         );
         assert_eq!(card.passes(PassReason::Fragment), 2, "{profile}");
+    }
+}
+
+/// RFC 791: with an MTU of 68 bytes and 40 bytes of IP options, a first fragment has the ports, the sequence number and no more.
+#[test]
+fn a_first_fragment_that_ends_within_the_tcp_header_flushes_its_flow() {
+    for (len, is_known) in [(0, false), (3, false), (4, true), (8, true), (16, true), (19, true)] {
+        for shape in [data(0, 100), data(0, 100).over_ipv6()] {
+            let fragment = first_fragment(&shape.clone().at(200, 100), len);
+            for (profile, mut card) in cards() {
+                card.receive(&shape).receive(&shape.clone().at(100, 100)).receive_bytes(fragment.clone());
+                let sent = card.take();
+                assert_eq!(sent.len(), if is_known { 2 } else { 1 }, "{profile}, {len} bytes");
+                assert_eq!(sent.last(), Some(&Sent::Frame(fragment.clone())), "{profile}, {len} bytes");
+                let reason = if is_known { PassReason::Fragment } else { PassReason::Malformed };
+                assert_eq!(card.passes(reason), 1, "{profile}, {len} bytes");
+            }
+        }
     }
 }
 

@@ -272,6 +272,38 @@ fn segments_cut_short_around_the_parsers_reach() {
     same("cut short at the reach", &Config::default(), &frames);
 }
 
+/// First fragments that end within the TCP header, and whole packets that do.
+#[test]
+fn first_fragments_of_every_length() {
+    let cut = |frame: TcpFrame, transport: usize, len: usize, fragment: bool| {
+        let mut bytes = frame.build();
+        bytes.truncate(transport + len);
+        let (total, is_ipv4) = ((transport + len - 14) as u16, bytes[14] >> 4 == 4);
+        if is_ipv4 {
+            bytes[16..18].copy_from_slice(&total.to_be_bytes());
+            bytes[20] |= u8::from(fragment) << 5;
+            bytes[24..26].fill(0);
+            let sum = checksum(&bytes[14..34]);
+            bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+        } else {
+            bytes[18..20].copy_from_slice(&(total - 40).to_be_bytes());
+            bytes[57] |= u8::from(fragment && bytes[20] == IpProtocol::FRAGMENT.0);
+        }
+        bytes
+    };
+    let mut frames = Vec::new();
+    for len in 0..32 {
+        for fragment in [false, true] {
+            frames.extend([data(0, 100).build(), cut(data(100, 100), 34, len, fragment)]);
+            for kind in [IpProtocol::FRAGMENT, IpProtocol::ROUTING, IpProtocol::DESTINATION_OPTIONS] {
+                let extended = cut(extended(data(100, 100), kind, 8), 62, len, fragment);
+                frames.extend([over_ipv6(data(0, 100)).build(), extended]);
+            }
+        }
+    }
+    same("a first fragment", &Config::default(), &frames);
+}
+
 #[test]
 fn options_in_any_layout() {
     const TS: [u8; 10] = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8];

@@ -96,6 +96,8 @@ struct Connection {
     host_scale: Option<Option<u8>>,
     /// ACK number and window of the host's latest acknowledgement.
     host: Option<(SeqNumber, u16)>,
+    /// Where the window of that ends, where the window scale is known: the host discards what is beyond.
+    edge: Option<SeqNumber>,
     /// Whether that said nothing but ACK number and window.
     plain: bool,
     /// The last ACK number that the card sent.
@@ -151,7 +153,7 @@ impl Acks {
         let connection = self.connections.entry(tcp.flow.reversed()).or_default();
         if connection.start != Some(start) {
             connection.start_at(start);
-            connection.host = None;
+            (connection.host, connection.edge) = (None, None);
         }
         if tcp.flags.contains(TcpFlags::SYN) {
             connection.host_scale = Some(tcp.window_scale());
@@ -163,6 +165,10 @@ impl Acks {
         segment.ack = before + connection.solid.since(before).max(0).cast_unsigned() / share;
         if tcp.flags.contains(TcpFlags::ACK) {
             connection.host = Some((segment.ack, segment.window));
+            let scales = connection.peer_scale.zip(connection.host_scale);
+            let scale = scales.map(|(peer, host)| peer.and(host).unwrap_or(0));
+            let scale = if tcp.flags.contains(TcpFlags::SYN) { Some(0) } else { scale };
+            connection.edge = scale.map(|scale| segment.ack + (u32::from(segment.window) << scale));
             connection.gap = false;
             let timestamps_only = |option: &TcpOption<'_>| {
                 matches!(option, TcpOption::NoOperation | TcpOption::Timestamps { .. })
@@ -171,7 +177,7 @@ impl Acks {
                 && tcp.flags.difference(TcpFlags::ACK | TcpFlags::PSH).is_empty();
         }
         if tcp.flags.contains(TcpFlags::RST) {
-            connection.host = None;
+            (connection.host, connection.edge) = (None, None);
         }
         build(&segment)
     }
@@ -190,10 +196,14 @@ impl Acks {
             connection.peer_scale = Some(tcp.window_scale());
             connection.start_at(tcp.seq + 1);
         }
-        if tcp.is_marked && !tcp.payload.is_empty() {
-            connection.marked = Some(connection.marked.map_or(tcp.end(), |end| end.later(tcp.end())));
+        let end = connection.edge.filter(|edge| edge.before(tcp.end())).unwrap_or(tcp.end());
+        if end.before(tcp.seq) || (end == tcp.seq && !tcp.payload.is_empty()) {
+            return;
         }
-        connection.beyond.push((tcp.seq, tcp.end()));
+        if tcp.is_marked && !tcp.payload.is_empty() {
+            connection.marked = Some(connection.marked.map_or(end, |marked| marked.later(end)));
+        }
+        connection.beyond.push((tcp.seq, end));
         if connection.start.is_some() {
             connection.absorb();
             connection.gap |= tcp.seq.after(connection.solid);
