@@ -24,8 +24,9 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
         assert_eq!(completed(with_partial_checksums, state), packets);
     }
     match virtio.gso {
-        // Packets in tunnels have tests of their own.
-        Some(_) if is_tunneled(frame, virtio.checksum) => {}
+        Some(gso) if is_tunneled(frame, virtio.checksum) => {
+            keep_promises_in_a_tunnel(&virtio, gso, &packets);
+        }
         Some(gso) => keep_promises_of_cutting(frame, gso, &packets),
         None => {
             let mut in_place = frame.to_vec();
@@ -40,6 +41,23 @@ fn is_tunneled(frame: &[u8], checksum: ChecksumState) -> bool {
     let whole = Carried::read(frame);
     let transport = whole.end - whole.transport.len();
     matches!(checksum, ChecksumState::Partial { start, .. } if usize::from(start) > transport)
+}
+
+/// Checks packets in a tunnel: the outer header's lengths are right, and each is segmented into itself.
+fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]) {
+    assert!(!whole.is_empty() && whole.len() < 65_535);
+    let ChecksumState::Partial { start, .. } = virtio.checksum else { panic!("not in a tunnel") };
+    for packet in whole {
+        assert_eq!(Carried::read(packet).end, packet.len());
+        let transport = &packet[usize::from(start)..];
+        let header_len = match gso.gso_type {
+            GsoType::Udp | GsoType::UdpL4 => UdpHeader::LEN,
+            GsoType::TcpV4(_) | GsoType::TcpV6(_) => TcpHeader::new(transport).unwrap().header_len(),
+        };
+        assert!(transport.len() - header_len <= usize::from(gso.size.get()));
+        let again = Segments::new(packet, virtio).expect("a packet like the frame");
+        assert_eq!(packets(again), std::slice::from_ref(packet));
+    }
 }
 
 /// Segments `frame` to an MTU, also within a tunnel: for any frame, the packets fit and are complete, or there is an

@@ -5,8 +5,8 @@ mod promises;
 
 use nichrome_tso::SegmentError;
 use nichrome_wire::{
-    EtherType, GsoType, IpProtocol, LinkHeader, Network, SeqNumber, TcpFlags, TcpFrame, VirtioNetHeader,
-    VlanTag,
+    EtherType, Gso, GsoType, IpProtocol, LinkHeader, Network, SeqNumber, TcpFlags, TcpFrame, VirtioNetHeader,
+    VirtioNetRepr, VlanTag,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -131,6 +131,34 @@ fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
     }
 }
 
+/// Puts a frame into a tunnel that only a virtio header tells of: IP within IPv4 or IPv6, VXLAN, Geneve or GRE. Also returns how far
+/// its bytes have moved. The outer checksums are wrong.
+fn in_tunnel(kind: u8, frame: &[u8]) -> (Vec<u8>, usize) {
+    let (link, packet) = frame.split_at(LinkHeader::new(frame).unwrap().header_len());
+    let is_ipv4 = packet[0] >> 4 == 4;
+    let inner_type = if is_ipv4 { [8, 0] } else { [0x86, 0xDD] };
+    let in_udp = |header: &[u8]| {
+        let len = (8 + header.len() + frame.len()) as u16;
+        [&[0x12, 0xB5, 0x12, 0xB5][..], &len.to_be_bytes(), &[7, 7], header, frame].concat()
+    };
+    let (protocol, within) = match kind {
+        0 | 1 => (if is_ipv4 { 4 } else { 41 }, packet.to_vec()),
+        2 => (17, in_udp(&[8, 0, 0, 0, 0, 0, 5, 0])),
+        3 => (17, in_udp(&[1, 0, 0x65, 0x58, 0, 0, 5, 0, 1, 2, 3, 0])),
+        4 => (47, [&[0, 0][..], &inner_type, packet].concat()),
+        _ => (47, [&[0xA0, 0, 0x65, 0x58, 1, 2, 0, 0, 0, 0, 0, 9][..], frame].concat()),
+    };
+    let len = |more: usize| ((within.len() + more) as u16).to_be_bytes();
+    let header = if kind == 1 {
+        [&[0x86, 0xDD, 0x60, 0, 0, 0][..], &len(0), &[protocol, 9], &[0xFD; 32]].concat()
+    } else {
+        [&[8, 0, 0x45, 0][..], &len(20), &[0, 7, 0, 0, 64, protocol], &[9; 10]].concat()
+    };
+    let whole = [&link[..link.len() - 2], &header, &within].concat();
+    let moved = whole.len() - frame.len();
+    (whole, moved)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -191,6 +219,39 @@ proptest! {
         }
         frame.truncate(cut_short.unwrap_or(usize::MAX));
         keep_promises_within(&frame, mtu);
+    }
+
+    #[test]
+    fn damaged_frames_in_tunnels_keep_every_invariant(
+        (frame, virtio, transport) in prop_oneof![
+            any_tcp().prop_map(|(frame, size)| {
+                let (bytes, virtio) = tcp(&frame, size);
+                let transport = transport_at(&bytes, &frame.network);
+                (bytes, virtio, transport)
+            }),
+            any_udp().prop_map(|(frame, size)| {
+                let (bytes, virtio) = frame.to_be_cut(GsoType::UdpL4, size);
+                let transport = transport_at(&bytes, &frame.network);
+                (bytes, virtio, transport)
+            }),
+        ],
+        kind in 0u8..6,
+        damage in vec((0usize..200, any::<u8>()), 0..4),
+        cut_short in proptest::option::weighted(0.2, 0usize..240),
+    ) {
+        let (mut whole, moved) = in_tunnel(kind, &frame);
+        let field = if matches!(virtio.gso, Some(Gso { gso_type: GsoType::UdpL4, .. })) { 6 } else { 16 };
+        let header = partial(virtio, transport + moved, field).emit();
+        if damage.is_empty() && cut_short.is_none() {
+            prop_assert!(cut(&whole, &VirtioNetRepr::parse(&header, whole.len()).unwrap()).is_ok(), "{}", kind);
+        }
+        for (at, byte) in damage {
+            if let Some(place) = whole.get_mut(at) {
+                *place = byte;
+            }
+        }
+        whole.truncate(cut_short.unwrap_or(usize::MAX));
+        keep_promises(&whole, &header);
     }
 
     #[test]
