@@ -107,7 +107,7 @@ impl<'a> Card<'a> {
         }
         let number = self.ports.next_number();
         let config = ports::sized(self.options.config(interface.medium(), UdpByDefault::Off), number);
-        let verifier = self.verify.then(|| Verifier::new(self.profile.profile(), interface.medium()));
+        let verifier = self.verify.then(|| Verifier::of(&self.profile, interface.medium()));
         let engine = Coalescer::new(&config, &self.profile)?;
         self.host.name(interface, capture.interface_name());
         if let Some(replaced) = self.ports.insert(number, Port::new(interface, engine, verifier, self.now)) {

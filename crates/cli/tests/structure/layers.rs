@@ -228,8 +228,9 @@ const LRO: Layers = &[
     &["aggregate.rs", "config.rs", "outbox.rs"],
     &["burst.rs", "lossless.rs", "run_pool.rs"],
     &["datagrams.rs"],
-    &["gro/", "netfpga.rs", "npu/", "verify/"],
+    &["gro/", "netfpga.rs", "npu/"],
     &["coalescer.rs"],
+    &["verify/"],
 ];
 
 const NIC: Layers = &[

@@ -103,6 +103,13 @@ impl NpuConfig {
         ])
     }
 
+    /// Returns true if the engine drops segments of bytes that were received before: by the paper's rules, or because the host has
+    /// acknowledged them.
+    #[must_use]
+    pub fn drops_duplicates(&self) -> bool {
+        self.rules == Rules::Paper || self.active_ack == ActiveAck::Safe
+    }
+
     /// Returns the default with `hold` as the ceiling and as the time that segments wait behind a gap.
     #[must_use]
     pub fn with_hold(hold: Duration) -> Self {

@@ -13,9 +13,9 @@
 //!   segments that are not parsed, such as fragments, which a receiver may accept), or if its receiver had
 //!   acknowledged all its bytes ([`Verifier::observe_transmit`]).
 //!
-//! Memory grows with what the engine holds, and by 8 to 20 bytes for each flow, to count them. With `npu` it grows by up to
-//! 1.5 KB for each flow: `npu` may drop a duplicate of bytes that came out long before, so a byte stream remembers until the end
-//! where it has gaps. It does not grow with the length of flows.
+//! Memory grows with what the engine holds, and by 8 to 20 bytes for each flow, to count them. It does not grow with the length of
+//! flows. For an `npu` that drops duplicates ([`NpuConfig::drops_duplicates`](crate::NpuConfig::drops_duplicates)) it grows by up to
+//! 1.5 KB for each flow: these bytes may have come out long before, so a byte stream remembers until the end where it has gaps.
 
 mod frames;
 mod mismatch;
@@ -33,7 +33,7 @@ use self::frames::{Frames, fingerprint};
 pub use self::mismatch::{Difference, Mismatch};
 use self::read::{Content, Read, read};
 use self::streams::Streams;
-use crate::{Aggregate, DropReason, FlowKey, Medium, Output, Packet, Profile};
+use crate::{Aggregate, DropReason, FlowKey, Medium, Output, Packet, Profile, ProfileConfig};
 
 /// Compares the output of an engine with its input: see the [module](self).
 ///
@@ -41,8 +41,9 @@ use crate::{Aggregate, DropReason, FlowKey, Medium, Output, Packet, Profile};
 pub struct Verifier {
     profile: Profile,
     medium: Medium,
-    /// State by flow, of those of which something is outstanding and, for `npu`, of all; `None` stands for all frames without a
-    /// flow.
+    /// True if flows of which nothing is outstanding are remembered: the engine drops duplicates.
+    remembers: bool,
+    /// State by flow, of those of which something is outstanding or of all; `None` stands for all frames without a flow.
     flows: HashMap<Option<FlowKey>, Flow>,
     /// The hashes of all flows.
     counted: HashSet<u64>,
@@ -85,8 +86,8 @@ pub struct Verified {
     pub frames: u64,
     /// Flows of those frames; each direction of a connection is one.
     pub flows: u64,
-    /// Bytes compared: of whole frames for `gro`, of the streams for the others. A stream of `netfpga` ends when nothing of it is
-    /// outstanding: bytes that are retransmitted after that count again.
+    /// Bytes compared: of whole frames for `gro`, of the streams for the others. Bytes that are retransmitted when nothing of their
+    /// flow is outstanding count again, unless the engine drops duplicates.
     pub bytes: u64,
 }
 
@@ -98,11 +99,12 @@ impl fmt::Display for Verified {
 }
 
 impl Verifier {
-    /// Creates a verifier for an engine of this profile whose frames begin with `medium`.
+    /// Creates a verifier for any engine of this profile whose frames begin with `medium`.
     pub fn new(profile: Profile, medium: Medium) -> Self {
         Self {
             profile,
             medium,
+            remembers: profile == Profile::Npu,
             flows: HashMap::new(),
             counted: HashSet::new(),
             verified: Verified::default(),
@@ -110,6 +112,13 @@ impl Verifier {
             mismatch: None,
             scratch: Vec::new(),
         }
+    }
+
+    /// Creates a verifier for engines with this configuration whose frames begin with `medium`: an `npu` that drops no duplicates
+    /// needs less memory.
+    pub fn of(profile: &ProfileConfig, medium: Medium) -> Self {
+        let remembers = matches!(profile, ProfileConfig::Npu(npu) if npu.drops_duplicates());
+        Self { remembers, ..Self::new(profile.profile(), medium) }
     }
 
     /// Records a frame. Call it for every frame, before the engine receives it.
@@ -204,7 +213,7 @@ impl Verifier {
 
     /// Forgets a flow of which nothing is outstanding.
     fn settle(&mut self, flow: Option<FlowKey>) {
-        if self.profile != Profile::Npu
+        if !self.remembers
             && let Entry::Occupied(state) = self.flows.entry(flow)
             && let Ok(bytes) = state.get().finish()
         {
@@ -305,6 +314,8 @@ fn well_formed<B: AsRef<[u8]>>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use nichrome_wire::{Instant, Network, SeqNumber, TcpFlags, TcpFrame};
 
     use super::*;
@@ -313,7 +324,7 @@ mod tests {
     use crate::recycle::Recycled;
     use crate::run::{Limits, PooledRun, Run};
     use crate::run_pool::RunPool;
-    use crate::{FlushReason, Frame};
+    use crate::{ActiveAck, FlushReason, Frame, Hold, NetfpgaConfig, NpuConfig, Rules};
 
     type Change = fn(&mut Run<Vec<u8>>);
 
@@ -370,8 +381,13 @@ mod tests {
 
     #[test]
     fn a_flow_of_which_nothing_is_outstanding_is_forgotten() {
-        for profile in [Profile::Gro, Profile::Netfpga] {
-            let mut verifier = Verifier::new(profile, Medium::Ethernet);
+        for config in [
+            ProfileConfig::Gro(Hold::Batch),
+            ProfileConfig::Netfpga(NetfpgaConfig::with_timer(Duration::ZERO)),
+            ProfileConfig::Npu(NpuConfig::default()),
+        ] {
+            let profile = config.profile();
+            let mut verifier = Verifier::of(&config, Medium::Ethernet);
             let three = three_segments();
             let pass = |verifier: &mut Verifier, frame: &Vec<u8>| {
                 verifier.delivered(&Output::ToHost(Packet::Frame(Frame::new(frame.clone()))));
@@ -394,11 +410,29 @@ mod tests {
 
             // Nothing comes out twice, and nothing is lost.
             for (received, delivered) in [(1, 2), (2, 1)] {
-                let mut verifier = Verifier::new(profile, Medium::Ethernet);
+                let mut verifier = Verifier::of(&config, Medium::Ethernet);
                 (0..received).for_each(|_| verifier.received(&single(1)));
                 (0..delivered).for_each(|_| pass(&mut verifier, &single(1)));
                 assert!(verifier.finish().is_err(), "{profile}");
             }
+        }
+    }
+
+    #[test]
+    fn a_flow_of_an_engine_that_drops_duplicates_is_remembered() {
+        let segment = TcpFrame { payload: vec![0; 10], ..TcpFrame::default() }.build();
+        let dropped = || Output::Dropped(Frame::new(segment.clone()), DropReason::Duplicate);
+        for (npu, is_right) in [
+            (NpuConfig::default(), false),
+            (NpuConfig { rules: Rules::Paper, ..NpuConfig::default() }, true),
+            (NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() }, true),
+        ] {
+            let mut verifier = Verifier::of(&ProfileConfig::Npu(npu), Medium::Ethernet);
+            verifier.received(&segment);
+            verifier.delivered(&Output::ToHost(Packet::Frame(Frame::new(segment.clone()))));
+            verifier.received(&segment);
+            verifier.delivered(&dropped());
+            assert_eq!(verifier.finish().is_ok(), is_right, "{npu:?}");
         }
     }
 

@@ -42,7 +42,7 @@ fn profiles() -> Vec<ProfileConfig> {
 /// Runs a capture in its own time, batches ending every 32 frames.
 fn run(path: &Path, config: &Config, profile: &ProfileConfig) -> (Verified, Statistics) {
     let mut engine = Coalescer::new(config, profile).unwrap();
-    let mut verifier = Verifier::new(profile.profile(), config.medium);
+    let mut verifier = Verifier::of(profile, config.medium);
     let mut reader = capture::open(path).unwrap();
     let (mut data, mut now, mut count) = (Vec::new(), Instant::ZERO, 0);
     while let Some(record) = reader.next(&mut data).unwrap() {

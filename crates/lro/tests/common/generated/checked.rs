@@ -62,7 +62,7 @@ impl Checked {
             }
         };
         let watch = Watch {
-            verifier: Verifier::new(profile.profile(), config.medium),
+            verifier: Verifier::of(profile, config.medium),
             acks: Acks::new(config.medium),
             ledger: Ledger::default(),
             longest,
