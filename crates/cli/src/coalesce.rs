@@ -156,13 +156,11 @@ impl Coalesce {
             let (done, verified) = card.finish()?;
             interruption.check_with(|| format!("{tried} of {count} engines were tried"))?;
             let ended = ended.or_nothing_read()?;
-            if let Some(Err(mismatch)) = verified {
-                let profile = candidate.config.profile();
-                let input = input_name(&self.input);
-                return Err(mismatch)
-                    .with_context(|| format!("{input}: the output of {profile} {}", self.why_rejected()));
-            }
-            comparison.add(candidate, &done);
+            let verified = verified.transpose().with_context(|| {
+                let (input, profile) = (input_name(&self.input), candidate.config.profile());
+                format!("{input}: the output of {profile} {}", self.why_rejected())
+            })?;
+            comparison.add(candidate, &done, verified);
             comparison.truncated = ended.is_early();
             last = Some(ended);
         }

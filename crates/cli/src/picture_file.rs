@@ -65,13 +65,30 @@ pub(crate) fn svg() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(svg_name)
 }
 
+/// Returns the parser of the name of an HTML page.
+pub(crate) fn html() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(html_name)
+}
+
 fn svg_name(path: PathBuf) -> Result<PathBuf, &'static str> {
-    const OTHERS: [&str; 9] = ["gif", "htm", "html", "jpeg", "jpg", "pdf", "png", "ps", "webp"];
-    let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    if OTHERS.contains(&&*ending) {
-        return Err("pictures are SVG: expected a name that ends in .svg");
+    match is_of_another_kind(&path, &["svg"]) {
+        true => Err("pictures are SVG: expected a name that ends in .svg"),
+        false => Ok(path),
     }
-    Ok(path)
+}
+
+fn html_name(path: PathBuf) -> Result<PathBuf, &'static str> {
+    match is_of_another_kind(&path, &["htm", "html"]) {
+        true => Err("pages are HTML: expected a name that ends in .html"),
+        false => Ok(path),
+    }
+}
+
+/// Returns true if a name has the ending of a picture or page, and none of `endings`.
+fn is_of_another_kind(path: &Path, endings: &[&str]) -> bool {
+    const KINDS: [&str; 10] = ["gif", "htm", "html", "jpeg", "jpg", "pdf", "png", "ps", "svg", "webp"];
+    let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    KINDS.contains(&&*ending) && !endings.contains(&&*ending)
 }
 
 /// An open output file. An existing file keeps its content, and a new one is removed, unless [`PictureFile::finish`] is
@@ -138,12 +155,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_of_other_pictures_are_refused() {
+    fn the_names_of_other_pictures_and_pages_are_refused() {
         for name in ["a.png", "a.svg.PDF", "folder/a.html"] {
             assert!(svg_name(name.into()).is_err(), "{name}");
         }
         for name in ["a.svg", "a", "/dev/stdout", "-", "png"] {
             assert_eq!(svg_name(name.into()), Ok(name.into()));
+        }
+        for name in ["a.png", "a.html.PDF", "folder/a.svg"] {
+            assert!(html_name(name.into()).is_err(), "{name}");
+        }
+        for name in ["a.html", "a.HTM", "a", "/dev/stdout", "-", "svg"] {
+            assert_eq!(html_name(name.into()), Ok(name.into()));
         }
     }
 

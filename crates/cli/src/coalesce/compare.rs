@@ -4,12 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use nichrome_lro::verify::Verified;
 use nichrome_lro::{Hold, NetfpgaConfig, NpuConfig, Profile, ProfileConfig};
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
 use super::card::Done;
 use super::page::SEED;
+use super::summary::Verification;
 use crate::chart::{self, Axis, COLORS, Grid, HEADROOM, plain};
 use crate::number::{Grouped, plural};
 use crate::page::{self, Figure, Line, Page, Style};
@@ -73,11 +75,12 @@ pub(super) struct Run {
     pub(super) aggregates: u64,
     pub(super) mean_segments_per_aggregate: f64,
     pub(super) drops: u64,
+    pub(super) verified: Option<Verification>,
 }
 
 impl Comparison {
     /// Adds the result of a candidate.
-    pub(super) fn add(&mut self, candidate: Candidate, done: &Done) {
+    pub(super) fn add(&mut self, candidate: Candidate, done: &Done, verified: Option<Verified>) {
         let sums = &done.counters.sums;
         (self.packets_in, self.filtered) = (sums.packets_in, done.counters.filtered);
         self.snapped = done.counters.snapped;
@@ -88,6 +91,7 @@ impl Comparison {
             aggregates: sums.aggregates,
             mean_segments_per_aggregate: sums.mean_segments_per_aggregate(),
             drops: done.counters.drops.iter().map(|(_, count)| count).sum(),
+            verified: verified.map(Verification::from),
         });
     }
 
@@ -143,6 +147,11 @@ impl fmt::Display for Comparison {
                 best.hold(),
                 self.percent(best)
             )?;
+        }
+        if let Some(Verification { frames, flows, .. }) = self.runs.last().and_then(|run| run.verified) {
+            let [frames, flows] = [plural(frames, "frame", "frames"), plural(flows, "flow", "flows")];
+            let engines = plural(self.runs.len() as u64, "engine", "engines");
+            writeln!(f, "verified: {frames} of {flows} came through each of {engines}")?;
         }
         Ok(())
     }

@@ -26,18 +26,28 @@ impl FlowCounts {
 }
 
 /// The flows of a capture; each direction of a connection is a flow.
-#[derive(Default)]
 pub(super) struct Flows {
     flows: HashMap<FlowKey, FlowCounts>,
+    most: usize,
+    /// True if there were more flows than are counted.
+    pub(super) are_exceeded: bool,
+}
+
+impl Default for Flows {
+    fn default() -> Self {
+        Self { flows: HashMap::new(), most: MOST, are_exceeded: false }
+    }
 }
 
 impl Flows {
     /// Returns the counts of a flow; `None` if there are too many flows.
     pub(super) fn of(&mut self, flow: FlowKey) -> Option<&mut FlowCounts> {
-        if self.flows.len() >= MOST {
-            return self.flows.get_mut(&flow);
+        if self.flows.len() < self.most {
+            return Some(self.flows.entry(flow).or_default());
         }
-        Some(self.flows.entry(flow).or_default())
+        let counts = self.flows.get_mut(&flow);
+        self.are_exceeded |= counts.is_none();
+        counts
     }
 
     /// Returns how many flows were counted.
@@ -59,6 +69,16 @@ impl Flows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn further_flows_are_not_counted_and_known_ones_are() {
+        let flow = |port| FlowKey::ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), port, 80);
+        let mut flows = Flows { most: 2, ..Flows::default() };
+        for (port, is_exceeded) in [(1, false), (2, false), (1, false), (3, true), (2, true)] {
+            assert_eq!(flows.of(flow(port)).is_some(), port != 3);
+            assert_eq!((flows.len() <= 2, flows.are_exceeded), (true, is_exceeded), "{port}");
+        }
+    }
 
     #[test]
     fn the_flows_with_the_most_payload_come_first() {

@@ -31,6 +31,8 @@ pub(super) struct Summary {
     pub(super) drops: Named,
     pub(super) acks_sent: u64,
     pub(super) flow_count: usize,
+    /// True if there were more flows than `flow_count`, which are in none of `flows`.
+    pub(super) flow_count_exceeded: bool,
     /// The flows with the most payload.
     pub(super) flows: Vec<Flow>,
     /// True if the input ended early.
@@ -64,6 +66,12 @@ pub(super) struct Verification {
     pub(super) frames: u64,
     pub(super) flows: u64,
     pub(super) bytes: u64,
+}
+
+impl From<Verified> for Verification {
+    fn from(Verified { frames, flows, bytes }: Verified) -> Self {
+        Self { frames, flows, bytes }
+    }
 }
 
 impl Summary {
@@ -105,13 +113,10 @@ impl Summary {
             drops: done.counters.drops.clone(),
             acks_sent: sums.acks_sent,
             flow_count: tally.flows.len(),
+            flow_count_exceeded: tally.flows.are_exceeded,
             flows: tally.flows.top(top).iter().map(flow).collect(),
             truncated,
-            verified: verified.map(|&Verified { frames, flows, bytes }| Verification {
-                frames,
-                flows,
-                bytes,
-            }),
+            verified: verified.copied().map(Verification::from),
             without_payload: tally.without_payload,
         }
     }

@@ -160,12 +160,7 @@ fn flows(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     }
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-    let of = plural(summary.flow_count as u64, "flow", "flows");
-    let title = if summary.flows.len() < summary.flow_count {
-        format!("top {} of {of}", summary.flows.len())
-    } else {
-        of
-    };
+    let title = flows_title(summary.flows.len(), summary.flow_count, summary.flow_count_exceeded);
     table.set_header([title.as_str(), "payload bytes", "packets in", "out", "mean segments"]);
     for flow in &summary.flows {
         let mean = match flow.mean_segments_per_aggregate {
@@ -180,6 +175,18 @@ fn flows(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
         column.set_cell_alignment(CellAlignment::Right);
     }
     writeln!(f, "\n{}", table.trim_fmt())
+}
+
+/// Formats how many flows are listed, of how many; `is_exceeded` if there are more.
+fn flows_title(listed: usize, count: usize, is_exceeded: bool) -> String {
+    let of = plural(count as u64, "flow", "flows");
+    if is_exceeded {
+        format!("top {listed} of more than {of}")
+    } else if listed < count {
+        format!("top {listed} of {of}")
+    } else {
+        of
+    }
 }
 
 impl Range {
@@ -203,6 +210,13 @@ mod tests {
         assert_eq!(bar(5, 10), "█".repeat(BAR / 2));
         assert_eq!(bar(1, 1_000_000), "▏");
         assert_eq!(bar(0, 10), "");
+    }
+
+    #[test]
+    fn flows_that_are_not_counted_are_named() {
+        assert_eq!(flows_title(5, 5, false), "5 flows");
+        assert_eq!(flows_title(10, 1000, false), "top 10 of 1,000 flows");
+        assert_eq!(flows_title(10, 1 << 20, true), "top 10 of more than 1,048,576 flows");
     }
 
     #[test]

@@ -6,13 +6,13 @@ use clap::Args;
 
 use super::Page;
 use crate::failure;
-use crate::picture_file::PictureFile;
+use crate::picture_file::{self, PictureFile};
 
 /// The `--html` option.
 #[derive(Args)]
 pub(crate) struct PageOption {
     /// Write a page for a browser, with figures to zoom, tables to sort, and the command, machine and seed.
-    #[arg(long, value_name = "FILE.html")]
+    #[arg(long, value_name = "FILE.html", value_parser = picture_file::html())]
     html: Option<PathBuf>,
 }
 

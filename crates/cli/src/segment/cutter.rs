@@ -11,6 +11,9 @@ use crate::capture_files::{Capture, Merged, application};
 /// Default MTU, in bytes.
 const MTU: u16 = 1500;
 
+/// Length of Ethernet's frame check sequence, which some captures have, in bytes.
+const FCS_LEN: usize = 4;
+
 /// Returns the maximum length of a link header, with two VLAN tags, in bytes.
 const fn most_link_len(link_type: LinkType) -> u32 {
     match link_type {
@@ -70,6 +73,9 @@ impl Cutter {
         if record.original_len <= most {
             return Found::Packet;
         }
+        if record.original_len as usize > bytes.len() {
+            return self.look_at_part(record, bytes, limit);
+        }
         let is_whole = record.original_len as usize == bytes.len();
         let (header, frame, skipped) = match record.link_type {
             LinkType::Ethernet if is_whole && lacks_length(bytes) => {
@@ -90,14 +96,7 @@ impl Cutter {
         let mut segments = match self.smallest(frame, limit) {
             Ok(segments) if segments.remaining() > 1 => Box::new(segments),
             Ok(_) => return Found::Packet,
-            Err(error)
-                if record.original_len <= most_without(&error, limit) + most_link_len(record.link_type) =>
-            {
-                return Found::Packet;
-            }
-            Err(_) if record.original_len as usize > bytes.len() => {
-                return Found::Left("cut short by the capture");
-            }
+            Err(error) if fits(record, &error, limit) => return Found::Packet,
             Err(error) => return Found::Left(reason(&error)),
         };
         if merged.is_some_and(|(merged, _)| merged.has_fixed_identification) {
@@ -111,6 +110,27 @@ impl Cutter {
         }
         let comment = merged.map_or(comment, |(_, rest)| rest);
         Found::SuperPacket { segments, header, skipped, comment }
+    }
+
+    /// Classifies a record that the capture's snap length cut by its headers, with zeros for what is missing. Headers of a shorter
+    /// packet than the record's say nothing.
+    fn look_at_part<'a>(&mut self, record: &Record, bytes: &[u8], limit: Limit) -> Found<'a> {
+        match record.link_type {
+            LinkType::Ethernet => {
+                self.frame.clear();
+                self.frame.extend_from_slice(bytes);
+            }
+            other => _ = put_behind_ethernet(&mut self.frame, other, bytes),
+        }
+        let missing = (record.original_len as usize - bytes.len()).min(usize::from(u16::MAX));
+        self.frame.resize(self.frame.len() + missing, 0);
+        let is_packet = match self.smallest(&self.frame, limit) {
+            Ok(segments) => {
+                segments.remaining() == 1 && segments.bytes_remaining() + FCS_LEN >= self.frame.len()
+            }
+            Err(error) => fits(record, &error, limit),
+        };
+        if is_packet { Found::Packet } else { Found::Left("cut short by the capture") }
     }
 
     /// Segments a frame within `limit`, or within the user's limit if that is smaller.
@@ -129,6 +149,11 @@ impl Cutter {
         let is_coalesced = application.is_some_and(application::is_coalesce);
         self.limit.or((!is_coalesced).then_some(Limit::Packet(MTU)))
     }
+}
+
+/// Returns true if a record is no super-packet although it has no segments.
+fn fits(record: &Record, error: &SegmentError, limit: Limit) -> bool {
+    record.original_len <= most_without(error, limit) + most_link_len(record.link_type)
 }
 
 /// Returns the maximum length of a packet that is no super-packet although it has no segments, in bytes without its link header.

@@ -66,7 +66,7 @@ fn json_has_stable_names_and_types() {
     }
     assert!(summary["mean_segments_per_aggregate"].is_f64());
     assert_eq!(summary["profile"], "npu");
-    assert_eq!(summary["truncated"], false);
+    assert_eq!((&summary["truncated"], &summary["flow_count_exceeded"]), (&false.into(), &false.into()));
     for name in ["flush_reasons", "passes", "drops"] {
         assert!(summary[name].as_object().unwrap().values().all(Value::is_u64), "{name}");
     }
@@ -248,10 +248,17 @@ fn the_comparison_equals_single_runs() {
         for field in ["packets_out", "aggregates", "mean_segments_per_aggregate"] {
             assert_eq!(run[field], alone[field], "{field} of {run}");
         }
+        assert_eq!(number(&run["verified"], "frames"), 1001);
     }
+    let verified = printed(&["coalesce", &input, "--compare", "--verify"]);
+    assert!(
+        verified.ends_with("\nverified: 1,001 frames of 6 flows came through each of 12 engines\n"),
+        "{verified}"
+    );
     let svg = fs::read_to_string(plot).unwrap();
     assert!(PROFILES.iter().all(|profile| svg.contains(&format!("\n{profile}\n"))), "{svg}");
     let printed = printed(&["coalesce", &input, "--compare"]);
+    assert!(!printed.contains("verified"), "{printed}");
     assert!(
         printed.contains("the fewest packets: npu, held for at most 5ms: 48.7 % of 1,001 packets"),
         "{printed}"

@@ -157,6 +157,29 @@ fn super_packets_without_a_total_length_are_cut_too() {
     );
 }
 
+/// A limit of payload is not one of packets, whose headers are as long as they are.
+#[test]
+fn a_snap_length_makes_no_super_packet_of_a_segment() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("out.pcapng");
+    let long_headers =
+        |len| TcpFrame { options: vec![1; 40], payload: vec![0; len], ..TcpFrame::default() }.build();
+    for (frame, is_super) in [
+        (super_packet(1460), false),
+        (super_packet(1461), true),
+        (long_headers(1460), false),
+        (long_headers(1461), true),
+        (datagrams(1, &[1460], true).remove(0), false),
+        (datagrams(1, &[1461], true).remove(0), true),
+    ] {
+        let snapped = [(frame[..96].to_vec(), Some(frame.len() as u32))];
+        let found = segment(&capture_of(&folder, LinkType::Ethernet, &snapped), &out, &["--mss", "1460"]);
+        let left = found["left"].get("cut short by the capture").is_some();
+        assert_eq!((left, number(&found, "packets_out")), (is_super, 1), "{found}");
+        assert_eq!(records(&out)[0].1, snapped[0].0);
+    }
+}
+
 /// Returns jumbo frames, which coalesce does not merge, among segments and datagrams, which it does.
 fn jumbo_frames_among_others() -> Vec<(Vec<u8>, Option<u32>)> {
     let jumbo = |port, flags| TcpFrame {
