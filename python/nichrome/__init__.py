@@ -4,7 +4,7 @@ Every function runs the ``nichrome`` command and returns the JSON that it prints
 """
 
 from nichrome import rdma, sim, wan
-from nichrome._coalesce import Coalesced, coalesce
+from nichrome._coalesce import Coalesced, Compared, coalesce
 from nichrome._command import NichromeError, command
 
-__all__ = ["Coalesced", "NichromeError", "coalesce", "command", "rdma", "sim", "wan"]
+__all__ = ["Coalesced", "Compared", "NichromeError", "coalesce", "command", "rdma", "sim", "wan"]

@@ -31,6 +31,14 @@ def test_tables_are_those_of_pandas_and_pyarrow():
     assert result.to_pandas().to_dict("records") == result.to_arrow().to_pylist() == result.sizes
 
 
+def test_every_engine_is_compared():
+    compared = nichrome.coalesce(CAPTURE, compare=True)
+    assert compared.packets_in == nichrome.coalesce(CAPTURE).packets_in and len(compared.runs) == 12
+    assert all(0 < run["packets_out"] <= compared.packets_in for run in compared.runs)
+    columns = ["profile", "hold_us", "packets_out", "aggregates", "mean_segments_per_aggregate", "drops"]
+    assert compared.to_pandas()[columns].to_dict("records") == compared.to_arrow().select(columns).to_pylist()
+
+
 def test_what_the_command_refuses_is_raised():
     with pytest.raises(nichrome.NichromeError, match="/nonexistent"):
         nichrome.coalesce("/nonexistent")
