@@ -5,7 +5,7 @@ use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 
-use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create_durable};
+use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create};
 use nichrome_port::clock;
 use nichrome_rdma::Datagram;
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
@@ -99,7 +99,7 @@ struct Recorder {
 impl Recorder {
     /// Creates the file, with one interface named `interface`.
     fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
-        let mut writer = create_durable(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+        let mut writer = create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         let interface = writer.add_interface(LinkType::RawIp, interface, MAX_SNAP_LEN)?;
         writer.flush()?;
         let offset = clock::wall_clock().nanos_since(clock::now());

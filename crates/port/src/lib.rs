@@ -7,8 +7,8 @@
 //! [`clock`] reads time and waits.
 //!
 //! `unsafe` is in the files named for the kernel interface that they wrap: `namespace`, `process_namespace`, `tap`,
-//! `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `capture/durable_file`,
-//! `process`, `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
+//! `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 mod at_end;

@@ -72,6 +72,8 @@ int main(int argc, char **argv)
 			exit(0);
 		CHECK(waitpid(child, &status, 0) == child && status == 0);
 	}
+	if (!strcmp(way, "truncate"))
+		CHECK(!truncate(getenv("NICHROME_CAPTURE"), 0));
 	send_messages(50, 100);
 
 	if (!strcmp(way, "close")) {

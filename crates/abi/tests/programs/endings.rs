@@ -97,3 +97,17 @@ fn a_full_disk_ends_the_capture_and_not_the_program() {
         assert!((1..99).contains(&messages(&capture).len()), "{way}");
     }
 }
+
+#[test]
+fn a_truncated_file_ends_the_capture_and_not_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let [program, capture] = ["program", "capture.pcapng"].map(|name| folder.path().join(name));
+    compile("endings.c", &program);
+    let environment = [("NICHROME_CAPTURE", capture.to_str().unwrap())];
+    let child = command(program.to_str().unwrap(), &["truncate"], &environment).spawn().unwrap();
+    let output = ended(child, "truncate");
+    assert!(output.status.success(), "{}: {}", output.status, output_text(&output));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!("nichrome: cannot write {}: another program has truncated it", capture.display());
+    assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
+}

@@ -1,16 +1,16 @@
 //! Capture files: reads pcap and pcapng, also compressed by gzip or zstd; writes pcapng with nanosecond timestamps.
 //!
-//! [`open`] and [`create`] take a path, or `-` for the standard streams; [`create_durable`] writes captures that
-//! survive SIGKILL; [`Reader`] and [`Writer`] take any stream. The formats follow draft-ietf-opsawg-pcap and
-//! draft-ietf-opsawg-pcapng. A truncated file, such as that of a running capture, is read up to its last whole record.
+//! [`open`] and [`create`] take a path, or `-` for the standard streams; [`Reader`] and [`Writer`] take any stream. The
+//! formats follow draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A truncated file, such as that of a running capture,
+//! is read up to its last whole record.
 
 mod block;
+mod capture_file;
 mod clock;
 #[cfg(feature = "compression")]
 mod compressed_input;
 mod compression;
 mod cooked;
-mod durable_file;
 mod error;
 #[cfg(feature = "compression")]
 mod gzip;
@@ -29,7 +29,7 @@ pub use cooked::CookedHeader;
 pub use error::{ReadError, WriteError};
 pub use link_type::{LinkType, Skipped};
 pub use reader::{Reader, open};
-pub use writer::{Writer, create, create_durable};
+pub use writer::{Writer, create};
 
 use nichrome_wire::Instant;
 

@@ -4,7 +4,7 @@ use super::block::{
     self, begin_block, end_block, put_end_of_options, put_option, put_packet_options, put_padding,
     put_text_option, put_u32, set_u32,
 };
-use super::durable_file::DurableFile;
+use super::capture_file::CaptureFile;
 use super::{LinkType, MAX_INTERFACES, MAX_SNAP_LEN, PacketOptions, WriteError};
 use crate::uninterrupted;
 use nichrome_wire::Instant;
@@ -20,27 +20,32 @@ use std::path::Path;
 const WRITE_AT: usize = 64 * 1024;
 
 /// Creates the capture at `path`, replacing an existing file; `-` is the standard output. `application` is recorded as
-/// the writing program.
+/// the writing program. In a regular file, flushed records survive SIGKILL.
 pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
-    let (file, destination) = if path.as_os_str() == "-" {
-        (io::stdout().as_fd().try_clone_to_owned().map(File::from), "the standard output".to_owned())
+    let (output, destination) = if path.as_os_str() == "-" {
+        (standard_output(), "the standard output".to_owned())
     } else {
         (create_file(path), path.display().to_string())
     };
-    match file {
-        Ok(file) => Ok(Writer::with_destination(Box::new(file), application, destination)),
+    match output {
+        Ok(output) => Ok(Writer::with_destination(output, application, destination)),
         Err(error) => Err(WriteError::Io { destination, error }),
     }
 }
 
+fn standard_output() -> io::Result<Box<dyn Write + Send>> {
+    Ok(Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
+}
+
 /// Opens a file for writing, empty. A regular file is locked, so that no other capture is written to it.
-fn create_file(path: &Path) -> io::Result<File> {
+fn create_file(path: &Path) -> io::Result<Box<dyn Write + Send>> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
-    if file.metadata()?.is_file() {
-        lock(&file)?;
-        file.set_len(0)?;
+    if !file.metadata()?.is_file() {
+        return Ok(Box::new(file));
     }
-    Ok(file)
+    lock(&file)?;
+    file.set_len(0)?;
+    Ok(Box::new(CaptureFile::new(file)))
 }
 
 /// Locks a file until it is closed.
@@ -50,21 +55,6 @@ fn lock(file: &File) -> io::Result<()> {
         // Not every file system has locks.
         _ => Ok(()),
     }
-}
-
-/// Creates the capture at `path` as [`create`] does. Flushed records survive SIGKILL. For a regular file, flushing a
-/// few small records usually makes no system call.
-pub fn create_durable(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
-    let mut writer = create(path, application)?;
-    let is_regular = path.as_os_str() != "-" && path.metadata().is_ok_and(|found| found.is_file());
-    // A file without read permission cannot be mapped.
-    if is_regular && let Ok(file) = File::options().read(true).write(true).open(path) {
-        // The first descriptor's lock ends with it.
-        writer.output = Box::new(io::sink());
-        lock(&file).map_err(|error| writer.failed(error))?;
-        writer.output = Box::new(DurableFile::new(file));
-    }
-    Ok(writer)
 }
 
 /// Writes a capture record by record. Only whole blocks reach the output, so that a concurrent reader sees no
@@ -261,6 +251,7 @@ mod tests {
     use super::super::{Reader, Record};
     use super::*;
     use proptest::prelude::*;
+    use std::path::PathBuf;
 
     const NO_PARTS: [&[u8]; 0] = [];
 
@@ -424,22 +415,52 @@ mod tests {
         assert_eq!(disk.records(), written);
     }
 
+    /// Returns the path of a new file in the temporary folder.
+    fn temporary(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("nichrome-{name}-{}", std::process::id()))
+    }
+
     #[test]
     fn a_capture_that_is_being_written_is_not_written_by_another() {
-        let name = format!("nichrome-locked-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = temporary("locked");
         std::fs::write(&path, "older and longer than a section header").unwrap();
-        for first in [create, create_durable] {
-            let mut first = first(&path, "test").unwrap();
-            for other in [create, create_durable] {
-                let error = other(&path, "test").map(drop).unwrap_err().to_string();
-                assert!(error.ends_with(": another process writes a capture to it"), "{error}");
-            }
-            first.flush().unwrap();
-            let bytes = std::fs::read(&path).unwrap();
-            assert!(bytes.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) && !bytes.ends_with(b"header"));
-            drop(first);
+        let mut first = create(&path, "test").unwrap();
+        let error = create(&path, "test").map(drop).unwrap_err().to_string();
+        assert!(error.ends_with(": another process writes a capture to it"), "{error}");
+        first.flush().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(bytes.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) && !bytes.ends_with(b"header"));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn flushed_records_are_in_the_file() {
+        let path = temporary("flushed");
+        let mut writer = create(&path, "test").unwrap();
+        writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
+        for number in 1..=100 {
+            writer.write(0, Instant::from_nanos(7), None, [[7; 999]], PacketOptions::default()).unwrap();
+            writer.flush().unwrap();
+            let (records, error, _) = read_all(&std::fs::read(&path).unwrap());
+            assert!(error.is_none() && records.len() == number, "{error:?}");
         }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_another_program_truncates_is_an_error() {
+        let path = temporary("truncated");
+        let mut writer = create(&path, "test").unwrap();
+        writer.add_interface(LinkType::Ethernet, "eth0", 0).unwrap();
+        let mut record = || {
+            writer.write(0, Instant::ZERO, None, [[7; 99]], PacketOptions::default()).unwrap();
+            writer.flush()
+        };
+        (0..100).for_each(|_| record().unwrap());
+        File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        let error = record().unwrap_err().to_string();
+        assert_eq!(error, format!("cannot write {}: another program has truncated it", path.display()));
+        assert_eq!(std::fs::read(&path).unwrap(), [0; 0], "no record without its section's header");
         std::fs::remove_file(path).unwrap();
     }
 

@@ -1,0 +1,64 @@
+//! A capture in a regular file. Written bytes are in the file even if the process is then killed by SIGKILL.
+//!
+//! The file is never mapped into memory: a store behind the end of a file that another program truncates raises SIGBUS.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+
+use rustix::fs::fstat;
+use rustix::io::pwrite;
+
+use crate::uninterrupted;
+
+/// A capture file under construction.
+pub(super) struct CaptureFile {
+    file: File,
+    /// Offset of the end of the last block.
+    end: u64,
+}
+
+impl CaptureFile {
+    /// Writes to an empty file.
+    pub(super) fn new(file: File) -> Self {
+        Self { file, end: 0 }
+    }
+
+    /// Fails if the file is shorter than what was written to it: the next block would follow a gap of zeros, which no reader
+    /// accepts.
+    fn check_len(&self) -> io::Result<()> {
+        if (fstat(&self.file)?.st_size as u64) < self.end {
+            return Err(io::Error::other("another program has truncated it"));
+        }
+        Ok(())
+    }
+
+    fn append(&self, mut blocks: &[u8]) -> io::Result<()> {
+        let end = self.end + blocks.len() as u64;
+        while !blocks.is_empty() {
+            let at = end - blocks.len() as u64;
+            match uninterrupted(|| Ok(pwrite(&self.file, blocks, at)?))? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                written => blocks = blocks.get(written..).unwrap_or_default(),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Write for CaptureFile {
+    /// Adds whole blocks, all or none of them.
+    fn write(&mut self, blocks: &[u8]) -> io::Result<usize> {
+        self.check_len()?;
+        self.append(blocks).inspect_err(|_| {
+            // On failure, readers report a truncated last block.
+            let _ = self.file.set_len(self.end);
+        })?;
+        self.end += blocks.len() as u64;
+        Ok(blocks.len())
+    }
+
+    /// Does nothing: written bytes are in the file already.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
