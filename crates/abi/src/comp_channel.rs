@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nichrome_hca::Patience;
+use nichrome_port::clock;
 
+use crate::blocking::Before;
 use crate::context::Context;
 use crate::cq_notifier::{CompletionEvents, CqNotifier};
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
 use crate::object::{Object, cell, known, take_back};
+use crate::waiting;
 
 /// A completion channel.
 #[repr(C)]
@@ -38,27 +41,42 @@ impl CompChannel {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes the next event, after adding it to those that the program must acknowledge. Drives the device or blocks while there is
-    /// none, or fails with `EAGAIN` if the program has made the descriptor non-blocking.
-    pub(crate) fn take(&self) -> Result<Arc<CqNotifier>, Errno> {
-        let CompletionEvents { queue, patience } = &*self.events;
-        let take = || {
-            queue.take(|events| {
-                events.unacknowledged.add();
-                events
-            })
-        };
-        if !queue.is_empty() || !queue.is_blocking() {
-            return take();
-        }
-        // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
-        let context = unsafe { Context::known((*self.abi.get()).context) }?;
-        context.adapter().driver.sleep(patience, || !queue.is_empty(), take)
-    }
-
     /// Counts one completion queue less.
     pub(crate) fn leave(&self) {
         self.users.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Removes the next event, after adding it to those that the program must acknowledge. Returns `None` if the descriptor must be
+    /// read first; before a read that may block, drives the device for a time, and announces the wait.
+    pub(crate) fn take(&self, before: Before) -> Result<Option<Arc<CqNotifier>>, Errno> {
+        let CompletionEvents { queue, patience } = &*self.events;
+        if before == Before::Nothing {
+            self.begin_wait()?;
+        } else if let Some(since) = waiting::end() {
+            patience.waited(clock::now().nanos_since(since));
+        }
+        let taken = queue.take(before, |events| {
+            events.unacknowledged.add();
+            events
+        })?;
+        if taken.is_none() && before == Before::Read {
+            self.begin_wait()?;
+        }
+        Ok(taken)
+    }
+
+    fn begin_wait(&self) -> Result<(), Errno> {
+        let CompletionEvents { queue, patience } = &*self.events;
+        if !queue.is_empty() || !queue.is_blocking() {
+            return Ok(());
+        }
+        // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
+        let context = unsafe { Context::known((*self.abi.get()).context) }?;
+        let adapter = context.adapter();
+        if let Some(since) = adapter.driver.look_before(patience, || !queue.is_empty()) {
+            waiting::begin(adapter, since);
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nichrome_port::try_read_eventfd;
 
+use crate::blocking::Before;
 use crate::errno::Errno;
 
 /// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty. A forked child has a
@@ -76,30 +77,24 @@ impl<T> EventQueue<T> {
         if self.is_inherited() {
             return;
         }
-        let one = 1u64;
-        // Fails only if the count would exceed 2⁶⁴ − 2.
-        // SAFETY: 8 bytes are read from `one`.
-        let _ = unsafe { libc::write(self.fd(), (&raw const one).cast(), 8) };
+        // Fails only if the count would exceed 2⁶⁴ − 2. No cancellation point (pthreads(7)), as the C library's function is: the device
+        // is locked.
+        let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Removes the next event and returns `convert(event)`, called under the queue's lock. Blocks while the queue is empty, or
-    /// fails with `EAGAIN` if the program has made the descriptor non-blocking. A forked child gets `ENODEV` instead of blocking.
-    pub(crate) fn take<R>(&self, convert: impl Fn(T) -> R) -> Result<R, Errno> {
-        if self.is_inherited() {
-            return self.events().list.pop_front().map(convert).ok_or(Errno(libc::ENODEV));
-        }
-        loop {
-            let mut count = 0u64;
-            // SAFETY: 8 bytes are written to `count`.
-            let read = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
-            if read < 0 {
-                return Err(Errno::last());
-            }
-            let mut locked = self.events();
-            // `remove` may have discarded the event after the read counted it.
-            if let Some(event) = locked.list.pop_front() {
-                return Ok(convert(event));
-            }
+    /// Removes the next event and returns `convert(event)`, called under the queue's lock. Returns `None` if the eventfd must be read
+    /// first. A forked child does not read it: it gets `ENODEV` if there is no event.
+    ///
+    /// # Errors
+    /// Those of the read: `EAGAIN` if the program has made the descriptor non-blocking.
+    pub(crate) fn take<R>(&self, before: Before, convert: impl Fn(T) -> R) -> Result<Option<R>, Errno> {
+        let pop = || self.events().list.pop_front().map(&convert);
+        match before {
+            _ if self.is_inherited() => pop().map(Some).ok_or(Errno(libc::ENODEV)),
+            Before::Nothing => Ok(None),
+            // `None`: `remove` has discarded the event after the read counted it.
+            Before::Read => Ok(pop()),
+            Before::Failed(errno) => Err(errno),
         }
     }
 
@@ -108,7 +103,7 @@ impl<T> EventQueue<T> {
         self.events().list.is_empty()
     }
 
-    /// Returns true if [`take`](Self::take) blocks while the queue is empty.
+    /// Returns true if a read of the eventfd blocks while the queue is empty.
     pub(crate) fn is_blocking(&self) -> bool {
         if self.is_inherited() {
             return false;
@@ -171,11 +166,23 @@ impl Unacknowledged {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::ffi::c_int;
     use std::sync::{Arc, mpsc};
     use std::thread;
     use std::time::Duration;
 
     use super::*;
+    use crate::blocking::{Step, until_done};
+
+    fn take(queue: &EventQueue<u8>) -> Result<u8, c_int> {
+        let step = |before| match queue.take(before, |event| event) {
+            Ok(None) => Step::Read(queue.fd()),
+            Ok(Some(event)) => Step::Done(Ok(event)),
+            Err(errno) => Step::Done(Err(errno.0)),
+        };
+        // SAFETY: the queue has the descriptor.
+        unsafe { until_done(step) }
+    }
 
     fn is_readable(queue: &EventQueue<u8>) -> bool {
         let mut readable = libc::pollfd { fd: queue.fd(), events: libc::POLLIN, revents: 0 };
@@ -189,11 +196,11 @@ mod tests {
         assert!(!is_readable(&queue));
         queue.push(1);
         queue.push(2);
-        assert_eq!(queue.take(|event| event), Ok(1));
+        assert_eq!(take(&queue), Ok(1));
         assert!(is_readable(&queue));
         queue.push(3);
         queue.remove(|event| *event == 2);
-        assert_eq!(queue.take(|event| event), Ok(3));
+        assert_eq!(take(&queue), Ok(3));
         assert!(!is_readable(&queue));
     }
 
@@ -203,7 +210,7 @@ mod tests {
         let (queue, (done, ends)) = (Arc::new(EventQueue::new().unwrap()), mpsc::channel());
         let (taker, taken) = (Arc::clone(&queue), done.clone());
         thread::spawn(move || {
-            while taker.take(|event| event).unwrap() != LAST {}
+            while take(&taker).unwrap() != LAST {}
             taken.send(()).unwrap();
         });
         thread::spawn(move || {

@@ -4,28 +4,41 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::async_source::{AsyncEvent, EventType};
+use crate::blocking::{Before, Step, until_done, verb_step};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
-use crate::errno::minus_one;
+use crate::errno::Errno;
 use crate::header::{ibv_async_event, ibv_context, ibv_cq, ibv_srq};
 use crate::object::known;
 use crate::queue_pair::QueuePair;
 use crate::shared_receive_queue::SharedReceiveQueue;
 
-#[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+/// Takes the next event, or returns the descriptor that must be read first.
+unsafe fn step(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+    before: Before,
+) -> Result<Step<()>, Errno> {
     // SAFETY: the program passes an open context.
-    let events = match unsafe { Context::known(context) } {
-        Ok(context) => context.async_events(),
-        Err(errno) => return minus_one(Err(errno)),
-    };
-    let taken = events.take(|AsyncEvent { source, event_type }| {
+    let events = unsafe { Context::known(context) }?.async_events();
+    let taken = events.take(before, |AsyncEvent { source, event_type }| {
         source.unacknowledged.add();
         let element = source.element().cast();
         ibv_async_event { element, event_type: event_type as c_int }
-    });
+    })?;
+    let Some(taken) = taken else { return Ok(Step::Read(events.fd())) };
     // SAFETY: the program passes memory for an event.
-    minus_one(taken.map(|taken| unsafe { *event = taken }))
+    unsafe { *event = taken };
+    Ok(Step::Done(()))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
+    // SAFETY: guaranteed by the program; the context has the descriptor.
+    unsafe { until_done(|before| verb_step(step(context, event, before))) }
 }
 
 #[unsafe(no_mangle)]

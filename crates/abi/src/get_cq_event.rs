@@ -3,33 +3,42 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::blocking::{Before, Step, until_done, verb_step};
 use crate::comp_channel::CompChannel;
 use crate::completion_queue::CompletionQueue;
-use crate::errno::minus_one;
+use crate::errno::Errno;
 use crate::header::{ibv_comp_channel, ibv_cq};
 use crate::object::{known, object};
 
+/// Takes the next event, or returns the descriptor that must be read first.
+unsafe fn step(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+    before: Before,
+) -> Result<Step<()>, Errno> {
+    // SAFETY: the program passes a channel that it created.
+    let channel = unsafe { known::<CompChannel>(channel) }?;
+    let Some(events) = channel.take(before)? else { return Ok(Step::Read(channel.events.queue.fd())) };
+    let found = events.cq();
+    // SAFETY: the queue is not freed before the program acknowledges the event.
+    unsafe { object::<CompletionQueue>(found.cast()) }.end_wait();
+    // SAFETY: the program passes memory for two pointers; the queue is valid, as above.
+    unsafe {
+        *cq = found;
+        *cq_context = (*found).cq_context;
+    }
+    Ok(Step::Done(()))
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ibv_get_cq_event(
+unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the program passes a channel that it created.
-    let channel = match unsafe { known::<CompChannel>(channel) } {
-        Ok(channel) => channel,
-        Err(errno) => return minus_one(Err(errno)),
-    };
-    minus_one(channel.take().map(|events| {
-        let found = events.cq();
-        // SAFETY: the queue is not freed before the program acknowledges the event.
-        unsafe { object::<CompletionQueue>(found.cast()) }.end_wait();
-        // SAFETY: the program passes memory for two pointers; the queue is valid, as above.
-        unsafe {
-            *cq = found;
-            *cq_context = (*found).cq_context;
-        }
-    }))
+    // SAFETY: guaranteed by the program; the channel has the descriptor.
+    unsafe { until_done(|before| verb_step(step(channel, cq, cq_context, before))) }
 }
 
 #[unsafe(no_mangle)]

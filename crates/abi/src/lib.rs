@@ -16,6 +16,7 @@
 //! | `process_memory.rs`, `guarded_copy.rs`, `unguarded_copy.rs` | the device's access to the program's memory |
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
+//! | `blocking.rs`, `waiting.rs` | calls that block: steps between cancellation points; the wait of a thread |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
 //! | `buffer.rs` | buffers that the library allocates, and their regions |
 //! | `xrc_domain.rs` | XRC domains |
@@ -43,6 +44,7 @@ mod adapter;
 mod address_handle;
 mod async_source;
 mod bind_mw;
+mod blocking;
 mod buffer;
 mod close_device;
 mod command_file;
@@ -98,5 +100,6 @@ mod shared_receive_queue;
 mod sharing;
 mod unsupported;
 mod variable;
+mod waiting;
 mod work_request;
 mod xrc_domain;

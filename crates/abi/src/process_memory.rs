@@ -22,8 +22,9 @@ impl Memory for ProcessMemory {
         // The kernel rounds the length up to whole pages, and treats a length that wraps around as empty, which is mapped.
         let end = address.checked_add(len).filter(|end| end.checked_next_multiple_of(PAGE).is_some());
         let Some(len) = end.map(|end| (end - first) as usize) else { return false };
+        // By its number: the C library's function is a cancellation point (pthreads(7)), and the device is locked.
         // SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
-        let result = unsafe { libc::msync(first as *mut libc::c_void, len, libc::MS_ASYNC) };
+        let result = unsafe { libc::syscall(libc::SYS_msync, first, len, libc::MS_ASYNC) };
         result == 0
     }
 

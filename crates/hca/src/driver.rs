@@ -356,20 +356,17 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
-    /// Calls `sleep`, which blocks until the driver has reported an event. Before, drives the device itself for the time that `patience`
-    /// gives, until `has_come` returns true: events that follow each other closely then cost no wake-up, neither of the program nor of
-    /// the driver's thread.
-    pub fn sleep<T>(&self, patience: &Patience, has_come: impl Fn() -> bool, sleep: impl FnOnce() -> T) -> T {
+    /// To be called before a wait for an event that the driver reports. Drives the device for the time that `patience` gives, until
+    /// `has_come` returns true: events that follow each other closely then cost no wake-up, neither of the program nor of the driver's
+    /// thread. If it has not come, returns when the wait began. The caller then calls [`attend`](Self::attend), blocks, and calls
+    /// [`leave`](Self::leave) and [`Patience::waited`].
+    pub fn look_before(&self, patience: &Patience, has_come: impl Fn() -> bool) -> Option<Instant> {
         let start = clock::now();
-        if self.look_for(start.plus_nanos(patience.nanos()), has_come) {
-            patience.waited(clock::now().nanos_since(start));
-            return sleep();
+        if !self.look_for(start.plus_nanos(patience.nanos()), has_come) {
+            return Some(start);
         }
-        self.attend();
-        let result = sleep();
-        self.leave();
         patience.waited(clock::now().nanos_since(start));
-        result
+        None
     }
 
     /// Drives the device until `has_come` returns true or the time is `until`. Returns whether it came.

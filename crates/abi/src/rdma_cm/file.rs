@@ -11,8 +11,10 @@ use nichrome_hca::cm::CmChannel;
 use nichrome_rdma::Memory;
 
 use super::manager::Manager;
+use crate::blocking::{Before, Step};
 use crate::errno::Errno;
 use crate::process_memory::ProcessMemory;
+use crate::waiting;
 
 /// An open device file.
 pub(super) struct File {
@@ -63,8 +65,11 @@ impl File {
     }
 
     /// Returns the device file with this descriptor.
-    pub(super) fn find(fd: RawFd) -> Option<Arc<Self>> {
-        files().get(&fd).cloned()
+    ///
+    /// # Errors
+    /// `EBADF`: there is none.
+    fn find(fd: RawFd) -> Result<Arc<Self>, Errno> {
+        files().get(&fd).cloned().ok_or(Errno(libc::EBADF))
     }
 
     /// Returns true if a descriptor is of a device file.
@@ -79,45 +84,39 @@ impl File {
         file.is_some()
     }
 
-    /// Carries out a command, as one write(2) of the file. GET_EVENT waits for an event, unless the program has made the
-    /// descriptor non-blocking.
-    pub(super) fn write(&self, written: &[u8]) -> Result<(), Errno> {
+    /// Carries out a command, as one write(2) of the file with this descriptor. GET_EVENT first reads the descriptor, which blocks while
+    /// there is no event, unless the program has made it non-blocking.
+    ///
+    /// # Errors
+    /// Those of the command and of the read: `EAGAIN`: no event, and the program has made the descriptor non-blocking. `EINTR`: a handler
+    /// without `SA_RESTART` ran. `ENODEV`: the caller is a forked child, which would take the parent's event.
+    pub(super) fn write(fd: RawFd, written: &[u8], before: Before) -> Result<Step<()>, Errno> {
+        waiting::end();
+        if let Before::Failed(errno) = before {
+            return Err(errno);
+        }
+        let file = Self::find(fd)?;
         let (header, body) = CommandHeader::split(written)?;
         let command = Command::parse(header.number, body)?;
         if !matches!(command, Command::GetEvent { .. }) {
-            self.manager.prepare(&command)?;
-            return self.execute(written);
+            file.manager.prepare(&command)?;
+            return file.execute(written).map(Step::Done);
         }
-        loop {
-            self.wait()?;
-            match self.execute(written) {
+        if before == Before::Read {
+            match file.execute(written) {
                 // Another thread has fetched the event.
                 Err(Errno(libc::EAGAIN)) => {}
-                result => return result,
+                result => return result.map(Step::Done),
             }
         }
+        file.manager.begin_wait()?;
+        Ok(Step::Read(fd))
     }
 
     fn execute(&self, written: &[u8]) -> Result<(), Errno> {
         let answer = self.channel.execute(&mut Program, written)?;
         let Some(answer) = answer else { return Ok(()) };
         ProcessMemory.write(answer.address, &answer.bytes).map_err(|_| Errno(libc::EFAULT))
-    }
-
-    /// Waits for an event by read(2), which signals interrupt and restart as they do a write to the kernel's file.
-    ///
-    /// # Errors
-    /// `EAGAIN`: none, and the program has made the descriptor non-blocking. `EINTR`: a handler without `SA_RESTART` ran. `ENODEV`: the
-    /// caller is a forked child, which would take the parent's event.
-    fn wait(&self) -> Result<(), Errno> {
-        if self.manager.has_inherited_adapter() {
-            return Err(Errno(libc::ENODEV));
-        }
-        let _attending = self.manager.attend();
-        let mut count = 0u64;
-        // SAFETY: 8 bytes are written to `count`.
-        let read = unsafe { libc::read(self.fd(), (&raw mut count).cast(), 8) };
-        if read < 0 { Err(Errno::last()) } else { Ok(()) }
     }
 }
 

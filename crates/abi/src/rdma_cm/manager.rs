@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use nichrome_cm::ucma::Command;
 use nichrome_hca::cm::{ChannelError, CmChannel, CmHost, PausedHost};
+use nichrome_port::clock;
 
 use crate::adapter::Adapter;
 use crate::configuration::Configuration;
 use crate::device::guid;
 use crate::errno::Errno;
 use crate::say::say;
+use crate::waiting;
 
 /// The connection manager of the process, open while a device file is.
 pub(super) struct Manager {
@@ -71,7 +73,7 @@ impl Manager {
 
     /// Returns true in a forked child of the process whose adapter drives it. Without an adapter, the first process that needs one
     /// opens its own: a program may open its channels and then become a daemon.
-    pub(super) fn has_inherited_adapter(&self) -> bool {
+    fn has_inherited_adapter(&self) -> bool {
         self.adapter.get().is_some_and(|adapter| adapter.is_inherited())
     }
 
@@ -104,13 +106,18 @@ impl Manager {
         self.attach(adapter)
     }
 
-    /// Announces to the adapter that the program waits for an event, until the result is dropped.
-    pub(super) fn attend(&self) -> Attending<'_> {
-        let adapter = self.adapter.get();
-        if let Some(adapter) = adapter {
-            adapter.driver.attend();
+    /// Announces to the adapter that this thread waits for an event.
+    ///
+    /// # Errors
+    /// `ENODEV`: this is a forked child, which would take the parent's event.
+    pub(super) fn begin_wait(&self) -> Result<(), Errno> {
+        if self.has_inherited_adapter() {
+            return Err(Errno(libc::ENODEV));
         }
-        Attending(adapter)
+        if let Some(adapter) = self.adapter.get() {
+            waiting::begin(adapter, clock::now());
+        }
+        Ok(())
     }
 }
 
@@ -118,17 +125,6 @@ impl Manager {
 fn report(error: &dyn std::error::Error) -> Errno {
     say(&error.to_string());
     Errno(libc::ENODEV)
-}
-
-/// A program that waits for an event.
-pub(super) struct Attending<'a>(Option<&'a Arc<Adapter>>);
-
-impl Drop for Attending<'_> {
-    fn drop(&mut self) {
-        if let Some(adapter) = self.0 {
-            adapter.driver.leave();
-        }
-    }
 }
 
 /// Returns the address of the adapter that a command needs: the one that it names or that the kernel would send from, else the

@@ -310,6 +310,71 @@ static void signals(void)
 	}
 }
 
+static int sent;
+
+static void *waits_for_completion(void *of)
+{
+	struct objects *o = of;
+	struct ibv_cq *cq;
+	void *context;
+	ibv_get_cq_event(o->channel, &cq, &context);
+	return NULL;
+}
+
+static void *waits_for_event(void *of)
+{
+	struct objects *o = of;
+	struct ibv_async_event event;
+	ibv_get_async_event(o->context, &event);
+	return NULL;
+}
+
+/* Sends to itself and polls. Only verbs that wait for events are cancellation points. */
+static void *sends(void *of)
+{
+	struct objects *o = of;
+	struct ibv_mr *from = region(*o), *to = region(*o);
+	CHECK(!pthread_cancel(pthread_self()));
+	CHECK(!ibv_req_notify_cq(o->cq, 0));
+	CHECK(status_of(*o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+	CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
+	struct ibv_mr *again = ibv_reg_mr(o->pd, o, sizeof(*o), IBV_ACCESS_LOCAL_WRITE);
+	CHECK(again && !ibv_dereg_mr(again));
+	sent++;
+	pthread_testcancel();
+	return NULL;
+}
+
+/* Cancels threads that wait for events, and one that calls other verbs. The device and its events go on. */
+static void cancelled(void)
+{
+	void *(*const threads[])(void *) = { waits_for_completion, waits_for_event, sends };
+	struct objects o = make();
+	connect_pair(o);
+	struct ibv_mr *from = region(o), *to = region(o);
+	alarm(60);
+	for (int i = 0; i < 30; i++) {
+		pthread_t thread;
+		void *result, *context;
+		struct ibv_cq *cq;
+		CHECK(!pthread_create(&thread, NULL, threads[i % 3], &o));
+		if (threads[i % 3] != sends) {
+			usleep(20000);
+			CHECK(!pthread_cancel(thread));
+		}
+		CHECK(!pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+		if (threads[i % 3] != sends) {
+			CHECK(!ibv_req_notify_cq(o.cq, 0));
+			CHECK(status_of(o, IBV_WR_RDMA_WRITE, from, to, 64) == IBV_WC_SUCCESS);
+		}
+		CHECK(!ibv_get_cq_event(o.channel, &cq, &context) && cq == o.cq);
+		ibv_ack_cq_events(cq, 1);
+	}
+	CHECK(sent == 10);
+	CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
+	destroy(o);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc == 2 && !strcmp(argv[1], "contexts"))
@@ -318,6 +383,8 @@ int main(int argc, char **argv)
 		forked_amid_verbs();
 	else if (argc == 2 && !strcmp(argv[1], "events"))
 		events();
+	else if (argc == 2 && !strcmp(argv[1], "cancelled"))
+		cancelled();
 	else if (argc == 2 && !strcmp(argv[1], "signals"))
 		signals();
 	else if (argc == 2 && !strcmp(argv[1], "left"))

@@ -47,6 +47,11 @@ fn a_forked_child_leaves_its_parent_the_events() {
 }
 
 #[test]
+fn a_cancelled_thread_leaves_the_device_usable() {
+    lifetimes("cancelled");
+}
+
+#[test]
 fn a_signal_of_bad_access_that_is_sent_has_the_effect_that_it_has_without_a_device() {
     lifetimes("signals");
 }

@@ -54,6 +54,7 @@ const ABI: Layers = &[
         "variable.rs",
     ],
     &[
+        "blocking.rs",
         "completion.rs",
         "configuration.rs",
         "doctor.rs",
@@ -66,7 +67,7 @@ const ABI: Layers = &[
         "unguarded_copy.rs",
     ],
     &["async_source.rs", "cq_notifier.rs", "event_dispatcher.rs"],
-    &["adapter.rs", "context.rs", "device.rs", "port.rs"],
+    &["adapter.rs", "context.rs", "device.rs", "port.rs", "waiting.rs"],
     // Objects that programs hold.
     &[
         "address_handle.rs",

@@ -11,18 +11,13 @@ use crate::Arena;
 use crate::testing::{TERMS, to_receive_from};
 
 #[test]
-fn the_thread_stays_at_the_ports_for_a_program_that_sleeps_and_not_for_one_that_found_its_event() {
+fn a_program_looks_before_it_waits_if_its_last_wait_was_short() {
     let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
-    let sleep = |patience: &Patience, has_come: fn() -> bool| {
-        let is_attended = driver.sleep(patience, has_come, || driver.shared.handover.is_attended());
-        assert!(!driver.shared.handover.is_attended());
-        is_attended
-    };
     let (impatient, patient) = (Patience::default(), Patience::default());
     patient.waited(0);
-    assert!(sleep(&impatient, || unreachable!("it does not look")));
-    assert!(!sleep(&patient, || true));
-    assert!(sleep(&patient, || false));
+    assert!(driver.look_before(&impatient, || unreachable!("it does not look")).is_some());
+    assert_eq!(driver.look_before(&patient, || true), None);
+    assert!(driver.look_before(&patient, || false).is_some());
 }
 
 /// A driver with a queue pair.

@@ -93,8 +93,10 @@ impl ReceiveBatch {
         let (fd, flags) = (socket.as_fd().as_raw_fd(), libc::MSG_DONTWAIT);
         // SAFETY: the headers point to addresses and control buffers in the arrays above and to disjoint parts of
         // `self.memory`, with their lengths; none of it moves or is read before the call returns.
+        // By its number: the C library's function is a cancellation point (pthreads(7)), and the caller may hold locks.
         let received = unsafe {
-            libc::recvmmsg(fd, headers.as_mut_ptr(), SLOTS as libc::c_uint, flags, ptr::null_mut())
+            let no_timeout = ptr::null_mut::<libc::timespec>();
+            libc::syscall(libc::SYS_recvmmsg, fd, headers.as_mut_ptr(), SLOTS, flags, no_timeout)
         };
         let received = usize::try_from(received).map_err(|_| last_error())?;
         for nth in 0..received {

@@ -1,0 +1,41 @@
+//! The announcement to the driver that a thread blocks until an event comes. It ends with the wait, or with the thread, which may be
+//! cancelled meanwhile.
+
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+use nichrome_wire::Instant;
+
+use crate::adapter::Adapter;
+
+/// A wait of this thread.
+struct Waiting {
+    adapter: Weak<Adapter>,
+    since: Instant,
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(adapter) = self.adapter.upgrade() {
+            adapter.driver.leave();
+        }
+    }
+}
+
+thread_local! {
+    static WAITING: RefCell<Option<Waiting>> = const { RefCell::new(None) };
+}
+
+/// Announces that this thread blocks until [`end`]; it began to wait at `since`.
+pub(crate) fn begin(adapter: &Arc<Adapter>, since: Instant) {
+    adapter.driver.attend();
+    let waiting = Waiting { adapter: Arc::downgrade(adapter), since };
+    // A thread that ends already has no place for it, and waits until it is dropped here.
+    let _ = WAITING.try_with(|place| place.replace(Some(waiting)));
+}
+
+/// Ends the announcement. Returns when this thread began to wait, if it did.
+pub(crate) fn end() -> Option<Instant> {
+    let waiting = WAITING.try_with(RefCell::take).ok().flatten()?;
+    Some(waiting.since)
+}
