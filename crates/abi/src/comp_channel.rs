@@ -3,7 +3,6 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use nichrome_hca::Patience;
 use nichrome_port::clock;
@@ -11,6 +10,7 @@ use nichrome_port::clock;
 use crate::blocking::Before;
 use crate::context::Context;
 use crate::cq_notifier::{CompletionEvents, CqNotifier};
+use crate::domain::Users;
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
@@ -22,8 +22,8 @@ use crate::waiting;
 pub(crate) struct CompChannel {
     abi: UnsafeCell<ibv_comp_channel>,
     pub(crate) events: Arc<CompletionEvents>,
-    /// Number of completion queues that use this channel.
-    users: AtomicU32,
+    /// The completion queues that use this channel.
+    pub(crate) users: Users,
 }
 
 // SAFETY: `repr(C)`, and the structure is the first field.
@@ -36,16 +36,6 @@ unsafe impl Object for CompChannel {
 }
 
 impl CompChannel {
-    /// Counts one more completion queue.
-    pub(crate) fn join(&self) {
-        self.users.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts one completion queue less.
-    pub(crate) fn leave(&self) {
-        self.users.fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// Removes the next event, after adding it to those that the program must acknowledge. Returns `None` if the descriptor must be
     /// read first; before a read that may block, drives the device for a time, and announces the wait.
     pub(crate) fn take(&self, before: Before) -> Result<Option<Arc<CqNotifier>>, Errno> {
@@ -87,15 +77,15 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut 
     pointer(opened.and_then(|_| EventQueue::new()).map(|queue| {
         let abi = ibv_comp_channel { context, fd: queue.fd(), refcnt: 0 };
         let events = Arc::new(CompletionEvents { queue, patience: Patience::default() });
-        Box::new(CompChannel { abi: cell(abi), events, users: AtomicU32::new(0) }).into_abi()
+        Box::new(CompChannel { abi: cell(abi), events, users: Users::default() }).into_abi()
     }))
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     // SAFETY: the program passes a channel that it created.
-    let users = unsafe { known::<CompChannel>(channel) }.map(|channel| channel.users.load(Ordering::Relaxed));
-    if let Err(errno) = users.and_then(|users| if users > 0 { Err(Errno::BUSY) } else { Ok(()) }) {
+    let is_free = unsafe { known::<CompChannel>(channel) }.map(|channel| channel.users.are_none());
+    if let Err(errno) = is_free.and_then(|is_free| if is_free { Ok(()) } else { Err(Errno::BUSY) }) {
         return status(Err(errno));
     }
     // SAFETY: the program does not use it after this call.

@@ -9,6 +9,7 @@ use nichrome_rdma::{Completion, CqHandle};
 use crate::adapter::Adapter;
 use crate::completion::ServiceLevel;
 use crate::cq_notifier::CqNotifier;
+use crate::domain::Users;
 use crate::errno::Errno;
 use crate::header::{ibv_cq_ex, ibv_poll_cq_attr};
 use crate::object::Object;
@@ -21,6 +22,8 @@ pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: CqHandle,
     pub(crate) events: Arc<CqNotifier>,
+    /// Keeps the channel in use. The program may write to the pointer in the C structure.
+    pub(crate) _channel: Option<Users>,
     /// The service level of its completions.
     pub(crate) service_level: ServiceLevel,
     /// The current completion of an extended poll.

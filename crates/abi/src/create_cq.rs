@@ -17,7 +17,7 @@ use crate::extended_poll;
 use crate::header::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
 };
-use crate::object::{Object, cell, known, object, take_back, zeroed};
+use crate::object::{Object, cell, known, take_back, zeroed};
 use crate::retired;
 
 /// Attributes of a new completion queue, common to both verbs.
@@ -41,9 +41,6 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     // SAFETY: the program passes a channel that it created, or a null pointer.
     let comp_channel = unsafe { if channel.is_null() { None } else { Some(known::<CompChannel>(channel)?) } };
     let handle = adapter.driver.call(|device| device.create_cq(capacity))?;
-    if let Some(comp_channel) = comp_channel {
-        comp_channel.join();
-    }
     let mut abi: ibv_cq_ex = zeroed();
     (abi.context, abi.channel, abi.cq_context, abi.cqe) = (context, channel, cq_context, cqe);
     abi.handle = handle.index();
@@ -54,9 +51,11 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     let events =
         CqNotifier::new(comp_channel.map(|channel| Arc::clone(&channel.events)), asynchronous, cq.cast());
     adapter.with_dispatcher(|dispatcher| dispatcher.cqs.insert(handle, Arc::clone(&events)));
+    let channel = comp_channel.map(|channel| channel.users.clone());
     let service_level = ServiceLevel::at(adapter.address());
     let (abi, polled) = (cell(abi), UnsafeCell::new(None));
-    Ok(Box::write(place, CompletionQueue { abi, adapter, handle, events, service_level, polled }).into_abi())
+    let queue = CompletionQueue { abi, adapter, handle, events, _channel: channel, service_level, polled };
+    Ok(Box::write(place, queue).into_abi())
 }
 
 #[unsafe(no_mangle)]
@@ -110,14 +109,8 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.cqs.remove(&this.handle));
         this.end_wait();
         CqNotifier::retire(&this.events);
-        // SAFETY: the queue exists until `keep`.
-        let channel = unsafe { (*cq).channel };
         // SAFETY: the program does not use the queue after this call, or calls what refuses.
         unsafe { retired::keep(take_back::<CompletionQueue>(cq.cast()), |cq| CompletionQueue::refuse(cq)) };
-        if !channel.is_null() {
-            // SAFETY: a channel cannot be destroyed while a queue uses it.
-            unsafe { object::<CompChannel>(channel) }.leave();
-        }
     }
     status(destroyed)
 }

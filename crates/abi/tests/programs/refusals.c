@@ -67,6 +67,19 @@ static void destroy(struct objects o)
 	CHECK(!ibv_close_device(o.context));
 }
 
+/* The program overwrites the pointer to a queue's channel: the queue leaves its own. */
+static void overwritten_channel(void)
+{
+	struct objects o = make();
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(o.context);
+	struct ibv_cq *cq = ibv_create_cq(o.context, 16, NULL, channel, 0);
+	CHECK(channel && cq);
+	cq->channel = NULL;
+	CHECK(ibv_destroy_comp_channel(channel) == EBUSY);
+	CHECK(!ibv_destroy_cq(cq) && !ibv_destroy_comp_channel(channel));
+	destroy(o);
+}
+
 /* The program overwrites the handles of objects. */
 static void handles(void)
 {
@@ -327,6 +340,8 @@ int main(int argc, char **argv)
 	CHECK(argc == 2);
 	if (!strcmp(argv[1], "attributes"))
 		attributes();
+	else if (!strcmp(argv[1], "overwritten channel"))
+		overwritten_channel();
 	else if (!strcmp(argv[1], "handles"))
 		handles();
 	else if (!strcmp(argv[1], "pointers"))

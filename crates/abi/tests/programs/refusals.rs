@@ -8,6 +8,11 @@ fn a_handle_that_the_program_overwrote_is_refused() {
 }
 
 #[test]
+fn a_queue_whose_pointer_to_its_channel_was_overwritten_leaves_it() {
+    c_program("refusals.c", "overwritten channel");
+}
+
+#[test]
 fn a_pointer_to_no_object_is_refused() {
     c_program("refusals.c", "pointers");
 }
