@@ -2,18 +2,19 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use nichrome_rdma::{AddressHandle as Handle, AddressVector};
-use nichrome_wire::TrafficClass;
+use nichrome_wire::{IpProtocol, Ipv4Header, Ipv6Header, TrafficClass};
 
 use crate::adapter::Adapter;
+use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
-use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
+use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
 use crate::object::{Object, cell, known, take_back, zeroed};
-use crate::port::{GIDS, PORT, address_in, gid};
+use crate::port::{GIDS, PORT, address_in, gid, gid_at};
 
 /// An address handle.
 #[repr(C)]
@@ -105,44 +106,89 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     status(destroyed)
 }
 
-/// Returns the address vector of a datagram's sender from the 40 bytes before the payload: an IPv6 header, or 20 unused
-/// bytes and an IPv4 header. `None` if they hold neither.
-fn reply_vector(header: &[u8; 40]) -> Option<AddressVector> {
-    let (destination, traffic_class) = if header[0] >> 4 == 6 {
-        let source: [u8; 16] = header[8..24].try_into().ok()?;
-        (IpAddr::V6(Ipv6Addr::from(source)), header[0] << 4 | header[1] >> 4)
-    } else if header[20] >> 4 == 4 {
-        let source: [u8; 4] = header[32..36].try_into().ok()?;
-        (IpAddr::V4(Ipv4Addr::from(source)), header[21])
-    } else {
-        return None;
-    };
-    Some(AddressVector { traffic_class: TrafficClass(traffic_class), ..AddressVector::to(destination) })
+/// The 40 bytes before the payload of a datagram: an IPv6 header, or 20 unused bytes and an IPv4 header.
+struct GlobalRoute<'a> {
+    v6: Ipv6Header<'a>,
+    v4: Ipv4Header<'a>,
 }
+
+impl<'a> GlobalRoute<'a> {
+    /// Reads the headers; `None` if there are fewer than 40 bytes.
+    fn new(bytes: &'a [u8]) -> Option<Self> {
+        Some(Self { v6: Ipv6Header::new(bytes)?, v4: Ipv4Header::new(bytes.get(IPV4_AT..)?)? })
+    }
+
+    /// Returns true if the header is IPv4's. The unused bytes may look like the beginning of an IPv6 header: an IPv4 header
+    /// with the right checksum is believed before it.
+    fn is_v4(&self) -> Result<bool, Errno> {
+        match (self.v6.version(), self.v4.version()) {
+            (6, _) => Ok(self.v4.header_len() == Ipv4Header::LEN && self.v4.has_valid_checksum()),
+            (_, 4) => Ok(true),
+            _ => Err(Errno::UNKNOWN_PROTOCOL),
+        }
+    }
+
+    /// Returns the route back to the sender. `index_of` returns the index of this host's GID.
+    fn back(&self, index_of: impl Fn(ibv_gid) -> Option<u8>) -> Result<ibv_global_route, Errno> {
+        let is_v4 = self.is_v4()?;
+        let (from, to, hop_limit, class) = if is_v4 {
+            let Self { v4, .. } = self;
+            (IpAddr::V4(v4.src()), IpAddr::V4(v4.dst()), v4.ttl(), v4.tos())
+        } else {
+            let Self { v6, .. } = self;
+            (IpAddr::V6(v6.src()), IpAddr::V6(v6.dst()), v6.hop_limit(), v6.traffic_class())
+        };
+        if to.is_multicast() {
+            return Err(Errno::INVALID);
+        }
+        if !is_v4 && self.v6.next_header() != IpProtocol::UDP {
+            return Err(Errno::UNKNOWN_PROTOCOL);
+        }
+        let sgid_index = index_of(gid(to)).ok_or(Errno::INVALID)?;
+        let flow_label = self.v6.flow_label().value();
+        Ok(ibv_global_route { dgid: gid(from), flow_label, sgid_index, hop_limit, traffic_class: class.0 })
+    }
+}
+
+/// Offset of an IPv4 header in the 40 bytes.
+const IPV4_AT: usize = 20;
 
 /// The flag of a completion with an IP header before the payload.
 const IBV_WC_GRH: c_uint = 1;
 
-/// Returns the attributes of the path back to the sender of a completed UD receive.
-unsafe fn from_completion(port: u8, completion: &ibv_wc, header: *mut ibv_grh) -> Result<ibv_ah_attr, Errno> {
-    if completion.wc_flags & IBV_WC_GRH == 0 || port != PORT {
-        return Err(Errno::INVALID);
+/// Returns the attributes of the path back to the sender of a completed receive, as rdma-core computes them
+/// (libibverbs/verbs.c, `ibv_init_ah_from_wc`).
+unsafe fn from_completion(
+    context: *mut ibv_context,
+    port: u8,
+    completion: &ibv_wc,
+    header: *mut ibv_grh,
+) -> Result<ibv_ah_attr, Errno> {
+    let &ibv_wc { wc_flags, slid: dlid, sl, dlid_path_bits: src_path_bits, .. } = completion;
+    let mut found = ibv_ah_attr { dlid, sl, src_path_bits, port_num: port, ..zeroed() };
+    if wc_flags & IBV_WC_GRH == 0 {
+        return Ok(found);
     }
+    // SAFETY: the program passes an open context.
+    let local = unsafe { Context::known(context) }?.adapter().address();
     // SAFETY: with this flag, 40 bytes of header precede the payload.
     let header = unsafe { &*header.cast::<[u8; 40]>() };
-    Ok(attributes(&reply_vector(header).ok_or(Errno::INVALID)?))
+    let index_of = |gid| (0..GIDS).find(|index| port == PORT && gid_at(u32::from(*index), local) == gid);
+    found.grh = GlobalRoute::new(header).ok_or(Errno::INVALID)?.back(index_of)?;
+    found.is_global = 1;
+    Ok(found)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_init_ah_from_wc(
-    _context: *mut ibv_context,
+    context: *mut ibv_context,
     port: u8,
     completion: *mut ibv_wc,
     header: *mut ibv_grh,
     out: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the program passes a completion, the header before its payload, and memory for attributes.
-    minus_one(unsafe { from_completion(port, &*completion, header).map(|found| *out = found) })
+    // SAFETY: the program passes an open context, a completion, the header before its payload, and memory for attributes.
+    minus_one(unsafe { from_completion(context, port, &*completion, header).map(|found| *out = found) })
 }
 
 #[unsafe(no_mangle)]
@@ -154,15 +200,20 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
 ) -> *mut ibv_ah {
     // SAFETY: the program passes a domain that it created, a completion and the header before its payload.
     pointer(unsafe {
-        from_completion(port, &*completion, header).and_then(|attributes| create(pd, &attributes))
+        let attributes =
+            known::<Domain>(pd).and_then(|_| from_completion((*pd).context, port, &*completion, header));
+        attributes.and_then(|attributes| create(pd, &attributes))
     })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::net::Ipv6Addr;
+
+    use nichrome_wire::Ipv4HeaderMut;
+
     use super::*;
-    use crate::header::ibv_gid;
 
     #[test]
     fn a_multicast_gid_that_ends_in_an_ipv4_group_is_that_group_on_an_ipv4_device() {
@@ -179,18 +230,67 @@ mod tests {
         assert_eq!(converted("10.0.0.1", "::ffff:10.0.0.2"), "10.0.0.2");
     }
 
-    #[test]
-    fn the_senders_address_is_read_from_either_ip_header() {
+    /// The address of the receiving host.
+    const V4: &str = "::ffff:192.0.2.9";
+    const V6: &str = "fe80::9";
+
+    /// Returns the route back to the sender: its GID, flow label, hop limit and traffic class.
+    fn back(header: &[u8; 40]) -> Result<(String, u32, u8, u8), Errno> {
+        let local = [V4, V6].map(|gid| gid.parse::<Ipv6Addr>().unwrap().octets());
+        let index_of = |gid: ibv_gid| local.contains(&gid.raw).then_some(0);
+        let route = GlobalRoute::new(header).unwrap().back(index_of)?;
+        let ibv_global_route { dgid, flow_label, sgid_index: 0, hop_limit, traffic_class } = route else {
+            panic!("another GID")
+        };
+        Ok((IpAddr::from(dgid.raw).to_canonical().to_string(), flow_label, hop_limit, traffic_class))
+    }
+
+    /// Returns the header of a datagram over IPv4, with its right checksum, behind zeros.
+    fn over_v4() -> [u8; 40] {
         let mut header = [0u8; 40];
         header[20..22].copy_from_slice(&[0x45, 0x10]);
+        header[28..30].copy_from_slice(&[63, 17]);
         header[32..36].copy_from_slice(&[192, 0, 2, 7]);
-        let vector = reply_vector(&header).unwrap();
-        assert_eq!((vector.destination.to_string().as_str(), vector.traffic_class.0), ("192.0.2.7", 0x10));
-        header = [0; 40];
-        header[..2].copy_from_slice(&[0x61, 0x00]);
+        header[36..40].copy_from_slice(&[192, 0, 2, 9]);
+        Ipv4HeaderMut::new(&mut header[20..]).unwrap().fill_checksum();
+        header
+    }
+
+    /// Returns the header of a datagram over IPv6.
+    fn over_v6() -> [u8; 40] {
+        let mut header = [0u8; 40];
+        header[..4].copy_from_slice(&[0x61, 0x0A, 0xBC, 0xDE]);
+        header[6..8].copy_from_slice(&[17, 62]);
         header[8..24].copy_from_slice(&"fe80::7".parse::<Ipv6Addr>().unwrap().octets());
-        let vector = reply_vector(&header).unwrap();
-        assert_eq!((vector.destination.to_string().as_str(), vector.traffic_class.0), ("fe80::7", 0x10));
-        assert_eq!(reply_vector(&[0; 40]), None);
+        header[24..40].copy_from_slice(&V6.parse::<Ipv6Addr>().unwrap().octets());
+        header
+    }
+
+    #[test]
+    fn the_way_back_has_the_fields_of_either_ip_header() {
+        assert_eq!(back(&over_v4()), Ok(("192.0.2.7".into(), 0, 63, 0x10)));
+        assert_eq!(back(&over_v6()), Ok(("fe80::7".into(), 0xABCDE, 62, 0x10)));
+        assert_eq!(back(&[0; 40]), Err(Errno::UNKNOWN_PROTOCOL));
+    }
+
+    #[test]
+    fn an_ipv4_header_behind_what_looks_like_ipv6_is_believed_if_its_checksum_is_right() {
+        let mut header = over_v4();
+        header[0] = 0x60;
+        assert_eq!(back(&header), Ok(("192.0.2.7".into(), 0, 63, 0x10)));
+        header[30] ^= 1;
+        assert_eq!(back(&header), Err(Errno::UNKNOWN_PROTOCOL), "an IPv6 header without UDP");
+    }
+
+    #[test]
+    fn there_is_no_way_back_from_a_group_or_an_unknown_address() {
+        let mut header = over_v4();
+        header[36] = 239;
+        assert_eq!(back(&header), Err(Errno::INVALID));
+        header[36..40].copy_from_slice(&[192, 0, 2, 8]);
+        assert_eq!(back(&header), Err(Errno::INVALID));
+        let mut header = over_v6();
+        header[24] = 0xFF;
+        assert_eq!(back(&header), Err(Errno::INVALID));
     }
 }

@@ -16,6 +16,7 @@ impl Errno {
     pub(crate) const NO_DATA: Self = Self(libc::ENODATA);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
+    pub(crate) const UNKNOWN_PROTOCOL: Self = Self(libc::EPROTONOSUPPORT);
 
     /// Sets the calling thread's errno.
     pub(crate) fn set(self) {

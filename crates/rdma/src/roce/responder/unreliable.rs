@@ -8,7 +8,7 @@
 //! | a datagram with another queue key, without a receive, or longer than it | dropped |
 
 use nichrome_wire::rdma::{Deth, ImmediateData, RcMessage, UcMessage};
-use nichrome_wire::{AddressPair, Ipv4Header};
+use nichrome_wire::{AddressPair, Ipv4Header, Ipv4HeaderMut};
 
 use super::super::context::Context;
 use super::super::packet::Incoming;
@@ -121,6 +121,10 @@ fn global_route(request: &Incoming<'_>) -> [u8; GRH_LEN] {
             header[9] = UDP;
             header[12..16].copy_from_slice(&src.octets());
             header[16..20].copy_from_slice(&dst.octets());
+            // Programs recognize an IPv4 header by its checksum.
+            if let Some(mut header) = Ipv4HeaderMut::new(header) {
+                header.fill_checksum();
+            }
         }
         AddressPair::V6 { src, dst } => {
             bytes[0] = 0x60 | class >> 4;
