@@ -71,9 +71,15 @@ def _file_name(test: str) -> str:
 def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_wan.Path]:
     """Two hosts and a path, with the impairments of ``@pytest.mark.wan(delay="20ms")``."""
     capture = tmp_path / "wan.pcapng"
-    with _wan.Path(capture=capture, **_options(request, "wan")) as path:
-        yield path
-    _keep_if_failed(request, capture)
+    try:
+        with _wan.Path(capture=capture, **_options(request, "wan")) as path:
+            yield path
+    except Exception:
+        # The path itself has failed.
+        request.node.stash[_FAILED] = True
+        raise
+    finally:
+        _keep_if_failed(request, capture)
 
 
 @pytest.fixture

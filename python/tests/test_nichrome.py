@@ -196,3 +196,19 @@ def test_a_failing_test_keeps_its_packets(pytester):
     result.assert_outcomes(passed=1, failed=3)
     kept = sorted((file.name for file in (pytester.path / "nichrome-captures").iterdir()), key=len)
     assert len(kept) == 3 and kept[0].endswith("False_.pcapng") and all("x" * 100 in name for name in kept[1:]), kept
+
+
+def test_a_path_that_fails_keeps_its_packets(pytester):
+    pytester.makepyfile(
+        """
+        import os
+        import signal
+
+        def test_ping(wan):
+            wan.right.run(["python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.0.0.1', 9))"], check=True)
+            os.kill(wan.pid, signal.SIGTERM)
+        """
+    )
+    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
+    result.assert_outcomes(passed=1, errors=1)
+    assert [file.name for file in (pytester.path / "nichrome-captures").iterdir()] == ["test_a_path_that_fails_keeps_its_packets.py_test_ping.pcapng"]
