@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-use super::report::Report;
+use super::report::{Given, Report};
 use crate::bins::Bin;
 use crate::chart::{self, Area, Axis, Grid, HEADROOM, POINTS, Painted, legend, plain, short, time_unit};
 
@@ -38,13 +38,21 @@ fn delays(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
     legend(&mut chart, SeriesLabelPosition::LowerRight)
 }
 
+/// Returns the throughput of both directions over time: seconds since the first packet of either, and Mbit/s.
+fn over_time(given: [&Given; 2]) -> [Vec<(f64, f64)>; 2] {
+    let begun = |given: &Given| given.span.map(|(first, _)| first);
+    let first = given.into_iter().filter_map(begun).min().unwrap_or_default();
+    given.map(|given| {
+        let (bins, width) = given.bins.at_most(POINTS);
+        let start = begun(given).map_or(0.0, |begun| (begun - first).as_secs_f64());
+        let mbps = |bin: &Bin| bin.after as f64 * 8.0 / width / 1e6;
+        bins.iter().enumerate().map(|(at, bin)| (start + at as f64 * width, mbps(bin))).collect()
+    })
+}
+
 /// Draws the throughput over time.
 fn throughput(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
-    let lines = reports.each_ref().map(|report| {
-        let (bins, width) = report.given.bins.at_most(POINTS);
-        let mbps = move |bin: &Bin| bin.after as f64 * 8.0 / width / 1e6;
-        bins.iter().enumerate().map(|(at, bin)| (at as f64 * width, mbps(bin))).collect::<Vec<_>>()
-    });
+    let lines = over_time(reports.each_ref().map(|report| &report.given));
     let most = |of: fn(&(f64, f64)) -> f64| lines.iter().flatten().map(of).fold(1e-3, f64::max);
     let (span, highest) = (most(|point| point.0), most(|point| point.1));
     let (unit, scale) = time_unit(span);
@@ -55,4 +63,28 @@ fn throughput(area: &Area<'_>, reports: &[Report; 2]) -> Painted {
         chart::line(&mut chart, name, color, 0, line.into_iter().map(|(time, mbps)| (time * scale, mbps)))?;
     }
     legend(&mut chart, SeriesLabelPosition::UpperRight)
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::Instant;
+
+    use super::*;
+
+    #[test]
+    fn both_directions_have_the_time_of_the_first_packet_as_their_origin() {
+        let at = |millis: u64| Instant::from_nanos(millis * 1_000_000);
+        let [mut left, mut right] = [Given::default(), Given::default()];
+        left.received(1000, at(5000));
+        left.sent(1, 1000, at(5100));
+        right.received(1000, at(7000));
+        right.sent(1, 1000, at(7100));
+        let [left, right] = over_time([&left, &right]);
+        let ends = |line: &[(f64, f64)]| [line[0].0, line[line.len() - 1].0];
+        let expected = [[0.0, 0.1], [2.0, 2.1]];
+        for (found, expected) in [ends(&left), ends(&right)].concat().into_iter().zip(expected.concat()) {
+            assert!((found - expected).abs() < 0.01, "{left:?} {right:?}");
+        }
+        assert_eq!(over_time([&Given::default(), &Given::default()]), [vec![], vec![]]);
+    }
 }
