@@ -1,6 +1,6 @@
 //! Observes interfaces in use.
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError};
 
 use crate::{failure, threads};
@@ -20,38 +20,58 @@ pub(crate) fn find(netlink: &Netlink, name: InterfaceName) -> Result<Option<Inte
     }
 }
 
-/// An interface in use; messages call its user `user`.
+/// The user of an interface.
+#[derive(Clone, Copy)]
+pub(crate) struct User {
+    /// Its name in messages.
+    name: &'static str,
+    /// Whether it goes on when the interface gets another name.
+    survives_renaming: bool,
+}
+
+impl User {
+    pub(crate) const PATH: Self = Self { name: "path", survives_renaming: true };
+    /// Cards claim interfaces by their names.
+    pub(crate) const CARD: Self = Self { name: "card", survives_renaming: false };
+}
+
+/// An interface in use.
 pub(crate) struct Link {
-    name: InterfaceName,
-    user: &'static str,
-    index: Option<u32>,
-    was_up: bool,
+    /// Its state at the last call.
+    interface: Interface,
+    user: User,
 }
 
 impl Link {
     /// Creates a link for an interface that is up.
-    pub(crate) const fn new(name: InterfaceName, user: &'static str) -> Self {
-        Self { name, user, index: None, was_up: true }
+    pub(crate) const fn new(interface: Interface, user: User) -> Self {
+        Self { interface, user }
     }
 
-    /// Returns the interface's current state. Reports if it went down or up since the last call.
+    /// Returns the interface's current state. Reports if it went down or up, or was renamed, since the last call.
     ///
     /// # Errors
-    /// The interface is gone, even if another one has its name.
+    /// The interface is gone, even if another one has its name; or it was renamed, which ends its user.
     pub(crate) fn look(&mut self, netlink: &Netlink) -> anyhow::Result<Interface> {
-        let Self { name, user, .. } = *self;
-        let found = find(netlink, name)?;
-        let Some(interface) = found.filter(|now| *self.index.get_or_insert(now.index) == now.index) else {
-            bail!("{name} is gone: the {user} ends");
+        let Self { interface: before, user } = self;
+        let user_name = user.name;
+        let Some(now) = netlink.refresh(before)? else {
+            bail!("{} is gone: the {user_name} ends", before.name);
         };
-        if interface.up != self.was_up {
-            self.was_up = interface.up;
-            if interface.up {
-                failure::say(format_args!("nichrome: {name} is up again"));
-            } else {
-                failure::say(format_args!("nichrome: {name} is down: the {user} waits until it is up again"));
-            }
+        let name = now.name;
+        if name != before.name {
+            ensure!(user.survives_renaming, "{} is called {name} now: the {user_name} ends", before.name);
+            failure::say(format_args!("nichrome: {} is called {name} now", before.name));
         }
-        Ok(interface)
+        match (before.up, now.up) {
+            (false, true) => failure::say(format_args!("nichrome: {name} is up again")),
+            (true, false) => {
+                let waits = format_args!("the {user_name} waits until it is up again");
+                failure::say(format_args!("nichrome: {name} is down: {waits}"));
+            }
+            _ => {}
+        }
+        *before = now.clone();
+        Ok(now)
     }
 }

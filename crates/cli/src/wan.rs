@@ -44,7 +44,7 @@ use self::web::WebPage;
 use crate::control::ControlSocket;
 use crate::distinct::Distinct;
 use crate::impairment_options::ImpairmentOptions;
-use crate::links::Link;
+use crate::links::{Link, User};
 use crate::picture_file::{self, PictureFile};
 use crate::shared_device::SharedDevice;
 use crate::side::Side;
@@ -259,7 +259,7 @@ impl Wan {
             anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
             mtu = mtu.max(interface.mtu);
             sockets.push(Arc::new(PacketSocket::open(&interface)?));
-            links.push(Link::new(interface.name, "path"));
+            links.push(Link::new(interface, User::PATH));
         }
         let (Ok(sockets), Ok(links)) =
             (<[Arc<PacketSocket>; 2]>::try_from(sockets), <[Link; 2]>::try_from(links))

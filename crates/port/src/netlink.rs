@@ -153,6 +153,19 @@ impl Netlink {
         }
     }
 
+    /// Looks up an interface again, by its index: its name may have changed. `None` if it is gone.
+    pub fn refresh(&self, known: &Interface) -> Result<Option<Interface>, NetlinkError> {
+        let what = || format!("look up the interface {}", known.name);
+        match self.request(RouteNetlinkMessage::GetLink(link(known)), 0, what) {
+            Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(Some(interface(known.name, &link))),
+            Ok(_) => Err(NetlinkError::Answer { what: what() }),
+            Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENODEV) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sets the MAC address, MTU and transmit queue length of an interface.
     pub fn configure(&self, interface: &Interface, settings: Settings) -> Result<(), NetlinkError> {
         let mac = settings.mac.map(|mac| LinkAttribute::Address(mac.0.to_vec()));

@@ -6,7 +6,7 @@ use anyhow::bail;
 use nichrome_port::{Interface, InterfaceName, Netlink, Settings};
 
 use super::{forwarding, host_interface};
-use crate::links::{self, Link};
+use crate::links::{self, Link, User};
 use crate::{failure, signals};
 
 /// An event that may end the session.
@@ -29,7 +29,7 @@ pub(super) enum Ended {
 /// The interfaces to watch.
 pub(super) struct Watched {
     /// `None` for a TAP device, which may move to another network namespace.
-    pub(super) wire: Option<InterfaceName>,
+    pub(super) wire: Option<Interface>,
     pub(super) host: InterfaceName,
     /// MTU of the wire when the card was started.
     pub(super) mtu: u32,
@@ -100,7 +100,7 @@ struct Watch<'a> {
 impl<'a> Watch<'a> {
     fn new(netlink: &'a Netlink, watched: &'a Watched) -> Self {
         let (wire_mtu, host_mtu) = (watched.mtu, host_interface::mtu(watched.mtu));
-        let wire = watched.wire.map(|wire| Link::new(wire, "card"));
+        let wire = watched.wire.clone().map(|wire| Link::new(wire, User::CARD));
         Self { netlink, watched, wire, wire_mtu, host_mtu, may_warn: true }
     }
 

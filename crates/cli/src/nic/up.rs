@@ -173,7 +173,8 @@ impl Up {
         }
         netlink.set_up(&host_interface.interface)?;
         let stays = self.backend != Backend::Tap;
-        let watched = Watched { wire: stays.then_some(wire), host, mtu: interface.mtu, lossy: self.lossy() };
+        let watched =
+            Watched { wire: stays.then(|| interface.clone()), host, mtu: interface.mtu, lossy: self.lossy() };
         warn_of_addresses(&netlink, &interface, host)?;
         warn_of_controller(&interface);
         let identity = Identity {

@@ -138,7 +138,7 @@ fn a_wire_that_is_renamed_is_restored_under_its_new_name() {
         lab.ip("link set w0 down");
         lab.ip("link set w0 name w9");
         let (logged, status) = up.wait();
-        let line = "nichrome: w0 is gone: the card ends";
+        let line = "nichrome: w0 is called w9 now: the card ends";
         assert_eq!((logged.last().unwrap().as_str(), status), (line, Some(1)), "{back_end}");
         let after = lab.interface("w9");
         assert_eq!((after.mac, after.arp, after.xdp_program), (before.mac, before.arp, before.xdp_program));

@@ -337,6 +337,27 @@ fn a_path_goes_on_when_an_interface_is_up_again() {
 }
 
 #[test]
+fn a_path_goes_on_when_an_interface_is_renamed() {
+    let machines = Machines::new();
+    let room = Room::new();
+    let path = machines.join(&room, &["--delay", "1ms"]);
+    // Kernels before 6.2 rename no interface that is up.
+    for change in [&["down"][..], &["name", "other"], &["up"]] {
+        let device = if change == ["up"] { "other" } else { "one" };
+        machines.machine.run(|| ip(&[&["link", "set", device], change].concat())).unwrap();
+    }
+    path.wait_for("nichrome: other is up again");
+    machines.on_machine(|netlink| {
+        netlink.wait_until_running(&netlink.interface(name("other")).unwrap()).unwrap();
+    });
+    let sent = vec![7; 1_000_000];
+    let (received, _) = transfer(&machines, V4, &sent);
+    assert!(received == sent, "{} bytes", received.len());
+    path.signal(Signal::INT);
+    assert_eq!(path.end(), 0);
+}
+
+#[test]
 fn interfaces_that_cannot_be_used_are_named() {
     let machines = Machines::new();
     let room = Room::new();
