@@ -570,6 +570,11 @@ impl Network {
         self.nodes[SERVER].processors.application_work(now)
     }
 
+    /// Returns the number of frames that degen dropped.
+    pub(super) fn lost(&self) -> u64 {
+        self.router.lost()
+    }
+
     /// Returns the retransmitted segments and datagrams of all nodes.
     pub(super) fn retransmitted(&self) -> u64 {
         self.nodes.iter().map(Node::retransmitted).sum()

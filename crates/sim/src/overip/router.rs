@@ -93,6 +93,11 @@ impl Router {
         released
     }
 
+    /// Returns the number of frames that degen dropped.
+    pub(super) fn lost(&self) -> u64 {
+        self.paths.iter().map(|path| path.stats().drops.total()).sum()
+    }
+
     /// Returns when degen releases the next frame.
     pub(super) fn poll_timeout(&self, port: Port) -> Option<Instant> {
         self.paths[port].poll_timeout()

@@ -130,7 +130,8 @@ impl Runs<'_> {
         self.events += simulation.events();
         self.trace.add(simulation.trace_hash());
         let world = &simulation.world;
-        let counts = [("dropped", world.dropped), ("retransmitted", world.retransmitted())];
+        let counts =
+            [("dropped", world.dropped), ("lost", world.lost()), ("retransmitted", world.retransmitted())];
         self.observer.counters.add_part("network", counts);
     }
 

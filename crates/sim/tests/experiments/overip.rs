@@ -112,7 +112,7 @@ fn runs_repeat() {
         let [one, other] = [(); 2].map(|()| observe(name, series, 1024, &[]));
         assert_eq!(one.0, other.0);
         assert!(one.0.events > 1000);
-        for counter in ["network.dropped", "network.retransmitted"] {
+        for counter in ["network.dropped", "network.lost", "network.retransmitted"] {
             assert_eq!(one.1.counters.get(counter), 0, "{name}: {counter}");
         }
     }
@@ -123,13 +123,17 @@ fn runs_repeat() {
 fn lost_frames_are_sent_again() {
     for series in ["sockets", "RDMA"] {
         let (_, observer) = observe("iwarp-latency", series, 16_384, &[("loss", "1%")]);
-        assert!(observer.counters.get("network.retransmitted") > 0, "{series}");
+        for counter in ["network.lost", "network.retransmitted"] {
+            assert!(observer.counters.get(counter) > 0, "{series}: {counter}");
+        }
     }
     let few = [("iterations", "10")];
     for series in ["RoCE, go-back-N", "RoCE, selective", "StaR"] {
         let one_percent = 10_000_000;
         let (_, observer) = observe("iwarp-today-loss", series, one_percent, &few);
-        assert!(observer.counters.get("network.retransmitted") > 0, "{series}");
+        for counter in ["network.lost", "network.retransmitted"] {
+            assert!(observer.counters.get(counter) > 0, "{series}: {counter}");
+        }
     }
 }
 
