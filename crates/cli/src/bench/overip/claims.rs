@@ -370,6 +370,7 @@ mod tests {
             transport: *transport,
             quantity: "y",
             variant: "",
+            rounds: 3,
             points: ys.iter().enumerate().map(|(x, y)| Point { x: x as f64, y: estimate(*y) }).collect(),
         });
         let axis = |quantity| Axis { quantity, label: quantity };

@@ -1,6 +1,5 @@
 //! The HTML page of all figures and claims.
 
-use super::super::figures::medians;
 use super::report::Report;
 use super::series::{Figure, Series};
 use super::table::{at, estimate, label, number, places, quantities};
@@ -39,9 +38,9 @@ fn claims(report: &Report) -> Table {
 }
 
 fn section(page: &mut Page, figure: &Figure) -> anyhow::Result<()> {
-    let Figure { name, paper, title, rounds, .. } = figure;
+    let Figure { name, paper, title, .. } = figure;
     page.heading(&format!("{name}: {title}"));
-    let rounds = medians(*rounds, "round", "rounds with half of their range");
+    let rounds = figure.rounds_in_words("rounds with half of their range");
     page.text(&format!("Figure {paper}; {rounds}."));
     for note in &figure.notes {
         page.text(note);

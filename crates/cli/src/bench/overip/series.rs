@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::super::figures::{median, significant};
+use super::super::figures::{median, medians, significant};
 use super::bearer::Bearer;
 
 /// Median, minimum and maximum of rounds. The names of the fields are JSON keys.
@@ -47,6 +47,8 @@ pub(super) struct Series {
     pub(super) quantity: &'static str,
     /// Distinguishes series of the same transport and quantity; may be empty.
     pub(super) variant: &'static str,
+    /// Rounds that measured it: those of the figure, or fewer.
+    pub(super) rounds: usize,
     pub(super) points: Vec<Point>,
 }
 
@@ -78,6 +80,18 @@ impl Figure {
     /// Returns a transport's series of the axis's quantity.
     pub(super) fn of(&self, transport: Bearer) -> Option<&Series> {
         self.variant(transport, "")
+    }
+
+    /// Says of how many rounds the values are medians, and which variants were measured in fewer.
+    pub(super) fn rounds_in_words(&self, several: &str) -> String {
+        let fewer = self.series.iter().filter(|of| of.rounds < self.rounds);
+        let mut variants: Vec<_> = fewer.map(|of| (of.variant, of.rounds)).collect();
+        variants.sort_unstable();
+        variants.dedup();
+        let words = variants
+            .iter()
+            .map(|(variant, rounds)| format!("; {variant}: {}", medians(*rounds, "round", several)));
+        medians(self.rounds, "round", several) + &words.collect::<String>()
     }
 
     /// Returns a variant of a transport's series.
@@ -130,9 +144,10 @@ impl Grid {
         let Self { xs, lines } = self;
         let of_line =
             |(transport, quantity, variant, values): (Bearer, &'static str, &'static str, Vec<Vec<f64>>)| {
+                let rounds = values.iter().map(Vec::len).max().unwrap_or(0);
                 let measured = xs.iter().zip(values).filter(|(_, values)| !values.is_empty());
                 let points = measured.map(|(x, values)| Point { x: *x, y: Estimate::of(&values) }).collect();
-                Series { transport, quantity, variant, points }
+                Series { transport, quantity, variant, rounds, points }
             };
         let mut series: Vec<Series> = lines.into_iter().map(of_line).collect();
         let first_of =
@@ -168,5 +183,22 @@ mod tests {
         let names: Vec<_> = series.iter().map(|of| (of.transport, of.quantity, of.points.len())).collect();
         assert_eq!(names, [(Bearer::Iwarp, "us", 1), (Bearer::Roce, "us", 1), (Bearer::Roce, "gbps", 1)]);
         assert_eq!(series[0].points[0], Point { x: 2.0, y: Estimate { median: 6.0, low: 5.0, high: 7.0 } });
+    }
+    #[test]
+    fn variants_with_fewer_rounds_are_named() {
+        let mut grid = Grid::new([1.0, 2.0]);
+        for (round, (variant, place)) in
+            [("short", 0), ("short", 0), ("short", 1), ("long", 0), ("long", 1)].into_iter().enumerate()
+        {
+            grid.add((Bearer::Roce, "ratio", variant), place, round as f64);
+            grid.add((Bearer::Star, "ratio", variant), place, round as f64);
+        }
+        let axis = Axis { quantity: "ratio", label: "" };
+        let (name, series) = ("overlap", grid.finish());
+        let mut figure =
+            Figure { name, paper: "5", title: "", x: axis, y: axis, rounds: 2, series, notes: vec![] };
+        assert_eq!(figure.rounds_in_words("rounds"), "medians of 2 rounds; long: one round");
+        figure.rounds = 1;
+        assert_eq!(figure.rounds_in_words("rounds"), "one round");
     }
 }

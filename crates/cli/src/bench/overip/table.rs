@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use super::super::figures::medians;
 use super::series::{Estimate, Figure, Series};
 
 /// Width of a column.
@@ -59,8 +58,8 @@ pub(super) fn at(series: &Series, place: f64) -> Option<&Estimate> {
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, paper, title, x, rounds, .. } = self;
-        write!(f, "{name}: {title} (figure {paper}), {}", medians(*rounds, "round", "rounds"))?;
+        let Self { name, paper, title, x, .. } = self;
+        write!(f, "{name}: {title} (figure {paper}), {}", self.rounds_in_words("rounds"))?;
         for quantity in quantities(self) {
             let series: Vec<&Series> = self.series.iter().filter(|of| of.quantity == quantity).collect();
             for columns in series.chunks(COLUMNS) {
