@@ -4,7 +4,7 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use signal_hook::iterator::{Signals, SignalsInfo};
 
@@ -20,15 +20,15 @@ pub(crate) fn forward<E>(
     threads::start("signals", move || drop(signals.forever().try_for_each(notify))).map(drop)
 }
 
-/// As [`forward`], without Ctrl-C at the terminal: the kernel sends its SIGINT to all processes in the foreground.
-pub(crate) fn forward_without_ctrl_c<E>(
+/// As [`forward`], without the signals of the terminal, such as Ctrl-C: the kernel sends them to all processes in the foreground.
+pub(crate) fn forward_without_terminal<E>(
     signals: &[i32],
     mut notify: impl FnMut(i32) -> Result<(), E> + Send + 'static,
 ) -> anyhow::Result<()> {
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(signals).context("cannot wait for signals")?;
     let work = move || {
         // A positive code is the kernel's (sigaction(2), si_code).
-        let mut others = signals.forever().filter(|info| info.si_signo != SIGINT || info.si_code <= 0);
+        let mut others = signals.forever().filter(|info| info.si_code <= 0);
         drop(others.try_for_each(|info| notify(info.si_signo)));
     };
     threads::start("signals", work).map(drop)
@@ -38,6 +38,12 @@ pub(crate) fn forward_without_ctrl_c<E>(
 pub(crate) fn ending() -> Vec<i32> {
     let hangup = (!ignores_hangup().unwrap_or_default()).then_some(SIGHUP);
     [SIGINT, SIGTERM].into_iter().chain(hangup).collect()
+}
+
+/// Returns the [`ending`] signals and SIGQUIT: for commands that surely end by them. Others leave SIGQUIT its default action, as the
+/// last resort.
+pub(crate) fn ending_or_quitting() -> Vec<i32> {
+    [ending(), vec![SIGQUIT]].concat()
 }
 
 /// Returns true if this process ignores SIGHUP; `None` if the kernel does not say (proc_pid_status(5), SigIgn).

@@ -217,7 +217,7 @@ fn what_ends_doctor_ends_the_program_and_the_report_is_printed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nichrome"));
     command.args(["rdma", "doctor", "--library"]).arg(library);
     command.args(["--", "sh", "-c", "echo running; exec sleep 60"]);
-    for (name, number) in [("TERM", 15), ("HUP", 1), ("INT", 2)] {
+    for (name, number) in [("TERM", 15), ("HUP", 1), ("INT", 2), ("QUIT", 3)] {
         let mut doctor = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         let mut stdout = BufReader::new(doctor.stdout.take().unwrap());

@@ -27,14 +27,14 @@ pub(crate) struct Interruption {
 }
 
 impl Interruption {
-    /// Watches for the [signals that end a command](signals::ending) from now on.
+    /// Watches for the [signals that end a command](signals::ending_or_quitting) from now on.
     ///
     /// # Errors
     /// Signals cannot be received, or no descriptor is free.
     pub(crate) fn watch() -> anyhow::Result<Self> {
         let waker = Arc::new(Waker::new().context("cannot wait for signals")?);
         let interruption = Self { signal: Arc::default(), waker: Arc::clone(&waker) };
-        let signals = signals::ending();
+        let signals = signals::ending_or_quitting();
         for signal in &signals {
             flag::register_usize(*signal, Arc::clone(&interruption.signal), *signal as usize)
                 .context("cannot wait for signals")?;

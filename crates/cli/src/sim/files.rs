@@ -91,7 +91,7 @@ fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
 
 /// From now on, a signal ends the process after a file in progress is complete, and prints `last_words`.
 pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -> anyhow::Result<()> {
-    signals::forward(&signals::ending(), move |signal| -> Result<(), Infallible> {
+    signals::forward(&signals::ending_or_quitting(), move |signal| -> Result<(), Infallible> {
         let created = writing();
         picture_file::remove_unfinished();
         // Fails if something was written to it.

@@ -368,12 +368,15 @@ fn no_command_writes_a_file_that_it_reads_or_writes_twice() {
 fn an_interrupted_measurement_leaves_no_file() {
     let folder = tempdir().unwrap();
     let page = text(&folder.path().join("page.html"));
-    let mut bench = command(&["bench", "lro", &capture("tcp-clean"), "--interleave", "--html", &page]);
-    let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    interrupt(&bench, Signal::INT);
-    let output = bench.wait_with_output().unwrap();
-    assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", Some(130)));
-    assert!(!Path::new(&page).exists());
+    for signal in [Signal::INT, Signal::QUIT] {
+        let mut bench = command(&["bench", "lro", &capture("tcp-clean"), "--interleave", "--html", &page]);
+        let bench = bench.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        interrupt(&bench, signal);
+        let output = bench.wait_with_output().unwrap();
+        let status = Some(128 + signal.as_raw());
+        assert_eq!((stderr(&output), output.status.code()), ("nichrome: interrupted\n", status));
+        assert!(!Path::new(&page).exists());
+    }
 }
 
 #[test]

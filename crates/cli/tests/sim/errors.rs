@@ -194,7 +194,7 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
 fn a_signal_ends_a_run_with_one_line_and_without_files() {
     let folder = tempdir().unwrap();
     let [out, page] = ["out", "page.html"].map(|name| folder.path().join(name));
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let run =
             ["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out), "--html", text(&page)];
         let child = command(&run).spawn().unwrap();
