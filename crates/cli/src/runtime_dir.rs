@@ -14,9 +14,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns this user's directory.
 pub(crate) fn of_user() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("nichrome"),
-        _ => std::env::temp_dir().join(format!("nichrome-{}", geteuid().as_raw())),
+    within(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from))
+}
+
+/// Returns this user's directory in the given runtime directory. A relative one is ignored (XDG Base Directory Specification): a
+/// command that runs in another directory would not find it.
+fn within(runtime_dir: Option<PathBuf>) -> PathBuf {
+    match runtime_dir.filter(|path| path.is_absolute()) {
+        Some(path) => path.join("nichrome"),
+        None => std::env::temp_dir().join(format!("nichrome-{}", geteuid().as_raw())),
     }
 }
 
@@ -44,8 +50,13 @@ pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>)
 }
 
 fn try_to_create<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
-    let owner = owner_of_new(directory).with_context(|| format!("cannot create {}", directory.display()))?;
-    ensure!(owner == geteuid().as_raw(), "{} belongs to another user", directory.display());
+    let place = directory.display();
+    let owner = owner_of_new(directory)
+        .with_context(|| format!("cannot create {place} (XDG_RUNTIME_DIR chooses another place)"))?;
+    ensure!(
+        owner == geteuid().as_raw(),
+        "{place} belongs to another user (XDG_RUNTIME_DIR chooses another place)"
+    );
     Ok(make()?)
 }
 
@@ -68,4 +79,18 @@ fn is_removed(error: &anyhow::Error, directory: &Path) -> bool {
 /// Removes the directory if it is empty.
 pub(crate) fn remove_if_empty(directory: &Path) {
     let _ = fs::remove_dir(directory);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_runtime_directory_is_ignored() {
+        let temporary = std::env::temp_dir();
+        for given in [Some("relative"), Some(""), None] {
+            assert!(within(given.map(PathBuf::from)).starts_with(&temporary), "{given:?}");
+        }
+        assert_eq!(within(Some("/run/user/7".into())), Path::new("/run/user/7/nichrome"));
+    }
 }
