@@ -20,7 +20,8 @@ use crate::{
     Ipv4Repr, Ipv6Header, Ipv6Repr, TrafficClass, UpperLayer,
 };
 
-/// Maximum length of an ICMP error including its IP header, in bytes (RFC 1812 section 4.3.2.3).
+/// Maximum length of an ICMP error including its IP header, in bytes (RFC 1812 section 4.3.2.3). With a lower MTU it is the MTU: the
+/// error has DF set, and the way back may have the same MTU.
 const LONGEST_V4: usize = 576;
 
 /// Maximum length of an ICMPv6 error, in bytes: the minimum MTU (RFC 4443 section 2.4 (c)).
@@ -56,7 +57,8 @@ fn answer_ipv4(packet: &[u8], mtu: u16, answer: &mut Vec<u8>) -> Option<()> {
     if fits || is_error || !ip.dont_fragment || !ip.fragment.is_first() || !is_between_hosts {
         return None;
     }
-    let quoted = &packet[..len.min(LONGEST_V4 - Ipv4Header::LEN - ICMP_LEN)];
+    let longest = LONGEST_V4.min(usize::from(mtu));
+    let quoted = &packet[..len.min(longest.saturating_sub(Ipv4Header::LEN + ICMP_LEN))];
     let header = Ipv4Repr {
         src: ip.dst,
         dst: ip.src,
@@ -196,7 +198,7 @@ mod tests {
                     let needed = icmpv4::DestUnreachableHeader::FragmentationNeeded { next_hop_mtu: mtu };
                     prop_assert_eq!(icmp.icmp_type(), Icmpv4Type::DestinationUnreachable(needed));
                     prop_assert_eq!(checksum(icmp.slice()), 0);
-                    prop_assert_eq!(header.total_len, 576);
+                    prop_assert_eq!(header.total_len, mtu.min(576));
                     icmp.payload().to_vec()
                 }
                 (Some(NetSlice::Ipv6(ip)), Some(TransportSlice::Icmpv6(icmp))) => {
