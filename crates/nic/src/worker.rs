@@ -1,6 +1,7 @@
 //! A worker of the card: one thread with a queue of the wire, a queue of the host, and an engine.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::os::fd::AsFd;
 
 use nichrome_lro::{Coalescer, Frame, Output, Packet};
@@ -24,6 +25,9 @@ use crate::stats::QueueStats;
 
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
+
+/// Maximum frames that the engine takes at once. Those of a local sender may have as many segments as bytes, each in a buffer.
+const AT_ONCE: usize = 4096;
 
 /// Packets sent for the host before the wire is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,34 +143,41 @@ impl<W: WireQueue> Worker<W> {
         mesh.collect(&mut self.batch, 2 * BATCH);
         let now = clock::now();
         let busy = !self.batch.is_empty();
-        self.prepare();
+        let mut batch = mem::take(&mut self.batch);
+        let prepared = batch.drain(..).try_for_each(|frame| self.prepare(frame, now));
+        self.batch = batch;
+        prepared?;
         self.coalesce(now)?;
         Ok(busy)
     }
 
-    /// Converts frames from the wire for the engine.
-    fn prepare(&mut self) {
-        for WireFrame { buffer, virtio } in self.batch.drain(..) {
-            if let Some(observer) = &mut self.parts.queue.observer {
-                observer.received(buffer.as_ref());
-            }
-            if let Some(checksum) = checksum_of_segment(buffer.as_ref(), &virtio) {
-                self.frames.push(Frame { buffer: Received::Wire(buffer), checksum: checksum.into() });
-                continue;
-            }
-            // A local sender left segmentation or the checksum pending.
-            let Ok((mut segments, checksum)) = cut(buffer.as_ref(), &virtio) else {
-                self.stats.receive_malformed += 1;
-                continue;
-            };
-            self.stats.receive_unfinished += 1;
-            while segments.remaining() > 0 {
-                let Some(mut own) = self.pool.take() else { break };
-                own.fill(|bytes| segments.append_next(bytes));
-                self.stats.receive_finished += 1;
-                self.frames.push(Frame { buffer: Received::Cut(own), checksum: checksum.into() });
-            }
+    /// Converts a frame from the wire for the engine. Passes frames to the engine if there are [`AT_ONCE`].
+    #[inline]
+    fn prepare(&mut self, frame: WireFrame<W::Buffer>, now: Instant) -> Result<(), CardError> {
+        let WireFrame { buffer, virtio } = frame;
+        if let Some(observer) = &mut self.parts.queue.observer {
+            observer.received(buffer.as_ref());
         }
+        if let Some(checksum) = checksum_of_segment(buffer.as_ref(), &virtio) {
+            self.frames.push(Frame { buffer: Received::Wire(buffer), checksum: checksum.into() });
+            return Ok(());
+        }
+        // A local sender left segmentation or the checksum pending.
+        let Ok((mut segments, checksum)) = cut(buffer.as_ref(), &virtio) else {
+            self.stats.receive_malformed += 1;
+            return Ok(());
+        };
+        self.stats.receive_unfinished += 1;
+        while segments.remaining() > 0 {
+            if self.frames.len() >= AT_ONCE {
+                self.coalesce(now)?;
+            }
+            let Some(mut own) = self.pool.take() else { break };
+            own.fill(|bytes| segments.append_next(bytes));
+            self.stats.receive_finished += 1;
+            self.frames.push(Frame { buffer: Received::Cut(own), checksum: checksum.into() });
+        }
+        Ok(())
     }
 
     /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes as many frames as a

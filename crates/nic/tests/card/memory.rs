@@ -1,23 +1,30 @@
-//! A wire with few buffers: the engine releases held frames, so that reception continues.
+//! Memory for frames: with few buffers the engine releases held frames, so that reception continues, and few segments of a local
+//! sender's frames are held at a time.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_lro::{Hold, NetfpgaConfig, NpuConfig, ProfileConfig};
-use nichrome_nic::{Card, Queue, QueueStats};
+use nichrome_nic::{Card, Observer, Queue, QueueStats};
 use nichrome_port::{Buffer, BufferPool, TransmitError, Waker, WireFrame, WireQueue, WireStats};
-use nichrome_wire::{TcpFrame, VirtioNetHeader};
+use nichrome_wire::{ChecksumState, Gso, GsoType, TcpFrame, TcpGsoEcn, VirtioNetHeader, VirtioNetRepr};
 
 use crate::hosts::{config, host};
 
 const BUFFERS: usize = 64;
 
+/// Length of the headers of [`TcpFrame::default`], in bytes.
+const HEADERS: usize = 54;
+
 /// A wire that delivers these frames while buffers are free.
 pub(crate) struct ShortOfMemory {
     frames: VecDeque<Vec<u8>>,
+    /// The virtio_net_hdr of each frame.
+    virtio: VirtioNetHeader,
     pool: BufferPool,
     is_starved: bool,
     waker: Waker,
@@ -26,7 +33,8 @@ pub(crate) struct ShortOfMemory {
 impl ShortOfMemory {
     pub(crate) fn new(frames: Vec<Vec<u8>>, buffers: usize) -> Self {
         let pool = BufferPool::growing(buffers, 2048);
-        Self { frames: frames.into(), pool, is_starved: false, waker: Waker::new().unwrap() }
+        let virtio = VirtioNetHeader::default();
+        Self { frames: frames.into(), virtio, pool, is_starved: false, waker: Waker::new().unwrap() }
     }
 }
 
@@ -47,7 +55,7 @@ impl WireQueue for ShortOfMemory {
                 return Ok(());
             };
             buffer.fill(|bytes| bytes.extend(self.frames.pop_front().unwrap()));
-            batch.push(WireFrame { buffer, virtio: VirtioNetHeader::default() });
+            batch.push(WireFrame { buffer, virtio: self.virtio });
         }
         Ok(())
     }
@@ -135,4 +143,59 @@ fn only_the_oldest_frames_make_room() {
     let counters = counters_after(&card, CONNECTIONS.into());
     assert!(counters[0].connections > 300, "{} connections hold frames", counters[0].connections);
     card.stop().unwrap();
+}
+
+/// Counts the bytes of payload that the card has received and not yet delivered.
+#[derive(Clone, Default)]
+struct Held(Arc<Mutex<HeldBytes>>);
+
+#[derive(Clone, Copy, Default)]
+struct HeldBytes {
+    now: usize,
+    most: usize,
+    delivered: usize,
+}
+
+impl Observer for Held {
+    fn received(&mut self, frame: &[u8]) {
+        let mut held = self.0.lock().unwrap();
+        held.now += frame.len() - HEADERS;
+        held.most = held.most.max(held.now);
+    }
+
+    fn delivered(&mut self, parts: &mut dyn Iterator<Item = &[u8]>) {
+        let payload = parts.map(<[u8]>::len).sum::<usize>() - HEADERS;
+        let mut held = self.0.lock().unwrap();
+        held.now -= payload;
+        held.delivered += payload;
+    }
+
+    fn transmitted(&mut self, _: &[u8]) {}
+}
+
+/// A local sender may ask for segments of one byte, each of which takes a buffer.
+#[test]
+fn few_segments_of_a_local_senders_frames_are_held_at_a_time() {
+    const FRAMES: usize = 8;
+    const PAYLOAD: usize = 20_000;
+    let host = host(1, 1);
+    let frame = TcpFrame { payload: vec![1; PAYLOAD], ..TcpFrame::default() }.build();
+    let mut wire = ShortOfMemory::new(vec![frame; FRAMES], FRAMES);
+    let gso = Gso {
+        gso_type: GsoType::TcpV4(TcpGsoEcn::default()),
+        size: 1.try_into().unwrap(),
+        hdr_len: HEADERS as u16,
+    };
+    wire.virtio =
+        VirtioNetRepr { checksum: ChecksumState::Partial { start: 34, offset: 16 }, gso: Some(gso) }.emit();
+    let held = Held::default();
+    let queue = Queue { wire, observer: Some(Box::new(held.clone()) as Box<dyn Observer>) };
+    let profile = ProfileConfig::Gro(Hold::Batch);
+    let card = Card::start(vec![queue], &host.taps, &config(Some(profile)), || {}).unwrap();
+    counters_after(&card, (FRAMES * PAYLOAD) as u64);
+    let stats = card.stop().unwrap();
+    assert_eq!(stats[0].receive_finished, (FRAMES * PAYLOAD) as u64);
+    let HeldBytes { most, delivered, .. } = *held.0.lock().unwrap();
+    assert_eq!(delivered, FRAMES * PAYLOAD);
+    assert!(most <= PAYLOAD + 8192, "{most} segments of {FRAMES} frames were held");
 }
