@@ -108,7 +108,7 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Runs until [`ControlMessage::Stop`].
+    /// Runs until [`ControlMessage::Stop`]; then delivers what the engine holds.
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
         let mut buffer = vec![0; MAX_RECEIVE];
         // On failure, timers are up to 50 µs late.
@@ -129,6 +129,8 @@ impl<W: WireQueue> Worker<W> {
                 break;
             }
         }
+        self.coalesce_and_release(clock::now(), usize::MAX)?;
+        is_up(self.parts.queue.wire.flush())?;
         Ok(self.report())
     }
 
@@ -184,12 +186,19 @@ impl<W: WireQueue> Worker<W> {
     /// batch has: the kernel would drop frames for lack of those that the engine holds, and also while all of them are
     /// delivered.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
-        let Parts { queue, host, offload, mesh, .. } = &mut self.parts;
+        let Parts { queue, mesh, .. } = &mut self.parts;
         let is_low = queue.wire.is_low();
         if is_low {
             mesh.request_release();
         }
         let releases = mesh.take_release_request() || is_low;
+        self.coalesce_and_release(now, if releases { BATCH } else { 0 })
+    }
+
+    /// Passes the frames to the engine and routes its outputs, and those that have been held the longest until this number of frames has
+    /// left.
+    fn coalesce_and_release(&mut self, now: Instant, released: usize) -> Result<(), CardError> {
+        let Parts { queue, host, offload, .. } = &mut self.parts;
         let observes_host = offload.as_ref().is_some_and(|offload| offload.observes_host);
         let mut out =
             Outputs::new(queue, &mut host.delivery, observes_host, &mut self.stats, &mut self.scratch);
@@ -208,9 +217,9 @@ impl<W: WireQueue> Worker<W> {
             }
         }
         if let Some(Offload { engine, .. }) = offload
-            && releases
+            && released > 0
         {
-            engine.drain_oldest(BATCH);
+            engine.drain_oldest(released);
             while let Some(output) = engine.poll() {
                 out.take(output);
             }

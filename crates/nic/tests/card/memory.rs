@@ -106,7 +106,8 @@ fn counters_after(card: &Card, frames: u64) -> Vec<QueueStats> {
     }
 }
 
-/// Checks that all of 400 frames reach the engines, although 64 buffers exist and the hold time is a minute.
+/// Checks that all of 400 frames reach the engines, although 64 buffers exist and the hold time is a minute, and the host when the
+/// card stops.
 fn all_frames_arrive(profile: ProfileConfig, workers: usize) {
     const CONNECTIONS: u16 = 200;
     let host = host(1, 1);
@@ -114,7 +115,9 @@ fn all_frames_arrive(profile: ProfileConfig, workers: usize) {
     queues.resize_with(workers, || Queue { wire: ShortOfMemory::new(Vec::new(), BUFFERS), observer: None });
     let card = Card::start(queues, &host.taps, &config(Some(profile)), || {}).unwrap();
     counters_after(&card, 2 * u64::from(CONNECTIONS));
-    card.stop().unwrap();
+    let stats = card.stop().unwrap();
+    let payload: u64 = stats.iter().map(|of| of.to_host_bytes - of.to_host * HEADERS as u64).sum();
+    assert_eq!(payload, 2 * u64::from(CONNECTIONS) * 100, "{stats:?}");
 }
 
 const HOLD: Duration = Duration::from_secs(60);
