@@ -8,7 +8,8 @@ use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use thiserror::Error;
 
-/// A valid interface name: 1 to 15 bytes, no spaces, slashes or colons, not `.` or `..` (Linux's `dev_valid_name`).
+/// A valid interface name: 1 to 15 bytes, no spaces, slashes or colons, not `.` or `..` (Linux's `dev_valid_name`), and no percent signs, by
+/// which Linux numbers a new interface (`tap%d`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InterfaceName {
     bytes: [u8; Self::MAX_LEN],
@@ -17,7 +18,9 @@ pub struct InterfaceName {
 
 /// The error for an invalid interface name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is not an interface name: expected 1 to 15 characters without spaces, slashes and colons")]
+#[error(
+    "'{0}' is not an interface name: expected 1 to 15 characters without spaces, slashes, colons and percent signs"
+)]
 pub struct InvalidName(String);
 
 impl InterfaceName {
@@ -50,7 +53,7 @@ impl FromStr for InterfaceName {
     type Err = InvalidName;
 
     fn from_str(name: &str) -> Result<Self, InvalidName> {
-        let forbidden = |byte: u8| byte == 0 || byte == b'/' || byte == b':' || byte.is_ascii_whitespace();
+        let forbidden = |byte: u8| matches!(byte, 0 | b'/' | b':' | b'%') || is_space(byte);
         let fits = (1..=Self::MAX_LEN).contains(&name.len());
         if !fits || name == "." || name == ".." || name.bytes().any(forbidden) {
             return Err(InvalidName(name.into()));
@@ -59,6 +62,13 @@ impl FromStr for InterfaceName {
         bytes[..name.len()].copy_from_slice(name.as_bytes());
         Ok(Self { bytes, len: name.len() as u8 })
     }
+}
+
+/// Returns true for what Linux's `isspace` takes for a space in Latin-1. The no-break space is also the last byte of some letters in UTF-8.
+const fn is_space(byte: u8) -> bool {
+    const VERTICAL_TAB: u8 = 0x0B;
+    const NO_BREAK_SPACE: u8 = 0xA0;
+    byte.is_ascii_whitespace() || matches!(byte, VERTICAL_TAB | NO_BREAK_SPACE)
 }
 
 impl fmt::Display for InterfaceName {
@@ -88,7 +98,9 @@ mod tests {
         for name in ["eth0", "a", "abcdefghijklmno", "...", "br-lan.7"] {
             assert_eq!(name.parse::<InterfaceName>().unwrap().to_string(), name);
         }
-        for name in ["", ".", "..", "abcdefghijklmnop", "a b", "a/b", "a:1", "a\0", "a\t"] {
+        for name in
+            ["", ".", "..", "abcdefghijklmnop", "a b", "a/b", "a:1", "a\0", "a\t", "a\u{b}", "à", "a%d"]
+        {
             assert_eq!(name.parse::<InterfaceName>(), Err(InvalidName(name.into())));
         }
         assert_eq!("ab".parse::<InterfaceName>().unwrap().to_c(), *b"ab\0\0\0\0\0\0\0\0\0\0\0\0\0\0");

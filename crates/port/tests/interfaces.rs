@@ -115,6 +115,23 @@ fn a_name_that_is_taken_is_refused() {
         .unwrap();
 }
 
+/// The kernel takes a percent sign for a template (`tap%d`), and bytes for characters of Latin-1, one of which is a space.
+#[test]
+fn an_interface_of_every_valid_name_has_that_name() {
+    let names = (1..256).filter_map(char::from_u32).map(|c| format!("a{c}b"));
+    let others = ["tap%d", "Рейс", "ж", "eth0.7", "...", "abcdefghijklmno"].map(String::from);
+    namespace()
+        .run(|| {
+            let netlink = Netlink::open().unwrap();
+            for name in names.chain(others).filter_map(|name| name.parse::<InterfaceName>().ok()) {
+                let tap = Tap::new(name, Offloads::None);
+                let _tap = tap.unwrap_or_else(|error| panic!("{:?}: {error}", name.as_str()));
+                assert_eq!(netlink.interface(name).unwrap().name, name);
+            }
+        })
+        .unwrap();
+}
+
 #[test]
 fn work_in_a_namespace_leaves_the_thread_where_it_was() {
     let namespace = namespace();
