@@ -175,6 +175,20 @@ fn link_local_addresses_are_none_of_an_adapter() {
         .unwrap();
 }
 
+/// Address labels (ip-address(8)), as ifconfig(8) and keepalived give them.
+#[test]
+fn an_address_with_a_label_is_that_of_its_interface() {
+    namespace()
+        .run(|| {
+            let tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            let words = ["address", "add", "10.9.0.1/24", "dev", "tap0", "label", "tap0:vip"];
+            assert!(Command::new("ip").args(words).status().unwrap().success());
+            assert_eq!(local_addresses(), Ok(vec![(tap.name(), V4[0])]));
+            assert_eq!(interface_address(tap.name()), Ok(Some(V4[0])));
+        })
+        .unwrap();
+}
+
 /// Sends a datagram through the kernel, returns it with exchanged addresses, and checks that the kernel accepts it.
 fn echo(device: &impl Device, ours: IpAddr, theirs: IpAddr) {
     let socket = UdpSocket::bind((ours, 7000)).unwrap();

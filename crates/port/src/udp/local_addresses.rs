@@ -26,7 +26,7 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
         // SAFETY: `ifa_name` is a C string, and `ifa_addr` null or a socket address of its family's length.
         let (name, address) =
             unsafe { (CStr::from_ptr(element.ifa_name), RawAddress::read(element.ifa_addr)) };
-        let name = name.to_str().ok().and_then(|name| name.parse().ok());
+        let name = name.to_str().ok().and_then(interface_with_label);
         let address = address.as_ref().map(SocketAddr::ip).filter(|address| !is_link_local(address));
         addresses.extend(name.zip(address));
         next = element.ifa_next;
@@ -34,6 +34,12 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     // SAFETY: getifaddrs allocated the list, and no reference to it is kept.
     unsafe { libc::freeifaddrs(list) };
     Ok(addresses)
+}
+
+/// Returns the interface of an address with a label: getifaddrs(3) returns the label as the interface's name. The label is the name, which
+/// may be followed by a colon and more (ip-address(8)).
+fn interface_with_label(label: &str) -> Option<InterfaceName> {
+    label.split(':').next()?.parse().ok()
 }
 
 fn is_link_local(address: &IpAddr) -> bool {
