@@ -41,8 +41,8 @@ impl Turn {
     pub(crate) const OTHER_HOST: Self = Self(64);
 }
 
-/// Rounds without sleep after which a worker reads its control messages.
-const LOOK_UP: u64 = 64;
+/// Time without sleep after which a worker reads its control messages, in nanoseconds.
+const LOOK_UP: u64 = 1_000_000;
 
 /// Delay before retrying a full wire, in nanoseconds.
 const RETRY: u64 = 50_000;
@@ -118,15 +118,18 @@ impl<W: WireQueue> Worker<W> {
             true => RealTime::default(),
             false => RealTime::if_permitted(Onset::Working),
         };
-        for round in 0u64.. {
+        let mut look_up = Instant::ZERO;
+        loop {
             let received = self.receive()?;
             let transmitted = self.transmit(&mut buffer)?;
             let is_busy = received || transmitted || self.busy_poll;
-            let woken =
-                if is_busy { round.is_multiple_of(LOOK_UP) } else { real_time.sleep(|| self.sleep())? };
+            let woken = if is_busy { clock::now() >= look_up } else { real_time.sleep(|| self.sleep())? };
             real_time.worked();
-            if woken && self.execute_messages() {
-                break;
+            if woken {
+                if self.execute_messages() {
+                    break;
+                }
+                look_up = clock::now().plus_nanos(LOOK_UP);
             }
         }
         self.coalesce_and_release(clock::now(), usize::MAX)?;

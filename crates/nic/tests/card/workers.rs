@@ -61,12 +61,19 @@ fn connections_spread_over_workers_with_a_host_queue_each() {
     }
 }
 
-/// A host that needs 10 µs for each packet.
-struct Slow(Waker);
+/// A host that needs this time for each packet.
+struct Slow {
+    time: Duration,
+    waker: Waker,
+}
+
+fn slow(time: Duration) -> Arc<dyn Device + Send + Sync> {
+    Arc::new(Slow { time, waker: Waker::new().unwrap() })
+}
 
 impl AsFd for Slow {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.waker.as_fd()
     }
 }
 
@@ -77,7 +84,7 @@ impl Device for Slow {
 
     fn send(&self, _: &[IoSlice<'_>]) -> rustix::io::Result<()> {
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_micros(10) {
+        while begun.elapsed() < self.time {
             hint::spin_loop();
         }
         Ok(())
@@ -94,7 +101,7 @@ fn workers_wait_for_a_slow_host_before_they_drop() {
     let frames = 2 * u64::from(CONNECTIONS);
     let queues = [segments(CONNECTIONS), Vec::new()]
         .map(|frames| Queue { wire: ShortOfMemory::new(frames, usize::MAX), observer: None });
-    let slow = Arc::new(Slow(Waker::new().unwrap())) as Arc<dyn Device + Send + Sync>;
+    let slow = slow(Duration::from_micros(10));
     let card = Card::start(queues.into(), &[slow], &config(None), || {}).unwrap();
     let remote = card.remote();
     let until = Instant::now() + Duration::from_secs(30);
@@ -109,4 +116,18 @@ fn workers_wait_for_a_slow_host_before_they_drop() {
     };
     assert!(waited > 0);
     card.stop().unwrap();
+}
+
+#[test]
+fn a_busy_worker_reads_its_messages_within_a_few_batches() {
+    const FRAMES: u64 = 20_000;
+    let wire = ShortOfMemory::new(segments(FRAMES as u16 / 2), usize::MAX);
+    let slow = slow(Duration::from_micros(100));
+    let queue = Queue { wire, observer: None };
+    let card = Card::start(vec![queue], &[slow], &config(None), || {}).unwrap();
+    let remote = card.remote();
+    let stats = [(); 4].map(|()| remote.stats().unwrap());
+    assert!(stats[3][0].received < FRAMES / 2, "{} frames for four answers", stats[3][0].received);
+    let [stopped] = &card.stop().unwrap()[..] else { panic!("one worker") };
+    assert!(stopped.received < FRAMES, "all frames are received before the card stops");
 }
