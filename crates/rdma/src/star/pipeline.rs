@@ -122,7 +122,7 @@ pub(super) struct Operation {
     pub(super) vouches: u64,
     /// The CQEP for the server's receive. The operation completes when the server's driver has acknowledged it.
     pub(super) reported: Option<SeqNumber>,
-    /// When the egress module first blocked one of its packets.
+    /// When the egress module first blocked one of its packets since one left.
     pub(super) blocked_since: Option<Instant>,
 }
 
@@ -277,6 +277,7 @@ impl Pipeline {
     pub(super) fn chunk_sent(&mut self, index: usize, nth: u64) {
         let is_unsafe = self.is_ahead(index, nth);
         let operation = &mut self.operations[index];
+        operation.blocked_since = None;
         if nth == self.base + self.chunks.len() as u64 {
             self.chunks.push_back(Chunk::default());
             if is_unsafe {

@@ -156,3 +156,40 @@ fn a_retransmission_that_the_egress_module_blocks_delays_nothing_else() {
     pair.run();
     assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteAccess), (2, Status::Flushed)]);
 }
+
+/// The registration of a WRITE's memory is late; then its packets are lost, until the memory is deregistered.
+#[test]
+fn an_operation_that_was_blocked_long_ago_waits_as_long_as_another_when_it_is_blocked_again() {
+    const GONE: u64 = BASE + 0x8000;
+    let mut pair = Pair::new();
+    let link = Link { timeout: 10, ..Link::default() };
+    let [client, _] = pair.connect_star(1, &link);
+    let blocked = |pair: &Pair| pair.ends[0].device.view::<star::EgressCounters>().blocked_memory;
+    let all = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    let (region, report) = pair.ends[1].register(RegionConfig::new(GONE, 64, all));
+    pair.fates = Some(Box::new(|to, _| if to == 0 { Fate::ArrivesLate(1_000_000) } else { Fate::Arrives }));
+    pair.ends[0].post(client, 1, Operation::Write(Remote { address: GONE, rkey: report.rkey }), 0, 64);
+    pair.run_for(500_000);
+    assert!(blocked(&pair) > 0, "the registration has not arrived");
+    pair.fates = Some(Box::new(|to, bytes| {
+        let span = Repr::parse(bytes).unwrap().0.message.span().copied();
+        let is_lost = to == 1 && span.is_some_and(|span| span.address == GONE);
+        if is_lost { Fate::IsLost } else { Fate::Arrives }
+    }));
+    let there = pair.ends[1].remote(0x4000);
+    let others = |pair: &mut Pair, count| {
+        for _ in 0..count {
+            pair.ends[0].post(client, 2, Operation::Write(there), 0, 64);
+            pair.run_for(5_000_000);
+        }
+    };
+    // Others get answers, so that the server is not gone. An operation may be blocked for 34 ms.
+    others(&mut pair, 10);
+    let before = blocked(&pair);
+    pair.ends[1].device.deregister(region).unwrap();
+    others(&mut pair, 4);
+    assert!(blocked(&pair) > before);
+    assert_eq!(pair.ends[0].statuses(), []);
+    others(&mut pair, 10);
+    assert_eq!(pair.ends[0].statuses()[0], (1, Status::RemoteAccess));
+}
