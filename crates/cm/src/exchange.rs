@@ -79,8 +79,6 @@ pub enum Input {
     Incoming {
         /// The driver's number of the connection, not used before.
         stream: u64,
-        /// The listener.
-        listener: IdName,
         /// The own address and port.
         local: SocketAddr,
         /// The peer's address and port.

@@ -22,8 +22,8 @@ impl<H: Host> Engine for Manager<H> {
             Input::AddressResolved(query, result) => self.address_resolved(query, result),
             Input::RouteResolved(query, result) => self.route_resolved(query, result),
             Input::GroupJoined(membership, result) => self.group_joined(membership, result),
-            Input::Incoming { stream, listener, local, peer, parameters } => {
-                self.stream_arrived(stream, listener, (local, peer), parameters);
+            Input::Incoming { stream, local, peer, parameters } => {
+                self.stream_arrived(stream, (local, peer), parameters);
             }
             Input::Replied { id, local, result } => self.stream_replied(id, local, result),
             Input::Accepted(stream, result) => self.stream_accepted(stream, result),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use nichrome_wire::cm::Ece;
+use nichrome_wire::cm::{Ece, PortSpace};
 
 use super::Manager;
 use super::events::MAX_PRIVATE_DATA;
@@ -42,22 +42,18 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Handles a peer's request for a connection: at the port of `listener`, which others may share, the one that listens at the
-    /// address gets it.
+    /// Handles a peer's request for a connection: the identifier that listens at the address gets it. Of those that share the port,
+    /// any may have been destroyed since the peer connected.
     pub(super) fn stream_arrived(
         &mut self,
         stream: u64,
-        listener: IdName,
-        ends: (SocketAddr, SocketAddr),
+        (local, peer): (SocketAddr, SocketAddr),
         parameters: StreamParameters,
     ) {
-        let (local, peer) = ends;
         let name = StreamName::Incoming(stream);
         let listens =
             |id: &IdName| self.identifiers.get(id).is_some_and(|known| known.state == IdState::Listen);
-        let space = self.identifiers.get(&listener).map(|identifier| identifier.space);
-        let at_address =
-            space.and_then(|space| self.ports.bound(space, local.port(), local.ip()).find(listens));
+        let at_address = self.ports.bound(PortSpace::Tcp, local.port(), local.ip()).find(listens);
         let Some(listener) = at_address.filter(|_| !self.incoming.contains_key(&stream)) else {
             self.outputs.push_back(Output::Release(name));
             return;

@@ -31,10 +31,10 @@ fn connecting(network: &mut Network) -> IdName {
     client
 }
 
-/// A request that arrived at the listener, and its identifier.
-fn requested(network: &mut Network, listener: IdName, stream: u64) -> IdName {
+/// The identifier of a request to the listener.
+fn requested(network: &mut Network, stream: u64) -> IdName {
     let (local, peer, parameters) = (at(1, 7), at(0, 40_000), stream_parameters(b"hello"));
-    network.input(1, Input::Incoming { stream, listener, local, peer, parameters });
+    network.input(1, Input::Incoming { stream, local, peer, parameters });
     let event = network.event(1);
     assert_eq!((event.kind, event.uid), (EventKind::ConnectRequest, 9));
     let parameters = of_connection(&event);
@@ -50,7 +50,7 @@ fn both_ends_have_the_events_of_the_kernel() {
     let listen = Output::Listen { id: listener, local: at(1, 7), backlog: 3 };
     assert_eq!(requests(&mut network, 1), [listen]);
     let client = connecting(&mut network);
-    let server = requested(&mut network, listener, 70);
+    let server = requested(&mut network, 70);
     network.accept(1, server, 2, 0x22).unwrap();
     let stream = StreamName::Incoming(70);
     let [Output::Accept { stream: accepted, qp, .. }] = &requests(&mut network, 1)[..] else { panic!() };
@@ -104,19 +104,19 @@ fn failures_have_the_events_of_the_kernel() {
 fn a_request_is_rejected_or_ends_with_its_listener() {
     let mut network = network(Bearer::Iwarp);
     let listener = network.listen(1, 9, PortSpace::Tcp, 7, 0);
-    let server = requested(&mut network, listener, 70);
+    let server = requested(&mut network, 70);
     requests(&mut network, 1);
     let now = network.now;
     network.nodes[1].manager.reject(server, nichrome_wire::cm::RejectReason::CONSUMER, b"no", now).unwrap();
     let rejection = Output::Reject { stream: StreamName::Incoming(70), private_data: b"no".to_vec() };
     assert_eq!(requests(&mut network, 1), [rejection]);
     let (local, peer, parameters) = (at(1, 7), at(0, 40_000), stream_parameters(b""));
-    network.input(1, Input::Incoming { stream: 71, listener, local, peer, parameters: parameters.clone() });
+    network.input(1, Input::Incoming { stream: 71, local, peer, parameters: parameters.clone() });
     network.destroy(1, listener).unwrap();
     network.destroy(1, server).unwrap();
     let ended = [Output::StopListening(listener), Output::Release(StreamName::Incoming(71))];
     assert_eq!(requests(&mut network, 1)[..2], ended);
-    network.input(1, Input::Incoming { stream: 72, listener, local, peer, parameters });
+    network.input(1, Input::Incoming { stream: 72, local, peer, parameters });
     assert_eq!(requests(&mut network, 1), [Output::Release(StreamName::Incoming(72))]);
     network.assert_nothing_leaks();
 }
@@ -132,7 +132,7 @@ fn a_listener_of_ipv6_only_gets_no_request_to_an_ipv4_address() {
         manager.listen(listener, 3).unwrap();
         requests(&mut network, 1);
         let (local, peer, parameters) = (at(1, 7), at(0, 40_000), stream_parameters(b""));
-        network.input(1, Input::Incoming { stream: 70, listener, local, peer, parameters });
+        network.input(1, Input::Incoming { stream: 70, local, peer, parameters });
         let events: Vec<EventKind> = network.events(1).iter().map(|event| event.kind).collect();
         if family_only {
             assert_eq!(events, []);
@@ -141,6 +141,21 @@ fn a_listener_of_ipv6_only_gets_no_request_to_an_ipv4_address() {
             assert_eq!(events, [EventKind::ConnectRequest]);
         }
     }
+}
+
+#[test]
+fn a_request_that_arrived_before_its_listener_was_destroyed_goes_to_the_other_at_the_port() {
+    let mut network = network(Bearer::Iwarp);
+    let ids = ["[::]:7", "10.0.0.2:7"].map(|address| {
+        let id = network.create(1, 9, PortSpace::Tcp);
+        let manager = &mut network.nodes[1].manager;
+        manager.set_family_only(id, true).unwrap();
+        manager.bind(id, address.parse().unwrap()).unwrap();
+        manager.listen(id, 3).unwrap();
+        id
+    });
+    network.destroy(1, ids[0]).unwrap();
+    requested(&mut network, 70);
 }
 
 #[test]

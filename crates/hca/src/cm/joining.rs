@@ -152,8 +152,8 @@ impl Joining {
         self.streams.progress(now);
         for outcome in self.streams.take_outcomes() {
             match outcome {
-                Outcome::Requested { stream, listener, local, peer, parameters } => {
-                    engine.receive(Input::Incoming { stream, listener, local, peer, parameters }, now);
+                Outcome::Requested { stream, local, peer, parameters } => {
+                    engine.receive(Input::Incoming { stream, local, peer, parameters }, now);
                 }
                 Outcome::Failed(name, failure) => {
                     self.qps.remove(&name);

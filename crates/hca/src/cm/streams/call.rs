@@ -6,7 +6,7 @@ use std::mem;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use nichrome_cm::{Errno, IdName, StreamFailure, StreamName, StreamParameters};
+use nichrome_cm::{Errno, StreamFailure, StreamName, StreamParameters};
 use nichrome_rdma::QpNumber;
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::iwarp::setup::{Established, Initiator, Responder, SetupError};
@@ -24,7 +24,6 @@ pub(in super::super) enum Outcome {
     /// A peer requests one.
     Requested {
         stream: u64,
-        listener: IdName,
         local: SocketAddr,
         peer: SocketAddr,
         parameters: StreamParameters,
@@ -101,9 +100,7 @@ impl Context for Outcomes {
 /// One side of a start-up.
 pub(super) struct Call {
     name: StreamName,
-    /// Of an inbound connection.
-    listener: Option<IdName>,
-    /// Its ends: this one and the peer.
+    /// The ends of an inbound connection: this one and the peer.
     ends: (SocketAddr, SocketAddr),
     state: State,
     deadline: Instant,
@@ -127,7 +124,7 @@ impl Call {
     fn new(name: StreamName, state: State, deadline: Instant) -> Self {
         let unknown = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
         let ends = (unknown, unknown);
-        Self { name, listener: None, ends, state, deadline, output: Vec::new(), transcript: Vec::new() }
+        Self { name, ends, state, deadline, output: Vec::new(), transcript: Vec::new() }
     }
 
     /// Connects. In peer-to-peer mode, since either program may send first.
@@ -148,8 +145,8 @@ impl Call {
     }
 
     /// Sets the name of an inbound connection and its ends: this one and the peer.
-    pub(super) fn name_inbound(&mut self, token: u64, listener: IdName, ends: (SocketAddr, SocketAddr)) {
-        (self.name, self.listener, self.ends) = (StreamName::Incoming(token), Some(listener), ends);
+    pub(super) fn name_inbound(&mut self, token: u64, ends: (SocketAddr, SocketAddr)) {
+        (self.name, self.ends) = (StreamName::Incoming(token), ends);
     }
 
     pub(super) const fn name(&self) -> StreamName {
@@ -218,11 +215,11 @@ impl Call {
             Ok(Some(private_data)) => private_data.to_vec(),
             Err(error) => return outcomes.refused.count((&error).into()),
         };
-        let (StreamName::Incoming(stream), Some(listener)) = (self.name, self.listener) else { return };
+        let StreamName::Incoming(stream) = self.name else { return };
         let (ird, ord) = responder.depths();
         let parameters = StreamParameters { private_data, ird: depth(ird), ord: depth(ord) };
         let (local, peer) = self.ends;
-        outcomes.add(Outcome::Requested { stream, listener, local, peer, parameters });
+        outcomes.add(Outcome::Requested { stream, local, peer, parameters });
         self.state = State::Waiting(responder);
         self.deadline = now + PROGRAM_TIMEOUT;
     }

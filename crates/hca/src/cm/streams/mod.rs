@@ -240,8 +240,7 @@ impl Streams {
     /// Takes the connections that TCP has accepted. Their bytes are read in the next round.
     fn take_connections(&mut self, listener: u64, now: Instant) {
         for _ in 0..MAX_ACCEPTS {
-            let Some(Listener { socket, owners, .. }) = self.listeners.get(&listener) else { return };
-            let Some(id) = owners.first().copied() else { return };
+            let Some(Listener { socket, .. }) = self.listeners.get(&listener) else { return };
             let (socket, peer) = match socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
@@ -263,7 +262,7 @@ impl Streams {
             let Ok(local) = socket.local_addr() else { continue };
             let Ok(mut stream) = HandshakeStream::<Call>::accepted(socket, source, now) else { continue };
             let token = self.next_token();
-            stream.handshake.name_inbound(token, id, (local, peer));
+            stream.handshake.name_inbound(token, (local, peer));
             self.opening.insert(source, token);
             self.add(token, stream, now);
         }
