@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 
 use nichrome_cm::Errno;
 use nichrome_hca::cm::CmChannel;
 use nichrome_hca::{Adapter, AdapterConfig, Transport};
 use nichrome_port::clock;
-use nichrome_rdma::QpCapacity;
+use nichrome_rdma::{QpCapacity, QpState};
 
 use self::cm_commands::*;
 
@@ -126,6 +126,30 @@ fn a_listener_of_one_address_family_outlives_that_of_the_other() {
     }
 }
 
+/// The peer refuses the connection, or does not answer until the program gives it up.
+#[test]
+fn a_queue_pair_whose_connection_over_iwarp_fails_enters_error() {
+    let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+    let adapter = Adapter::open(&config).unwrap();
+    let channel = adapter.open_cm_channel().unwrap();
+    let peer = TcpListener::bind((adapter.address(), 0)).unwrap();
+    let (cq, address) = (adapter.completion_queue(1).unwrap(), peer.local_addr().unwrap());
+    let connecting = || {
+        let qp = adapter.queue_pair(QpCapacity::default(), &cq, &cq).unwrap();
+        qp.prepare().unwrap();
+        let id = connects(&channel, address, qp.endpoint().qp.value());
+        (qp, id)
+    };
+    let (qp, id) = connecting();
+    assert_eq!(qp.state(), QpState::Rtr);
+    destroys(&channel, id);
+    assert_eq!(qp.state(), QpState::Err);
+    drop(peer);
+    let (qp, id) = connecting();
+    let (kind, of, _) = event(&channel);
+    assert_eq!((kind, of, qp.state()), (REJECTED, id, QpState::Err));
+}
+
 /// Listens at `address` on one channel and connects to it on another; returns the identifiers of the client and of its request.
 fn request(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr) -> [u32; 2] {
     let listener = create(listening, 1, TCP);
@@ -134,14 +158,20 @@ fn request(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr) -
     requests(listening, connecting, address, 0x11)
 }
 
+/// Requests a connection of a queue pair; returns its identifier.
+fn connects(channel: &CmChannel, address: SocketAddr, qp: u32) -> u32 {
+    let client = create(channel, 2, TCP);
+    resolve(channel, client, address);
+    assert_eq!(event(channel), (ADDRESS_RESOLVED, client, 0));
+    write(channel, RESOLVE_ROUTE, &[&word(client), &word(1000)]).unwrap();
+    assert_eq!(event(channel), (ROUTE_RESOLVED, client, 0));
+    write(channel, CONNECT, &[&parameters(qp), &word(client), &word(0)]).unwrap();
+    client
+}
+
 /// Connects a queue pair on one channel to a listener of another; returns the identifiers of the client and of its request.
 fn requests(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr, qp: u32) -> [u32; 2] {
-    let client = create(connecting, 2, TCP);
-    resolve(connecting, client, address);
-    assert_eq!(event(connecting), (ADDRESS_RESOLVED, client, 0));
-    write(connecting, RESOLVE_ROUTE, &[&word(client), &word(1000)]).unwrap();
-    assert_eq!(event(connecting), (ROUTE_RESOLVED, client, 0));
-    write(connecting, CONNECT, &[&parameters(qp), &word(client), &word(0)]).unwrap();
+    let client = connects(connecting, address, qp);
     let (kind, accepted, _) = event(listening);
     assert_eq!(kind, CONNECT_REQUEST);
     [client, accepted]

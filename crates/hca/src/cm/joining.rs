@@ -94,11 +94,7 @@ impl Joining {
                     self.unheard.remove(&id);
                 }
                 self.streams.forget(name);
-                if let Some(qp) = self.qps.remove(&name)
-                    && self.standing.remove(&qp).is_some()
-                {
-                    stop(device, qp);
-                }
+                self.leave(name, device);
             }
             _ => {}
         }
@@ -139,6 +135,19 @@ impl Joining {
         Ok(())
     }
 
+    /// Moves the queue pair of a connection that has ended or failed to ERROR, as StaR's set-up does, and librdmacm with the queue
+    /// pairs that it has created. Without a connection it would be held in RTR.
+    fn leave<M: Memory>(&mut self, name: StreamName, device: &mut Device<M>) {
+        let Some(qp) = self.qps.remove(&name) else { return };
+        if self.standing.get(&qp) == Some(&name) {
+            self.standing.remove(&qp);
+        }
+        // The program may have reset it and connected it again.
+        if self.qps.values().all(|other| *other != qp) {
+            stop(device, qp);
+        }
+    }
+
     /// Why the peer rejected a connection, with this private data.
     pub(super) fn rejection(&mut self, id: IdName, private_data: Vec<u8>) -> ConnectError {
         match self.unheard.remove(&id) {
@@ -148,7 +157,12 @@ impl Joining {
     }
 
     /// Serves the sockets.
-    pub(super) fn progress(&mut self, engine: &mut Manager<Machine>, now: Instant) {
+    pub(super) fn progress<M: Memory>(
+        &mut self,
+        engine: &mut Manager<Machine>,
+        device: &mut Device<M>,
+        now: Instant,
+    ) {
         self.streams.progress(now);
         for outcome in self.streams.take_outcomes() {
             match outcome {
@@ -156,7 +170,7 @@ impl Joining {
                     engine.receive(Input::Incoming { stream, local, peer, parameters }, now);
                 }
                 Outcome::Failed(name, failure) => {
-                    self.qps.remove(&name);
+                    self.leave(name, device);
                     if let (StreamName::Outgoing(id), StreamFailure::Refused(Errno::ECONNREFUSED)) =
                         (name, &failure)
                     {
@@ -193,9 +207,7 @@ impl Joining {
                     self.report(engine, name, Ok(StreamParameters { private_data, ird, ord }), now);
                 }
                 Err(error) => {
-                    self.qps.remove(&name);
-                    // It may be in RTS, and requests would wait for ever.
-                    stop(device, qp);
+                    self.leave(name, device);
                     self.report(engine, name, Err(StreamFailure::Other(error)), now);
                 }
             }
@@ -211,8 +223,7 @@ impl Joining {
         now: Instant,
     ) {
         if let Some(name) = self.standing.remove(&qp) {
-            self.qps.remove(&name);
-            stop(device, qp);
+            self.leave(name, device);
             engine.receive(Input::Closed(name), now);
         }
     }
@@ -265,6 +276,32 @@ mod tests {
         }
         assert!(connected.wait_disconnected(PATIENCE).unwrap());
         assert_eq!(qp.state(), QpState::Init);
+    }
+
+    #[test]
+    fn the_end_of_an_attempt_is_nothing_to_a_queue_pair_that_was_reset_and_is_connected_again() {
+        let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+        let adapter = Adapter::open(&config).unwrap();
+        let qp = queue_pair(&adapter);
+        let names = [1, 2].map(StreamName::Incoming);
+        adapter
+            .manage(|manager, device, _| {
+                let joining = manager.joining.as_mut().unwrap();
+                for name in names {
+                    for state in [QpState::Reset, QpState::Init] {
+                        device.modify_qp(qp.handle(), &QpChange::to(state)).unwrap();
+                    }
+                    let number = device.qp_number(qp.handle()).unwrap();
+                    joining.reserve(name, number, device).unwrap();
+                }
+                joining.leave(names[0], device);
+            })
+            .unwrap();
+        assert_eq!(qp.state(), QpState::Rtr);
+        adapter
+            .manage(|manager, device, _| manager.joining.as_mut().unwrap().leave(names[1], device))
+            .unwrap();
+        assert_eq!(qp.state(), QpState::Err);
     }
 
     #[test]

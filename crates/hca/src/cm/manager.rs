@@ -232,7 +232,7 @@ impl ConnectionManager {
         now: Instant,
     ) {
         let Some(joining) = &mut self.joining else { return };
-        joining.progress(&mut self.engine, now);
+        joining.progress(&mut self.engine, device, now);
         joining.join(&mut self.engine, device, wire, now);
         self.drain(device, now);
         for qp in wire.take_ended_streams() {
