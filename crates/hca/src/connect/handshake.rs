@@ -105,8 +105,8 @@ pub(crate) trait Context {
     /// Takes a request of the program. Returns its queue pair.
     fn request(&mut self, request: Self::Request, now: Instant) -> QpNumber;
 
-    /// Returns the next request for which this side connects; for others the peer is expected to.
-    fn next_outbound(&mut self) -> Option<Self::Request>;
+    /// Takes a request for which this side connects, to a peer that has room; for others the peer is expected to connect.
+    fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<Self::Request>;
 
     /// Forgets the request of a queue pair that the program has reset or destroyed, unless a handshake has it.
     fn withdraw(&mut self, qp: QpNumber) {

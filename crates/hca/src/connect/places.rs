@@ -1,4 +1,4 @@
-//! The places of inbound streams, shared fairly between their sources.
+//! The places of streams, shared fairly between their peers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};

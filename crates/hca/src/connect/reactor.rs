@@ -4,7 +4,7 @@
 //!
 //! | resource | bound | at the bound |
 //! |---|---|---|
-//! | outbound handshakes | `outbound` | requests queue; inbound handshakes do not count |
+//! | outbound handshakes | `outbound`; of one peer as many as there are places left | requests queue; inbound handshakes do not count |
 //! | inbound handshakes of one source address that no request matches yet | `per_source` | its oldest opening connection is closed, else the new one |
 //! | opening connections | `inbound` | the oldest of the source that has most is closed: at once if it has several, else after `opening_grace`, and until then the listener leaves the epoll |
 //! | parked connections | `inbound` | the oldest of the source that has most is closed if that source has more than the new one's, or after `parked_grace`; else the new one |
@@ -15,7 +15,8 @@
 //! A connection that has sent its whole request is never displaced by one that has not. Before an opening connection is displaced, the
 //! bytes that its peer has sent are read.
 //!
-//! An honest peer keeps within `per_source`, which is not less than its own `outbound`.
+//! Up to eight peers that do not answer thus leave an outbound place for another: with each of them half of the places are left. An honest peer
+//! keeps within `per_source`, which is not less than half of its own `outbound`.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +36,7 @@ use nichrome_wire::Instant;
 
 use super::handshake::{Cause, Context, Handshake, Phase, RequestOf};
 use super::inbound::Inbound;
-use super::places::Yielding;
+use super::places::{Places, Yielding};
 use super::stream::{Direction, HandshakeStream, dial};
 
 /// Bounds of the handshakes that run at a time.
@@ -61,7 +62,7 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         let (opening_grace, parked_grace) = (Duration::from_millis(250), Duration::from_secs(5));
-        Self { outbound: 128, inbound: 256, per_source: 128, opening_grace, parked_grace }
+        Self { outbound: 256, inbound: 256, per_source: 128, opening_grace, parked_grace }
     }
 }
 
@@ -135,6 +136,7 @@ impl<R: Send + 'static> Connector<R> {
                 context,
                 streams: HashMap::new(),
                 inbound: Inbound::default(),
+                outbound: Places::default(),
                 next_token: FIRST_STREAM,
             };
             reactor.run(&shared);
@@ -187,6 +189,8 @@ struct Reactor<H: Handshake> {
     context: H::Context,
     streams: HashMap<u64, HandshakeStream<H>>,
     inbound: Inbound,
+    /// Outbound streams by peer.
+    outbound: Places,
     next_token: u64,
 }
 
@@ -308,9 +312,12 @@ impl<H: Handshake> Reactor<H> {
         let stream = self.streams.remove(&token)?;
         // Closing would not end the registration where a child of fork has the socket too.
         let _ = self.epoll.remove(&stream);
-        if stream.direction == Direction::Inbound {
-            self.inbound.remove(stream.peer, token, stream.handshake.phase());
-            self.resume_accepting();
+        match stream.direction {
+            Direction::Inbound => {
+                self.inbound.remove(stream.peer, token, stream.handshake.phase());
+                self.resume_accepting();
+            }
+            Direction::Outbound => self.outbound.remove(stream.peer, token),
         }
         Some(stream)
     }
@@ -321,8 +328,11 @@ impl<H: Handshake> Reactor<H> {
         self.next_token += 1;
         match self.epoll.add(&stream, token, stream.interest()) {
             Ok(()) => {
-                if stream.direction == Direction::Inbound {
-                    self.inbound.insert(stream.peer, token, stream.handshake.phase());
+                match stream.direction {
+                    Direction::Inbound => {
+                        self.inbound.insert(stream.peer, token, stream.handshake.phase());
+                    }
+                    Direction::Outbound => self.outbound.insert(stream.peer, token),
                 }
                 self.streams.insert(token, stream);
                 self.advance(token, now);
@@ -331,15 +341,16 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    fn outbound(&self) -> usize {
-        self.streams.values().filter(|stream| stream.direction == Direction::Outbound).count()
+    /// Takes a request for an outbound handshake to a peer that has room.
+    fn next_outbound(&mut self) -> Option<RequestOf<H>> {
+        let Self { limits, outbound, context, .. } = self;
+        let left = limits.outbound.saturating_sub(outbound.len());
+        context.next_outbound(|peer| outbound.share(peer) < left)
     }
 
     /// Starts outbound handshakes while there is room.
     fn connect(&mut self, now: Instant) {
-        while self.outbound() < self.limits.outbound
-            && let Some(request) = self.context.next_outbound()
-        {
+        while let Some(request) = self.next_outbound() {
             let outbound = H::outbound(request, &mut self.context, now);
             let Some((route, mut handshake)) = outbound else { continue };
             match dial(route) {

@@ -1,6 +1,6 @@
 //! The requests of an adapter whose connection is not set up.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,8 +26,8 @@ const MAX_REFUSALS: usize = 16;
 pub(crate) struct Requests<R> {
     /// Requests for which the peer connects.
     expected: Expected<R>,
-    /// Requests for which this side connects.
-    outbound: VecDeque<R>,
+    /// Requests for which this side connects, by the peer's address. No queue is empty.
+    outbound: BTreeMap<IpAddr, VecDeque<R>>,
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
     failures: usize,
@@ -46,37 +46,47 @@ struct Refusal {
 impl<R: Ends> Requests<R> {
     /// No request yet. The caller adds each to `open`; `report` takes a line per failed request.
     pub(crate) fn new(open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
-        let (expected, outbound, refusals) = (Expected::default(), VecDeque::new(), VecDeque::new());
+        let (expected, outbound, refusals) = (Expected::default(), BTreeMap::new(), VecDeque::new());
         Self { expected, outbound, open, failures: 0, refusals, report }
     }
 
     /// Keeps a request until [`next_outbound`](Self::next_outbound) if this side connects; otherwise expects the peer to connect within
     /// [`PROGRAM_TIMEOUT`].
     pub(crate) fn add(&mut self, request: R, now: Instant) {
+        let (peer, _) = request.peer();
         if request.connects() {
-            self.outbound.push_back(request);
+            self.outbound.entry(peer).or_default().push_back(request);
             return;
         }
-        let (peer, _) = request.peer();
         self.expected.insert(request, now + PROGRAM_TIMEOUT);
         self.report_refusal(peer);
     }
 
-    /// Takes the oldest request for which this side connects.
-    pub(crate) fn next_outbound(&mut self) -> Option<R> {
-        self.outbound.pop_front()
+    /// Takes the oldest request for which this side connects, to a peer that has room.
+    pub(crate) fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<R> {
+        let (peer, queue) = self.outbound.iter_mut().find(|(peer, _)| has_room(**peer))?;
+        let (peer, request) = (*peer, queue.pop_front());
+        if queue.is_empty() {
+            self.outbound.remove(&peer);
+        }
+        request
     }
 
-    /// Keeps a request that must be tried again, before all others.
+    /// Keeps a request that must be tried again, before all others to its peer.
     pub(crate) fn retry(&mut self, request: R) {
-        self.outbound.push_front(request);
+        self.outbound.entry(request.peer().0).or_default().push_front(request);
     }
 
     /// Forgets the request of a queue pair.
     pub(crate) fn withdraw(&mut self, qp: QpNumber) {
-        let before = self.outbound.len();
-        self.outbound.retain(|request| request.number() != qp);
-        if self.outbound.len() < before || self.expected.remove(qp).is_some() {
+        let mut is_found = false;
+        self.outbound.retain(|_, queue| {
+            let before = queue.len();
+            queue.retain(|request| request.number() != qp);
+            is_found |= queue.len() < before;
+            !queue.is_empty()
+        });
+        if is_found || self.expected.remove(qp).is_some() {
             self.complete();
         }
     }
@@ -172,13 +182,15 @@ mod tests {
         let open = Arc::new(AtomicUsize::new(5));
         let mut requests = Requests::new(Arc::clone(&open), |line| panic!("{line}"));
         [97, 98, 99, 101, 102].into_iter().for_each(|from| requests.add(From(from), Instant::ZERO));
-        let next = |requests: &mut Requests<From>| requests.next_outbound().map(|From(number)| number);
+        let next =
+            |requests: &mut Requests<From>| requests.next_outbound(|_| true).map(|From(number)| number);
         assert_eq!(next(&mut requests), Some(97));
         for withdrawn in [97, 98, 101] {
             requests.withdraw(QpNumber::new(withdrawn).unwrap());
         }
         assert_eq!(open.load(Ordering::SeqCst), 3, "98 and 101");
         requests.retry(From(97));
+        assert!(requests.next_outbound(|_| false).is_none());
         assert_eq!([(); 3].map(|()| next(&mut requests)), [Some(97), Some(99), None]);
         assert_eq!(requests.poll_timeout(), Some(Instant::ZERO + PROGRAM_TIMEOUT));
         let late = requests.pop_late(Instant::ZERO + PROGRAM_TIMEOUT);

@@ -117,8 +117,8 @@ impl Context for Pending {
         request.number
     }
 
-    fn next_outbound(&mut self) -> Option<Request> {
-        self.requests.next_outbound()
+    fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<Request> {
+        self.requests.next_outbound(has_room)
     }
 
     fn withdraw(&mut self, qp: QpNumber) {

@@ -110,8 +110,8 @@ impl<M: Memory> Context for Pending<M> {
         request.number
     }
 
-    fn next_outbound(&mut self) -> Option<Request> {
-        self.requests.next_outbound()
+    fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<Request> {
+        self.requests.next_outbound(has_room)
     }
 
     fn withdraw(&mut self, qp: QpNumber) {

@@ -76,7 +76,7 @@ impl Context for Outcomes {
         match request {}
     }
 
-    fn next_outbound(&mut self) -> Option<Infallible> {
+    fn next_outbound(&mut self, _: impl Fn(IpAddr) -> bool) -> Option<Infallible> {
         None
     }
 

@@ -125,8 +125,9 @@ impl Context for ToyContext {
         QpNumber::new(REQUESTED).unwrap()
     }
 
-    fn next_outbound(&mut self) -> Option<Self::Request> {
-        self.requests.pop_front().map(Some)
+    fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<Self::Request> {
+        let next = self.requests.iter().position(|address| has_room(address.ip()))?;
+        self.requests.remove(next).map(Some)
     }
 
     fn key(&self) -> Option<&PreSharedKey> {
@@ -193,7 +194,18 @@ impl Fixture {
     fn connects_out(&self) -> bool {
         let listener = TcpListener::bind(local(1)).unwrap();
         self.connector.request(Some(listener.local_addr().unwrap()));
-        let (mut stream, _) = listener.accept().unwrap();
+        let start = std::time::Instant::now();
+        listener.set_nonblocking(true).unwrap();
+        let mut stream = loop {
+            match listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(_) if start.elapsed() < Duration::from_secs(10) => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(_) => return false,
+            }
+        };
+        stream.set_nonblocking(false).unwrap();
         let mut heard = [0; 2];
         stream.read_exact(&mut heard).unwrap();
         stream.write_all(b"d").unwrap();
@@ -245,6 +257,16 @@ fn a_full_table_takes_the_listener_out_of_the_epoll_and_leaves_outbound_alone() 
     waiting.set_nonblocking(false).unwrap();
     busy.truncate(7);
     waiting.read_exact(&mut [0]).unwrap();
+}
+
+#[test]
+fn peers_that_do_not_answer_leave_a_place_for_others() {
+    let fixture = Fixture::new(8, 8);
+    let silent = [2, 3].map(|host| TcpListener::bind(local(host)).unwrap());
+    for address in silent.iter().map(|listener| listener.local_addr().unwrap()) {
+        (0..8).for_each(|_| fixture.connector.request(Some(address)));
+    }
+    assert!(fixture.connects_out());
 }
 
 #[test]

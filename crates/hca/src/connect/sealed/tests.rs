@@ -70,7 +70,7 @@ impl Context for Keys {
         QpNumber::default()
     }
 
-    fn next_outbound(&mut self) -> Option<Vec<u8>> {
+    fn next_outbound(&mut self, _: impl Fn(IpAddr) -> bool) -> Option<Vec<u8>> {
         None
     }
 
