@@ -91,11 +91,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Only the
-    /// segment that follows a claim confirms it.
-    pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber) -> bool {
+    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Another segment more than
+    /// `window` bytes ahead confirms a claim if it is at most as far from there.
+    pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber, window: u32) -> bool {
         self.frontier.is_some_and(|frontier| match self.lead {
-            Lead::Claimed => seq == frontier,
+            Lead::Claimed => {
+                is_beyond(seq, self.nextseq, window) && seq.since(frontier).unsigned_abs() <= window
+            }
             Lead::Known | Lead::Opaque => !seq.before(frontier) && seq != self.nextseq,
         })
     }
@@ -140,9 +142,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     }
 
     /// Records a segment from `seq` to `end` that was delivered by itself. One more than `window` bytes ahead changes nothing unless
-    /// it follows another such one: it may be forged.
+    /// the segment before it was near to it: it may be forged.
     pub(crate) fn passed(&mut self, (seq, end): (SeqNumber, SeqNumber), timestamp: Option<u32>, window: u32) {
-        if self.resumes_at_frontier(seq) {
+        if self.resumes_at_frontier(seq, window) {
             self.resume();
         }
         let known = self.stream_end();
@@ -163,13 +165,10 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between were in a packet whose end is not known.
     pub(crate) fn skip_opaque(&mut self, seq: SeqNumber) -> bool {
-        let is_behind = self.lead == Lead::Opaque
-            && self.frontier.is_none()
-            && self.waiting.is_none()
-            && !is_beyond(seq, self.nextseq, MOST_OPAQUE);
+        let is_behind =
+            self.lead == Lead::Opaque && self.waiting.is_none() && !is_beyond(seq, self.nextseq, MOST_OPAQUE);
         if is_behind {
             self.nextseq = seq;
-            self.lead = Lead::Known;
         }
         is_behind
     }
@@ -178,6 +177,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     #[inline]
     pub(crate) fn advance(&mut self, end: SeqNumber) {
         self.nextseq = end;
+        self.lead = Lead::Known;
         if self.frontier.is_some_and(|frontier| !end.before(frontier)) {
             self.frontier = None;
         }

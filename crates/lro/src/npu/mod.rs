@@ -20,7 +20,7 @@
 //! | overlaps a segment behind a gap | both kept | as below nextseq | ours: the host would get the bytes twice |
 //! | Insert (Algorithm 2) at the end | never happens as printed | appends | ours |
 //! | a gap that is not filled | held until the timeout | held for `reorder_hold` only: a gap hides loss from the sender | paper: at most 60 s, as any timeout |
-//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes. It may be forged: nextseq moves there only with the segment that follows it | paper: up to 1 GB ahead |
+//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes. It may be forged: nextseq moves there only if the next segment is within `reorder_bytes` of it | paper: up to 1 GB ahead |
 //! | many runs in order, further behind the end of the stream than `reorder_bytes` | dropped | the stream goes on there: what moved its end was forged | paper |
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |

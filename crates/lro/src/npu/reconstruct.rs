@@ -20,9 +20,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
     pub(super) fn reorder_packet(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         descriptor.arrived(now, &self.timeouts);
-        if descriptor.resumes_at_frontier(segment.seq) {
+        if descriptor.resumes_at_frontier(segment.seq, self.config.reorder_bytes) {
+            descriptor.resume();
             self.reconstruct(index, FlushReason::OutOfOrder);
-            self.resume(index);
         } else {
             descriptor.doubt_frontier(segment.seq, self.config.reorder_bytes);
         }
@@ -71,13 +71,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.answer(index, segment, Some(answer));
         } else {
             self.acknowledge_handed(index, &answer.0, segment.layout);
-        }
-    }
-
-    /// Moves nextseq back to the frontier, after old segments.
-    fn resume(&mut self, index: Index) {
-        if let Some(descriptor) = self.table.get_mut(index) {
-            descriptor.resume();
         }
     }
 

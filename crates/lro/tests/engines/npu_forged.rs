@@ -54,6 +54,19 @@ fn a_stream_that_jumps_goes_on_with_the_second_segment() {
     check_reordering(&mut card, 2 * far + 200, "behind a jump of control segments");
 }
 
+/// After an outage of more than the reorder window, on two paths of which one is slower.
+#[test]
+fn a_stream_that_jumps_goes_on_although_each_two_segments_are_swapped() {
+    for first in [0, 1] {
+        let mut card = Card::npu();
+        card.receive(&data(0, 100)).wait(ms(2)).take();
+        for nth in 0..40 {
+            card.receive(&data((2 << 20) + 100 * (nth ^ first), 100));
+        }
+        assert!(card.drain().take_lens().len() <= 3 && card.passes(PassReason::FarAhead) == 1, "{first}");
+    }
+}
+
 #[test]
 fn forged_segments_that_follow_each_other_do_not_end_reordering_for_long() {
     for guess in [2 << 20, 1 << 30] {
@@ -183,6 +196,14 @@ fn what_follows_a_fragmented_packet_does_not_wait_for_it() {
         }
         assert_eq!(card.drain().take_lens(), [200], "{case}: a gap is one");
     }
+}
+
+#[test]
+fn what_a_fragment_contained_may_come_again_as_a_segment() {
+    let mut card = Card::npu();
+    card.receive(&data(0, 100)).receive_bytes(first_fragment(&data(100, 1000), 40)).take();
+    card.receive(&data(100, 1000));
+    check_reordering(&mut card, 1100, "a gap is one");
 }
 
 #[test]
