@@ -63,6 +63,9 @@ pub enum SegmentError {
     /// The packet has a home address option (RFC 6275 section 6.3): the checksum covers a source that is not in the IPv6 header.
     #[error("a packet with a home address option cannot be segmented")]
     HomeAddress,
+    /// Bytes follow the packet in a tunnel, as in datagrams of the tunnel that were merged.
+    #[error("{0} bytes follow the packet in a tunnel")]
+    BehindTunneled(usize),
     /// The protocol is neither TCP nor UDP, and no virtio header describes the segmentation.
     #[error("a packet of {0} cannot be segmented: it is neither TCP nor UDP")]
     OtherProtocol(IpProtocol),

@@ -92,6 +92,11 @@ impl<'a> IpPacket<'a> {
         })
     }
 
+    /// Returns the offset of the packet's end in the frame, in bytes.
+    pub(crate) fn end(&self) -> usize {
+        self.transport + self.payload.len()
+    }
+
     /// Checks that the packet matches the virtio header's segmentation type.
     pub(crate) fn check_type(&self, gso_type: GsoType) -> Result<(), SegmentError> {
         let (version, protocol) = (self.version(), self.protocol);

@@ -20,7 +20,7 @@
 //! | payload no longer than `gso_size`, or empty | one packet, by the same rules |
 //! | bytes behind the IP packet | omitted if the frame needs segmentation |
 //! | `hdr_len` | ignored: the frame's headers are parsed |
-//! | no virtio header, as in a capture ([`Segments::within`]) | TCP or UDP as above, with a given MTU or payload size; in IPIP, IP in IPv6 and PPP over Ethernet, too, with the tunnel header's length, checksum and identification (increased by one, or fixed) |
+//! | no virtio header, as in a capture ([`Segments::within`]) | TCP or UDP as above, with a given MTU or payload size; in IPIP, IP in IPv6 and PPP over Ethernet, too, with the tunnel header's length, checksum and identification (increased by one, or fixed); also in VXLAN and Geneve at their ports ([`Segments::within_any_tunnel`]) |
 //! | the frame's own checksum | ignored if the frame needs segmentation: recomputed from the addresses in the IP header |
 //!
 //! Frames that cannot be segmented give a [`SegmentError`]. Every packet carries at least one byte of payload, so

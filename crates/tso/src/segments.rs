@@ -132,18 +132,37 @@ impl<'a> Segments<'a> {
     }
 
     /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams within
-    /// `limit`, also in a tunnel: IP in IP, or PPP over Ethernet.
+    /// `limit`, also in a tunnel: IP in IP, or PPP over Ethernet. Datagrams of VXLAN and Geneve are cut as any others.
     ///
     /// # Errors
     /// The frame has no TCP segment or UDP datagram that can be segmented, or the limit leaves no room for payload.
     pub fn within(frame: &'a [u8], limit: Limit) -> Result<Self, SegmentError> {
         let (tunnel, packet) = Tunnel::enter(frame)?;
+        Self::cut_within(frame, tunnel, &packet, limit)
+    }
+
+    /// As [`Segments::within`], also in VXLAN and Geneve at the ports that IANA has assigned. Not for datagrams that were
+    /// merged: the first may have the lengths of a packet of the tunnel that contains all of them.
+    ///
+    /// # Errors
+    /// As for [`Segments::within`], or the packet in VXLAN or Geneve does not end with the datagram.
+    pub fn within_any_tunnel(frame: &'a [u8], limit: Limit) -> Result<Self, SegmentError> {
+        let (tunnel, packet) = Tunnel::enter_any(frame)?;
+        Self::cut_within(frame, tunnel, &packet, limit)
+    }
+
+    fn cut_within(
+        frame: &'a [u8],
+        tunnel: Option<Tunnel>,
+        packet: &IpPacket<'a>,
+        limit: Limit,
+    ) -> Result<Self, SegmentError> {
         let (fields, header_len) = match packet.protocol {
             IpProtocol::TCP => {
-                let (fields, header_len) = TcpFields::read(frame, &packet)?;
+                let (fields, header_len) = TcpFields::read(frame, packet)?;
                 (Fields::Tcp(fields), header_len)
             }
-            IpProtocol::UDP => (Fields::Udp(UdpFields::read(frame, &packet)?), UdpHeader::LEN),
+            IpProtocol::UDP => (Fields::Udp(UdpFields::read(frame, packet)?), UdpHeader::LEN),
             other => return Err(SegmentError::OtherProtocol(other)),
         };
         let outermost = tunnel.as_ref().map_or(packet.network, |tunnel| tunnel.at);
@@ -155,7 +174,7 @@ impl<'a> Segments<'a> {
                 Some(room) => room,
             },
         };
-        Ok(Self { tunnel, ..Self::from_packet(frame, &packet, header_len, size, fields) })
+        Ok(Self { tunnel, ..Self::from_packet(frame, packet, header_len, size, fields) })
     }
 
     /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that completes or ignores

@@ -2,7 +2,7 @@
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
-    AddressPair, EtherType, EthernetError, IpProtocol, LinkHeader, PppoeHeader, UdpHeaderMut,
+    AddressPair, EtherType, EthernetError, IpProtocol, LinkHeader, PppoeHeader, UdpHeader, UdpHeaderMut,
     transmitted_checksum,
 };
 
@@ -10,10 +10,15 @@ use crate::error::SegmentError;
 use crate::ip::{IpFields, IpPacket};
 use crate::udp;
 
-/// Length of a UDP header, in bytes.
-const UDP_LEN: usize = 8;
-/// Length of the VXLAN header (RFC 7348 section 5), in bytes.
+/// The destination port of VXLAN (RFC 7348 section 5).
+const VXLAN_PORT: u16 = 4789;
+/// The flags of a VXLAN header, without that of a group policy (draft-smith-vxlan-group-policy).
+const VXLAN_FLAGS: u8 = 0x08;
+const VXLAN_GROUP_POLICY: u8 = 0x80;
+/// Length of the VXLAN header, in bytes.
 const VXLAN_LEN: usize = 8;
+/// The destination port of Geneve (RFC 8926 section 3.3).
+const GENEVE_PORT: u16 = 6081;
 /// Length of the Geneve header without options (RFC 8926 section 3.4), in bytes.
 const GENEVE_LEN: usize = 8;
 
@@ -58,7 +63,7 @@ enum Kind {
 }
 
 impl Tunnel {
-    /// Parses the IP packet of a frame, within its tunnel if there is one. A tunnel within a tunnel is not entered.
+    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there. A tunnel within a tunnel is not entered.
     pub(crate) fn enter(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
         let link = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;
         if link.ethertype() == EtherType::PPPOE_SESSION {
@@ -79,6 +84,20 @@ impl Tunnel {
         Ok((Some(Self { at: outer.network, kind }), packet))
     }
 
+    /// As [`Tunnel::enter`], also within VXLAN and Geneve at their ports, whose packet must end with the datagram.
+    pub(crate) fn enter_any(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
+        let (tunnel, outer) = Self::enter(frame)?;
+        if tunnel.is_some() || outer.protocol != IpProtocol::UDP {
+            return Ok((tunnel, outer));
+        }
+        let Some(contents) = at_its_port(outer.payload) else { return Ok((None, outer)) };
+        let (tunnel, packet) = Self::udp(frame, &outer, &contents)?;
+        match outer.end() - packet.end() {
+            0 => Ok((Some(tunnel), packet)),
+            behind => Err(SegmentError::BehindTunneled(behind)),
+        }
+    }
+
     /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the frame's own, or that
     /// within a tunnel, which may also be GRE, and at any port VXLAN or Geneve.
     pub(crate) fn enter_until(
@@ -93,29 +112,33 @@ impl Tunnel {
         let is_there = |(_, packet): &(Self, IpPacket<'_>)| packet.transport == transport;
         let entered = match outer.protocol {
             IpProtocol::IPV4 | IpProtocol::IPV6 => return Self::enter(frame),
-            IpProtocol::UDP => Self::udp(frame, &outer, vxlan)
-                .filter(is_there)
-                .or_else(|| Self::udp(frame, &outer, geneve).filter(is_there)),
+            IpProtocol::UDP => {
+                let payload = outer.payload.get(UdpHeader::LEN..).unwrap_or_default();
+                [vxlan(payload), geneve(payload)]
+                    .iter()
+                    .flatten()
+                    .find_map(|contents| Self::udp(frame, &outer, contents).ok().filter(is_there))
+            }
             IpProtocol::GRE => Self::gre(frame, &outer).filter(is_there),
             _ => None,
         };
         Ok(entered.map_or((None, outer), |(tunnel, packet)| (Some(tunnel), packet)))
     }
 
-    /// Parses the IP packet that the datagram `outer` would contain by a tunnel whose header `contents` reads.
+    /// Parses the IP packet in `contents`, of the datagram `outer`.
     fn udp<'a>(
         frame: &[u8],
-        outer: &IpPacket<'a>,
-        contents: impl Fn(&'a [u8]) -> Option<Contents<'a>>,
-    ) -> Option<(Self, IpPacket<'a>)> {
-        let has_checksum = udp::check_header(outer).ok()?.checksum() != 0;
-        let packet = contents(outer.payload.get(UDP_LEN..)?)?.parse(outer)?;
+        outer: &IpPacket<'_>,
+        contents: &Contents<'a>,
+    ) -> Result<(Self, IpPacket<'a>), SegmentError> {
+        let has_checksum = udp::check_header(outer)?.checksum() != 0;
+        let packet = contents.parse(outer)?;
         let kind = Kind::Udp {
             ip: IpFields::read(frame, outer),
             transport: outer.transport - outer.network,
             covered: has_checksum.then_some(outer.addresses),
         };
-        Some((Self { at: outer.network, kind }, packet))
+        Ok((Self { at: outer.network, kind }, packet))
     }
 
     /// Parses the IP packet that `outer` contains as GRE, without sequence numbers.
@@ -129,7 +152,7 @@ impl Tunnel {
         let len = GRE_LEN + GRE_FIELD_LEN * (usize::from(has_checksum) + usize::from(has_key));
         let contents =
             Contents { ethertype: ethertype_at(outer.payload, 2)?, bytes: outer.payload.get(len..)? };
-        let packet = contents.parse(outer)?;
+        let packet = contents.parse(outer).ok()?;
         let kind = Kind::Gre {
             ip: IpFields::read(frame, outer),
             transport: outer.transport - outer.network,
@@ -177,13 +200,23 @@ struct Contents<'a> {
 
 impl<'a> Contents<'a> {
     /// Parses the IP packet. The contents end where `outer` does.
-    fn parse(&self, outer: &IpPacket<'_>) -> Option<IpPacket<'a>> {
-        let at = outer.transport + outer.payload.len() - self.bytes.len();
+    fn parse(&self, outer: &IpPacket<'_>) -> Result<IpPacket<'a>, SegmentError> {
+        let at = outer.end() - self.bytes.len();
         if self.ethertype != BRIDGED {
-            return IpPacket::parse_as(self.ethertype, self.bytes, at).ok();
+            return IpPacket::parse_as(self.ethertype, self.bytes, at);
         }
-        let link = LinkHeader::new(self.bytes)?;
-        IpPacket::parse_as(link.ethertype(), link.payload(), at + link.header_len()).ok()
+        let link = LinkHeader::new(self.bytes).ok_or(EthernetError::Truncated(self.bytes.len()))?;
+        IpPacket::parse_as(link.ethertype(), link.payload(), at + link.header_len())
+    }
+}
+
+/// Reads a datagram to the port of VXLAN or Geneve; `None` if it is to another port, or has another header.
+fn at_its_port(datagram: &[u8]) -> Option<Contents<'_>> {
+    let payload = datagram.get(UdpHeader::LEN..)?;
+    match UdpHeader::new(datagram)?.dst_port() {
+        VXLAN_PORT if payload.first()? & !VXLAN_GROUP_POLICY == VXLAN_FLAGS => vxlan(payload),
+        GENEVE_PORT => geneve(payload),
+        _ => None,
     }
 }
 

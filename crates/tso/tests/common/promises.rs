@@ -1,6 +1,6 @@
 //! Invariants for any frame and any virtio header; the fuzz target checks the same.
 
-use nichrome_tso::{Limit, Segments, complete_checksum};
+use nichrome_tso::{Limit, SegmentError, Segments, complete_checksum};
 use nichrome_wire::{
     AddressPair, ChecksumState, EtherType, Gso, GsoType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader,
     TcpHeader, UdpHeader, VirtioNetHeader, VirtioNetRepr,
@@ -66,12 +66,28 @@ fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]
 /// # Panics
 /// A packet is too long, or cannot be parsed as the frame was.
 pub(crate) fn keep_promises_within(frame: &[u8], mtu: u16) {
-    let Ok(segments) = Segments::within(frame, Limit::Packet(mtu)) else { return };
+    let limit = Limit::Packet(mtu);
+    let within = |frame: &[u8]| Segments::within(frame, limit).map(packets);
+    let within_any_tunnel = |frame: &[u8]| Segments::within_any_tunnel(frame, limit).map(packets);
+    let found = within(frame);
+    check_within(frame, &found, mtu, within);
+    let in_any_tunnel = within_any_tunnel(frame);
+    // The second half of a datagram may look like a tunnel's.
+    if in_any_tunnel != found {
+        check_within(frame, &in_any_tunnel, mtu, within_any_tunnel);
+    }
+}
+
+type Packets = Result<Vec<Vec<u8>>, SegmentError>;
+
+/// Checks the packets of `frame`, which `within` has cut to an MTU.
+fn check_within(frame: &[u8], found: &Packets, mtu: u16, within: impl Fn(&[u8]) -> Packets) {
+    let Ok(found) = found else { return };
     let link = LinkHeader::new(frame).unwrap().header_len();
-    for packet in packets(segments) {
+    for packet in found {
         assert!(packet.len() <= link + usize::from(mtu), "{} bytes", packet.len());
-        let again = Segments::within(&packet, Limit::Packet(mtu)).expect("a packet like the frame");
-        assert_eq!(packets(again), std::slice::from_ref(&packet));
+        let again = within(packet).expect("a packet like the frame");
+        assert_eq!(again, std::slice::from_ref(packet));
     }
 }
 

@@ -14,12 +14,13 @@ pub struct UdpFrame {
     pub tags: Vec<VlanTag>,
     pub network: Network,
     pub src_port: u16,
+    pub dst_port: u16,
     pub payload: Vec<u8>,
 }
 
 impl UdpFrame {
     pub fn new(network: Network, payload: Vec<u8>) -> Self {
-        Self { tags: Vec::new(), network, src_port: 40_000, payload }
+        Self { tags: Vec::new(), network, src_port: 40_000, dst_port: 443, payload }
     }
 
     /// Returns the frame with correct lengths and checksums.
@@ -67,7 +68,8 @@ impl UdpFrame {
             Network::Ipv6 { src, dst, .. } => AddressPair::V6 { src, dst },
         };
         let mut out = Vec::new();
-        let udp = UdpRepr { src_port: self.src_port, dst_port: 443, checksum: UdpChecksum::Present };
+        let Self { src_port, dst_port, .. } = *self;
+        let udp = UdpRepr { src_port, dst_port, checksum: UdpChecksum::Present };
         udp.emit(&addresses, &self.payload, &mut out).unwrap();
         out
     }

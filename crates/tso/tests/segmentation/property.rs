@@ -131,20 +131,20 @@ fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
     }
 }
 
-/// Puts a frame into a tunnel that only a virtio header tells of: IP within IPv4 or IPv6, VXLAN, Geneve or GRE. Also returns how far
+/// Puts a frame into a tunnel that a virtio header may tell of: IP within IPv4 or IPv6, VXLAN, Geneve or GRE. Also returns how far
 /// its bytes have moved. The outer checksums are wrong.
 fn in_tunnel(kind: u8, frame: &[u8]) -> (Vec<u8>, usize) {
     let (link, packet) = frame.split_at(LinkHeader::new(frame).unwrap().header_len());
     let is_ipv4 = packet[0] >> 4 == 4;
     let inner_type = if is_ipv4 { [8, 0] } else { [0x86, 0xDD] };
-    let in_udp = |header: &[u8]| {
+    let in_udp = |port: u16, header: &[u8]| {
         let len = (8 + header.len() + frame.len()) as u16;
-        [&[0x12, 0xB5, 0x12, 0xB5][..], &len.to_be_bytes(), &[7, 7], header, frame].concat()
+        [&[7, 7][..], &port.to_be_bytes(), &len.to_be_bytes(), &[7, 7], header, frame].concat()
     };
     let (protocol, within) = match kind {
         0 | 1 => (if is_ipv4 { 4 } else { 41 }, packet.to_vec()),
-        2 => (17, in_udp(&[8, 0, 0, 0, 0, 0, 5, 0])),
-        3 => (17, in_udp(&[1, 0, 0x65, 0x58, 0, 0, 5, 0, 1, 2, 3, 0])),
+        2 => (17, in_udp(4789, &[8, 0, 0, 0, 0, 0, 5, 0])),
+        3 => (17, in_udp(6081, &[1, 0, 0x65, 0x58, 0, 0, 5, 0, 1, 2, 3, 0])),
         4 => (47, [&[0, 0][..], &inner_type, packet].concat()),
         _ => (47, [&[0xA0, 0, 0x65, 0x58, 1, 2, 0, 0, 0, 0, 0, 9][..], frame].concat()),
     };
@@ -238,6 +238,7 @@ proptest! {
         kind in 0u8..6,
         damage in vec((0usize..200, any::<u8>()), 0..4),
         cut_short in proptest::option::weighted(0.2, 0usize..240),
+        mtu in 100u16..1600,
     ) {
         let (mut whole, moved) = in_tunnel(kind, &frame);
         let field = if matches!(virtio.gso, Some(Gso { gso_type: GsoType::UdpL4, .. })) { 6 } else { 16 };
@@ -252,6 +253,7 @@ proptest! {
         }
         whole.truncate(cut_short.unwrap_or(usize::MAX));
         keep_promises(&whole, &header);
+        keep_promises_within(&whole, mtu);
     }
 
     #[test]

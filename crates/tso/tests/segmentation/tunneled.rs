@@ -1,9 +1,10 @@
-//! Frames with a virtio header whose segmentation is pending within a tunnel, as a kernel passes on those of its tunnel devices.
+//! Frames whose segmentation is pending within a tunnel, as a kernel passes on those of its tunnel devices: with a virtio header, and
+//! without, as in a capture.
 
-use nichrome_tso::{SegmentError, Segments};
-use nichrome_wire::{GsoType, IpProtocol, Network, TcpFrame};
+use nichrome_tso::{Limit, SegmentError, Segments};
+use nichrome_wire::{EtherType, GsoType, IpProtocol, Network, TcpFrame};
 
-use super::within::Tunnel;
+use super::within::{Tunnel, packets};
 use crate::common::{
     TCP4, TCP6, UdpFrame, assert_checksums, cut, data, ipv6, partial, tcp_segments, transport_at, virtio,
 };
@@ -25,9 +26,11 @@ fn inner() -> [(TcpFrame, GsoType); 2] {
 struct InUdp {
     header: &'static [u8],
     has_checksum: bool,
+    port: u16,
 }
 
 const VXLAN: &[u8] = &[8, 0, 0, 0, 0, 0, 5, 0];
+const VXLAN_WITH_POLICY: &[u8] = &[0x88, 0, 0, 7, 0, 0, 5, 0];
 const GENEVE: &[u8] = &[0, 0, 0x65, 0x58, 0, 0, 5, 0];
 const GENEVE_WITH_OPTIONS: &[u8] = &[3, 0x40, 0x65, 0x58, 0, 0, 5, 0, 1, 2, 3, 1, 4, 5, 6, 7, 1, 3, 2, 0];
 
@@ -38,7 +41,8 @@ impl InUdp {
             *ident += nth;
         }
         let at = transport_at(&[0; LINK], &outer) + 6;
-        let mut bytes = UdpFrame::new(outer, [self.header, frame].concat()).build();
+        let datagram = UdpFrame::new(outer, [self.header, frame].concat());
+        let mut bytes = UdpFrame { dst_port: self.port, ..datagram }.build();
         if !self.has_checksum {
             bytes[at..at + 2].fill(0);
         }
@@ -66,7 +70,7 @@ fn segments_in_tunnels_of_udp_are_cut_with_their_headers() {
         for inner in inner() {
             for header in [VXLAN, GENEVE, GENEVE_WITH_OPTIONS] {
                 for has_checksum in [false, true] {
-                    let tunnel = InUdp { header, has_checksum };
+                    let tunnel = InUdp { header, has_checksum, port: 443 };
                     let found =
                         assert_cut(inner.clone(), |frame, nth| tunnel.around(outer.clone(), frame, nth));
                     if has_checksum {
@@ -76,6 +80,65 @@ fn segments_in_tunnels_of_udp_are_cut_with_their_headers() {
             }
         }
     }
+}
+
+#[test]
+fn segments_in_tunnels_of_udp_at_their_ports_are_cut_without_a_virtio_header() {
+    for (header, port) in
+        [(VXLAN, 4789), (VXLAN_WITH_POLICY, 4789), (GENEVE, 6081), (GENEVE_WITH_OPTIONS, 6081)]
+    {
+        for has_checksum in [false, true] {
+            let tunnel = InUdp { header, has_checksum, port };
+            let around = |frame: &[u8], nth| tunnel.around(Network::default(), frame, nth);
+            let whole = around(&data(3000).build(), 0);
+            let segments = Segments::within_any_tunnel(&whole, Limit::Packet(1500)).unwrap();
+            let headers = whole.len() - LINK - 3000;
+            let expected: Vec<_> = tcp_segments(&data(3000), 1500 - headers)
+                .iter()
+                .zip(0..)
+                .map(|(frame, nth)| around(frame, nth))
+                .collect();
+            assert_eq!(packets(segments), expected, "{tunnel:?}");
+            let datagrams = Segments::within(&whole, Limit::Packet(1500)).unwrap();
+            assert_eq!(datagrams.bytes_remaining(), whole.len() + 2 * (LINK + 28), "{tunnel:?}");
+        }
+    }
+}
+
+#[test]
+fn datagrams_at_other_ports_or_with_other_headers_are_in_no_tunnel() {
+    let is_cut_as_a_datagram = |tunnel: InUdp| {
+        let whole = tunnel.around(Network::default(), &data(3000).build(), 0);
+        let limit = Limit::Packet(1500);
+        packets(Segments::within_any_tunnel(&whole, limit).unwrap())
+            == packets(Segments::within(&whole, limit).unwrap())
+    };
+    for (header, port, is_plain) in [
+        (VXLAN, 4788, true),
+        (VXLAN, 4789, false),
+        (GENEVE, 4789, true),
+        (&[0x48, 0, 0, 0, 0, 0, 5, 0], 4789, true),
+        (GENEVE, 6081, false),
+        (&[0x40, 0, 0x65, 0x58, 0, 0, 5, 0], 6081, true),
+    ] {
+        let tunnel = InUdp { header, has_checksum: true, port };
+        assert_eq!(is_cut_as_a_datagram(tunnel), is_plain, "{tunnel:?}");
+    }
+}
+
+#[test]
+fn the_packet_in_a_tunnel_of_udp_ends_with_the_datagram() {
+    let tunnel = InUdp { header: VXLAN, has_checksum: true, port: 4789 };
+    let frame = data(3000).build();
+    let refusal = |inner: &[u8]| {
+        Segments::within_any_tunnel(&tunnel.around(Network::default(), inner, 0), Limit::Packet(1500)).err()
+    };
+    assert_eq!(refusal(&frame), None);
+    // Two datagrams that were merged.
+    let behind = VXLAN.len() + frame.len();
+    assert_eq!(refusal(&[&frame, VXLAN, &frame].concat()), Some(SegmentError::BehindTunneled(behind)));
+    assert!(matches!(refusal(&frame[..frame.len() - 1]), Some(SegmentError::Ipv4(_))));
+    assert_eq!(refusal(&[0; 3000]), Some(SegmentError::NotIp(EtherType(0))));
 }
 
 #[test]
@@ -132,7 +195,7 @@ fn segments_in_ip_are_cut_with_its_header() {
 #[test]
 fn a_checksum_elsewhere_in_a_datagram_is_not_that_of_a_tunnel() {
     let (whole, gso_type) = &inner()[0];
-    let tunnel = InUdp { header: VXLAN, has_checksum: false };
+    let tunnel = InUdp { header: VXLAN, has_checksum: false, port: 443 };
     let frame = tunnel.around(Network::default(), &whole.build(), 0);
     let start = frame.len() - whole.build().len() + transport_at(&whole.build(), &whole.network);
     for wrong in [start - 1, start + 1] {

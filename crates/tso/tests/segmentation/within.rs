@@ -17,7 +17,7 @@ const LINK: usize = 14;
 /// Length of the TCP header of [`data`], in bytes.
 const TCP: usize = 32;
 
-fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
+pub(crate) fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     for _ in 0..segments.remaining() {
         packets.push(Vec::new());
