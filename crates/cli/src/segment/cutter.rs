@@ -60,8 +60,11 @@ impl Cutter {
         capture: &'a Capture,
     ) -> Found<'a> {
         let comment = capture.comment();
-        let merged = comment.and_then(Merged::parse);
-        let of_merged = merged.and_then(|(merged, _)| NonZeroU16::new(merged.mss)).map(Limit::Payload);
+        let (merged, comment) = match comment.and_then(Merged::parse) {
+            Some((merged, rest)) => (Some(merged), rest),
+            None => (None, comment),
+        };
+        let of_merged = merged.and_then(|merged| NonZeroU16::new(merged.mss)).map(Limit::Payload);
         let Some(limit) = of_merged.or_else(|| self.limit_of_others(capture.application())) else {
             return Found::Packet;
         };
@@ -74,7 +77,7 @@ impl Cutter {
             return Found::Packet;
         }
         if record.original_len as usize > bytes.len() {
-            return self.look_at_part(record, bytes, limit);
+            return self.look_at_part(record, bytes, merged, limit);
         }
         let is_whole = record.original_len as usize == bytes.len();
         let (header, frame, skipped) = match record.link_type {
@@ -93,28 +96,33 @@ impl Cutter {
                 (header, &self.frame[..], EthernetHeader::LEN)
             }
         };
-        let mut segments = match self.smallest(frame, limit) {
+        let mut segments = match self.smallest(frame, merged, limit) {
             Ok(segments) if segments.remaining() > 1 => Box::new(segments),
             Ok(_) => return Found::Packet,
             Err(error) if fits(record, &error, limit) => return Found::Packet,
             Err(error) => return Found::Left(reason(&error)),
         };
-        if merged.is_some_and(|(merged, _)| merged.has_fixed_identification) {
+        if merged.is_some_and(|merged| merged.has_fixed_identification) {
             segments.fix_identification();
         }
-        if merged.is_some_and(|(merged, _)| merged.has_fixed_tunnel_identification) {
+        if merged.is_some_and(|merged| merged.has_fixed_tunnel_identification) {
             segments.fix_tunnel_identification();
         }
-        if merged.is_some_and(|(merged, _)| merged.has_accurate_ecn) {
+        if merged.is_some_and(|merged| merged.has_accurate_ecn) {
             segments.repeat_cwr();
         }
-        let comment = merged.map_or(comment, |(_, rest)| rest);
         Found::SuperPacket { segments, header, skipped, comment }
     }
 
     /// Classifies a record that the capture's snap length cut by its headers, with zeros for what is missing. Headers of a shorter
     /// packet than the record's say nothing.
-    fn look_at_part<'a>(&mut self, record: &Record, bytes: &[u8], limit: Limit) -> Found<'a> {
+    fn look_at_part<'a>(
+        &mut self,
+        record: &Record,
+        bytes: &[u8],
+        merged: Option<Merged<'_>>,
+        limit: Limit,
+    ) -> Found<'a> {
         match record.link_type {
             LinkType::Ethernet => {
                 self.frame.clear();
@@ -124,7 +132,7 @@ impl Cutter {
         }
         let missing = (record.original_len as usize - bytes.len()).min(usize::from(u16::MAX));
         self.frame.resize(self.frame.len() + missing, 0);
-        let is_packet = match self.smallest(&self.frame, limit) {
+        let is_packet = match self.smallest(&self.frame, merged, limit) {
             Ok(segments) => {
                 segments.remaining() == 1 && segments.bytes_remaining() + FCS_LEN >= self.frame.len()
             }
@@ -134,10 +142,20 @@ impl Cutter {
     }
 
     /// Segments a frame within `limit`, or within the user's limit if that is smaller.
-    fn smallest<'a>(&self, frame: &'a [u8], limit: Limit) -> Result<Segments<'a>, SegmentError> {
-        let segments = Segments::within(frame, limit)?;
+    fn smallest<'a>(
+        &self,
+        frame: &'a [u8],
+        merged: Option<Merged<'_>>,
+        limit: Limit,
+    ) -> Result<Segments<'a>, SegmentError> {
+        // Datagrams of VXLAN and Geneve are merged as any others.
+        let within = |limit| match merged {
+            Some(_) => Segments::within(frame, limit),
+            None => Segments::within_any_tunnel(frame, limit),
+        };
+        let segments = within(limit)?;
         match self.limit.filter(|own| *own != limit) {
-            Some(own) => Ok(Segments::within(frame, own)?)
+            Some(own) => within(own)
                 .map(|smaller| if smaller.packet_len() < segments.packet_len() { smaller } else { segments }),
             None => Ok(segments),
         }

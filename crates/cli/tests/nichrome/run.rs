@@ -135,27 +135,33 @@ pub(crate) fn segments(port: u16, count: u32) -> Vec<Vec<u8>> {
 
 /// Returns consecutive UDP datagrams of one flow, in frames whose IPv4 identification increases or is 0.
 pub(crate) fn datagrams(port: u16, lens: &[usize], counts: bool) -> Vec<Vec<u8>> {
+    let ident = |nth: usize| if counts { nth as u16 } else { 0 };
+    lens.iter()
+        .enumerate()
+        .map(|(nth, len)| datagram((port, 443), ident(nth), &vec![nth as u8; *len]))
+        .collect()
+}
+
+/// Returns a frame with a UDP datagram from one port to another.
+pub(crate) fn datagram((src_port, dst_port): (u16, u16), ident: u16, payload: &[u8]) -> Vec<u8> {
     let mac = |last| MacAddr([2, 0, 0, 0, 0, last]);
     let ethernet = EthernetRepr::new(mac(2), mac(1), Tags::default(), EtherType::IPV4).unwrap();
     let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
-    let frame = |(nth, len): (usize, &usize)| {
-        let ip = Ipv4Repr {
-            src,
-            dst,
-            protocol: IpProtocol::UDP,
-            ttl: 64,
-            tos: TrafficClass::default(),
-            ident: if counts { nth as u16 } else { 0 },
-            dont_fragment: true,
-            fragment: Fragment::default(),
-            options: HeaderOptions::default(),
-        };
-        let udp = UdpRepr { src_port: port, dst_port: 443, checksum: UdpChecksum::Present };
-        let mut frame = Vec::new();
-        ethernet.emit(&mut frame);
-        ip.emit(UdpHeader::LEN + len, &mut frame).unwrap();
-        udp.emit(&AddressPair::V4 { src, dst }, &vec![nth as u8; *len], &mut frame).unwrap();
-        frame
+    let ip = Ipv4Repr {
+        src,
+        dst,
+        protocol: IpProtocol::UDP,
+        ttl: 64,
+        tos: TrafficClass::default(),
+        ident,
+        dont_fragment: true,
+        fragment: Fragment::default(),
+        options: HeaderOptions::default(),
     };
-    lens.iter().enumerate().map(frame).collect()
+    let udp = UdpRepr { src_port, dst_port, checksum: UdpChecksum::Present };
+    let mut frame = Vec::new();
+    ethernet.emit(&mut frame);
+    ip.emit(UdpHeader::LEN + payload.len(), &mut frame).unwrap();
+    udp.emit(&AddressPair::V4 { src, dst }, payload, &mut frame).unwrap();
+    frame
 }

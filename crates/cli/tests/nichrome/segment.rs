@@ -1,6 +1,6 @@
 //! `nichrome segment`: the inverse of `nichrome coalesce`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
 use crate::run::{
-    Given, PROFILES, captures, datagrams, nichrome, number, printed, records, segments, stderr, summary,
-    text, write_capture,
+    Given, PROFILES, captures, datagram, datagrams, nichrome, number, printed, records, segments, stderr,
+    summary, text, write_capture,
 };
 
 /// Bytes of an Ethernet header.
@@ -376,6 +376,62 @@ fn segments_in_tunnels_come_back_bit_for_bit() {
             let again = segment(&text(&merged), &cut, &["--mtu", "576"]);
             assert_eq!(again["left"], serde_json::json!({}), "{of}");
             assert!(records(&cut).iter().all(|(_, bytes)| bytes.len() <= ETHERNET + 576), "{of}");
+        }
+    }
+}
+
+/// Returns a frame in VXLAN, the `nth` of its sender.
+fn in_vxlan(frame: &[u8], nth: u16) -> Vec<u8> {
+    datagram((49_152, 4789), nth, &[&[8, 0, 0, 0, 0, 0, 7, 0], frame].concat())
+}
+
+#[test]
+fn super_packets_in_vxlan_are_cut_to_packets_in_vxlan() {
+    let folder = tempdir().unwrap();
+    let output = folder.path().join("out.pcapng");
+    let [alone, whole] = [super_packet(3000), in_vxlan(&super_packet(3000), 0)];
+    let [frames, datagrams] = [&alone, &whole].map(|packet| {
+        let input = capture_of(&folder, LinkType::Ethernet, &[(packet.clone(), None)]);
+        let found = segment(&input, &output, &["--mss", "1000"]);
+        assert_eq!((number(&found, "super_packets"), number(&found, "segments")), (1, 3), "{found}");
+        records(&output).into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>()
+    });
+    assert!(datagrams.into_iter().eq((0..).zip(&frames).map(|(nth, frame)| in_vxlan(frame, nth))));
+
+    let mut fragment = super_packet(3000);
+    fragment[ETHERNET + 6] = 0x20;
+    let packets = [
+        (in_vxlan(&fragment, 0), None),
+        (in_vxlan(&[&alone[..], &alone].concat(), 0), None),
+        (whole[..100].to_vec(), Some(whole.len() as u32)),
+    ];
+    let found = segment(&capture_of(&folder, LinkType::Ethernet, &packets), &output, &[]);
+    let left =
+        ["IP fragments", "broken or unusual headers", "cut short by the capture"].map(|name| (name, 1));
+    assert_eq!(found["left"], serde_json::json!(BTreeMap::from(left)), "{found}");
+    assert!(
+        records(&output).into_iter().map(|(_, bytes)| bytes).eq(packets.into_iter().map(|(bytes, _)| bytes))
+    );
+}
+
+#[test]
+fn datagrams_of_vxlan_that_were_merged_come_back_bit_for_bit() {
+    let folder = tempdir().unwrap();
+    let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let ordinary: Vec<_> = (0..).zip(segments(1, 4)).map(|(nth, frame)| in_vxlan(&frame, nth)).collect();
+    // The first claims the length of both.
+    let long = super_packet(2500);
+    let (first, second) = long.split_at(long.len() / 2 - 4);
+    let hostile = [in_vxlan(first, 0), datagram((49_152, 4789), 1, second)];
+    for frames in [&ordinary[..], &hostile] {
+        let packets: Vec<_> = frames.iter().map(|frame| (frame.clone(), None)).collect();
+        let input = capture_of(&folder, LinkType::Ethernet, &packets);
+        let before = summary(&[&input, &text(&merged), "--udp", "on", "--tunnels", "on", "--verify"]);
+        assert_eq!((number(&before, "packets_out"), number(&before, "aggregates")), (1, 1), "{before}");
+        for more in [&[][..], &["--mtu", "1400"]] {
+            let found = segment(&text(&merged), &cut, more);
+            assert_eq!(number(&found, "segments"), frames.len() as u64, "{found}");
+            assert!(records(&cut).iter().map(|(_, bytes)| bytes).eq(frames));
         }
     }
 }
