@@ -50,9 +50,9 @@ pub(super) struct Measured {
 
 /// The source of frames.
 pub(super) enum Traffic<'f> {
-    /// A file's frames, and frames that close its flows after each pass, so that the next pass does not look like
-    /// retransmissions.
-    File(&'f File, &'f [Vec<u8>]),
+    /// A file's frames, and frames that close its flows after each pass ([`File::endings`]), so that the next pass does not look
+    /// like retransmissions.
+    File(&'f File, &'f [[Vec<u8>; 2]]),
     Flows(Flows),
 }
 
@@ -201,7 +201,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
     /// opens the flows again.
     fn end_flows(&mut self) {
         let Traffic::File(_, endings) = self.traffic else { return };
-        for ending in endings {
+        for ending in endings.iter().flatten() {
             let mut buffer = self.buffers.take();
             buffer.fill(|bytes| bytes.extend_from_slice(ending));
             self.engine.receive(Frame::verified(buffer), self.now);
@@ -210,7 +210,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
             }
         }
         self.drop_outputs();
-        self.totals.packets_out = self.totals.packets_out.saturating_sub(endings.len() as u64);
+        self.totals.packets_out = self.totals.packets_out.saturating_sub(2 * endings.len() as u64);
     }
 }
 

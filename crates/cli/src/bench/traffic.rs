@@ -8,7 +8,8 @@ use nichrome_lro::{FlowKey, Medium};
 use nichrome_port::capture::{self, ReadError};
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{
-    AddressPair, IpProtocol, Ipv4Header, Ipv4HeaderMut, Ipv6Header, SeqNumber, TcpFlags, TcpHeaderMut,
+    AddressPair, IpProtocol, Ipv4Header, Ipv4HeaderMut, Ipv6Header, SeqNumber, TcpFlags, TcpHeader,
+    TcpHeaderMut,
 };
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -71,18 +72,26 @@ impl File {
         Ok(file)
     }
 
-    /// Returns a frame that closes each TCP flow: the flow's first frame with the flags FIN and ACK, and a wrong
-    /// checksum.
-    pub(super) fn endings(&self) -> Vec<Vec<u8>> {
+    /// Returns two frames for each TCP flow: a SYN, with which the flow begins again whatever is known of it, and a FIN, which ends it
+    /// before its first byte. Both are the flow's first frame with other flags and sequence numbers, and a wrong checksum.
+    pub(super) fn endings(&self) -> Vec<[Vec<u8>; 2]> {
         let mut seen: HashSet<FlowKey> = HashSet::new();
         let mut ending = |frame: &Vec<u8>| {
             let headers = Headers::read(frame, frame.len(), self.medium)?;
             if !seen.insert(headers.flow) {
                 return None;
             }
-            let mut frame = frame.clone();
-            TcpHeaderMut::new(frame.get_mut(headers.transport..)?)?.set_flags(TcpFlags::FIN | TcpFlags::ACK);
-            Some(frame)
+            let first = TcpHeader::new(frame.get(headers.transport..)?)?.seq();
+            let before_first = first - headers.payload_len() as u32;
+            let with = |flags, seq| {
+                let mut frame = frame.clone();
+                let mut header = TcpHeaderMut::new(frame.get_mut(headers.transport..)?)?;
+                header.set_flags(flags);
+                header.set_seq(seq);
+                Some(frame)
+            };
+            // A SYN takes a sequence number, too.
+            Some([with(TcpFlags::SYN, before_first - 1)?, with(TcpFlags::FIN | TcpFlags::ACK, before_first)?])
         };
         self.frames.iter().filter_map(&mut ending).collect()
     }
