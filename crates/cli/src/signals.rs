@@ -20,18 +20,22 @@ pub(crate) fn forward<E>(
     threads::start("signals", move || drop(signals.forever().try_for_each(notify))).map(drop)
 }
 
-/// As [`forward`], without the signals of the terminal, such as Ctrl-C: the kernel sends them to all processes in the foreground.
-pub(crate) fn forward_without_terminal<E>(
+/// As [`forward`], without Ctrl-C and Ctrl-\ at the terminal: the kernel sends their signals to all processes in the foreground, unlike SIGHUP.
+pub(crate) fn forward_without_keys<E>(
     signals: &[i32],
     mut notify: impl FnMut(i32) -> Result<(), E> + Send + 'static,
 ) -> anyhow::Result<()> {
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(signals).context("cannot wait for signals")?;
     let work = move || {
-        // A positive code is the kernel's (sigaction(2), si_code).
-        let mut others = signals.forever().filter(|info| info.si_code <= 0);
+        let mut others = signals.forever().filter(|info| !is_of_key(info.si_signo, info.si_code));
         drop(others.try_for_each(|info| notify(info.si_signo)));
     };
     threads::start("signals", work).map(drop)
+}
+
+/// Returns true if a key at the terminal caused the signal: a positive code is the kernel's (sigaction(2), si_code).
+fn is_of_key(signal: i32, code: i32) -> bool {
+    code > 0 && [SIGINT, SIGQUIT].contains(&signal)
 }
 
 /// Returns the signals that ask a command to end: SIGINT, SIGTERM and, unless it is ignored as under nohup(1), SIGHUP.
@@ -56,4 +60,23 @@ fn ignores_hangup() -> Option<bool> {
 /// Returns the exit status for a signal: 128 plus its number, as shells do.
 pub(crate) fn exit_code(signal: i32) -> ExitCode {
     ExitCode::from((128 + signal) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hangup_and_what_processes_send_are_of_no_key() {
+        const SI_USER: i32 = 0;
+        const SI_KERNEL: i32 = 128;
+        for (signal, code, expected) in [
+            (SIGINT, SI_KERNEL, true),
+            (SIGQUIT, SI_KERNEL, true),
+            (SIGHUP, SI_KERNEL, false),
+            (SIGINT, SI_USER, false),
+        ] {
+            assert_eq!(is_of_key(signal, code), expected, "{signal}, {code}");
+        }
+    }
 }

@@ -76,7 +76,7 @@ impl Doctor {
 
 /// Lets signals end the program, once it has started, but not this command, which still prints the report.
 fn pass_signals(program: Arc<OnceLock<io::Result<OwnedFd>>>) -> anyhow::Result<()> {
-    signals::forward_without_terminal(&signals::ending_or_quitting(), move |signal| {
+    signals::forward_without_keys(&signals::ending_or_quitting(), move |signal| {
         let program = program.wait().as_ref().map_err(|error| *error)?;
         Signal::from_named_raw(signal).map_or(Ok(()), |signal| pidfd_send_signal(program, signal))
     })
