@@ -22,6 +22,8 @@ pub(crate) struct Joining {
     streams: Streams,
     /// The queue pairs of connections in set-up, and of established ones.
     qps: BTreeMap<StreamName, QpHandle>,
+    /// The connection for which each queue pair was set up last: a program may have reset it since an earlier one.
+    latest: NumberMap<QpHandle, StreamName>,
     /// The established connections.
     standing: NumberMap<QpHandle, StreamName>,
     /// Set up, but not yet joined to their queue pairs.
@@ -36,9 +38,9 @@ impl Joining {
     /// # Errors
     /// No descriptor is left.
     pub(crate) fn new(address: IpAddr, shared: iwarp::Shared) -> rustix::io::Result<Self> {
-        let (qps, standing) = (BTreeMap::new(), NumberMap::default());
+        let (qps, latest, standing) = (BTreeMap::new(), NumberMap::default(), NumberMap::default());
         let (ready, unheard) = (Vec::new(), BTreeSet::new());
-        Ok(Self { address, streams: Streams::new(shared)?, qps, standing, ready, unheard })
+        Ok(Self { address, streams: Streams::new(shared)?, qps, latest, standing, ready, unheard })
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -132,6 +134,7 @@ impl Joining {
         device.modify_qp(qp, &change).map_err(|_| Errno::EINVAL)?;
         device.hold_qp(qp).map_err(|_| Errno::EINVAL)?;
         self.qps.insert(name, qp);
+        self.latest.insert(qp, name);
         Ok(())
     }
 
@@ -142,8 +145,8 @@ impl Joining {
         if self.standing.get(&qp) == Some(&name) {
             self.standing.remove(&qp);
         }
-        // The program may have reset it and connected it again.
-        if self.qps.values().all(|other| *other != qp) {
+        if self.latest.get(&qp) == Some(&name) {
+            self.latest.remove(&qp);
             stop(device, qp);
         }
     }
@@ -283,25 +286,27 @@ mod tests {
         let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
         let adapter = Adapter::open(&config).unwrap();
         let qp = queue_pair(&adapter);
-        let names = [1, 2].map(StreamName::Incoming);
-        adapter
-            .manage(|manager, device, _| {
-                let joining = manager.joining.as_mut().unwrap();
-                for name in names {
-                    for state in [QpState::Reset, QpState::Init] {
-                        device.modify_qp(qp.handle(), &QpChange::to(state)).unwrap();
+        let (earlier, later) = (StreamName::Incoming(1), StreamName::Incoming(2));
+        for (first, second, state) in [(earlier, later, QpState::Rtr), (later, earlier, QpState::Err)] {
+            let leave = |name| {
+                adapter.manage(|manager, device, _| manager.joining.as_mut().unwrap().leave(name, device))
+            };
+            adapter
+                .manage(|manager, device, _| {
+                    for name in [earlier, later] {
+                        for state in [QpState::Reset, QpState::Init] {
+                            device.modify_qp(qp.handle(), &QpChange::to(state)).unwrap();
+                        }
+                        let number = device.qp_number(qp.handle()).unwrap();
+                        manager.joining.as_mut().unwrap().reserve(name, number, device).unwrap();
                     }
-                    let number = device.qp_number(qp.handle()).unwrap();
-                    joining.reserve(name, number, device).unwrap();
-                }
-                joining.leave(names[0], device);
-            })
-            .unwrap();
-        assert_eq!(qp.state(), QpState::Rtr);
-        adapter
-            .manage(|manager, device, _| manager.joining.as_mut().unwrap().leave(names[1], device))
-            .unwrap();
-        assert_eq!(qp.state(), QpState::Err);
+                })
+                .unwrap();
+            leave(first).unwrap();
+            assert_eq!(qp.state(), state);
+            leave(second).unwrap();
+            assert_eq!(qp.state(), QpState::Err);
+        }
     }
 
     #[test]

@@ -15,8 +15,8 @@
 //! A connection that has sent its whole request is never displaced by one that has not. Before an opening connection is displaced, the
 //! bytes that its peer has sent are read.
 //!
-//! Up to eight peers that do not answer thus leave an outbound place for another: with each of them half of the places are left. An honest peer
-//! keeps within `per_source`, which is not less than half of its own `outbound`.
+//! With each peer that does not answer, half of the outbound places are left: by default, eight such peers leave one. An honest peer keeps
+//! within `per_source`, which is half of its own `outbound`.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -62,7 +62,8 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         let (opening_grace, parked_grace) = (Duration::from_millis(250), Duration::from_secs(5));
-        Self { outbound: 256, inbound: 256, per_source: 128, opening_grace, parked_grace }
+        let outbound = 256;
+        Self { outbound, inbound: 256, per_source: outbound / 2, opening_grace, parked_grace }
     }
 }
 
@@ -345,6 +346,9 @@ impl<H: Handshake> Reactor<H> {
     fn next_outbound(&mut self) -> Option<RequestOf<H>> {
         let Self { limits, outbound, context, .. } = self;
         let left = limits.outbound.saturating_sub(outbound.len());
+        if left == 0 {
+            return None;
+        }
         context.next_outbound(|peer| outbound.share(peer) < left)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) struct Requests<R> {
     expected: Expected<R>,
     /// Requests for which this side connects, by the peer's address. No queue is empty.
     outbound: BTreeMap<IpAddr, VecDeque<R>>,
+    /// The peer whose request was taken last.
+    last_peer: Option<IpAddr>,
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
     failures: usize,
@@ -47,7 +50,7 @@ impl<R: Ends> Requests<R> {
     /// No request yet. The caller adds each to `open`; `report` takes a line per failed request.
     pub(crate) fn new(open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
         let (expected, outbound, refusals) = (Expected::default(), BTreeMap::new(), VecDeque::new());
-        Self { expected, outbound, open, failures: 0, refusals, report }
+        Self { expected, outbound, last_peer: None, open, failures: 0, refusals, report }
     }
 
     /// Keeps a request until [`next_outbound`](Self::next_outbound) if this side connects; otherwise expects the peer to connect within
@@ -62,10 +65,14 @@ impl<R: Ends> Requests<R> {
         self.report_refusal(peer);
     }
 
-    /// Takes the oldest request for which this side connects, to a peer that has room.
+    /// Takes the oldest request of a peer that has room and to which this side connects. Such peers take turns.
     pub(crate) fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<R> {
-        let (peer, queue) = self.outbound.iter_mut().find(|(peer, _)| has_room(**peer))?;
-        let (peer, request) = (*peer, queue.pop_front());
+        let behind_last = (self.last_peer.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let behind_last = self.outbound.range(behind_last).map(|(peer, _)| peer);
+        let peer = *behind_last.chain(self.outbound.keys()).find(|peer| has_room(**peer))?;
+        self.last_peer = Some(peer);
+        let queue = self.outbound.get_mut(&peer)?;
+        let request = queue.pop_front();
         if queue.is_empty() {
             self.outbound.remove(&peer);
         }
@@ -162,6 +169,34 @@ mod tests {
 
     /// Requests from queue pair 5 on, to queue pair 100.
     struct From(u32);
+
+    /// A request to a peer with this last byte of its address.
+    struct To(u8);
+
+    impl Ends for To {
+        fn address(&self) -> IpAddr {
+            HERE
+        }
+
+        fn number(&self) -> QpNumber {
+            QpNumber::new(5).unwrap()
+        }
+
+        fn peer(&self) -> (IpAddr, QpNumber) {
+            (Ipv4Addr::new(127, 0, 0, self.0).into(), QpNumber::new(100).unwrap())
+        }
+    }
+
+    #[test]
+    fn peers_to_which_this_side_connects_take_turns() {
+        let mut requests = Requests::new(Arc::default(), |line| panic!("{line}"));
+        [9, 9, 9, 5, 7, 7].into_iter().for_each(|peer| requests.add(To(peer), Instant::ZERO));
+        let full = IpAddr::from([127, 0, 0, 5]);
+        let taken: Vec<_> =
+            std::iter::from_fn(|| requests.next_outbound(|peer| peer != full)).map(|To(peer)| peer).collect();
+        assert_eq!(taken, [7, 9, 7, 9, 9]);
+        assert!(requests.next_outbound(|_| true).is_some_and(|To(peer)| peer == 5));
+    }
 
     impl Ends for From {
         fn address(&self) -> IpAddr {
