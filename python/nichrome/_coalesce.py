@@ -104,6 +104,16 @@ def coalesce(
 ) -> Coalesced: ...
 
 
+@overload
+def coalesce(
+    path: Union[str, os.PathLike[str]],
+    output: Optional[Union[str, os.PathLike[str]]] = None,
+    *,
+    compare: bool,
+    **given: Any,
+) -> Union[Coalesced, Compared]: ...
+
+
 def coalesce(
     path: Union[str, os.PathLike[str]],
     output: Optional[Union[str, os.PathLike[str]]] = None,

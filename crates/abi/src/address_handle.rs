@@ -107,12 +107,12 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
 }
 
 /// The 40 bytes before the payload of a datagram: an IPv6 header, or 20 unused bytes and an IPv4 header.
-struct GlobalRoute<'a> {
+struct ReceivedHeader<'a> {
     v6: Ipv6Header<'a>,
     v4: Ipv4Header<'a>,
 }
 
-impl<'a> GlobalRoute<'a> {
+impl<'a> ReceivedHeader<'a> {
     /// Reads the headers; `None` if there are fewer than 40 bytes.
     fn new(bytes: &'a [u8]) -> Option<Self> {
         Some(Self { v6: Ipv6Header::new(bytes)?, v4: Ipv4Header::new(bytes.get(IPV4_AT..)?)? })
@@ -132,10 +132,10 @@ impl<'a> GlobalRoute<'a> {
     fn back(&self, index_of: impl Fn(ibv_gid) -> Option<u8>) -> Result<ibv_global_route, Errno> {
         let is_v4 = self.is_v4()?;
         let (from, to, hop_limit, class) = if is_v4 {
-            let Self { v4, .. } = self;
+            let v4 = &self.v4;
             (IpAddr::V4(v4.src()), IpAddr::V4(v4.dst()), v4.ttl(), v4.tos())
         } else {
-            let Self { v6, .. } = self;
+            let v6 = &self.v6;
             (IpAddr::V6(v6.src()), IpAddr::V6(v6.dst()), v6.hop_limit(), v6.traffic_class())
         };
         if to.is_multicast() {
@@ -174,7 +174,7 @@ unsafe fn from_completion(
     // SAFETY: with this flag, 40 bytes of header precede the payload.
     let header = unsafe { &*header.cast::<[u8; 40]>() };
     let index_of = |gid| (0..GIDS).find(|index| port == PORT && gid_at(u32::from(*index), local) == gid);
-    found.grh = GlobalRoute::new(header).ok_or(Errno::INVALID)?.back(index_of)?;
+    found.grh = ReceivedHeader::new(header).ok_or(Errno::INVALID)?.back(index_of)?;
     found.is_global = 1;
     Ok(found)
 }
@@ -238,7 +238,7 @@ mod tests {
     fn back(header: &[u8; 40]) -> Result<(String, u32, u8, u8), Errno> {
         let local = [V4, V6].map(|gid| gid.parse::<Ipv6Addr>().unwrap().octets());
         let index_of = |gid: ibv_gid| local.contains(&gid.raw).then_some(0);
-        let route = GlobalRoute::new(header).unwrap().back(index_of)?;
+        let route = ReceivedHeader::new(header).unwrap().back(index_of)?;
         let ibv_global_route { dgid, flow_label, sgid_index: 0, hop_limit, traffic_class } = route else {
             panic!("another GID")
         };

@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 
-use crate::errno::{Errno, minus_one};
+use crate::errno::Errno;
 
 unsafe extern "C-unwind" {
     fn read(fd: c_int, buffer: *mut c_void, len: usize) -> isize;
@@ -25,11 +25,11 @@ pub(crate) enum Step<T: Copy> {
 
 /// The read before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// None: the first step.
-    Nothing,
+pub(crate) enum PriorRead {
+    /// There is none: the first step.
+    None,
     /// It decremented the count.
-    Read,
+    Done,
     /// It failed.
     Failed(Errno),
 }
@@ -38,25 +38,28 @@ pub(crate) enum Before {
 ///
 /// # Safety
 /// The descriptors that `step` returns stay open while they are read.
-pub(crate) unsafe fn until_done<T: Copy>(step: impl Fn(Before) -> Step<T> + Copy) -> T {
-    let mut before = Before::Nothing;
+pub(crate) unsafe fn until_done<T: Copy>(step: impl Fn(PriorRead) -> Step<T> + Copy) -> T {
+    let mut prior = PriorRead::None;
     loop {
-        let fd = match step(before) {
+        let fd = match step(prior) {
             Step::Done(result) => return result,
             Step::Read(fd) => fd,
         };
         let mut count = 0u64;
         // SAFETY: 8 bytes are written to `count`; the descriptor is open.
         let len = unsafe { read(fd, (&raw mut count).cast(), 8) };
-        before = if len < 0 { Before::Failed(Errno::last()) } else { Before::Read };
+        prior = if len < 0 { PriorRead::Failed(Errno::last()) } else { PriorRead::Done };
     }
 }
 
-/// The step of a verb that returns 0, or −1 and sets errno.
-pub(crate) fn verb_step(step: Result<Step<()>, Errno>) -> Step<c_int> {
+/// Returns a step whose result the function returns as `end` makes it.
+pub(crate) fn finish<T: Copy, R: Copy>(
+    step: Result<Step<T>, Errno>,
+    end: impl FnOnce(Result<T, Errno>) -> R,
+) -> Step<R> {
     match step {
         Ok(Step::Read(fd)) => Step::Read(fd),
-        Ok(Step::Done(())) => Step::Done(minus_one(Ok(()))),
-        Err(errno) => Step::Done(minus_one(Err(errno))),
+        Ok(Step::Done(result)) => Step::Done(end(Ok(result))),
+        Err(errno) => Step::Done(end(Err(errno))),
     }
 }

@@ -7,11 +7,12 @@ use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
 
-use crate::domain::{Domain, Users};
+use crate::domain::Domain;
 use crate::errno::{Errno, pointer};
 use crate::header::{ibv_mr, ibv_pd};
 use crate::memory_region::register;
 use crate::object::{Object, cell, known, take_back};
+use crate::users::Users;
 
 /// A buffer's handle, which the header does not define.
 #[repr(C)]

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use nichrome_hca::Patience;
 use nichrome_port::clock;
 
-use crate::blocking::Before;
+use crate::blocking::PriorRead;
 use crate::context::Context;
 use crate::cq_notifier::{CompletionEvents, CqNotifier};
-use crate::domain::Users;
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
 use crate::object::{Object, cell, known, take_back};
+use crate::users::Users;
 use crate::waiting;
 
 /// A completion channel.
@@ -38,18 +38,18 @@ unsafe impl Object for CompChannel {
 impl CompChannel {
     /// Removes the next event, after adding it to those that the program must acknowledge. Returns `None` if the descriptor must be
     /// read first; before a read that may block, drives the device for a time, and announces the wait.
-    pub(crate) fn take(&self, before: Before) -> Result<Option<Arc<CqNotifier>>, Errno> {
+    pub(crate) fn take(&self, prior: PriorRead) -> Result<Option<Arc<CqNotifier>>, Errno> {
         let CompletionEvents { queue, patience } = &*self.events;
-        if before == Before::Nothing {
+        if prior == PriorRead::None {
             self.begin_wait()?;
         } else if let Some(since) = waiting::end() {
             patience.waited(clock::now().nanos_since(since));
         }
-        let taken = queue.take(before, |events| {
+        let taken = queue.take(prior, |events| {
             events.unacknowledged.add();
             events
         })?;
-        if taken.is_none() && before == Before::Read {
+        if taken.is_none() && prior == PriorRead::Done {
             self.begin_wait()?;
         }
         Ok(taken)
@@ -63,7 +63,7 @@ impl CompChannel {
         // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
         let context = unsafe { Context::known((*self.abi.get()).context) }?;
         let adapter = context.adapter();
-        if let Some(since) = adapter.driver.look_before(patience, || !queue.is_empty()) {
+        if let Some(since) = adapter.driver.poll_before_wait(patience, || !queue.is_empty()) {
             waiting::begin(adapter, since);
         }
         Ok(())

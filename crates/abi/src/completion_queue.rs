@@ -9,11 +9,11 @@ use nichrome_rdma::{Completion, CqHandle};
 use crate::adapter::Adapter;
 use crate::completion::ServiceLevel;
 use crate::cq_notifier::CqNotifier;
-use crate::domain::Users;
 use crate::errno::Errno;
 use crate::header::{ibv_cq_ex, ibv_poll_cq_attr};
 use crate::object::Object;
 use crate::retired;
+use crate::users::Users;
 
 /// A completion queue.
 #[repr(C)]

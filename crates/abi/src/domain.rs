@@ -11,6 +11,7 @@ use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd};
 use crate::object::{Object, cell, known, take_back};
+use crate::users::Users;
 
 /// A protection domain.
 #[repr(C)]
@@ -34,16 +35,6 @@ impl Domain {
     ) -> Box<Self> {
         let abi = cell(ibv_pd { context, handle: handle.index() });
         Box::new(Self { abi, adapter: Arc::clone(adapter), handle, users: Users::default(), parts })
-    }
-}
-
-/// Counts the users of an object: each holds a clone.
-#[derive(Clone, Default)]
-pub(crate) struct Users(Arc<()>);
-
-impl Users {
-    pub(crate) fn are_none(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
     }
 }
 

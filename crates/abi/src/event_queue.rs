@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use nichrome_port::try_read_eventfd;
 
-use crate::blocking::Before;
+use crate::blocking::PriorRead;
 use crate::errno::Errno;
 
 /// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty. A forked child has a
@@ -87,14 +87,14 @@ impl<T> EventQueue<T> {
     ///
     /// # Errors
     /// Those of the read: `EAGAIN` if the program has made the descriptor non-blocking.
-    pub(crate) fn take<R>(&self, before: Before, convert: impl Fn(T) -> R) -> Result<Option<R>, Errno> {
+    pub(crate) fn take<R>(&self, prior: PriorRead, convert: impl Fn(T) -> R) -> Result<Option<R>, Errno> {
         let pop = || self.events().list.pop_front().map(&convert);
-        match before {
+        match prior {
             _ if self.is_inherited() => pop().map(Some).ok_or(Errno(libc::ENODEV)),
-            Before::Nothing => Ok(None),
+            PriorRead::None => Ok(None),
             // `None`: `remove` has discarded the event after the read counted it.
-            Before::Read => Ok(pop()),
-            Before::Failed(errno) => Err(errno),
+            PriorRead::Done => Ok(pop()),
+            PriorRead::Failed(errno) => Err(errno),
         }
     }
 
@@ -175,7 +175,7 @@ mod tests {
     use crate::blocking::{Step, until_done};
 
     fn take(queue: &EventQueue<u8>) -> Result<u8, c_int> {
-        let step = |before| match queue.take(before, |event| event) {
+        let step = |prior| match queue.take(prior, |event| event) {
             Ok(None) => Step::Read(queue.fd()),
             Ok(Some(event)) => Step::Done(Ok(event)),
             Err(errno) => Step::Done(Err(errno.0)),

@@ -4,10 +4,10 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::async_source::{AsyncEvent, EventType};
-use crate::blocking::{Before, Step, until_done, verb_step};
+use crate::blocking::{PriorRead, Step, finish, until_done};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
-use crate::errno::Errno;
+use crate::errno::{Errno, minus_one};
 use crate::header::{ibv_async_event, ibv_context, ibv_cq, ibv_srq};
 use crate::object::known;
 use crate::queue_pair::QueuePair;
@@ -17,11 +17,11 @@ use crate::shared_receive_queue::SharedReceiveQueue;
 unsafe fn step(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
-    before: Before,
+    prior: PriorRead,
 ) -> Result<Step<()>, Errno> {
     // SAFETY: the program passes an open context.
     let events = unsafe { Context::known(context) }?.async_events();
-    let taken = events.take(before, |AsyncEvent { source, event_type }| {
+    let taken = events.take(prior, |AsyncEvent { source, event_type }| {
         source.unacknowledged.add();
         let element = source.element().cast();
         ibv_async_event { element, event_type: event_type as c_int }
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn ibv_get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     // SAFETY: guaranteed by the program; the context has the descriptor.
-    unsafe { until_done(|before| verb_step(step(context, event, before))) }
+    unsafe { until_done(|prior| finish(step(context, event, prior), minus_one)) }
 }
 
 #[unsafe(no_mangle)]

@@ -3,10 +3,10 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::blocking::{Before, Step, until_done, verb_step};
+use crate::blocking::{PriorRead, Step, finish, until_done};
 use crate::comp_channel::CompChannel;
 use crate::completion_queue::CompletionQueue;
-use crate::errno::Errno;
+use crate::errno::{Errno, minus_one};
 use crate::header::{ibv_comp_channel, ibv_cq};
 use crate::object::{known, object};
 
@@ -15,11 +15,11 @@ unsafe fn step(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
-    before: Before,
+    prior: PriorRead,
 ) -> Result<Step<()>, Errno> {
     // SAFETY: the program passes a channel that it created.
     let channel = unsafe { known::<CompChannel>(channel) }?;
-    let Some(events) = channel.take(before)? else { return Ok(Step::Read(channel.events.queue.fd())) };
+    let Some(events) = channel.take(prior)? else { return Ok(Step::Read(channel.events.queue.fd())) };
     let found = events.cq();
     // SAFETY: the queue is not freed before the program acknowledges the event.
     unsafe { object::<CompletionQueue>(found.cast()) }.end_wait();
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: guaranteed by the program; the channel has the descriptor.
-    unsafe { until_done(|before| verb_step(step(channel, cq, cq_context, before))) }
+    unsafe { until_done(|prior| finish(step(channel, cq, cq_context, prior), minus_one)) }
 }
 
 #[unsafe(no_mangle)]

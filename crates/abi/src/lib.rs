@@ -34,7 +34,7 @@
 //! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
 //! | `errno.rs`, `say.rs` | error codes; lines on standard error |
-//! | `object.rs`, `live_objects.rs`, `retired.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues |
+//! | `object.rs`, `live_objects.rs`, `retired.rs`, `users.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues; the users of an object |
 
 pub mod configuration;
 pub mod header;
@@ -99,6 +99,7 @@ mod shared_qp;
 mod shared_receive_queue;
 mod sharing;
 mod unsupported;
+mod users;
 mod variable;
 mod waiting;
 mod work_request;

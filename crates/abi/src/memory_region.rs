@@ -8,11 +8,12 @@ use std::sync::Arc;
 use nichrome_rdma::{Access, DomainHandle, Paging, RegionConfig, RegionHandle};
 
 use crate::adapter::Adapter;
-use crate::domain::{Domain, Users};
+use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
 use crate::object::{Object, cell, known, take_back, take_back_where};
 use crate::retired;
+use crate::users::Users;
 
 /// A memory region.
 #[repr(C)]

@@ -6,10 +6,11 @@
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 
-use crate::domain::{Domain, Parts, Users};
+use crate::domain::{Domain, Parts};
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
 use crate::object::{Object, cell, known, take_back};
+use crate::users::Users;
 
 /// A thread domain.
 #[repr(C)]

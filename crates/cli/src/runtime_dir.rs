@@ -49,14 +49,13 @@ pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>)
     }
 }
 
+/// What to do if a directory cannot be used.
+const REMEDY: &str = "XDG_RUNTIME_DIR chooses another place";
+
 fn try_to_create<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
     let place = directory.display();
-    let owner = owner_of_new(directory)
-        .with_context(|| format!("cannot create {place} (XDG_RUNTIME_DIR chooses another place)"))?;
-    ensure!(
-        owner == geteuid().as_raw(),
-        "{place} belongs to another user (XDG_RUNTIME_DIR chooses another place)"
-    );
+    let owner = owner_of_new(directory).with_context(|| format!("cannot create {place} ({REMEDY})"))?;
+    ensure!(owner == geteuid().as_raw(), "{place} belongs to another user ({REMEDY})");
     Ok(make()?)
 }
 

@@ -356,11 +356,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
-    /// To be called before a wait for an event that the driver reports. Drives the device for the time that `patience` gives, until
-    /// `has_come` returns true: events that follow each other closely then cost no wake-up, neither of the program nor of the driver's
+    /// Drives the device before a wait for an event that the driver reports: for the time that `patience` gives, until `has_come` returns
+    /// true. Events that follow each other closely then cost no wake-up, neither of the program nor of the driver's
     /// thread. If it has not come, returns when the wait began. The caller then calls [`attend`](Self::attend), blocks, and calls
     /// [`leave`](Self::leave) and [`Patience::waited`].
-    pub fn look_before(&self, patience: &Patience, has_come: impl Fn() -> bool) -> Option<Instant> {
+    pub fn poll_before_wait(&self, patience: &Patience, has_come: impl Fn() -> bool) -> Option<Instant> {
         let start = clock::now();
         if !self.look_for(start.plus_nanos(patience.nanos()), has_come) {
             return Some(start);

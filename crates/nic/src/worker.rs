@@ -132,7 +132,7 @@ impl<W: WireQueue> Worker<W> {
                 look_up = clock::now().plus_nanos(LOOK_UP);
             }
         }
-        self.coalesce_and_release(clock::now(), usize::MAX)?;
+        self.coalesce_and_drain(clock::now(), usize::MAX)?;
         is_up(self.parts.queue.wire.flush())?;
         Ok(self.report())
     }
@@ -195,12 +195,11 @@ impl<W: WireQueue> Worker<W> {
             mesh.request_release();
         }
         let releases = mesh.take_release_request() || is_low;
-        self.coalesce_and_release(now, if releases { BATCH } else { 0 })
+        self.coalesce_and_drain(now, if releases { BATCH } else { 0 })
     }
 
-    /// Passes the frames to the engine and routes its outputs, and those that have been held the longest until this number of frames has
-    /// left.
-    fn coalesce_and_release(&mut self, now: Instant, released: usize) -> Result<(), CardError> {
+    /// Passes the frames to the engine, then drains at least `drained` of the frames that it has held the longest, and routes all outputs.
+    fn coalesce_and_drain(&mut self, now: Instant, drained: usize) -> Result<(), CardError> {
         let Parts { queue, host, offload, .. } = &mut self.parts;
         let observes_host = offload.as_ref().is_some_and(|offload| offload.observes_host);
         let mut out =
@@ -220,9 +219,9 @@ impl<W: WireQueue> Worker<W> {
             }
         }
         if let Some(Offload { engine, .. }) = offload
-            && released > 0
+            && drained > 0
         {
-            engine.drain_oldest(released);
+            engine.drain_oldest(drained);
             while let Some(output) = engine.poll() {
                 out.take(output);
             }

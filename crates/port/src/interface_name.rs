@@ -19,7 +19,7 @@ pub struct InterfaceName {
 /// The error for an invalid interface name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "'{0}' is not an interface name: expected 1 to 15 characters without spaces, slashes, colons and percent signs"
+    "'{0}' is not an interface name: expected 1 to 15 characters without spaces (for Linux also the byte A0), slashes, colons and percent signs"
 )]
 pub struct InvalidName(String);
 

@@ -142,22 +142,19 @@ impl Netlink {
     pub fn interface(&self, name: InterfaceName) -> Result<Interface, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_string()));
-        let what = || format!("look up the interface {name}");
-        match self.request(RouteNetlinkMessage::GetLink(message), 0, what) {
-            Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(interface(name, &link)),
-            Ok(_) => Err(NetlinkError::Answer { what: what() }),
-            Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENODEV) => {
-                Err(NetlinkError::NoInterface(name))
-            }
-            Err(error) => Err(error),
-        }
+        self.look_up(message, name)?.ok_or(NetlinkError::NoInterface(name))
     }
 
     /// Looks up an interface again, by its index: its name may have changed. `None` if it is gone.
     pub fn refresh(&self, known: &Interface) -> Result<Option<Interface>, NetlinkError> {
-        let what = || format!("look up the interface {}", known.name);
-        match self.request(RouteNetlinkMessage::GetLink(link(known)), 0, what) {
-            Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(Some(interface(known.name, &link))),
+        self.look_up(link(known), known.name)
+    }
+
+    /// Looks up the interface that `message` describes, which was called `name`; `None` if there is none.
+    fn look_up(&self, message: LinkMessage, name: InterfaceName) -> Result<Option<Interface>, NetlinkError> {
+        let what = || format!("look up the interface {name}");
+        match self.request(RouteNetlinkMessage::GetLink(message), 0, what) {
+            Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(Some(interface(name, &link))),
             Ok(_) => Err(NetlinkError::Answer { what: what() }),
             Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENODEV) => {
                 Ok(None)

@@ -6,7 +6,7 @@ use std::slice;
 
 use super::device_number::device_number;
 use super::file::File;
-use crate::blocking::{self, Step, until_done};
+use crate::blocking::{self, finish, until_done};
 use crate::doctor::record;
 use crate::errno::Errno;
 use crate::fork::prepare_for_forks;
@@ -62,18 +62,15 @@ pub(super) unsafe extern "C" fn fxstat(_version: c_int, fd: RawFd, status: *mut 
 
 /// Carries out a command written to the device file, or writes to another file.
 pub(super) unsafe extern "C-unwind" fn write(fd: RawFd, bytes: *const c_void, len: usize) -> isize {
+    // Only looked up: a thread that is cancelled would keep the file.
     if !File::is_open(fd) {
         // SAFETY: guaranteed by the caller.
         return unsafe { blocking::write(fd, bytes, len) };
     }
-    let step = |before| {
+    let step = |prior| {
         // SAFETY: the caller passes `len` bytes.
         let written = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
-        match File::write(fd, written, before) {
-            Ok(Step::Read(fd)) => Step::Read(fd),
-            Ok(Step::Done(())) => Step::Done(len as isize),
-            Err(errno) => Step::Done(returned(Err(errno))),
-        }
+        finish(File::write(fd, written, prior), |result| returned(result.map(|()| len as isize)))
     };
     // SAFETY: a program closes no file that it writes to.
     unsafe { until_done(step) }

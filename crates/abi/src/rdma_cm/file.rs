@@ -11,7 +11,7 @@ use nichrome_hca::cm::CmChannel;
 use nichrome_rdma::Memory;
 
 use super::manager::Manager;
-use crate::blocking::{Before, Step};
+use crate::blocking::{PriorRead, Step};
 use crate::errno::Errno;
 use crate::process_memory::ProcessMemory;
 use crate::waiting;
@@ -90,9 +90,9 @@ impl File {
     /// # Errors
     /// Those of the command and of the read: `EAGAIN`: no event, and the program has made the descriptor non-blocking. `EINTR`: a handler
     /// without `SA_RESTART` ran. `ENODEV`: the caller is a forked child, which would take the parent's event.
-    pub(super) fn write(fd: RawFd, written: &[u8], before: Before) -> Result<Step<()>, Errno> {
+    pub(super) fn write(fd: RawFd, written: &[u8], prior: PriorRead) -> Result<Step<()>, Errno> {
         waiting::end();
-        if let Before::Failed(errno) = before {
+        if let PriorRead::Failed(errno) = prior {
             return Err(errno);
         }
         let file = Self::find(fd)?;
@@ -102,7 +102,7 @@ impl File {
             file.manager.prepare(&command)?;
             return file.execute(written).map(Step::Done);
         }
-        if before == Before::Read {
+        if prior == PriorRead::Done {
             match file.execute(written) {
                 // Another thread has fetched the event.
                 Err(Errno(libc::EAGAIN)) => {}

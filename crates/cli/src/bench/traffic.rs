@@ -72,8 +72,9 @@ impl File {
         Ok(file)
     }
 
-    /// Returns two frames for each TCP flow: a SYN, with which the flow begins again whatever is known of it, and a FIN, which ends it
-    /// before its first byte. Both are the flow's first frame with other flags and sequence numbers, and a wrong checksum.
+    /// Returns two frames for each TCP flow: a SYN, which restarts the flow whatever state an engine has of it, and a FIN in sequence
+    /// behind it, with which the engine forgets it. Both are copies of the flow's first frame with other flags and sequence numbers,
+    /// and a wrong checksum.
     pub(super) fn endings(&self) -> Vec<[Vec<u8>; 2]> {
         let mut seen: HashSet<FlowKey> = HashSet::new();
         let mut ending = |frame: &Vec<u8>| {

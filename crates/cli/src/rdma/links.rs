@@ -112,6 +112,7 @@ mod tests {
             assert_eq!(fs::read_dir(&runtime).unwrap().count(), 1);
         }
     }
+
     #[test]
     fn files_of_another_user_are_not_used() {
         let temporary = tempfile::tempdir().unwrap();

@@ -79,9 +79,8 @@ impl Cutter {
         if record.original_len as usize > bytes.len() {
             return self.look_at_part(record, bytes, merged, limit);
         }
-        let is_whole = record.original_len as usize == bytes.len();
         let (header, frame, skipped) = match record.link_type {
-            LinkType::Ethernet if is_whole && lacks_length(bytes) => {
+            LinkType::Ethernet if lacks_length(bytes) => {
                 self.frame.clear();
                 self.frame.extend_from_slice(bytes);
                 add_length(&mut self.frame);
@@ -90,7 +89,7 @@ impl Cutter {
             LinkType::Ethernet => (&[][..], bytes, 0),
             other => {
                 let header = put_behind_ethernet(&mut self.frame, other, bytes);
-                if is_whole && lacks_length(&self.frame) {
+                if lacks_length(&self.frame) {
                     add_length(&mut self.frame);
                 }
                 (header, &self.frame[..], EthernetHeader::LEN)

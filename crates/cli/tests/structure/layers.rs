@@ -51,6 +51,7 @@ const ABI: Layers = &[
         "object.rs",
         "rates.rs",
         "say.rs",
+        "users.rs",
         "variable.rs",
     ],
     &[

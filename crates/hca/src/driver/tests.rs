@@ -15,9 +15,9 @@ fn a_program_looks_before_it_waits_if_its_last_wait_was_short() {
     let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
     let (impatient, patient) = (Patience::default(), Patience::default());
     patient.waited(0);
-    assert!(driver.look_before(&impatient, || unreachable!("it does not look")).is_some());
-    assert_eq!(driver.look_before(&patient, || true), None);
-    assert!(driver.look_before(&patient, || false).is_some());
+    assert!(driver.poll_before_wait(&impatient, || unreachable!("it does not look")).is_some());
+    assert_eq!(driver.poll_before_wait(&patient, || true), None);
+    assert!(driver.poll_before_wait(&patient, || false).is_some());
 }
 
 /// A driver with a queue pair.

@@ -11,8 +11,8 @@ use crate::reason::FlushReason;
 use crate::recycle::Pooled;
 use crate::run::{PooledRun, Run};
 
-/// An IP packet has fewer bytes of payload.
-pub(crate) const MOST_OPAQUE: u32 = 65_535;
+/// Maximum bytes of a packet whose end is not known: an IP packet has fewer.
+pub(crate) const MAX_OPAQUE_LEN: u32 = 65_535;
 
 /// The state of one connection towards the host; the table's key is its flow.
 pub(crate) struct ConnectionDescriptor<B> {
@@ -49,7 +49,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Number of deliveries in a row with older ones after which it counts as forged; 0 if there is none.
     timestamp_trust: u8,
     lead: Lead,
-    /// Number of runs that began before the frontier, in order, since nextseq first moved back.
+    /// Number of segments before the frontier that were at nextseq, since it first moved back. Those that join a run by the short way do
+    /// not count, so that it is about that of runs.
     runs_behind: u8,
 }
 
@@ -165,8 +166,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between were in a packet whose end is not known.
     pub(crate) fn skip_opaque(&mut self, seq: SeqNumber) -> bool {
-        let is_behind =
-            self.lead == Lead::Opaque && self.waiting.is_none() && !is_beyond(seq, self.nextseq, MOST_OPAQUE);
+        let is_behind = self.lead == Lead::Opaque
+            && self.waiting.is_none()
+            && !is_beyond(seq, self.nextseq, MAX_OPAQUE_LEN);
         if is_behind {
             self.nextseq = seq;
         }
@@ -199,8 +201,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Begins to count the runs before the frontier.
-    pub(crate) fn count_runs_behind(&mut self) {
+    /// Counts the runs before the frontier anew.
+    pub(crate) fn reset_runs_behind(&mut self) {
         self.runs_behind = 0;
     }
 

@@ -63,7 +63,7 @@ pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
 
 use self::acker::Acker;
-use self::descriptor::{ConnectionDescriptor, MOST_OPAQUE, Timeouts};
+use self::descriptor::{ConnectionDescriptor, MAX_OPAQUE_LEN, Timeouts};
 use self::last_arrivals::LastArrivals;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
@@ -366,13 +366,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.acker.as_mut().and_then(|acker| acker.host(index)).is_some_and(|host| host.discards(ack))
     }
 
-    /// Records that a packet at `seq` was delivered whose end is not known; no byte of it is [`MOST_OPAQUE`] bytes behind or
+    /// Records that a packet at `seq` was delivered whose end is not known; no byte of it is [`MAX_OPAQUE_LEN`] bytes behind or
     /// more.
     fn passed_opaque(&mut self, index: Index, seq: SeqNumber) {
         if let Some(descriptor) = self.table.get_mut(index) {
             descriptor.passed_opaque(seq);
         }
-        self.leave_to_host(index, seq, seq + MOST_OPAQUE);
+        self.leave_to_host(index, seq, seq + MAX_OPAQUE_LEN);
     }
 
     /// Records for active ACK that the bytes from `seq` to `end` were delivered to the host.

@@ -193,7 +193,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if let Some(descriptor) = self.table.get_mut(index)
             && descriptor.frontier.is_none()
         {
-            descriptor.count_runs_behind();
+            descriptor.reset_runs_behind();
         }
         self.release_alone(index, frame, segment, PassReason::Old);
         if let Some(descriptor) = self.table.get_mut(index) {

@@ -32,6 +32,8 @@ impl CaptureFile {
         Ok(())
     }
 
+    /// Writes behind the last block. By rustix: the C library's pwrite(2) is a cancellation point (pthreads(7)), and the caller may hold
+    /// locks.
     fn append(&self, mut blocks: &[u8]) -> io::Result<()> {
         let end = self.end + blocks.len() as u64;
         while !blocks.is_empty() {

@@ -99,9 +99,9 @@ impl Connection {
     /// congestion control holds requests and READ responses alike: the sender of the data reacts (DCQCN, section 3.1).
     #[inline]
     fn next_packet(&self, shared: &RoceShared, behind_request: bool, now: Instant) -> Option<Outgoing> {
-        let read = shared.environment.window.read;
-        let next = self.responder.next_packet(&self.qp, self.requester.paced_until(now), now);
-        let next = next.or_else(|| self.requester.next_packet(&self.qp, read, now));
+        let (read, is_paced) = (shared.environment.window.read, self.requester.paced_until(now).is_some());
+        let next = self.responder.next_packet(&self.qp, is_paced, now);
+        let next = next.or_else(|| if is_paced { None } else { self.requester.next_packet(&self.qp, read) });
         next.or_else(|| if behind_request { self.responder.acknowledgement(&self.qp) } else { None })
     }
 

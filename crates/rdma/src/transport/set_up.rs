@@ -38,8 +38,7 @@ pub(crate) trait Agreed<M: Memory> {
     ///
     /// # Errors
     /// The device does not keep as much.
-    fn check(&self, limits: &Limits) -> Result<(), ConnectError> {
-        let _ = limits;
+    fn check(&self, _: &Limits) -> Result<(), ConnectError> {
         Ok(())
     }
 

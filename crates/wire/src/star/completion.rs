@@ -66,6 +66,21 @@ impl Completed {
         Self::Connection,
     ];
 
+    /// Returns true if an operation of the server's send queue is completed.
+    #[must_use]
+    pub fn is_of_send(self) -> bool {
+        match self {
+            Self::Send | Self::Write | Self::Read | Self::CompareSwap | Self::FetchAdd => true,
+            Self::Receive | Self::ReceiveWithWrite | Self::ReceivesWanted | Self::Connection => false,
+        }
+    }
+
+    /// Returns true if a receive of the server is completed.
+    #[must_use]
+    pub fn is_of_receive(self) -> bool {
+        matches!(self, Self::Receive | Self::ReceiveWithWrite)
+    }
+
     fn new(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|completed| *completed as u8 == code)
     }

@@ -184,6 +184,7 @@ mod tests {
         assert_eq!(names, [(Bearer::Iwarp, "us", 1), (Bearer::Roce, "us", 1), (Bearer::Roce, "gbps", 1)]);
         assert_eq!(series[0].points[0], Point { x: 2.0, y: Estimate { median: 6.0, low: 5.0, high: 7.0 } });
     }
+
     #[test]
     fn variants_with_fewer_rounds_are_named() {
         let mut grid = Grid::new([1.0, 2.0]);

@@ -26,9 +26,9 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    /// A stream's own buffer, with a copy of `bytes`.
-    pub(super) fn own(bytes: &[u8]) -> Self {
-        Self { memory: bytes.to_vec(), start: 0, end: bytes.len(), is_lent: false }
+    /// A stream's own buffer, full of bytes.
+    pub(super) fn own(bytes: Vec<u8>) -> Self {
+        Self { start: 0, end: bytes.len(), memory: bytes, is_lent: false }
     }
 
     /// The bytes that are not consumed.
@@ -119,7 +119,7 @@ impl Pool {
         if !is_empty && (!buffer.is_lent || self.lent <= MAX_LENT) {
             return Some(buffer);
         }
-        let held = (!is_empty).then(|| Buffer::own(buffer.bytes()));
+        let held = (!is_empty).then(|| Buffer::own(buffer.bytes().to_vec()));
         self.take_back(buffer);
         held
     }

@@ -187,7 +187,7 @@ impl StreamPorts {
         }
         if !rest.is_empty() {
             record(&mut stream, Sender::Peer, &rest, capture, now);
-            (stream.held, stream.state) = (Some(Buffer::own(&rest)), State::Paused);
+            (stream.held, stream.state) = (Some(Buffer::own(rest)), State::Paused);
             self.paused.push(token);
         }
         self.streams.insert(token, stream);

@@ -361,12 +361,15 @@ fn a_server_with_longer_queues_than_the_client_may_have_is_refused() {
     connection.deliver(1, &opening);
     let answer = connection.ends[1].take_output();
     // The numbers of sends and receives in the OFFER.
-    for at in [44, 48] {
+    for (at, depth, is_connected) in
+        [(44, limit, true), (44, limit + 1, false), (48, limit, true), (48, limit + 1, false)]
+    {
         let mut connection = SetUp::new([Wish::Automatic, Wish::Own]);
         let mut answer = answer.clone();
-        answer[at..at + 4].copy_from_slice(&(limit + 1).to_be_bytes());
+        answer[at..at + 4].copy_from_slice(&depth.to_be_bytes());
         connection.deliver(0, &answer);
-        assert_eq!(connection.result()[0], (Phase::Done, (0, 0, QpState::Err)));
+        let is_refused = connection.result()[0] == (Phase::Done, (0, 0, QpState::Err));
+        assert_eq!(is_refused, !is_connected, "{depth} at {at}");
     }
 }
 

@@ -153,10 +153,10 @@ impl Requester {
         self.control.departure().filter(|departure| *departure > now)
     }
 
-    /// The request packet that is to leave next.
+    /// The request packet that is to leave next, once the pace allows it.
     #[inline]
-    pub(super) fn next_packet(&self, qp: &QueuePair, read: u32, now: Instant) -> Option<Outgoing> {
-        if self.waiting_until.is_some() || self.paced_until(now).is_some() {
+    pub(super) fn next_packet(&self, qp: &QueuePair, read: u32) -> Option<Outgoing> {
+        if self.waiting_until.is_some() {
             return None;
         }
         self.next_repeat(qp, read).or_else(|| self.next_request(qp, read))

@@ -7,7 +7,6 @@
 
 use std::collections::VecDeque;
 
-use nichrome_wire::Instant;
 use nichrome_wire::rdma::{
     Aeth, Credit, Message, Msn, NakCode, Psn, RKey, RcMessage, ReadResponse, Reth, Syndrome,
 };
@@ -229,16 +228,11 @@ impl Answers {
     /// The answer that leaves before any acknowledgement: a congestion notification, data unless it is paced, the selective NAK
     /// of `missing`.
     #[inline]
-    pub(super) fn next(
-        &self,
-        position: Position,
-        paced_until: Option<Instant>,
-        missing: Option<Psn>,
-    ) -> Option<Outgoing> {
+    pub(super) fn next(&self, position: Position, is_paced: bool, missing: Option<Psn>) -> Option<Outgoing> {
         if self.notification {
             return Some(plain(Message::CongestionNotification, Psn::new(0), Cause::Notification));
         }
-        if self.pending > 0 && paced_until.is_none() {
+        if self.pending > 0 && !is_paced {
             let index = self.data.iter().position(DataAnswer::is_pending)?;
             return Some(self.data_packet(index, position));
         }

@@ -287,18 +287,13 @@ impl Responder {
         !self.answers.is_empty() && !self.is_delaying(now) || self.reorder.has_missing()
     }
 
-    /// The answer that leaves next; data only if it is not `paced_until` a later time.
+    /// The answer that leaves next; data only unless the pace of congestion control holds it.
     #[inline]
-    pub(super) fn next_packet(
-        &self,
-        qp: &QueuePair,
-        paced_until: Option<Instant>,
-        now: Instant,
-    ) -> Option<Outgoing> {
+    pub(super) fn next_packet(&self, qp: &QueuePair, is_paced: bool, now: Instant) -> Option<Outgoing> {
         if self.answers.is_empty() && !self.reorder.has_missing() {
             return None;
         }
-        let urgent = self.answers.next(self.position(qp), paced_until, self.reorder.next_missing());
+        let urgent = self.answers.next(self.position(qp), is_paced, self.reorder.next_missing());
         urgent.or_else(|| if self.is_delaying(now) { None } else { self.acknowledgement(qp) })
     }
 

@@ -44,12 +44,12 @@ impl EgressWait {
         std::mem::take(self).retransmissions
     }
 
-    fn start(&mut self, now: Instant) {
-        self.retry.get_or_insert(now.plus_nanos(RETRY_INTERVAL));
-    }
-
     /// Drops all chunks.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
+    }
+
+    fn start(&mut self, now: Instant) {
+        self.retry.get_or_insert(now.plus_nanos(RETRY_INTERVAL));
     }
 }

@@ -26,8 +26,8 @@ use demand::Asking;
 use egress_wait::EgressWait;
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
-    Atomic, Completed, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter,
-    Repr, Rights, Span, Stamp,
+    Atomic, Cqe, Element, Flags, GrantCode, Lease, Message, PacketCheck, PacketType, PacketWriter, Repr,
+    Rights, Span, Stamp,
 };
 use nichrome_wire::{Ecn, Instant};
 
@@ -494,7 +494,10 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             Cause::Element => {
                 let is_new = self.outbox.element_sent(&self.qp.settings, verbs.now);
                 verbs.counters.retransmitted += u64::from(!is_new);
-                if is_new && is_report_of_send(&packet.repr.message) {
+                if is_new
+                    && let Message::Cqep(cqe) = packet.repr.message
+                    && cqe.completed.is_of_send()
+                {
                     self.mirror.report_left();
                 }
             }
@@ -534,11 +537,4 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
         }
         self.complete(verbs);
     }
-}
-
-/// Whether a packet reports a send of the server.
-fn is_report_of_send(message: &Message) -> bool {
-    use Completed as C;
-    let Message::Cqep(cqe) = message else { return false };
-    matches!(cqe.completed, C::Send | C::Write | C::Read | C::CompareSwap | C::FetchAdd)
 }

@@ -20,7 +20,7 @@ impl Stateless {
             verbs.counters.dropped_stale += 1;
             // The client may have executed a send that was flushed here. A receive that was flushed or returned to its queue
             // is not acknowledged: the client's send must fail.
-            return self.is_closed() && !is_of_receive(cqe);
+            return self.is_closed() && !cqe.completed.is_of_receive();
         }
         match cqe.completed {
             Completed::Connection => self.client_ended(status(cqe.status), verbs),
@@ -156,9 +156,4 @@ impl Stateless {
             self.close_now(verbs);
         }
     }
-}
-
-/// Whether a CQE is of a receive.
-fn is_of_receive(cqe: &Cqe) -> bool {
-    matches!(cqe.completed, Completed::Receive | Completed::ReceiveWithWrite)
 }
