@@ -301,8 +301,11 @@ impl Sink {
     /// Returns the payload within the window, and its distance from the next byte expected.
     fn cut<'a>(&mut self, segment: &TcpRepr<'a>, now: Instant) -> Flow<(&'a [u8], usize)> {
         let start = self.expected();
-        let end =
-            self.last_ack.map_or(start, |ack| ack + (usize::from(self.last_window) << self.window_shift));
+        let end = self.last_ack.map_or(start, |ack| {
+            // The window of a SYN ACK is not scaled (RFC 7323, 2.2): it can seem to be more than the buffer.
+            let end = ack + (usize::from(self.last_window) << self.window_shift);
+            end.min(start + self.window())
+        });
         let (first, last) = (segment.seq_number, segment.seq_number + segment.payload.len());
         let is_within = match (first == last, start == end) {
             (true, _) if last == start - 1 => false,
