@@ -343,7 +343,7 @@ mod tests {
     }
 
     /// Returns the number that acknowledges this frame if it is a SYN.
-    fn acknowledgment_of_syn(frame: &Vec<u8>) -> Option<SeqNumber> {
+    fn acknowledgment_of_syn(frame: &[u8]) -> Option<SeqNumber> {
         let packet = LinkHeader::new(frame)?.payload();
         let tcp = TcpHeader::new(Ipv4Header::new(packet)?.payload()?)?;
         tcp.flags().contains(TcpFlags::SYN).then(|| tcp.seq() + 1)
@@ -351,7 +351,7 @@ mod tests {
 
     /// Returns the number that acknowledges the last SYN of these frames.
     fn acknowledgment(sent: &VecDeque<Vec<u8>>) -> SeqNumber {
-        sent.iter().rev().find_map(acknowledgment_of_syn).unwrap_or(SeqNumber(0))
+        sent.iter().rev().find_map(|frame| acknowledgment_of_syn(frame)).unwrap_or(SeqNumber(0))
     }
 
     /// Returns true if smoltcp 0.14 panics at this input: it takes the window of its SYN ACK to be scaled, and bytes beyond its buffer
@@ -359,7 +359,7 @@ mod tests {
     fn exceeds_window_of_syn_ack(input: &Input, sent: &VecDeque<Vec<u8>>, receive_buffer: usize) -> bool {
         let Input::Segment { ahead, len, .. } = *input else { return false };
         let is_beyond = i64::from(ahead) + len as i64 > receive_buffer as i64;
-        is_beyond && sent.back().and_then(acknowledgment_of_syn).is_some()
+        is_beyond && sent.back().and_then(|frame| acknowledgment_of_syn(frame)).is_some()
     }
 
     #[test]
