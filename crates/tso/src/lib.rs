@@ -56,8 +56,10 @@
 mod checksum;
 mod error;
 mod fragment;
+mod in_place;
 mod ip;
 mod place;
+mod plan;
 mod segments;
 mod tcp;
 mod tunnel;
@@ -65,6 +67,7 @@ mod udp;
 
 pub use checksum::complete_checksum;
 pub use error::SegmentError;
+pub use in_place::{InPlace, Placed};
 pub use nichrome_wire::{VirtioNetHeader, VirtioNetRepr};
 pub use segments::{Limit, Segments};
 

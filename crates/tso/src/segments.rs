@@ -2,14 +2,14 @@
 
 use std::num::NonZeroU16;
 
-use nichrome_wire::checksum::Sum;
 use nichrome_wire::{ChecksumState, Gso, GsoType, IpProtocol, UdpHeader, VirtioNetRepr};
 
 use crate::checksum;
 use crate::error::SegmentError;
 use crate::fragment::FragmentFields;
+use crate::in_place::InPlace;
 use crate::ip::IpPacket;
-use crate::place::Place;
+use crate::plan::{Fields, Plan};
 use crate::tcp::{self, TcpFields};
 use crate::tunnel::Tunnel;
 use crate::udp::{self, UdpFields};
@@ -17,16 +17,8 @@ use crate::udp::{self, UdpFields};
 /// The packets of a frame: see the [crate] for the rules.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
-    /// The headers that every packet begins with.
-    header: &'a [u8],
-    /// The payload not sent yet.
-    payload: &'a [u8],
-    /// Payload of each packet but the last, in bytes; not 0 if there is payload.
-    size: usize,
-    remaining: usize,
-    is_first: bool,
-    tunnel: Option<Tunnel>,
-    fields: Fields,
+    frame: &'a [u8],
+    plan: Plan,
 }
 
 /// The maximum size of the packets of a frame.
@@ -36,29 +28,6 @@ pub enum Limit {
     Payload(NonZeroU16),
     /// The maximum IP packet length (the MTU), in bytes, tunnel headers included.
     Packet(u16),
-}
-
-/// The per-packet fields.
-#[derive(Clone, Debug)]
-enum Fields {
-    /// None: the frame is sent unchanged.
-    None,
-    /// A checksum over the whole payload, at this offset in it.
-    Checksum(u16),
-    Tcp(TcpFields),
-    Udp(UdpFields),
-    Fragment(FragmentFields),
-}
-
-impl Fields {
-    /// Returns true if the checksum of each payload is needed.
-    fn needs_sum(&self) -> bool {
-        match self {
-            Self::None | Self::Fragment(_) => false,
-            Self::Tcp(fields) => fields.needs_sum(),
-            Self::Checksum(_) | Self::Udp(_) => true,
-        }
-    }
 }
 
 impl<'a> Segments<'a> {
@@ -75,12 +44,13 @@ impl<'a> Segments<'a> {
 
     /// Wraps a frame that needs no segmentation.
     fn one(frame: &'a [u8], checksum: ChecksumState) -> Result<Self, SegmentError> {
+        let len = frame.len();
         let ChecksumState::Partial { start, offset } = checksum else {
-            return Ok(Self::from_parts(&[], frame, frame.len(), Fields::None));
+            return Ok(Self { frame, plan: Plan::new(0, 0..len, len, Fields::None) });
         };
         checksum::check_within(frame, start, offset)?;
-        let (header, payload) = frame.split_at(usize::from(start));
-        Ok(Self::from_parts(header, payload, payload.len(), Fields::Checksum(offset)))
+        let start = usize::from(start);
+        Ok(Self { frame, plan: Plan::new(start, start..len, len - start, Fields::Checksum(offset)) })
     }
 
     /// Prepares a frame that needs segmentation.
@@ -94,41 +64,24 @@ impl<'a> Segments<'a> {
         };
         packet.check_type(gso.gso_type)?;
         let size = usize::from(gso.size.get());
-        let segments = match gso.gso_type {
+        let plan = match gso.gso_type {
             GsoType::TcpV4(_) | GsoType::TcpV6(_) => {
                 check_place(checksum, packet.transport, tcp::CHECKSUM_AT)?;
                 let (fields, header_len) = TcpFields::read(frame, &packet)?;
-                Self::from_packet(frame, &packet, header_len, size, Fields::Tcp(fields))
+                Plan::of(&packet, header_len, size, Fields::Tcp(fields))
             }
             GsoType::Udp if packet.payload.len() > size => {
                 check_place(checksum, packet.transport, udp::CHECKSUM_AT)?;
                 let (fields, size) = FragmentFields::read(frame, &packet, gso.size)?;
-                Self::from_packet(frame, &packet, 0, size, Fields::Fragment(fields))
+                Plan::of(&packet, 0, size, Fields::Fragment(fields))
             }
             GsoType::Udp | GsoType::UdpL4 => {
                 check_place(checksum, packet.transport, udp::CHECKSUM_AT)?;
                 let fields = UdpFields::read(frame, &packet)?;
-                Self::from_packet(frame, &packet, UdpHeader::LEN, size, Fields::Udp(fields))
+                Plan::of(&packet, UdpHeader::LEN, size, Fields::Udp(fields))
             }
         };
-        Ok(Self { tunnel, ..segments })
-    }
-
-    /// Prepares `packet`, whose transport header has `header_len` bytes.
-    fn from_packet(
-        frame: &'a [u8],
-        packet: &IpPacket<'a>,
-        header_len: usize,
-        size: usize,
-        fields: Fields,
-    ) -> Self {
-        let header = &frame[..packet.transport + header_len];
-        Self::from_parts(header, &packet.payload[header_len..], size, fields)
-    }
-
-    fn from_parts(header: &'a [u8], payload: &'a [u8], size: usize, fields: Fields) -> Self {
-        let remaining = payload.len().div_ceil(size.max(1)).max(1);
-        Self { header, payload, size, remaining, is_first: true, tunnel: None, fields }
+        Ok(Self { frame, plan: plan.within(tunnel) })
     }
 
     /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams within
@@ -174,14 +127,14 @@ impl<'a> Segments<'a> {
                 Some(room) => room,
             },
         };
-        Ok(Self { tunnel, ..Self::from_packet(frame, packet, header_len, size, fields) })
+        Ok(Self { frame, plan: Plan::of(packet, header_len, size, fields).within(tunnel) })
     }
 
     /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that completes or ignores
     /// them. Returns their state; `None` if the frame needs no TCP segmentation, or is in a tunnel, whose checksum may cover
     /// them.
     pub fn leave_tcp_checksums(&mut self) -> Option<ChecksumState> {
-        match (&mut self.fields, &self.tunnel) {
+        match (&mut self.plan.fields, &self.plan.tunnel) {
             (Fields::Tcp(fields), None) => Some(fields.leave_checksum()),
             _ => None,
         }
@@ -190,14 +143,14 @@ impl<'a> Segments<'a> {
     /// Makes all TCP segments have the frame's CWR flag, as the ACE counter of accurate ECN (RFC 9768) needs; otherwise only
     /// the first has it.
     pub fn repeat_cwr(&mut self) {
-        if let Fields::Tcp(fields) = &mut self.fields {
+        if let Fields::Tcp(fields) = &mut self.plan.fields {
             fields.repeat_cwr();
         }
     }
 
     /// Makes all packets have the frame's IPv4 identification, instead of increasing ones.
     pub fn fix_identification(&mut self) {
-        match &mut self.fields {
+        match &mut self.plan.fields {
             Fields::Tcp(fields) => fields.fix_identification(),
             Fields::Udp(fields) => fields.fix_identification(),
             Fields::None | Fields::Checksum(_) | Fields::Fragment(_) => {}
@@ -206,55 +159,60 @@ impl<'a> Segments<'a> {
 
     /// As [`Segments::fix_identification`], for the IPv4 header of a tunnel.
     pub fn fix_tunnel_identification(&mut self) {
-        self.tunnel.iter_mut().for_each(Tunnel::fix_identification);
+        self.plan.tunnel.iter_mut().for_each(Tunnel::fix_identification);
     }
 
     /// Returns the number of remaining packets.
     #[inline]
     pub fn remaining(&self) -> usize {
-        self.remaining
+        self.plan.remaining
     }
 
     /// Returns the total length of the remaining packets, including headers, in bytes.
     #[inline]
     pub fn bytes_remaining(&self) -> usize {
-        self.remaining * self.header.len() + self.payload.len()
+        self.plan.bytes_remaining()
     }
 
     /// Returns the length of the next packet, including headers; 0 if there is none. Later packets are not longer.
     #[inline]
     pub fn packet_len(&self) -> usize {
-        if self.remaining == 0 { 0 } else { self.header.len() + self.payload.len().min(self.size) }
+        self.plan.packet_len()
+    }
+
+    /// Ends the borrow of the frame, so that the remaining packets can be written over it.
+    pub fn in_place(self) -> InPlace {
+        InPlace::new(self.plan)
+    }
+
+    /// Writes the next packet to the start of `out`, which has [`Segments::packet_len`] bytes or more, as [`Segments::append_next`]
+    /// does; returns its length.
+    ///
+    /// # Panics
+    /// `out` is shorter.
+    pub fn write_next(&mut self, out: &mut [u8]) -> usize {
+        let Some(payload) = self.plan.next_payload() else { return 0 };
+        let (header, payload) = (&self.frame[..self.plan.header_len], &self.frame[payload]);
+        let sum = self.plan.sum(payload);
+        let packet = &mut out[..header.len() + payload.len()];
+        packet[..header.len()].copy_from_slice(header);
+        packet[header.len()..].copy_from_slice(payload);
+        self.plan.write_fields(packet, sum);
+        packet.len()
     }
 
     /// Appends the next packet to `out`; returns false if there is none. Its checksums are complete, unless
     /// [`Segments::leave_tcp_checksums`] was called.
     pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
-        if self.remaining == 0 {
-            return false;
-        }
-        let (payload, rest) = self.payload.split_at(self.payload.len().min(self.size));
-        let place = Place { is_first: self.is_first, is_last: self.remaining == 1 };
+        let Some(payload) = self.plan.next_payload() else { return false };
+        let (header, payload) = (&self.frame[..self.plan.header_len], &self.frame[payload]);
         // Summed before copying: reads ahead better, and leaves the payload in the cache for the copy.
-        let sum = if self.fields.needs_sum() { Sum::new().add_bytes(payload) } else { Sum::new() };
-        let (start, header_len) = (out.len(), self.header.len());
-        out.reserve(header_len + payload.len());
-        out.extend_from_slice(self.header);
+        let sum = self.plan.sum(payload);
+        let start = out.len();
+        out.reserve(header.len() + payload.len());
+        out.extend_from_slice(header);
         out.extend_from_slice(payload);
-        let packet = &mut out[start..];
-        match &mut self.fields {
-            Fields::None => (),
-            Fields::Checksum(offset) => checksum::put(&mut packet[header_len..], *offset, sum.finish()),
-            Fields::Tcp(fields) => fields.write(packet, header_len, sum, place),
-            Fields::Udp(fields) => fields.write(packet, sum),
-            Fields::Fragment(fields) => fields.write(packet, header_len, place),
-        }
-        if let Some(tunnel) = &mut self.tunnel {
-            tunnel.write(packet);
-        }
-        self.payload = rest;
-        self.remaining -= 1;
-        self.is_first = false;
+        self.plan.write_fields(&mut out[start..], sum);
         true
     }
 }

@@ -315,6 +315,8 @@ const TSO: Layers = &[
     &["error.rs", "place.rs"],
     &["ip.rs"],
     &["checksum.rs", "fragment.rs", "tcp.rs", "tunnel.rs", "udp.rs"],
+    &["plan.rs"],
+    &["in_place.rs"],
     &["segments.rs"],
 ];
 

@@ -19,6 +19,7 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
         return;
     };
     let mut with_partial_checksums = segments.clone();
+    assert_eq!(packets_in_place(&segments, frame), packets(segments.clone()));
     let packets = packets(segments);
     if let Some(state) = with_partial_checksums.leave_tcp_checksums() {
         assert_eq!(completed(with_partial_checksums, state), packets);
@@ -102,6 +103,37 @@ fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
         packets.push(std::mem::take(&mut out));
     }
     assert_eq!((packets.len(), packets.iter().map(Vec::len).sum::<usize>()), (count, bytes));
+    packets
+}
+
+/// Returns all packets, each written behind the one before it.
+fn packets_behind_each_other(mut segments: Segments<'_>) -> Vec<u8> {
+    let mut out = vec![0xAA; segments.bytes_remaining()];
+    let mut written = 0;
+    while segments.remaining() > 0 {
+        written += segments.write_next(&mut out[written..]);
+    }
+    assert_eq!((written, segments.write_next(&mut [])), (out.len(), 0));
+    out
+}
+
+/// Returns all packets, written over the frame; checks that nothing else is written.
+fn packets_in_place(segments: &Segments<'_>, frame: &[u8]) -> Vec<Vec<u8>> {
+    let (count, packet_len) = (segments.remaining(), segments.packet_len());
+    let in_place = segments.clone().in_place();
+    let (before, after) = ([0x55; 3], [0x66; 5]);
+    let mut memory = [&before[..], &vec![0; in_place.needs_before()], frame, &after].concat();
+    let frame_at = memory.len() - after.len() - frame.len();
+    let placed = in_place.write(&mut memory, frame_at);
+    assert_eq!((placed.packets.start, placed.packet_len), (before.len(), packet_len));
+    assert!(memory.starts_with(&before) && memory.ends_with(&after));
+    let all = &memory[placed.packets];
+    assert_eq!(all, packets_behind_each_other(segments.clone()));
+    let mut packets: Vec<Vec<u8>> = all.chunks(packet_len.max(1)).map(<[u8]>::to_vec).collect();
+    if all.is_empty() {
+        packets.push(Vec::new());
+    }
+    assert_eq!(packets.len(), count);
     packets
 }
 
