@@ -89,8 +89,20 @@ impl<P: Packet> Exits<P> {
         self.outputs.push_back(Output::Dropped { packet: transit.packet, reason });
     }
 
+    /// Returns true if there are outputs that were not polled yet.
+    pub(crate) fn has_outputs(&self) -> bool {
+        !self.outputs.is_empty()
+    }
+
     #[inline]
     pub(crate) fn release(&mut self, transit: Transit<P>, due: Instant) {
+        let departure = self.depart(transit, due);
+        self.outputs.push_back(Output::Released(departure));
+    }
+
+    /// Counts a packet that leaves.
+    #[inline]
+    pub(crate) fn depart(&mut self, transit: Transit<P>, due: Instant) -> Departure<P> {
         let Transit { packet, arrived, number } = transit;
         self.in_flight -= 1;
         self.stats.packets_out += 1;
@@ -98,7 +110,7 @@ impl<P: Packet> Exits<P> {
         self.stats.reordered += u64::from(number < self.latest);
         self.stats.delay.record_nanos(due.nanos_since(arrived));
         self.latest = self.latest.max(number);
-        self.outputs.push_back(Output::Released(Departure { packet, arrived, due }));
+        Departure { packet, arrived, due }
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use nichrome_wire::{Engine, Instant};
 
 use crate::exits::{Exits, Transit};
 use crate::stage::{Passage, Stages};
-use crate::{ConfigError, Impairments, Order, Output, Packet, Stage, Stats};
+use crate::{ConfigError, Departure, Impairments, Order, Output, Packet, Stage, Stats};
 
 /// One direction of a path.
 ///
@@ -54,6 +54,18 @@ impl<P: Packet> Path<P> {
         }
         self.route = route(&impairments.order, &self.stages);
         Ok(())
+    }
+
+    /// As [`Engine::receive`]. Returns the packet if it leaves at once, as all do without impairments: [`Engine::poll`] does not.
+    #[inline]
+    pub fn receive_at_once(&mut self, packet: P, now: Instant) -> Option<Departure<P>> {
+        self.pass_time(now);
+        let transit = self.exits.admit(packet, self.now)?;
+        if self.route.is_empty() && !self.exits.has_outputs() {
+            return Some(self.exits.depart(transit, self.now));
+        }
+        self.travel(transit, 0, self.now);
+        None
     }
 
     /// Returns the counters.

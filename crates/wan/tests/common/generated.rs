@@ -140,7 +140,11 @@ impl Pair {
             self.arrivals.push(self.now);
             let expected = &mut self.expected;
             deliver(&mut self.punctual, packet, self.now, &mut |_, output| expected.push(left(output)));
-            self.late.receive(packet, self.now);
+            if choices.below(2) == 0 {
+                self.late.receive(packet, self.now);
+            } else if let Some(departure) = self.late.receive_at_once(packet, self.now) {
+                self.got.push(left(Output::Released(departure)));
+            }
         }
     }
 
