@@ -50,9 +50,6 @@ use crate::shared_device::SharedDevice;
 use crate::side::Side;
 use crate::{failure, number};
 
-/// Maximum link overhead of a frame, in bytes: Ethernet header and two VLAN tags.
-const LINK_LEN: usize = 14 + 8;
-
 const EXAMPLES: &str = "\
 Examples:
   nichrome wan --delay 40ms --loss 1% --left 'iperf3 -s -1' --right 'iperf3 -c $PEER'
@@ -200,7 +197,7 @@ impl Wan {
             }
         };
         let reached = Reached { hosts: places, unread: Arc::new(unread), web };
-        let run = self.start(devices, self.interface_mtu, impairments, &session, outputs, reached)?;
+        let run = self.start(devices, impairments, &session, outputs, reached)?;
         if self.shell {
             failure::say(format_args!(
                 "a shell on the left host; $PEER and $PEER6 are the right one, 'exit' ends both"
@@ -243,7 +240,6 @@ impl Wan {
     ) -> anyhow::Result<ExitCode> {
         let outputs = self.open()?;
         let netlink = Netlink::open()?;
-        let mut mtu = 0;
         let (mut sockets, mut links, mut indices) = (Vec::new(), Vec::new(), Vec::new());
         for name in interfaces {
             let interface = netlink.interface(*name)?;
@@ -257,7 +253,6 @@ impl Wan {
             let ethernet = interface.mac.is_some_and(|mac| mac != MacAddr::default());
             anyhow::ensure!(ethernet, "{name} is not an Ethernet interface");
             anyhow::ensure!(interface.up, "{name} is down: 'ip link set {name} up' sets it up");
-            mtu = mtu.max(interface.mtu);
             sockets.push(Arc::new(PacketSocket::open(&interface)?));
             links.push(Link::new(interface, User::PATH));
         }
@@ -271,7 +266,7 @@ impl Wan {
         // An interface that is gone has no counter.
         let unread = move || Ok(sockets.each_ref().map(|socket| socket.dropped().unwrap_or(0)));
         let reached = Reached { hosts: Vec::new(), unread: Arc::new(unread), web };
-        let run = self.start(devices, mtu, impairments, &session, outputs, reached)?;
+        let run = self.start(devices, impairments, &session, outputs, reached)?;
         failure::say(format_args!(
             "between {} (left) and {} (right) until Ctrl-C",
             interfaces[0], interfaces[1]
@@ -292,20 +287,13 @@ impl Wan {
     fn start(
         &self,
         devices: [SharedDevice; 2],
-        mtu: u32,
         impairments: [Impairments; 2],
         session: &Session,
         Outputs { recording, plot }: Outputs,
         Reached { hosts, unread, web }: Reached,
     ) -> anyhow::Result<Run> {
         let seed = self.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
-        let setup = Setup {
-            devices,
-            impairments: &impairments,
-            seed,
-            frame_len: mtu as usize + LINK_LEN,
-            recording: recording.as_ref(),
-        };
+        let setup = Setup { devices, impairments: &impairments, seed, recording: recording.as_ref() };
         let path = LivePath::start(&setup, session.path_ended())?;
         let controlled =
             Controlled { remote: path.remote(), impairments, seed, hosts, unread: Arc::clone(&unread) };

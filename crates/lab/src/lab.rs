@@ -77,8 +77,7 @@ impl Lab {
         let [left, right] = Side::BOTH;
         let hosts = [Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?];
         let frame_len = MTU as usize + LINK;
-        let config =
-            |side: Side| CardConfig { name: side.name(), engine, profile, busy_poll: false, frame_len };
+        let config = |side: Side| CardConfig { name: side.name(), engine, profile, busy_poll: false };
         let tap = |side: Side| Arc::clone(&side.of(&hosts).tap) as Arc<dyn Device + Send + Sync>;
         let start = |wire: MemoryWire, to: Side, threads: Threads| -> Result<Card, CardError> {
             let queue = Queue { wire, observer: None };

@@ -1,6 +1,6 @@
-//! The packet type of live paths: a frame in a pool buffer with its checksum state.
+//! The packet type of live paths: a frame with its checksum state.
 
-use nichrome_port::Buffer;
+use nichrome_port::Piece;
 use nichrome_tso::complete_checksum;
 use nichrome_wan::{Packet, ethernet};
 use nichrome_wire::{ChecksumState, Ecn, VirtioNetRepr, ipv4_fragments};
@@ -8,38 +8,32 @@ use nichrome_wire::{ChecksumState, Ecn, VirtioNetRepr, ipv4_fragments};
 /// A frame and its checksum state.
 #[derive(Debug)]
 pub struct Carried {
-    memory: Memory,
+    frame: Piece,
     /// Checksum state; unchecked once a bit was flipped.
     pub checksum: ChecksumState,
 }
 
-/// The frame's memory. Copies are rare, so they do not come from the pool.
-#[derive(Debug)]
-enum Memory {
-    Pooled(Buffer),
-    Own(Vec<u8>),
-}
-
 impl Carried {
     /// Wraps a received or segmented frame.
-    pub fn new(buffer: Buffer, checksum: ChecksumState) -> Self {
-        Self { memory: Memory::Pooled(buffer), checksum }
+    pub fn new(frame: Piece, checksum: ChecksumState) -> Self {
+        Self { frame, checksum }
     }
 
-    /// Wraps a frame that is not in a pool buffer.
-    pub(crate) fn from_bytes(bytes: Vec<u8>, checksum: ChecksumState) -> Self {
-        Self { memory: Memory::Own(bytes), checksum }
+    /// Unwraps the frame.
+    pub(crate) fn into_frame(self) -> Piece {
+        self.frame
     }
 
+    /// Copies are rare, so they have memory of their own.
     fn copy(&self) -> Self {
-        Self::from_bytes(self.as_ref().to_vec(), self.checksum)
+        Self::new(self.frame.to_vec().into(), self.checksum)
     }
 
     /// Completes a partial checksum.
     fn complete(&mut self) {
         let virtio = VirtioNetRepr { checksum: self.checksum, gso: None };
         if let ChecksumState::Partial { .. } = self.checksum
-            && complete_checksum(self.as_mut(), &virtio).is_ok()
+            && complete_checksum(&mut self.frame, &virtio).is_ok()
         {
             self.checksum = ChecksumState::Valid;
         }
@@ -49,19 +43,7 @@ impl Carried {
 impl AsRef<[u8]> for Carried {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        match &self.memory {
-            Memory::Pooled(buffer) => buffer,
-            Memory::Own(bytes) => bytes,
-        }
-    }
-}
-
-impl AsMut<[u8]> for Carried {
-    fn as_mut(&mut self) -> &mut [u8] {
-        match &mut self.memory {
-            Memory::Pooled(buffer) => buffer,
-            Memory::Own(bytes) => bytes,
-        }
+        &self.frame
     }
 }
 
@@ -84,13 +66,13 @@ impl Packet for Carried {
         let mut whole = self.copy();
         whole.complete();
         let fragments = ipv4_fragments(whole.as_ref(), mtu)?.into_iter();
-        Some(fragments.map(|bytes| Self::from_bytes(bytes, whole.checksum)).collect())
+        Some(fragments.map(|bytes| Self::new(bytes.into(), whole.checksum)).collect())
     }
 
     /// A partial checksum is completed first, so that the receiver can notice.
     fn flip_bit(&mut self, bit: usize) {
         self.complete();
-        ethernet::flip_bit(self.as_mut(), bit);
+        ethernet::flip_bit(&mut self.frame, bit);
         self.checksum = ChecksumState::Unchecked;
     }
 
@@ -103,6 +85,6 @@ impl Packet for Carried {
     }
 
     fn mark_ce(&mut self) {
-        ethernet::mark_ce(self.as_mut());
+        ethernet::mark_ce(&mut self.frame);
     }
 }

@@ -13,8 +13,6 @@ pub struct CardConfig {
     pub profile: Option<ProfileConfig>,
     /// True if workers never sleep.
     pub busy_poll: bool,
-    /// Maximum frame length on the wire, in bytes; longer frames cost an allocation each.
-    pub frame_len: usize,
 }
 
 impl CardConfig {

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::io::IoSlice;
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nichrome_port::{BufferPool, OsError, TransmitError, Waker, WireFrame, WireQueue, WireStats, clock};
-use nichrome_wan::{ConfigError, Departure, DropReason, Impairments, Output, Path, Stats, TooBig};
+use nichrome_port::{
+    Arena, OsError, Piece, TransmitError, Unsent, Waker, WireFrame, WireQueue, WireStats, clock,
+};
+use nichrome_wan::{ConfigError, Departure, DropReason, Impairments, Output, Packet, Path, Stats, TooBig};
 use nichrome_wire::{ChecksumState, Engine, Instant, VirtioNetRepr};
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use rustix::io;
 
 use crate::carried::Carried;
@@ -17,6 +18,9 @@ use crate::carried::Carried;
 /// Capacity of each direction, in frames sent and not yet read: four receive batches, so that a sender seldom waits while
 /// its reader delivers one. Twice as many gain nothing.
 const ROOM: usize = 1024;
+
+/// Length of a block of memory for frames in several parts, which are ACKs, in bytes.
+const BLOCK: usize = 1 << 16;
 
 /// Room for the ICMP errors of a direction that the other one has not read yet.
 const ROOM_FOR_ERRORS: usize = 64;
@@ -31,7 +35,8 @@ pub struct MemoryWire {
     /// The other direction, if this is one.
     opposite: Option<Opposite>,
     path: MemoryPath,
-    pool: BufferPool,
+    /// For frames in several parts.
+    arena: Arena,
     /// Maximum frame length, in bytes.
     max: usize,
     /// Of the other end, or direction.
@@ -129,8 +134,8 @@ impl MemoryWire {
         max: usize,
         wakes_peer: Arc<Waker>,
     ) -> Self {
-        let (pool, stats) = (BufferPool::growing(usize::MAX, max), WireStats::default());
-        Self { inbox, outbox, opposite, path, pool, max, wakes_peer, sent: false, stats }
+        let (arena, stats) = (Arena::new(BLOCK), WireStats::default());
+        Self { inbox, outbox, opposite, path, arena, max, wakes_peer, sent: false, stats }
     }
 
     /// Returns the path towards this end.
@@ -142,37 +147,34 @@ impl MemoryWire {
     /// packet.
     fn send_error(&mut self, error: Vec<u8>, now: Instant) {
         let Some(opposite) = &mut self.opposite else {
-            let _ = self.send(error.len(), ChecksumState::Valid, now, |bytes| bytes.extend(&error));
+            let _ = self.send(Carried::new(error.into(), ChecksumState::Valid), now);
             return;
         };
-        self.sent |= opposite.errors_to.push((now, Carried::from_bytes(error, ChecksumState::Valid))).is_ok();
+        self.sent |= opposite.errors_to.push((now, Carried::new(error.into(), ChecksumState::Valid))).is_ok();
     }
 
-    /// Sends the frame of `len` bytes that `fill` writes into an empty vector. Drops it if the peer's end is gone.
-    fn send(
-        &mut self,
-        len: usize,
-        checksum: ChecksumState,
-        now: Instant,
-        fill: impl FnOnce(&mut Vec<u8>),
-    ) -> Result<(), TransmitError> {
+    /// Sends a frame. Drops it if the peer's end is gone.
+    fn send(&mut self, frame: Carried, now: Instant) -> Result<(), (Carried, TransmitError)> {
+        let len = frame.wire_len();
         if len > self.max {
-            return Err(TransmitError::Length { len, max: self.max });
+            return Err((frame, TransmitError::Length { len, max: self.max }));
         }
         if self.outbox.is_abandoned() {
             // The peer's end has gone: there will be no more room.
             self.stats.transmit_dropped += 1;
             return Ok(());
         }
-        if self.outbox.is_full() {
-            return Err(TransmitError::Full);
-        }
-        let Some(mut buffer) = self.pool.take() else { return Err(TransmitError::Full) };
-        buffer.fill(fill);
+        let pushed = self.outbox.push((now, frame));
         // Who sends in a direction reads there.
-        self.sent |= self.opposite.is_none();
-        self.outbox.push((now, Carried::new(buffer, checksum))).map_err(|_| TransmitError::Full)
+        self.sent |= self.opposite.is_none() && pushed.is_ok();
+        pushed.map_err(|PushError::Full((_, frame))| (frame, TransmitError::Full))
     }
+}
+
+/// Returns a packet that has left the path as it is received.
+fn received(packet: Carried) -> WireFrame<Carried> {
+    let virtio = VirtioNetRepr { checksum: packet.checksum, gso: None }.emit();
+    WireFrame { buffer: packet, virtio }
 }
 
 /// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the wire.
@@ -236,11 +238,14 @@ impl WireQueue for MemoryWire {
         let mut now = clock::now();
         let mut left = max;
         while left > 0
+            && batch.len() < max
             && let Ok((sent, frame)) = self.inbox.pop()
         {
-            path.receive(frame, sent);
+            if let Some(departure) = path.receive_at_once(frame, sent) {
+                batch.push(received(departure.packet));
+            }
             left -= 1;
-            if left == 0 {
+            if left == 0 || batch.len() == max {
                 // Frames sent after this one may still be in the ring: the path's time must not pass theirs.
                 now = now.min(sent);
             }
@@ -260,8 +265,7 @@ impl WireQueue for MemoryWire {
         while batch.len() < max && !is_drained {
             match path.poll() {
                 Some(Output::Released(Departure { packet, .. })) => {
-                    let virtio = VirtioNetRepr { checksum: packet.checksum, gso: None }.emit();
-                    batch.push(WireFrame { buffer: packet, virtio });
+                    batch.push(received(packet));
                 }
                 Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {
                     errors.extend(too_big.answer(packet.as_ref(), now));
@@ -284,22 +288,23 @@ impl WireQueue for MemoryWire {
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {
         let len = parts.iter().map(|part| part.len()).sum();
-        self.send(len, ChecksumState::Unchecked, clock::now(), |bytes| {
-            parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        })
+        let mut room = self.arena.room(len);
+        for part in parts {
+            let (place, rest) = room.split_at_mut(part.len());
+            place.copy_from_slice(part);
+            room = rest;
+        }
+        let frame = Carried::new(self.arena.take(len), ChecksumState::Unchecked);
+        self.send(frame, clock::now()).map_err(|(_, error)| error)
     }
 
     fn carries_partial_checksums(&self) -> bool {
         true
     }
 
-    fn transmit_whole(
-        &mut self,
-        frame: &mut Vec<u8>,
-        checksum: ChecksumState,
-        now: Instant,
-    ) -> Result<(), TransmitError> {
-        self.send(frame.len(), checksum, now, |bytes| mem::swap(bytes, frame))
+    fn transmit_whole(&mut self, frame: Piece, checksum: ChecksumState, now: Instant) -> Result<(), Unsent> {
+        self.send(Carried::new(frame, checksum), now)
+            .map_err(|(frame, error)| Unsent { frame: frame.into_frame(), error })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,13 +1,13 @@
-//! Received frames, in the wire's memory or in a pool buffer.
+//! Received frames, in the wire's memory or in the worker's.
 
-use nichrome_port::Buffer;
+use nichrome_port::Piece;
 
 /// A received frame.
 pub(crate) enum Received<B> {
     /// In the wire's memory.
     Wire(B),
-    /// In a pool buffer: segmented from a frame with pending offloads of a local sender.
-    Cut(Buffer),
+    /// Segmented from a frame with pending offloads of a local sender.
+    Cut(Piece),
 }
 
 impl<B: AsRef<[u8]>> AsRef<[u8]> for Received<B> {

@@ -5,7 +5,11 @@ use std::mem;
 use std::os::fd::AsFd;
 
 use nichrome_lro::{Coalescer, Frame, Output, Packet};
-use nichrome_port::{BufferPool, MAX_RECEIVE, Onset, RealTime, TransmitError, WireFrame, WireQueue, clock};
+use nichrome_port::{
+    Arena, MAX_RECEIVE, Onset, Piece, RealTime, Received as FromHost, TransmitError, Unsent, WireFrame,
+    WireQueue, clock,
+};
+use nichrome_tso::{InPlace, Placed};
 use nichrome_wire::engine::{Engine, advance, deliver_batch_into};
 use nichrome_wire::{ChecksumState, Instant, VirtioNetHeader, VirtioNetRepr};
 use rustix::io::Errno;
@@ -43,6 +47,12 @@ impl Turn {
 
 /// Time without sleep after which a worker reads its control messages, in nanoseconds.
 const LOOK_UP: u64 = 1_000_000;
+
+/// Room before a frame of the host for the headers of its segments: 46 of 1,448 bytes of payload with headers of 89 bytes, in bytes.
+const BEFORE: usize = 4096;
+
+/// Length of a block of memory for frames, in bytes: those of a [`Turn`], and room to receive another.
+const BLOCK: usize = 1 << 18;
 
 /// Delay before retrying a full wire, in nanoseconds.
 const RETRY: u64 = 50_000;
@@ -83,9 +93,10 @@ pub(crate) struct Worker<W: WireQueue> {
     frames: Vec<Frame<Received<W::Buffer>>>,
     /// Outputs of the engine.
     outputs: Vec<Output<Received<W::Buffer>>>,
-    pool: BufferPool,
+    /// For the frames of the host, and for segments of a local sender's frames.
+    arena: Arena,
     /// Packets from the host that found the wire full; the host's next frame is not read before they are sent.
-    unsent: VecDeque<(Vec<u8>, ChecksumState)>,
+    unsent: VecDeque<(Piece, ChecksumState)>,
     /// True if the wire was down at its last use.
     wire_is_down: bool,
     scratch: Vec<u8>,
@@ -97,7 +108,7 @@ impl<W: WireQueue> Worker<W> {
         Self {
             parts,
             busy_poll: config.busy_poll,
-            pool: BufferPool::growing(usize::MAX, config.frame_len),
+            arena: Arena::new(BLOCK),
             batch: Vec::with_capacity(BATCH),
             frames: Vec::with_capacity(BATCH),
             outputs: Vec::new(),
@@ -110,7 +121,6 @@ impl<W: WireQueue> Worker<W> {
 
     /// Runs until [`ControlMessage::Stop`]; then delivers what the engine holds.
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
-        let mut buffer = vec![0; MAX_RECEIVE];
         // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
         // A thread that never sleeps leaves its CPU to others as an ordinary one only.
@@ -121,7 +131,7 @@ impl<W: WireQueue> Worker<W> {
         let mut look_up = Instant::ZERO;
         loop {
             let received = self.receive()?;
-            let transmitted = self.transmit(&mut buffer)?;
+            let transmitted = self.transmit()?;
             let is_busy = received || transmitted || self.busy_poll;
             let woken = if is_busy { clock::now() >= look_up } else { real_time.sleep(|| self.sleep())? };
             real_time.worked();
@@ -177,10 +187,10 @@ impl<W: WireQueue> Worker<W> {
             if self.frames.len() >= AT_ONCE {
                 self.coalesce(now)?;
             }
-            let Some(mut own) = self.pool.take() else { break };
-            own.fill(|bytes| segments.append_next(bytes));
+            let len = segments.write_next(self.arena.room(segments.packet_len()));
             self.stats.receive_finished += 1;
-            self.frames.push(Frame { buffer: Received::Cut(own), checksum: checksum.into() });
+            let buffer = Received::Cut(self.arena.take(len));
+            self.frames.push(Frame { buffer, checksum: checksum.into() });
         }
         Ok(())
     }
@@ -234,16 +244,18 @@ impl<W: WireQueue> Worker<W> {
     }
 
     /// Sends the host's packets; returns false if there were none.
-    fn transmit(&mut self, buffer: &mut [u8]) -> Result<bool, CardError> {
+    fn transmit(&mut self) -> Result<bool, CardError> {
         let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
         let mut busy = false;
-        while let Some((packet, checksum)) = self.unsent.front_mut() {
+        while let Some((packet, checksum)) = self.unsent.pop_front() {
             let len = packet.len();
-            match wire.transmit_whole(packet, *checksum, clock::now()) {
-                Err(TransmitError::Full) => break,
-                sent => count(&mut self.stats, len, sent),
+            match wire.transmit_whole(packet, checksum, clock::now()) {
+                Err(Unsent { frame, error: TransmitError::Full }) => {
+                    self.unsent.push_front((frame, checksum));
+                    break;
+                }
+                sent => count(&mut self.stats, len, sent.is_ok()),
             }
-            self.unsent.pop_front();
             busy = true;
         }
         let mut packets = 0;
@@ -251,45 +263,48 @@ impl<W: WireQueue> Worker<W> {
             && self.unsent.is_empty()
             && packets < host.turn.0
         {
-            let received = match source.receive(buffer) {
+            let room = self.arena.room(BEFORE + MAX_RECEIVE);
+            let FromHost { virtio, at, frame } = match source.receive(&mut room[BEFORE..]) {
                 Ok(Some(received)) => received,
                 Ok(None) => break,
                 Err(Errno::IO | Errno::NETDOWN) => break,
                 Err(error) => return Err(CardError::Host(HostError::Gone(error.into()))),
             };
             self.stats.from_host += 1;
-            self.stats.from_host_bytes += received.frame.len() as u64;
-            let Ok((mut segments, mut checksum)) = cut(received.frame, &received.virtio) else {
+            self.stats.from_host_bytes += frame.len() as u64;
+            let Ok((mut segments, mut checksum)) = cut(frame, &virtio) else {
                 self.stats.transmit_malformed += 1;
                 packets += 1;
                 continue;
             };
-            packets += segments.remaining();
+            let count_of_packets = segments.remaining();
+            packets += count_of_packets;
             if wire.carries_partial_checksums() {
                 checksum = segments.leave_tcp_checksums().unwrap_or(checksum);
             }
+            let (len, packets_in_place) = (frame.len(), segments.in_place());
+            let (mut left, packet_len) = write_in_place(packets_in_place, &mut self.arena, BEFORE + at, len);
             let now = clock::now();
-            loop {
-                self.scratch.clear();
-                if !segments.append_next(&mut self.scratch) {
-                    break;
-                }
-                let packet = &mut self.scratch;
-                let len = packet.len();
+            for _ in 0..count_of_packets {
+                let len = left.min(packet_len);
+                let packet = self.arena.take(len);
+                left -= len;
                 if let Some(Offload { engine, observes_host: true }) = offload {
-                    engine.observe_transmit(packet);
+                    engine.observe_transmit(&packet);
                 }
                 if let Some(observer) = observer {
-                    observer.transmitted(packet);
+                    observer.transmitted(&packet);
                 }
                 let sent = if self.unsent.is_empty() {
                     wire.transmit_whole(packet, checksum, now)
                 } else {
-                    Err(TransmitError::Full)
+                    Err(Unsent { frame: packet, error: TransmitError::Full })
                 };
                 match sent {
-                    Err(TransmitError::Full) => self.unsent.push_back((packet.clone(), checksum)),
-                    sent => count(&mut self.stats, len, sent),
+                    Err(Unsent { frame, error: TransmitError::Full }) => {
+                        self.unsent.push_back((frame, checksum));
+                    }
+                    sent => count(&mut self.stats, len, sent.is_ok()),
                 }
             }
         }
@@ -368,12 +383,34 @@ fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<Checksu
     }
 }
 
-fn count(stats: &mut QueueStats, len: usize, sent: Result<(), TransmitError>) {
-    match sent {
-        Ok(()) => {
-            stats.transmitted += 1;
-            stats.transmitted_bytes += len as u64;
-        }
-        Err(TransmitError::Length { .. } | TransmitError::Full) => stats.transmit_refused += 1,
+/// Writes the packets of the frame of `len` bytes at `at` in the arena's room to where the room begins, over the frame. Returns the length
+/// of all of them, and that of each but the last.
+fn write_in_place(packets: InPlace, arena: &mut Arena, mut at: usize, len: usize) -> (usize, usize) {
+    let before = packets.needs_before();
+    let mut room = arena.room(at + len);
+    if before > at {
+        // Many small segments.
+        let frame = room[at..at + len].to_vec();
+        at = before;
+        room = arena.room(at + len);
+        room[at..at + len].copy_from_slice(&frame);
+    }
+    let Placed { packets, packet_len } = packets.write(room, at);
+    let len = packets.len();
+    if len <= packets.start {
+        // Few bytes leave no gap.
+        room.copy_within(packets, 0);
+    } else {
+        arena.skip(packets.start);
+    }
+    (len, packet_len)
+}
+
+fn count(stats: &mut QueueStats, len: usize, is_sent: bool) {
+    if is_sent {
+        stats.transmitted += 1;
+        stats.transmitted_bytes += len as u64;
+    } else {
+        stats.transmit_refused += 1;
     }
 }

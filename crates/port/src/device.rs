@@ -14,6 +14,8 @@ pub const MAX_RECEIVE: usize = VirtioNetHeader::LEN + 14 + 8 + 65_535;
 pub struct Received<'a> {
     /// Pending segmentation and checksum offloads.
     pub virtio: VirtioNetHeader,
+    /// Where the frame begins in the buffer, in bytes.
+    pub at: usize,
     /// The frame, starting at the Ethernet header.
     pub frame: &'a [u8],
 }
@@ -23,7 +25,7 @@ impl<'a> Received<'a> {
     #[inline]
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let (virtio, frame) = bytes.split_first_chunk()?;
-        Some(Self { virtio: VirtioNetHeader::from_bytes(virtio), frame })
+        Some(Self { virtio: VirtioNetHeader::from_bytes(virtio), at: VirtioNetHeader::LEN, frame })
     }
 }
 

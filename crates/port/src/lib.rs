@@ -1,16 +1,17 @@
 //! Packet I/O: capture files, network interfaces, UDP sockets, and buffer pools.
 //!
-//! [`capture`] reads and writes capture files; a [`BufferPool`] holds receive buffers. A [`Device`] ([`Tap`],
+//! [`capture`] reads and writes capture files; a [`BufferPool`] holds receive buffers, an [`Arena`] frames to send. A [`Device`] ([`Tap`],
 //! [`PacketSocket`]) exchanges single frames with their virtio_net_hdr. A [`WireQueue`] is one queue of a card, which
 //! receives in batches and belongs to one worker: [`XdpQueue`] where the kernel allows AF_XDP, [`PacketRing`]
 //! elsewhere. [`NetworkNamespace`]s give sandboxes without root, [`Netlink`] configures the interfaces in them, and
 //! [`clock`] reads time and waits.
 //!
-//! `unsafe` is in the files named for the kernel interface that they wrap: `namespace`, `process_namespace`, `tap`,
+//! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap: `namespace`, `process_namespace`, `tap`,
 //! `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
 //! `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
+mod arena;
 mod at_end;
 pub mod capture;
 mod channels;
@@ -50,6 +51,7 @@ mod waker;
 mod wire_queue;
 mod xdp;
 
+pub use arena::{Arena, Piece};
 pub use at_end::AtEnd;
 pub use device::{Device, MAX_RECEIVE, Received};
 pub use epoll::{Epoll, Interest};
@@ -77,7 +79,7 @@ pub use tap_wire::TapWire;
 pub use tcp_owner::{TcpOwner, tcp_peer_owner};
 pub use uninterrupted::uninterrupted;
 pub use waker::Waker;
-pub use wire_queue::{TransmitError, WireFrame, WireQueue, WireStats};
+pub use wire_queue::{TransmitError, Unsent, WireFrame, WireQueue, WireStats};
 pub use xdp::{
     ChunkSize, XdpBuffer, XdpChoice, XdpConfig, XdpCopy, XdpError, XdpInterface, XdpMode, XdpQueue,
 };

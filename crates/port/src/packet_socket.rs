@@ -123,7 +123,10 @@ fn with_tag(bytes: &mut [u8], tag: Option<VlanTag>) -> Option<Received<'_>> {
             let received = Received::parse(bytes)?;
             Some(Received { virtio: behind_a_tag(received.virtio), ..received })
         }
-        _ => Received::parse(bytes.get(TAG_LEN..)?),
+        _ => {
+            let received = Received::parse(bytes.get(TAG_LEN..)?)?;
+            Some(Received { at: TAG_LEN + received.at, ..received })
+        }
     }
 }
 

@@ -8,6 +8,8 @@ use rustix::io;
 use rustix::net::sockopt::socket_error;
 use thiserror::Error;
 
+use crate::arena::Piece;
+
 /// A received frame.
 #[derive(Debug)]
 pub struct WireFrame<B> {
@@ -31,6 +33,15 @@ pub enum TransmitError {
         /// The maximum length, in bytes: from the interface MTU when the queue was opened.
         max: usize,
     },
+}
+
+/// A frame that was not queued, and why.
+#[derive(Debug)]
+pub struct Unsent {
+    /// The frame.
+    pub frame: Piece,
+    /// The reason.
+    pub error: TransmitError,
 }
 
 /// The kernel's counters of a queue since it was opened. Received and sent frames are counted by the driver.
@@ -89,16 +100,10 @@ pub trait WireQueue: AsFd + Send {
     }
 
     /// As [`Self::transmit`], for a frame in one piece that was sent at `now`. `checksum` may be partial only if the wire
-    /// carries that. A wire within this process passes it on to its reader, and may exchange the vector for an empty
-    /// one.
-    fn transmit_whole(
-        &mut self,
-        frame: &mut Vec<u8>,
-        checksum: ChecksumState,
-        now: Instant,
-    ) -> Result<(), TransmitError> {
+    /// carries that. A wire within this process passes the piece on to its reader.
+    fn transmit_whole(&mut self, frame: Piece, checksum: ChecksumState, now: Instant) -> Result<(), Unsent> {
         let _ = (checksum, now);
-        self.transmit(&[IoSlice::new(frame)])
+        self.transmit(&[IoSlice::new(&frame)]).map_err(|error| Unsent { frame, error })
     }
 
     /// Submits queued frames to the kernel. Those it does not accept stay queued ([`Self::unsent`]): flush again a

@@ -185,7 +185,7 @@ impl Up {
             host_queues: host_interface.queues.len(),
             pid: process::id(),
         };
-        let made = Made { identity, interface, queues, host_interface, captures, metrics };
+        let made = Made { identity, queues, host_interface, captures, metrics };
         let (ended, socket) = self.serve(made, profile, &session, &watched)?;
         // Must precede dropping the socket: 'nichrome nic down' waits for its removal.
         drop(claim);
@@ -201,7 +201,7 @@ impl Up {
         session: &Session,
         watched: &Watched,
     ) -> anyhow::Result<(anyhow::Result<()>, Option<ControlSocket>)> {
-        let Made { identity, interface, queues, host_interface, captures, metrics } = made;
+        let Made { identity, queues, host_interface, captures, metrics } = made;
         let Identity { wire, host, backend, profile: name, host_queues, .. } = &identity;
         let workers = queues.queues();
         let up = format!(
@@ -210,7 +210,7 @@ impl Up {
         let between = format!("the card between {wire} and {host}");
         let devices: Vec<SharedDevice> =
             host_interface.queues.iter().map(|queue| Arc::clone(queue) as SharedDevice).collect();
-        let config = self.card_config(profile, &interface, host_interface.udp_by_default());
+        let config = self.card_config(profile, host_interface.udp_by_default());
         let (card, attached) =
             queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
         let reporter = Reporter::new(identity, card.remote(), captures.missed());
@@ -287,7 +287,7 @@ impl Up {
         Ok(queues)
     }
 
-    fn card_config(&self, profile: Option<ProfileConfig>, wire: &Interface, udp: UdpByDefault) -> CardConfig {
+    fn card_config(&self, profile: Option<ProfileConfig>, udp: UdpByDefault) -> CardConfig {
         // A random seed: nobody can choose connections that collide in the table.
         let seed = RandomState::new().build_hasher().finish();
         CardConfig {
@@ -295,7 +295,6 @@ impl Up {
             engine: Config { seed, ..self.engine.config(Medium::Ethernet, udp) },
             profile,
             busy_poll: self.busy_poll,
-            frame_len: wire::frame_len(wire),
         }
     }
 }
@@ -303,7 +302,6 @@ impl Up {
 /// The parts of a card.
 struct Made {
     identity: Identity,
-    interface: Interface,
     queues: Wire,
     host_interface: HostInterface,
     captures: Captures,

@@ -121,11 +121,6 @@ impl Wire {
     }
 }
 
-/// Returns the maximum frame length of an interface, in bytes.
-pub(super) fn frame_len(interface: &Interface) -> usize {
-    (interface.mtu + LINK_LEN) as usize
-}
-
 fn observed<W: WireQueue>(queues: Vec<W>, observer: impl Fn() -> Option<Box<dyn Observer>>) -> Vec<Queue<W>> {
     queues.into_iter().map(|wire| Queue { wire, observer: observer() }).collect()
 }

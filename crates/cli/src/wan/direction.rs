@@ -15,7 +15,7 @@ use anyhow::Context;
 use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced, Packet};
 use nichrome_nic::{Carried, HostError, cut, send};
 use nichrome_port::{
-    BufferPool, Device, MAX_RECEIVE, Onset, RealTime, Received, Waker, clock, waited_for_processor,
+    Arena, Device, MAX_RECEIVE, Onset, RealTime, Received, Waker, clock, waited_for_processor,
 };
 use nichrome_wan::{Departure, DropReason, Impairments, Output, Path, TooBig};
 use nichrome_wire::Engine;
@@ -39,6 +39,9 @@ const LOOK_UP: u64 = 64;
 
 /// Maximum packets that are coalesced together.
 const BURST: usize = 256;
+
+/// Length of a block of memory for packets, in bytes.
+const BLOCK: usize = 1 << 18;
 
 /// Maximum payload slices of an aggregate: enough for 64 KB of usual segments.
 const MAX_SEGMENTS: usize = 64;
@@ -66,20 +69,18 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// Creates a direction towards `to` between two devices. Packets have up to `buffer_len` bytes; longer ones cost
-    /// an allocation. Wake the waker after sending a control message.
+    /// Creates a direction towards `to` between two devices. Wake the waker after sending a control message.
     pub(super) fn new(
         to: Side,
         [from_device, to_device]: [SharedDevice; 2],
         impairments: &Impairments,
         seed: u64,
-        buffer_len: usize,
         recorder: Option<Recorder>,
         (messages, waker): (Receiver<ControlMessage>, Arc<Waker>),
     ) -> anyhow::Result<Self> {
         // Gives the two directions different random choices.
         let path = Path::new(impairments, seed.wrapping_mul(2).wrapping_add(u64::from(to.number())))?;
-        let link = Link::new(buffer_len, recorder, TooBig::new(impairments.mtu))?;
+        let link = Link::new(recorder, TooBig::new(impairments.mtu))?;
         let impairments = impairments.clone();
         Ok(Self { to, from_device, to_device, impairments, path, link, messages, waker })
     }
@@ -187,7 +188,7 @@ impl Direction {
 
 /// The stages between the devices and the path.
 struct Link {
-    pool: BufferPool,
+    arena: Arena,
     coalescer: Gro<Carried>,
     /// Packets that leave together.
     burst: Vec<Frame<Carried>>,
@@ -199,7 +200,7 @@ struct Link {
 }
 
 impl Link {
-    fn new(buffer_len: usize, recorder: Option<Recorder>, too_big: TooBig) -> anyhow::Result<Self> {
+    fn new(recorder: Option<Recorder>, too_big: TooBig) -> anyhow::Result<Self> {
         let config = Config {
             max_segments: MAX_SEGMENTS,
             max_connections: 1024,
@@ -207,8 +208,8 @@ impl Link {
             ..Config::default()
         };
         Ok(Self {
-            // The path bounds the number of buffers.
-            pool: BufferPool::growing(usize::MAX, buffer_len),
+            // The path bounds the number of packets.
+            arena: Arena::new(BLOCK),
             coalescer: Gro::new(&config, Hold::Batch)?,
             burst: Vec::with_capacity(BURST),
             times: VecDeque::with_capacity(BURST),
@@ -221,19 +222,19 @@ impl Link {
     /// Stamps a frame and passes its packets to the path.
     fn accept(&mut self, received: Received<'_>, path: &mut Path<Carried>) {
         let now = clock::now();
-        let Received { virtio, frame } = received;
+        let Received { virtio, frame, .. } = received;
         let Ok((mut segments, checksum)) = cut(frame, &virtio) else {
             self.given.malformed += 1;
             return;
         };
         self.given.received(segments.bytes_remaining(), now);
         while segments.remaining() > 0 {
-            let Some(mut buffer) = self.pool.take() else { return };
-            buffer.fill(|bytes| segments.append_next(bytes));
+            let len = segments.write_next(self.arena.room(segments.packet_len()));
+            let packet = self.arena.take(len);
             if let Some(recorder) = &self.recorder {
-                self.given.not_captured += u64::from(!recorder.received(now, &buffer));
+                self.given.not_captured += u64::from(!recorder.received(now, &packet));
             }
-            path.receive(Carried::new(buffer, checksum), now);
+            path.receive(Carried::new(packet, checksum), now);
         }
     }
 

@@ -23,8 +23,6 @@ pub(crate) struct Setup<'a> {
     pub(crate) impairments: &'a [Impairments; 2],
     /// Seed of all random choices.
     pub(crate) seed: u64,
-    /// Usual maximum frame length, in bytes.
-    pub(crate) frame_len: usize,
     /// The capture of its packets.
     pub(crate) recording: Option<&'a Recording>,
 }
@@ -66,7 +64,6 @@ impl LivePath {
                 devices,
                 to.of(setup.impairments),
                 setup.seed,
-                setup.frame_len,
                 setup.recording.map(|recording| recording.recorder(to)),
                 (inbox, Arc::clone(&waker)),
             )?;
@@ -172,13 +169,8 @@ mod tests {
     fn the_end_of_a_direction_that_panics_is_reported() {
         let device = || Arc::new(Panics(Waker::new().unwrap())) as SharedDevice;
         let impairments = [Impairments::default(), Impairments::default()];
-        let setup = Setup {
-            devices: [device(), device()],
-            impairments: &impairments,
-            seed: 1,
-            frame_len: 1514,
-            recording: None,
-        };
+        let setup =
+            Setup { devices: [device(), device()], impairments: &impairments, seed: 1, recording: None };
         let (ended, end) = mpsc::channel();
         let path = LivePath::start(&setup, move || ended.send(()).unwrap_or_default()).unwrap();
         assert_eq!(end.recv_timeout(Duration::from_secs(5)), Ok(()));

@@ -254,6 +254,7 @@ const NIC: Layers = &[
 ];
 
 const PORT: Layers = &[
+    &["arena.rs"],
     &[
         "at_end.rs",
         "clock.rs",

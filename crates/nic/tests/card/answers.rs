@@ -48,7 +48,7 @@ impl Device for Answering {
         self.waker.clear();
         let Some(answer) = self.waiting.lock().unwrap().answers.pop_front() else { return Ok(None) };
         buffer[..answer.len()].copy_from_slice(&answer);
-        Ok(Some(Received { virtio: VirtioNetHeader::default(), frame: &buffer[..answer.len()] }))
+        Ok(Some(Received { virtio: VirtioNetHeader::default(), at: 0, frame: &buffer[..answer.len()] }))
     }
 
     fn send(&self, _: &[IoSlice<'_>]) -> io::Result<()> {

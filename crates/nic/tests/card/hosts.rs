@@ -86,7 +86,7 @@ pub(crate) fn add_neighbours(netlink: &Netlink, number: u8) {
 }
 
 pub(crate) fn config(profile: Option<ProfileConfig>) -> CardConfig {
-    CardConfig { name: "card", engine: Config::default(), profile, busy_poll: false, frame_len: FRAME_LEN }
+    CardConfig { name: "card", engine: Config::default(), profile, busy_poll: false }
 }
 
 pub(crate) fn card(wires: Vec<MemoryWire>, host: &Host, profile: Option<ProfileConfig>) -> Card {

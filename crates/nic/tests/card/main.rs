@@ -8,6 +8,7 @@ mod files;
 mod hosts;
 mod ledger;
 mod memory;
+mod segmentation;
 mod sockets;
 mod transfers;
 mod wires;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use nichrome_nic::{MemoryWire, memory_directions, memory_wire};
-use nichrome_port::{TransmitError, WireFrame, WireQueue, clock};
+use nichrome_port::{Piece, TransmitError, Unsent, WireFrame, WireQueue, clock};
 use nichrome_tso::{Limit, Segments, complete_checksum};
 use nichrome_wire::{ChecksumState, Network, TcpFrame, VirtioNetHeader, VirtioNetRepr};
 
@@ -15,13 +15,13 @@ use crate::hosts::{FRAME_LEN, impaired};
 const MANY: usize = 100_000;
 
 /// Sends a frame whose checksums are valid.
-fn send(wire: &mut MemoryWire, frame: &mut Vec<u8>) -> Result<(), TransmitError> {
-    wire.transmit_whole(frame, ChecksumState::Valid, clock::now())
+fn send(wire: &mut MemoryWire, frame: impl Into<Piece>) -> Result<(), Unsent> {
+    wire.transmit_whole(frame.into(), ChecksumState::Valid, clock::now())
 }
 
 /// Sends frames until the wire is full; returns their number.
 fn fill(wire: &mut MemoryWire) -> usize {
-    let sent = (0..MANY).take_while(|_| send(wire, &mut vec![9; FRAME_LEN]).is_ok()).count();
+    let sent = (0..MANY).take_while(|_| send(wire, vec![9; FRAME_LEN]).is_ok()).count();
     wire.flush().unwrap();
     sent
 }
@@ -36,7 +36,7 @@ fn is_readable(wire: &MemoryWire) -> bool {
 fn checksums_are_valid_at_the_reader_if_they_were_at_the_sender_and_no_bit_flipped() {
     let flags = |settings: &[(&str, &str)], checksum| {
         let [mut near, mut far] = memory_wire(&impaired(settings), 1, FRAME_LEN).unwrap();
-        near.transmit_whole(&mut vec![9; FRAME_LEN], checksum, clock::now()).unwrap();
+        near.transmit_whole(vec![9; FRAME_LEN].into(), checksum, clock::now()).unwrap();
         let mut batch = Vec::new();
         far.receive(&mut batch, 1).unwrap();
         (batch[0].buffer.as_ref() == [9; FRAME_LEN], batch[0].virtio.flags)
@@ -59,7 +59,7 @@ fn partial_checksums_are_completed_before_a_bit_flips_and_for_fragments() {
     segments.append_next(&mut frame);
     let received = |settings: &[(&str, &str)]| {
         let [mut near, mut far] = memory_wire(&impaired(settings), 1, FRAME_LEN).unwrap();
-        near.transmit_whole(&mut frame.clone(), partial, clock::now()).unwrap();
+        near.transmit_whole(frame.clone().into(), partial, clock::now()).unwrap();
         let mut batch = Vec::new();
         far.receive(&mut batch, 2).unwrap();
         let frames: Vec<_> = batch.iter().map(|frame| frame.buffer.as_ref().to_vec()).collect();
@@ -83,15 +83,13 @@ fn a_full_wire_leaves_the_frame_to_its_sender() {
     let [mut near, mut far] = memory_wire(&impaired(&[]), 1, FRAME_LEN).unwrap();
     let sent = fill(&mut near);
     assert!((1..MANY).contains(&sent), "{sent}");
-    let mut frame = vec![8; FRAME_LEN];
-    assert_eq!(send(&mut near, &mut frame), Err(TransmitError::Full));
-    assert_eq!(frame, [8; FRAME_LEN]);
+    let Unsent { frame, error } = send(&mut near, vec![8; FRAME_LEN]).unwrap_err();
+    assert_eq!((&*frame, error), (&[8; FRAME_LEN][..], TransmitError::Full));
     far.receive(&mut Vec::new(), 1).unwrap();
-    assert_eq!(send(&mut near, &mut frame), Ok(()));
-    let mut too_long = vec![8; FRAME_LEN + 1];
-    let refused = send(&mut near, &mut too_long);
-    assert_eq!(refused, Err(TransmitError::Length { len: FRAME_LEN + 1, max: FRAME_LEN }));
-    assert_eq!(too_long.len(), FRAME_LEN + 1);
+    send(&mut near, frame).unwrap();
+    let Unsent { frame, error } = send(&mut near, vec![8; FRAME_LEN + 1]).unwrap_err();
+    let too_long = TransmitError::Length { len: FRAME_LEN + 1, max: FRAME_LEN };
+    assert_eq!((frame.len(), error), (FRAME_LEN + 1, too_long));
 }
 
 #[test]
@@ -128,7 +126,7 @@ fn a_direction_receives_what_is_sent_at_it_and_the_errors_of_the_other_one() {
     let sender = |settings: &[(&str, &str)]| {
         let [mut first, mut second] = memory_directions(&impaired(settings), 1, FRAME_LEN).unwrap();
         let whole = TcpFrame { payload: vec![7; FRAME_LEN - 54], ..TcpFrame::default() }.build();
-        send(&mut first, &mut whole.clone()).unwrap();
+        send(&mut first, whole.clone()).unwrap();
         first.flush().unwrap();
         assert!(!is_readable(&first), "who sends reads next, and needs no waker");
         let mut batches = [Vec::new(), Vec::new()];

@@ -137,7 +137,7 @@ fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 13] {
 
 /// Parses a frame behind its virtio_net_hdr; `None` if it is truncated.
 fn arrival(bytes: &mut [u8]) -> Option<PacketArrival<'_>> {
-    let Received { virtio, frame } = Received::parse(bytes)?;
+    let Received { virtio, frame, .. } = Received::parse(bytes)?;
     let packet = EthernetHeader::new(frame)?.payload();
     let ip = Ipv4Header::new(packet)?;
     let udp = UdpHeader::new(ip.payload()?)?;

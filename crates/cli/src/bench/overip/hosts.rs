@@ -16,9 +16,6 @@ use crate::wan::{Host, LivePath, Remote, Setup, veth_hosts};
 /// The longest IP packet, in bytes.
 const MTU: u32 = 1500;
 
-/// Length of a frame's headers outside the IP packet, in bytes.
-const LINK_LEN: usize = 14 + 8;
-
 /// The two hosts.
 pub(super) enum Hosts {
     /// Two hosts with an emulated path between them.
@@ -48,7 +45,6 @@ impl Hosts {
             devices: hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice),
             impairments,
             seed,
-            frame_len: MTU as usize + LINK_LEN,
             recording: None,
         };
         let path = processors.on(Role::Path, || LivePath::start(&setup, || {}))?;

@@ -127,7 +127,6 @@ fn ours(asked: u64, sending: Duration) -> anyhow::Result<(DelayHistogram, DelayH
         devices: hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice),
         impairments: &[impairments.clone(), impairments],
         seed: 1,
-        frame_len: 1600,
         recording: None,
     };
     let path = LivePath::start(&setup, || {})?;

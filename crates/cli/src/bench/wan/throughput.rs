@@ -65,7 +65,6 @@ fn over_path(plan: &Plan) -> anyhow::Result<f64> {
         devices: devices(&hosts),
         impairments: &[Impairments::default(), Impairments::default()],
         seed: 1,
-        frame_len: 1600,
         recording: None,
     };
     let path = LivePath::start(&setup, || {})?;
