@@ -151,7 +151,7 @@ impl Configuration {
                 key_file: variable(KEY_FILE)?,
                 report: say,
             },
-            iwarp: IwarpOptions { crc: flag(CRC)?.unwrap_or(false), report: say },
+            iwarp: IwarpOptions { crc: flag(CRC)?.unwrap_or(false), report: say, ..IwarpOptions::default() },
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if flag(PACKETS)?.unwrap_or(false) { Reception::Packets } else { Reception::Socket },

@@ -1,6 +1,8 @@
 //! Two adapters on iWARP, over the loopback interface.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -8,11 +10,14 @@ use nichrome_hca::{
     Adapter, AdapterConfig, Connection, EstablishError, Faults, IwarpOptions, Listener, Place, Reception,
     Transport,
 };
-use nichrome_rdma::iwarp::setup::SetupError;
+use nichrome_port::{Netlink, NetworkNamespace};
+use nichrome_rdma::iwarp::setup::{Initiator, Options, SetupError};
 use nichrome_rdma::{
-    Access, CompletedOperation, Operation, PathMtu, QpCapacity, ReceiveRequest, SendRequest, Status,
+    Access, CompletedOperation, Operation, PathMtu, QpCapacity, QpState, RKey, ReceiveRequest, Remote,
+    SendRequest, Status,
 };
 use nichrome_wan::Impairments;
+use nichrome_wire::Instant as Time;
 
 #[path = "common/end.rs"]
 mod end;
@@ -134,14 +139,84 @@ fn queue_pairs_of_this_crate_have_atomics_and_immediate_data() {
 fn several_adapters_share_an_address_of_ipv6() {
     nichrome_port::gain_network_admin().unwrap();
     let over_ipv6 = || {
-        let netlink = nichrome_port::Netlink::open().unwrap();
+        let netlink = Netlink::open().unwrap();
         netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
         let place = Place::Address("::1".parse().unwrap());
         let ends = connected(&AdapterConfig { place, ..config() });
         assert_eq!(ends[0].adapter.address(), ends[1].adapter.address());
         moves_messages_both_ways(ends, &[1, 65_536]);
     };
-    nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+    NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+}
+
+/// A peer's machine that may be silent for the shortest time.
+fn impatient() -> AdapterConfig {
+    let config = config();
+    AdapterConfig { iwarp: IwarpOptions { silence: Duration::from_secs(2), ..config.iwarp }, ..config }
+}
+
+#[test]
+fn a_read_fails_whose_targets_machine_is_lost() {
+    nichrome_port::gain_network_admin().unwrap();
+    let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
+    let [near, far] = [(); 2].map(|()| NetworkNamespace::new().unwrap());
+    let up = |name: &str, address: IpAddr| {
+        let netlink = Netlink::open().unwrap();
+        let interface = netlink.interface(name.parse().unwrap()).unwrap();
+        netlink.set_up(&interface).unwrap();
+        netlink.add_address(&interface, address, 24).unwrap();
+    };
+    near.run(|| {
+        let names = ["wire0", "wire1"].map(|name| name.parse().unwrap());
+        Netlink::open().unwrap().add_veth(names[0], names[1], &far).unwrap();
+        up("wire0", here);
+    })
+    .unwrap();
+    far.run(|| up("wire1", there)).unwrap();
+    let end = near.run(|| End::open(&AdapterConfig { place: Place::Address(here), ..impatient() })).unwrap();
+    let listener = near.run(|| Listener::bind((here, 0).into()).unwrap()).unwrap();
+    let address = listener.address().unwrap();
+    // A peer that takes the READ and does not answer.
+    let mut peer = thread::scope(|scope| {
+        scope.spawn(|| {
+            let incoming = listener.accept().unwrap();
+            end.qp.accept(incoming, b"", &Connection::new(PathMtu::B4096)).unwrap();
+        });
+        let mut peer = far.run(|| TcpStream::connect(address).unwrap()).unwrap();
+        peer.write_all(&Initiator::new(Options::default(), b"", Time::ZERO).take_output()).unwrap();
+        peer.read_exact(&mut [0; 24]).unwrap();
+        peer
+    });
+    end.send(1, Operation::Read(Remote { address: 0, rkey: RKey(1) }), 0, 8);
+    peer.read_exact(&mut [0; 24]).unwrap();
+    // For longer than it may be silent, its kernel answers for it.
+    assert_eq!(end.cq.wait(Duration::from_secs(4)), None);
+    far.run(|| {
+        let netlink = Netlink::open().unwrap();
+        netlink.set_down(&netlink.interface("wire1".parse().unwrap()).unwrap()).unwrap();
+    })
+    .unwrap();
+    let status = end.cq.wait(PATIENCE).map(|done| (done.wr_id, done.status));
+    assert_eq!((status, end.qp.state()), (Some((1, Status::Flushed)), QpState::Err));
+}
+
+#[test]
+fn a_live_peer_without_a_receive_is_waited_for() {
+    const MESSAGE: usize = 4096;
+    let [a, b] = connected(&impatient());
+    (0..128).for_each(|nth| a.send(nth, Operation::Send, 0, MESSAGE));
+    let mut completed = 0;
+    // Until TCP accepts no more.
+    while a.cq.wait(Duration::from_millis(300)).is_some() {
+        a.send(completed, Operation::Send, 0, MESSAGE);
+        completed += 1;
+    }
+    // Its window is closed for longer than its machine may be silent.
+    assert_eq!(a.cq.wait(Duration::from_secs(5)), None);
+    for nth in 0..completed {
+        b.receive(nth, 0, MESSAGE);
+        b.waits_for(nth, CompletedOperation::Receive);
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ mod end;
 use end::{End, PATIENCE, connect_with};
 
 fn open(crc: bool) -> End {
-    let iwarp = IwarpOptions { crc, report: |why| println!("{why}") };
+    let iwarp = IwarpOptions { crc, report: |why| println!("{why}"), ..IwarpOptions::default() };
     End::open(&AdapterConfig { transport: Transport::Iwarp, iwarp, ..AdapterConfig::default() })
 }
 

@@ -160,6 +160,7 @@ impl Options {
             iwarp: IwarpOptions {
                 crc: self.crc,
                 report: |why| failure::say(format_args!("nichrome: {why}")),
+                ..IwarpOptions::default()
             },
             place,
             mtu: self.path_mtu,

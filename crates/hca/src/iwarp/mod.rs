@@ -18,6 +18,7 @@ mod pending;
 mod set_up;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nichrome_rdma::QpNumber;
 use nichrome_rdma::iwarp::setup::Options;
@@ -46,18 +47,24 @@ pub fn port_of(qp: QpNumber) -> u16 {
 /// The longest DDP segment sent, in bytes: its FPDU fits an IPv4 packet of a capture.
 const MAX_ULPDU: u16 = 65_486;
 
+/// The default of [`IwarpOptions::silence`].
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// Options of iWARP.
 #[derive(Clone, Copy, Debug)]
 pub struct IwarpOptions {
     /// Asks for CRC-32C in FPDUs. It is used if either side asks.
     pub crc: bool,
+    /// How long a peer's machine may answer nothing while this end sends nothing, in whole seconds, at least two. The queue pair then
+    /// enters ERROR.
+    pub silence: Duration,
     /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR.
     pub report: fn(&str),
 }
 
 impl Default for IwarpOptions {
     fn default() -> Self {
-        Self { crc: false, report: |_| {} }
+        Self { crc: false, silence: SILENCE, report: |_| {} }
     }
 }
 

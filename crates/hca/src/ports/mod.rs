@@ -89,7 +89,7 @@ impl Ports {
             (Transport::Star, Reception::Packets) => return Err(OpenError::StarFromPackets),
             (Transport::Iwarp, Reception::Socket) => {
                 let ready = Epoll::new().map_err(OpenError::Thread)?;
-                streams = Some(StreamPorts::new(ready, config.faults.as_ref())?);
+                streams = Some(StreamPorts::new(ready, config.iwarp.silence, config.faults.as_ref())?);
                 (DatagramPort::receiving_from(socket), vec![])
             }
             (Transport::Iwarp, Reception::Packets) => return Err(OpenError::IwarpFromPackets),

@@ -9,6 +9,7 @@ mod buffers;
 mod closing;
 mod device;
 mod faults;
+mod keepalive;
 mod stalls;
 mod stream;
 mod trace;
@@ -26,6 +27,7 @@ use rustix::io;
 use self::buffers::{Buffer, Pool};
 use self::device::{Outgoing, StreamDevice};
 use self::faults::{Content, StreamPath};
+use self::keepalive::limit_silence;
 use self::stream::{ReadOutcome, State, Stream};
 use self::trace::{Output, Trace};
 use super::flow_between;
@@ -77,6 +79,8 @@ pub(crate) struct StreamPorts {
     ended: VecDeque<(Instant, u64)>,
     pool: Pool,
     send_buffer: Box<[u8]>,
+    /// How long a peer's machine may answer nothing.
+    silence: Duration,
     /// The impaired paths out and back.
     paths: Option<[StreamPath; 2]>,
     counters: StreamCounters,
@@ -95,7 +99,11 @@ impl StreamPorts {
     ///
     /// # Errors
     /// The impairments cannot happen to streams.
-    pub(crate) fn new(ready: Epoll, faults: Option<&Faults>) -> Result<Self, StreamFaultsError> {
+    pub(crate) fn new(
+        ready: Epoll,
+        silence: Duration,
+        faults: Option<&Faults>,
+    ) -> Result<Self, StreamFaultsError> {
         Ok(Self {
             streams: NumberMap::default(),
             by_qp: NumberMap::default(),
@@ -110,6 +118,7 @@ impl StreamPorts {
             ended: VecDeque::new(),
             pool: Pool::default(),
             send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
+            silence,
             paths: faults.map(StreamPath::both).transpose()?,
             counters: StreamCounters::default(),
         })
@@ -178,6 +187,8 @@ impl StreamPorts {
     ) -> io::Result<()> {
         let ConnectedStream { socket, set_up, rest, by_number } = connected;
         let token = self.next_token;
+        // A connection that has failed already says so when it is read.
+        let _ = limit_silence(&socket, self.silence);
         self.ready.add(&socket, token, Interest::READ)?;
         self.next_token += 1;
         let trace = if capture.is_on() { traced(&socket) } else { None };

@@ -103,7 +103,7 @@ struct Bench {
 
 impl Bench {
     fn new(faults: Option<&Faults>) -> Self {
-        let ports = StreamPorts::new(Epoll::new().unwrap(), faults).unwrap();
+        let ports = StreamPorts::new(Epoll::new().unwrap(), Duration::from_secs(30), faults).unwrap();
         Self {
             ports,
             device: Frames::default(),
@@ -484,7 +484,9 @@ fn messages_that_wait_for_receives_behind_an_impaired_path_precede_the_peers_end
 fn faults_that_tcp_repairs_are_refused_with_the_remedy() {
     let refused = |impairments: Impairments| {
         let faults = Faults { impairments, seed: 1 };
-        StreamPorts::new(Epoll::new().unwrap(), Some(&faults)).err().map(|error| error.to_string())
+        StreamPorts::new(Epoll::new().unwrap(), Duration::from_secs(30), Some(&faults))
+            .err()
+            .map(|error| error.to_string())
     };
     let none = Impairments::default();
     for impairments in [

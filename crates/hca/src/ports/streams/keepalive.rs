@@ -1,0 +1,67 @@
+//! TCP keepalive: a peer whose machine answers nothing loses its connection also while nothing is sent. Chelsio's RNICs have it on;
+//! siw has not, and waits without end for the response of a READ.
+//!
+//! `TCP_USER_TIMEOUT` is not set. It would limit retransmissions too, but the kernel also counts the time that a live peer's window is
+//! closed (tcp(7)), as while its program posts no receive.
+
+use std::io;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
+
+/// Most probes without an answer. A path may lose several.
+const PROBES: u64 = 15;
+
+/// The longest silence, in seconds: an interval of TCP has at most 32,767.
+const LONGEST: u64 = 65_000;
+
+/// The times of a connection's keepalive, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Times {
+    /// Between the last segment of the peer and the first probe.
+    idle: u64,
+    interval: u64,
+    probes: u64,
+}
+
+impl Times {
+    /// Half of the time passes before the first probe.
+    fn of(silence: Duration) -> Self {
+        let silence = silence.as_secs().clamp(2, LONGEST);
+        let idle = silence / 2;
+        let probing = silence - idle;
+        let interval = probing.div_ceil(PROBES);
+        Self { idle, interval, probes: probing.div_ceil(interval) }
+    }
+}
+
+/// Has a connection fail when the peer's machine answers nothing for about `silence`, while nothing is sent.
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+pub(super) fn limit_silence(socket: &TcpStream, silence: Duration) -> io::Result<()> {
+    let Times { idle, interval, probes } = Times::of(silence);
+    set_tcp_keepidle(socket, Duration::from_secs(idle))?;
+    set_tcp_keepintvl(socket, Duration::from_secs(interval))?;
+    set_tcp_keepcnt(socket, probes as u32)?;
+    set_socket_keepalive(socket, true)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_silence_passes_before_the_first_probe() {
+        let times = |silence| {
+            let Times { idle, interval, probes } = Times::of(silence);
+            (idle, interval, probes)
+        };
+        assert_eq!(times(Duration::from_secs(30)), (15, 1, 15));
+        assert_eq!(times(Duration::from_secs(600)), (300, 20, 15));
+        assert_eq!(times(Duration::ZERO), (1, 1, 1));
+        assert_eq!(times(Duration::MAX), (32_500, 2167, 15));
+    }
+}
