@@ -6,11 +6,12 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
 use std::time::Duration;
 
-use nichrome_hca::{Driver, IwarpCounters, Place};
+use nichrome_hca::{Driver, IwarpCounters, Place, Transport};
 use nichrome_rdma::star::CardCounters;
 use nichrome_rdma::{Device, Operations, PathMtu};
 use nichrome_wire::cm::Guid;
 
+use crate::cancellation::{Uncancelled, WithoutCancellation};
 use crate::configuration::Configuration;
 use crate::device::guid;
 use crate::errno::Errno;
@@ -21,7 +22,9 @@ use crate::say::say;
 
 /// The open device of a process.
 pub(crate) struct Adapter {
-    pub(crate) driver: ManuallyDrop<Driver<ProcessMemory>>,
+    driver: ManuallyDrop<Driver<ProcessMemory>>,
+    /// The transport is iWARP.
+    has_streams: bool,
     dispatcher: Arc<EventDispatcher>,
     pub(crate) mtu: PathMtu,
     /// Whether to print the counters when the device closes or the process exits.
@@ -44,6 +47,12 @@ impl Adapter {
     /// Returns true in a forked child of the process that opened it.
     pub(crate) fn is_inherited(&self) -> bool {
         self.process != process::id()
+    }
+
+    /// Returns the device's driver, to be used in one statement: until its end, the thread is not cancelled if the device has streams.
+    #[inline]
+    pub(crate) fn driver(&self) -> WithoutCancellation<'_, Driver<ProcessMemory>> {
+        WithoutCancellation::new(&self.driver, self.has_streams.then(Uncancelled::begin))
     }
 
     /// Locks and returns the process's device.
@@ -80,6 +89,7 @@ impl Adapter {
     }
 
     fn open_unless_configured(address: Option<IpAddr>) -> Result<Arc<Self>, Errno> {
+        let _uncancelled = Uncancelled::begin();
         let mut current = lock(&CURRENT);
         if let Some(adapter) = Self::of_process(&current) {
             return Ok(adapter);
@@ -105,24 +115,24 @@ impl Adapter {
         }
         let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| events.dispatch(event)))?;
         let mtu = driver.call(|device| device.config().mtu);
-        let driver = ManuallyDrop::new(driver);
-        Ok(Self { driver, dispatcher, mtu, prints_stats, process: process::id() })
+        let (driver, has_streams) = (ManuallyDrop::new(driver), config.transport == Transport::Iwarp);
+        Ok(Self { driver, has_streams, dispatcher, mtu, prints_stats, process: process::id() })
     }
 
     /// Calls `change` with the receivers of the device's events, under the device's lock.
     pub(crate) fn with_dispatcher<T>(&self, change: impl FnOnce(&EventDispatcher) -> T) -> T {
-        self.driver.call(|_| change(&self.dispatcher))
+        self.driver().call(|_| change(&self.dispatcher))
     }
 
     /// Returns the device's IP address.
     pub(crate) fn address(&self) -> IpAddr {
-        self.driver.local().ip()
+        self.driver().local().ip()
     }
 
     /// Prints to standard error the write error that ended the capture, if there was one, and the device's counters, if `NICHROME_STATS`
     /// asks for them.
     fn report(&self) {
-        if let Some(error) = self.driver.capture_error() {
+        if let Some(error) = self.driver().capture_error() {
             say(&format!("{error}: the program went on without the capture"));
         }
         if self.prints_stats {
@@ -131,8 +141,9 @@ impl Adapter {
     }
 
     fn print_stats(&self) {
-        let wire = self.driver.wire_counters();
-        let (counters, card) = self.driver.call(|device| (*device.counters(), device.view::<CardCounters>()));
+        let wire = self.driver().wire_counters();
+        let (counters, card) =
+            self.driver().call(|device| (*device.counters(), device.view::<CardCounters>()));
         let Operations { sends, writes, reads, atomics, flushes, local, receives } = counters.operations;
         let mut lines = vec![
             format!(
@@ -153,7 +164,7 @@ impl Adapter {
                 counters.timeouts,
             ),
         ];
-        let refused = self.driver.iwarp_counters();
+        let refused = self.driver().iwarp_counters();
         if refused != IwarpCounters::default() {
             let IwarpCounters { garbage, early_data, foreign, timed_out, displaced, closed } = refused;
             lines.push(format!(
@@ -188,6 +199,7 @@ impl Drop for Adapter {
         if self.is_inherited() {
             return;
         }
+        let _uncancelled = Uncancelled::begin();
         self.report();
         // SAFETY: the driver is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.driver) };
@@ -205,10 +217,10 @@ fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
         if let Some(adapter) = adapter {
-            if !adapter.is_inherited() && adapter.driver.pause_within(LOCK_TIMEOUT).is_some() {
-                adapter.driver.call(Device::acknowledge_all);
-                adapter.driver.close_cm_channels();
-                adapter.driver.await_sent();
+            if !adapter.is_inherited() && adapter.driver().pause_within(LOCK_TIMEOUT).is_some() {
+                adapter.driver().call(Device::acknowledge_all);
+                adapter.driver().close_cm_channels();
+                adapter.driver().await_sent();
                 adapter.report();
             }
             // The process exits: the kernel closes what is open.
@@ -228,7 +240,7 @@ extern "C" fn end_capture() {
     let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
     if let Some(adapter) = adapter {
         if !adapter.is_inherited()
-            && let Some(mut device) = adapter.driver.pause_within(LOCK_TIMEOUT)
+            && let Some(mut device) = adapter.driver().pause_within(LOCK_TIMEOUT)
         {
             device.close();
         }

@@ -80,7 +80,7 @@ unsafe fn create(pd: *mut ibv_pd, attributes: &ibv_ah_attr) -> Result<*mut ibv_a
     let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
     vector.destination = in_family_of(adapter.address(), vector.destination);
-    let handle = adapter.driver.call(|device| device.create_address(domain.handle, vector))?;
+    let handle = adapter.driver().call(|device| device.create_address(domain.handle, vector))?;
     let abi = cell(ibv_ah { context, pd, handle: handle.index() });
     Ok(Box::new(AddressHandle { abi, adapter, handle }).into_abi())
 }
@@ -98,7 +98,7 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_address(this.handle));
+    let destroyed = this.adapter.driver().call(|device| device.destroy_address(this.handle));
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<AddressHandle>(ah) });

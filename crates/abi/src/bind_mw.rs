@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted
         let payload = Payload::Buffers(&[]);
         let request =
             SendRequest { wr_id: wanted.wr_id, operation, payload, flags, recipient: None, srq: None };
-        Ok(this.adapter.driver.call(|device| device.post_send(this.handle, &request))?)
+        Ok(this.adapter.driver().call(|device| device.post_send(this.handle, &request))?)
     });
     if posted.is_ok() {
         // SAFETY: as above.

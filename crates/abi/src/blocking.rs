@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
 
+use crate::cancellation::Uncancelled;
 use crate::errno::Errno;
 
 unsafe extern "C-unwind" {
@@ -34,14 +35,18 @@ pub(crate) enum PriorRead {
     Failed(Errno),
 }
 
-/// Takes steps until one returns a result.
+/// Takes steps, during which the thread is not cancelled, until one returns a result.
 ///
 /// # Safety
 /// The descriptors that `step` returns stay open while they are read.
 pub(crate) unsafe fn until_done<T: Copy>(step: impl Fn(PriorRead) -> Step<T> + Copy) -> T {
     let mut prior = PriorRead::None;
     loop {
-        let fd = match step(prior) {
+        let next = {
+            let _uncancelled = Uncancelled::begin();
+            step(prior)
+        };
+        let fd = match next {
             Step::Done(result) => return result,
             Step::Read(fd) => fd,
         };

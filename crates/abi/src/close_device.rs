@@ -5,6 +5,7 @@
 
 use std::ffi::c_int;
 
+use crate::cancellation::Uncancelled;
 use crate::context::Context;
 use crate::errno::status;
 use crate::header::ibv_context;
@@ -16,6 +17,7 @@ use crate::sharing::close;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: `known` finds an open context, which the program does not use after this call.
     let taken = unsafe { Context::known(context).map(|_| Context::take_back(context)) };
     status(taken.map(|context| {

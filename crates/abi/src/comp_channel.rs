@@ -8,6 +8,7 @@ use nichrome_hca::Patience;
 use nichrome_port::clock;
 
 use crate::blocking::PriorRead;
+use crate::cancellation::Uncancelled;
 use crate::context::Context;
 use crate::cq_notifier::{CompletionEvents, CqNotifier};
 use crate::errno::{Errno, pointer, status};
@@ -63,7 +64,7 @@ impl CompChannel {
         // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
         let context = unsafe { Context::known((*self.abi.get()).context) }?;
         let adapter = context.adapter();
-        if let Some(since) = adapter.driver.poll_before_wait(patience, || !queue.is_empty()) {
+        if let Some(since) = adapter.driver().poll_before_wait(patience, || !queue.is_empty()) {
             waiting::begin(adapter, since);
         }
         Ok(())
@@ -88,6 +89,7 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) ->
     if let Err(errno) = is_free.and_then(|is_free| if is_free { Ok(()) } else { Err(Errno::BUSY) }) {
         return status(Err(errno));
     }
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the program does not use it after this call.
     drop(unsafe { take_back::<CompChannel>(channel) });
     0

@@ -47,7 +47,7 @@ impl CompletionQueue {
 
     /// Drives the device and passes up to `count` completions to `take`. Returns their number.
     pub(crate) fn poll(&self, count: c_int, mut take: impl FnMut(&Completion)) -> c_int {
-        let polled = self.adapter.driver.poll(|device| {
+        let polled = self.adapter.driver().poll(|device| {
             let mut polled = 0;
             while polled < count
                 && let Some(completion) = device.poll_cq(self.handle)
@@ -63,14 +63,14 @@ impl CompletionQueue {
     /// Records that the program will wait for an event: the driver's thread takes over.
     pub(crate) fn begin_wait(&self) {
         if self.events.begin_wait() {
-            self.adapter.driver.attend();
+            self.adapter.driver().attend();
         }
     }
 
     /// Records that the program no longer waits: it took the event, or destroys the queue.
     pub(crate) fn end_wait(&self) {
         if self.events.end_wait() {
-            self.adapter.driver.leave();
+            self.adapter.driver().leave();
         }
     }
 }

@@ -40,7 +40,7 @@ unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
     let adapter = Arc::clone(opened.adapter());
     // SAFETY: the program passes a channel that it created, or a null pointer.
     let comp_channel = unsafe { if channel.is_null() { None } else { Some(known::<CompChannel>(channel)?) } };
-    let handle = adapter.driver.call(|device| device.create_cq(capacity))?;
+    let handle = adapter.driver().call(|device| device.create_cq(capacity))?;
     let mut abi: ibv_cq_ex = zeroed();
     (abi.context, abi.channel, abi.cq_context, abi.cqe) = (context, channel, cq_context, cqe);
     abi.handle = handle.index();
@@ -104,7 +104,7 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_cq(this.handle));
+    let destroyed = this.adapter.driver().call(|device| device.destroy_cq(this.handle));
     if destroyed.is_ok() {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.cqs.remove(&this.handle));
         this.end_wait();
@@ -123,7 +123,7 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
         Err(errno) => return status(Err(errno)),
     };
     let Ok(capacity) = usize::try_from(cqe) else { return status(Err(Errno::INVALID)) };
-    let resized = this.adapter.driver.call(|device| device.resize_cq(this.handle, capacity));
+    let resized = this.adapter.driver().call(|device| device.resize_cq(this.handle, capacity));
     if resized.is_ok() {
         // SAFETY: the program does not read the size during this call.
         unsafe { (*cq).cqe = cqe };
@@ -150,5 +150,5 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attributes: *mut ibv_
     }
     let moderate = attributes.moderate;
     let moderation = Moderation { count: moderate.cq_count, period_us: moderate.cq_period };
-    status(this.adapter.driver.call(|device| device.moderate_cq(this.handle, moderation)))
+    status(this.adapter.driver().call(|device| device.moderate_cq(this.handle, moderation)))
 }

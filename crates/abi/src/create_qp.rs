@@ -80,7 +80,7 @@ unsafe fn create(wanted: &mut Wanted, builder: Option<Builder>) -> Result<*mut i
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
     let adapter = Arc::clone(&domain.adapter);
-    let handle = adapter.driver.call(|device| device.create_qp(config))?;
+    let handle = adapter.driver().call(|device| device.create_qp(config))?;
     wanted.cap = capacities(&config.capacity);
     let mut abi: ibv_qp_ex = zeroed();
     abi.qp_base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
@@ -95,7 +95,7 @@ unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
     let (adapter, xrc) = (Arc::clone(domain.adapter()), domain.handle());
-    let handle = adapter.driver.call(|device| device.create_xrc_target(xrc))?;
+    let handle = adapter.driver().call(|device| device.create_xrc_target(xrc))?;
     let mut abi: ibv_qp_ex = zeroed();
     let qp_type = type_code(QpType::XrcReceive);
     abi.qp_base = ibv_qp { context, qp_context, qp_type, ..abi.qp_base };
@@ -110,7 +110,7 @@ fn finish(
     xrc: Option<XrcHandle>,
     builder: Option<Builder>,
 ) -> Result<*mut ibv_qp, Errno> {
-    let number = adapter.driver.call(|device| device.qp_number(handle))?.value();
+    let number = adapter.driver().call(|device| device.qp_number(handle))?.value();
     (abi.qp_base.handle, abi.qp_base.qp_num) = (number, number);
     if builder.is_some() {
         extended_post::fill(&mut abi);
@@ -169,7 +169,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     let has_builder = has(MASK_SEND_OPERATIONS);
     // SAFETY: the program passes an open context.
     let transport = match unsafe { Context::known(context) } {
-        Ok(opened) => opened.adapter().driver.transport(),
+        Ok(opened) => opened.adapter().driver().transport(),
         Err(errno) => return pointer(Err(errno)),
     };
     let offered = kind(all.qp_type).map(|kind| extended_post::offered(transport, kind));
@@ -193,7 +193,7 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     };
     let is_last = this.shared.leave();
     let destroyed = match is_last {
-        true => this.adapter.driver.destroy_qp(this.handle).inspect_err(|_| this.shared.stay()),
+        true => this.adapter.driver().destroy_qp(this.handle).inspect_err(|_| this.shared.stay()),
         false => Ok(()),
     };
     if destroyed.is_ok() {

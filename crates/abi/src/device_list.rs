@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use crate::cancellation::Uncancelled;
 use crate::device::the_device;
 use crate::doctor::record;
 use crate::errno::{Errno, pointer};
@@ -11,6 +12,7 @@ use crate::rdma_cm::redirect_librdmacm;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
+    let _uncancelled = Uncancelled::begin();
     record("ibv_get_device_list");
     redirect_librdmacm();
     // SAFETY: allocates two pointers. Allocated by malloc, because some programs pass the list to free() themselves.

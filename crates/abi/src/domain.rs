@@ -58,7 +58,7 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: the program passes an open context.
     pointer(unsafe { Context::known(context) }.and_then(|opened| {
         let adapter = Arc::clone(opened.adapter());
-        let handle = adapter.driver.call(Device::create_domain)?;
+        let handle = adapter.driver().call(Device::create_domain)?;
         Ok(Domain::new(context, &adapter, handle, None).into_abi())
     }))
 }
@@ -73,7 +73,7 @@ unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let destroyed = match this.parts {
         _ if !this.users.are_none() => Err(Errno::BUSY),
         Some(_) => Ok(()),
-        None => this.adapter.driver.call(|device| device.destroy_domain(this.handle)).map_err(Errno::from),
+        None => this.adapter.driver().call(|device| device.destroy_domain(this.handle)).map_err(Errno::from),
     };
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.

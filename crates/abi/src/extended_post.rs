@@ -117,7 +117,7 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
         }
         // SAFETY: the program passes a queue pair that it created.
         let this = unsafe { object::<QueuePair>(qp) };
-        this.adapter.driver.call(|device| {
+        this.adapter.driver().call(|device| {
             let requests = builder.requests.iter().map(|request| builder.as_request(request));
             Ok(device.post_sends(this.handle, requests)?)
         })

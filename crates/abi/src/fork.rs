@@ -14,6 +14,7 @@ use std::sync::{Arc, Once};
 use nichrome_hca::Paused;
 
 use crate::adapter::{Adapter, Current};
+use crate::cancellation::Uncancelled;
 use crate::process_memory::ProcessMemory;
 use crate::rdma_cm::{file, manager};
 use crate::{event_queue, live_objects, retired, sharing, xrc_domain};
@@ -31,6 +32,7 @@ struct Forking {
     _current: Current,
     _manager: manager::Held,
     _adapter: Option<Arc<Adapter>>,
+    _uncancelled: Uncancelled,
 }
 
 thread_local! {
@@ -38,6 +40,7 @@ thread_local! {
 }
 
 extern "C" fn prepare() {
+    let uncancelled = Uncancelled::begin();
     let manager = manager::hold();
     let current = Adapter::current();
     let (contexts, domains) = (sharing::hold(), xrc_domain::hold());
@@ -46,7 +49,7 @@ extern "C" fn prepare() {
         // SAFETY: the adapter is kept alive by the field beside it, which is dropped after it.
         unsafe {
             mem::transmute::<Paused<'_, ProcessMemory>, Paused<'static, ProcessMemory>>(
-                adapter.driver.pause(),
+                adapter.driver().pause(),
             )
         }
     });
@@ -63,6 +66,7 @@ extern "C" fn prepare() {
         _current: current,
         _manager: manager,
         _adapter: adapter,
+        _uncancelled: uncancelled,
     }));
 }
 

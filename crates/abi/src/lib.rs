@@ -16,7 +16,7 @@
 //! | `process_memory.rs`, `guarded_copy.rs`, `unguarded_copy.rs` | the device's access to the program's memory |
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
-//! | `blocking.rs`, `waiting.rs` | calls that block: steps between cancellation points; the wait of a thread |
+//! | `blocking.rs`, `waiting.rs`, `cancellation.rs` | calls that block: steps between cancellation points; the wait of a thread; all other calls are not cancelled |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
 //! | `buffer.rs` | buffers that the library allocates, and their regions |
 //! | `xrc_domain.rs` | XRC domains |
@@ -46,6 +46,7 @@ mod async_source;
 mod bind_mw;
 mod blocking;
 mod buffer;
+mod cancellation;
 mod close_device;
 mod command_file;
 mod comp_channel;

@@ -82,7 +82,7 @@ pub(crate) unsafe fn register(
     // SAFETY: the program passes a domain that it created.
     let domain = unsafe { known::<Domain>(pd) }?;
     let adapter = Arc::clone(&domain.adapter);
-    let (handle, key) = adapter.driver.call(|device| {
+    let (handle, key) = adapter.driver().call(|device| {
         let handle = device.register(domain.handle, config)?;
         Ok::<_, Errno>((handle, device.query_region(handle)?.lkey.0))
     })?;
@@ -173,7 +173,7 @@ unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let deregistered = this.adapter.driver.call(|device| device.deregister(this.handle));
+    let deregistered = this.adapter.driver().call(|device| device.deregister(this.handle));
     if deregistered.is_ok() {
         // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<MemoryRegion>(mr) });
@@ -187,7 +187,7 @@ pub(crate) fn deregister_left(context: *const ibv_context) {
     for region in unsafe { take_back_where::<MemoryRegion>(|mr| ptr::eq((*mr).context, context)) } {
         if region.users.are_none() {
             // Fails if the program has deregistered it by another structure, or left a window bound to it.
-            let _ = region.adapter.driver.call(|device| device.deregister(region.handle));
+            let _ = region.adapter.driver().call(|device| device.deregister(region.handle));
         }
         // SAFETY: nothing is read.
         unsafe { retired::keep(region, drop) };
@@ -265,7 +265,7 @@ unsafe extern "C" fn ibv_rereg_mr(
             }
         }
     }
-    let changed = this.adapter.driver.call(|device| {
+    let changed = this.adapter.driver().call(|device| {
         device.reregister(this.handle, domain, config)?;
         Ok::<_, Errno>(device.query_region(this.handle)?.lkey.0)
     });

@@ -45,7 +45,7 @@ unsafe fn allocate(pd: *mut ibv_pd, mw_type: c_int) -> Result<*mut ibv_mw, Errno
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (known::<Domain>(pd)?, (*pd).context) };
     let adapter = Arc::clone(&domain.adapter);
-    let (handle, key) = adapter.driver.call(|device| {
+    let (handle, key) = adapter.driver().call(|device| {
         let handle = device.create_window(domain.handle, kind)?;
         Ok::<_, Errno>((handle, device.window_key(handle)?.0))
     })?;
@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_window(this.handle));
+    let destroyed = this.adapter.driver().call(|device| device.destroy_window(this.handle));
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
         drop(unsafe { take_back::<MemoryWindow>(mw) });
@@ -77,7 +77,7 @@ pub(crate) fn destroy_left_windows(context: *const ibv_context) {
     // SAFETY: the program uses nothing of a context that it closes.
     for window in unsafe { take_back_where::<MemoryWindow>(|mw| ptr::eq((*mw).context, context)) } {
         // Fails only if the device has no such window.
-        let _ = window.adapter.driver.call(|device| device.destroy_window(window.handle));
+        let _ = window.adapter.driver().call(|device| device.destroy_window(window.handle));
         // SAFETY: nothing is read.
         unsafe { retired::keep(window, drop) };
     }

@@ -128,10 +128,10 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr
     let (attributes, mask) = unsafe { (&*attributes, Mask::of_type(mask, (*qp).qp_type)) };
     let changed = change(attributes, mask).and_then(|change| {
         if change.state == Some(QpState::Reset) {
-            this.adapter.driver.call(|device| device.acknowledge(this.handle));
+            this.adapter.driver().call(|device| device.acknowledge(this.handle));
         }
-        this.adapter.driver.modify_qp(this.handle, &change)?;
-        Ok(this.adapter.driver.call(|device| {
+        this.adapter.driver().modify_qp(this.handle, &change)?;
+        Ok(this.adapter.driver().call(|device| {
             if mask.0 & Mask::PATH != 0 {
                 this.shared.set_path(&attributes.ah_attr);
             }
@@ -181,7 +181,7 @@ unsafe extern "C" fn ibv_query_qp(
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let found = this.adapter.driver.call(|device| {
+    let found = this.adapter.driver().call(|device| {
         let report = device.query_qp(this.handle)?;
         let path = report.path.as_ref().map(|path| this.shared.attributes_of(path));
         Ok::<_, ObjectError>((report, path))

@@ -33,7 +33,7 @@ unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid
     // SAFETY: guaranteed by the caller.
     let found = unsafe { arguments(qp, gid) };
     status(found.and_then(|(this, group)| {
-        this.adapter.driver.attach_multicast(this.handle, group).map_err(|error| match error {
+        this.adapter.driver().attach_multicast(this.handle, group).map_err(|error| match error {
             JoinError::Multicast(error) => refusal(error),
             JoinError::Udp(_) => Errno::NO_MEMORY,
         })
@@ -44,9 +44,7 @@ unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid
 unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
     // SAFETY: guaranteed by the caller.
     let found = unsafe { arguments(qp, gid) };
-    status(
-        found.and_then(|(this, group)| {
-            this.adapter.driver.detach_multicast(this.handle, group).map_err(refusal)
-        }),
-    )
+    status(found.and_then(|(this, group)| {
+        this.adapter.driver().detach_multicast(this.handle, group).map_err(refusal)
+    }))
 }

@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         return status(Err(Errno::INVALID));
     }
     let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
-    let armed = this.adapter.driver.call(|device| device.req_notify_cq(this.handle, notify));
+    let armed = this.adapter.driver().call(|device| device.req_notify_cq(this.handle, notify));
     this.begin_wait();
     status(armed)
 }

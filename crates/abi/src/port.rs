@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn query_port(
         Ok(context) => context.adapter(),
         Err(errno) => return status(Err(errno)),
     };
-    let all = attributes(adapter.mtu, adapter.driver.call(|device| device.limits().message));
+    let all = attributes(adapter.mtu, adapter.driver().call(|device| device.limits().message));
     let len = size.min(size_of::<ibv_port_attr>());
     // SAFETY: the program passes memory for `size` bytes.
     unsafe { ptr::copy_nonoverlapping((&raw const all).cast::<u8>(), out.cast(), len) };

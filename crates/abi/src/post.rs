@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn post_send(
         // SAFETY: the program passes memory for a pointer.
         Err(errno) => return unsafe { refuse_all(first, bad, errno) },
     };
-    status(this.adapter.driver.call(|device| {
+    status(this.adapter.driver().call(|device| {
         // SAFETY: the program passes a null-terminated list, whose requests name objects that it created.
         unsafe { post_all(first, bad, |wr| wr.next, |wr| post_one_send(device, this, wr, qp_type)) }
     }))
@@ -135,7 +135,7 @@ pub(crate) unsafe extern "C" fn post_recv(
         // SAFETY: the program passes memory for a pointer.
         Err(errno) => return unsafe { refuse_all(first, bad, errno) },
     };
-    status(this.adapter.driver.call(|device| {
+    status(this.adapter.driver().call(|device| {
         // SAFETY: the program passes a null-terminated list of requests with their buffers.
         unsafe { post_receives(first, bad, |request| device.post_receive(this.handle, request)) }
     }))
@@ -152,7 +152,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
         // SAFETY: the program passes memory for a pointer.
         Err(errno) => return unsafe { refuse_all(first, bad, errno) },
     };
-    status(this.adapter.driver.call(|device| {
+    status(this.adapter.driver().call(|device| {
         // SAFETY: the program passes a null-terminated list of requests with their buffers.
         unsafe { post_receives(first, bad, |request| device.post_srq_receive(this.handle, request)) }
     }))

@@ -55,9 +55,9 @@ fn at_most(limit: usize) -> c_int {
 }
 
 fn attributes(adapter: &Adapter) -> ibv_device_attr {
-    let limits = adapter.driver.call(|device| *device.limits());
+    let limits = adapter.driver().call(|device| *device.limits());
     let Limits { domains, keys, cqs, cqes, qps, wrs, sges, srqs, addresses, rd_atomic, .. } = limits;
-    let transport = adapter.driver.transport();
+    let transport = adapter.driver().transport();
     let (groups, group_members) = match transport {
         // It has no datagrams.
         Transport::Iwarp => (0, 0),
@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         Ok(opened) => opened.adapter(),
         Err(errno) => return status(Err(errno)),
     };
-    let transport = adapter.driver.transport();
+    let transport = adapter.driver().transport();
     (all.orig_attr, all.odp_caps) = (attributes(adapter), paging(transport));
     if transport != Transport::Iwarp {
         all.xrc_odp_caps = all.odp_caps.per_transport_caps[0];

@@ -90,7 +90,7 @@ pub(crate) fn destroy_left_qps(context: *const ibv_context) {
         let was_last = qp.shared.leave();
         if was_last {
             // Fails only if the device has no such queue pair.
-            let _ = qp.adapter.driver.destroy_qp(qp.handle);
+            let _ = qp.adapter.driver().destroy_qp(qp.handle);
         }
         qp.end_events(was_last);
         // SAFETY: `refuse` makes the calls of a program that uses it fail.

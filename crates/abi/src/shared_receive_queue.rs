@@ -59,7 +59,7 @@ unsafe fn create(
     let adapter = Arc::clone(&domain.adapter);
     // `ibv_modify_srq` arms the limit: an empty new queue would be below any limit.
     let attributes = SrqAttributes { wrs: wanted.max_wr as usize, sges: wanted.max_sge as usize, limit: 0 };
-    let handle = adapter.driver.call(|device| match xrc {
+    let handle = adapter.driver().call(|device| match xrc {
         None => device.create_srq(domain.handle, attributes),
         Some((xrc, cq)) => device.create_xrc_srq(xrc, domain.handle, cq, attributes),
     })?;
@@ -118,7 +118,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) -> c_int {
     // SAFETY: the program passes a queue that it created.
     let found = unsafe { known::<SharedReceiveQueue>(srq) }
-        .and_then(|this| Ok(this.adapter.driver.call(|device| device.srq_number(this.handle))?));
+        .and_then(|this| Ok(this.adapter.driver().call(|device| device.srq_number(this.handle))?));
     // SAFETY: the program passes memory for a number.
     status(found.map(|number| unsafe { *out = number.value() }))
 }
@@ -141,7 +141,7 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, wanted: *mut ibv_srq_attr
     }
     let wrs = (mask & MASK_SIZE != 0).then_some(wanted.max_wr as usize);
     let limit = (mask & MASK_LIMIT != 0).then_some(wanted.srq_limit as usize);
-    status(this.adapter.driver.call(|device| device.modify_srq(this.handle, wrs, limit)))
+    status(this.adapter.driver().call(|device| device.modify_srq(this.handle, wrs, limit)))
 }
 
 #[unsafe(no_mangle)]
@@ -151,7 +151,7 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, out: *mut ibv_srq_attr) ->
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let found = this.adapter.driver.call(|device| device.query_srq(this.handle));
+    let found = this.adapter.driver().call(|device| device.query_srq(this.handle));
     status(found.map(|SrqAttributes { wrs, sges, limit }| {
         // SAFETY: the program passes memory for attributes.
         unsafe {
@@ -167,7 +167,7 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let destroyed = this.adapter.driver.call(|device| device.destroy_srq(this.handle));
+    let destroyed = this.adapter.driver().call(|device| device.destroy_srq(this.handle));
     if destroyed.is_ok() {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.srqs.remove(&this.handle));
         this.events.retire();

@@ -17,7 +17,7 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(adapter) = self.adapter.upgrade() {
-            adapter.driver.leave();
+            adapter.driver().leave();
         }
     }
 }
@@ -28,7 +28,7 @@ thread_local! {
 
 /// Announces that this thread blocks until [`end`]; it began to wait at `since`.
 pub(crate) fn begin(adapter: &Arc<Adapter>, since: Instant) {
-    adapter.driver.attend();
+    adapter.driver().attend();
     let waiting = Waiting { adapter: Arc::downgrade(adapter), since };
     // A thread that ends already has no place for it, and waits until it is dropped here.
     let _ = WAITING.try_with(|place| place.replace(Some(waiting)));

@@ -110,7 +110,7 @@ fn open(adapter: &Arc<Adapter>, attributes: &ibv_xrcd_init_attr) -> Result<Arc<S
         Some(domain) => Ok(domain),
         None if file.is_some() && attributes.oflags & libc::O_CREAT == 0 => Err(Errno(libc::EAGAIN)),
         None => {
-            let handle = adapter.driver.call(Device::create_xrc_domain)?;
+            let handle = adapter.driver().call(Device::create_xrc_domain)?;
             let domain = Arc::new(Shared { adapter: Arc::clone(adapter), handle, file });
             open.push(Arc::downgrade(&domain));
             Ok(domain)
@@ -125,7 +125,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     // SAFETY: the program passes an open context and attributes.
     let (opened, attributes) = unsafe { (Context::known(context), &*attributes) };
     pointer(opened.and_then(|opened| {
-        if opened.adapter().driver.transport() == Transport::Iwarp {
+        if opened.adapter().driver().transport() == Transport::Iwarp {
             return Err(Errno::UNSUPPORTED);
         }
         let (abi, domain) = (cell(ibv_xrcd { context }), open(opened.adapter(), attributes)?);
@@ -142,7 +142,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     // No other thread opens it meanwhile.
     let _open = all_open();
     let closed = match Arc::strong_count(&this.domain) {
-        1 => this.adapter().driver.call(|device| device.destroy_xrc_domain(this.handle())),
+        1 => this.adapter().driver().call(|device| device.destroy_xrc_domain(this.handle())),
         _ => Ok(()),
     };
     if closed.is_ok() {

@@ -7,6 +7,7 @@ use std::slice;
 use super::device_number::device_number;
 use super::file::File;
 use crate::blocking::{self, finish, until_done};
+use crate::cancellation::Uncancelled;
 use crate::doctor::record;
 use crate::errno::Errno;
 use crate::fork::prepare_for_forks;
@@ -34,6 +35,7 @@ pub(super) unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: li
             return libc::open(path, flags, mode);
         }
     }
+    let _uncancelled = Uncancelled::begin();
     prepare_for_forks();
     let opened = File::open(flags);
     if opened.is_ok() {
@@ -78,7 +80,11 @@ pub(super) unsafe extern "C-unwind" fn write(fd: RawFd, bytes: *const c_void, le
 
 /// Closes the device file, or another file.
 pub(super) unsafe extern "C" fn close(fd: RawFd) -> c_int {
-    if File::close(fd) {
+    let is_closed = {
+        let _uncancelled = Uncancelled::begin();
+        File::close(fd)
+    };
+    if is_closed {
         return 0;
     }
     // SAFETY: guaranteed by the caller.

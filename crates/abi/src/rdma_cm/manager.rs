@@ -78,7 +78,7 @@ impl Manager {
     }
 
     fn attach(&self, adapter: Arc<Adapter>) -> Result<(), Errno> {
-        self.host.attach(&adapter.driver).map_err(|error| report(&error))?;
+        self.host.attach(&adapter.driver()).map_err(|error| report(&error))?;
         // No other thread sets it under the process's lock.
         let _ = self.adapter.set(adapter);
         Ok(())

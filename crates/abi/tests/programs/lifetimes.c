@@ -340,6 +340,11 @@ static void *sends(void *of)
 	CHECK(!ibv_dereg_mr(from) && !ibv_dereg_mr(to));
 	struct ibv_mr *again = ibv_reg_mr(o->pd, o, sizeof(*o), IBV_ACCESS_LOCAL_WRITE);
 	CHECK(again && !ibv_dereg_mr(again));
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(o->context);
+	CHECK(channel && !ibv_destroy_comp_channel(channel));
+	struct objects others = make();
+	connect_pair(others);
+	destroy(others);
 	sent++;
 	pthread_testcancel();
 	return NULL;

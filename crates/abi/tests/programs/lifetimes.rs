@@ -4,7 +4,9 @@ use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
-use crate::running::{THROUGH_MEMORY, c_program, command, ended, free_port, is_listening, needs, turn};
+use crate::running::{
+    THROUGH_MEMORY, c_program, c_program_with, command, ended, free_port, is_listening, needs, turn,
+};
 
 /// Compiles and runs `lifetimes.c`.
 fn lifetimes(arguments: &str) {
@@ -48,7 +50,9 @@ fn a_forked_child_leaves_its_parent_the_events() {
 
 #[test]
 fn a_cancelled_thread_leaves_the_device_usable() {
-    lifetimes("cancelled");
+    for transport in ["roce", "iwarp"] {
+        c_program_with("lifetimes.c", "cancelled", &[("NICHROME_TRANSPORT", transport)]);
+    }
 }
 
 #[test]

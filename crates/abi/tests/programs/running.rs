@@ -41,15 +41,24 @@ pub(crate) fn compile(source: &str, program: &Path) {
 
 /// Compiles a C program of this folder and runs it with one argument; panics with its standard error if it fails.
 pub(crate) fn c_program(source: &str, argument: &str) {
-    c_program_by("", source, &[argument]);
+    c_program_with(source, argument, &[]);
+}
+
+/// As [`c_program`], with an environment.
+pub(crate) fn c_program_with(source: &str, argument: &str, environment: &[(&str, &str)]) {
+    run_c_program("", source, &[argument], environment);
 }
 
 /// As [`c_program`], run by another program, whose words come first.
 pub(crate) fn c_program_by(runner: &str, source: &str, arguments: &[&str]) {
+    run_c_program(runner, source, arguments, &[]);
+}
+
+fn run_c_program(runner: &str, source: &str, arguments: &[&str], environment: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program");
     compile(source, &program);
-    let child = command(&format!("{runner}{}", program.display()), arguments, &[]).spawn().unwrap();
+    let child = command(&format!("{runner}{}", program.display()), arguments, environment).spawn().unwrap();
     let output = ended(child, source);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -43,6 +43,7 @@ pub(crate) const SIBLINGS: &[(&str, Siblings)] = &[
 
 const ABI: Layers = &[
     &[
+        "cancellation.rs",
         "command_file.rs",
         "errno.rs",
         "header/",
