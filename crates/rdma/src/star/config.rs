@@ -21,6 +21,9 @@ pub struct StarConfig {
     pub authentication: Option<CardAuthentication>,
     /// Most packets that wait in the stateless card, of all connections together. The card drops further ones.
     pub waiting_packets: usize,
+    /// Most bytes of a connection's requests of the stateless side that the stateful side keeps a copy of. It refuses further requests
+    /// until earlier ones complete. The rings that hold them may take twice as much.
+    pub mirrored_bytes: usize,
 }
 
 impl Default for StarConfig {
@@ -32,6 +35,7 @@ impl Default for StarConfig {
             epoch: Epoch::default(),
             authentication: None,
             waiting_packets: 4096,
+            mirrored_bytes: 256 << 20,
         }
     }
 }

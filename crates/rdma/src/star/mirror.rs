@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
 
+use super::pipeline;
 use super::setup::QueueDepth;
 use crate::core::protection::LKey;
 use crate::core::send_queue::{Pieces, Progress, SendQueue, SendWork, Source};
@@ -20,6 +21,9 @@ pub(super) struct Mirror {
     /// Receives at the front that operations have taken.
     taken: usize,
     depth: QueueDepth,
+    /// Bytes that the requests take, and the most that they may.
+    bytes: usize,
+    byte_limit: usize,
     /// Completed sends whose CQEP has not left: the server's queue still holds them.
     reports_waiting: usize,
     scratch: Vec<Sge>,
@@ -62,12 +66,12 @@ impl Segments {
     }
 }
 
-/// The server announced more requests than the queue depth in its offer.
+/// The server announced more requests than the queue depth in its offer, or than the client keeps.
 #[derive(Debug)]
 pub(super) struct Overrun;
 
 impl Mirror {
-    pub(super) fn new(depth: QueueDepth) -> Self {
+    pub(super) fn new(depth: QueueDepth, byte_limit: usize) -> Self {
         let (sends, receives, scratch) = Default::default();
         let (send_segments, receive_segments) = Default::default();
         Self {
@@ -78,6 +82,8 @@ impl Mirror {
             released: 0,
             taken: 0,
             depth,
+            bytes: 0,
+            byte_limit,
             reports_waiting: 0,
             scratch,
         }
@@ -90,9 +96,14 @@ impl Mirror {
             Some(_) => (&mut self.sends, self.reports_waiting, self.depth.sends, &mut self.send_segments),
             None => (&mut self.receives, 0, self.depth.receives, &mut self.receive_segments),
         };
-        if queue.len() + left >= depth as usize {
+        let bytes = match wqe.data {
+            Data::Segments(count) => bytes_of(operation.is_some(), count.into(), 0),
+            Data::Inline => bytes_of(operation.is_some(), 0, payload.len()),
+        };
+        if queue.len() + left >= depth as usize || self.bytes + bytes > self.byte_limit {
             return Err(Overrun);
         }
+        self.bytes += bytes;
         let is_inline = wqe.data == Data::Inline;
         granted.push(segments(if is_inline { &[] } else { payload }));
         let source = match wqe.data {
@@ -171,7 +182,9 @@ impl Mirror {
     /// Removes the oldest send.
     pub(super) fn pop_send(&mut self) -> Option<SendWork> {
         self.send_segments.pop();
-        self.sends.pop()
+        let send = self.sends.pop()?;
+        self.bytes -= bytes_of_work(true, &send);
+        Some(send)
     }
 
     /// Records that a CQEP which reports a send was queued.
@@ -188,6 +201,7 @@ impl Mirror {
     pub(super) fn release_receive(&mut self) -> Option<u64> {
         let receive = self.receives.pop()?;
         self.receive_segments.pop();
+        self.bytes -= bytes_of_work(false, &receive);
         self.released += 1;
         self.taken -= 1;
         Some(receive.wr_id)
@@ -197,7 +211,21 @@ impl Mirror {
     pub(super) fn clear(&mut self) {
         (self.sends, self.receives) = Default::default();
         (self.send_segments, self.receive_segments) = Default::default();
-        (self.taken, self.reports_waiting) = (0, 0);
+        (self.taken, self.bytes, self.reports_waiting) = (0, 0, 0);
+    }
+}
+
+/// Bytes that a request takes, with the operation that a send becomes.
+fn bytes_of(is_send: bool, buffers: usize, inline: usize) -> usize {
+    let operation = if is_send { size_of::<pipeline::Operation>() } else { 0 };
+    let buffer = size_of::<Segment>() + size_of::<Sge>();
+    size_of::<SendWork>() + size_of::<u64>() + operation + buffers * buffer + inline
+}
+
+fn bytes_of_work(is_send: bool, work: &SendWork) -> usize {
+    match work.source {
+        Source::Buffers { count, .. } => bytes_of(is_send, count.into(), 0),
+        Source::Inline { .. } => bytes_of(is_send, 0, work.len as usize),
     }
 }
 
@@ -289,4 +317,20 @@ fn send_flags(flags: WqeFlags) -> SendFlags {
 pub(super) fn wqe_flags(flags: SendFlags) -> WqeFlags {
     let set = FLAGS.into_iter().filter(|(send, _)| flags.contains(*send));
     set.fold(WqeFlags::NONE, |flags, (_, wire)| flags | wire)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::limits::Limits;
+    use crate::star::config::StarConfig;
+
+    #[test]
+    fn the_default_limit_holds_the_longest_queue_of_small_receives_and_hardwares_longest_queues() {
+        let limit = StarConfig::default().mirrored_bytes;
+        assert!(Limits::default().wrs * bytes_of(false, 2, 0) <= limit);
+        // mlx5: max_qp_wr and max_sge of ibv_devinfo -v.
+        let (wrs, sges) = (32_768, 30);
+        assert!(wrs * (bytes_of(false, sges, 0) + bytes_of(true, sges, 0)) <= limit);
+    }
 }

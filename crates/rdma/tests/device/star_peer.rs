@@ -23,7 +23,11 @@ struct Forger {
 
 impl Forger {
     fn new() -> Self {
-        let mut pair = Pair::new();
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl Fn(&mut Config)) -> Self {
+        let mut pair = Pair::with(change);
         let qps = pair.connect_star(SERVER, &Link { psn: 0, ..Link::default() });
         Self { pair, qps }
     }
@@ -174,6 +178,33 @@ fn a_server_that_acknowledges_no_completion_has_its_sends_refused_in_the_end() {
         // As many CQEPs as may be under way, and as many sends as the server's queue holds.
         assert_eq!(announced, 2 * DEPTH, "{flags:?}");
     }
+}
+
+/// The longest requests of a server whose queues have their agreed length would otherwise take gigabytes of the client.
+#[test]
+fn a_servers_requests_beyond_the_bytes_that_a_client_keeps_are_refused_until_earlier_ones_complete() {
+    const LIMIT: usize = 1 << 20;
+    const LEN: usize = 60_000;
+    let mut forger = Forger::with(|config| config.star.mirrored_bytes = LIMIT);
+    forger.cut_off(SERVER);
+    let client = forger.qps[CLIENT];
+    let announce = |forger: &mut Forger, first: u64| {
+        // The sends wait for receives.
+        (first..first + DEPTH).find(|sequence| {
+            let refused = forger.refused();
+            forger.announce(*sequence, Request::Send, &[7; LEN]);
+            forger.refused() > refused
+        })
+    };
+    let accepted = announce(&mut forger, 0).unwrap();
+    assert!((LIMIT / LEN - 1..=LIMIT / LEN).contains(&(accepted as usize)), "{accepted}");
+    for nth in 0..accepted {
+        forger.pair.ends[CLIENT].receive(client, nth, 0x1000, LEN);
+    }
+    forger.pair.run_for(1_000_000);
+    let done = forger.pair.ends[CLIENT].statuses();
+    assert_eq!(done, (0..accepted).map(|nth| (nth, Status::Success)).collect::<Vec<_>>());
+    assert_eq!(announce(&mut forger, accepted), Some(2 * accepted));
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Stateful {
             clock: ServerClock::set_up(admission.clock, now),
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
-            mirror: Mirror::new(theirs.depth),
+            mirror: Mirror::new(theirs.depth, config.mirrored_bytes),
             asking,
             own: Pipeline::default(),
             theirs: Pipeline::default(),
