@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
-use std::net::IpAddr;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -14,6 +15,7 @@ use nichrome_hca::{
 };
 use nichrome_port::{Netlink, NetworkNamespace, gain_network_admin};
 use nichrome_rdma::{Access, Operation, PathMtu, QpCapacity, SendRequest, Status};
+use nichrome_wire::star::STAR_PORT;
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -172,6 +174,24 @@ impl End {
         self.qp.post_send(&SendRequest::new(1, operation, &[self.region.slice(at, 8)])).unwrap();
         assert_eq!(self.cq.wait(PATIENCE).unwrap().status, Status::Success);
     }
+}
+
+/// Callers try this port before that of the slot.
+#[test]
+fn where_adapters_share_an_address_no_other_program_gets_the_port_that_callers_try_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = key_file(&folder, "key", 7);
+    let errors = elsewhere(|[place, _]| {
+        let adapters = [(); 2].map(|()| Adapter::open(&config(place, key.clone())).unwrap());
+        let address = SocketAddr::new(adapters[0].address(), STAR_PORT);
+        let errors = [TcpListener::bind(address), TcpListener::bind((Ipv4Addr::UNSPECIFIED, STAR_PORT))]
+            .map(|bound| bound.err().map(|error| error.kind()));
+        assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        drop(adapters);
+        drop(TcpListener::bind(address).unwrap());
+        errors
+    });
+    assert_eq!(errors, [Some(ErrorKind::AddrInUse); 2]);
 }
 
 /// Three adapters share the server's address, and three the client's; each has a slot of its own. WRITEs and atomic operations

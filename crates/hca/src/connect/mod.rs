@@ -29,7 +29,7 @@ pub(crate) use expected::Ends;
 pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
 pub(crate) use held::{ConnectRequest, fail};
 pub(crate) use key::{PreSharedKey, SealError};
-pub(crate) use listener::{listen, open_port};
+pub(crate) use listener::{listen, open_port, reserve_port};
 pub(crate) use places::Places;
 pub(crate) use reactor::{Connector, Limits};
 pub(crate) use requests::{PROGRAM_TIMEOUT, Requests};

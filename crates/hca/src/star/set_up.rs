@@ -2,18 +2,28 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::star::Wish;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
+use nichrome_wire::star::STAR_PORT;
 
 use super::StarOptions;
 use super::handshake::{StarHandshake, hold};
 use super::pending::{Host, Pending, Request};
 use super::slots::port_of;
 use crate::connect::{self, Connector, Limits, PreSharedKey, Sealed};
+
+/// The TCP port of an adapter.
+pub(crate) struct SetUpPort {
+    listener: TcpListener,
+    /// [`STAR_PORT`] at a shared address. No process listens there, but each caller tries it first: another user that listened would end
+    /// its set-up.
+    reserved: Option<OwnedFd>,
+}
 
 /// Sets up the reliable connections of an adapter.
 pub(crate) struct StarSetup {
@@ -22,26 +32,28 @@ pub(crate) struct StarSetup {
     wish: Wish,
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
+    _reserved: Option<OwnedFd>,
 }
 
 impl StarSetup {
-    /// Starts the thread for the device behind `host`, which accepts from `listener`. Set-ups are encrypted under `key`.
+    /// Starts the thread for the device behind `host`, which accepts at `port`. Set-ups are encrypted under `key`.
     ///
     /// # Errors
     /// No descriptor or thread is left.
     pub(crate) fn start<M: Memory + Send + 'static>(
-        listener: TcpListener,
+        port: SetUpPort,
         host: Arc<dyn Host<M>>,
         options: &StarOptions,
         key: Option<PreSharedKey>,
     ) -> io::Result<Self> {
+        let SetUpPort { listener, reserved } = port;
         let address = listener.local_addr()?.ip();
         let open = Arc::new(AtomicUsize::new(0));
         let pending = Pending::new(host, Arc::clone(&open), key, options.report);
         let limits = Limits::default();
         let connector =
             Connector::start::<Sealed<StarHandshake<M>>>(limits, "nichrome-star", listener, pending)?;
-        Ok(Self { connector, address, wish: options.stateless.wish(), open })
+        Ok(Self { connector, address, wish: options.stateless.wish(), open, _reserved: reserved })
     }
 
     /// Holds a queue pair that `change` has moved to RTR, if its transport must be negotiated.
@@ -79,7 +91,9 @@ impl StarSetup {
 /// Opens StaR's TCP port at `address`, or that of the slot of a process that shares the address.
 ///
 /// # Errors
-/// The port is taken.
-pub(crate) fn listen(address: IpAddr, slot: Option<usize>) -> Result<TcpListener, UdpError> {
-    connect::open_port(SocketAddr::new(address, port_of(slot)))
+/// A port is taken.
+pub(crate) fn listen(address: IpAddr, slot: Option<usize>) -> Result<SetUpPort, UdpError> {
+    let reserve = |_| connect::reserve_port(SocketAddr::new(address, STAR_PORT));
+    let reserved = slot.map(reserve).transpose()?;
+    Ok(SetUpPort { listener: connect::open_port(SocketAddr::new(address, port_of(slot)))?, reserved })
 }
