@@ -44,7 +44,9 @@ pub(super) fn of_responder(
         return Ok((terms, None));
     };
     let rtr = if peer_to_peer { Some(choose(rtr).ok_or(SetupError::Rtr)?) } else { None };
-    let terms = Terms { ord: lower(options.ord, ird), rtr, ..terms };
+    // The ready-to-receive message is one of the READs that the IRD counts.
+    let own_ird = if rtr == Some(RtrMessage::Read) { options.ird.max(1) } else { options.ird };
+    let terms = Terms { ird: own_ird, ord: lower(options.ord, ird), rtr, ..terms };
     let is_chosen = |message| rtr == Some(message);
     let chosen = Rtr {
         send: is_chosen(RtrMessage::Send),

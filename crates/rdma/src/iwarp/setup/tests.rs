@@ -101,6 +101,17 @@ fn the_responder_chooses_one_of_the_offered_messages() {
     }
 }
 
+/// Chelsio's RNICs offer nothing else by default. A program that takes no READs has IRD 0.
+#[test]
+fn an_end_that_takes_no_reads_takes_the_one_of_a_peer_that_offers_nothing_else() {
+    let offered = Options { rtr: Rtr { read: true, ..Rtr::default() }, ..Options::default() };
+    let (connected, accepted) = start(offered, Options { ird: 0, ..Options::default() });
+    assert_eq!((accepted.terms.ird, connected.terms.ord), (1, 1));
+    let written = Options { rtr: ALL, ..Options::default() };
+    let (connected, accepted) = start(written, Options { ird: 0, ..Options::default() });
+    assert_eq!((accepted.terms.ird, connected.terms.ord), (0, 0));
+}
+
 #[test]
 fn a_choice_that_was_not_offered_is_terminated() {
     let offered = Options { rtr: Rtr { write: true, ..Rtr::default() }, ..Options::default() };
