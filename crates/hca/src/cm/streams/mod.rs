@@ -255,7 +255,7 @@ impl Streams {
             while self.opening.len() >= MAX_OPENING
                 && let Some(yielding) = self.opening.yielding()
             {
-                self.close(yielding.token, Cause::Displaced);
+                self.displace(yielding.token, now);
             }
             let source = peer.ip().to_canonical();
             // The peer has closed the connection already.
@@ -265,6 +265,15 @@ impl Streams {
             stream.handshake.name_inbound(token, (local, peer));
             self.opening.insert(source, token);
             self.add(token, stream, now);
+        }
+    }
+
+    /// Closes a connection, unless its Request is complete with the bytes that the peer has sent.
+    fn displace(&mut self, token: u64, now: Instant) {
+        self.advance(token, now);
+        let is_opening = |stream: &HandshakeStream<Call>| stream.handshake.phase() == Phase::Opening;
+        if self.calls.get(&token).is_some_and(is_opening) {
+            self.close(token, Cause::Displaced);
         }
     }
 
@@ -348,8 +357,13 @@ impl AsFd for Streams {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::net::TcpStream;
+
     use nichrome_cm::PortCondition;
     use nichrome_port::clock;
+    use nichrome_rdma::iwarp::setup::{Initiator, Options};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
     use super::super::tcp_ports::TcpPorts;
     use super::*;
@@ -367,6 +381,40 @@ mod tests {
         }
         assert_eq!(streams.take_outcomes().len(), 1000);
         assert!(streams.outgoing.is_empty() && streams.calls.is_empty());
+    }
+
+    #[test]
+    fn a_connection_whose_request_has_come_is_not_displaced() {
+        let mut streams = Streams::new(iwarp::Shared::default()).unwrap();
+        let listener = TcpListener::bind(HERE).unwrap();
+        let address = listener.local_addr().unwrap();
+        streams.listen(IdName(1), listener).unwrap();
+        let mut now = clock::now();
+        let mut progress = |streams: &mut Streams| {
+            now = now + INTERVAL;
+            streams.progress(now);
+        };
+        let mut honest = TcpStream::connect(address).unwrap();
+        progress(&mut streams);
+        let mut silent = Vec::new();
+        // Each source has one connection.
+        let mut connect_from = |nth: usize| {
+            let stream =
+                socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+            bind(&stream, &SocketAddr::from(([127, 0, 82 + (nth >> 8) as u8, nth as u8], 0))).unwrap();
+            connect(&stream, &address).unwrap();
+            silent.push(stream);
+        };
+        for nth in 1..MAX_OPENING {
+            connect_from(nth);
+            progress(&mut streams);
+        }
+        assert_eq!((streams.opening.len(), streams.take_outcomes().len()), (MAX_OPENING, 0));
+        connect_from(MAX_OPENING);
+        let request = Initiator::new(Options::default(), b"", Instant::ZERO).take_output();
+        honest.write_all(&request).unwrap();
+        progress(&mut streams);
+        assert!(matches!(streams.take_outcomes()[..], [Outcome::Requested { .. }]));
     }
 
     /// A deadline that has passed would keep the driver's thread awake.
