@@ -20,6 +20,9 @@ const CHUNK: usize = 256 * 1024;
 /// Time before the measurement, in which windows and buffers grow.
 const WARM_UP: Duration = Duration::from_millis(200);
 
+/// Time within which a stalled thread notices that the measurement is over.
+const LOOK_UP: Duration = Duration::from_millis(100);
+
 /// Name of the receiving threads.
 pub(super) const RECEIVER: &str = "receiver";
 
@@ -39,6 +42,12 @@ struct Shared {
     is_over: AtomicBool,
 }
 
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
 /// The threads of a connection.
 struct Connection {
     sender: JoinHandle<io::Result<()>>,
@@ -46,7 +55,7 @@ struct Connection {
 }
 
 /// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, `time` apart and the first after
-/// windows have opened; on a busy machine both can be late. Connections are closed afterwards. Also returns the results of
+/// windows have opened; on a busy machine both can be late. Connections are reset afterwards. Also returns the results of
 /// `mark`, which is called at both.
 pub(super) fn transfer<T>(
     [receiver, sender]: [&NetworkNamespace; 2],
@@ -90,12 +99,14 @@ pub(super) fn transfer<T>(
 
 fn send(mut stream: TcpStream, shared: &Shared, pause: Option<Duration>) -> io::Result<()> {
     let bytes = vec![7; if pause.is_some() { CHUNK / 4 } else { CHUNK }];
-    stream.set_write_timeout(Some(Duration::from_secs(5)))?;
-    while !shared.is_over.load(Ordering::Relaxed) {
+    stream.set_write_timeout(Some(LOOK_UP))?;
+    while !shared.is_over() {
         match uninterrupted(|| stream.write(&bytes)) {
             Ok(_) => {}
-            // A long stall: the received bytes show it.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            // A stall: the received bytes show it.
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            // The receiver has closed the connection.
+            Err(_) if shared.is_over() => break,
             Err(error) => return Err(error),
         }
         if let Some(pause) = pause {
@@ -105,18 +116,23 @@ fn send(mut stream: TcpStream, shared: &Shared, pause: Option<Duration>) -> io::
     Ok(())
 }
 
-/// Counts the bytes received until the connection is closed.
+/// Counts the bytes received until the measurement is over. What is then on the way may be lost, and come seconds later: closing
+/// resets the connection.
 fn receive(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(LOOK_UP))?;
     let mut buffer = vec![0; CHUNK];
-    loop {
+    while !shared.is_over() {
         match uninterrupted(|| stream.read(&mut buffer)) {
-            Ok(0) => return Ok(()),
-            Ok(read) => shared.received.fetch_add(read as u64, Ordering::Relaxed),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Ok(0) => break,
+            Ok(read) => {
+                shared.received.fetch_add(read as u64, Ordering::Relaxed);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) if shared.is_over() => break,
             Err(error) => return Err(error),
-        };
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]
