@@ -245,11 +245,25 @@ impl<W: WireQueue> Worker<W> {
 
     /// Sends the host's packets; returns false if there were none.
     fn transmit(&mut self) -> Result<bool, CardError> {
-        let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
+        let mut busy = self.transmit_unsent();
+        let mut packets = 0;
+        while self.unsent.is_empty()
+            && packets < self.parts.host.turn.0
+            && let Some(of_frame) = self.transmit_frame()?
+        {
+            packets += of_frame;
+            busy = true;
+        }
+        self.wire_is_down = !is_up(self.parts.queue.wire.flush())?;
+        Ok(busy)
+    }
+
+    /// Sends the packets that found the wire full, as far as it has room; returns false if it had none.
+    fn transmit_unsent(&mut self) -> bool {
         let mut busy = false;
         while let Some((packet, checksum)) = self.unsent.pop_front() {
             let len = packet.len();
-            match wire.transmit_whole(packet, checksum, clock::now()) {
+            match self.parts.queue.wire.transmit_whole(packet, checksum, clock::now()) {
                 Err(Unsent { frame, error: TransmitError::Full }) => {
                     self.unsent.push_front((frame, checksum));
                     break;
@@ -258,58 +272,53 @@ impl<W: WireQueue> Worker<W> {
             }
             busy = true;
         }
-        let mut packets = 0;
-        while let Some(source) = &host.source
-            && self.unsent.is_empty()
-            && packets < host.turn.0
-        {
-            let room = self.arena.room(BEFORE + MAX_RECEIVE);
-            let FromHost { virtio, at, frame } = match source.receive(&mut room[BEFORE..]) {
-                Ok(Some(received)) => received,
-                Ok(None) => break,
-                Err(Errno::IO | Errno::NETDOWN) => break,
-                Err(error) => return Err(CardError::Host(HostError::Gone(error.into()))),
-            };
-            self.stats.from_host += 1;
-            self.stats.from_host_bytes += frame.len() as u64;
-            let Ok((mut segments, mut checksum)) = cut(frame, &virtio) else {
-                self.stats.transmit_malformed += 1;
-                packets += 1;
-                continue;
-            };
-            let count_of_packets = segments.remaining();
-            packets += count_of_packets;
-            if wire.carries_partial_checksums() {
-                checksum = segments.leave_tcp_checksums().unwrap_or(checksum);
+        busy
+    }
+
+    /// Sends the packets of the host's next frame; returns their number, and `None` if there is no frame.
+    fn transmit_frame(&mut self) -> Result<Option<usize>, CardError> {
+        let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
+        let Some(source) = &host.source else { return Ok(None) };
+        let room = &mut self.arena.room(BEFORE + MAX_RECEIVE)[BEFORE..BEFORE + MAX_RECEIVE];
+        let FromHost { virtio, at, frame } = match source.receive(room) {
+            Ok(Some(received)) => received,
+            Ok(None) | Err(Errno::IO | Errno::NETDOWN) => return Ok(None),
+            Err(error) => return Err(CardError::Host(HostError::Gone(error.into()))),
+        };
+        self.stats.from_host += 1;
+        self.stats.from_host_bytes += frame.len() as u64;
+        let Ok((mut segments, mut checksum)) = cut(frame, &virtio) else {
+            self.stats.transmit_malformed += 1;
+            return Ok(Some(1));
+        };
+        let packets = segments.remaining();
+        if wire.carries_partial_checksums() {
+            checksum = segments.leave_tcp_checksums().unwrap_or(checksum);
+        }
+        let (len, in_place) = (frame.len(), segments.in_place());
+        let (mut left, packet_len) = write_in_place(in_place, &mut self.arena, BEFORE + at, len);
+        let now = clock::now();
+        for _ in 0..packets {
+            let len = left.min(packet_len);
+            left -= len;
+            let packet = self.arena.take(len);
+            if let Some(Offload { engine, observes_host: true }) = offload {
+                engine.observe_transmit(&packet);
             }
-            let (len, packets_in_place) = (frame.len(), segments.in_place());
-            let (mut left, packet_len) = write_in_place(packets_in_place, &mut self.arena, BEFORE + at, len);
-            let now = clock::now();
-            for _ in 0..count_of_packets {
-                let len = left.min(packet_len);
-                let packet = self.arena.take(len);
-                left -= len;
-                if let Some(Offload { engine, observes_host: true }) = offload {
-                    engine.observe_transmit(&packet);
-                }
-                if let Some(observer) = observer {
-                    observer.transmitted(&packet);
-                }
-                let sent = if self.unsent.is_empty() {
-                    wire.transmit_whole(packet, checksum, now)
-                } else {
-                    Err(Unsent { frame: packet, error: TransmitError::Full })
-                };
-                match sent {
-                    Err(Unsent { frame, error: TransmitError::Full }) => {
-                        self.unsent.push_back((frame, checksum));
-                    }
-                    sent => count(&mut self.stats, len, sent.is_ok()),
-                }
+            if let Some(observer) = observer {
+                observer.transmitted(&packet);
+            }
+            let sent = if self.unsent.is_empty() {
+                wire.transmit_whole(packet, checksum, now)
+            } else {
+                Err(Unsent { frame: packet, error: TransmitError::Full })
+            };
+            match sent {
+                Err(Unsent { frame, error: TransmitError::Full }) => self.unsent.push_back((frame, checksum)),
+                sent => count(&mut self.stats, len, sent.is_ok()),
             }
         }
-        self.wire_is_down = !is_up(wire.flush())?;
-        Ok(busy || packets > 0)
+        Ok(Some(packets))
     }
 
     /// Sleeps until there is work; returns true if a control message may have arrived.
