@@ -99,8 +99,8 @@ impl Arena {
     #[cold]
     fn renew(&mut self, len: usize) {
         let is_free = |block: &mut Arc<Block>| Arc::get_mut(block).is_some_and(|block| block.len() >= len);
-        self.taken = 0;
         if is_free(&mut self.block) {
+            self.taken = 0;
             return;
         }
         // Pieces are mostly dropped in the order of their blocks. Others are looked for once there are many blocks.
@@ -117,6 +117,7 @@ impl Arena {
         };
         let block = block.unwrap_or_else(|| Arc::new(Block::zeroed(len.max(self.block_len))));
         let before = mem::replace(&mut self.block, block);
+        self.taken = 0;
         // A larger one was for a single frame.
         if before.len() == self.block_len {
             self.others.push_back(before);
@@ -184,6 +185,7 @@ unsafe impl Sync for Block {}
 
 impl Block {
     fn zeroed(len: usize) -> Self {
+        check_len(len);
         Self::from(vec![0; len])
     }
 
@@ -200,14 +202,21 @@ impl Block {
 
 impl From<Vec<u8>> for Block {
     fn from(bytes: Vec<u8>) -> Self {
-        assert!(u32::try_from(bytes.len()).is_ok(), "pieces are within 4 GB");
+        check_len(bytes.len());
         Self(bytes.into_iter().map(UnsafeCell::new).collect())
     }
+}
+
+/// # Panics
+/// The places of pieces in a block of this length are no 32-bit numbers.
+fn check_len(len: usize) {
+    assert!(u32::try_from(len).is_ok(), "pieces are within 4 GB");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc;
     use std::thread;
 
@@ -278,6 +287,17 @@ mod tests {
         let mut arena = Arena::new(10);
         arena.room(10);
         arena.take(11);
+    }
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn a_failure_to_make_room_gives_nobodys_bytes_away() {
+        let mut arena = Arena::new(10);
+        let piece = filled(&mut arena, 10, 1);
+        let room = AssertUnwindSafe(|| arena.room(1 << 32).len());
+        assert!(catch_unwind(room).is_err());
+        arena.room(10).fill(2);
+        assert_eq!(*piece, [1; 10]);
     }
 
     #[test]
