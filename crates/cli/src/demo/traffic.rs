@@ -65,14 +65,11 @@ pub(super) fn transfer<T>(
     mark: impl Fn() -> anyhow::Result<T>,
 ) -> anyhow::Result<(Received, [T; 2])> {
     let listener = receiver.run(|| TcpListener::bind((address, PORT)))??;
-    let mut streams = Vec::new();
-    for _ in 0..traffic.connections() {
-        let stream = sender.run(|| TcpStream::connect((address, PORT)))?.context("cannot connect")?;
-        streams.push((stream, listener.accept()?.0));
-    }
+    let streams = sender.run(|| connect(address, traffic.connections()))??;
     let shared = Arc::new(Shared::default());
     let mut connections = Vec::new();
-    for (nth, (stream, accepted)) in streams.into_iter().enumerate() {
+    for (nth, stream) in streams.into_iter().enumerate() {
+        let (accepted, _) = listener.accept()?;
         let pause = (traffic == Traffic::TwoRates && nth == 1).then_some(SLOW);
         let named = |what: &str| thread::Builder::new().name(format!("{what}-{nth}"));
         let [sending, receiving] = [Arc::clone(&shared), Arc::clone(&shared)];
@@ -95,6 +92,20 @@ pub(super) fn transfer<T>(
     }
     let received = Received { bytes: bytes_after - bytes_before, time: ended - begun };
     Ok((received, [before?, after?]))
+}
+
+/// Connects to `address` as often as this, at once: over a path with delay, one after the other would take minutes. The threads are in
+/// the network namespace of the calling one.
+fn connect(address: Ipv4Addr, connections: usize) -> anyhow::Result<Vec<TcpStream>> {
+    thread::scope(|scope| {
+        let connecting: Vec<_> =
+            (0..connections).map(|_| scope.spawn(|| TcpStream::connect((address, PORT)))).collect();
+        let connected = connecting.into_iter().map(|thread| {
+            let stream = thread.join().map_err(|_| anyhow!("a thread that connects has panicked"))?;
+            stream.context("cannot connect")
+        });
+        connected.collect()
+    })
 }
 
 fn send(mut stream: TcpStream, shared: &Shared, pause: Option<Duration>) -> io::Result<()> {
