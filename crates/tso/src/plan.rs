@@ -18,7 +18,7 @@ pub(crate) struct Plan {
     /// Length of the headers that every packet begins with, as the frame does, in bytes.
     pub(crate) header_len: usize,
     /// The payload not sent yet.
-    pub(crate) payload: Range<usize>,
+    payload: Range<usize>,
     /// Payload of each packet but the last, in bytes; not 0 if there is payload.
     size: usize,
     pub(crate) remaining: usize,
@@ -63,7 +63,7 @@ impl Plan {
     }
 
     /// Makes the packets those of a tunnel.
-    pub(crate) fn within(self, tunnel: Option<Tunnel>) -> Self {
+    pub(crate) fn in_tunnel(self, tunnel: Option<Tunnel>) -> Self {
         Self { tunnel, ..self }
     }
 

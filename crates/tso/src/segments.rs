@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU16;
 
+use nichrome_wire::checksum::Sum;
 use nichrome_wire::{ChecksumState, Gso, GsoType, IpProtocol, UdpHeader, VirtioNetRepr};
 
 use crate::checksum;
@@ -81,7 +82,7 @@ impl<'a> Segments<'a> {
                 Plan::of(&packet, UdpHeader::LEN, size, Fields::Udp(fields))
             }
         };
-        Ok(Self { frame, plan: plan.within(tunnel) })
+        Ok(Self { frame, plan: plan.in_tunnel(tunnel) })
     }
 
     /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams within
@@ -127,7 +128,7 @@ impl<'a> Segments<'a> {
                 Some(room) => room,
             },
         };
-        Ok(Self { frame, plan: Plan::of(packet, header_len, size, fields).within(tunnel) })
+        Ok(Self { frame, plan: Plan::of(packet, header_len, size, fields).in_tunnel(tunnel) })
     }
 
     /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that completes or ignores
@@ -191,9 +192,7 @@ impl<'a> Segments<'a> {
     /// # Panics
     /// `out` is shorter.
     pub fn write_next(&mut self, out: &mut [u8]) -> usize {
-        let Some(payload) = self.plan.next_payload() else { return 0 };
-        let (header, payload) = (&self.frame[..self.plan.header_len], &self.frame[payload]);
-        let sum = self.plan.sum(payload);
+        let Some((header, payload, sum)) = self.next_parts() else { return 0 };
         let packet = &mut out[..header.len() + payload.len()];
         packet[..header.len()].copy_from_slice(header);
         packet[header.len()..].copy_from_slice(payload);
@@ -204,16 +203,20 @@ impl<'a> Segments<'a> {
     /// Appends the next packet to `out`; returns false if there is none. Its checksums are complete, unless
     /// [`Segments::leave_tcp_checksums`] was called.
     pub fn append_next(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(payload) = self.plan.next_payload() else { return false };
-        let (header, payload) = (&self.frame[..self.plan.header_len], &self.frame[payload]);
-        // Summed before copying: reads ahead better, and leaves the payload in the cache for the copy.
-        let sum = self.plan.sum(payload);
+        let Some((header, payload, sum)) = self.next_parts() else { return false };
         let start = out.len();
         out.reserve(header.len() + payload.len());
         out.extend_from_slice(header);
         out.extend_from_slice(payload);
         self.plan.write_fields(&mut out[start..], sum);
         true
+    }
+
+    /// Takes the next packet's header, payload, and sum of the payload. It is summed before it is copied: that reads ahead better, and
+    /// leaves the payload in the cache for the copy.
+    fn next_parts(&mut self) -> Option<(&'a [u8], &'a [u8], Sum)> {
+        let payload = &self.frame[self.plan.next_payload()?];
+        Some((&self.frame[..self.plan.header_len], payload, self.plan.sum(payload)))
     }
 }
 
