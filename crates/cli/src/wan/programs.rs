@@ -171,19 +171,54 @@ fn label(source: impl Read, side: Side, print: Print) {
     }
 }
 
-/// Returns true if this thread's network namespace has a listening TCP socket or a UDP socket.
+/// Returns true if this thread's network namespace has a listening TCP socket, or a UDP socket that is not connected. The resolver of a
+/// program that is about to listen may have a connected one.
 pub(super) fn anyone_listens() -> bool {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-    let sockets = |file: &str| read(file).lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
-    // TCP_LISTEN is state 0A in the fourth column.
-    let listening = |line: &String| line.split_whitespace().nth(3) == Some("0A");
-    ["tcp", "tcp6"].iter().any(|file| sockets(file).iter().any(listening))
-        || ["udp", "udp6"].iter().any(|file| !sockets(file).is_empty())
+    // The fourth column is the state.
+    let has = |file, state| read(file).lines().any(|line| line.split_whitespace().nth(3) == Some(state));
+    const TCP_LISTEN: &str = "0A";
+    const TCP_CLOSE: &str = "07";
+    [("tcp", TCP_LISTEN), ("tcp6", TCP_LISTEN), ("udp", TCP_CLOSE), ("udp6", TCP_CLOSE)]
+        .iter()
+        .any(|(file, state)| has(file, state))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, UdpSocket};
+
+    use nichrome_lab::{Lab, in_namespaces};
+
     use super::*;
+
+    #[test]
+    fn servers_listen_and_programs_that_ask_one_do_not() {
+        in_namespaces("wan::programs::tests::servers_listen_and_programs_that_ask_one_do_not", || {
+            let lab = Lab::new(&Default::default(), 1).unwrap();
+            let listens = || lab.host(Side::Left).namespace().run(anyone_listens).unwrap();
+            let open = |address: &'static str| {
+                lab.host(Side::Left).namespace().run(move || UdpSocket::bind(address).unwrap()).unwrap()
+            };
+            assert!(!listens());
+            let client = open("0.0.0.0:0");
+            client.connect("10.0.0.53:53").unwrap();
+            assert!(!listens(), "a client has a socket");
+            for address in ["0.0.0.0:9", "[::]:9"] {
+                let server = open(address);
+                assert!(listens(), "UDP {address}");
+                drop(server);
+                let server = lab
+                    .host(Side::Left)
+                    .namespace()
+                    .run(move || TcpListener::bind(address).unwrap())
+                    .unwrap();
+                assert!(listens(), "TCP {address}");
+                drop(server);
+            }
+            assert!(!listens());
+        });
+    }
 
     #[test]
     fn variables_are_replaced_by_their_full_names() {

@@ -133,8 +133,8 @@ impl Session {
         }
     }
 
-    /// Waits until a program on `host` has a listening TCP socket or a UDP socket, while it is active and likely to
-    /// open one. Returns an exit status if an event ends the session meanwhile.
+    /// Waits until a program on `host` [listens](programs::anyone_listens), while it is active and likely to do so. Returns an exit
+    /// status if an event ends the session meanwhile.
     fn wait_until_ready(&self, host: &Host, processes: &Processes) -> anyhow::Result<Option<ExitCode>> {
         let begun = Instant::now();
         let mut busy = begun;
