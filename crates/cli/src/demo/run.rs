@@ -10,7 +10,7 @@ use nichrome_port::{NetworkNamespace, Offloads};
 use nichrome_wan::Impairments;
 
 use super::summary::{Run, Traffic, Unsegmented};
-use super::traffic::{RECEIVER, transfer};
+use super::traffic::{Extent, RECEIVER, transfer};
 use super::usage::{self, IpReceived};
 use crate::copy_loop::CopyLoop;
 use crate::shared_device::SharedDevice;
@@ -80,7 +80,7 @@ impl Plan {
         match &self.card {
             Card::KernelGro => {
                 let [left, right] = veth_hosts(MTU)?;
-                self.transfer([&left, &right])
+                self.transfer([&left, &right], impairments)
             }
             Card::WithoutOffload => self.measure_lab(impairments, None),
             Card::Nichrome(profile) => self.measure_lab(impairments, Some(*profile)),
@@ -93,12 +93,16 @@ impl Plan {
         profile: Option<ProfileConfig>,
     ) -> anyhow::Result<Run> {
         let lab = Lab::with_offload(impairments, SEED, Config::default(), profile)?;
-        let run = self.transfer(Side::BOTH.map(|side| lab.host(side).namespace()));
+        let run = self.transfer(Side::BOTH.map(|side| lab.host(side).namespace()), impairments);
         lab.stop()?;
         run
     }
 
-    fn transfer(&self, [receiver, sender]: [&NetworkNamespace; 2]) -> anyhow::Result<Run> {
+    fn transfer(
+        &self,
+        [receiver, sender]: [&NetworkNamespace; 2],
+        impairments: &[Impairments; 2],
+    ) -> anyhow::Result<Run> {
         let mark = || -> anyhow::Result<Mark> {
             // Kernel time of the thread that delivers counts as the host's: it stands for the kernel's interrupt handling. Reading the
             // sending host's packets is in it, as the sender's interrupts are in those of kernel GRO.
@@ -112,8 +116,9 @@ impl Plan {
                 retransmits: sender.run(usage::retransmits)?,
             })
         };
+        let extent = Extent::new(self.time, impairments);
         let (received, [before, after]) =
-            transfer([receiver, sender], Side::Left.ipv4(), self.traffic, self.time, mark)?;
+            transfer([receiver, sender], Side::Left.ipv4(), self.traffic, extent, mark)?;
         let packets = after.received.packets - before.received.packets;
         let ip_bytes = after.received.bytes - before.received.bytes;
         let gigabytes = received.bytes as f64 / 1e9;
@@ -143,7 +148,8 @@ pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<
     let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;
     let traffic = Traffic::Bulk { connections };
     let namespaces = hosts.each_ref().map(Host::namespace);
-    let (received, ..) = transfer(namespaces, Side::Left.ipv4(), traffic, time, || Ok(()))?;
+    let extent = Extent::new(time, &Default::default());
+    let (received, ..) = transfer(namespaces, Side::Left.ipv4(), traffic, extent, || Ok(()))?;
     copying.stop()?;
     let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
     Ok(Unsegmented { connections, gbps })

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use nichrome_port::{NetworkNamespace, uninterrupted};
+use nichrome_wan::Impairments;
 
 use super::summary::Traffic;
 
@@ -17,8 +18,11 @@ const PORT: u16 = 5001;
 /// Size of reads and writes, in bytes.
 const CHUNK: usize = 256 * 1024;
 
-/// Time before the measurement, in which windows and buffers grow.
+/// Least time before the measurement, in which windows and buffers grow.
 const WARM_UP: Duration = Duration::from_millis(200);
+
+/// Least round trips before the measurement: windows begin with ten segments and mostly double with each.
+const WARM_UP_ROUND_TRIPS: u32 = 10;
 
 /// Time within which a stalled thread notices that the measurement is over.
 const LOOK_UP: Duration = Duration::from_millis(100);
@@ -28,6 +32,23 @@ pub(super) const RECEIVER: &str = "receiver";
 
 /// Pause of the slow connection's sender between writes.
 const SLOW: Duration = Duration::from_millis(2);
+
+/// The extent of a transfer.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Time before the measurement.
+    warm_up: Duration,
+    /// Time of the measurement.
+    time: Duration,
+}
+
+impl Extent {
+    /// Returns the extent of a measurement of `time` on a path with these impairments of its directions.
+    pub(super) fn new(time: Duration, impairments: &[Impairments; 2]) -> Self {
+        let round_trip: Duration = impairments.iter().map(|direction| direction.delay.get()).sum();
+        Self { warm_up: WARM_UP.max(round_trip * WARM_UP_ROUND_TRIPS), time }
+    }
+}
 
 /// What the receivers read between two marks.
 pub(super) struct Received {
@@ -54,14 +75,14 @@ struct Connection {
     receiver: JoinHandle<io::Result<()>>,
 }
 
-/// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, `time` apart and the first after
-/// windows have opened; on a busy machine both can be late. Connections are reset afterwards. Also returns the results of
-/// `mark`, which is called at both.
+/// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, the first after windows have
+/// opened; on a busy machine both can be late. Connections are reset afterwards. Also returns the results of `mark`, which is
+/// called at both.
 pub(super) fn transfer<T>(
     [receiver, sender]: [&NetworkNamespace; 2],
     address: Ipv4Addr,
     traffic: Traffic,
-    time: Duration,
+    Extent { warm_up, time }: Extent,
     mark: impl Fn() -> anyhow::Result<T>,
 ) -> anyhow::Result<(Received, [T; 2])> {
     let listener = receiver.run(|| TcpListener::bind((address, PORT)))??;
@@ -83,7 +104,7 @@ pub(super) fn transfer<T>(
         let marked = mark();
         (shared.received.load(Ordering::Relaxed), Instant::now(), marked)
     };
-    let (bytes_before, begun, before) = mark(WARM_UP);
+    let (bytes_before, begun, before) = mark(warm_up);
     let (bytes_after, ended, after) = mark(time);
     shared.is_over.store(true, Ordering::Relaxed);
     for Connection { sender, receiver } in connections {
@@ -150,10 +171,20 @@ fn receive(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
 mod tests {
     use std::cell::Cell;
 
-    use nichrome_lab::{Impairments, Lab, Side, in_namespaces};
+    use nichrome_lab::{Lab, Side, in_namespaces};
 
     use super::*;
     use crate::demo::usage::ip_received;
+
+    #[test]
+    fn windows_have_time_to_open_on_a_long_path() {
+        let warm_up = |delays: [&str; 2]| {
+            let impairments =
+                delays.map(|delay| Impairments { delay: delay.parse().unwrap(), ..Impairments::default() });
+            Extent::new(Duration::ZERO, &impairments).warm_up.as_millis()
+        };
+        assert_eq!([["0", "0"], ["5ms", "10ms"], ["200ms", "200ms"]].map(warm_up), [200, 200, 4000]);
+    }
 
     #[test]
     fn all_that_is_measured_is_of_the_same_time_however_late_a_mark_is() {
@@ -161,7 +192,8 @@ mod tests {
             "demo::traffic::tests::all_that_is_measured_is_of_the_same_time_however_late_a_mark_is",
             || {
                 let slow = Impairments { rate: Some("20mbit".parse().unwrap()), ..Impairments::default() };
-                let lab = Lab::new(&[slow.clone(), slow], 1).unwrap();
+                let impairments = [slow.clone(), slow];
+                let lab = Lab::new(&impairments, 1).unwrap();
                 let hosts = Side::BOTH.map(|side| lab.host(side).namespace());
                 let late = Cell::new(Duration::ZERO);
                 let mark = || {
@@ -169,9 +201,9 @@ mod tests {
                     Ok(hosts[0].run(ip_received)?)
                 };
                 let bulk = Traffic::Bulk { connections: 2 };
-                let time = Duration::from_millis(200);
+                let extent = Extent::new(Duration::from_millis(200), &impairments);
                 let (received, [before, after]) =
-                    transfer(hosts, Side::Left.ipv4(), bulk, time, mark).unwrap();
+                    transfer(hosts, Side::Left.ipv4(), bulk, extent, mark).unwrap();
                 let share = received.bytes as f64 / (after.bytes - before.bytes) as f64;
                 assert!((0.7..=1.1).contains(&share), "{share} of the bytes that the kernel received");
                 let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
