@@ -97,6 +97,14 @@ impl<'a> IpPacket<'a> {
         self.transport + self.payload.len()
     }
 
+    /// Checks that the packet ends at this offset in the frame, where the tunnel that contains it ends, in bytes.
+    pub(crate) fn until(self, end: usize) -> Result<Self, SegmentError> {
+        match end - self.end() {
+            0 => Ok(self),
+            behind => Err(SegmentError::BehindTunneled(behind)),
+        }
+    }
+
     /// Checks that the packet matches the virtio header's segmentation type.
     pub(crate) fn check_type(&self, gso_type: GsoType) -> Result<(), SegmentError> {
         let (version, protocol) = (self.version(), self.protocol);

@@ -63,14 +63,16 @@ enum Kind {
 }
 
 impl Tunnel {
-    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there. A tunnel within a tunnel is not entered.
+    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there, which must end with what contains it. A tunnel
+    /// within a tunnel is not entered.
     pub(crate) fn enter(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
         let link = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;
         if link.ethertype() == EtherType::PPPOE_SESSION {
             let at = link.header_len();
             let (ethertype, packet) =
                 through_pppoe(link.payload()).ok_or(SegmentError::NotIp(link.ethertype()))?;
-            let packet = IpPacket::parse_as(ethertype, packet, at + PppoeHeader::LEN)?;
+            let end = at + PppoeHeader::LEN + packet.len();
+            let packet = IpPacket::parse_as(ethertype, packet, at + PppoeHeader::LEN)?.until(end)?;
             return Ok((Some(Self { at, kind: Kind::Pppoe }), packet));
         }
         let outer = IpPacket::parse(frame)?;
@@ -80,11 +82,11 @@ impl Tunnel {
             _ => return Ok((None, outer)),
         };
         let kind = Kind::Ip(IpFields::read(frame, &outer));
-        let packet = IpPacket::parse_as(ethertype, outer.payload, outer.transport)?;
+        let packet = IpPacket::parse_as(ethertype, outer.payload, outer.transport)?.until(outer.end())?;
         Ok((Some(Self { at: outer.network, kind }), packet))
     }
 
-    /// As [`Tunnel::enter`], also within VXLAN and Geneve at their ports, whose packet must end with the datagram.
+    /// As [`Tunnel::enter`], also within VXLAN and Geneve at their ports.
     pub(crate) fn enter_any(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
         let (tunnel, outer) = Self::enter(frame)?;
         if tunnel.is_some() || outer.protocol != IpProtocol::UDP {
@@ -92,10 +94,7 @@ impl Tunnel {
         }
         let Some(contents) = at_its_port(outer.payload) else { return Ok((None, outer)) };
         let (tunnel, packet) = Self::udp(frame, &outer, &contents)?;
-        match outer.end() - packet.end() {
-            0 => Ok((Some(tunnel), packet)),
-            behind => Err(SegmentError::BehindTunneled(behind)),
-        }
+        Ok((Some(tunnel), packet))
     }
 
     /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the frame's own, or that
@@ -199,14 +198,15 @@ struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Parses the IP packet. The contents end where `outer` does.
+    /// Parses the IP packet, which must end where the contents do: with `outer`.
     fn parse(&self, outer: &IpPacket<'_>) -> Result<IpPacket<'a>, SegmentError> {
-        let at = outer.end() - self.bytes.len();
+        let end = outer.end();
+        let at = end - self.bytes.len();
         if self.ethertype != BRIDGED {
-            return IpPacket::parse_as(self.ethertype, self.bytes, at);
+            return IpPacket::parse_as(self.ethertype, self.bytes, at)?.until(end);
         }
         let link = LinkHeader::new(self.bytes).ok_or(EthernetError::Truncated(self.bytes.len()))?;
-        IpPacket::parse_as(link.ethertype(), link.payload(), at + link.header_len())
+        IpPacket::parse_as(link.ethertype(), link.payload(), at + link.header_len())?.until(end)
     }
 }
 

@@ -193,6 +193,24 @@ fn segments_in_ip_are_cut_with_its_header() {
 }
 
 #[test]
+fn a_packet_ends_with_the_tunnel_that_contains_it() {
+    let (whole, gso_type) = &inner()[0];
+    let frame = whole.build();
+    for tunnel in [Tunnel::Ipv4, Tunnel::Ipv6, Tunnel::Pppoe] {
+        let refusal = |inner: &[u8]| Segments::within(&tunnel.around(inner, 0), Limit::Packet(1500)).err();
+        assert_eq!(refusal(&frame), None, "{tunnel:?}");
+        let longer = [&frame[..], &[7; 5]].concat();
+        assert_eq!(refusal(&longer), Some(SegmentError::BehindTunneled(5)), "{tunnel:?}");
+    }
+    // With a virtio header, a frame that is not of a tunnel contradicts it.
+    let tunnel = InUdp { header: VXLAN, has_checksum: false, port: 443 };
+    let longer = tunnel.around(Network::default(), &[&frame[..], &[7; 5]].concat(), 0);
+    let start = longer.len() - frame.len() - 5 + transport_at(&frame, &whole.network);
+    let refused = cut(&longer, &partial(virtio(*gso_type, 1000), start, FIELD));
+    assert!(matches!(refused, Err(SegmentError::Mismatch { .. })), "{refused:?}");
+}
+
+#[test]
 fn a_checksum_elsewhere_in_a_datagram_is_not_that_of_a_tunnel() {
     let (whole, gso_type) = &inner()[0];
     let tunnel = InUdp { header: VXLAN, has_checksum: false, port: 443 };
