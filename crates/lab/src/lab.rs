@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nichrome_lro::{Config, ProfileConfig};
 use nichrome_nic::{
-    Card, CardConfig, CardError, MemoryPath, MemoryWire, Queue, memory_directions, memory_wire,
+    Card, CardConfig, MemoryDirection, MemoryPath, MemoryWire, Queue, memory_directions, memory_wire,
 };
 use nichrome_port::{Device, Offloads};
 use nichrome_wan::{ConfigError, Impairments, Stats};
@@ -79,22 +79,30 @@ impl Lab {
         let frame_len = MTU as usize + LINK;
         let config = |side: Side| CardConfig { name: side.name(), engine, profile, busy_poll: false };
         let tap = |side: Side| Arc::clone(&side.of(&hosts).tap) as Arc<dyn Device + Send + Sync>;
-        let start = |wire: MemoryWire, to: Side, threads: Threads| -> Result<Card, CardError> {
-            let queue = Queue { wire, observer: None };
-            match threads {
-                Threads::ByHost => Card::start(vec![queue], &[tap(to)], &config(to), || {}),
-                Threads::ByDirection => Card::between([to.other(), to].map(tap), queue, &config(to), || {}),
-            }
-        };
         // An engine that acknowledges sees what its host sends.
         let threads = if config(left).observes_host() { Threads::ByHost } else { threads };
-        let wires = match threads {
-            Threads::ByHost => memory_wire(impairments, seed, frame_len)?,
-            Threads::ByDirection => memory_directions(impairments, seed, frame_len)?,
+        let (paths, cards) = match threads {
+            Threads::ByHost => {
+                let wires = memory_wire(impairments, seed, frame_len)?;
+                let paths = wires.each_ref().map(MemoryWire::path);
+                let [to_left, to_right] = wires;
+                let start = |wire, to: Side| {
+                    let queue = Queue { wire, observer: None };
+                    Card::start(vec![queue], &[tap(to)], &config(to), || {})
+                };
+                (paths, [start(to_left, left)?, start(to_right, right)?])
+            }
+            Threads::ByDirection => {
+                let wires = memory_directions(impairments, seed, frame_len)?;
+                let paths = wires.each_ref().map(MemoryDirection::path);
+                let [to_left, to_right] = wires;
+                let start = |wire, to: Side| {
+                    let queue = Queue { wire, observer: None };
+                    Card::between([to.other(), to].map(tap), queue, &config(to), || {})
+                };
+                (paths, [start(to_left, left)?, start(to_right, right)?])
+            }
         };
-        let paths = [wires[0].path(), wires[1].path()];
-        let [to_left, to_right] = wires;
-        let cards = [start(to_left, left, threads)?, start(to_right, right, threads)?];
         Ok(Self { hosts, cards, paths })
     }
 

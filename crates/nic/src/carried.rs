@@ -1,6 +1,8 @@
 //! The packet type of live paths: a frame with its checksum state.
 
-use nichrome_port::Piece;
+use std::io::IoSlice;
+
+use nichrome_port::{Arena, Piece, WireFrame};
 use nichrome_tso::complete_checksum;
 use nichrome_wan::{Packet, ethernet};
 use nichrome_wire::{ChecksumState, Ecn, VirtioNetRepr, ipv4_fragments};
@@ -38,6 +40,27 @@ impl Carried {
             self.checksum = ChecksumState::Valid;
         }
     }
+}
+
+/// A packet as it is received.
+impl From<Carried> for WireFrame<Carried> {
+    #[inline]
+    fn from(packet: Carried) -> Self {
+        let virtio = VirtioNetRepr { checksum: packet.checksum, gso: None }.emit();
+        Self { buffer: packet, virtio }
+    }
+}
+
+/// Copies a frame, the concatenation of `parts`.
+pub(crate) fn gather(arena: &mut Arena, parts: &[IoSlice<'_>]) -> Piece {
+    let len = parts.iter().map(|part| part.len()).sum();
+    let mut room = arena.room(len);
+    for part in parts {
+        let (place, rest) = room.split_at_mut(part.len());
+        place.copy_from_slice(part);
+        room = rest;
+    }
+    arena.take(len)
 }
 
 impl AsRef<[u8]> for Carried {

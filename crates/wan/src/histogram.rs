@@ -65,13 +65,19 @@ impl DelayHistogram {
 
     #[inline]
     pub(crate) fn record_nanos(&mut self, nanos: u64) {
+        self.record_many(nanos, 1);
+    }
+
+    /// Records so many delays of this length, one or more.
+    #[inline]
+    pub(crate) fn record_many(&mut self, nanos: u64, count: u64) {
         let place = place(nanos.min(MOST));
         if !(self.first..self.first + self.counts.len()).contains(&place) {
             self.add_all_buckets();
         }
-        self.counts[place - self.first] += 1;
-        self.count += 1;
-        self.sum += u128::from(nanos);
+        self.counts[place - self.first] += count;
+        self.count += count;
+        self.sum += u128::from(nanos) * u128::from(count);
         self.min = self.min.min(nanos);
         self.max = self.max.max(nanos);
     }

@@ -68,6 +68,18 @@ impl<P: Packet> Path<P> {
         None
     }
 
+    /// Counts packets of these lengths in bytes, which arrive at `now`, if they all leave at once, as without impairments. Counts none and
+    /// returns false otherwise.
+    #[inline]
+    pub fn pass(&mut self, lens: impl Iterator<Item = usize>, now: Instant) -> bool {
+        self.pass_time(now);
+        let passes = self.route.is_empty() && !self.exits.has_outputs() && self.exits.has_room();
+        if passes {
+            self.exits.pass(lens);
+        }
+        passes
+    }
+
     /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.exits.stats

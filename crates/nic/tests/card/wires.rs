@@ -15,7 +15,7 @@ use crate::hosts::{FRAME_LEN, impaired};
 const MANY: usize = 100_000;
 
 /// Sends a frame whose checksums are valid.
-fn send(wire: &mut MemoryWire, frame: impl Into<Piece>) -> Result<(), Unsent> {
+fn send(wire: &mut impl WireQueue, frame: impl Into<Piece>) -> Result<(), Unsent> {
     wire.transmit_whole(frame.into(), ChecksumState::Valid, clock::now())
 }
 
@@ -27,7 +27,7 @@ fn fill(wire: &mut MemoryWire) -> usize {
 }
 
 /// Returns true if a reader that waits is woken.
-fn is_readable(wire: &MemoryWire) -> bool {
+fn is_readable(wire: &impl AsFd) -> bool {
     let [readable] = clock::wait([wire.as_fd()], Some(clock::now())).unwrap();
     readable
 }

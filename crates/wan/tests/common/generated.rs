@@ -140,11 +140,18 @@ impl Pair {
             self.arrivals.push(self.now);
             let expected = &mut self.expected;
             deliver(&mut self.punctual, packet, self.now, &mut |_, output| expected.push(left(output)));
-            if choices.below(2) == 0 {
-                self.late.receive(packet, self.now);
-            } else if let Some(departure) = self.late.receive_at_once(packet, self.now) {
-                self.got.push(left(Output::Released(departure)));
-            }
+            let way = choices.below(3);
+            let passed = match way {
+                0 if self.late.pass([packet.len as usize].into_iter(), self.now) => {
+                    Some(Departure { packet, arrived: self.now, due: self.now })
+                }
+                1 => self.late.receive_at_once(packet, self.now),
+                _ => {
+                    self.late.receive(packet, self.now);
+                    None
+                }
+            };
+            self.got.extend(passed.map(|departure| left(Output::Released(departure))));
         }
     }
 
@@ -206,7 +213,7 @@ impl Pair {
     }
 
     fn check_counts(&self) -> Result<(), String> {
-        let stats = self.late.stats();
+        let (stats, punctual) = (self.late.stats(), self.punctual.stats());
         let released = self.got.iter().filter(|left| matches!(left, Left::Released(_))).count() as u64;
         let counts = [
             (stats.packets_in, self.arrivals.len() as u64),
@@ -214,6 +221,9 @@ impl Pair {
             (stats.drops.total(), self.got.len() as u64 - released),
             (stats.packets_in + stats.duplicated, stats.packets_out + stats.drops.total()),
             (stats.delay.count(), released),
+            (stats.bytes_in, punctual.bytes_in),
+            (stats.bytes_out, punctual.bytes_out),
+            (stats.reordered, punctual.reordered),
             (self.late.in_flight() as u64, 0),
         ];
         match counts.iter().position(|(got, expected)| got != expected) {
