@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use nichrome_lro::{Aggregate, ChecksumStatus, Frame, Packet};
+use nichrome_lro::{Aggregate, ChecksumStatus, Packet};
 use nichrome_port::{Device, OsError};
 use nichrome_wire::{ChecksumState, VirtioNetHeader, VirtioNetRepr};
 use rustix::io::{self, Errno};
@@ -16,6 +16,10 @@ const SLICES: usize = 1024;
 
 /// Slices collected on the stack; enough for usual aggregates.
 const FEW: usize = 66;
+
+/// Length up to which the slices of a packet are copied together, in bytes: Linux takes longer for another slice of a write to a TAP
+/// device than a copy of so many bytes takes.
+const SHORT: usize = 2048;
 
 /// A queue of the host.
 pub(crate) type Host = Arc<dyn Device + Send + Sync>;
@@ -61,32 +65,35 @@ pub(crate) fn parts<B: AsRef<[u8]>>(packet: &Packet<B>) -> impl Iterator<Item = 
     std::iter::once(first).chain(rest)
 }
 
-/// Passes a packet to the kernel behind `device` with the virtio_net_hdr that describes it.
-pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>) -> Result<(), HostError> {
-    let sent = match packet {
-        Packet::Frame(frame) => send_frame(device, frame),
-        Packet::Aggregate(aggregate) => {
-            let header = aggregate.virtio_net_header().to_bytes();
-            if aggregate.segments() + 2 <= FEW {
-                let headers = [IoSlice::new(&header), IoSlice::new(aggregate.header())];
-                send_aggregate::<FEW, B>(device, headers, aggregate)
-            } else {
-                let headers = [&header[..], aggregate.header()].concat();
-                send_aggregate::<SLICES, B>(device, [IoSlice::new(&headers)], aggregate)
-            }
-        }
+/// Returns the virtio_net_hdr that describes a packet.
+fn virtio_of<B: AsRef<[u8]>>(packet: &Packet<B>) -> VirtioNetHeader {
+    let frame = match packet {
+        Packet::Frame(frame) => frame,
+        Packet::Aggregate(aggregate) => return aggregate.virtio_net_header(),
     };
-    sent.map_err(HostError::from)
-}
-
-fn send_frame<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), frame: &Frame<B>) -> io::Result<()> {
     let checksum = match frame.checksum {
         ChecksumStatus::Unknown => ChecksumState::Unchecked,
         ChecksumStatus::Verified => ChecksumState::Valid,
         ChecksumStatus::Unfinished => partial_checksum(frame.bytes()).unwrap_or_default(),
     };
-    let header = VirtioNetRepr { checksum, gso: None }.emit().to_bytes();
-    device.send(&[IoSlice::new(&header), IoSlice::new(frame.bytes())])
+    VirtioNetRepr { checksum, gso: None }.emit()
+}
+
+/// Passes a packet to the kernel behind `device` with the virtio_net_hdr that describes it.
+pub fn send<B: AsRef<[u8]>>(device: &(impl Device + ?Sized), packet: &Packet<B>) -> Result<(), HostError> {
+    let virtio = virtio_of(packet).to_bytes();
+    let sent = match packet {
+        Packet::Frame(frame) => device.send(&[IoSlice::new(&virtio), IoSlice::new(frame.bytes())]),
+        Packet::Aggregate(aggregate) if aggregate.segments() + 2 <= FEW => {
+            let headers = [IoSlice::new(&virtio), IoSlice::new(aggregate.header())];
+            send_aggregate::<FEW, B>(device, headers, aggregate)
+        }
+        Packet::Aggregate(aggregate) => {
+            let headers = [&virtio[..], aggregate.header()].concat();
+            send_aggregate::<SLICES, B>(device, [IoSlice::new(&headers)], aggregate)
+        }
+    };
+    sent.map_err(HostError::from)
 }
 
 fn send_aggregate<'a, const N: usize, B: AsRef<[u8]>>(
@@ -104,6 +111,26 @@ fn send_aggregate<'a, const N: usize, B: AsRef<[u8]>>(
     device.send(&slices[..len])
 }
 
+/// As [`send`], in one slice, which is built in `scratch`.
+fn send_together<B: AsRef<[u8]>>(
+    device: &(impl Device + ?Sized),
+    packet: &Packet<B>,
+    scratch: &mut Vec<u8>,
+) -> Result<(), HostError> {
+    scratch.clear();
+    scratch.extend_from_slice(&virtio_of(packet).to_bytes());
+    parts(packet).for_each(|part| scratch.extend_from_slice(part));
+    device.send_bytes(scratch).map_err(HostError::from)
+}
+
+/// Returns true if all slices of a packet are [`SHORT`].
+fn has_short_slices<B: AsRef<[u8]>>(packet: &Packet<B>) -> bool {
+    match packet {
+        Packet::Frame(frame) => frame.bytes().len() <= SHORT,
+        Packet::Aggregate(aggregate) => usize::from(aggregate.mss()) <= SHORT,
+    }
+}
+
 /// Passes a packet to the kernel. An aggregate that the kernel refuses, as some kernels do, is passed segment by
 /// segment. Returns true in that case.
 pub(crate) fn send_or_segment<B: AsRef<[u8]>>(
@@ -111,7 +138,9 @@ pub(crate) fn send_or_segment<B: AsRef<[u8]>>(
     packet: &Packet<B>,
     scratch: &mut Vec<u8>,
 ) -> Result<bool, HostError> {
-    match (send(device, packet), packet) {
+    let sent =
+        if has_short_slices(packet) { send_together(device, packet, scratch) } else { send(device, packet) };
+    match (sent, packet) {
         (Err(HostError::Refused(error)), Packet::Aggregate(aggregate)) if is_about_shape(error) => {
             let header = VirtioNetHeader::default().to_bytes();
             for nth in 0..aggregate.segments() {
@@ -129,7 +158,7 @@ mod tests {
     use std::cell::RefCell;
     use std::os::fd::{AsFd, BorrowedFd};
 
-    use nichrome_lro::{Config, Gro, Hold, Output};
+    use nichrome_lro::{Config, Frame, Gro, Hold, Output};
     use nichrome_port::{Received, Waker};
     use nichrome_wire::{Engine, Instant, SeqNumber, TcpFrame};
 
@@ -160,17 +189,17 @@ mod tests {
         }
 
         fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()> {
-            let header = VirtioNetHeader::from_bytes(parts[0][..VirtioNetHeader::LEN].try_into().unwrap());
-            let mut taken = self.taken.borrow_mut();
-            if let Some(error) = (self.refuses)(header, taken.len()) {
-                return Err(error);
-            }
-            taken.push(parts.iter().flat_map(|part| part.to_vec()).skip(VirtioNetHeader::LEN).collect());
-            Ok(())
+            self.send_bytes(&parts.iter().flat_map(|part| part.to_vec()).collect::<Vec<_>>())
         }
 
-        fn send_bytes(&self, _: &[u8]) -> io::Result<()> {
-            Err(Errno::OPNOTSUPP)
+        fn send_bytes(&self, bytes: &[u8]) -> io::Result<()> {
+            let (header, frame) = bytes.split_first_chunk().unwrap();
+            let mut taken = self.taken.borrow_mut();
+            if let Some(error) = (self.refuses)(VirtioNetHeader::from_bytes(header), taken.len()) {
+                return Err(error);
+            }
+            taken.push(frame.to_vec());
+            Ok(())
         }
     }
 
@@ -225,9 +254,17 @@ mod tests {
         for count in [2, 64, 65, 1023] {
             let kernel = Kernel::new(|_, _| None);
             let aggregate = merged(segments_of(7, count));
-            assert_eq!(send(&kernel, &aggregate), Ok(()));
             let whole: Vec<u8> = parts(&aggregate).flatten().copied().collect();
-            assert_eq!(kernel.taken.into_inner(), [whole], "{count} segments");
+            assert_eq!(send(&kernel, &aggregate), Ok(()));
+            assert_eq!(send_or_segment(&kernel, &aggregate, &mut vec![9]), Ok(false));
+            assert_eq!(kernel.taken.into_inner(), [&whole[..], &whole], "{count} segments");
+        }
+        // In one slice or several.
+        for payload_len in [SHORT, SHORT + 1] {
+            let kernel = Kernel::new(|_, _| None);
+            let aggregate = merged(segments_of(payload_len, 3));
+            assert_eq!(send_or_segment(&kernel, &aggregate, &mut Vec::new()), Ok(false));
+            assert_eq!(kernel.taken.into_inner(), [parts(&aggregate).flatten().copied().collect::<Vec<_>>()]);
         }
     }
 
