@@ -17,7 +17,7 @@ use nichrome_rdma::{
     SendRequest, Status,
 };
 use nichrome_wan::Impairments;
-use nichrome_wire::Instant as Time;
+use nichrome_wire::{Instant as Time, MacAddr};
 
 #[path = "common/end.rs"]
 mod end;
@@ -155,49 +155,89 @@ fn impatient() -> AdapterConfig {
     AdapterConfig { iwarp: IwarpOptions { silence: Duration::from_secs(2), ..config.iwarp }, ..config }
 }
 
+const HERE: &str = "192.0.2.1";
+const THERE: &str = "192.0.2.2";
+
+/// A connection to a peer on another machine, which answers nothing by itself.
+struct Distant {
+    end: End,
+    peer: TcpStream,
+    near: NetworkNamespace,
+    _far: NetworkNamespace,
+}
+
+impl Distant {
+    fn connected() -> Self {
+        nichrome_port::gain_network_admin().unwrap();
+        let [here, there] = [HERE, THERE].map(|address| address.parse().unwrap());
+        let [near, far] = [(); 2].map(|()| NetworkNamespace::new().unwrap());
+        let up = |name: &str, address: IpAddr| {
+            let netlink = Netlink::open().unwrap();
+            let interface = netlink.interface(name.parse().unwrap()).unwrap();
+            netlink.set_up(&interface).unwrap();
+            netlink.add_address(&interface, address, 24).unwrap();
+        };
+        near.run(|| {
+            let names = ["wire0", "wire1"].map(|name| name.parse().unwrap());
+            Netlink::open().unwrap().add_veth(names[0], names[1], &far).unwrap();
+            up("wire0", here);
+        })
+        .unwrap();
+        far.run(|| up("wire1", there)).unwrap();
+        let config = AdapterConfig { place: Place::Address(here), ..impatient() };
+        let end = near.run(|| End::open(&config)).unwrap();
+        let listener = near.run(|| Listener::bind((here, 0).into()).unwrap()).unwrap();
+        let address = listener.address().unwrap();
+        let peer = thread::scope(|scope| {
+            scope.spawn(|| {
+                let incoming = listener.accept().unwrap();
+                end.qp.accept(incoming, b"", &Connection::new(PathMtu::B4096)).unwrap();
+            });
+            let mut peer = far.run(|| TcpStream::connect(address).unwrap()).unwrap();
+            peer.write_all(&Initiator::new(Options::default(), b"", Time::ZERO).take_output()).unwrap();
+            peer.read_exact(&mut [0; 24]).unwrap();
+            peer
+        });
+        Self { end, peer, near, _far: far }
+    }
+
+    fn read(&self) {
+        self.end.send(1, Operation::Read(Remote { address: 0, rkey: RKey(1) }), 0, 8);
+    }
+
+    /// The peer's machine receives nothing any more: the frames have another Ethernet address.
+    fn lose(&self) {
+        let misdirect = || {
+            let netlink = Netlink::open().unwrap();
+            let interface = netlink.interface("wire0".parse().unwrap()).unwrap();
+            netlink.add_neighbour(&interface, THERE.parse().unwrap(), MacAddr([2; 6])).unwrap();
+        };
+        self.near.run(misdirect).unwrap();
+    }
+
+    fn fails(&self) {
+        let status = self.end.cq.wait(PATIENCE).map(|done| (done.wr_id, done.status));
+        assert_eq!((status, self.end.qp.state()), (Some((1, Status::Flushed)), QpState::Err));
+    }
+}
+
 #[test]
 fn a_read_fails_whose_targets_machine_is_lost() {
-    nichrome_port::gain_network_admin().unwrap();
-    let [here, there] = ["192.0.2.1", "192.0.2.2"].map(|address| address.parse().unwrap());
-    let [near, far] = [(); 2].map(|()| NetworkNamespace::new().unwrap());
-    let up = |name: &str, address: IpAddr| {
-        let netlink = Netlink::open().unwrap();
-        let interface = netlink.interface(name.parse().unwrap()).unwrap();
-        netlink.set_up(&interface).unwrap();
-        netlink.add_address(&interface, address, 24).unwrap();
-    };
-    near.run(|| {
-        let names = ["wire0", "wire1"].map(|name| name.parse().unwrap());
-        Netlink::open().unwrap().add_veth(names[0], names[1], &far).unwrap();
-        up("wire0", here);
-    })
-    .unwrap();
-    far.run(|| up("wire1", there)).unwrap();
-    let end = near.run(|| End::open(&AdapterConfig { place: Place::Address(here), ..impatient() })).unwrap();
-    let listener = near.run(|| Listener::bind((here, 0).into()).unwrap()).unwrap();
-    let address = listener.address().unwrap();
-    // A peer that takes the READ and does not answer.
-    let mut peer = thread::scope(|scope| {
-        scope.spawn(|| {
-            let incoming = listener.accept().unwrap();
-            end.qp.accept(incoming, b"", &Connection::new(PathMtu::B4096)).unwrap();
-        });
-        let mut peer = far.run(|| TcpStream::connect(address).unwrap()).unwrap();
-        peer.write_all(&Initiator::new(Options::default(), b"", Time::ZERO).take_output()).unwrap();
-        peer.read_exact(&mut [0; 24]).unwrap();
-        peer
-    });
-    end.send(1, Operation::Read(Remote { address: 0, rkey: RKey(1) }), 0, 8);
-    peer.read_exact(&mut [0; 24]).unwrap();
+    let mut distant = Distant::connected();
+    distant.read();
+    distant.peer.read_exact(&mut [0; 24]).unwrap();
     // For longer than it may be silent, its kernel answers for it.
-    assert_eq!(end.cq.wait(Duration::from_secs(4)), None);
-    far.run(|| {
-        let netlink = Netlink::open().unwrap();
-        netlink.set_down(&netlink.interface("wire1".parse().unwrap()).unwrap()).unwrap();
-    })
-    .unwrap();
-    let status = end.cq.wait(PATIENCE).map(|done| (done.wr_id, done.status));
-    assert_eq!((status, end.qp.state()), (Some((1, Status::Flushed)), QpState::Err));
+    assert_eq!(distant.end.cq.wait(Duration::from_secs(4)), None);
+    distant.lose();
+    distant.fails();
+}
+
+#[test]
+fn a_read_fails_that_a_lost_machine_does_not_receive() {
+    let distant = Distant::connected();
+    distant.lose();
+    distant.read();
+    distant.fails();
 }
 
 #[test]

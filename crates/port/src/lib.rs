@@ -11,6 +11,7 @@
 //! `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
+mod acknowledgements;
 mod arena;
 mod at_end;
 pub mod capture;
@@ -51,6 +52,7 @@ mod waker;
 mod wire_queue;
 mod xdp;
 
+pub use acknowledgements::{Acknowledgements, acknowledgements};
 pub use arena::{Arena, Piece};
 pub use at_end::AtEnd;
 pub use device::{Device, MAX_RECEIVE, Received};

@@ -55,8 +55,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct IwarpOptions {
     /// Asks for CRC-32C in FPDUs. It is used if either side asks.
     pub crc: bool,
-    /// How long a peer's machine may answer nothing while this end sends nothing, in whole seconds, at least two. The queue pair then
-    /// enters ERROR.
+    /// How long a peer's machine may answer nothing, in whole seconds, at least two. The queue pair then enters ERROR, up to a quarter
+    /// later if something was sent.
     pub silence: Duration,
     /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR.
     pub report: fn(&str),

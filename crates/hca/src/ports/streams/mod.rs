@@ -13,6 +13,7 @@ mod keepalive;
 mod stalls;
 mod stream;
 mod trace;
+mod unanswered;
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
@@ -81,6 +82,8 @@ pub(crate) struct StreamPorts {
     send_buffer: Box<[u8]>,
     /// How long a peer's machine may answer nothing.
     silence: Duration,
+    /// When to look for streams that are not answered; `None` while all that was sent is acknowledged.
+    look_at: Option<Instant>,
     /// The impaired paths out and back.
     paths: Option<[StreamPath; 2]>,
     counters: StreamCounters,
@@ -119,6 +122,7 @@ impl StreamPorts {
             pool: Pool::default(),
             send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
             silence,
+            look_at: None,
             paths: faults.map(StreamPath::both).transpose()?,
             counters: StreamCounters::default(),
         })
@@ -134,11 +138,11 @@ impl StreamPorts {
         self.streams.values().next().and_then(incoming_processor)
     }
 
-    /// Deadline of the next chunk on an impaired path, or of a stream that is closing.
+    /// Deadline of the next chunk on an impaired path, of a stream that is closing, or of the next look for unanswered streams.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let paths = self.paths.iter().flatten().filter_map(StreamPath::poll_timeout);
         let ended = self.ended.front().map(|(until, _)| *until);
-        paths.chain(self.closing_until()).chain(ended).min()
+        paths.chain(self.closing_until()).chain(ended).chain(self.look_at).min()
     }
 
     /// Returns true if a transport wants bytes of a stream that is not read, as after the program has posted a receive.
@@ -239,6 +243,7 @@ impl StreamPorts {
         self.release_sent(device, capture, now);
         self.release_received(device, now);
         self.expire(now);
+        self.end_unanswered(device, now);
         while let Some((_, token)) = self.ended.pop_front_if(|(until, _)| *until <= now) {
             self.end(token, StreamEnd::Closed, device, now);
         }
@@ -402,6 +407,7 @@ impl StreamPorts {
                 self.linger_if_finished(token, now);
                 self.watch(token);
             }
+            self.expect_answers(now);
             if is_stalled {
                 return false;
             }
@@ -505,6 +511,7 @@ impl StreamPorts {
         capture: &mut Capture,
         now: Instant,
     ) {
+        self.expect_answers(now);
         let Some(stream) = self.streams.get_mut(&token) else { return };
         record(stream, Sender::Local, bytes, capture, now);
         self.counters.sent += 1;

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_port::{Interest, uninterrupted};
+use nichrome_port::{Interest, acknowledgements, uninterrupted};
 use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::Instant;
 use rustix::net::sockopt::set_socket_linger;
@@ -32,6 +32,8 @@ pub(super) struct Stream {
     pub(super) is_stalled: bool,
     /// The readiness that the epoll watches the socket for.
     pub(super) watched: Interest,
+    /// Since when the peer has acknowledged nothing, by the last look.
+    unanswered: Option<Instant>,
     /// Sequence numbers of the capture.
     pub(super) trace: Option<Box<Trace>>,
 }
@@ -71,6 +73,7 @@ impl Stream {
             state,
             is_stalled: false,
             watched,
+            unanswered: None,
             trace,
         }
     }
@@ -148,6 +151,17 @@ impl Stream {
             // Fails if the connection is lost.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
+    }
+
+    /// Returns since when the peer has acknowledged nothing, by the looks until `now`; `None` if it has acknowledged all that was sent.
+    pub(super) fn unanswered_since(&mut self, now: Instant) -> Option<Instant> {
+        let answers = acknowledgements(&self.socket).ok().filter(|answers| answers.outstanding > 0);
+        // The last ACK may be much older than what it does not cover.
+        self.unanswered = answers.map(|answers| match self.unanswered {
+            Some(since) if since + answers.since_last >= now => since,
+            _ => now,
+        });
+        self.unanswered
     }
 
     /// Returns true if the FIN has been sent.
