@@ -97,7 +97,7 @@ module lro_parser
       chunks_next[i].offset = walked_reg[i].offset;
       chunks_next[i].tcp_sum = in_tcp_sum(walk_at);
       chunks_next[i].length4 = walk_at.ipv4_first;
-      chunks_next[i].length6 = walk_at.parts[PART_IPV6] && walk_at.index == 4'd1;
+      chunks_next[i].length6 = walk_at.ipv6_second;
       walk_at = walk_step(walk_at, walked_reg[i]);
     end
   end
@@ -166,7 +166,7 @@ module lro_parser
         if (chunks[i].parts[PART_ETHERNET] && chunks[i].index == 4'd3) link_take_reg[0] <= 1'b1;
         if (chunks[i].parts[PART_TAG0]) link_take_reg[1] <= 1'b1;
         if (chunks[i].parts[PART_TAG1]) link_take_reg[2] <= 1'b1;
-        if (chunks[i].parts[PART_OTHER]) other_reg <= 1'b1;
+        if (chunks[i].parts == '0) other_reg <= 1'b1;
       end
     end
     if (rst) begin

@@ -22,7 +22,7 @@ package lro_parser_pkg;
   // Bits of the sums of headers: at most 36 numbers of 16 bits.
   localparam int HEADER_SUM_W = 22;
 
-  // What a chunk is part of: places in `parts_t`, of which one bit is set.
+  // What a chunk is part of: places in `parts_t`, of which one bit is set, or none behind a header that the walk does not know.
   typedef enum logic [3:0] {
     PART_ETHERNET,
     PART_TAG0,
@@ -33,10 +33,9 @@ package lro_parser_pkg;
     PART_SKIPPED,  // the rest of an extension header
     PART_TCP,
     PART_OPTIONS,
-    PART_PAYLOAD,
-    PART_OTHER
+    PART_PAYLOAD
   } part_t;
-  localparam int PARTS = 11;
+  localparam int PARTS = 10;
   typedef logic [PARTS-1:0] parts_t;
 
   // A protocol number, as far as the walk tells them apart. Extension headers come last.
@@ -50,26 +49,28 @@ package lro_parser_pkg;
     NEXT_DESTINATION
   } next_t;
 
-  // Chunks until a part ends: those behind this one, and `is_[i]` where there are i + 1 with it. So no subtraction waits for the
-  // choice of a count, and the end of a part is one bit.
+  // Chunks of a part behind this one, so that the end of the part is one bit, and the next count is a shift: bit i of `left` where
+  // there are i, and 16 more for each of `laps`; bit 16 where there are 16 for each of `laps`, which are not 0.
+  localparam int LAP = 16;
   typedef struct packed {
-    logic [6:0] behind;
-    logic [4:0] is_;
+    logic [LAP:0] left;
+    logic [2:0] laps;
+    logic last_lap;  // `laps` are 0
   } count_t;
 
   // What the walk asks about a protocol number.
   typedef struct packed {
     logic tcp;
-    logic extension;
     logic fragment;
     logic ah;
+    logic extension;  // another extension header
   } is_next_t;
 
   // A chunk with all that the walk may ask about it.
   typedef struct packed {
     logic [31:0] data;
     logic vlan;  // EtherTypes in the last two bytes
-    logic qinq;
+    logic tag;  // VLAN or QinQ
     logic ipv4;
     logic ipv6;
     next_t top;  // the protocol in the first byte
@@ -77,12 +78,14 @@ package lro_parser_pkg;
     is_next_t is_top;
     is_next_t is_low;
     logic offset;  // a fragment header's offset is not 0
+    logic goes_on;  // behind an extension header comes one that the walk knows
+    logic fragment_goes_on;  // the same behind a fragment header: a later fragment has TCP at most
     logic has_options;  // a data offset above 5
-    count_t ipv4_count;  // behind the first chunk of an IPv4 header
-    count_t options_count;
-    count_t link_count;  // behind an EtherType
-    count_t ah_count;  // behind the first chunk of an extension header
-    count_t extension_count;
+    // Chunks behind the first one of a header, one-hot: bit i where there are i.
+    logic [13:3] ipv4_left;
+    count_t ah_count;
+    count_t extension_count;  // bits of `left` that are even
+    logic [9:0] options_left;  // of TCP options
   } hint_t;
 
   typedef struct packed {
@@ -97,17 +100,22 @@ package lro_parser_pkg;
     logic length6;
   } chunk_t;
 
-  // Where the walk over the headers is.
+  // Where the walk over the headers is. What follows a part is known before its end, and a header's first chunk has a bit: the
+  // steps of two chunks are in one cycle.
   typedef struct packed {
     parts_t parts;
     logic [3:0] index;
+    logic link_ends;  // the chunk ends with an EtherType
     logic ipv4_first;  // an IPv4 header begins
+    logic ipv6_first;
+    logic ipv6_second;
+    is_next_t begins;  // an extension header
     count_t count;
     next_t next;  // the next header of IPv6
-    is_next_t is_next;
-    logic to_tcp;  // what follows a skipped part: TCP or an extension header
-    count_t options;
-    logic has_options;
+    is_next_t to;  // the header behind the part
+    logic to_options;
+    logic to_payload;  // behind the TCP header and its options
+    logic [9:0] options_left;  // with the last chunk of a TCP header
   } walk_t;
 
   function automatic next_t next_of(logic [7:0] protocol);
@@ -127,46 +135,15 @@ package lro_parser_pkg;
   endfunction
 
   function automatic is_next_t is_next_of(logic [7:0] protocol);
-    return '{
-        tcp: protocol == PROTOCOL_TCP,
-        extension: is_extension(next_of(protocol)),
-        fragment: protocol == PROTOCOL_FRAGMENT,
-        ah: protocol == PROTOCOL_AH
-    };
+    is_next_t is_next;
+    is_next.tcp = protocol == PROTOCOL_TCP;
+    is_next.fragment = protocol == PROTOCOL_FRAGMENT;
+    is_next.ah = protocol == PROTOCOL_AH;
+    is_next.extension = is_extension(next_of(protocol)) && !is_next.fragment && !is_next.ah;
+    return is_next;
   endfunction
 
-  // Without a carry chain, which is slower than the few gates of so short a number.
-  function automatic logic [6:0] minus_one(logic [6:0] number);
-    logic [6:0] less;
-    logic borrow;
-    borrow = 1'b1;
-    for (int i = 0; i < 7; i++) begin
-      less[i] = number[i] ^ borrow;
-      borrow  = borrow && !number[i];
-    end
-    return less;
-  endfunction
-
-  // Chunks of an IPv4 or TCP header behind those before, as a table: it has five at least.
-  function automatic logic [6:0] rest_of(logic [3:0] length, int before_);
-    logic [6:0] rest;
-    rest = '0;
-    for (int i = 0; i < 16; i++) if (length == 4'(i)) rest = 7'((i > 5 ? i : 5) - before_);
-    return rest;
-  endfunction
-
-  function automatic count_t count_of(logic [6:0] count);
-    count_t of;
-    of.behind = count - 7'd1;
-    for (int i = 0; i < 5; i++) of.is_[i] = count == 7'(i + 1);
-    return of;
-  endfunction
-
-  function automatic count_t count_down(count_t count);
-    return '{behind: minus_one(count.behind), is_: {count.behind == 7'd5, count.is_[4:1]}};
-  endfunction
-
-  // Counts beyond the parser's reach are cut to 127: the frame is out of reach then, whatever follows.
+  // Laps beyond the parser's reach are cut to 7: the frame is out of reach then, whatever follows.
   function automatic hint_t hint_of(logic [31:0] data);
     hint_t hint;
     logic [7:0] length;
@@ -175,7 +152,7 @@ package lro_parser_pkg;
     nibble = data[31:28];
     hint.data = data;
     hint.vlan = data[15:0] == ETHERTYPE_VLAN;
-    hint.qinq = data[15:0] == ETHERTYPE_QINQ;
+    hint.tag = data[15:0] == ETHERTYPE_VLAN || data[15:0] == ETHERTYPE_QINQ;
     hint.ipv4 = data[15:0] == ETHERTYPE_IPV4;
     hint.ipv6 = data[15:0] == ETHERTYPE_IPV6;
     hint.top = next_of(data[31:24]);
@@ -183,17 +160,23 @@ package lro_parser_pkg;
     hint.is_top = is_next_of(data[31:24]);
     hint.is_low = is_next_of(data[15:8]);
     hint.offset = data[15:3] != 0;
+    hint.goes_on = hint.top != NEXT_OTHER;
+    hint.fragment_goes_on = hint.is_top.tcp || (hint.goes_on && !hint.offset);
     hint.has_options = nibble > 4'd5;
-    hint.ipv4_count.behind = rest_of(data[27:24], 2);
-    hint.ipv4_count.is_ = {data[27:24] == 4'd6, data[27:24] <= 4'd5, 3'b000};
-    hint.options_count.behind = rest_of(nibble, 6);
-    for (int i = 0; i < 5; i++) hint.options_count.is_[i] = nibble == 4'(i + 6);
-    hint.ah_count.behind = length >= 8'd126 ? 7'd126 : length[6:0];
-    for (int i = 0; i < 5; i++) hint.ah_count.is_[i] = length == 8'(i);
-    hint.link_count.behind = hint.ipv4 ? 7'd4 : hint.ipv6 ? 7'd9 : 7'd0;
-    hint.link_count.is_ = {hint.ipv4, 3'b000, !hint.ipv4 && !hint.ipv6};
-    hint.extension_count.behind = length >= 8'd63 ? 7'd126 : {length[5:0], 1'b0};
-    hint.extension_count.is_ = {length == 8'd2, 1'b0, length == 8'd1, 1'b0, length == 8'd0};
+    hint.ipv4_left[3] = data[27:24] <= 4'd5;
+    for (int i = 4; i < 14; i++) hint.ipv4_left[i] = data[27:24] == 4'(i + 2);
+    for (int i = 0; i < 10; i++) hint.options_left[i] = nibble == 4'(i + 6);
+
+    for (int i = 0; i < LAP; i++) hint.ah_count.left[i] = length[3:0] == 4'(i) && (i > 0 || length == 0);
+    hint.ah_count.left[LAP] = length[3:0] == 0 && length != 0;
+    hint.ah_count.laps = length[7] ? 3'd7 : length[6:4];
+    hint.ah_count.last_lap = length[7:4] == 0;
+
+    hint.extension_count.left = '0;
+    for (int i = 0; i < LAP / 2; i++) hint.extension_count.left[2*i] = length[2:0] == 3'(i) && (i > 0 || length == 0);
+    hint.extension_count.left[LAP] = length[2:0] == 0 && length != 0;
+    hint.extension_count.laps = length[7:6] != 0 ? 3'd7 : length[5:3];
+    hint.extension_count.last_lap = length[7:3] == 0;
     return hint;
   endfunction
 
@@ -201,8 +184,20 @@ package lro_parser_pkg;
     walk_t walk;
     walk = '0;
     walk.parts[PART_ETHERNET] = 1'b1;
-    walk.count = count_of(7'd4);
+    walk.count.left[3] = 1'b1;
+    walk.count.last_lap = 1'b1;
     return walk;
+  endfunction
+
+  // The count of a chunk later, in the same part.
+  function automatic count_t count_down(count_t count);
+    count_t after;
+    after.left = count.left >> 1;
+    after.left[0] = count.left[1] && count.last_lap;
+    after.left[LAP] = count.left[1] && !count.last_lap;
+    after.laps = count.left[LAP] ? count.laps - 3'd1 : count.laps;
+    after.last_lap = count.last_lap || (count.left[LAP] && count.laps == 3'd1);
+    return after;
   endfunction
 
   // The walk after one more chunk. What a chunk is depends on few bits, for two of them pass in one cycle; what the headers say
@@ -210,63 +205,62 @@ package lro_parser_pkg;
   function automatic walk_t walk_step(walk_t walk, hint_t hint);
     walk_t after;
     parts_t parts;
-    logic last, leaves, link_ends, goes_on;
+    logic last, later_fragment, has_data_offset;
     parts = walk.parts;
-    last = walk.count.is_[0];
-    leaves = parts[PART_EXTENSION] || (last && !parts[PART_PAYLOAD] && !parts[PART_OTHER]);
-    link_ends = (parts[PART_ETHERNET] && last) || parts[PART_TAG0] || parts[PART_TAG1];
-    goes_on = hint.is_top.tcp || (hint.is_top.extension && !(walk.is_next.fragment && hint.offset));
+    last = walk.count.left[0];
+    later_fragment = walk.begins.fragment && hint.offset;
+    has_data_offset = parts[PART_TCP] && walk.count.left[1];
 
     after = walk;
     after.parts[PART_ETHERNET] = parts[PART_ETHERNET] && !last;
-    after.parts[PART_TAG0] = parts[PART_ETHERNET] && last && (hint.vlan || hint.qinq);
+    after.parts[PART_TAG0] = parts[PART_ETHERNET] && last && hint.tag;
     after.parts[PART_TAG1] = parts[PART_TAG0] && hint.vlan;
-    after.parts[PART_IPV4] = (link_ends && hint.ipv4) || (parts[PART_IPV4] && !last);
-    after.parts[PART_IPV6] = (link_ends && hint.ipv6) || (parts[PART_IPV6] && !last);
-    after.parts[PART_EXTENSION] =
-        last && ((parts[PART_IPV6] && walk.is_next.extension) || (parts[PART_SKIPPED] && !walk.to_tcp));
-    after.parts[PART_SKIPPED] = (parts[PART_EXTENSION] && goes_on) || (parts[PART_SKIPPED] && !last);
-    after.parts[PART_TCP] = (parts[PART_TCP] && !last) || (last &&
-        (parts[PART_IPV4] || (parts[PART_IPV6] && walk.is_next.tcp) || (parts[PART_SKIPPED] && walk.to_tcp)));
-    after.parts[PART_OPTIONS] = (parts[PART_TCP] && last && walk.has_options) || (parts[PART_OPTIONS] && !last);
-    after.parts[PART_PAYLOAD] = parts[PART_PAYLOAD] ||
-        (last && ((parts[PART_TCP] && !walk.has_options) || parts[PART_OPTIONS]));
-    after.parts[PART_OTHER] = parts[PART_OTHER] || (parts[PART_EXTENSION] && !goes_on) ||
-        (parts[PART_IPV6] && last && !walk.is_next.tcp && !walk.is_next.extension) ||
-        (link_ends && !hint.ipv4 && !hint.ipv6 && !(hint.vlan && !parts[PART_TAG1]) && !(hint.qinq && parts[PART_ETHERNET]));
+    after.parts[PART_IPV4] = (walk.link_ends && hint.ipv4) || (parts[PART_IPV4] && !last);
+    after.parts[PART_IPV6] = (walk.link_ends && hint.ipv6) || (parts[PART_IPV6] && !last);
+    after.parts[PART_EXTENSION] = last && (walk.to.fragment || walk.to.ah || walk.to.extension);
+    after.parts[PART_SKIPPED] = (parts[PART_SKIPPED] && !last) ||
+        (parts[PART_EXTENSION] && (walk.begins.fragment ? hint.fragment_goes_on : hint.goes_on));
+    after.parts[PART_TCP] = last ? walk.to.tcp : parts[PART_TCP];
+    after.parts[PART_OPTIONS] = last ? walk.to_options : parts[PART_OPTIONS];
+    after.parts[PART_PAYLOAD] = parts[PART_PAYLOAD] || (last && walk.to_payload && !walk.to_options);
 
-    after.ipv4_first = link_ends && hint.ipv4;
-    after.index = leaves ? 4'd0 : walk.index + 4'd1;
-    if (parts[PART_IPV6] && walk.index == 4'd1) begin
-      after.next = hint.low;
-      after.is_next = hint.is_low;
-    end
+    after.index = (last || walk.link_ends) ? 4'd0 : walk.index + 4'd1;
+    after.link_ends = (parts[PART_ETHERNET] && (walk.count.left[1] || (last && hint.tag))) || (parts[PART_TAG0] && hint.vlan);
+    after.ipv4_first = walk.link_ends && hint.ipv4;
+    after.ipv6_first = walk.link_ends && hint.ipv6;
+    after.ipv6_second = walk.ipv6_first;
+    after.begins = last ? walk.to : '0;
+    after.begins.tcp = 1'b0;
+
+    if (walk.ipv6_second) after.next = hint.low;
+    if (parts[PART_EXTENSION]) after.next = hint.top;
+    // Empty since the end of the last part, until a header says what follows.
+    if (last) after.to = '0;
+    if (walk.link_ends && hint.ipv4) after.to.tcp = 1'b1;
+    if (walk.ipv6_second) after.to = after.to | hint.is_low;
     if (parts[PART_EXTENSION]) begin
-      after.next = hint.top;
-      after.is_next = hint.is_top;
-      after.to_tcp = hint.is_top.tcp;
+      after.to.tcp = after.to.tcp || hint.is_top.tcp;
+      if (!later_fragment) after.to = after.to | hint.is_top;
     end
-    if (parts[PART_TCP] && walk.count.is_[1]) begin
-      after.has_options = hint.has_options;
-      after.options = hint.options_count;
-    end
+    after.to_options = has_data_offset && hint.has_options;
+    after.to_payload = walk.to_payload || has_data_offset;
+    after.options_left = has_data_offset ? hint.options_left : '0;
 
-    // One of these holds, or none where the part has no end.
-    after.count = '0;
-    if (parts[PART_EXTENSION] && walk.is_next.fragment) after.count = after.count | count_of(7'd1);
-    if (parts[PART_EXTENSION] && walk.is_next.ah) after.count = after.count | hint.ah_count;
-    if (parts[PART_EXTENSION] && !walk.is_next.fragment && !walk.is_next.ah) begin
-      after.count = after.count | hint.extension_count;
+    // The count is empty where one of these fills it.
+    after.count = count_down(walk.count);
+    if (walk.link_ends && hint.ipv6) after.count.left[9] = 1'b1;
+    if (walk.ipv4_first) after.count.left[13:3] = after.count.left[13:3] | hint.ipv4_left;
+    if (last && walk.to.tcp) after.count.left[4] = 1'b1;
+    after.count.left[9:0] = after.count.left[9:0] | walk.options_left;
+    if (walk.begins.fragment) after.count.left[0] = 1'b1;
+    if (walk.begins.ah) begin
+      after.count.left = after.count.left | hint.ah_count.left;
+      {after.count.laps, after.count.last_lap} = {hint.ah_count.laps, hint.ah_count.last_lap};
     end
-    if (walk.ipv4_first) after.count = after.count | hint.ipv4_count;
-    if (!last && !parts[PART_EXTENSION] && !walk.ipv4_first) begin
-      after.count = after.count | count_down(walk.count);
+    if (walk.begins.extension) begin
+      after.count.left = after.count.left | hint.extension_count.left;
+      {after.count.laps, after.count.last_lap} = {hint.extension_count.laps, hint.extension_count.last_lap};
     end
-    if (last && parts[PART_TCP]) after.count = after.count | walk.options;
-    if (last && (parts[PART_IPV4] || parts[PART_IPV6] || parts[PART_SKIPPED])) begin
-      after.count = after.count | count_of(7'd5);
-    end
-    if (link_ends) after.count = after.count | hint.link_count;
     return after;
   endfunction
 
