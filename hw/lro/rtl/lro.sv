@@ -98,7 +98,7 @@ module lro
       .read_data(store_read_data)
   );
 
-  logic page_valid, page_take;
+  logic page_valid, page_take, has_page;
   page_t page;
   logic free_valid;
   page_t free_first, free_last, link_of, link;
@@ -156,6 +156,7 @@ module lro
       .page_valid,
       .page,
       .page_take,
+      .has_page,
       .store_write,
       .store_addr(store_write_addr),
       .store_data(store_write_data),
@@ -279,7 +280,7 @@ module lro
   // The page queue may be empty for a few cycles while there are free pages.
   always_ff @(posedge clk) begin
     nothing_leaves <= closer_empty && fetch_empty && egress_empty;
-    starving_reg <= (ready && !page_valid && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
+    starving_reg <= (ready && !has_page && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
     starved_reg  <= starving_reg == '1;
     if (rst) starving_reg <= '0;
   end

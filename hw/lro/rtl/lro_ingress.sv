@@ -34,6 +34,7 @@ module lro_ingress
     input wire page_valid,
     input page_t page,
     output logic page_take,
+    output logic has_page,  // for the next word
 
     output logic store_write,
     output logic [STORE_ADDR_W-1:0] store_addr,
@@ -55,18 +56,24 @@ module lro_ingress
   logic in_frame_reg;
   logic flush_reg;
   logic [3:0] spacing_reg;
-  logic open_reg;  // a word may be taken, if there is a page for it
+  logic spaced_reg;  // it is 0
+  logic ready_reg;  // a word may be taken, and there is a page for it
+  logic next_valid_reg;
+  page_t page_reg;  // of the next word
+  page_t next_page_reg;  // the one behind it
   logic [INDEX_W-1:0] index_reg;
   logic [15-LANE_W:0] words_reg;  // of the frame before the last one that was taken
   logic [LANE_W:0] last_bytes_reg;  // of the last one
   logic [15:0] kept_reg;  // last two bytes of the word before
   logic [TIME_W-1:0] arrival_reg;  // of the cycle before
 
-  assign s_axis_tready = page_valid && open_reg;
-  wire accept = s_axis_tvalid && s_axis_tready;
+  // Two pages are held here: which of them are filled again depends on registers only.
+  assign s_axis_tready = ready_reg;
+  assign page_take = page_valid && !next_valid_reg;
+  wire accept = s_axis_tvalid && ready_reg;
   wire page_full = index_reg == INDEX_W'(PAGE_WORDS - 1);
-  assign page_take = accept && (s_axis_tlast || page_full);
-  wire flush = flush_reg && spacing_reg == 0 && room;
+  wire page_ends = accept && (s_axis_tlast || page_full);
+  wire flush = flush_reg && spaced_reg && room;
 
   logic [DATA_W-1:0] big_endian;
   logic [LANE_W:0] kept_bytes;
@@ -89,13 +96,21 @@ module lro_ingress
 
   // What means something only with a word that is taken is written with every word: whether it is taken is known late.
   always_ff @(posedge clk) begin
-    open_reg <= open_next;
+    ready_reg <= open_next && (next_valid_reg || page_valid || (has_page && !page_ends));
+    if (page_ends || !has_page) begin
+      has_page <= next_valid_reg || page_valid;
+      page_reg <= next_valid_reg ? next_page_reg : page;
+    end
+    next_valid_reg <= (next_valid_reg || page_valid) && has_page && !page_ends;
+    if (!next_valid_reg) next_page_reg <= page;
+
     store_write <= accept;
-    store_addr <= {page[STORE_ADDR_W-INDEX_W-1:0], index_reg};
+    store_addr <= {page_reg[STORE_ADDR_W-INDEX_W-1:0], index_reg};
     store_data <= s_axis_tdata;
     flush_reg <= (accept && s_axis_tlast) || (flush_reg && !flush);
     if (flush) spacing_reg <= 4'(SPACING - 1);
-    else if (spacing_reg != 0) spacing_reg <= spacing_reg - 1'b1;
+    else if (!spaced_reg) spacing_reg <= spacing_reg - 1'b1;
+    spaced_reg <= !flush && (spaced_reg || spacing_reg == 4'd1);
 
     word_valid <= accept || flush;
     word_first <= accept && !in_frame_reg;
@@ -106,8 +121,8 @@ module lro_ingress
       index_reg <= (s_axis_tlast || page_full) ? '0 : index_reg + 1'b1;
       words_reg <= in_frame_reg ? words_reg + 1'b1 : '0;
       last_bytes_reg <= kept_bytes;
-      if (!in_frame_reg) extent.first <= page;
-      extent.last <= page;
+      if (!in_frame_reg) extent.first <= page_reg;
+      extent.last <= page_reg;
       bad <= s_axis_tuser;
     end
     if (flush_reg) word <= {kept_reg, (DATA_W - 16)'(0)};
@@ -116,10 +131,13 @@ module lro_ingress
     if (word_first) arrival <= arrival_reg;
     extent.len <= {words_reg, LANE_W'(0)} + 16'(last_bytes_reg);
     if (rst) begin
-      open_reg <= 1'b0;
+      ready_reg <= 1'b0;
+      has_page <= 1'b0;
+      next_valid_reg <= 1'b0;
       in_frame_reg <= 1'b0;
       flush_reg <= 1'b0;
       spacing_reg <= '0;
+      spaced_reg <= 1'b1;
       index_reg <= '0;
       store_write <= 1'b0;
       word_valid <= 1'b0;
