@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Counters of 64 bits, all in one memory: what is added waits in queues, and one addition takes a cycle.
+// Counters of 64 bits: what is added waits in queues, and one addition takes a cycle. The lower bits of all are in one memory, the upper
+// ones in another.
 //
 // A frame that is taken adds to three totals; a packet that is closed to a reason, and to three totals, an aggregate to five.
 // A read of the registers waits until the queues are empty, so that it finds all that happened before.
@@ -156,32 +157,52 @@ module lro_counters
     end
   end
 
-  // Address, two cycles of the memory, sum, write.
-  addition_t additions_reg[4];
-  logic [63:0] sum_reg;
+  // Address, two cycles of the memory, sum, write; the upper bits of each a cycle later, with the carry.
+  localparam int LOW_W = 18;
+  localparam int HIGH_W = 64 - LOW_W;
+  addition_t additions_reg[5];
+  logic [LOW_W:0] low_sum_reg;
+  logic [HIGH_W-1:0] high_sum_reg;
   logic [6:0] read_addr;
+  logic [6:0] high_read_addr_reg;
   logic [2:0] settled_reg;
   logic idle_reg;
   logic read_reg;  // a read waits
-  wire [3:0] on_the_way = {additions_reg[0].valid, additions_reg[1].valid, additions_reg[2].valid, additions_reg[3].valid};
+  logic [4:0] on_the_way;
   assign read_addr = additions_reg[0].valid ? additions_reg[0].index : read_index;
 
+  always_comb for (int i = 0; i < 5; i++) on_the_way[i] = additions_reg[i].valid;
+
   lro_ram #(
-      .WIDTH(64),
+      .WIDTH(LOW_W),
       .DEPTH(128)
-  ) counts (
+  ) low_counts (
       .clk,
       .write(clearing_reg || additions_reg[3].valid),
       .write_addr(clearing_reg ? clear_reg : additions_reg[3].index),
-      .write_data(clearing_reg ? 64'd0 : sum_reg),
+      .write_data(clearing_reg ? LOW_W'(0) : low_sum_reg[LOW_W-1:0]),
       .read_addr,
-      .read_data
+      .read_data(read_data[LOW_W-1:0])
+  );
+
+  lro_ram #(
+      .WIDTH(HIGH_W),
+      .DEPTH(128)
+  ) high_counts (
+      .clk,
+      .write(clearing_reg || additions_reg[4].valid),
+      .write_addr(clearing_reg ? clear_reg : additions_reg[4].index),
+      .write_data(clearing_reg ? HIGH_W'(0) : high_sum_reg),
+      .read_addr(high_read_addr_reg),
+      .read_data(read_data[63:LOW_W])
   );
 
   always_ff @(posedge clk) begin
     additions_reg[0] <= next;
-    for (int i = 1; i < 4; i++) additions_reg[i] <= additions_reg[i-1];
-    sum_reg <= read_data + 64'(additions_reg[2].step);
+    for (int i = 1; i < 5; i++) additions_reg[i] <= additions_reg[i-1];
+    low_sum_reg <= (LOW_W + 1)'(read_data[LOW_W-1:0]) + (LOW_W + 1)'(additions_reg[2].step);
+    high_read_addr_reg <= read_addr;
+    high_sum_reg <= read_data[63:LOW_W] + HIGH_W'(low_sum_reg[LOW_W]);
     idle_reg <= !clearing_reg && !in_turn_reg && !out_turn_reg && !in_valid && !out_valid && ins == 0 && outs == 0;
     read_reg <= read_valid && !read_done;
     settled_reg <= (read_reg && idle_reg && on_the_way == 0) ? {settled_reg[1:0], 1'b1} : '0;
@@ -191,7 +212,7 @@ module lro_counters
     if (rst) begin
       clearing_reg <= 1'b1;
       clear_reg <= '0;
-      for (int i = 0; i < 4; i++) additions_reg[i].valid <= 1'b0;
+      for (int i = 0; i < 5; i++) additions_reg[i].valid <= 1'b0;
       idle_reg <= 1'b0;
       read_reg <= 1'b0;
       settled_reg <= '0;
