@@ -94,6 +94,8 @@ module lro_classify
 
   logic [8:0] transport_reg;
   logic [8:0] payload_reg;
+  logic [9:0] header_end_reg;  // of TCP without options
+  logic [9:0] ports_end_reg;
   logic [9:0] payload_at_reg;
   logic [17:0] end_reg;
   logic [17:0] padded_end_reg;
@@ -125,8 +127,10 @@ module lro_classify
     payload_at_reg <= 10'(transport_reg) + 10'({fields_reg.template_.data_offset, 2'b00}) + 10'(network);
     padded_end_reg <= end_reg + 18'(MAX_PADDING);
     tcp_len6_reg <= 18'(total6_reg) - 18'(transport_reg);
-    no_transport_reg <= 17'(transport_reg) + 17'd20 > fields_reg.total;
-    no_ports_reg <= 17'(transport_reg) + 17'd4 > fields_reg.total;
+    header_end_reg <= 10'(transport_reg) + 10'd20;
+    ports_end_reg <= 10'(transport_reg) + 10'd4;
+    no_transport_reg <= 17'(header_end_reg) > fields_reg.total;
+    no_ports_reg <= 17'(ports_end_reg) > fields_reg.total;
     cut_short_reg <= end_reg > 18'(extent_reg.len) || fields_reg.total < shortest_reg;
 
     no_options_reg <= fields_reg.template_.data_offset < 4'd5 || 17'(payload_reg) > fields_reg.total;

@@ -103,14 +103,19 @@ module lro_decide
 
   // A flow is in one slot at most. With many slots, what they are joined to is near the clock's period: each slot's hit, its
   // template and the slot that the next flow takes are registered before they are.
+  localparam int HIT_GROUPS = (FLOWS + 3) / 4;
+  logic [4*HIT_GROUPS-1:0] hits;
   logic [FLOWS-1:0] hits_reg;
+  logic [HIT_GROUPS-1:0] hit_reg;  // whether one of four slots is hit
   logic hit;
   slot_t hit_slot;
   slot_t free_slot;
   slot_t free_slot_reg;
   logic template_reg;  // of `slot_reg`
-  assign hit = |hits_reg;
+  assign hit = |hit_reg;
   always_comb begin
+    hits = '0;
+    for (int i = 0; i < FLOWS; i++) hits[i] = used_reg[i] && &flow_equal_reg[i];
     hit_slot  = '0;
     free_slot = '0;
     for (int i = FLOWS - 1; i >= 0; i--) begin
@@ -128,9 +133,10 @@ module lro_decide
         template_part_equal_reg[i][j] <=
             PART_W'(templates_reg[i] >> (PART_W * j)) == PART_W'(frame_reg.template_ >> (PART_W * j));
       end
-      hits_reg[i] <= used_reg[i] && &flow_equal_reg[i];
       template_equal_reg[i] <= &template_part_equal_reg[i];
     end
+    hits_reg <= hits[FLOWS-1:0];
+    for (int i = 0; i < HIT_GROUPS; i++) hit_reg[i] <= |hits[4*i+:4];
     template_reg <= template_equal_reg[slot_reg];
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
     // Not less is one carry chain in Yosys, less or equal is a comparison for equality, too.
@@ -143,6 +149,7 @@ module lro_decide
   logic seq_equal_reg;
   logic ts_older_reg;
   logic ack_newer_reg;
+  logic longest_reg;  // the frame's payload is longer than those before
   logic [31:0] ts_distance;
   logic [31:0] ack_distance;
   logic [17:0] length_reg;
@@ -165,6 +172,7 @@ module lro_decide
     seq_equal_reg <= frame_reg.seq == aggregate_reg.next_seq;
     ts_older_reg <= ts_distance[31] && frame_reg.template_.ts_at != 0;
     ack_newer_reg <= !ack_distance[31];
+    longest_reg <= frame_reg.payload_len > aggregate_reg.mss;
     length_reg <= 18'(aggregate_reg.bytes) + 18'(frame_reg.payload_len) + 18'(aggregate_reg.headers_len);
     length_and_one_more_reg <= length_reg + 18'(aggregate_reg.first_len);
     full_count_reg <= aggregate_reg.count + 11'd1 >= max_segments;
@@ -205,7 +213,7 @@ module lro_decide
     joined = aggregate_reg;
     joined.tail = frame_reg.extent.first;
     joined.bytes = aggregate_reg.bytes + frame_reg.payload_len;
-    if (frame_reg.payload_len > aggregate_reg.mss) joined.mss = frame_reg.payload_len;
+    if (longest_reg) joined.mss = frame_reg.payload_len;
     joined.count = aggregate_reg.count + 11'd1;
     joined.next_seq = aggregate_reg.next_seq + 32'(frame_reg.payload_len);
     joined.ts_value = frame_reg.ts_value;
@@ -404,13 +412,14 @@ module lro_decide
   assign working = !state_reg[STATE_IDLE];
   assign deadline = oldest_deadline_reg;
 
-  // Slots in the order in which they were begun. A slot that is closed was loaded a cycle earlier at least.
+  // Slots in the order in which they were begun; what is behind the `stored` first does not matter. A slot that is closed was
+  // loaded a cycle earlier at least.
   logic [FLOWS-1:0] behind_slot;
   logic [FLOWS-1:0] behind_slot_reg;
   always_comb begin
     behind_slot = '0;
     for (int i = 0; i < FLOWS; i++) begin
-      behind_slot[i] = order_reg[i] == slot_reg && COUNT_W'(i) < stored;
+      behind_slot[i] = order_reg[i] == slot_reg;
       if (i > 0) behind_slot[i] = behind_slot[i] || behind_slot[i-1];
     end
   end

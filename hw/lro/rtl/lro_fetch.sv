@@ -85,8 +85,9 @@ module lro_fetch
   piece_t part, part_reg, piece_reg;
   logic push_reg, push_reg2;
   logic [7:0] at;
+  logic [7:0] bytes_before;
   logic [15:0] len_reg;  // of the frame or of the payload
-  logic [7:0] before_reg;  // bytes of the first word or of the headers before that
+  logic [8:0] before_reg;  // bytes of the first word or of the headers before that, less one
   logic [16:0] last_byte;  // from the start of the first word
 
   always_comb begin
@@ -101,13 +102,14 @@ module lro_fetch
     part.aggregate = kind_reg == KIND_AGGREGATE;
     part.tags = tags_reg;
     part.v6 = v6_reg;
-    last_byte = 17'(len_reg) + 17'(before_reg) - 17'd1;
+    bytes_before = (start_reg && kind_reg == KIND_AGGREGATE) ? segment_read.payload_at : 8'(at[LANE_W-1:0]);
+    last_byte = 17'(len_reg) + 17'(signed'(before_reg));
   end
 
   always_ff @(posedge clk) begin
     part_reg <= part;
     len_reg <= kind_reg == KIND_AGGREGATE ? segment_read.payload_len : segment_read.extent.len;
-    before_reg <= start_reg && kind_reg == KIND_AGGREGATE ? segment_read.payload_at : 8'(at[LANE_W-1:0]);
+    before_reg <= 9'(bytes_before) - 9'd1;
     push_reg <= push;
 
     piece_reg <= part_reg;
