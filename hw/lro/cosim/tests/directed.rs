@@ -238,6 +238,32 @@ fn chains_around_the_parsers_reach() {
     }
 }
 
+/// What follows a fragment header is a header in the first fragment only.
+#[test]
+fn headers_behind_fragments() {
+    let kinds = [
+        IpProtocol::TCP,
+        IpProtocol::FRAGMENT,
+        IpProtocol::DESTINATION_OPTIONS,
+        IpProtocol::HOP_BY_HOP,
+        IpProtocol::ROUTING,
+        IpProtocol::AH,
+    ];
+    let mut frames = Vec::new();
+    for kind in kinds {
+        for offset in [0u16, 1, 0x1FFF] {
+            let mut frame = extended(data(100, 100), IpProtocol::FRAGMENT, 8);
+            if let Network::Ipv6 { extensions, .. } = &mut frame.network {
+                extensions[0] = kind.0;
+                extensions[2..4].copy_from_slice(&(offset << 3).to_be_bytes());
+                extensions.extend([IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 0]);
+            }
+            frames.extend([data(50 * frames.len() as u32, 100).build(), frame.build()]);
+        }
+    }
+    same("behind a fragment header", &Config::default(), &frames);
+}
+
 /// A home address (RFC 6275) among destination options changes what the TCP checksum covers.
 #[test]
 fn checksums_behind_extension_headers_are_not_verified() {
@@ -261,12 +287,14 @@ fn checksums_behind_extension_headers_are_not_verified() {
 #[test]
 fn segments_cut_short_around_the_parsers_reach() {
     let mut frames = Vec::new();
-    for chain in (160..=224).step_by(4) {
+    for (chain, options) in (160..=224).step_by(4).flat_map(|chain| [(chain, 0), (chain, 12)]) {
         for tcp in 0..20 {
-            let mut frame = extended(data(100, 100), IpProtocol::AH, chain).build();
+            let segment = TcpFrame { options: vec![1; options], ..data(100, 100) };
+            let mut frame = extended(segment, IpProtocol::AH, chain).build();
             frame.truncate(54 + chain + tcp);
             frame[18..20].copy_from_slice(&((chain + tcp) as u16).to_be_bytes());
-            frames.extend([data(0, 100).build(), frame]);
+            // Each frame meets an aggregate in the store.
+            frames.extend([data(50 * frames.len() as u32, 100).build(), frame]);
         }
     }
     same("cut short at the reach", &Config::default(), &frames);
