@@ -35,7 +35,11 @@ pub(crate) fn verify_usual<B: AsRef<[u8]>>(
 
 /// Verifies the TCP or UDP checksum if its status is unknown.
 #[inline(always)]
-fn verify_transport<B: AsRef<[u8]>>(frame: &Frame<B>, layout: Layout, len: u32) -> Result<(), DropReason> {
+pub(crate) fn verify_transport<B: AsRef<[u8]>>(
+    frame: &Frame<B>,
+    layout: Layout,
+    len: u32,
+) -> Result<(), DropReason> {
     match frame.checksum {
         ChecksumStatus::Unknown => compute_transport(frame.bytes(), layout, len),
         ChecksumStatus::Verified | ChecksumStatus::Unfinished => Ok(()),

@@ -154,8 +154,8 @@ pub(crate) fn has_sequence(frame: &[u8], seq: SeqNumber) -> bool {
 
 /// Returns the flags of a frame if it is the expected next one after `first` under the lossless rule. Both
 /// are common frames of the same length with the payload at `payload`. The frame must have the sequence and
-/// ACK `numbers`, the identification `next_ident`, and checksums that can be re-created; all else but PSH and FIN must be
-/// equal.
+/// ACK `numbers`, the identification `next_ident`, and a TCP checksum that can be re-created; all else but PSH and FIN must be
+/// equal. So is the difference of the IPv4 checksums: that of the frame is right if that of `first` is, and not 0xFFFF.
 #[inline(always)]
 pub(crate) fn expected(
     first: &[u8],
@@ -164,10 +164,11 @@ pub(crate) fn expected(
     numbers: (SeqNumber, SeqNumber),
     next_ident: u16,
 ) -> Option<TcpFlags> {
-    let b: &Head = frame.first_chunk()?;
+    let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
     (sequence_and_ack(frame) == Some(numbers)
         && ident(b) == next_ident
-        && !has_odd_checksum(b)
+        && ip_checksum(b) == checksum::update(ip_checksum(a), ident(a), next_ident)
+        && !has_odd_tcp_checksum(b)
         && same_header(first, frame, payload))
     .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
 }
@@ -377,7 +378,19 @@ pub(crate) fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; 
 /// Returns true if a checksum is 0xFFFF, which a sender never computes.
 #[inline(always)]
 fn has_odd_checksum(head: &Head) -> bool {
-    array::<24, 2>(head) == [0xFF; 2] || array::<50, 2>(head) == [0xFF; 2]
+    array::<24, 2>(head) == [0xFF; 2] || has_odd_tcp_checksum(head)
+}
+
+/// As [`has_odd_checksum`], for TCP's.
+#[inline(always)]
+fn has_odd_tcp_checksum(head: &Head) -> bool {
+    array::<50, 2>(head) == [0xFF; 2]
+}
+
+/// Returns the IPv4 checksum of a common frame.
+#[inline(always)]
+fn ip_checksum(head: &Head) -> u16 {
+    u16::from_be_bytes(array::<24, 2>(head))
 }
 
 /// Returns true if the IPv4 checksum of a common frame is right.
@@ -414,7 +427,7 @@ fn word32<const AT: usize>(head: &Head) -> u32 {
 mod tests {
     use std::ops::Range;
 
-    use nichrome_wire::TcpFrame;
+    use nichrome_wire::{Network, TcpFrame};
 
     use super::*;
     use crate::parse::{self, Parsed};
@@ -537,7 +550,7 @@ mod tests {
     fn headers_are_compared_in_all_fields_but_those_that_are_free() {
         // By the positions of their bytes; flags are the bits of byte 47.
         let [ident, ip_checksum, checksum, seq, ack] = [18..20, 24..26, 50..52, 38..42, 42..46];
-        let (numbers, checksums) = (38..46, [ip_checksum, checksum]);
+        let (numbers, checksums) = (38..46, [ip_checksum, checksum.clone()]);
         let in_any = |fields: &[Range<usize>], at: usize| fields.iter().any(|field| field.contains(&at));
         for frame in common_frames() {
             let payload = frame.len() - 10;
@@ -548,7 +561,7 @@ mod tests {
                 assert_eq!(sequence_and_ack(changed) == Some(own), !numbers.contains(&at));
                 assert_eq!(has_sequence(changed, own.0), !seq.contains(&at));
 
-                let is_free = in_any(&checksums, at) || is_flag(0x09);
+                let is_free = checksum.contains(&at) || is_flag(0x09);
                 let flags = expected(&frame, changed, payload, own, 0);
                 let now = TcpFlags::from_bits_truncate(changed[47].into());
                 assert_eq!(flags, is_free.then_some(now), "bit {bit} of byte {at}");
@@ -575,6 +588,27 @@ mod tests {
                 assert!(!repeats(&frame, short, payload) && !is_alike(&frame, short));
                 assert!(sequence_and_ack(short).is_none() && !has_sequence(short, own.0));
             }
+        }
+    }
+
+    #[test]
+    fn the_next_segment_has_the_ipv4_checksum_that_its_identification_makes() {
+        let frame_of = |ident: u16| {
+            let mut frame = TcpFrame { payload: vec![9; 10], ..TcpFrame::default() };
+            if let Network::Ipv4 { ident: own, .. } = &mut frame.network {
+                *own = ident;
+            }
+            frame.build()
+        };
+        for first in 0..=u16::MAX {
+            let (frame, next) = (frame_of(first), frame_of(first.wrapping_add(1)));
+            let numbers = sequence_and_ack(&frame).unwrap();
+            let accepts = |next: &[u8], ident| expected(&frame, next, OPTIONS, numbers, ident).is_some();
+            assert!(accepts(&next, first.wrapping_add(1)), "after {first}");
+            assert!(accepts(&frame, first), "{first} again");
+            let mut other = next.clone();
+            other[25] ^= 1;
+            assert!(!accepts(&other, first.wrapping_add(1)), "after {first}");
         }
     }
 

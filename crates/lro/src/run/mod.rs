@@ -373,7 +373,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
         let payload = usize::from(self.layout.payload);
         let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.next_ident())?;
-        checksums::verify_usual(frame, self.layout, self.first_len).is_ok().then_some(flags)
+        checksums::verify_transport(frame, self.layout, self.first_len).is_ok().then_some(flags)
     }
 
     /// Returns the identification that the next segment has under the current rule.
@@ -416,14 +416,14 @@ impl<B: AsRef<[u8]>> Run<B> {
         let len = self.frame_len as usize;
         let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
         let step = u16::from(self.identification == Identification::Incrementing);
-        let (mut seq, mut ident) = (self.end, self.next_ident());
+        let (mut seq, mut identity) = (self.end, expected.identity(self.next_ident()));
         let mut count = 0;
         for frame in self.fitting(frames) {
             if frame.bytes().len() != len {
                 break;
             }
-            let Some(flags) = expected.flags_of(frame.bytes(), seq, ident) else { break };
-            if self.verify(frame).is_err() {
+            let Some(flags) = expected.flags_of(frame.bytes(), seq, identity) else { break };
+            if checksums::verify_transport(frame, self.layout, self.first_len).is_err() {
                 break;
             }
             count += 1;
@@ -431,7 +431,7 @@ impl<B: AsRef<[u8]>> Run<B> {
                 return (count, flags);
             }
             seq += self.first_len;
-            ident = ident.wrapping_add(step);
+            identity = identity.next(step);
         }
         (count, TcpFlags::NONE)
     }
