@@ -293,11 +293,9 @@ module lro_decide
   logic [FLOWS-1:0] write_slot_reg;
   logic update_reg;  // of the aggregate: it is loaded, begun or appended to
   logic due;
-  logic picks_hit;
   logic joins;
   logic ends;
   assign due = due_reg && any_reg;
-  assign picks_hit = state_reg[STATE_PICK] && !due_reg && !pass_all_reg && hit;
   assign joins = seq_equal_reg && template_reg && !ts_older_reg && !too_long_reg;
   assign ends = full_length_reg || full_count_reg;
 
@@ -348,16 +346,15 @@ module lro_decide
       pass_flow_reg <= struct_in.class_ == CLASS_PASS_FLOW;
       store_reg <= struct_in.class_ == CLASS_STORE;
       pass_reason_reg <= struct_in.reason;
+      slot_reg <= order_reg[0];
       reason_reg <= idle_reason_reg;
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The slot to be closed, joined or begun; it does not matter while nothing is stored, nor does what follows a close.
-    if (state_reg[STATE_IDLE] || state_reg[STATE_PICK] || state_reg[STATE_START]) begin
-      slot_reg <= state_reg[STATE_START] ? free_slot_reg : picks_hit ? hit_slot : order_reg[0];
-    end
+    // The slot to be closed or to be joined, and what follows a close; they do not matter while nothing is stored.
     if (state_reg[STATE_PICK]) begin
       check_reg <= !due_reg && store_reg && hit;
+      slot_reg  <= (!due_reg && !pass_all_reg && hit) ? hit_slot : order_reg[0];
       if (due_reg) begin
         reason_reg <= FLUSH_TIMEOUT;
         behind_reg <= only(STATE_MATCH);
@@ -389,6 +386,7 @@ module lro_decide
     end
 
     // The table is written a cycle later, while the frame is still there; one bit a slot, for each reaches hundreds of registers.
+    if (state_reg[STATE_START]) slot_reg <= free_slot_reg;
     started_reg <= starting;
     for (int i = 0; i < FLOWS; i++) begin
       write_slot_reg[i] <= starting && free_slot_reg == slot_t'(i);
