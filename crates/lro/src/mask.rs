@@ -136,7 +136,7 @@ impl Expected<'_> {
     }
 }
 
-/// The fields in which the IPv4 headers of a flow's segments differ. Neither a sender nor [`checksum::update`] makes a checksum of 0xFFFF.
+/// The fields in which the IPv4 headers of a flow's segments differ. The checksum is not 0xFFFF, as [`checksum::update`] makes none of another.
 #[derive(Clone, Copy)]
 pub(crate) struct Ipv4Identity {
     ident: u16,
@@ -149,8 +149,8 @@ impl Ipv4Identity {
         ip[4..6] == self.ident.to_be_bytes() && ip[10..12] == self.checksum.to_be_bytes()
     }
 
-    /// Returns the identity of the next packet, if identifications increase by `step`, 0 or 1. The sum of the words that make up the
-    /// header and its complement, the checksum, is counted modulo 0xFFFF: 0xFFFF and 0 are the same identification there.
+    /// Returns the identity of the next packet, if identifications increase by `step`, 0 or 1. In one's complement, an identification greater
+    /// by 1 makes the checksum smaller by 1, with an end-around borrow; from 0xFFFF to 0 nothing changes, since both are zero.
     #[inline(always)]
     pub(crate) fn next(self, step: u16) -> Self {
         let (ident, wraps) = self.ident.overflowing_add(step);

@@ -155,7 +155,7 @@ pub(crate) fn has_sequence(frame: &[u8], seq: SeqNumber) -> bool {
 /// Returns the flags of a frame if it is the expected next one after `first` under the lossless rule. Both
 /// are common frames of the same length with the payload at `payload`. The frame must have the sequence and
 /// ACK `numbers`, the identification `next_ident`, and a TCP checksum that can be re-created; all else but PSH and FIN must be
-/// equal. So is the difference of the IPv4 checksums: that of the frame is right if that of `first` is, and not 0xFFFF.
+/// equal. The IPv4 checksum must be that of `first`, updated for `next_ident` (RFC 1624): it is right, and not 0xFFFF, if that of `first` is.
 #[inline(always)]
 pub(crate) fn expected(
     first: &[u8],

@@ -123,7 +123,7 @@ fn send_together<B: AsRef<[u8]>>(
     device.send_bytes(scratch).map_err(HostError::from)
 }
 
-/// Returns true if all slices of a packet are [`SHORT`].
+/// Returns true if the slices of a packet have at most [`SHORT`] bytes.
 fn has_short_slices<B: AsRef<[u8]>>(packet: &Packet<B>) -> bool {
     match packet {
         Packet::Frame(frame) => frame.bytes().len() <= SHORT,

@@ -116,7 +116,7 @@ impl WireQueue for MemoryDirection {
         let mut direction = self.path.lock();
         let now = clock::now();
         let lens = self.sent.iter().map(|frame| frame.buffer.as_ref().len());
-        if batch.is_empty() && self.sent.len() <= max && direction.path.pass(lens, now) {
+        if batch.is_empty() && self.sent.len() <= max && direction.path.count_passed(lens, now) {
             mem::swap(batch, &mut self.sent);
             self.times.clear();
         }
@@ -158,7 +158,7 @@ impl WireQueue for MemoryDirection {
         Ok(())
     }
 
-    /// Does nothing: who sends also receives.
+    /// Does nothing: the thread that sends also receives.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

@@ -63,7 +63,7 @@ enum Kind {
 }
 
 impl Tunnel {
-    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there, which must end with what contains it. A tunnel
+    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there; it must end where the tunnel's payload ends. A tunnel
     /// within a tunnel is not entered.
     pub(crate) fn enter(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
         let link = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;

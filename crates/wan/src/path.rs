@@ -61,23 +61,29 @@ impl<P: Packet> Path<P> {
     pub fn receive_at_once(&mut self, packet: P, now: Instant) -> Option<Departure<P>> {
         self.pass_time(now);
         let transit = self.exits.admit(packet, self.now)?;
-        if self.route.is_empty() && !self.exits.has_outputs() {
+        if self.is_clear() {
             return Some(self.exits.depart(transit, self.now));
         }
         self.travel(transit, 0, self.now);
         None
     }
 
-    /// Counts packets of these lengths in bytes, which arrive at `now`, if they all leave at once, as without impairments. Counts none and
-    /// returns false otherwise.
+    /// Counts packets of these lengths in bytes that arrive at `now` and leave at once. Returns false, and does nothing, if the path has
+    /// impairments or pending outputs.
     #[inline]
-    pub fn pass(&mut self, lens: impl Iterator<Item = usize>, now: Instant) -> bool {
-        self.pass_time(now);
-        let passes = self.route.is_empty() && !self.exits.has_outputs() && self.exits.has_room();
-        if passes {
-            self.exits.pass(lens);
+    pub fn count_passed(&mut self, lens: impl Iterator<Item = usize>, now: Instant) -> bool {
+        if !self.is_clear() {
+            return false;
         }
-        passes
+        self.now = self.now.max(now);
+        self.exits.count_passed(lens);
+        true
+    }
+
+    /// Returns true if packets leave at once.
+    #[inline]
+    fn is_clear(&self) -> bool {
+        self.route.is_empty() && !self.exits.has_outputs()
     }
 
     /// Returns the counters.

@@ -142,7 +142,7 @@ impl Pair {
             deliver(&mut self.punctual, packet, self.now, &mut |_, output| expected.push(left(output)));
             let way = choices.below(3);
             let passed = match way {
-                0 if self.late.pass([packet.len as usize].into_iter(), self.now) => {
+                0 if self.late.count_passed([packet.len as usize].into_iter(), self.now) => {
                     Some(Departure { packet, arrived: self.now, due: self.now })
                 }
                 1 => self.late.receive_at_once(packet, self.now),
