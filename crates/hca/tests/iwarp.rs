@@ -240,17 +240,32 @@ fn a_read_fails_that_a_lost_machine_does_not_receive() {
     distant.fails();
 }
 
-#[test]
-fn a_live_peer_without_a_receive_is_waited_for() {
-    const MESSAGE: usize = 4096;
-    let [a, b] = connected(&impatient());
-    (0..128).for_each(|nth| a.send(nth, Operation::Send, 0, MESSAGE));
+const MESSAGE: usize = 4096;
+
+/// Sends messages until TCP accepts no more; returns how many it has accepted.
+fn fill_window(end: &End) -> u64 {
+    (0..128).for_each(|nth| end.send(nth, Operation::Send, 0, MESSAGE));
     let mut completed = 0;
-    // Until TCP accepts no more.
-    while a.cq.wait(Duration::from_millis(300)).is_some() {
-        a.send(completed, Operation::Send, 0, MESSAGE);
+    while end.cq.wait(Duration::from_millis(300)).is_some() {
+        end.send(completed, Operation::Send, 0, MESSAGE);
         completed += 1;
     }
+    completed
+}
+
+#[test]
+fn a_machine_is_noticed_that_is_lost_while_its_window_is_closed() {
+    let distant = Distant::connected();
+    fill_window(&distant.end);
+    distant.lose();
+    let status = distant.end.cq.wait(PATIENCE).map(|done| done.status);
+    assert_eq!((status, distant.end.qp.state()), (Some(Status::Flushed), QpState::Err));
+}
+
+#[test]
+fn a_live_peer_without_a_receive_is_waited_for() {
+    let [a, b] = connected(&impatient());
+    let completed = fill_window(&a);
     // Its window is closed for longer than its machine may be silent, until TCP's probes of it come further apart.
     assert_eq!(a.cq.wait(Duration::from_secs(8)), None);
     for nth in 0..completed {

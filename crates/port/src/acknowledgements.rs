@@ -11,8 +11,10 @@ use crate::packet_options::check;
 /// The acknowledgements of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgements {
-    /// Segments sent and not acknowledged.
-    pub outstanding: u32,
+    /// True if a segment, or a probe of a closed window or of an idle peer, was sent after the peer's last ACK, and no ACK has covered it.
+    pub is_awaited: bool,
+    /// Bytes that the kernel has sent or will send, and that are not acknowledged.
+    pub queued: u32,
     /// Time since the peer's last ACK, in whole milliseconds.
     pub since_last: Duration,
 }
@@ -31,8 +33,13 @@ pub fn acknowledgements(socket: impl AsFd) -> io::Result<Acknowledgements> {
     check(unsafe {
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len)
     })?;
+    let mut queued: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ (tcp(7)) writes an int.
+    check(unsafe { libc::ioctl(fd, libc::TIOCOUTQ, &raw mut queued) })?;
+    let is_outstanding = info.tcpi_unacked > 0 && info.tcpi_last_data_sent < info.tcpi_last_ack_recv;
     Ok(Acknowledgements {
-        outstanding: info.tcpi_unacked,
+        is_awaited: is_outstanding || info.tcpi_probes > 0,
+        queued: u32::try_from(queued).unwrap_or_default(),
         since_last: Duration::from_millis(info.tcpi_last_ack_recv.into()),
     })
 }
@@ -51,8 +58,8 @@ mod tests {
         let _receiver = listener.accept().unwrap().0;
         sender.write_all(b"x").unwrap();
         thread::sleep(Duration::from_millis(100));
-        let Acknowledgements { outstanding, since_last } = acknowledgements(&sender).unwrap();
-        assert_eq!(outstanding, 0);
+        let Acknowledgements { is_awaited, queued, since_last } = acknowledgements(&sender).unwrap();
+        assert_eq!((is_awaited, queued), (false, 0));
         assert!((Duration::from_millis(50)..Duration::from_secs(60)).contains(&since_last), "{since_last:?}");
         assert!(acknowledgements(UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
     }

@@ -172,7 +172,7 @@ fn label(source: impl Read, side: Side, print: Print) {
 }
 
 /// Returns true if this thread's network namespace has a listening TCP socket, or a UDP socket that is not connected. The resolver of a
-/// program that is about to listen may have a connected one.
+/// program that is about to listen may have a connected one; musl's does not connect it.
 pub(super) fn anyone_listens() -> bool {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
     // The fourth column is the state.

@@ -55,7 +55,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct IwarpOptions {
     /// Asks for CRC-32C in FPDUs. It is used if either side asks.
     pub crc: bool,
-    /// How long a peer's machine may answer nothing, in whole seconds, at least two. The queue pair then enters ERROR, up to a quarter
+    /// How long a peer's machine may answer nothing, in whole seconds, from 2 to 65,000. The queue pair then enters ERROR, up to a quarter
     /// later if something was sent.
     pub silence: Duration,
     /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR.

@@ -13,8 +13,15 @@ use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepid
 /// Most probes without an answer. A path may lose several.
 const PROBES: u64 = 15;
 
-/// The longest silence, in seconds: an interval of TCP has at most 32,767.
-const LONGEST: u64 = 65_000;
+/// The longest silence: an interval of TCP has at most 32,767 seconds.
+const LONGEST: Duration = Duration::from_secs(65_000);
+
+const SHORTEST: Duration = Duration::from_secs(2);
+
+/// Returns the nearest time that a machine can be given to answer.
+pub(super) fn within_limits(silence: Duration) -> Duration {
+    silence.clamp(SHORTEST, LONGEST)
+}
 
 /// The times of a connection's keepalive, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +35,7 @@ struct Times {
 impl Times {
     /// Half of the time passes before the first probe.
     fn of(silence: Duration) -> Self {
-        let silence = silence.as_secs().clamp(2, LONGEST);
+        let silence = within_limits(silence).as_secs();
         let idle = silence / 2;
         let probing = silence - idle;
         let interval = probing.div_ceil(PROBES);

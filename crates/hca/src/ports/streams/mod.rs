@@ -28,7 +28,7 @@ use rustix::io;
 use self::buffers::{Buffer, Pool};
 use self::device::{Outgoing, StreamDevice};
 use self::faults::{Content, StreamPath};
-use self::keepalive::limit_silence;
+use self::keepalive::{limit_silence, within_limits};
 use self::stream::{ReadOutcome, State, Stream};
 use self::trace::{Output, Trace};
 use super::flow_between;
@@ -82,8 +82,8 @@ pub(crate) struct StreamPorts {
     send_buffer: Box<[u8]>,
     /// How long a peer's machine may answer nothing.
     silence: Duration,
-    /// When to look for streams that are not answered; `None` while all that was sent is acknowledged.
-    look_at: Option<Instant>,
+    /// When to check for streams that are not answered; `None` while all that was sent is acknowledged.
+    check_at: Option<Instant>,
     /// The impaired paths out and back.
     paths: Option<[StreamPath; 2]>,
     counters: StreamCounters,
@@ -121,8 +121,8 @@ impl StreamPorts {
             ended: VecDeque::new(),
             pool: Pool::default(),
             send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
-            silence,
-            look_at: None,
+            silence: within_limits(silence),
+            check_at: None,
             paths: faults.map(StreamPath::both).transpose()?,
             counters: StreamCounters::default(),
         })
@@ -138,11 +138,11 @@ impl StreamPorts {
         self.streams.values().next().and_then(incoming_processor)
     }
 
-    /// Deadline of the next chunk on an impaired path, of a stream that is closing, or of the next look for unanswered streams.
+    /// Deadline of the next chunk on an impaired path, of a stream that is closing, or of the next check for unanswered streams.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let paths = self.paths.iter().flatten().filter_map(StreamPath::poll_timeout);
         let ended = self.ended.front().map(|(until, _)| *until);
-        paths.chain(self.closing_until()).chain(ended).chain(self.look_at).min()
+        paths.chain(self.closing_until()).chain(ended).chain(self.check_at).min()
     }
 
     /// Returns true if a transport wants bytes of a stream that is not read, as after the program has posted a receive.
@@ -206,6 +206,8 @@ impl StreamPorts {
             self.paused.push(token);
         }
         self.streams.insert(token, stream);
+        // The end of the set-up may not be acknowledged yet.
+        self.expect_answers(now);
         if let Some(before) = self.by_qp.insert(qp, token) {
             self.remove(before);
         }

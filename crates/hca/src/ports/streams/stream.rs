@@ -32,7 +32,7 @@ pub(super) struct Stream {
     pub(super) is_stalled: bool,
     /// The readiness that the epoll watches the socket for.
     pub(super) watched: Interest,
-    /// Since when the peer has acknowledged nothing, by the last look.
+    /// Since when the peer has answered nothing, by the last check.
     unanswered: Option<Instant>,
     /// Sequence numbers of the capture.
     pub(super) trace: Option<Box<Trace>>,
@@ -153,15 +153,20 @@ impl Stream {
         }
     }
 
-    /// Returns since when the peer has acknowledged nothing, by the looks until `now`; `None` if it has acknowledged all that was sent.
-    pub(super) fn unanswered_since(&mut self, now: Instant) -> Option<Instant> {
-        let answers = acknowledgements(&self.socket).ok().filter(|answers| answers.outstanding > 0);
-        // The last ACK may be much older than what it does not cover.
-        self.unanswered = answers.map(|answers| match self.unanswered {
+    /// Checks what the peer has acknowledged; returns true if it has not acknowledged all.
+    pub(super) fn check_answers(&mut self, now: Instant) -> bool {
+        let answers = acknowledgements(&self.socket).ok();
+        // Counts from the first check that finds an ACK awaited: the last one may precede a long idle period.
+        self.unanswered = answers.filter(|answers| answers.is_awaited).map(|answers| match self.unanswered {
             Some(since) if since + answers.since_last >= now => since,
             _ => now,
         });
-        self.unanswered
+        answers.is_some_and(|answers| answers.is_awaited || answers.queued > 0)
+    }
+
+    /// Returns true if the peer has answered nothing for so long, by the checks until `now`.
+    pub(super) fn is_unanswered_for(&self, silence: Duration, now: Instant) -> bool {
+        self.unanswered.is_some_and(|since| since + silence <= now)
     }
 
     /// Returns true if the FIN has been sent.

@@ -1,5 +1,5 @@
-//! Streams whose peer's machine acknowledges nothing of what was sent: TCP would go on for about 15 minutes. Only sent segments count: a
-//! live peer whose window is closed has acknowledged all of them. While nothing is sent, [keepalive](super::keepalive) notices.
+//! Streams whose peer's machine answers nothing of what is sent: TCP would go on for about 15 minutes. A live peer whose window is closed
+//! answers probes and retransmissions, however far apart they come. While nothing is queued, [keepalive](super::keepalive) notices.
 
 use nichrome_rdma::StreamEnd;
 use nichrome_wire::Instant;
@@ -8,36 +8,35 @@ use super::StreamPorts;
 use super::device::StreamDevice;
 use super::stream::State;
 
-/// Looks at a stream within the time that a machine may be silent.
-const LOOKS: u32 = 8;
+/// Checks within the time that a machine may be silent.
+const CHECKS: u32 = 8;
 
 impl StreamPorts {
-    /// Has the streams looked at, since bytes were sent.
+    /// Schedules a check of all streams, if none is: bytes were sent.
     #[inline]
     pub(super) fn expect_answers(&mut self, now: Instant) {
-        if self.look_at.is_none() {
-            self.look_at = Some(now + self.silence / LOOKS);
+        if self.check_at.is_none() {
+            self.check_at = Some(now + self.silence / CHECKS);
         }
     }
 
-    /// Ends the streams whose peers have acknowledged nothing for as long as a machine may be silent.
+    /// Ends the streams whose peers have answered nothing for as long as a machine may be silent.
     pub(super) fn end_unanswered(&mut self, device: &mut impl StreamDevice, now: Instant) {
-        if self.look_at.is_none_or(|at| now < at) {
+        if self.check_at.is_none_or(|at| now < at) {
             return;
         }
-        let mut is_any = false;
+        let mut any_waits = false;
         let mut lost = Vec::new();
         for (token, stream) in &mut self.streams {
             if matches!(stream.state, State::Closing(_)) {
                 continue;
             }
-            let Some(since) = stream.unanswered_since(now) else { continue };
-            is_any = true;
-            if since + self.silence <= now {
+            any_waits |= stream.check_answers(now);
+            if stream.is_unanswered_for(self.silence, now) {
                 lost.push(*token);
             }
         }
-        self.look_at = is_any.then(|| now + self.silence / LOOKS);
+        self.check_at = any_waits.then(|| now + self.silence / CHECKS);
         for token in lost {
             self.end(token, StreamEnd::Lost, device, now);
         }
