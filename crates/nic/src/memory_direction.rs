@@ -13,13 +13,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::io;
 
 use crate::carried::{Carried, gather};
-use crate::memory_path::{Collected, MemoryPath, WireError};
-
-/// Capacity, in frames sent and not yet received.
-const ROOM: usize = 1024;
-
-/// Length of a block of memory for frames in several parts, in bytes.
-const BLOCK: usize = 1 << 16;
+use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
 
 /// Room for the ICMP errors of a direction that the other one has not read yet.
 const ROOM_FOR_ERRORS: usize = 64;
@@ -66,8 +60,7 @@ pub fn memory_directions(
     let errors = || RingBuffer::new(ROOM_FOR_ERRORS);
     let ((to_second, from_first), (to_first, from_second)) = (errors(), errors());
     let [first, second] = MemoryPath::both(impairments, seed)?;
-    let [wakes_first, wakes_second] = [&first, &second].map(|path| Arc::clone(path.waker()));
-    let direction = |errors_to, errors_from, path, wakes| MemoryDirection {
+    let direction = |errors_to, errors_from, (path, wakes)| MemoryDirection {
         sent: Vec::with_capacity(ROOM),
         times: Vec::with_capacity(ROOM),
         path,
@@ -75,10 +68,7 @@ pub fn memory_directions(
         max,
         opposite: Opposite { errors_from, errors_to, wakes },
     };
-    Ok([
-        direction(to_second, from_second, first, wakes_second),
-        direction(to_first, from_first, second, wakes_first),
-    ])
+    Ok([direction(to_second, from_second, first), direction(to_first, from_first, second)])
 }
 
 impl MemoryDirection {

@@ -10,12 +10,19 @@ use nichrome_wire::{Engine, Instant};
 
 use crate::carried::Carried;
 
+/// Frames sent and not yet received that a direction has room for: four receive batches, so that a sender seldom waits while its reader
+/// delivers one. Twice as many gain nothing.
+pub(crate) const ROOM: usize = 1024;
+
+/// Length of a block of memory for frames in several parts, which are ACKs, in bytes.
+pub(crate) const BLOCK: usize = 1 << 16;
+
 /// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the wire.
 #[derive(Clone)]
 pub struct MemoryPath {
     direction: Arc<Mutex<Direction>>,
-    /// The waker of that end's driver.
-    wakes: Arc<Waker>,
+    /// Of that end's driver.
+    waker: Arc<Waker>,
 }
 
 /// A path, and the ICMP errors for the packets that exceed its MTU.
@@ -51,17 +58,22 @@ impl fmt::Debug for MemoryPath {
 }
 
 impl MemoryPath {
-    /// Creates the paths of both directions.
-    pub(crate) fn both(impairments: &[Impairments; 2], seed: u64) -> Result<[Self; 2], WireError> {
+    /// Creates the paths of both directions, each with the waker of the other end's driver.
+    pub(crate) fn both(
+        impairments: &[Impairments; 2],
+        seed: u64,
+    ) -> Result<[(Self, Arc<Waker>); 2], WireError> {
         let path = |nth: usize| -> Result<Self, WireError> {
             let waker = Waker::new().map_err(|error| WireError::Descriptor(error.into()))?;
             let direction = Direction {
                 path: Path::new(&impairments[nth], seed.wrapping_mul(2).wrapping_add(nth as u64))?,
                 too_big: TooBig::new(impairments[nth].mtu),
             };
-            Ok(Self { direction: Arc::new(Mutex::new(direction)), wakes: Arc::new(waker) })
+            Ok(Self { direction: Arc::new(Mutex::new(direction)), waker: Arc::new(waker) })
         };
-        Ok([path(0)?, path(1)?])
+        let (first, second) = (path(0)?, path(1)?);
+        let [wakes_first, wakes_second] = [&first, &second].map(|path| Arc::clone(&path.waker));
+        Ok([(first, wakes_second), (second, wakes_first)])
     }
 
     /// Replaces the impairments. Packets in flight keep their drawn delays and faults.
@@ -74,7 +86,7 @@ impl MemoryPath {
         direction.too_big.set_mtu(impairments.mtu);
         drop(direction);
         // Packets may be due at other times now.
-        self.wakes.wake();
+        self.waker.wake();
         Ok(())
     }
 
@@ -88,8 +100,8 @@ impl MemoryPath {
     }
 
     /// Returns the waker of the end's driver.
-    pub(crate) fn waker(&self) -> &Arc<Waker> {
-        &self.wakes
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
     }
 
     /// Returns when the next packet is due.
@@ -100,7 +112,7 @@ impl MemoryPath {
 
 impl AsFd for MemoryPath {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wakes.as_fd()
+        self.waker.as_fd()
     }
 }
 

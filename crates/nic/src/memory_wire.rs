@@ -12,14 +12,7 @@ use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use rustix::io;
 
 use crate::carried::{Carried, gather};
-use crate::memory_path::{Collected, MemoryPath, WireError};
-
-/// Capacity of each direction, in frames sent and not yet read: four receive batches, so that a sender seldom waits while
-/// its reader delivers one. Twice as many gain nothing.
-const ROOM: usize = 1024;
-
-/// Length of a block of memory for frames in several parts, which are ACKs, in bytes.
-const BLOCK: usize = 1 << 16;
+use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
 
 /// A frame, and when it was sent.
 type Sent = (Instant, Carried);
@@ -58,12 +51,11 @@ pub fn memory_wire(
 ) -> Result<[MemoryWire; 2], WireError> {
     let ((to_second, from_first), (to_first, from_second)) = (RingBuffer::new(ROOM), RingBuffer::new(ROOM));
     let [first, second] = MemoryPath::both(impairments, seed)?;
-    let [wakes_first, wakes_second] = [&first, &second].map(|path| Arc::clone(path.waker()));
-    let end = |outbox, inbox, path, wakes_peer| {
+    let end = |outbox, inbox, (path, wakes_peer)| {
         let (arena, stats) = (Arena::new(BLOCK), WireStats::default());
         MemoryWire { inbox, outbox, path, arena, max, wakes_peer, sent: false, stats }
     };
-    Ok([end(to_second, from_second, first, wakes_second), end(to_first, from_first, second, wakes_first)])
+    Ok([end(to_second, from_second, first), end(to_first, from_first, second)])
 }
 
 impl MemoryWire {
