@@ -9,6 +9,7 @@ use nichrome_rdma::{Config, Device, QpCapacity, QpConfig, QpType, Signaling};
 use nichrome_wan::Impairments;
 
 use super::closing::{DRAIN, LINGER};
+use super::device::Outgoing;
 use super::*;
 use crate::arena::Arena;
 
