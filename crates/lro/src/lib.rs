@@ -61,6 +61,7 @@ mod flow;
 mod followers;
 mod frame;
 pub mod gro;
+mod ident_and_checksum;
 mod identification;
 mod latest;
 mod lossless;

@@ -1,8 +1,9 @@
 //! Header prediction: one masked comparison with the header of a flow's first segment tells whether a frame
 //! extends the flow, without parsing it (Van Jacobson's idea, applied to coalescing).
 
-use nichrome_wire::{SeqNumber, TcpFlags, checksum};
+use nichrome_wire::{SeqNumber, TcpFlags};
 
+use crate::ident_and_checksum::IdentAndChecksum;
 use crate::segment::Layout;
 use crate::template::{HeaderBytes, MAX_HEADER, USUAL};
 use crate::tunnel::Tunnel;
@@ -111,51 +112,30 @@ pub(crate) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Returns the identity of an IPv4 packet with the first one's header, but for this identification.
+    /// Returns the fields that differ of an IPv4 packet with this identification and the first one's header.
     #[inline(always)]
-    pub(crate) fn identity(&self, ident: u16) -> Ipv4Identity {
-        let ip: [u8; 12] =
-            self.header.get(self.network..).and_then(|ip| ip.first_chunk().copied()).unwrap_or_default();
-        let [_, _, _, _, high, low, _, _, _, _, sum, last] = ip;
-        let (own, checksum) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([sum, last]));
-        Ipv4Identity { ident, checksum: checksum::update(checksum, own, ident) }
+    pub(crate) fn with_ident(&self, ident: u16) -> IdentAndChecksum {
+        let ip = self.header.get(self.network..).and_then(|ip| ip.first_chunk()).unwrap_or(&[0; 12]);
+        IdentAndChecksum::of(ip).with_ident(ident)
     }
 
     /// Returns the flags of a frame if it is the expected next one: equal header bits and lengths, this
-    /// sequence number and identity, and a TCP checksum that can be re-created. The IPv4 checksum is right if the first one's is.
+    /// sequence number, identification and IPv4 checksum, and a TCP checksum that can be re-created.
     #[inline(always)]
-    pub(crate) fn flags_of(&self, frame: &[u8], seq: SeqNumber, identity: Ipv4Identity) -> Option<TcpFlags> {
+    pub(crate) fn flags_of(
+        &self,
+        frame: &[u8],
+        seq: SeqNumber,
+        ip_fields: IdentAndChecksum,
+    ) -> Option<TcpFlags> {
         let frame: &[u8; USUAL] = frame.first_chunk()?;
         let ip: &[u8; 12] = frame.get(self.network..)?.first_chunk()?;
         let tcp: &[u8; 20] = frame.get(self.transport..)?.first_chunk()?;
         let expected = tcp[4..8] == seq.0.to_be_bytes()
             && tcp[16..18] != [0xFF; 2]
-            && (!self.is_ipv4 || identity.is_of(ip))
+            && (!self.is_ipv4 || ip_fields.is_of(ip))
             && equal_where(frame, self.header, self.mask);
         expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
-    }
-}
-
-/// The fields in which the IPv4 headers of a flow's segments differ. The checksum is not 0xFFFF, as [`checksum::update`] makes none of another.
-#[derive(Clone, Copy)]
-pub(crate) struct Ipv4Identity {
-    ident: u16,
-    checksum: u16,
-}
-
-impl Ipv4Identity {
-    #[inline(always)]
-    fn is_of(self, ip: &[u8; 12]) -> bool {
-        ip[4..6] == self.ident.to_be_bytes() && ip[10..12] == self.checksum.to_be_bytes()
-    }
-
-    /// Returns the identity of the next packet, if identifications increase by `step`, 0 or 1. In one's complement, an identification greater
-    /// by 1 makes the checksum smaller by 1, with an end-around borrow; from 0xFFFF to 0 nothing changes, since both are zero.
-    #[inline(always)]
-    pub(crate) fn next(self, step: u16) -> Self {
-        let (ident, wraps) = self.ident.overflowing_add(step);
-        let (checksum, borrows) = self.checksum.overflowing_sub(step - u16::from(wraps));
-        Self { ident, checksum: checksum - u16::from(borrows) }
     }
 }
 
@@ -257,23 +237,4 @@ fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
         }
     }
     full
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identities_follow_each_other_as_updated_checksums_do() {
-        for checksum in [0, 1, 0x1234, 0x7FFF, 0xFFFD, 0xFFFE] {
-            for ident in 0..=u16::MAX {
-                let following = ident.wrapping_add(1);
-                let Ipv4Identity { ident: next, checksum: updated } =
-                    Ipv4Identity { ident, checksum }.next(1);
-                assert_eq!((next, updated), (following, checksum::update(checksum, ident, following)));
-                let same = Ipv4Identity { ident, checksum }.next(0);
-                assert_eq!((same.ident, same.checksum), (ident, checksum));
-            }
-        }
-    }
 }

@@ -5,6 +5,7 @@ use nichrome_wire::checksum::{self, Sum};
 use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags, TcpHeader};
 
 use crate::flow::FlowKey;
+use crate::ident_and_checksum::IdentAndChecksum;
 use crate::latest::Latest;
 use crate::segment::{FirstSegment, Layout};
 use crate::tunnel::Tunnel;
@@ -166,8 +167,7 @@ pub(crate) fn expected(
 ) -> Option<TcpFlags> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
     (sequence_and_ack(frame) == Some(numbers)
-        && ident(b) == next_ident
-        && ip_checksum(b) == checksum::update(ip_checksum(a), ident(a), next_ident)
+        && IdentAndChecksum::of(head::<NETWORK, 12>(a)).with_ident(next_ident).is_of(head::<NETWORK, 12>(b))
         && !has_odd_tcp_checksum(b)
         && same_header(first, frame, payload))
     .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
@@ -385,12 +385,6 @@ fn has_odd_checksum(head: &Head) -> bool {
 #[inline(always)]
 fn has_odd_tcp_checksum(head: &Head) -> bool {
     array::<50, 2>(head) == [0xFF; 2]
-}
-
-/// Returns the IPv4 checksum of a common frame.
-#[inline(always)]
-fn ip_checksum(head: &Head) -> u16 {
-    u16::from_be_bytes(array::<24, 2>(head))
 }
 
 /// Returns true if the IPv4 checksum of a common frame is right.

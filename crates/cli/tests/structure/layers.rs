@@ -204,6 +204,7 @@ const LRO: Layers = &[
     &[
         "flow.rs",
         "frame.rs",
+        "ident_and_checksum.rs",
         "identification.rs",
         "latest.rs",
         "reason.rs",

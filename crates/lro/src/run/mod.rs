@@ -416,13 +416,13 @@ impl<B: AsRef<[u8]>> Run<B> {
         let len = self.frame_len as usize;
         let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
         let step = u16::from(self.identification == Identification::Incrementing);
-        let (mut seq, mut identity) = (self.end, expected.identity(self.next_ident()));
+        let (mut seq, mut ip_fields) = (self.end, expected.with_ident(self.next_ident()));
         let mut count = 0;
         for frame in self.fitting(frames) {
             if frame.bytes().len() != len {
                 break;
             }
-            let Some(flags) = expected.flags_of(frame.bytes(), seq, identity) else { break };
+            let Some(flags) = expected.flags_of(frame.bytes(), seq, ip_fields) else { break };
             if checksums::verify_transport(frame, self.layout, self.first_len).is_err() {
                 break;
             }
@@ -431,7 +431,7 @@ impl<B: AsRef<[u8]>> Run<B> {
                 return (count, flags);
             }
             seq += self.first_len;
-            identity = identity.next(step);
+            ip_fields = ip_fields.next(step);
         }
         (count, TcpFlags::NONE)
     }
