@@ -94,8 +94,8 @@ impl Card {
         Remote::new(self.workers.iter().map(|worker| worker.control.clone()).collect())
     }
 
-    /// Stops all workers and returns their counters. The engines' held packets are delivered; those on the way between workers, in a wire
-    /// within the process, or waiting for a full wire are lost.
+    /// Stops all workers and returns their counters. The engines' held packets are delivered, and those on the way between
+    /// workers; those in a wire within the process, or waiting for a full wire, are lost.
     pub fn stop(mut self) -> Result<Vec<QueueStats>, CardError> {
         self.end()
     }

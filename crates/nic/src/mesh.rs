@@ -121,6 +121,19 @@ impl<B: AsRef<[u8]>> Mesh<B> {
         self.release_wanted.load(Ordering::Relaxed) && self.release_wanted.swap(false, Ordering::Relaxed)
     }
 
+    /// Ends the rings to the other workers, which get no more frames.
+    pub(crate) fn leave(&mut self) {
+        for Neighbour { ring, waker, .. } in self.to.drain(..).flatten() {
+            drop(ring);
+            waker.wake();
+        }
+    }
+
+    /// Returns true if all other workers have [left](Self::leave) or ended, and all their frames were taken.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.from.iter().all(|from| from.is_abandoned() && from.is_empty())
+    }
+
     /// Takes frames from the other workers until `batch` has `most`.
     pub(crate) fn collect(&mut self, batch: &mut Vec<WireFrame<B>>, most: usize) {
         let (before, behind) = self.from.split_at_mut(self.first);

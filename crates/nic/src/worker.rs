@@ -54,6 +54,9 @@ const BEFORE: usize = 4096;
 /// Length of a block of memory for frames, in bytes: those of a [`Turn`], and room to receive another.
 const BLOCK: usize = 1 << 18;
 
+/// Longest wait at the end for other workers that pass frames to this one, in nanoseconds.
+const OTHERS_END: u64 = 1_000_000_000;
+
 /// Delay before retrying a full wire, in nanoseconds.
 const RETRY: u64 = 50_000;
 
@@ -119,7 +122,7 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Runs until [`ControlMessage::Stop`]; then delivers what the engine holds.
+    /// Runs until [`ControlMessage::Stop`]; then delivers what other workers have passed to this one, and what the engine holds.
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
         // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
@@ -142,9 +145,25 @@ impl<W: WireQueue> Worker<W> {
                 look_up = clock::now().plus_nanos(LOOK_UP);
             }
         }
+        self.finish_others()?;
         self.coalesce_and_drain(clock::now(), usize::MAX)?;
         is_up(self.parts.queue.wire.flush())?;
         Ok(self.report())
+    }
+
+    /// Processes the frames of the other workers until these have stopped, too.
+    fn finish_others(&mut self) -> Result<(), CardError> {
+        let until = clock::now().plus_nanos(OTHERS_END);
+        self.parts.mesh.leave();
+        while !self.parts.mesh.is_finished() && clock::now() < until {
+            self.parts.inbox.clear();
+            self.parts.mesh.collect(&mut self.batch, BATCH);
+            if !self.process()? && !self.parts.mesh.is_finished() {
+                clock::wait([self.parts.inbox.as_fd()], Some(until))
+                    .map_err(|error| CardError::Wire(error.into()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Processes one receive batch; returns false if there was none.
@@ -156,6 +175,11 @@ impl<W: WireQueue> Worker<W> {
             self.batch.iter().map(|frame| frame.buffer.as_ref().len() as u64).sum::<u64>();
         mesh.distribute(&mut self.batch, &mut self.stats);
         mesh.collect(&mut self.batch, 2 * BATCH);
+        self.process()
+    }
+
+    /// Passes the batch to the engine and routes its outputs; returns false if it is empty.
+    fn process(&mut self) -> Result<bool, CardError> {
         let now = clock::now();
         let busy = !self.batch.is_empty();
         let mut batch = mem::take(&mut self.batch);

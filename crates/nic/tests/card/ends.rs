@@ -5,10 +5,11 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig};
-use nichrome_nic::{Card, CardConfig, CardError, MemoryWire, Observer, Queue, memory_wire};
+use nichrome_nic::{Card, CardConfig, CardError, MemoryWire, Observer, Queue, QueueStats, memory_wire};
 use nichrome_port::{Netlink, WireQueue};
 
 use crate::hosts::{FRAME_LEN, Host, config, host, impaired, interface};
+use crate::memory::{HEADERS, ShortOfMemory, segments};
 
 /// Removes the host's interface.
 fn delete_interface(host: &Host) {
@@ -84,6 +85,27 @@ fn cards_that_cannot_work_are_refused() {
     let three = host(2, 3);
     let started = Card::start(two_queues(), &three.taps, &config(None), || {});
     assert!(matches!(started, Err(CardError::Queues)));
+}
+
+#[test]
+fn frames_on_the_way_between_workers_are_delivered_when_the_card_stops() {
+    const FRAMES: u64 = 20_000;
+    for profile in [None, Some(ProfileConfig::Gro(Hold::Batch))] {
+        let host = host(1, 2);
+        let mut frames = segments(1000);
+        frames = (0..FRAMES as usize).map(|nth| frames[nth % frames.len()].clone()).collect();
+        let queues = [frames, Vec::new()];
+        let wires = queues.map(|frames| Queue { wire: ShortOfMemory::new(frames, 4096), observer: None });
+        let card = Card::start(wires.into(), &host.taps, &config(profile), || {}).unwrap();
+        let remote = card.remote();
+        while remote.stats().unwrap()[0].received == 0 {}
+        let stats = card.stop().unwrap();
+        let all = |count: fn(&QueueStats) -> u64| stats.iter().map(count).sum::<u64>();
+        let accepted = all(|of| of.received) - all(|of| of.distribution_dropped);
+        let payload = all(|of| of.to_host_bytes) - all(|of| of.to_host) * HEADERS as u64;
+        assert!(all(|of| of.distributed) > 0, "{stats:?}");
+        assert_eq!(payload, accepted * 100, "{stats:?}");
+    }
 }
 
 /// Panics at the first frame.

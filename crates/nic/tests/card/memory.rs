@@ -18,7 +18,7 @@ use crate::hosts::{config, host};
 const BUFFERS: usize = 64;
 
 /// Length of the headers of [`TcpFrame::default`], in bytes.
-const HEADERS: usize = 54;
+pub(crate) const HEADERS: usize = 54;
 
 /// A wire that delivers these frames while buffers are free.
 pub(crate) struct ShortOfMemory {
