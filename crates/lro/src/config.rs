@@ -120,7 +120,7 @@ impl Default for Config {
             accurate_ecn: false,
             max_bytes: 65_535,
             max_segments: 128,
-            max_connections: 4096,
+            max_connections: 16_384,
             max_aggregates: 4096,
             seed: 0,
         }
