@@ -1,5 +1,7 @@
 //! The ConnectionTable (lro-npu IV.A): connections found by hash, with chaining, in memory reserved at start.
 
+use std::mem;
+
 use nichrome_wire::Instant;
 
 use crate::flow::{FlowKey, KeyHasher};
@@ -12,14 +14,14 @@ const NIL: u32 = u32::MAX;
 pub(crate) struct Index(pub(crate) u32);
 
 /// Up to `capacity` connections, each with a descriptor `D`. Colliding connections are chained. Free slots
-/// form a list, so that taking and releasing a descriptor allocates nothing.
+/// are on a stack, so that taking and releasing a descriptor allocates nothing.
 pub(crate) struct ConnectionTable<D> {
     hasher: KeyHasher,
     /// First slot of each chain; a power of two.
     buckets: Box<[u32]>,
     slots: Box<[Slot<D>]>,
-    free: u32,
-    len: usize,
+    /// The free slots; the last one is taken next.
+    free: Vec<u32>,
     /// The clock hand: where the next search for a victim begins.
     hand: usize,
 }
@@ -28,7 +30,7 @@ pub(crate) struct ConnectionTable<D> {
 #[repr(align(64))]
 struct Slot<D> {
     flow: FlowKey,
-    /// Next slot of the bucket's chain, or of the free list.
+    /// Next slot of the bucket's chain.
     next: u32,
     hash: u32,
     /// Used since the clock hand last passed (second chance).
@@ -41,10 +43,10 @@ impl<D> ConnectionTable<D> {
     /// key derived from `seed`.
     pub(crate) fn new(capacity: usize, chains: usize, seed: u64) -> Self {
         let capacity = capacity.clamp(1, 1 << 31);
-        let slots = (1..=capacity)
-            .map(|next| Slot {
+        let slots = (0..capacity)
+            .map(|_| Slot {
                 flow: FlowKey::default(),
-                next: if next == capacity { NIL } else { next as u32 },
+                next: NIL,
                 hash: 0,
                 referenced: false,
                 descriptor: None,
@@ -54,20 +56,19 @@ impl<D> ConnectionTable<D> {
             hasher: KeyHasher::new(seed),
             buckets: vec![NIL; chains.next_power_of_two()].into(),
             slots,
-            free: 0,
-            len: 0,
+            free: (0..capacity as u32).rev().collect(),
             hand: 0,
         }
     }
 
     /// Returns the number of connections.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.slots.len() - self.free.len()
     }
 
     /// Returns true if adding a connection needs an eviction first.
     pub(crate) fn is_full(&self) -> bool {
-        self.free == NIL
+        self.free.is_empty()
     }
 
     /// Returns the hash of a flow, for [`ConnectionTable::find`] and [`ConnectionTable::insert`].
@@ -128,14 +129,16 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none, and prefetches these slots: the cache misses of a
-    /// batch overlap. All buckets are read first, then all slots.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none, and prefetches these slots, or those that new
+    /// connections take: the cache misses of a batch overlap. All buckets are read first, then all slots.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32]) {
         for (place, hash) in places.iter_mut().zip(hashes) {
             *place = self.buckets[self.bucket(*hash)];
         }
-        std::hint::black_box(places.iter().fold(0, |sum, place| sum ^ self.read(*place)));
+        let mut free = self.free.iter().rev();
+        let mut used = |place| if place == NIL { free.next().copied().unwrap_or(NIL) } else { place };
+        std::hint::black_box(places.iter().fold(0, |sum, place| sum ^ self.read(used(*place))));
     }
 
     /// Reads one word of each cache line of a slot.
@@ -145,22 +148,19 @@ impl<D> ConnectionTable<D> {
     }
 
     /// Adds a connection that is not in the table; returns the descriptor if the table is full.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, hash: u32, flow: FlowKey, descriptor: D) -> Result<Index, D> {
-        let at = self.free;
         let bucket = self.bucket(hash);
-        let Some(slot) = self.slots.get_mut(at as usize) else {
-            return Err(descriptor);
-        };
-        self.free = slot.next;
+        let Some(at) = self.free.pop() else { return Err(descriptor) };
+        let Some(slot) = self.slots.get_mut(at as usize) else { return Err(descriptor) };
         // Field by field: a whole slot would be built on the stack first.
         slot.flow = flow;
         slot.hash = hash;
         slot.next = self.buckets[bucket];
         slot.referenced = true;
-        slot.descriptor = Some(descriptor);
+        // The place holds None: forgetting it saves a test and a drop.
+        mem::forget(slot.descriptor.replace(descriptor));
         self.buckets[bucket] = at;
-        self.len += 1;
         Ok(Index(at))
     }
 
@@ -195,9 +195,7 @@ impl<D> ConnectionTable<D> {
         let slot = self.slots.get_mut(index.0 as usize)?;
         let descriptor = slot.descriptor.take()?;
         let (hash, after) = (slot.hash, slot.next);
-        slot.next = self.free;
-        self.free = index.0;
-        self.len -= 1;
+        self.free.push(index.0);
         self.unchain(hash, index.0, after);
         Some(descriptor)
     }

@@ -69,27 +69,37 @@ enum Lead {
 const _: () = assert!(size_of::<ConnectionDescriptor<Vec<u8>>>() <= 72);
 
 impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
+    /// The state before the first segment. Copied from the program's constants into its place, and then [begun](Self::begin): built on
+    /// the stack from single fields, it would be copied in words that were not written as such, which stalls store forwarding.
+    pub(crate) const BLANK: Self = Self {
+        nextseq: SeqNumber(0),
+        frontier: None,
+        run: None,
+        waiting: None,
+        average_interval: 0,
+        pauses: 0,
+        train_pauses: 0,
+        near: 0,
+        timed_out: Self::TIMEOUTS,
+        last_arrival: Instant::ZERO,
+        untimed: None,
+        deadline: Instant::MAX,
+        armed: Instant::MAX,
+        newest_timestamp: 0,
+        timestamp_trust: 0,
+        lead: Lead::Known,
+        runs_behind: 0,
+    };
+
     /// Creates the state of a connection whose next byte is `nextseq`.
     pub(crate) fn new(nextseq: SeqNumber, now: Instant) -> Self {
-        Self {
-            nextseq,
-            frontier: None,
-            run: None,
-            waiting: None,
-            average_interval: 0,
-            pauses: 0,
-            train_pauses: 0,
-            near: 0,
-            timed_out: Self::TIMEOUTS,
-            last_arrival: now,
-            untimed: None,
-            deadline: Instant::MAX,
-            armed: Instant::MAX,
-            newest_timestamp: 0,
-            timestamp_trust: 0,
-            lead: Lead::Known,
-            runs_behind: 0,
-        }
+        Self { nextseq, last_arrival: now, ..Self::BLANK }
+    }
+
+    /// Turns the blank state into that of a connection whose next byte is `nextseq`.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self, nextseq: SeqNumber, now: Instant) {
+        (self.nextseq, self.last_arrival) = (nextseq, now);
     }
 
     /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Another segment more than

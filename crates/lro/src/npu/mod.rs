@@ -241,15 +241,24 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Takes a descriptor for a new connection; evicts one that was not used lately if none is free (IV.A).
+    #[inline(always)]
     fn establish(&mut self, hash: u32, flow: FlowKey, nextseq: SeqNumber, now: Instant) -> Option<Index> {
         if self.table.is_full() {
-            let victim = self.table.victim()?;
+            self.make_room();
+        }
+        let index = self.table.insert(hash, flow, ConnectionDescriptor::BLANK).ok()?;
+        self.table.get_mut(index)?.begin(nextseq, now);
+        self.last_arrivals.descriptor_added(hash);
+        Some(index)
+    }
+
+    /// Frees a descriptor that was not used lately.
+    #[cold]
+    fn make_room(&mut self) {
+        if let Some(victim) = self.table.victim() {
             self.reconstruct_all(victim, FlushReason::Evicted);
             self.evict(victim);
         }
-        let index = self.table.insert(hash, flow, ConnectionDescriptor::new(nextseq, now)).ok()?;
-        self.last_arrivals.descriptor_added(hash);
-        Some(index)
     }
 
     /// Releases a descriptor that another connection needs. Records the last arrival of a connection with one
