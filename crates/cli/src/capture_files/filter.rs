@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use nichrome_port::capture::{LinkType, Record};
 use nichrome_wan::decimal;
-use nichrome_wire::{EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UdpHeader};
+use nichrome_wire::{
+    EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, UdpHeader, UpperLayer,
+};
 use thiserror::Error;
 
 /// Terms that a packet must all meet.
@@ -189,9 +191,12 @@ impl Packet {
             }
             6 => {
                 let ip = Ipv6Header::new(packet)?;
-                let upper = ip.upper_layer().ok();
+                // Of what was captured: the packet may be longer.
+                let payload = &packet[Ipv6Header::LEN..];
+                let upper = UpperLayer::find(ip.next_header(), payload).ok();
                 let protocol = upper.as_ref().map_or(ip.next_header(), |upper| upper.protocol);
-                let ports = upper.and_then(|upper| packet.get(Ipv6Header::LEN + upper.offset..));
+                let first = upper.filter(|upper| upper.fragment.is_none_or(|ip| ip.fragment.is_first()));
+                let ports = first.and_then(|upper| payload.get(upper.offset..));
                 Some(Self::new(6, protocol, [ip.src().into(), ip.dst().into()], ports))
             }
             _ => None,
@@ -319,6 +324,30 @@ mod tests {
         assert!(filter.takes(&record(0), &frame));
         assert!(!filter.takes(&record(0), &[7; 60]));
         assert!("not tcp".parse::<Filter>().unwrap().takes(&record(0), &[7; 60]));
+    }
+
+    /// A packet of UDP between ports 1000 and 2000 behind this extension header, a later fragment's with ports 80 in its place.
+    fn udp_behind(extension: [u8; 8], protocol: IpProtocol, ports: [u16; 2]) -> Vec<u8> {
+        let [src, dst] = ports.map(u16::to_be_bytes);
+        let udp = [&src[..], &dst, &508u16.to_be_bytes(), &[0; 502]].concat();
+        let ip = [&[0x60, 0, 0, 0][..], &516u16.to_be_bytes(), &[protocol.0, 64], &[0; 32]].concat();
+        [&[0; 12][..], &[0x86, 0xDD], &ip, &extension, &udp].concat()
+    }
+
+    #[test]
+    fn extension_headers_of_ipv6_are_passed_over_also_in_packets_that_were_cut() {
+        const UDP: u8 = IpProtocol::UDP.0;
+        let hop_by_hop = udp_behind([UDP, 0, 1, 4, 0, 0, 0, 0], IpProtocol::HOP_BY_HOP, [1000, 2000]);
+        let first = udp_behind([UDP, 0, 0, 1, 0, 0, 0, 7], IpProtocol::FRAGMENT, [1000, 2000]);
+        let later = udp_behind([UDP, 0, 2, 0, 0, 0, 0, 7], IpProtocol::FRAGMENT, [80, 80]);
+        for (packet, has_ports) in [(hop_by_hop, true), (first, true), (later, false)] {
+            for len in [packet.len(), 96] {
+                let takes =
+                    |filter: &str| filter.parse::<Filter>().unwrap().takes(&record(0), &packet[..len]);
+                assert!(takes("ip6 and udp"), "{len}");
+                assert_eq!((takes("port 2000"), takes("port 80")), (has_ports, false), "{len}");
+            }
+        }
     }
 
     #[test]
