@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Recording {
     recorder: Recorder,
     writer: JoinHandle<Result<(), WriteError>>,
+    /// How long the end waits without progress; `None` for a file, whose disk may be slow.
+    patience: Option<Duration>,
 }
 
 /// Adds packets to a capture from any thread.
@@ -66,6 +68,8 @@ impl Recording {
             writer.add_interface(LinkType::Ethernet, name, MAX_SNAP_LEN)?;
         }
         writer.flush()?;
+        let is_file = path.metadata().is_ok_and(|found| found.is_file());
+        let patience = (!is_file).then_some(PATIENCE);
         // Converts timestamps since boot to times since 1970.
         let since_1970 = clock::wall_clock() - clock::now();
         let (packets, waiting): (_, Receiver<Recorded>) = sync_channel(PACKETS_WAITING);
@@ -81,7 +85,7 @@ impl Recording {
             };
             write().inspect_err(failed)
         })?;
-        Ok(Self { recorder: Recorder { packets, bytes_waiting }, writer })
+        Ok(Self { recorder: Recorder { packets, bytes_waiting }, writer, patience })
     }
 
     /// Returns a recorder.
@@ -98,7 +102,7 @@ impl Recording {
             let waiting = self.recorder.bytes_waiting.load(Ordering::Relaxed);
             if waiting != left {
                 (progress, left) = (time::Instant::now(), waiting);
-            } else if progress.elapsed() > PATIENCE {
+            } else if self.patience.is_some_and(|patience| progress.elapsed() > patience) {
                 failure::warn(format_args!("the end of a capture is missing: its reader takes nothing"));
                 return Ok(());
             }
@@ -124,5 +128,29 @@ impl Recorder {
                 TrySendError::Disconnected(_) => Missed::Failed,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends a recording whose writer makes no progress for 200 ms; returns true if that has written everything then.
+    fn is_waited_for(patience: Option<Duration>) -> bool {
+        let (packets, _waiting) = sync_channel(1);
+        let recorder = Recorder { packets, bytes_waiting: Arc::default() };
+        let (written, is_written) = sync_channel(1);
+        let writer = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(200));
+            written.send(()).map_err(|_| unreachable!())
+        });
+        Recording { recorder, writer, patience }.finish().unwrap();
+        is_written.try_recv().is_ok()
+    }
+
+    #[test]
+    fn a_slow_disk_is_waited_for_but_no_program_that_does_not_read() {
+        assert!(is_waited_for(None));
+        assert!(!is_waited_for(Some(Duration::from_millis(20))));
     }
 }

@@ -1,5 +1,4 @@
-//! Switches offloads of a network interface (ethtool(8), `linux/ethtool.h`) in the network namespace of the calling
-//! thread.
+//! Offloads of a network interface (ethtool(8), `linux/ethtool.h`) in the network namespace of the calling thread.
 
 use std::os::fd::AsFd;
 
@@ -57,12 +56,21 @@ impl Feature {
     }
 
     fn set(self, name: InterfaceName, data: u32) -> Result<(), FeatureError> {
-        set(name, Value { command: self.command(), data }).map_err(|error| FeatureError {
+        exchange(name, &mut Value { command: self.command(), data }).map_err(|error| FeatureError {
             feature: self,
             name,
             error: error.into(),
         })
     }
+}
+
+/// Returns true if the interface takes the VLAN tags out of received frames (`rx-vlan-offload`). They are lost by AF_XDP.
+pub fn strips_vlan_tags(name: InterfaceName) -> io::Result<bool> {
+    const ETHTOOL_GFLAGS: u32 = 0x25;
+    const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+    let mut flags = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    exchange(name, &mut flags)?;
+    Ok(flags.data & ETH_FLAG_RXVLAN != 0)
 }
 
 /// `struct ethtool_value`.
@@ -93,9 +101,10 @@ pub(crate) unsafe fn issue<T>(socket: impl AsFd, name: InterfaceName, data: &mut
     unsafe { ioctl(socket, Setter::<SIOCETHTOOL, _>::new(request)) }
 }
 
+/// Issues a command that sets or returns a value.
 #[allow(unsafe_code)]
-fn set(name: InterfaceName, mut value: Value) -> io::Result<()> {
+fn exchange(name: InterfaceName, value: &mut Value) -> io::Result<()> {
     let any_socket = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    // SAFETY: the commands that switch features work on a struct ethtool_value.
-    unsafe { issue(any_socket, name, &mut value) }
+    // SAFETY: the commands of features and flags work on a struct ethtool_value.
+    unsafe { issue(any_socket, name, value) }
 }

@@ -57,7 +57,7 @@ pub use arena::{Arena, Piece};
 pub use at_end::AtEnd;
 pub use device::{Device, MAX_RECEIVE, Received};
 pub use epoll::{Epoll, Interest};
-pub use ethtool::{Feature, FeatureError};
+pub use ethtool::{Feature, FeatureError, strips_vlan_tags};
 pub use eventfd::try_read_eventfd;
 pub use interface_name::{InterfaceName, InvalidName};
 pub use ipv6::NoIpv6;

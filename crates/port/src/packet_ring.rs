@@ -26,7 +26,9 @@ use crate::packet_options::{
 };
 use crate::pool::{Buffer, BufferPool};
 use crate::stripped_tag::{ADDRESSES_LEN, TAG_LEN, behind_a_tag, tag_bytes};
-use crate::wire_queue::{LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, WireStats, pending_error};
+use crate::wire_queue::{
+    LINK_OVERHEAD, TransmitError, VLAN_TAG, WireFrame, WireQueue, WireStats, pending_error,
+};
 use blocks::{Blocks, RingFrame};
 use transmit::TransmitQueue;
 
@@ -164,7 +166,8 @@ impl PacketRing {
             error => refused(interface, "a receive ring")(error),
         })?;
         make_promiscuous(&socket, interface.index).map_err(refused(interface, "promiscuous mode"))?;
-        let max_len = interface.mtu as usize + LINK_OVERHEAD;
+        // The kernel allows one VLAN tag over the MTU.
+        let max_len = interface.mtu as usize + LINK_OVERHEAD - VLAN_TAG;
         Ok(Self {
             blocks,
             socket,

@@ -122,8 +122,11 @@ pub trait WireQueue: AsFd + Send {
     fn stats(&mut self) -> io::Result<WireStats>;
 }
 
-/// Maximum overhead of a frame over the MTU, in bytes: Ethernet header and one VLAN tag.
-pub(crate) const LINK_OVERHEAD: usize = 18;
+/// Maximum overhead of a frame over the MTU, in bytes: Ethernet header and two VLAN tags.
+pub(crate) const LINK_OVERHEAD: usize = 14 + 2 * VLAN_TAG;
+
+/// Length of a VLAN tag in bytes.
+pub(crate) const VLAN_TAG: usize = 4;
 
 const MIN_FRAME: usize = 14;
 

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use nichrome_nic::{Card, CardConfig, CardError, Observer, Queue};
 use nichrome_port::{
     ChunkSize, Fanout, Interface, InterfaceName, Netlink, Offloads, PacketRing, PacketRingConfig, TapWire,
-    WireQueue, XdpChoice, XdpConfig, XdpError, XdpInterface, XdpQueue,
+    WireQueue, XdpChoice, XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, strips_vlan_tags,
 };
 use nichrome_wire::MacAddr;
 
@@ -27,9 +27,10 @@ const BUFFER_SIZES: [u32; 2] = [2048, 9216];
 /// How to exchange frames with the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
-    /// xdp for real cards, otherwise packet.
+    /// xdp for real cards whose driver supports it and that leave VLAN tags in received frames, otherwise packet.
     Auto,
-    /// AF_XDP, in the driver if supported, otherwise behind it; senders must complete checksums.
+    /// AF_XDP, in the driver if supported, otherwise behind it; senders must complete checksums, and IFACE must leave VLAN tags in
+    /// received frames ('ethtool -K IFACE rxvlan off').
     Xdp,
     /// AF_PACKET, for any interface; IFACE gets another MAC address while the card is up.
     Packet,
@@ -70,12 +71,24 @@ impl Wire {
     /// Opens `queues` queues of `interface`; by default the required number.
     pub(super) fn open(backend: Backend, interface: &Interface, queues: Option<u16>) -> anyhow::Result<Self> {
         match backend {
-            Backend::Xdp => xdp(interface, queues),
-            // Local senders leave checksums unfinished, which AF_XDP does not report.
-            Backend::Auto if !interface.is_virtual => match xdp(interface, queues) {
-                Err(error) if !is_gone(&error) => packet(interface, queues),
-                opened => opened,
-            },
+            Backend::Xdp => {
+                if loses_vlan_tags(interface) {
+                    let name = interface.name;
+                    failure::warn(format_args!(
+                        "{name} takes VLAN tags out of received frames, and AF_XDP loses them: 'ethtool -K {name} rxvlan off' \
+                         keeps them"
+                    ));
+                }
+                xdp(interface, queues, XdpChoice::Automatic)
+            }
+            // Local senders leave checksums unfinished, which AF_XDP does not report. So may the hosts of virtual machines, whose
+            // drivers accept no program then.
+            Backend::Auto if !interface.is_virtual && !loses_vlan_tags(interface) => {
+                match xdp(interface, queues, XdpChoice::Only(XdpMode::Native)) {
+                    Err(error) if !is_gone(&error) => packet(interface, queues),
+                    opened => opened,
+                }
+            }
             Backend::Auto | Backend::Packet | Backend::Tap => packet(interface, queues),
         }
     }
@@ -135,8 +148,13 @@ fn packet(interface: &Interface, queues: Option<u16>) -> anyhow::Result<Wire> {
     }))
 }
 
-fn xdp(interface: &Interface, queues: Option<u16>) -> anyhow::Result<Wire> {
-    let attached = XdpInterface::attach(interface, XdpChoice::Automatic)?;
+/// Returns true if AF_XDP would lose the VLAN tags of received frames.
+fn loses_vlan_tags(interface: &Interface) -> bool {
+    strips_vlan_tags(interface.name).unwrap_or(false)
+}
+
+fn xdp(interface: &Interface, queues: Option<u16>, choice: XdpChoice) -> anyhow::Result<Wire> {
+    let attached = XdpInterface::attach(interface, choice)?;
     let count = attached.queues();
     if queues.is_some_and(|queues| u32::from(queues) != count) {
         let name = interface.name;

@@ -18,6 +18,11 @@ impl ChunkSize {
             Self::Large => 4096,
         }
     }
+
+    /// Returns how many bytes of a received frame fit into a chunk: the kernel leaves room before them (`XDP_PACKET_HEADROOM`).
+    pub(super) const fn frame_bytes(self) -> u32 {
+        self.bytes() - 256
+    }
 }
 
 /// How frames get from the driver into the UMEM.

@@ -60,6 +60,19 @@ pub enum XdpError {
         /// The queue.
         queue: u32,
     },
+    /// Frames of the interface are longer than a chunk, and kernel or driver do not divide them.
+    #[error(
+        "{name} has an MTU of {mtu} bytes, but this kernel or its driver receives frames of at most {most} bytes by AF_XDP \
+         (Linux 6.6 and later divide longer ones): use AF_PACKET, or 'ip link set {name} mtu 1500'"
+    )]
+    Mtu {
+        /// The interface.
+        name: InterfaceName,
+        /// Its MTU in bytes.
+        mtu: u32,
+        /// The longest frame in bytes.
+        most: u32,
+    },
     /// The kernel cannot allocate the UMEM.
     #[error(
         "the kernel refuses {bytes} bytes of memory for frames ({error}): use fewer frames, or allow more locked memory \

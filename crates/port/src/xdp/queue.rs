@@ -14,8 +14,9 @@ use super::config::XdpConfig;
 use super::error::XdpError;
 use super::interface::XdpInterface;
 use super::ring::{Consumer, Producer};
-use super::socket::{self, Rings};
+use super::socket::{self, Rings, XdpSocket};
 use super::umem::{Chunk, Loan, Umem};
+use crate::netlink::Interface;
 use crate::pool::{Buffer, BufferPool};
 use crate::wire_queue::{
     LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, WireStats, frame_len, pending_error,
@@ -65,11 +66,17 @@ impl XdpQueue {
         let (umem, mut chunks) = Umem::new(chunks, size)
             .map_err(|error| XdpError::Memory { bytes: config.locked_bytes(), error: error.into() })?;
         let free = chunks.split_off(receive_chunks as usize);
-        let (socket, Rings { mut fill, receive, transmit, completion }) =
+        let XdpSocket { socket, rings, is_multi_buffer } =
             socket::open(interface, queue, &umem, [receive_chunks, transmit_chunks], copy)?;
+        let Interface { name, mtu, .. } = *interface.interface();
+        let most = chunk_size.frame_bytes();
+        if !is_multi_buffer && mtu as usize + LINK_OVERHEAD > most as usize {
+            return Err(XdpError::Mtu { name, mtu, most });
+        }
+        let Rings { mut fill, receive, transmit, completion } = rings;
         chunks.into_iter().for_each(|chunk| offer(&mut fill, chunk, &umem));
         fill.submit();
-        let mtu = interface.interface().mtu as usize;
+        let longest = mtu as usize + LINK_OVERHEAD;
         Ok(Self {
             fill,
             receive,
@@ -78,14 +85,14 @@ impl XdpQueue {
             socket,
             umem: Arc::new(umem),
             free,
-            pool: BufferPool::growing(receive_chunks as usize, mtu + LINK_OVERHEAD),
+            pool: BufferPool::growing(receive_chunks as usize, longest),
             copies: BufferPool::growing(receive_chunks as usize, size as usize),
             begun: None,
             with_kernel: receive_chunks,
             few: receive_chunks / 2,
             is_low: false,
             is_long_waiting: false,
-            max_len: (mtu + LINK_OVERHEAD).min((MAX_CHUNKS * chunk_size.bytes()) as usize),
+            max_len: longest.min((MAX_CHUNKS * chunk_size.bytes()) as usize),
             transmit_dropped: 0,
         })
     }

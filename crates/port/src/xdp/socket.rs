@@ -25,6 +25,14 @@ use crate::clock;
 /// Time that the kernel may take to release the queue of a closed socket.
 const RELEASE_TIME: Duration = Duration::from_millis(500);
 
+/// An open socket.
+pub(super) struct XdpSocket {
+    pub socket: OwnedFd,
+    pub rings: Rings,
+    /// Frames may have several chunks.
+    pub is_multi_buffer: bool,
+}
+
 /// The rings of a socket.
 pub(super) struct Rings {
     pub fill: Producer<u64>,
@@ -40,7 +48,7 @@ pub(super) fn open(
     umem: &Umem,
     chunks: [u32; 2],
     copy: XdpCopy,
-) -> Result<(OwnedFd, Rings), XdpError> {
+) -> Result<XdpSocket, XdpError> {
     let name = interface.interface().name;
     if queue >= interface.queues() {
         return Err(XdpError::NoQueue { name, queue, last: interface.queues() - 1 });
@@ -51,15 +59,16 @@ pub(super) fn open(
     let (_, bytes) = umem.region();
     register(&socket, umem).map_err(|error| XdpError::Memory { bytes, error: error.into() })?;
     let rings = make_rings(&socket, chunks).map_err(refused(name, "the rings of an AF_XDP socket"))?;
-    bind_to_queue(&socket, interface.interface().index, queue, copy).map_err(|error| match error {
-        Errno::BUSY => XdpError::QueueBusy { name, queue },
-        error => refused(name, "to bind an AF_XDP socket")(error),
-    })?;
+    let is_multi_buffer =
+        bind_to_queue(&socket, interface.interface().index, queue, copy).map_err(|error| match error {
+            Errno::BUSY => XdpError::QueueBusy { name, queue },
+            error => refused(name, "to bind an AF_XDP socket")(error),
+        })?;
     interface
         .sockets
         .insert(queue, socket.as_fd())
         .map_err(refused(name, "to enter the socket into the map"))?;
-    Ok((socket, rings))
+    Ok(XdpSocket { socket, rings, is_multi_buffer })
 }
 
 /// Registers the UMEM. The kernel keeps the pages until the socket is closed, even if this process unmaps them.
@@ -89,8 +98,8 @@ fn make_rings(socket: &OwnedFd, [receive, transmit]: [u32; 2]) -> io::Result<Rin
     })
 }
 
-/// Binds the socket, with multi-buffer frames if kernel (6.6) and driver support them.
-fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io::Result<()> {
+/// Binds the socket, with frames of several chunks if kernel (6.6) and driver support them; returns whether they do.
+fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io::Result<bool> {
     let copy = match copy {
         XdpCopy::WhereNeeded => SocketAddrXdpFlags::empty(),
         XdpCopy::Always => SocketAddrXdpFlags::XDP_COPY,
@@ -98,8 +107,8 @@ fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io:
     let flags = copy | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
     let bind = |flags| bind_when_free(socket, &SocketAddrXdp::new(flags, index, queue));
     match bind(flags | SocketAddrXdpFlags::XDP_USE_SG) {
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => bind(flags),
-        done => done,
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => bind(flags).map(|()| false),
+        done => done.map(|()| true),
     }
 }
 

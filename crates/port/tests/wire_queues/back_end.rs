@@ -11,6 +11,9 @@ use nichrome_port::{
 pub(crate) trait BackEnd: Sized {
     type Queue: WireQueue<Buffer: Debug> + Debug;
 
+    /// VLAN tags that a frame may have beside the MTU.
+    const VLAN_TAGS: usize;
+
     /// Opens the back end with room for about `frames` frames of 1,500 bytes.
     fn open(interface: &Interface, frames: u32) -> Self;
 
@@ -24,6 +27,8 @@ pub(crate) struct Xdp<const GENERIC: bool> {
 
 impl<const GENERIC: bool> BackEnd for Xdp<GENERIC> {
     type Queue = XdpQueue;
+
+    const VLAN_TAGS: usize = 2;
 
     fn open(interface: &Interface, frames: u32) -> Self {
         let mode = if GENERIC { XdpMode::Generic } else { XdpMode::Native };
@@ -54,6 +59,8 @@ pub(crate) struct Ring(PacketRing);
 
 impl BackEnd for Ring {
     type Queue = PacketRing;
+
+    const VLAN_TAGS: usize = 1;
 
     fn open(interface: &Interface, frames: u32) -> Self {
         // Each millisecond can consume a block, even for a single frame, and a test thread may be delayed by many

@@ -7,7 +7,7 @@ use std::thread;
 
 use nichrome_port::{
     Interface, Netlink, NetworkNamespace, PacketRing, PacketRingConfig, PacketRingError, WireQueue,
-    XdpChoice, XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, gain_network_admin,
+    XdpChoice, XdpConfig, XdpError, XdpInterface, XdpMode, XdpQueue, gain_network_admin, strips_vlan_tags,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -51,6 +51,14 @@ fn attaches_to_card0_and_crashes() {
     let _queue = XdpQueue::open(&attached, 0, XdpConfig::default()).unwrap();
     assert!(netlink.interface(name("card0")).unwrap().xdp_program.is_some());
     process::abort();
+}
+
+#[test]
+fn interfaces_that_take_vlan_tags_out_of_frames_are_known() {
+    let wire = Wire::new(1500);
+    let strips = |interface: &'static str| wire.on_card(|_| strips_vlan_tags(name(interface)));
+    assert_eq!((strips("card0"), strips("lo")), (Ok(true), Ok(false)));
+    assert!(strips("gone0").is_err());
 }
 
 #[test]
