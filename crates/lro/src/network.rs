@@ -52,8 +52,8 @@ pub(crate) fn read(frame: &[u8], medium: Medium, protocol: IpProtocol) -> Result
     }
 }
 
-/// As [`read`], through one tunnel. A first fragment of a tunnel's packet, and a packet whose tunnel header has options, are
-/// barriers for the flow within.
+/// As [`read`], through one tunnel. A first fragment of a tunnel's packet, a packet whose tunnel header has options, and one that ends
+/// before the tunnel does are barriers for the flow within.
 ///
 /// # Errors
 /// There is no tunnel, the tunnel header is a later fragment's or malformed, or the inner headers cannot be read.
@@ -77,13 +77,14 @@ pub(crate) fn read_tunneled(
     }
     let read = if within.is_ipv4 { ipv4 } else { ipv6 };
     let network = read(frame, inner, vlans, protocol)?;
-    if network.end != end {
+    if network.end > end || end > frame.len() {
         return Err(PassReason::NotTcp);
     }
+    let trailer = (network.end < end).then_some(PassReason::Trailer);
     Ok(Network {
         tunnel: within.tunnel,
         addresses: network.addresses.in_tunnel(),
-        barrier: within.barrier.or(network.barrier),
+        barrier: within.barrier.or(network.barrier).or(trailer),
         usual_ip_checksum: network.usual_ip_checksum && within.usual_ip_checksum,
         ..network
     })

@@ -142,7 +142,13 @@ pub(crate) fn parse_tunneled(frame: &[u8], medium: Medium) -> Parsed {
 }
 
 fn tcp(frame: &[u8], ip: &Network) -> Parsed {
+    /// Longest TCP header in bytes.
+    const LONGEST: usize = 60;
     let Some(bytes) = frame.get(ip.transport..ip.end) else { return Parsed::Other(PassReason::Malformed) };
+    // A layout has no positions behind so many extension headers.
+    if ip.transport + LONGEST > usize::from(u16::MAX) {
+        return barrier(bytes, ip, PassReason::IpOptions);
+    }
     if let Some(reason) = ip.barrier {
         return barrier(bytes, ip, reason);
     }

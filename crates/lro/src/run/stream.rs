@@ -109,7 +109,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
         let (Some(last), [next, ..]) = (self.last(), frames.as_slice()) else { return 0 };
-        if !self.repeats(last, next) {
+        // Each is counted with the payload of the first one.
+        if !usual::have_one_length(self.first(), last.bytes()) || !self.repeats(last, next) {
             return 0;
         }
         if !self.is_second_next(frames.as_slice()) {

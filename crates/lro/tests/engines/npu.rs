@@ -47,6 +47,22 @@ fn sixty_four_kilobytes_of_consecutive_payload_leave_at_once() {
 }
 
 #[test]
+fn padded_segments_count_with_their_own_lengths() {
+    for lens in [[5, 3, 3], [3, 5, 5], [6, 3, 3], [3, 3, 6]] {
+        let mut at = 0;
+        let frames = lens.map(|len| {
+            let mut frame = data(at, len).build();
+            at += len as u32;
+            frame.resize(60, 0);
+            Frame::verified(frame)
+        });
+        let mut card = Card::npu();
+        card.receive_frames(frames.into());
+        assert_eq!(card.drain().take_lens(), [lens.iter().sum::<usize>()], "{lens:?}");
+    }
+}
+
+#[test]
 fn sequence_numbers_wrap() {
     let mut card = Card::npu();
     let near_the_end = |at| data(at, 100).with(|frame| frame.seq.0 = frame.seq.0.wrapping_sub(251));

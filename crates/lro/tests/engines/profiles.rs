@@ -276,6 +276,37 @@ fn routing_and_authentication_headers_are_passed_after_what_is_held() {
     }
 }
 
+/// Positions in headers have 16 bits.
+#[test]
+fn segments_behind_64_kb_of_extension_headers_are_passed_after_what_is_held() {
+    for medium in [Medium::Ethernet, Medium::Ip] {
+        for len in (65_384..=65_496).step_by(8) {
+            // Destination options of padding, of up to 256 units of 8 bytes each.
+            let mut header = Vec::new();
+            while header.len() < len {
+                let units = (len - header.len()).div_ceil(8).min(256);
+                let is_last = header.len() + 8 * units == len;
+                let next = if is_last { IpProtocol::TCP } else { IpProtocol::DESTINATION_OPTIONS };
+                header.extend([next.0, (units - 1) as u8]);
+                header.resize(header.len() + 8 * units - 2, 0);
+            }
+            let far = data(100, 10).over_ipv6().with(|frame| {
+                if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
+                    (*next_header, *extensions) = (IpProtocol::DESTINATION_OPTIONS, header);
+                }
+            });
+            let bytes = |frame: &TcpFrame| frame.build().split_off(if medium == Medium::Ip { 14 } else { 0 });
+            for profile in each_profile(ms(1)) {
+                let mut card = Card::new(&Config { medium, ..Config::default() }, &profile);
+                card.receive_bytes(bytes(&data(0, 100).over_ipv6())).receive_bytes(bytes(&far));
+                let sent = card.take();
+                assert_eq!(sent.last(), Some(&Sent::Frame(bytes(&far))), "{profile:?}, {len}");
+                assert_eq!(sent.len(), 2, "{profile:?}, {len}");
+            }
+        }
+    }
+}
+
 /// The home address option of a mobile node (RFC 6275 section 6.3), in the recommended place: the TCP checksum covers this
 /// address in place of the source address.
 #[test]

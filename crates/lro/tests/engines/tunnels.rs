@@ -125,6 +125,20 @@ fn what_is_wrong_about_a_tunnel_flushes_the_flow_or_belongs_to_none() {
         card.receive_bytes(wrap(&data(0, 100), wrapping, 0)).receive_bytes(padded);
         assert_eq!((card.take().len(), card.passes(PassReason::Trailer)), (2, 1), "{wrapping:?}");
     }
+    // The packet ends before its tunnel.
+    for (wrapping, length) in WRAPPINGS.into_iter().zip([16, 18, 18]) {
+        let mut longer = wrap(&data(100, 100), wrapping, 0);
+        longer.push(0);
+        longer[length + 1] += 1;
+        if wrapping == Wrapping::Ipv4 {
+            longer[24..26].fill(0);
+            let sum = checksum(&longer[14..34]);
+            longer[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        let mut card = self::card();
+        card.receive_bytes(wrap(&data(0, 100), wrapping, 0)).receive_bytes(longer);
+        assert_eq!((card.take().len(), card.passes(PassReason::Trailer)), (2, 1), "{wrapping:?}");
+    }
     let mut card = self::card();
     let mut too_long = wrap(&data(100, 100), Wrapping::Pppoe, 0);
     too_long[19] += 1;
