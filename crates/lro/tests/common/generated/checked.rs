@@ -4,10 +4,13 @@ use std::collections::VecDeque;
 
 use nichrome_lro::verify::{Verified, Verifier};
 use nichrome_lro::{
-    Coalescer, Config, DropReason, Frame, Hold, NetfpgaConfig, Output, Packet, ProfileConfig, Statistics,
+    ChecksumStatus, Coalescer, Config, DropReason, Frame, Hold, Medium, NetfpgaConfig, Output, Packet,
+    ProfileConfig, Statistics,
 };
 use nichrome_wire::engine::{advance, deliver, deliver_batch_into, end_batch};
-use nichrome_wire::{Engine, Instant, instant};
+use nichrome_wire::{
+    AddressPair, Engine, EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, instant,
+};
 
 use super::acks::Acks;
 use super::ledger::{Buffer, Ledger};
@@ -30,6 +33,9 @@ pub struct Checked {
 /// What looks at every output.
 struct Watch {
     verifier: Verifier,
+    medium: Medium,
+    /// The card before the engine verifies the checksums of TCP.
+    is_verified: bool,
     acks: Acks,
     ledger: Ledger,
     /// Nanoseconds that a frame may be held.
@@ -43,7 +49,8 @@ struct Watch {
 }
 
 impl Checked {
-    pub fn new(config: &Config, profile: &ProfileConfig) -> Self {
+    /// An engine whose frames' right checksums are verified before, if `is_verified`.
+    pub fn new(config: &Config, profile: &ProfileConfig, is_verified: bool) -> Self {
         let longest = match profile {
             ProfileConfig::Gro(Hold::Batch) => None,
             ProfileConfig::Gro(Hold::For(hold))
@@ -63,6 +70,8 @@ impl Checked {
         };
         let watch = Watch {
             verifier: Verifier::of(profile, config.medium),
+            medium: config.medium,
+            is_verified,
             acks: Acks::new(config.medium),
             ledger: Ledger::default(),
             longest,
@@ -162,7 +171,9 @@ impl Watch {
     fn received(&mut self, bytes: Vec<u8>, now: Instant) -> Frame<Buffer> {
         self.frames += 1;
         self.verifier.received(&bytes);
-        Frame::new(self.ledger.buffer(bytes, now))
+        let is_verified = self.is_verified && has_right_checksum(&bytes, self.medium) == Some(true);
+        let checksum = if is_verified { ChecksumStatus::Verified } else { ChecksumStatus::Unknown };
+        Frame { buffer: self.ledger.buffer(bytes, now), checksum }
     }
 
     /// Looks at an output that leaves now.
@@ -220,4 +231,25 @@ impl Watch {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether a TCP segment's checksum is right; `None` for other frames, and for those that cards do not look into.
+fn has_right_checksum(frame: &[u8], medium: Medium) -> Option<bool> {
+    let packet = match medium {
+        Medium::Ip => frame,
+        Medium::Ethernet => {
+            let link = LinkHeader::new(frame)?;
+            [EtherType::IPV4, EtherType::IPV6].contains(&link.ethertype()).then(|| link.payload())?
+        }
+    };
+    let (addresses, protocol, tcp) = if packet.first()? >> 4 == 4 {
+        let ip = Ipv4Header::new(packet).filter(|ip| !ip.is_fragment())?;
+        let segment = packet.get(ip.header_len()..usize::from(ip.total_len()))?;
+        (AddressPair::V4 { src: ip.src(), dst: ip.dst() }, ip.protocol(), segment)
+    } else {
+        let ip = Ipv6Header::new(packet)?;
+        (AddressPair::V6 { src: ip.src(), dst: ip.dst() }, ip.next_header(), ip.payload()?)
+    };
+    let pseudo = addresses.pseudo_header(protocol, tcp.len() as u32);
+    (protocol == IpProtocol::TCP).then(|| pseudo.add_bytes(tcp).finish() == 0)
 }

@@ -74,7 +74,7 @@ impl Flow {
 
     /// Takes a new initial sequence number, often just before the wrap.
     fn restart(&mut self, choose: &mut impl Choose) {
-        self.mss = choose.one_of(&[100, 1448, 64, 1, 1460, 8000]);
+        self.mss = choose.one_of(&[100, 1448, 64, 1, 1460, 8000, 5]);
         self.ident = choose.one_of(&[Ident::Incrementing, Ident::Fixed, Ident::Random]);
         self.timestamp = choose.chance(50).then(|| choose.one_of(&[1, u32::MAX - 3, 1 << 31]));
         self.next.seq = SeqNumber(choose.one_of(&[1, u32::MAX - 20_000, u32::MAX, 1 << 30]));

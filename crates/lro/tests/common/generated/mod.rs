@@ -27,7 +27,7 @@ use nichrome_lro::verify::Verified;
 /// out; an error says what was broken.
 pub fn run(choose: &mut impl Choose, nth: u32, frames: u64) -> Result<(Verified, Statistics), String> {
     let (config, profile) = any_configuration(choose, nth);
-    let mut checked = Checked::new(&config, &profile);
+    let mut checked = Checked::new(&config, &profile, choose.chance(50));
     let mut traffic = Traffic::new(choose, config.medium);
     while checked.frames() < frames && !choose.is_exhausted() {
         let step = traffic.step(choose);

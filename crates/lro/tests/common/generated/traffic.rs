@@ -37,6 +37,8 @@ pub struct Traffic {
     /// Frames that the network delays, with the number of steps until they come.
     delayed: Vec<(u32, Vec<u8>)>,
     medium: Medium,
+    /// Ethernet frames are padded to 60 bytes.
+    pads: bool,
     /// In how many of a hundred cases nothing out of the ordinary happens that otherwise might.
     calm: u32,
 }
@@ -51,7 +53,8 @@ impl Traffic {
         let fields: Vec<_> = flows[..exchanges].iter().map(|flow| flow.fields().clone()).collect();
         let exchanges = fields.into_iter().map(|fields| Exchange::new(choose, fields)).collect();
         let tunnels = (0..count).map(|_| Tunnel::any(choose, medium)).collect();
-        Self { flows, tunnels, exchanges, current: 0, delayed: Vec::new(), medium, calm }
+        let pads = medium == Medium::Ethernet && choose.chance(30);
+        Self { flows, tunnels, exchanges, current: 0, delayed: Vec::new(), medium, pads, calm }
     }
 
     /// What happens next.
@@ -103,6 +106,9 @@ impl Traffic {
         let mut bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
         if let Some(tunnel) = &mut self.tunnels[self.current] {
             bytes = tunnel.wrap(&bytes, medium, frame.tags.len());
+        }
+        if self.pads && bytes.len() < 60 {
+            bytes.resize(60, 0);
         }
         if frame.flags.contains(TcpFlags::SYN) {
             // A host that never sees it goes on with the old connection, and so must the model of it.
