@@ -30,7 +30,8 @@ use crate::stats::QueueStats;
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Maximum frames that the engine takes at once. Those of a local sender may have as many segments as bytes, each in a buffer.
+/// Maximum frames that the engine takes at once, and segments of local senders' frames that are processed before the host's packets have
+/// their turn. Such a frame may have as many segments as bytes, each in a buffer.
 const AT_ONCE: usize = 4096;
 
 /// Packets sent for the host before the wire is served.
@@ -93,6 +94,8 @@ pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
     busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
+    /// Frames received behind those of local senders with many segments; the wire is not read before they are processed.
+    postponed: VecDeque<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
     /// Outputs of the engine.
     outputs: Vec<Output<Received<W::Buffer>>>,
@@ -113,6 +116,7 @@ impl<W: WireQueue> Worker<W> {
             busy_poll: config.busy_poll,
             arena: Arena::new(BLOCK),
             batch: Vec::with_capacity(BATCH),
+            postponed: VecDeque::new(),
             frames: Vec::with_capacity(BATCH),
             outputs: Vec::new(),
             unsent: VecDeque::new(),
@@ -155,8 +159,9 @@ impl<W: WireQueue> Worker<W> {
     fn finish_others(&mut self) -> Result<(), CardError> {
         let until = clock::now().plus_nanos(OTHERS_END);
         self.parts.mesh.leave();
-        while !self.parts.mesh.is_finished() && clock::now() < until {
+        while !self.postponed.is_empty() || (!self.parts.mesh.is_finished() && clock::now() < until) {
             self.parts.inbox.clear();
+            self.batch.extend(self.postponed.drain(..));
             self.parts.mesh.collect(&mut self.batch, BATCH);
             if !self.process()? && !self.parts.mesh.is_finished() {
                 clock::wait([self.parts.inbox.as_fd()], Some(until))
@@ -168,6 +173,10 @@ impl<W: WireQueue> Worker<W> {
 
     /// Processes one receive batch; returns false if there was none.
     fn receive(&mut self) -> Result<bool, CardError> {
+        if !self.postponed.is_empty() {
+            self.batch.extend(self.postponed.drain(..));
+            return self.process();
+        }
         let Parts { queue, mesh, .. } = &mut self.parts;
         is_up(queue.wire.receive(&mut self.batch, BATCH))?;
         self.stats.received += self.batch.len() as u64;
@@ -178,12 +187,20 @@ impl<W: WireQueue> Worker<W> {
         self.process()
     }
 
-    /// Passes the batch to the engine and routes its outputs; returns false if it is empty.
+    /// Passes the batch to the engine and routes its outputs; returns false if it is empty. Postpones what is behind [`AT_ONCE`]
+    /// segments: the host's packets would wait.
     fn process(&mut self) -> Result<bool, CardError> {
         let now = clock::now();
         let busy = !self.batch.is_empty();
         let mut batch = mem::take(&mut self.batch);
-        let prepared = batch.drain(..).try_for_each(|frame| self.prepare(frame, now));
+        let finished = self.stats.receive_finished;
+        let prepared = batch.drain(..).try_for_each(|frame| {
+            if self.stats.receive_finished - finished < AT_ONCE as u64 {
+                return self.prepare(frame, now);
+            }
+            self.postponed.push_back(frame);
+            Ok(())
+        });
         self.batch = batch;
         prepared?;
         self.coalesce(now)?;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::iter;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -176,9 +177,9 @@ impl Observer for Held {
     fn transmitted(&mut self, _: &[u8]) {}
 }
 
-/// A local sender may ask for segments of one byte, each of which takes a buffer.
+/// A local sender may ask for segments of one byte, each of which takes a buffer, and time.
 #[test]
-fn few_segments_of_a_local_senders_frames_are_held_at_a_time() {
+fn few_segments_of_a_local_senders_frames_are_held_at_a_time_and_between_two_turns_of_the_host() {
     const FRAMES: usize = 8;
     const PAYLOAD: usize = 20_000;
     let host = host(1, 1);
@@ -195,6 +196,10 @@ fn few_segments_of_a_local_senders_frames_are_held_at_a_time() {
     let queue = Queue { wire, observer: Some(Box::new(held.clone()) as Box<dyn Observer>) };
     let profile = ProfileConfig::Gro(Hold::Batch);
     let card = Card::start(vec![queue], &host.taps, &config(Some(profile)), || {}).unwrap();
+    // Control messages have their turn where the host has, after a millisecond.
+    let first =
+        iter::repeat_with(|| card.remote().stats().unwrap()[0].receive_finished).find(|count| *count > 0);
+    assert!(first < Some((FRAMES * PAYLOAD) as u64), "all frames were processed before");
     counters_after(&card, (FRAMES * PAYLOAD) as u64);
     let stats = card.stop().unwrap();
     assert_eq!(stats[0].receive_finished, (FRAMES * PAYLOAD) as u64);
