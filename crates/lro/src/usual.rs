@@ -263,13 +263,6 @@ const REPEATED: Head = {
     mask
 };
 
-/// Returns true if two common frames have the same total length. If one has padding, their lengths do not tell.
-#[inline(always)]
-pub(crate) fn have_one_length(one: &[u8], other: &[u8]) -> bool {
-    let (Some(a), Some(b)) = (one.first_chunk(), other.first_chunk()) else { return false };
-    array::<16, 2>(a) == array::<16, 2>(b)
-}
-
 /// The bits that [`expected_stream`] compares with the first frame: all but Ethernet addresses, identification, TTL,
 /// sequence and ACK numbers, PSH, window and checksums.
 const EXPECTED_STREAM: Head = {

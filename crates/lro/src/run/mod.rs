@@ -40,7 +40,8 @@ pub(crate) struct Run<B> {
     pub(crate) start: SeqNumber,
     /// Sequence number after the last byte.
     pub(crate) end: SeqNumber,
-    /// Bytes of the first frame.
+    /// Bytes of the first frame, if all frames of this length have the payload of [`first_len`](Self::first_len). If others do, padded
+    /// ones, 0: no frame is added by its length.
     frame_len: u32,
     /// Segments collected.
     count: u32,
@@ -497,6 +498,9 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Adds a segment that is next in sequence.
     #[inline]
     fn push(&mut self, frame: Frame<B>, len: u32) {
+        if len != self.first_len && frame.bytes().len() == self.frame_len as usize {
+            self.frame_len = 0;
+        }
         self.followers.add(Some(frame));
         self.count += 1;
         self.bytes += len;

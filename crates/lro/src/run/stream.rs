@@ -109,8 +109,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
         let (Some(last), [next, ..]) = (self.last(), frames.as_slice()) else { return 0 };
-        // Each is counted with the payload of the first one.
-        if !usual::have_one_length(self.first(), last.bytes()) || !self.repeats(last, next) {
+        if !self.repeats(last, next) {
             return 0;
         }
         if !self.is_second_next(frames.as_slice()) {
@@ -130,11 +129,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         count
     }
 
-    /// Returns true if `frame` repeats the header of `last`, but for the sequence number.
+    /// Returns true if `frame` repeats the header of `last`, but for the sequence number, and both have the first one's size.
     #[inline(always)]
     fn repeats(&self, last: &Frame<B>, frame: &Frame<B>) -> bool {
         let (last, bytes) = (last.bytes(), frame.bytes());
         bytes.len() == self.frame_len as usize
+            && bytes.len() == last.len()
             && usual::repeats(last, bytes, usize::from(self.layout.payload))
             && checksums::verify_usual(frame, self.layout, self.first_len).is_ok()
     }
