@@ -276,13 +276,13 @@ static void destroyed(void)
 	CHECK(ibv_next_poll(cq) == EINVAL);
 }
 
-/* A queue without a channel has no recipient of events. */
+/* A queue without a channel has no recipient of events: arming it succeeds and has no effect. */
 static void channels(void)
 {
 	struct objects o = make();
 	struct ibv_cq *quiet = ibv_create_cq(o.context, 16, NULL, NULL, 0);
 	CHECK(quiet);
-	CHECK(ibv_req_notify_cq(quiet, 0) == EINVAL && ibv_req_notify_cq(quiet, 1) == EINVAL);
+	CHECK(!ibv_req_notify_cq(quiet, 0) && !ibv_req_notify_cq(quiet, 1));
 	CHECK(!ibv_req_notify_cq(o.cq, 0));
 	CHECK(!ibv_destroy_cq(quiet));
 	destroy(o);
