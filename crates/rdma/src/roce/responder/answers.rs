@@ -144,8 +144,17 @@ impl Answers {
         self.data.len() < limit || self.data.front().is_some_and(DataAnswer::may_be_known)
     }
 
+    /// Drops answers of requests more than 2^23 packets before `expected`: their numbers come again.
+    #[inline]
+    pub(super) fn drop_old(&mut self, expected: Psn) {
+        while let Some(oldest) = self.data.pop_front_if(|oldest| oldest.first.after(expected)) {
+            self.pending -= usize::from(oldest.is_pending());
+        }
+    }
+
+    /// The newest answer that this number is of.
     fn position(&self, psn: Psn) -> Option<usize> {
-        self.data.iter().position(|answer| {
+        self.data.iter().rposition(|answer| {
             let ahead = psn.since(answer.first);
             ahead >= 0 && ahead.unsigned_abs() < answer.packets
         })
@@ -326,5 +335,47 @@ impl Answers {
     #[inline]
     pub(super) fn is_only_acknowledgement(&self) -> bool {
         self.is_positive() && !self.notification && self.pending == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: usize = 4;
+
+    /// The value that the next answer to an atomic carries.
+    fn next_value(answers: &Answers) -> Option<u64> {
+        let position = Position { expected: Psn::new(0), msn: Msn::new(0), mtu: 256 };
+        match answers.next(position, false, None)?.message {
+            Message::Rc(RcMessage::AtomicAcknowledge(_, before)) => Some(before),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_repeated_atomic_gets_the_newest_answer_of_its_number() {
+        let mut answers = Answers::default();
+        for before in [1, 2] {
+            answers.push_atomic(Psn::new(5), before, LIMIT).unwrap();
+            answers.data_sent(answers.data.len() - 1);
+        }
+        assert!(answers.is_empty() && answers.repeat_whole(Psn::new(5)));
+        assert_eq!(next_value(&answers), Some(2));
+    }
+
+    #[test]
+    fn an_answer_is_dropped_when_its_number_is_more_than_half_the_numbers_behind() {
+        const HALF: u32 = 1 << 23;
+        let mut answers = Answers::default();
+        let first = Psn::new(5);
+        answers.push_atomic(first, 1, LIMIT).unwrap();
+        answers.push_atomic(first.next(), 2, LIMIT).unwrap();
+        answers.drop_old(first + HALF);
+        assert_eq!((answers.data.len(), next_value(&answers)), (2, Some(1)));
+        answers.drop_old(first.next() + HALF);
+        assert_eq!((answers.data.len(), next_value(&answers)), (1, Some(2)));
+        answers.drop_old(first + HALF + 2);
+        assert!(answers.data.is_empty() && answers.is_empty());
     }
 }

@@ -241,6 +241,7 @@ impl Responder {
     fn done<M: Memory>(&mut self, done: &Done, request: &Incoming<'_>, context: &mut Context<'_, M>) {
         let Context { shared, verbs, .. } = context;
         self.expected += done.packets;
+        self.answers.drop_old(self.expected);
         self.nak_sent = false;
         self.reorder.advance(done.packets, &mut shared.spare);
         if done.ends {
