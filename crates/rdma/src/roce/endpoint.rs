@@ -10,7 +10,7 @@ use super::context::Context;
 use super::identifications::Identifications;
 use super::packet::{Cause, Outgoing, PayloadSource, is_of_partition};
 use super::requester::Requester;
-use super::responder::Responder;
+use super::responder::{Failed, Responder};
 use super::shared::{Packet, RoceShared};
 use crate::core::access::Access;
 use crate::core::attributes::{QpChange, QpState, QpType};
@@ -365,6 +365,7 @@ impl Endpoint for RoceQp {
         let Connection { qp, requester, responder, .. } = &mut **self;
         let kind = qp.kind;
         let context = &mut Context { qp, shared, verbs };
+        let mut done = Ok(());
         match (kind, *message) {
             (QpType::Rc, Message::Rc(message)) | (QpType::XrcSend, Message::Xrc(_, message))
                 if message.is_answer() =>
@@ -375,14 +376,13 @@ impl Endpoint for RoceQp {
             (QpType::Rc, Message::Rc(message)) | (QpType::XrcReceive, Message::Xrc(_, message))
                 if !message.is_answer() =>
             {
-                if responder.receive(message, incoming, context).is_err() {
-                    self.fail(shared, verbs);
-                    return true;
-                }
+                done = responder.receive(message, incoming, context);
             }
-            (QpType::Uc, Message::Uc(message)) => responder.receive_unreliable(message, incoming, context),
+            (QpType::Uc, Message::Uc(message)) => {
+                done = responder.receive_unreliable(message, incoming, context);
+            }
             (QpType::Ud, Message::Ud(deth, immediate)) => {
-                Responder::receive_datagram(deth, immediate, incoming, context);
+                done = Responder::receive_datagram(deth, immediate, incoming, context);
             }
             (_, Message::CongestionNotification) if kind != QpType::Ud => {
                 verbs.counters.congestion_notifications_received += 1;
@@ -390,7 +390,10 @@ impl Endpoint for RoceQp {
             }
             _ => verbs.counters.dropped_unknown += 1,
         }
-        self.check_failure(shared, verbs);
+        match done {
+            Ok(()) => self.check_failure(shared, verbs),
+            Err(Failed) => self.fail(shared, verbs),
+        }
         true
     }
 

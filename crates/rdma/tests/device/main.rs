@@ -35,5 +35,6 @@ mod star_property;
 mod star_rights;
 mod star_shared_receives;
 mod star_survival;
+mod unwritable_receives;
 mod wire_trace;
 mod xrc;

@@ -80,8 +80,8 @@ enum Inbound {
     Lost,
 }
 
-/// The peer's request was refused: the queue pair enters ERROR.
-pub(super) struct Refused;
+/// The peer's request was refused, or its receive cannot be written: the queue pair enters ERROR.
+pub(super) struct Failed;
 
 impl Responder {
     pub(super) fn new() -> Self {
@@ -117,7 +117,7 @@ impl Responder {
         message: RcMessage,
         request: &Incoming<'_>,
         context: &mut Context<'_, M>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Failed> {
         if !takes_requests(context.qp) {
             context.verbs.counters.dropped_state += 1;
             return Ok(());
@@ -156,7 +156,7 @@ impl Responder {
 
     /// Executes the held requests that are next in sequence.
     #[inline]
-    fn do_held<M: Memory>(&mut self, context: &mut Context<'_, M>) -> Result<(), Refused> {
+    fn do_held<M: Memory>(&mut self, context: &mut Context<'_, M>) -> Result<(), Failed> {
         while let Some(held) = self.reorder.take_expected() {
             let mut done = Ok(());
             if takes_requests(context.qp) && held.psn == self.expected {
@@ -192,7 +192,7 @@ impl Responder {
         message: RcMessage,
         request: &Incoming<'_>,
         context: &mut Context<'_, M>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Failed> {
         self.report_established(context);
         if context.qp.kind == QpType::XrcReceive && !self.turns_to(request.srq, context) {
             return self.reject(Reject::Invalid, context);
@@ -257,7 +257,7 @@ impl Responder {
         self.answers.refuse(self.expected, syndrome);
     }
 
-    fn reject<M: Memory>(&mut self, reject: Reject, context: &mut Context<'_, M>) -> Result<(), Refused> {
+    fn reject<M: Memory>(&mut self, reject: Reject, context: &mut Context<'_, M>) -> Result<(), Failed> {
         type EventOf = fn(crate::core::slab::Handle<crate::core::kind::Qp>) -> Event;
         let Context { qp, shared, verbs } = context;
         let (code, receive, event): (_, _, EventOf) = match reject {
@@ -279,7 +279,7 @@ impl Responder {
         self.answer_negatively(Syndrome::Nak(code));
         qp.complete_receive(Received::failed(receive), Urgency::Plain, verbs);
         verbs.events.push_back(event(qp.handle));
-        Err(Refused)
+        Err(Failed)
     }
 
     /// Returns true if there may be something to answer that is not delayed.

@@ -1,4 +1,4 @@
-//! Requests of unreliable connections, and datagrams: a request that cannot be executed is dropped without an answer.
+//! Requests of unreliable connections, and datagrams: none is answered, and one that cannot be executed is dropped.
 //!
 //! | case | here |
 //! |---|---|
@@ -6,15 +6,18 @@
 //! | the same in the middle | the rest of the message is dropped |
 //! | a request that a reliable connection would refuse | its message is dropped, a receive it had is the next message's |
 //! | a datagram with another queue key, without a receive, or longer than it | dropped |
+//! | a receive whose buffers cannot be written | it completes with a local protection error; error (IBA 9.9.3) |
 
 use nichrome_wire::rdma::{Deth, ImmediateData, RcMessage, UcMessage};
 use nichrome_wire::{AddressPair, Ipv4Header, Ipv4HeaderMut};
 
 use super::super::context::Context;
 use super::super::packet::Incoming;
-use super::{Inbound, Responder, takes_requests};
+use super::outcome::Reject;
+use super::{Failed, Inbound, Responder, takes_requests};
 use crate::core::completion::{CompletedOperation, Notice, Status};
 use crate::core::cq::Urgency;
+use crate::core::event::Event;
 use crate::core::memory::Memory;
 use crate::core::queue_pair::Received;
 
@@ -28,10 +31,10 @@ impl Responder {
         message: UcMessage,
         request: &Incoming<'_>,
         context: &mut Context<'_, M>,
-    ) {
+    ) -> Result<(), Failed> {
         if !takes_requests(context.qp) {
             context.verbs.counters.dropped_state += 1;
-            return;
+            return Ok(());
         }
         self.report_established(context);
         let starts = match &message {
@@ -49,17 +52,20 @@ impl Responder {
             _ => {}
         }
         if !starts && !carries_on {
-            return self.give_up(Inbound::Lost, context);
+            self.give_up(Inbound::Lost, context);
+            return Ok(());
         }
         let done = match RcMessage::from(message) {
-            RcMessage::Send(part) => self.send(part, request, context).is_ok(),
-            RcMessage::Write(part) => self.write(part, request, context).is_ok(),
-            _ => false,
+            RcMessage::Send(part) => self.send(part, request, context),
+            RcMessage::Write(part) => self.write(part, request, context),
+            _ => Err(Reject::Invalid),
         };
         match done {
-            true => context.verbs.counters.bytes_received += request.payload.len() as u64,
-            false => self.give_up(Inbound::Lost, context),
+            Ok(_) => context.verbs.counters.bytes_received += request.payload.len() as u64,
+            Err(Reject::Receive) => return Err(fail_receive(context)),
+            Err(_) => self.give_up(Inbound::Lost, context),
         }
+        Ok(())
     }
 
     /// Drops the message that was being received.
@@ -75,24 +81,26 @@ impl Responder {
         immediate: Option<ImmediateData>,
         request: &Incoming<'_>,
         context: &mut Context<'_, M>,
-    ) {
+    ) -> Result<(), Failed> {
         let Context { qp, verbs, .. } = context;
         if !takes_requests(qp) {
             verbs.counters.dropped_state += 1;
-            return;
+            return Ok(());
         }
         if deth.qkey != qp.settings.qkey {
             verbs.counters.dropped_key += 1;
-            return;
+            return Ok(());
         }
         let total = GRH_LEN + request.payload.len();
         let fits = qp.take_receive(verbs) && total <= qp.receive_room(verbs) as usize;
-        let filled = fits
-            && qp.put(0, &global_route(request), verbs).is_ok()
-            && qp.put(GRH_LEN as u32, request.payload, verbs).is_ok();
-        if !filled {
+        if !fits {
             verbs.counters.dropped_unreliable += 1;
-            return qp.put_back_receive(verbs);
+            qp.put_back_receive(verbs);
+            return Ok(());
+        }
+        let header = qp.put(0, &global_route(request), verbs);
+        if header.and_then(|()| qp.put(GRH_LEN as u32, request.payload, verbs)).is_err() {
+            return Err(fail_receive(context));
         }
         verbs.counters.bytes_received += request.payload.len() as u64;
         let done = Received {
@@ -104,7 +112,17 @@ impl Responder {
         };
         let urgency = if request.solicited { Urgency::Solicited } else { Urgency::Plain };
         qp.complete_receive(done, urgency, verbs);
+        Ok(())
     }
+}
+
+/// The current receive cannot be written: drops the message, and completes the receive with a local protection error.
+fn fail_receive<M: Memory>(context: &mut Context<'_, M>) -> Failed {
+    let Context { qp, verbs, .. } = context;
+    verbs.counters.dropped_unreliable += 1;
+    qp.complete_receive(Received::failed(Status::LocalProtection), Urgency::Plain, verbs);
+    verbs.events.push_back(Event::QpFatal(qp.handle));
+    Failed
 }
 
 /// The IP header of a datagram as its receiver gets it: IPv6's, or 20 zero bytes and IPv4's (annex A17.4.5). Fields that a
