@@ -240,8 +240,10 @@ impl Connection {
             Cause::Repeat { work } => requester.repeat_failed(work, &mut Context { qp, shared, verbs }),
             Cause::Data { .. } => {
                 responder.data_failed(packet.psn);
-                verbs.events.push_back(Event::QpAccessError(qp.handle));
-                self.fail(shared, verbs);
+                if qp.state != QpState::Err {
+                    verbs.events.push_back(Event::QpAccessError(qp.handle));
+                    self.fail(shared, verbs);
+                }
             }
             Cause::Acknowledgement | Cause::Missing | Cause::Notification => {
                 responder.drop_answers(&mut shared.spare);
@@ -266,11 +268,13 @@ impl Connection {
     #[inline]
     fn check_failure<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
         if self.requester.take_failure() {
+            self.responder.drop_data();
             self.stop_receiving(shared, verbs);
         }
     }
 
-    /// Moves the queue pair to ERROR. A NAK that waits is still sent.
+    /// Moves the queue pair to ERROR. Answers that wait are still sent: those of requests before a refused one leave before its
+    /// NAK (IBA 9.7.5.1, 9.9.2).
     fn fail<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
         let Self { qp, requester, responder, .. } = self;
         let entered = qp.state != QpState::Err;
@@ -462,6 +466,9 @@ impl Endpoint for RoceQp {
     }
 
     fn enter_error<M: Memory>(&mut self, _: Status, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
+        if self.qp.state != QpState::Err {
+            self.responder.drop_data();
+        }
         self.fail(shared, verbs);
     }
 

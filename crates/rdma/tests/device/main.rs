@@ -15,6 +15,7 @@ mod property;
 mod protection;
 mod rc;
 mod recovery;
+mod refusals;
 mod repeated_requests;
 mod send_forms;
 mod sequences;

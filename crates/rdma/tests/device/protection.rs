@@ -330,7 +330,11 @@ fn more_reads_than_allowed_are_refused() {
         let bytes = attack.bytes();
         attack.pair.inject(1, &bytes);
     }
+    for _ in 0..4 {
+        assert_eq!(attack.answer(), Some(Syndrome::Ack(Credit::UNLIMITED)));
+    }
     assert_eq!(attack.answer(), Some(Syndrome::Nak(NakCode::InvalidRequest)));
+    assert_eq!(attack.answer(), None);
 }
 
 #[test]

@@ -413,11 +413,15 @@ impl Responder {
         self.answers.refuse(psn, Syndrome::Nak(NakCode::RemoteAccess));
     }
 
-    /// Takes in nothing more. A NAK that waits is still sent.
+    /// Takes in nothing more. Answers that wait are still sent.
     pub(super) fn stop(&mut self, spare: &mut Spare) {
         self.inbound = Inbound::Nothing;
-        self.answers.drop_data();
         self.reorder.clear(spare);
+    }
+
+    /// Drops READ responses, and answers of atomics, FLUSHes and ATOMIC WRITEs. An ACK or NAK that waits is still sent.
+    pub(super) fn drop_data(&mut self) {
+        self.answers.drop_data();
     }
 
     /// Drops all answers: there is no route to the peer any more.
