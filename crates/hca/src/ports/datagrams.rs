@@ -8,7 +8,9 @@ use nichrome_port::udp::{
 };
 use nichrome_rdma::Datagram;
 use nichrome_wire::AddressPair;
-use nichrome_wire::rdma::{IcrcChecker, Opcode, Operation, ROCE_PORT, UdpFlow};
+use nichrome_wire::rdma::{
+    IcrcChecker, Message, Opcode, Operation, ROCE_PORT, RcMessage, Repr, Syndrome, UdpFlow,
+};
 
 use rustix::io::Errno;
 
@@ -120,9 +122,9 @@ pub(super) fn receive_batch(batch: &mut ReceiveBatch, socket: &UdpSocket, sink: 
     more
 }
 
-/// Passes on datagrams that one sender sent together to the address `local`. An acknowledgement at their end is accepted first:
+/// Passes on datagrams that one sender sent together to the address `local`. An ACK at their end is accepted before the requests:
 /// a delayed one is behind the answer of the peer's program, and programs rely on their request's completion before that answer,
-/// since hardware acknowledges at once.
+/// since hardware acknowledges at once. It stays behind READ and atomic responses, which it would declare lost (IBA 9.7.5.1).
 #[inline]
 pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl Sink) {
     let Some(flow) = flow_between(arrival.peer, local) else { return };
@@ -130,16 +132,37 @@ pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl 
     arrival.datagrams().for_each(|bytes| sink.capture(&datagram(bytes)));
     let mut rest = arrival.datagrams();
     let Some(last) = rest.next_back() else { return };
-    let goes_first = flow.dst_port == ROCE_PORT && is_acknowledgement(last);
-    let (first, last) = if goes_first { (Some(last), None) } else { (None, Some(last)) };
-    first.into_iter().chain(rest).chain(last).for_each(|bytes| sink.accept(&datagram(bytes)));
+    let place = if flow.dst_port == ROCE_PORT && is_ack(last) {
+        rest.clone().rposition(is_response).map_or(0, |response| response + 1)
+    } else {
+        rest.len()
+    };
+    let (before, behind) = (rest.clone().take(place), rest.skip(place));
+    before.chain([last]).chain(behind).for_each(|bytes| sink.accept(&datagram(bytes)));
 }
 
-/// Returns true if a RoCEv2 datagram is an ACK, an RNR NAK or a NAK.
+/// The operation of a RoCEv2 datagram.
 #[inline]
-fn is_acknowledgement(datagram: &[u8]) -> bool {
-    let opcode = datagram.first().and_then(|code| Opcode::new(*code));
-    opcode.is_some_and(|opcode| opcode.operation() == Operation::Acknowledge)
+fn operation(datagram: &[u8]) -> Option<Operation> {
+    Opcode::new(*datagram.first()?).map(Opcode::operation)
+}
+
+/// Returns true if a RoCEv2 datagram is an ACK; false for an RNR NAK and a NAK.
+#[inline]
+fn is_ack(datagram: &[u8]) -> bool {
+    operation(datagram) == Some(Operation::Acknowledge)
+        && Repr::parse(datagram).is_ok_and(|(repr, _)| match repr.message {
+            Message::Rc(RcMessage::Acknowledge(aeth)) | Message::Xrc(_, RcMessage::Acknowledge(aeth)) => {
+                matches!(aeth.syndrome, Syndrome::Ack(_))
+            }
+            _ => false,
+        })
+}
+
+/// Returns true if a RoCEv2 datagram is a READ response or the response to an atomic.
+#[inline]
+fn is_response(datagram: &[u8]) -> bool {
+    matches!(operation(datagram), Some(Operation::ReadResponse | Operation::AtomicAcknowledge))
 }
 
 /// The flow from `src` to `dst`; `None` if they are of different families.
@@ -151,4 +174,93 @@ pub(crate) fn flow_between(src: SocketAddr, dst: SocketAddr) -> Option<UdpFlow> 
         _ => return None,
     };
     Some(UdpFlow { addresses, src_port: src.port(), dst_port: dst.port() })
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_port::udp::{Envelope, SendBatch};
+    use nichrome_wire::TrafficClass;
+    use nichrome_wire::rdma::{
+        Aeth, Bth, BthFlags, Credit, DatagramWriter, Msn, NakCode, PKey, Part, Psn, QpNumber, ReadResponse,
+        RnrTimer, SendEnd,
+    };
+
+    use super::*;
+
+    /// Bytes of each datagram but an ACK or NAK, which is shorter: those of an atomic response.
+    const LEN: usize = 28;
+
+    const ACK: Aeth = aeth(Syndrome::Ack(Credit::UNLIMITED));
+
+    const fn aeth(syndrome: Syndrome) -> Aeth {
+        Aeth { syndrome, msn: Msn::new(1) }
+    }
+
+    /// The packet numbers of accepted datagrams.
+    #[derive(Default)]
+    struct Accepted(Vec<u32>);
+
+    impl Sink for Accepted {
+        fn capture(&mut self, _: &Datagram<'_>) {}
+
+        fn accept(&mut self, datagram: &Datagram<'_>) {
+            self.0.push(Repr::parse(datagram.bytes).unwrap().0.bth.psn.value());
+        }
+    }
+
+    /// Sends messages together, with packet numbers from 0 on; returns the numbers in the order of acceptance.
+    fn order(messages: &[RcMessage]) -> Vec<u32> {
+        let [from, to] = [0, 1].map(|_| UdpSocket::open_loopback(ROCE_PORT).unwrap());
+        let flow = flow_between(from.local(), to.local()).unwrap();
+        let mut outgoing = SendBatch::default();
+        let room = outgoing.room().unwrap();
+        let mut total = 0;
+        for (psn, message) in messages.iter().enumerate() {
+            let (flags, dest_qp) = (BthFlags::MIGRATED, QpNumber::new(2).unwrap());
+            let bth = Bth { flags, pkey: PKey::default(), dest_qp, psn: Psn::new(psn as u32) };
+            let repr = Repr { bth, message: Message::Rc(*message) };
+            let is_short = matches!(message, RcMessage::Acknowledge(_));
+            let payload_len = if is_short { 0 } else { LEN - repr.datagram_len(0) };
+            let writer = DatagramWriter::new(&repr, payload_len, &flow, 0, &mut room[total..]);
+            writer.unwrap().finish();
+            total += repr.datagram_len(payload_len);
+        }
+        let envelope = Envelope { peer: to.local(), traffic_class: TrafficClass(0), hop_limit: None };
+        outgoing.stage(envelope, total, LEN);
+        outgoing.send(&from);
+        let (mut batch, mut accepted) = (ReceiveBatch::default(), Accepted::default());
+        batch.receive(&to).unwrap();
+        let arrivals: Vec<_> = batch.arrivals().collect();
+        let [arrival] = arrivals[..] else { panic!("{arrivals:?}") };
+        assert_eq!(arrival.datagrams().len(), messages.len());
+        pass_on(&arrival, to.local(), &mut accepted);
+        accepted.0
+    }
+
+    const SEND: RcMessage = RcMessage::Send(Part::Only((), SendEnd::Plain));
+
+    #[test]
+    fn an_ack_passes_requests_and_no_responses() {
+        let ack = RcMessage::Acknowledge(ACK);
+        assert_eq!(order(&[ack]), [0]);
+        assert_eq!(order(&[SEND, SEND]), [0, 1]);
+        assert_eq!(order(&[SEND, SEND, ack]), [2, 0, 1]);
+        for response in [
+            RcMessage::ReadResponse(ReadResponse::Only(ACK)),
+            RcMessage::ReadResponse(ReadResponse::Middle),
+            RcMessage::AtomicAcknowledge(ACK, 7),
+        ] {
+            assert_eq!(order(&[response, ack]), [0, 1], "{response:?}");
+            assert_eq!(order(&[response, response, SEND, SEND, ack]), [0, 1, 4, 2, 3], "{response:?}");
+            assert_eq!(order(&[SEND, response, ack]), [0, 1, 2], "{response:?}");
+        }
+    }
+
+    #[test]
+    fn a_nak_passes_nothing() {
+        let timer = RnrTimer::new(1).unwrap();
+        for syndrome in [Syndrome::RnrNak(timer), Syndrome::Nak(NakCode::RemoteAccess)] {
+            assert_eq!(order(&[SEND, RcMessage::Acknowledge(aeth(syndrome))]), [0, 1]);
+        }
+    }
 }
