@@ -18,15 +18,15 @@ fn post_both(pair: &mut Pair, qp: QpHandle, operation: Operation, len: usize) {
     pair.ends[0].post(qp, 2, Operation::Write(refused), 0, 8);
 }
 
-/// Delivers what the first end has to send to the second, which does not transmit yet.
-fn deliver(pair: &mut Pair) {
-    let mut buffer = vec![0; 65_507];
+/// Takes the datagrams that an end has to send.
+fn outgoing(pair: &mut Pair, end: usize) -> Vec<Vec<u8>> {
+    let (mut buffer, mut sent) = (vec![0; 65_507], Vec::new());
     while let Some(Transmit::Datagrams(transmit)) =
-        pair.ends[0].device.poll_transmit(pair.now, 16, &mut buffer)
+        pair.ends[end].device.poll_transmit(pair.now, 16, &mut buffer)
     {
-        let datagrams: Vec<_> = transmit.datagrams(&buffer).map(<[u8]>::to_vec).collect();
-        datagrams.iter().for_each(|bytes| pair.inject(1, bytes));
+        sent.extend(transmit.datagrams(&buffer).map(<[u8]>::to_vec));
     }
+    sent
 }
 
 /// A READ and a refused WRITE behind it that the second end has received: the READ's data waits there, and the NAK.
@@ -36,14 +36,9 @@ fn refused_behind_a_read() -> (Pair, QpHandle, QpHandle) {
     let [a, b] = pair.connect(QpType::Rc, &Link::default());
     let there = pair.ends[1].remote(0);
     post_both(&mut pair, a, Operation::Read(there), LEN);
-    deliver(&mut pair);
+    outgoing(&mut pair, 0).iter().for_each(|bytes| pair.inject(1, bytes));
     assert_eq!(pair.ends[1].device.query_qp(b).unwrap().state, QpState::Err);
     (pair, a, b)
-}
-
-/// Returns true if an end has nothing to send.
-fn is_silent(pair: &mut Pair, end: usize) -> bool {
-    pair.ends[end].device.poll_transmit(pair.now, 1, &mut vec![0; 65_507]).is_none()
 }
 
 const READ_ANSWERED: [(u64, Status); 2] = [(1, Status::Success), (2, Status::RemoteAccess)];
@@ -144,7 +139,23 @@ fn a_queue_pair_that_is_reset_or_destroyed_sends_none_of_its_answers() {
             end.device.deregister(end.region).unwrap();
             end.device.destroy_domain(end.domain).unwrap();
         }
-        assert!(is_silent(&mut pair, 1));
+        assert!(outgoing(&mut pair, 1).is_empty());
         assert_eq!(pair.ends[1].device.poll_timeout(), None);
     }
+}
+
+#[test]
+fn a_queue_pair_whose_own_request_fails_drops_its_answers() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link::default());
+    let (here, there) = (pair.ends[0].remote(0), pair.ends[1].remote(0));
+    pair.ends[0].post(a, 1, Operation::Read(there), 0, LEN);
+    let read = outgoing(&mut pair, 0);
+    let refused = Remote { rkey: RKey(here.rkey.0 ^ 0x5500), ..here };
+    pair.ends[1].post(b, 2, Operation::Write(refused), 0, 8);
+    outgoing(&mut pair, 1).iter().for_each(|bytes| pair.inject(0, bytes));
+    let nak = outgoing(&mut pair, 0);
+    read.iter().chain(&nak).for_each(|bytes| pair.inject(1, bytes));
+    assert_eq!(pair.ends[1].statuses(), [(2, Status::RemoteAccess)]);
+    assert!(outgoing(&mut pair, 1).is_empty());
 }
