@@ -70,10 +70,10 @@ pub(super) fn make(
 impl Wire {
     /// Opens `queues` queues of `interface`; by default the required number.
     pub(super) fn open(backend: Backend, interface: &Interface, queues: Option<u16>) -> anyhow::Result<Self> {
+        let name = interface.name;
         match backend {
             Backend::Xdp => {
                 if loses_vlan_tags(interface) {
-                    let name = interface.name;
                     failure::warn(format_args!(
                         "{name} takes VLAN tags out of received frames, and AF_XDP loses them: 'ethtool -K {name} rxvlan off' \
                          keeps them"
@@ -81,9 +81,16 @@ impl Wire {
                 }
                 xdp(interface, queues, XdpChoice::Automatic)
             }
+            Backend::Auto if !interface.is_virtual && loses_vlan_tags(interface) => {
+                failure::say(format_args!(
+                    "nichrome: {name} takes VLAN tags out of received frames, and AF_XDP would lose them: AF_PACKET is used \
+                     ('ethtool -K {name} rxvlan off' allows AF_XDP)"
+                ));
+                packet(interface, queues)
+            }
             // Local senders leave checksums unfinished, which AF_XDP does not report. So may the hosts of virtual machines, whose
             // drivers accept no program then.
-            Backend::Auto if !interface.is_virtual && !loses_vlan_tags(interface) => {
+            Backend::Auto if !interface.is_virtual => {
                 match xdp(interface, queues, XdpChoice::Only(XdpMode::Native)) {
                     Err(error) if !is_gone(&error) => packet(interface, queues),
                     opened => opened,
