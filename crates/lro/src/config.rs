@@ -102,7 +102,7 @@ pub struct Config {
     /// Maximum number of segments in an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
     pub max_segments: usize,
     /// Maximum number of connections in the table, 1 to 16,777,216; `netfpga` has [its own
-    /// limit](crate::NetfpgaConfig::flows).
+    /// limit](crate::NetfpgaConfig::flows). Only `npu` keeps connections that hold nothing.
     pub max_connections: usize,
     /// Maximum number of aggregates, those held by the driver included, 1 to 16,777,216.
     pub max_aggregates: usize,
@@ -138,6 +138,11 @@ pub struct ConfigError {
 }
 
 impl Config {
+    /// Returns how many connections may hold segments at a time, if only these are in the table: each holds an aggregate.
+    pub(crate) fn holding_connections(&self) -> usize {
+        self.max_connections.min(self.max_aggregates)
+    }
+
     /// Returns the maximum size of an aggregate.
     pub(crate) fn limits(&self) -> Limits {
         Limits { bytes: self.max_bytes, segments: self.max_segments as u32 }

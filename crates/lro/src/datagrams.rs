@@ -47,15 +47,16 @@ pub(crate) struct Datagrams<B> {
 }
 
 impl<B: AsRef<[u8]>> Datagrams<B> {
-    /// Reserves memory for `config.max_connections` flows.
+    /// Reserves memory for as many flows as may hold datagrams.
     pub(crate) fn new(config: &Config) -> Self {
         let Limits { bytes, segments } = config.limits();
+        let max_flows = config.holding_connections();
         Self {
             limits: Limits { bytes, segments: segments.min(MOST_DATAGRAMS) },
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             masks: Masks::new(Rule::Lossless),
-            table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
-            ages: AgeList::new(config.max_connections),
+            table: ConnectionTable::new(max_flows, max_flows / 4, config.seed),
+            ages: AgeList::new(max_flows),
         }
     }
 

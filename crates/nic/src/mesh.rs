@@ -39,6 +39,16 @@ struct Neighbour<B> {
     has_frames: bool,
 }
 
+impl<B> Mesh<B> {
+    /// Ends the rings to the other workers, which get no more frames.
+    pub(crate) fn leave(&mut self) {
+        for Neighbour { ring, waker, .. } in self.to.drain(..).flatten() {
+            drop(ring);
+            waker.wake();
+        }
+    }
+}
+
 impl<B: AsRef<[u8]>> Mesh<B> {
     /// The side of a worker without others.
     pub(crate) fn alone() -> Self {
@@ -121,14 +131,6 @@ impl<B: AsRef<[u8]>> Mesh<B> {
         self.release_wanted.load(Ordering::Relaxed) && self.release_wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends the rings to the other workers, which get no more frames.
-    pub(crate) fn leave(&mut self) {
-        for Neighbour { ring, waker, .. } in self.to.drain(..).flatten() {
-            drop(ring);
-            waker.wake();
-        }
-    }
-
     /// Returns true if all other workers have [left](Self::leave) or ended, and all their frames were taken.
     pub(crate) fn is_finished(&self) -> bool {
         self.from.iter().all(|from| from.is_abandoned() && from.is_empty())
@@ -145,6 +147,13 @@ impl<B: AsRef<[u8]>> Mesh<B> {
             }
         }
         self.first = if self.first + 1 < self.from.len() { self.first + 1 } else { 0 };
+    }
+}
+
+impl<B> Drop for Mesh<B> {
+    /// Wakes the workers that wait for this one to leave.
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

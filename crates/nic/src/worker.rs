@@ -30,8 +30,8 @@ use crate::stats::QueueStats;
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Maximum frames that the engine takes at once, and segments of local senders' frames that are processed before the host's packets have
-/// their turn. Such a frame may have as many segments as bytes, each in a buffer.
+/// Maximum frames that the engine takes at once, and number of segments of local senders' frames behind which no other frame is begun
+/// before the host has its turn. Such a frame may have as many segments as bytes, each in a buffer.
 const AT_ONCE: usize = 4096;
 
 /// Packets sent for the host before the wire is served.

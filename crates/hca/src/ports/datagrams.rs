@@ -132,7 +132,7 @@ pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl 
     arrival.datagrams().for_each(|bytes| sink.capture(&datagram(bytes)));
     let mut rest = arrival.datagrams();
     let Some(last) = rest.next_back() else { return };
-    let place = if flow.dst_port == ROCE_PORT && is_ack(last) {
+    let place = if rest.len() > 0 && flow.dst_port == ROCE_PORT && is_ack(last) {
         rest.clone().rposition(is_response).map_or(0, |response| response + 1)
     } else {
         rest.len()

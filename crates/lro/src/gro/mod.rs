@@ -107,6 +107,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// A value of `config` is out of its range.
     pub fn new(config: &Config, hold: Hold) -> Result<Self, ConfigError> {
         config.validate()?;
+        let max_connections = config.holding_connections();
         Ok(Self {
             arch: Arch::new(),
             medium: config.medium,
@@ -115,19 +116,19 @@ impl<B: AsRef<[u8]>> Gro<B> {
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Pass),
             hold,
             limits: config.limits(),
-            max_connections: config.max_connections,
+            max_connections,
             hasher: KeyHasher::new(config.seed),
             masks: Masks::new(Rule::Lossless),
             recent: Recent::new(),
             turn: Nth::NONE,
             // Few flows hold segments at a time, and few chains fit in the nearest cache.
-            table: ConnectionTable::new(config.max_connections, config.max_connections / 4, config.seed),
-            ages: AgeList::new(config.max_connections),
+            table: ConnectionTable::new(max_connections, max_connections / 4, config.seed),
+            ages: AgeList::new(max_connections),
             pool: RunPool::new(config.max_aggregates, config.max_segments),
             datagrams: config.udp.then(|| Box::new(Datagrams::new(config))),
             last_batch: 0,
             singles: Singles::new(),
-            out: Outbox::new(config.max_connections + 4),
+            out: Outbox::new(max_connections + 4),
             single_burst: Vec::with_capacity(1),
         })
     }

@@ -39,7 +39,7 @@
 //! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
-//! | no free aggregate | not said | the segment passes | ours |
+//! | no free aggregate | not said | the connection whose timer fires next is flushed; if that frees none, the segment passes | ours |
 //! | PSH | not said | ignored, since a timeout delivers; or ends the aggregate | ours |
 
 mod ack;
@@ -196,15 +196,30 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.settle_timers();
         self.settle_all_timers(self.burst_at);
         let mut left = frames;
-        while left > 0 {
-            let Some(index) = self.wheel.upcoming().next().map(Index) else { break };
-            self.wheel.cancel(index.0);
-            if let Some(descriptor) = self.table.get_mut(index) {
-                descriptor.armed = Instant::MAX;
-                left = left.saturating_sub(descriptor.frames());
-            }
-            self.reconstruct_all(index, FlushReason::Drain);
+        while left > 0
+            && let Some(flushed) = self.flush_next(FlushReason::Drain)
+        {
+            left = left.saturating_sub(flushed);
         }
+    }
+
+    /// Flushes the connection whose timer fires next; returns how many frames it held. All timers must be set.
+    fn flush_next(&mut self, reason: FlushReason) -> Option<usize> {
+        let index = Index(self.wheel.upcoming().next()?);
+        self.wheel.cancel(index.0);
+        let descriptor = self.table.get_mut(index)?;
+        descriptor.armed = Instant::MAX;
+        let frames = descriptor.frames();
+        self.reconstruct_all(index, reason);
+        Some(frames)
+    }
+
+    /// Flushes the connection whose timer fires next, since all aggregates are in use.
+    #[cold]
+    fn free_run(&mut self) {
+        self.settle_timers();
+        self.settle_all_timers(self.burst_at);
+        self.flush_next(FlushReason::Evicted);
     }
 
     /// Learns the window scale, the ACK number and the window from a frame that the host transmits.

@@ -96,8 +96,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Starts a run with a segment.
     fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        let started = self.runs.start(frame, segment, Rule::Stream, self.limits, now).or_else(|frame| {
+            self.free_run();
+            self.runs.start(frame, segment, Rule::Stream, self.limits, now)
+        });
         let Some(descriptor) = self.table.get_mut(index) else { return };
-        match self.runs.start(frame, segment, Rule::Stream, self.limits, now) {
+        match started {
             Ok(mut run) => {
                 descriptor.limit_timestamps(&mut run);
                 if let Some(reason) = descriptor.hold(run, self.ends) {

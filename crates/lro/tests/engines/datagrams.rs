@@ -3,10 +3,10 @@
 use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, ms, tcp};
 use crate::generated::exchange;
 use nichrome_lro::{
-    BadChecksum, Config, DropReason, FlushReason, Frame, Hold, Identification, Medium, PassReason, Profile,
-    ProfileConfig,
+    BadChecksum, Config, DropReason, FlushReason, Frame, Gro, Hold, Identification, Medium, Output, Packet,
+    PassReason, Profile, ProfileConfig,
 };
-use nichrome_wire::{IpProtocol, Network, TcpFrame, VirtioNetHeader, VlanTag};
+use nichrome_wire::{Engine, Instant, IpProtocol, Network, TcpFrame, VirtioNetHeader, VlanTag};
 
 /// A `gro` that coalesces UDP, and differs from the usual one in `change`.
 fn card_with(change: impl FnOnce(&mut Config)) -> Card {
@@ -263,12 +263,28 @@ fn datagrams_leave_after_the_hold_time_or_with_the_batch() {
 }
 
 #[test]
-fn frames_are_passed_where_every_aggregate_is_in_use() {
+fn frames_are_passed_where_the_driver_has_every_aggregate() {
+    let config = Config { udp: true, max_aggregates: 1, ..Config::default() };
+    let mut gro = Gro::new(&config, Hold::Batch).unwrap();
+    (0..2).for_each(|nth| gro.receive(Frame::new(datagram(nth, 100)), Instant::ZERO));
+    gro.drain();
+    let aggregate = gro.poll();
+    assert!(matches!(aggregate, Some(Output::ToHost(Packet::Aggregate(_)))));
+    gro.receive(Frame::new(datagram(2, 100)), Instant::ZERO);
+    assert!(matches!(gro.poll(), Some(Output::ToHost(Packet::Frame(_)))));
+    drop(aggregate);
+    gro.receive(Frame::new(datagram(3, 100)), Instant::ZERO);
+    assert!(gro.poll().is_none(), "the aggregate came back");
+    assert_eq!(gro.statistics().passes.get(PassReason::PoolEmpty), 1);
+}
+
+#[test]
+fn a_flow_is_flushed_for_another_where_all_aggregates_are_held() {
     let mut card = card_with(|config| config.max_aggregates = 1);
     for port in [1, 2] {
         card.receive_bytes(build(&fields(0, 100).with(|fields| fields.src_port = port)));
     }
-    assert_eq!((take_lens(&mut card), card.passes(PassReason::PoolEmpty)), (vec![100], 1));
+    assert_eq!((take_lens(&mut card), card.flushes(FlushReason::Evicted)), (vec![100], 1));
 }
 
 /// Whatever is merged, the verifier compares with what was received: each bit of the headers, in the second of three datagrams.

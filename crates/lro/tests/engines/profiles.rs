@@ -276,6 +276,20 @@ fn routing_and_authentication_headers_are_passed_after_what_is_held() {
     }
 }
 
+#[test]
+fn a_connection_is_coalesced_although_as_many_others_hold_segments_as_there_are_aggregates() {
+    let config = Config { max_connections: 16, max_aggregates: 4, udp: true, ..Config::default() };
+    for profile in [ProfileConfig::Gro(Hold::For(ms(1))), ProfileConfig::Npu(NpuConfig::with_hold(ms(1)))] {
+        let mut card = Card::new(&config, &profile);
+        for nth in 0..8 {
+            card.receive(&data(0, 100).with(|frame| frame.src_port = 1000 + nth));
+        }
+        (0..10).for_each(|nth| _ = card.receive(&data(100 * nth, 100)));
+        assert_eq!(card.passes(PassReason::PoolEmpty), 0, "{profile:?}");
+        assert_eq!(card.drain().take_lens().last(), Some(&1000), "{profile:?}");
+    }
+}
+
 /// Positions in headers have 16 bits.
 #[test]
 fn segments_behind_64_kb_of_extension_headers_are_passed_after_what_is_held() {
