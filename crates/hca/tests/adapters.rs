@@ -8,10 +8,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_hca::{
-    Adapter, AdapterConfig, Connection, Faults, LocalPath, OpenError, Place, QueuePair, Reception,
+    Adapter, AdapterConfig, Connection, Driver, Faults, LocalPath, OpenError, Place, QueuePair, Reception,
     StarOptions, Stateless, Transport,
 };
-use nichrome_rdma::{Access, CompletedOperation, Operation, PathMtu, QpCapacity, SendRequest, Status};
+use nichrome_rdma::{
+    Access, AddressVector, ByteMemory, CompletedOperation, Operation, PathMtu, Payload, Psn, QKey,
+    QpCapacity, QpChange, QpConfig, QpState, QpType, ReceiveRequest, Recipient, RegionConfig, SendRequest,
+    Sge, Signaling, Status,
+};
 use nichrome_wan::Impairments;
 
 #[path = "common/end.rs"]
@@ -470,4 +474,67 @@ fn a_failed_set_up_is_reported_in_one_line_and_flushes_the_work_requests() {
         "{failures:?}"
     );
     assert!(failures.iter().all(|line| line.lines().count() == 1));
+}
+
+/// The kernel steers a UDP_SEGMENT message by its first datagram, and the sender selects a memory link by it.
+#[test]
+fn datagrams_for_several_processes_at_one_address_reach_each_of_them() {
+    const KEY: QKey = QKey(0x1111_1111);
+    for (local, octet) in [(LocalPath::Sockets, 3), (LocalPath::Memory, 5)] {
+        let open = |last| {
+            let place = Place::Address(Ipv4Addr::new(127, 0, octet, last).into());
+            let config = AdapterConfig { local, place, ..AdapterConfig::default() };
+            Driver::open(&config, ByteMemory::new(4096, 4096), Box::new(|_| ())).unwrap()
+        };
+        let queue_pair = |driver: &Driver<ByteMemory>| {
+            driver.call(|device| {
+                let domain = device.create_domain().unwrap();
+                let cq = device.create_cq(16).unwrap();
+                let capacity =
+                    QpCapacity { send_wrs: 4, receive_wrs: 4, send_sges: 1, receive_sges: 1, inline: 32 };
+                let (kind, signaling) = (QpType::Ud, Signaling::All);
+                let config =
+                    QpConfig { kind, domain, send_cq: cq, receive_cq: cq, srq: None, capacity, signaling };
+                let qp = device.create_qp(config).unwrap();
+                let init = QpChange {
+                    pkey_index: Some(0),
+                    port: Some(1),
+                    qkey: Some(KEY),
+                    ..QpChange::to(QpState::Init)
+                };
+                let rts = QpChange { sq_psn: Some(Psn::default()), ..QpChange::to(QpState::Rts) };
+                for change in [init, QpChange::to(QpState::Rtr), rts] {
+                    device.modify_qp(qp, &change).unwrap();
+                }
+                let region = RegionConfig::new(4096, 4096, Access::LOCAL_WRITE);
+                let region = device.register(domain, region).unwrap();
+                let lkey = device.query_region(region).unwrap().lkey;
+                let buffers = [Sge { address: 4096, len: 100, lkey }];
+                device.post_receive(qp, &ReceiveRequest { wr_id: 0, buffers: &buffers }).unwrap();
+                (domain, cq, qp, device.qp_number(qp).unwrap())
+            })
+        };
+        let sender = open(1);
+        let receivers = [(); 4].map(|()| open(2));
+        let (domain, _, qp, _) = queue_pair(&sender);
+        let ends = receivers.each_ref().map(queue_pair);
+        sender.call(|device| {
+            let vector = AddressVector::to(Ipv4Addr::new(127, 0, octet, 2).into());
+            let address = device.create_address(domain, vector).unwrap();
+            for (.., number) in ends {
+                let recipient = Some(Recipient { address, qp: number, qkey: KEY });
+                let payload = Payload::Inline(&[1; 32]);
+                let request = SendRequest { recipient, payload, ..SendRequest::new(0, Operation::Send, &[]) };
+                device.post_send(qp, &request).unwrap();
+            }
+        });
+        let until = Instant::now() + PATIENCE;
+        for (receiver, (_, cq, ..)) in receivers.iter().zip(ends) {
+            while receiver.call(|device| device.poll_cq(cq)).is_none() {
+                assert!(Instant::now() < until, "{local:?}: no datagram");
+                thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(receiver.call(|device| device.counters().dropped_unknown), 0);
+        }
+    }
 }

@@ -151,7 +151,9 @@ pub use device::{
     RegionReport, SrqAttributes, WindowHandle,
 };
 pub use iwarp::IwarpConfig;
-pub use net::{Datagram, DatagramBatch, Route, StreamBytes, StreamEnding, StreamShutdown, Transmit};
+pub use net::{
+    Datagram, DatagramBatch, Route, STEERING_BITS, StreamBytes, StreamEnding, StreamShutdown, Transmit,
+};
 pub use roce::{ManagementDatagram, RoceConfig, SelectiveRepeat};
 pub use star::StarConfig;
 pub use transport::StreamEnd;

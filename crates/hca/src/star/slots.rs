@@ -4,11 +4,11 @@
 //! calls [`STAR_PORT`], where a process listens that has its address to itself; if that is refused, the slot's port.
 
 use nichrome_port::udp::{OtherKinds, Steering};
-use nichrome_rdma::QpNumber;
+use nichrome_rdma::{QpNumber, STEERING_BITS};
 use nichrome_wire::star::{PacketType, STAR_PORT};
 
 /// The slot is in the top bits of the 24 bits of a connection's number.
-pub(crate) const SLOT_BITS: u32 = 5;
+pub(crate) const SLOT_BITS: u32 = STEERING_BITS;
 
 /// Slot n listens at this TCP port plus n. The ports are not registered, and
 /// Linux does not use them for outgoing connections (`ip_local_port_range`).

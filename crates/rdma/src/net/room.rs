@@ -1,6 +1,6 @@
 //! The driver's send buffer, filled by one or several queue pairs.
 
-use super::Route;
+use super::{Route, SteeringKey};
 use crate::core::kind;
 use crate::core::slab::Handle;
 
@@ -18,7 +18,8 @@ pub enum Transmit {
 /// Datagrams to one destination.
 ///
 /// All have `segment_len` bytes, except the last, which may be shorter, so that the driver can send them in one system call
-/// (`UDP_SEGMENT`). Over IPv4, the ICRC of the n-th (from 0) assumes IP identification n, which the kernel then assigns.
+/// (`UDP_SEGMENT`). All are for one process: see [`STEERING_BITS`](crate::STEERING_BITS). Over IPv4, the ICRC of the n-th (from 0)
+/// assumes IP identification n, which the kernel then assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramBatch {
     /// Route of all datagrams.
@@ -82,6 +83,8 @@ pub(crate) struct Room<'b> {
     buffer: &'b mut [u8],
     max_segments: usize,
     target: Option<Target>,
+    /// Key of the first datagram.
+    steering: SteeringKey,
     len: usize,
     segment_len: usize,
     count: usize,
@@ -96,7 +99,8 @@ enum Target {
 
 impl<'b> Room<'b> {
     pub(crate) fn new(max_segments: usize, buffer: &'b mut [u8]) -> Self {
-        Self { buffer, max_segments, target: None, len: 0, segment_len: 0, count: 0 }
+        let (target, steering) = (None, SteeringKey::MANAGEMENT);
+        Self { buffer, max_segments, target, steering, len: 0, segment_len: 0, count: 0 }
     }
 
     /// Returns the data that was added; `None` if the room is empty.
@@ -109,18 +113,19 @@ impl<'b> Room<'b> {
         })
     }
 
-    /// Returns true if a datagram of `len` bytes for this route can be added.
+    /// Returns true if a datagram of `len` bytes for this route and process can be added.
     #[inline]
-    pub(crate) fn fits(&self, route: &Route, len: usize) -> bool {
+    pub(crate) fn fits(&self, route: &Route, steering: SteeringKey, len: usize) -> bool {
         let is_same = || matches!(&self.target, Some(Target::Route(target)) if target == route);
-        self.fits_behind(len) && (self.count == 0 || is_same())
+        self.fits_behind(steering, len) && (self.count == 0 || is_same())
     }
 
-    /// Returns true if a datagram of `len` bytes for the current route can be added.
+    /// Returns true if a datagram of `len` bytes for the current route and this process can be added.
     #[inline]
-    pub(crate) fn fits_behind(&self, len: usize) -> bool {
+    pub(crate) fn fits_behind(&self, steering: SteeringKey, len: usize) -> bool {
         let fits = self.len + len <= self.buffer.len() && self.count < self.max_segments;
-        fits && (self.count == 0 || len <= self.segment_len && !self.is_closed())
+        let follows = || steering.may_follow(self.steering) && len <= self.segment_len && !self.is_closed();
+        fits && (self.count == 0 || follows())
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -141,9 +146,9 @@ impl<'b> Room<'b> {
 
     /// Adds the datagram of `len` bytes that was built at the front of [`free`](Self::free).
     #[inline]
-    pub(crate) fn add(&mut self, route: Route, len: usize) {
+    pub(crate) fn add(&mut self, route: Route, steering: SteeringKey, len: usize) {
         if self.count == 0 {
-            (self.segment_len, self.target) = (len, Some(Target::Route(route)));
+            (self.segment_len, self.target, self.steering) = (len, Some(Target::Route(route)), steering);
         }
         self.len += len;
         self.count += 1;

@@ -21,7 +21,7 @@ use crate::core::protection::{Asker, Refusal};
 use crate::core::queue_pair::{QueuePair, Receives};
 use crate::core::send_queue::SendWork;
 use crate::core::verbs::Verbs;
-use crate::net::{Datagram, Room, Route};
+use crate::net::{Datagram, Room, Route, SteeringKey};
 use crate::transport::Endpoint;
 
 /// Nanoseconds between congestion notifications at least (DCQCN, section 5.1).
@@ -116,8 +116,8 @@ impl Connection {
     ) -> Built {
         let Some(route) = self.route_of(shared, verbs) else { return Built::Undeliverable };
         let Some(repr) = self.header(packet, shared) else { return Built::Failed };
-        let len = repr.datagram_len(packet.payload_len);
-        if !room.fits(&route, len) {
+        let (steering, len) = (SteeringKey::of(repr.bth.dest_qp), repr.datagram_len(packet.payload_len));
+        if !room.fits(&route, steering, len) {
             return Built::Full;
         }
         let ident = room.count() as u16;
@@ -127,7 +127,7 @@ impl Connection {
             return Built::Failed;
         }
         writer.finish();
-        room.add(route, len);
+        room.add(route, steering, len);
         Built::Placed(len)
     }
 

@@ -10,7 +10,7 @@ use nichrome_wire::rdma::{Bth, BthFlags, DatagramWriter, Deth, Message, PKey, Ps
 
 use super::packet::{Incoming, is_of_partition};
 use crate::core::counters::Counters;
-use crate::net::{Room, Route};
+use crate::net::{Room, Route, SteeringKey};
 
 /// Maximum number of datagrams in each direction that wait for the driver. Further ones are dropped; peers and the connection
 /// manager retransmit.
@@ -100,7 +100,7 @@ impl GeneralServices {
             let bth = Bth { flags, pkey, dest_qp: QpNumber::GENERAL_SERVICES, psn: self.psn };
             let repr = Repr { bth, message: Message::Ud(deth, None) };
             let len = repr.datagram_len(payload.len());
-            if !room.fits(route, len) {
+            if !room.fits(route, SteeringKey::MANAGEMENT, len) {
                 return true;
             }
             let ident = room.count() as u16;
@@ -109,7 +109,7 @@ impl GeneralServices {
             {
                 writer.payload().copy_from_slice(payload);
                 writer.finish();
-                room.add(*route, len);
+                room.add(*route, SteeringKey::MANAGEMENT, len);
                 self.psn = self.psn.next();
                 counters.sent += 1;
                 counters.bytes_sent += payload.len() as u64;

@@ -127,6 +127,11 @@ impl Acknowledgement {
         self.repr.datagram_len(0)
     }
 
+    /// The client's number of the connection.
+    pub(super) fn connection(&self) -> QpNumber {
+        self.repr.connection
+    }
+
     /// Merges `later` into this answer if one packet can acknowledge both: stored RDPs of one connection, at most 16
     /// apart.
     #[inline]

@@ -17,7 +17,7 @@ use super::result_slots::ResultSlots;
 use super::seal::Seal;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
-use crate::net::{Datagram, Room, Route};
+use crate::net::{Datagram, Room, Route, SteeringKey};
 
 /// Bytes of the longest queued packet: an AOP with authentication.
 const LONGEST: usize = PacketType::Aop.authenticated_len(0);
@@ -120,28 +120,32 @@ impl CardQueue {
         while let Some(waiting) = self.waiting.front() {
             match waiting {
                 Waiting::Acknowledgement(ra) => {
-                    if !room.fits(&ra.route, ra.len()) {
+                    let steering = SteeringKey::of(ra.connection());
+                    if !room.fits(&ra.route, steering, ra.len()) {
                         return true;
                     }
                     if let Some(Answer { route, len }) = self.card.write(ra, verbs.now, room.free()) {
-                        room.add(route, len);
+                        room.add(route, steering, len);
                         verbs.counters.sent += 1;
                     }
                 }
                 Waiting::Close(close, route) => {
-                    let bytes = close.bytes();
-                    if !room.fits(route, bytes.len()) {
+                    let (bytes, steering) = (close.bytes(), receiver_of(close.bytes()));
+                    if !room.fits(route, steering, bytes.len()) {
                         return true;
                     }
                     room.free()[..bytes.len()].copy_from_slice(bytes);
-                    room.add(*route, bytes.len());
+                    room.add(*route, steering, bytes.len());
                     verbs.counters.sent += 1;
                 }
                 Waiting::Request { packet, flow, traffic_class } => {
-                    let bytes = packet.bytes();
+                    // The answer copies the client's number.
+                    let (bytes, steering) = (packet.bytes(), receiver_of(packet.bytes()));
                     // The card refuses requests for more than any packet holds; they do not block the queue.
-                    let follows =
-                        || last == Some((*flow, *traffic_class)) && room.fits_behind(expected_len(bytes));
+                    let follows = || {
+                        last == Some((*flow, *traffic_class))
+                            && room.fits_behind(steering, expected_len(bytes))
+                    };
                     if !room.is_empty() && !follows() {
                         return true;
                     }
@@ -151,7 +155,7 @@ impl CardQueue {
                     let sent = self.card.counters().bytes_sent();
                     let answer = self.card.respond(&datagram, *now, protection, (memory, slots), room.free());
                     if let Some(Answer { route, len }) = answer {
-                        room.add(route, len);
+                        room.add(route, steering, len);
                         verbs.counters.sent += 1;
                         verbs.counters.bytes_sent += self.card.counters().bytes_sent() - sent;
                     }
@@ -176,6 +180,12 @@ impl CardQueue {
             self.waiting.push_back(Waiting::Close(Packet { bytes, len }, route));
         }
     }
+}
+
+/// The key of packets with the connection number of `packet`.
+fn receiver_of(packet: &[u8]) -> SteeringKey {
+    let number = CommonHeader::new(packet).and_then(|header| QpNumber::new(header.connection()));
+    number.map_or(SteeringKey::MANAGEMENT, SteeringKey::of)
 }
 
 /// Bytes of the SDP that answers a GD or AOP.

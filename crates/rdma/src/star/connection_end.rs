@@ -10,7 +10,7 @@ use super::security::Blocked;
 use super::shared::StarShared;
 use crate::core::memory::Memory;
 use crate::core::verbs::Verbs;
-use crate::net::{Datagram, Room, Route};
+use crate::net::{Datagram, Room, Route, SteeringKey};
 
 /// One end of a connection.
 pub(super) trait ConnectionEnd<M: Memory> {
@@ -109,7 +109,8 @@ pub(super) trait ConnectionEnd<M: Memory> {
         let seal = self.seal();
         let repr = Repr { flags: packet.repr.flags | seal.flags(), ..packet.repr };
         let len = repr.datagram_len(packet.payload_len);
-        if !room.fits(&route, len) {
+        let steering = steering_of(&repr);
+        if !room.fits(&route, steering, len) {
             return Built::Full;
         }
         if let Err(why) = shared.egress.check_headers(&route.flow, &repr, packet.payload_len) {
@@ -122,7 +123,7 @@ pub(super) trait ConnectionEnd<M: Memory> {
             return Built::Impossible;
         }
         let len = self.finish(packet, writer, &route.flow);
-        room.add(route, len);
+        room.add(route, steering, len);
         Built::Placed(len)
     }
 }
@@ -138,6 +139,13 @@ pub(super) enum Built {
     /// Handles a packet that cannot be built: its memory or request no longer exists.
     Impossible,
     Blocked(Blocked),
+}
+
+/// Packets for a card are steered by the server's number, others by the receiver's.
+#[inline]
+fn steering_of(repr: &Repr) -> SteeringKey {
+    let number = repr.message.span().map_or(repr.connection, |span| span.capability.server);
+    SteeringKey::of(number)
 }
 
 /// Whether a packet carries data and may be marked by routers.

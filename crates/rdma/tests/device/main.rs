@@ -36,6 +36,7 @@ mod star_property;
 mod star_rights;
 mod star_shared_receives;
 mod star_survival;
+mod steering;
 mod unwritable_receives;
 mod wire_trace;
 mod xrc;
