@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use nichrome_port::udp::{
-    Envelope, ReceiveBatch, SendBatch, SendReport, SharedPort, Steering, UdpError, UdpSocket,
+    Envelope, PacketReceiver, ReceiveBatch, SendBatch, SendReport, SharedPort, Steering, UdpError, UdpSocket,
 };
 use nichrome_port::{
     Device, MAX_RECEIVE, Netlink, NetworkNamespace, Offloads, Tap, clock, gain_network_admin,
@@ -240,6 +240,26 @@ fn datagrams_reach_the_slot_that_they_name_while_processes_start_and_end() {
     ports = [(); 4].map(|()| None);
     assert!(ports.iter().all(Option::is_none));
     assert_gets_free(address);
+}
+
+#[test]
+fn the_next_process_of_a_slot_receives_after_one_that_received_packets() {
+    let address = SocketAddr::from((Ipv4Addr::new(127, 0, 77, 6), PORT));
+    let sender = UdpSocket::open_loopback(PORT).unwrap();
+    let keeps = SharedPort::join(address, STEERING).unwrap();
+    let packets = SharedPort::join(address, STEERING).unwrap();
+    let slot = packets.slot();
+    drop(PacketReceiver::open(packets.socket()).unwrap());
+    drop(packets);
+    let next = SharedPort::join(address, STEERING).unwrap();
+    assert_eq!(next.slot(), slot);
+    send(&sender, envelope(address), &[for_slot(slot); 3].concat(), 8);
+    clock::wait([next.socket().as_fd()], Some(clock::now() + Duration::from_secs(5))).unwrap();
+    let mut batch = ReceiveBatch::default();
+    batch.receive(next.socket()).unwrap();
+    let counts: Vec<_> = batch.arrivals().map(|arrival| arrival.datagrams().count()).collect();
+    assert_eq!(counts, [3], "datagrams of each received message");
+    drop(keeps);
 }
 
 const SHARED: &str = "NICHROME_SHARED_ADDRESS";

@@ -17,6 +17,7 @@ use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout};
 use rustix::net::{RecvFlags, SocketFlags, SocketType, listen, recv};
 
 use crate::clock::wait;
+use crate::packet_options::accept_all;
 use crate::quiet_thread::spawn_quiet;
 use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{
@@ -26,6 +27,7 @@ use crate::waker::Waker;
 
 use super::service_ports::{ServicePorts, create_table};
 use super::socket::{UdpError, UdpSocket, open};
+use super::socket_options::coalesce;
 use super::steering::Steering;
 
 /// Timeout for receiving the sockets from another process.
@@ -71,6 +73,7 @@ impl SharedPort {
         };
         let fd = group.sockets.get(slot).ok_or(failed(Errno::PROTO))?.try_clone();
         let fd = fd.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))?;
+        receive_from_socket(&fd).map_err(failed)?;
         discard_what_is_left(&fd);
         let socket = UdpSocket::of(fd, address).map_err(failed)?;
         let group = Arc::new(group);
@@ -109,6 +112,15 @@ impl SharedPort {
             Ok((ports, UdpSocket::of(duplicate()?, address)?))
         };
         open().map_err(|error| UdpError::of(address, error))
+    }
+}
+
+/// Undoes what a [`PacketReceiver`](super::PacketReceiver) of the slot's previous owner, which may have been killed, did to the socket.
+fn receive_from_socket(fd: &OwnedFd) -> io::Result<()> {
+    match accept_all(fd) {
+        // There is no filter.
+        Ok(()) | Err(Errno::NOENT) => coalesce(fd),
+        error => error,
     }
 }
 
