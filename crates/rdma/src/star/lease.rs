@@ -119,9 +119,10 @@ impl Held {
         [self.key, self.before]
     }
 
-    /// Records that the card has refused a packet because of `lease`.
-    pub(crate) fn refused(&mut self) {
-        self.is_void = true;
+    /// Records that the card has refused, because of its lease, a packet that left at `sent`. The refusal of a packet under an earlier
+    /// lease says nothing about this one.
+    pub(crate) fn refused(&mut self, sent: Instant) {
+        self.is_void |= sent >= self.since;
     }
 
     /// Whether packets may leave under the lease at `now`.
@@ -166,7 +167,9 @@ mod tests {
         held.take(&ConnectionKey::new([1; 16]).next_lease(Lease(91), ConnectionKey::new([3; 16])), at(31));
         assert_eq!(held.keys(), [ConnectionKey::new([3; 16]), ConnectionKey::new([2; 16])]);
         assert!(held.is_valid(at(60)) && !held.asks(at(60)));
-        held.refused();
+        held.refused(at(30));
+        assert!(held.is_valid(at(60)) && !held.asks(at(60)), "a packet under the lease before");
+        held.refused(at(31));
         assert!(!held.is_valid(at(60)) && held.asks(at(60)) && held.next_request(at(60)) > Some(at(60)));
         assert_eq!(held.next_request(at(61)), None, "a deadline that has passed would be served without end");
     }

@@ -1,11 +1,12 @@
 //! The choice between RoCE and StaR for a device's connections, and the terms of their set-up.
 
-use crate::common::{Link, Pair};
+use crate::common::{Fate, Link, Pair};
 use nichrome_rdma::star::{
     Admit, CardAuthentication, Connect, MakeOffer, Room, ServerSecret, StarRole, Wish,
 };
 use nichrome_rdma::*;
 use nichrome_wire::SeqNumber;
+use nichrome_wire::star::{Message, Reason, Repr};
 
 fn ok(done: &[Completion]) -> Vec<u64> {
     assert!(done.iter().all(|wc| wc.status == Status::Success), "{done:?}");
@@ -104,4 +105,33 @@ fn a_client_with_a_wrong_clock_learns_the_time() {
     pair.run();
     assert_eq!(ok(&pair.ends[0].completions()), [1, 2]);
     assert!(pair.ends[1].device.view::<star::CardCounters>().refused_expired > 0);
+}
+
+/// The server's card keeps the leases of 256 closed connections; one more makes the leases of all connections void.
+#[test]
+fn a_late_refusal_of_a_packet_under_the_previous_lease_leaves_the_next_one_valid() {
+    let mut pair = Pair::with(|config| {
+        let secret = ServerSecret::new([1; 16]);
+        config.star.authentication = Some(CardAuthentication { secret });
+    });
+    let [client, _] = pair.connect_star(1, &Link::default());
+    for _ in 0..=256 {
+        let closed = pair.connect_star(1, &Link::default());
+        for (end, qp) in pair.ends.iter_mut().zip(closed) {
+            end.device.destroy_qp(qp).unwrap();
+        }
+    }
+    pair.run_for(1_000_000);
+    let mut refusals = 0;
+    pair.fates = Some(Box::new(move |_, bytes| {
+        let is_refusal = Repr::parse(bytes).unwrap().0.message == Message::Ra(Err(Reason::Lease));
+        refusals += u32::from(is_refusal);
+        // The next lease arrives one round trip of 20 µs after the first refusal.
+        if is_refusal && refusals > 1 { Fate::ArrivesLate(100_000) } else { Fate::Arrives }
+    }));
+    let there = pair.ends[1].remote(0);
+    (1..=3).for_each(|nth| pair.ends[0].post(client, nth, Operation::Write(there), 0, 3000));
+    pair.run_for(10_000_000);
+    assert!(pair.ends[1].device.view::<star::CardCounters>().refused_lease > 1);
+    assert_eq!(ok(&pair.ends[0].completions()), [1, 2, 3]);
 }

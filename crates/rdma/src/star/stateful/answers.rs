@@ -42,7 +42,7 @@ impl Stateful {
         if outcome == Err(Reason::Lease)
             && let Some(lease) = &mut self.lease
         {
-            lease.refused();
+            lease.refused(sent);
         }
         let must_repeat = match outcome {
             Ok(_) => false,
