@@ -87,6 +87,10 @@ impl SidePorts {
         let is_of_group =
             |place: &&mut Option<SidePort>| place.as_ref().is_some_and(|joined| joined.is_of(group));
         if let Some(place) = self.sockets.iter_mut().find(is_of_group) {
+            if let Some(SidePort { socket, joins: 1 }) = place {
+                // Closing would not end the registration where a child of fork has the socket too.
+                let _ = self.ready.remove(&*socket);
+            }
             *place = place.take().and_then(SidePort::left_once);
             self.groups -= usize::from(place.is_none());
         }
@@ -127,5 +131,36 @@ impl AsFd for SidePorts {
     /// Readable while a datagram waits.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use nichrome_port::clock;
+    use nichrome_port::udp::{Envelope, SendBatch};
+    use nichrome_wire::TrafficClass;
+
+    use super::*;
+
+    /// A copy of the socket keeps the registration, as a forked child does.
+    #[test]
+    fn a_group_that_was_left_does_not_wake_where_a_forked_child_has_its_socket() {
+        let (group, local) = (IpAddr::from([239, 255, 77, 9]), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let mut ports = SidePorts::new().unwrap();
+        let is_readable = |ports: &SidePorts| clock::wait([ports.as_fd()], Some(Instant::ZERO)) == Ok([true]);
+        (0..2).for_each(|_| ports.join(group, local).unwrap());
+        let copy = ports.sockets[0].as_ref().unwrap().socket.as_fd().try_clone_to_owned().unwrap();
+        ports.leave(group);
+        let sender = UdpSocket::open_loopback(14_795).unwrap();
+        let mut batch = SendBatch::default();
+        let peer = SocketAddr::new(group, ROCE_PORT);
+        batch.stage(Envelope { peer, traffic_class: TrafficClass(0), hop_limit: Some(1) }, 1, 1);
+        batch.send(&sender);
+        clock::wait([copy.as_fd()], Some(clock::now() + std::time::Duration::from_secs(5))).unwrap();
+        assert!(is_readable(&ports), "joined twice and left once");
+        ports.leave(group);
+        assert!(!is_readable(&ports));
     }
 }

@@ -97,13 +97,6 @@ struct Incoming {
     is_corrupt: bool,
 }
 
-/// The state of an accepted connection.
-enum Greeting {
-    Link(Incoming),
-    /// The first message has not arrived.
-    None(OwnedFd),
-}
-
 #[derive(Debug)]
 enum Outgoing {
     Link(Link),
@@ -200,7 +193,10 @@ impl MemoryLinks {
         match link.send(traffic_class, bytes, segment_size, now) {
             Ok(sent) => sent,
             Err(HasEnded) => {
-                self.outgoing.insert((peer, slot), Outgoing::Unreachable { until: now + ASK_AGAIN });
+                let unreachable = Outgoing::Unreachable { until: now + ASK_AGAIN };
+                if let Some(Outgoing::Link(link)) = self.outgoing.insert((peer, slot), unreachable) {
+                    unwatch(&self.ready, &link.connection);
+                }
                 LinkSend::NoLink
             }
         }
@@ -255,29 +251,29 @@ impl MemoryLinks {
     fn look_at_connections(&mut self) {
         (self.calls, self.idle_calls) = (0, 0);
         self.message_came.clear();
-        self.incoming.retain(|link| {
-            if link.is_corrupt || link.ring.has_message() {
-                return !link.is_corrupt;
+        let Self { ready, message_came, .. } = self;
+        self.incoming.retain_mut(|link| {
+            let stays = link.rests(message_came);
+            if !stays {
+                unwatch(ready, &link.connection);
             }
-            let has_ended = take_wake_ups(&link.connection) == WakeUps::Ended;
-            link.ring.rest();
-            // A message may have arrived before the request.
-            if link.ring.has_message() {
-                self.message_came.wake();
-                return true;
-            }
-            !has_ended
+            stays
         });
         self.outgoing.retain(|_, outgoing| match outgoing {
-            Outgoing::Link(link) => !has_closed(&link.connection),
-            Outgoing::Unreachable { .. } => true,
+            Outgoing::Link(link) if has_closed(&link.connection) => {
+                unwatch(ready, &link.connection);
+                false
+            }
+            Outgoing::Link(_) | Outgoing::Unreachable { .. } => true,
         });
         self.accept();
         for connection in std::mem::take(&mut self.greetings) {
-            match Incoming::greeted(connection) {
-                Ok(Greeting::Link(link)) => self.incoming.push(link),
-                Ok(Greeting::None(connection)) => self.greetings.push(connection),
-                Err(_) => {}
+            match first_message(&connection) {
+                Ok(Some((peer, ring))) => {
+                    self.incoming.push(Incoming { peer, ring, connection, is_corrupt: false });
+                }
+                Ok(None) => self.greetings.push(connection),
+                Err(_) => unwatch(&self.ready, &connection),
             }
         }
     }
@@ -351,22 +347,42 @@ fn is_ours(connection: &OwnedFd) -> bool {
     is_of_same_user(connection).unwrap_or(false)
 }
 
+/// Ends the epoll's watch of a connection before it is closed, which would not end it where a child of fork has the socket too.
+fn unwatch(ready: &Epoll, connection: &OwnedFd) {
+    let _ = ready.remove(connection);
+}
+
+/// Receives the first message of a connection: the peer's address and ring. Returns `None` if it has not arrived.
+///
+/// # Errors
+/// The connection is closed, or the message is invalid.
+fn first_message(connection: &OwnedFd) -> io::Result<Option<(SocketAddr, RingReader)>> {
+    let mut name = [0; 64];
+    let (len, passed) = match receive_descriptors(connection, &mut name, RecvFlags::DONTWAIT) {
+        Err(Errno::AGAIN) => return Ok(None),
+        received => received?,
+    };
+    let peer = str::from_utf8(&name[..len]).ok().and_then(|name| name.parse().ok());
+    let (Some(peer), Ok([ring])) = (peer, <[OwnedFd; 1]>::try_from(passed)) else {
+        return Err(Errno::PROTO);
+    };
+    Ok(Some((peer, RingReader::open(&ring)?)))
+}
+
 impl Incoming {
-    /// Receives the first message of a connection.
-    ///
-    /// # Errors
-    /// The connection is closed, or the message is invalid.
-    fn greeted(connection: OwnedFd) -> io::Result<Greeting> {
-        let mut name = [0; 64];
-        let (len, passed) = match receive_descriptors(&connection, &mut name, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN) => return Ok(Greeting::None(connection)),
-            received => received?,
-        };
-        let peer = str::from_utf8(&name[..len]).ok().and_then(|name| name.parse().ok());
-        let (Some(peer), Ok([ring])) = (peer, <[OwnedFd; 1]>::try_from(passed)) else {
-            return Err(Errno::PROTO);
-        };
-        Ok(Greeting::Link(Self { peer, ring: RingReader::open(&ring)?, connection, is_corrupt: false }))
+    /// Requests a wake-up if there is no message. Returns false if the link has ended.
+    fn rests(&mut self, message_came: &Waker) -> bool {
+        if self.is_corrupt || self.ring.has_message() {
+            return !self.is_corrupt;
+        }
+        let has_ended = take_wake_ups(&self.connection) == WakeUps::Ended;
+        self.ring.rest();
+        // A message may have arrived before the request.
+        if self.ring.has_message() {
+            message_came.wake();
+            return true;
+        }
+        !has_ended
     }
 }
 

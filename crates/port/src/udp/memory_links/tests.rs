@@ -106,6 +106,51 @@ fn what_was_sent_before_the_sender_ended_is_received_and_its_link_ends() {
     assert_eq!(send(&mut from, receiver, &[1]), LinkSend::NoLink);
 }
 
+/// A forked child has all descriptors. Copies within the process keep an epoll's registration, too.
+#[test]
+fn links_that_have_ended_do_not_wake_where_a_forked_child_has_their_descriptors() {
+    let ((mut from, _), (mut to, receiver)) = (links(21), links(22));
+    let copy_of = |links: &MemoryLinks| match &links.outgoing[&(receiver, 3)] {
+        Outgoing::Link(link) => link.connection.try_clone().unwrap(),
+        Outgoing::Unreachable { .. } => panic!("no link"),
+    };
+    // Incoming: the writer closes its end.
+    assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
+    assert_eq!(drain(&mut to).len(), 1);
+    let _incoming = to.incoming[0].connection.try_clone().unwrap();
+    drop(from);
+    drain(&mut to);
+    // Incoming: the ring is corrupt.
+    let writer = ring_at(receiver);
+    drain(&mut to);
+    let _corrupt = to.incoming[0].connection.try_clone().unwrap();
+    to.incoming[0].is_corrupt = true;
+    drop(writer);
+    drain(&mut to);
+    // The first message is invalid.
+    let wrong = connection(receiver);
+    drain(&mut to);
+    let _greeting = to.greetings[0].try_clone().unwrap();
+    send_wake_up(&wrong).unwrap();
+    drop(wrong);
+    drain(&mut to);
+    assert!(to.greetings.is_empty() && to.incoming.is_empty());
+    // Outgoing: the reader makes no progress.
+    let (mut from, _) = links(23);
+    let (message, start) = (vec![0; MAX_MESSAGE], clock::now());
+    let mut at = |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + time);
+    while at(Duration::ZERO) == LinkSend::Sent {}
+    let _slow = copy_of(&from);
+    assert_eq!(from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + END), LinkSend::NoLink);
+    // Outgoing: the reader closes its end.
+    let (mut other, _) = links(24);
+    assert_eq!(send(&mut other, receiver, &[1]), LinkSend::Sent);
+    let _closed = copy_of(&other);
+    drop(to);
+    drain(&mut from);
+    drain(&mut other);
+}
+
 #[test]
 fn a_reader_that_stands_still_costs_its_messages_and_then_the_link() {
     let ((mut from, _), (_to, receiver)) = (links(7), links(8));
