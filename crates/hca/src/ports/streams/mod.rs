@@ -204,6 +204,7 @@ impl StreamPorts {
             self.paused.push(token);
         }
         self.streams.insert(token, stream);
+        self.watch(token);
         // The end of the set-up may not be acknowledged yet.
         self.expect_answers(now);
         if let Some(before) = self.by_qp.insert(qp, token) {

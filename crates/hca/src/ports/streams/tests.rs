@@ -115,11 +115,15 @@ impl Bench {
 
     /// Puts a queue pair on a stream; returns the peer's socket.
     fn attach(&mut self, qp: QpHandle) -> TcpStream {
+        self.attach_behind(qp, Vec::new())
+    }
+
+    /// Puts a queue pair on a stream whose set-up has received `rest` already; returns the peer's socket.
+    fn attach_behind(&mut self, qp: QpHandle, rest: Vec<u8>) -> TcpStream {
         let peer = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
         let (socket, _) = self.listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
-        let connected =
-            ConnectedStream { socket, set_up: Vec::new(), rest: Vec::new(), by_number: self.by_number };
+        let connected = ConnectedStream { socket, set_up: Vec::new(), rest, by_number: self.by_number };
         self.ports.attach(qp, connected, &mut Capture::default(), clock::now()).unwrap();
         peer
     }
@@ -196,6 +200,25 @@ fn a_stream_that_is_not_consumed_is_not_read_and_wakes_no_thread() {
         bench.device.post(qps[0], 3);
         bench.until(|bench| bench.device.received[&qps[0]].len() == 4);
         assert_eq!(bench.device.received[&qps[0]][3], frame(3, 100)[4..]);
+    }
+}
+
+/// As a queue pair in INIT, whose transport wants no bytes yet.
+#[test]
+fn a_stream_that_begins_with_received_bytes_is_not_lost_when_more_arrive_before_they_are_wanted() {
+    for others in [0, 1] {
+        let mut bench = Bench::new(None);
+        let qps = handles(1 + others);
+        bench.device.starved.insert(qps[0]);
+        let mut peer = bench.attach_behind(qps[0], frame(0, 100));
+        let _others: Vec<_> = qps[1..].iter().map(|qp| bench.attach(*qp)).collect();
+        peer.write_all(&frame(1, 100)).unwrap();
+        assert!(!bench.wakes());
+        (0..10).for_each(|_| bench.progress());
+        assert_eq!(bench.device.ended, []);
+        bench.device.post(qps[0], 2);
+        bench.until(|bench| bench.device.received.get(&qps[0]).is_some_and(|all| all.len() == 2));
+        assert_eq!(bench.device.received[&qps[0]], [0, 1].map(|nth| frame(nth, 100)[4..].to_vec()));
     }
 }
 
