@@ -104,17 +104,26 @@ impl Drop for Claim {
     }
 }
 
-/// Restores the interface of a killed card behind `host`; returns false if there is none.
-pub(super) fn put_back_for(host: &str) -> anyhow::Result<bool> {
+/// What a card has left.
+pub(super) enum Left {
+    /// A changed interface, which is restored now.
+    Restored,
+    /// A claim that its process still holds: the card runs, starts or ends.
+    Locked,
+    /// No claim.
+    Nothing,
+}
+
+/// Restores the interface of a killed card behind `host`.
+pub(super) fn put_back_for(host: &str) -> anyhow::Result<Left> {
+    let mut found = Left::Nothing;
     for path in place::all_claims()? {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
-        // A locked file is in use.
-        if file.try_lock().is_err() || !is_at(&file, &path) {
-            continue;
-        }
-        if let Some(record) = Record::read(&file)
-            && record.host == host
-        {
+        let is_locked = file.try_lock().is_err();
+        let Some(record) = Record::read(&file).filter(|record| record.host == host) else { continue };
+        if is_locked {
+            found = Left::Locked;
+        } else if is_at(&file, &path) {
             record.put_back_and_say()?;
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             // Its socket, which has no listener any more.
@@ -122,10 +131,10 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<bool> {
             if let Some(directory) = path.parent() {
                 runtime_dir::remove_if_empty(directory);
             }
-            return Ok(true);
+            return Ok(Left::Restored);
         }
     }
-    Ok(false)
+    Ok(found)
 }
 
 impl Record {

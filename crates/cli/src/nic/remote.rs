@@ -8,11 +8,16 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nichrome_port::InterfaceName;
 
+use super::claim::{self, Left};
+use super::control::Found;
 use super::text::Text;
-use super::{claim, control, place};
+use super::{control, place};
 
 /// Time that a card may take to end.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time that a killed card's process may keep its claim after it has closed its socket.
+const EXIT_TIME: Duration = Duration::from_secs(2);
 
 /// Show a card's counters, per queue and in total.
 #[derive(Args)]
@@ -45,10 +50,13 @@ impl Down {
     /// Returns after the card has restored everything.
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let host = self.host.as_str();
-        match control::find(Some(self.host)) {
-            Ok(card) => card.stop()?,
-            Err(_) if claim::put_back_for(host)? => return Ok(()),
-            Err(error) => return Err(error),
+        let until = Instant::now() + EXIT_TIME;
+        while let Err(error) = control::find(Some(self.host)).and_then(Found::stop) {
+            match claim::put_back_for(host)? {
+                Left::Restored => return Ok(()),
+                Left::Locked if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                Left::Locked | Left::Nothing => return Err(error),
+            }
         }
         let socket = place::of_socket(host)?;
         let until = Instant::now() + PATIENCE;

@@ -1,11 +1,11 @@
 //! Two network namespaces and a wire between them: `w0`, which the card uses, and `p0`, its other end.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -177,14 +177,26 @@ impl Lab {
 
     /// Returns true if no file of a card is left.
     pub(crate) fn is_tidy(&self) -> bool {
+        self.files().is_empty()
+    }
+
+    /// Opens the claim of the only card.
+    pub(crate) fn claim(&self) -> File {
+        let claims = self.files().into_iter().filter(|path| path.extension().is_some_and(|of| of == "json"));
+        let [claim] = <[_; 1]>::try_from(claims.collect::<Vec<_>>()).unwrap();
+        File::open(claim).unwrap()
+    }
+
+    /// Returns the files of the cards.
+    fn files(&self) -> Vec<PathBuf> {
         let suffix = self.here.run(|| {
             use std::os::unix::fs::MetadataExt;
             format!("@{}.", fs::metadata("/proc/thread-self/ns/net").unwrap().ino())
         });
         let suffix = suffix.unwrap();
         let places = [Path::new("/run/nichrome").to_owned(), self.directory.path().join("nichrome")];
-        let mut files = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
-        !files.any(|file| file.file_name().to_str().unwrap().contains(&suffix))
+        let files = places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten();
+        files.map(|file| file.path()).filter(|path| path.to_str().unwrap().contains(&suffix)).collect()
     }
 
     /// Sends `data` from one side to the other over TCP; returns true if it arrived unchanged.

@@ -1,6 +1,8 @@
 //! Cards start and end, and leave nothing behind.
 
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use nichrome_port::{Interface, NetlinkError};
 use rustix::process::Signal;
@@ -83,6 +85,32 @@ fn nic_down_restores_the_wire_of_a_killed_card() {
     let (line, status) = lab.failure(&["nic", "down", "h0"]);
     assert_eq!(status, 1);
     assert!(line.contains("no card is behind h0"), "{line}");
+}
+
+#[test]
+fn nic_down_waits_for_the_process_of_a_killed_card() {
+    needs_namespaces!("lifecycle::nic_down_waits_for_the_process_of_a_killed_card");
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    lab.up(&["--backend", "packet"]).kill();
+    // As a process does that has closed its socket and not yet its claim.
+    let claim = lab.claim();
+    claim.try_lock().unwrap();
+    let (line, status) = lab.failure(&["nic", "down", "h0"]);
+    assert!(line.contains("no card is behind h0") && status == 1, "{line}");
+    let (line, status) = lab.failure(&["nic", "down", "h1"]);
+    assert!(line.contains("no card is behind h1") && status == 1, "{line}");
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            claim.unlock().unwrap();
+        });
+        lab.run(&["nic", "down", "h0"])
+    });
+    assert!(output.status.success(), "{}", failure(&output).0);
+    assert!(failure(&output).0.contains("left w0 changed: restored"));
+    assert_eq!(state(&lab.interface("w0")), state(&before));
+    assert!(lab.is_tidy());
 }
 
 #[test]
@@ -180,7 +208,7 @@ fn a_card_waits_while_its_wire_is_down() {
         assert!(lab.here.run(ping).unwrap().success());
         let connect = || {
             let address = "10.8.0.2:5001".parse().unwrap();
-            std::net::TcpStream::connect_timeout(&address, std::time::Duration::from_millis(100))
+            std::net::TcpStream::connect_timeout(&address, Duration::from_millis(100))
         };
         assert!(lab.here.run(connect).unwrap().is_err());
         lab.ip("link set w0 up");
