@@ -1,13 +1,13 @@
 //! Control sockets of running commands: a request is one line of JSON, and so is its answer.
 
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use nichrome_port::uninterrupted;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
@@ -17,8 +17,11 @@ use serde::de::DeserializeOwned;
 use crate::deadline::left;
 use crate::{runtime_dir, threads};
 
-/// Maximum length of a request or answer, in bytes.
-const LONGEST: usize = 1 << 20;
+/// Maximum length of a request or answer, in bytes: one that contains the longest text file ([`read_text`]), whose line
+/// ends have two bytes in JSON.
+///
+/// [`read_text`]: nichrome_sim::experiment::read_text
+const LONGEST: usize = 1 << 27;
 
 /// Timeout of a client for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -85,8 +88,18 @@ pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Seria
     let peer = socket_peercred(stream).context("cannot identify the owner of the process that answers")?.uid;
     ensure!(is_trusted(peer, geteuid()), "the process that answers belongs to another user");
     let until = Instant::now() + PATIENCE;
-    send(stream, request, until)?;
-    receive(stream, until).context("no answer")
+    send(stream, request, until).and_then(|()| receive(stream, until)).map_err(without_answer)
+}
+
+/// Describes why a request has no answer.
+fn without_answer(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        // The first is that of a socket's timeout (socket(7), SO_RCVTIMEO).
+        Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            anyhow!("the process does not answer within {} s", PATIENCE.as_secs())
+        }
+        _ => error.context("no answer"),
+    }
 }
 
 fn is_trusted(peer: Uid, own: Uid) -> bool {
@@ -96,11 +109,12 @@ fn is_trusted(peer: Uid, own: Uid) -> bool {
 /// Sends a message until the deadline, however slowly the other side reads.
 fn send(mut stream: &UnixStream, message: &impl Serialize, until: Instant) -> anyhow::Result<()> {
     let line = serde_json::to_string(message)? + "\n";
+    ensure!(line.len() <= LONGEST, "{} bytes are too long for a message: at most {LONGEST}", line.len());
     let mut rest = line.as_bytes();
     while !rest.is_empty() {
         stream.set_write_timeout(Some(left(until)?))?;
         match uninterrupted(|| stream.write(rest))? {
-            0 => return Err(std::io::Error::from(ErrorKind::WriteZero).into()),
+            0 => return Err(io::Error::from(ErrorKind::WriteZero).into()),
             written => rest = &rest[written..],
         }
     }
@@ -109,7 +123,7 @@ fn send(mut stream: &UnixStream, message: &impl Serialize, until: Instant) -> an
 
 /// Receives a message until the deadline, however slowly the other side writes.
 fn receive<T: DeserializeOwned>(mut stream: &UnixStream, until: Instant) -> anyhow::Result<T> {
-    let (mut received, mut piece) = (Vec::new(), [0; 4096]);
+    let (mut received, mut piece) = (Vec::new(), [0; 1 << 16]);
     loop {
         stream.set_read_timeout(Some(left(until)?))?;
         let len = uninterrupted(|| stream.read(&mut piece))?;
@@ -184,6 +198,19 @@ mod tests {
             ended.store(true, Ordering::Relaxed);
             assert_eq!(answer.unwrap(), 2);
         });
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_and_a_request_that_is_too_long_are_reported() {
+        let (client, mut server) = UnixStream::pair().unwrap();
+        let error = ask::<u32>(&client, &1).unwrap_err();
+        assert_eq!(format!("{error:#}"), "the process does not answer within 5 s");
+        // Not sent.
+        let error = ask::<u32>(&client, &"x".repeat(LONGEST)).unwrap_err();
+        let expected = "no answer: 134217731 bytes are too long for a message: at most 134217728";
+        assert_eq!(format!("{error:#}"), expected);
+        server.set_nonblocking(true).unwrap();
+        assert_eq!(server.read(&mut [0; 4096]).unwrap(), "1\n".len());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Impairments from options, a TOML file, or requests to a running path: names with values, parsed by the same rules.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -89,6 +90,9 @@ struct Setting {
     direction: Direction,
     name: String,
     value: String,
+    /// The content of the file that the value names, which the command reads that the user has run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,14 +132,14 @@ impl Direction {
 }
 
 impl ImpairmentOptions {
-    /// Collects the impairments of the file and the options, and makes their paths absolute.
+    /// Collects the impairments of the file and the options, and reads the files that they name.
     pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
         let mut given: Vec<_> = self
             .named()
             .into_iter()
             .filter_map(|(name, value)| {
                 let value = value.clone()?;
-                Some(Setting { direction: Direction::Both, name: name.into(), value })
+                Some(Setting { direction: Direction::Both, name: name.into(), value, content: None })
             })
             .collect();
         for (direction, texts) in [(Direction::ToRight, &self.to_right), (Direction::ToLeft, &self.to_left)] {
@@ -147,11 +151,12 @@ impl ImpairmentOptions {
                     );
                     return Err(failure::usage(wrong));
                 };
-                given.push(Setting { direction, name: name.into(), value: value.into() });
+                given.push(Setting { direction, name: name.into(), value: value.into(), content: None });
             }
         }
         for setting in &mut given {
-            setting.make_path_absolute(Path::new(""))?;
+            let read = setting.read_file(Path::new(""));
+            read.map_err(|error| setting.explained(error))?;
         }
         let mut settings = match &self.config {
             Some(file) => from_file(file).with_context(|| file.display().to_string())?,
@@ -252,7 +257,7 @@ impl Asked {
     /// Returns a warning for the first bare fraction of 0.1 or more: other programs interpret such a number as
     /// percent.
     pub(crate) fn likely_percent(&self) -> Option<String> {
-        self.0.iter().find_map(|Setting { direction, name, value }| {
+        self.0.iter().find_map(|Setting { direction, name, value, .. }| {
             if !["loss", "duplicate", "corrupt", "reorder"].contains(&name.as_str()) {
                 return None;
             }
@@ -264,16 +269,15 @@ impl Asked {
         })
     }
 
-    /// Fails for an invalid value. Does not read files; combinations depend on what they are applied to.
+    /// Fails for an invalid value or file. Combinations depend on what they are applied to.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        let mut values = self.0.iter().filter(|setting| setting.file().is_none());
-        values.try_for_each(|setting| setting.apply_option(&mut Impairments::default()))
+        self.0.iter().try_for_each(|setting| setting.apply_option(&mut Impairments::default()))
     }
 
     /// Applies these impairments to `impairments`, the left direction's first.
     ///
     /// # Errors
-    /// A usage error, unless a file is unreadable or invalid.
+    /// A usage error, unless the content of a file is invalid.
     pub(crate) fn apply(&self, impairments: &mut [Impairments; 2]) -> anyhow::Result<()> {
         for setting in &self.0 {
             for (to, impairments) in Side::BOTH.into_iter().zip(&mut *impairments) {
@@ -296,9 +300,14 @@ impl Setting {
     /// # Errors
     /// As those of [`Asked::apply`].
     fn apply_option(&self, to: &mut Impairments) -> anyhow::Result<()> {
-        let applied = self.apply(to).with_context(|| self.direction.option(&self.name));
+        self.apply(to).map_err(|error| self.explained(error))
+    }
+
+    /// Adds the option to its error, which is one of usage unless the value names a file.
+    fn explained(&self, error: anyhow::Error) -> anyhow::Error {
+        let error = error.context(self.direction.option(&self.name));
         let is_of_file = self.file().is_some_and(|(_, path)| !path.is_empty());
-        applied.map_err(|error| if is_of_file { error } else { failure::as_usage(error) })
+        if is_of_file { error } else { failure::as_usage(error) }
     }
 
     fn apply(&self, to: &mut Impairments) -> anyhow::Result<()> {
@@ -307,14 +316,14 @@ impl Setting {
         let value = Some(self.value.as_str()).filter(|value| *value != "none");
         match self.name.as_str() {
             "delay" => to.delay = parsed(value)?.unwrap_or(nothing.delay),
-            "jitter" => to.jitter = value.map(jitter).transpose()?,
+            "jitter" => to.jitter = value.map(|value| self.jitter(value)).transpose()?,
             "jitter-order" => to.jitter_order = parsed(value)?.unwrap_or(nothing.jitter_order),
             "loss" => to.loss = parsed(value)?,
             "duplicate" => to.duplicate = parsed(value)?.unwrap_or(nothing.duplicate),
             "corrupt" => to.corrupt = parsed(value)?.unwrap_or(nothing.corrupt),
             "reorder" => to.reorder = parsed(value)?,
             "rate" => to.rate = parsed(value)?,
-            "trace" => to.trace = value.map(trace).transpose()?,
+            "trace" => to.trace = value.map(|_| self.parsed_file(str::parse::<Trace>)).transpose()?,
             "queue" => to.queue = parsed(value)?.unwrap_or(nothing.queue),
             "aqm" => to.aqm = parsed(value)?.unwrap_or(nothing.aqm),
             "ecn" => to.ecn = parsed(value)?.unwrap_or(nothing.ecn),
@@ -338,40 +347,37 @@ impl Setting {
         }
     }
 
-    /// Makes a path absolute: relative to `folder`, which is relative to this command's working directory, not the
-    /// running path's. An empty path stays empty, since it cannot be read.
-    fn make_path_absolute(&mut self, folder: &Path) -> anyhow::Result<()> {
-        if let Some((prefix, path)) = self.file()
-            && !path.is_empty()
-        {
-            let absolute =
-                std::path::absolute(folder.join(path)).with_context(|| self.direction.option(&self.name))?;
-            self.value = format!("{prefix}{}", absolute.display());
-        }
+    /// Reads the file that the value names, if any, and makes its path absolute. The path is relative to `folder`.
+    fn read_file(&mut self, folder: &Path) -> anyhow::Result<()> {
+        let Some((prefix, path)) = self.file() else { return Ok(()) };
+        ensure!(!path.is_empty(), "the name of a file is missing");
+        let path = std::path::absolute(folder.join(path))?;
+        let content = read_text(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        self.value = format!("{prefix}{}", path.display());
+        self.content = Some(content);
         Ok(())
+    }
+
+    /// Parses the content of the file that the value names.
+    fn parsed_file<T, E: Error + Send + Sync + 'static>(
+        &self,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+    ) -> anyhow::Result<T> {
+        let (_, path) = self.file().unwrap_or_default();
+        let content = self.content.as_ref().with_context(|| format!("the content of {path} is missing"))?;
+        parse(content).with_context(|| path.to_owned())
+    }
+
+    fn jitter(&self, value: &str) -> anyhow::Result<Jitter> {
+        if self.file().is_some() {
+            return self.parsed_file(Samples::parse).map(Jitter::Samples);
+        }
+        value.parse().map_err(|error| anyhow!("{error}; or file: followed by the name of a file of times"))
     }
 }
 
 fn parsed<T: FromStr<Err = ParseError>>(value: Option<&str>) -> Result<Option<T>, ParseError> {
     value.map(str::parse).transpose()
-}
-
-fn jitter(value: &str) -> anyhow::Result<Jitter> {
-    match value.strip_prefix("file:") {
-        Some(path) => Ok(Jitter::Samples(Samples::parse(&read(path)?).with_context(|| path.to_owned())?)),
-        None => value
-            .parse()
-            .map_err(|error| anyhow!("{error}; or file: followed by the name of a file of times")),
-    }
-}
-
-fn trace(path: &str) -> anyhow::Result<Trace> {
-    read(path)?.parse().with_context(|| path.to_owned())
-}
-
-fn read(path: &str) -> anyhow::Result<String> {
-    ensure!(!path.is_empty(), "the name of a file is missing");
-    read_text(path).with_context(|| format!("cannot read {path}"))
 }
 
 /// Parses the settings of a TOML file.
@@ -394,9 +400,9 @@ fn from_file(file: &Path) -> anyhow::Result<Vec<Setting>> {
     }
     let folder = file.parent().unwrap_or(Path::new(""));
     for setting in &mut settings {
-        setting.make_path_absolute(folder)?;
         // The caller adds the file's name to errors.
         let key = setting.direction.key(&setting.name);
+        setting.read_file(folder).with_context(|| key.clone())?;
         setting.apply(&mut Impairments::default()).context(key)?;
     }
     // Settings for both directions come first, regardless of their position.
@@ -412,5 +418,5 @@ fn setting(direction: Direction, name: &str, value: &toml::Value) -> anyhow::Res
         toml::Value::Table(_) => bail!("there is no table [{name}]: the tables are [to-right] and [to-left]"),
         _ => bail!("{} must be a text or a number, such as \"40ms\"", direction.key(name)),
     };
-    Ok(Setting { direction, name: name.into(), value })
+    Ok(Setting { direction, name: name.into(), value, content: None })
 }

@@ -1,6 +1,9 @@
 //! `nichrome wan set`, `show` and `exec` on a running path.
 
 use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
 use serde_json::{Value, json};
@@ -49,6 +52,44 @@ fn impairments_are_changed_while_the_path_is_in_use() {
     assert!(line.contains("ecn is mark, but the queue is tail-drop") && status == 1, "{line}");
     let (line, status) = failure(&room.run(&["set", "--trace", "/nonexistent"]));
     assert!(line.starts_with("--trace: cannot read /nonexistent") && status == 1, "{line}");
+}
+
+/// The content of a pipe, and of standard input, exists for `wan set` only.
+#[test]
+fn files_of_impairments_are_read_by_the_command_that_names_them() {
+    let room = Room::new();
+    let _path = pinging(&room);
+    let program = env!("CARGO_BIN_EXE_nichrome");
+    // 2 MB.
+    let script = format!(
+        "{program} wan set --trace <(yes 1 | head -1000000) && echo 5ms | {program} wan set --jitter file:/dev/stdin && \
+         {program} wan show --json"
+    );
+    let mut bash = Command::new("timeout");
+    bash.args(["100", "bash", "-c", &script]).stdin(Stdio::null());
+    room.prepare(&mut bash);
+    let output = bash.output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for direction in ["to_left", "to_right"] {
+        let impairments = &shown[direction]["impairments"];
+        assert_eq!(impairments["trace"], "1000000 lines, 12000000.00mbit on average", "{shown}");
+        assert!(impairments["jitter"].is_string(), "{shown}");
+    }
+}
+
+/// `wan set` waits for the writer of a FIFO, and the path does not.
+#[test]
+fn a_path_answers_while_wan_set_waits_for_a_file() {
+    let room = Room::new();
+    let _path = pinging(&room);
+    let fifo = room.file("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut set = room.command(&["set", "--trace", &fifo]).spawn().unwrap();
+    thread::sleep(Duration::from_millis(500));
+    assert!(room.run(&["show"]).status.success());
+    std::fs::write(&fifo, "1\n").unwrap();
+    assert!(set.wait().unwrap().success());
 }
 
 #[test]
