@@ -3,11 +3,15 @@
 use std::fs::{self, File};
 use std::io::{IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_port::capture::{self, Reader};
-use nichrome_port::{Device, Netlink, PacketSocket};
+use nichrome_port::{Device, Netlink, PacketSocket, uninterrupted};
 use nichrome_wire::{TcpFrame, VirtioNetHeader};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
 use crate::lab::{Direction, Family, Lab, PATIENCE, name, needs_namespaces, text, until};
@@ -138,6 +142,43 @@ fn top_prints_lines_where_there_is_no_terminal() {
     let printed = text(&output.stdout);
     assert_eq!(printed.lines().count(), 4, "{printed}");
     assert!(printed.lines().next().unwrap().contains("bytes each"), "{printed}");
+}
+
+#[test]
+fn a_signal_ends_top_and_restores_the_terminal() {
+    needs_namespaces!("reports::a_signal_ends_top_and_restores_the_terminal");
+    let lab = Lab::new();
+    let _up = lab.up(&[]);
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT] {
+        let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        unlockpt(&terminal).unwrap();
+        let name = ptsname(&terminal, Vec::new()).unwrap();
+        let end = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&end, size).unwrap();
+        let mut command = lab.command(env!("CARGO_BIN_EXE_nichrome"), &["top"]);
+        command.stdin(end.try_clone().unwrap()).stdout(end.try_clone().unwrap());
+        let mut top = lab.here.run(|| command.spawn().unwrap()).unwrap();
+        drop(command);
+        // Reads fail with EIO when the last descriptor of `end` is closed.
+        let shown = thread::spawn(move || {
+            let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+            while let Ok(len) = uninterrupted(|| File::from(terminal.try_clone()?).read(&mut piece)) {
+                shown.extend_from_slice(&piece[..len]);
+            }
+            String::from_utf8_lossy(&shown).into_owned()
+        });
+        let is_raw = || !tcgetattr(&end).unwrap().local_modes.contains(LocalModes::ICANON);
+        until("the screen to open", is_raw);
+        kill_process(Pid::from_child(&top), signal).unwrap();
+        assert_eq!(top.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        assert!(!is_raw(), "{signal:?}");
+        drop(end);
+        let shown = shown.join().unwrap();
+        // Of the alternate screen (xterm, DECSET 1049).
+        let [entered, left] = ["\x1b[?1049h", "\x1b[?1049l"].map(|words| shown.matches(words).count());
+        assert!(entered <= left, "{signal:?}: {shown:?}");
+    }
 }
 
 #[test]

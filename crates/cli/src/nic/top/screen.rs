@@ -1,6 +1,8 @@
 //! The terminal screen of `nichrome top`.
 
+use std::convert::Infallible;
 use std::io;
+use std::process;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
@@ -12,12 +14,21 @@ use ratatui::{DefaultTerminal, Frame};
 
 use super::rates::{COLUMNS, Interval, Rates, grouped};
 use super::shown::{Shown, Wanted};
+use crate::signals;
 
 /// The screen; restored on drop.
 pub(super) struct Screen(DefaultTerminal);
 
 impl Screen {
-    pub(super) fn open() -> io::Result<Self> {
+    /// Opens the screen. From now on, a signal that ends the process restores the terminal first.
+    pub(super) fn open() -> anyhow::Result<Self> {
+        signals::forward(&signals::ending_or_quitting(), |signal| -> Result<(), Infallible> {
+            // Held until the end of the process: nothing is drawn on the restored terminal.
+            let _output = io::stdout().lock();
+            // Fails if the terminal is gone.
+            let _ = ratatui::try_restore();
+            process::exit(128 + signal)
+        })?;
         let mut terminal = ratatui::try_init()?;
         terminal.draw(|frame| frame.render_widget("one moment …", frame.area()))?;
         Ok(Self(terminal))
