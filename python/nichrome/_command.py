@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 import os
 import shutil
@@ -57,12 +58,21 @@ def run_json(arguments: Iterable[str]) -> Any:
 
 def options(given: Dict[str, Any]) -> List[str]:
     """Returns command line options: ``jitter_order="keep"`` is ``--jitter-order=keep``; true is the option alone, ``None`` and
-    false leave it out."""
+    false leave it out; a list or tuple repeats it with each element."""
     words = []
     for name, value in given.items():
         option = "--" + name.replace("_", "-")
         if value is True:
             words.append(option)
         elif value is not None and value is not False:
-            words.append(f"{option}={value}")
+            elements = value if isinstance(value, (list, tuple)) else [value]
+            words += [f"{option}={word(element)}" for element in elements]
     return words
+
+
+def word(value: Any) -> str:
+    """Returns a value as the command reads it: numbers have no exponent, and truth values are lower-case."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    # The repr of a float that is of a subclass, such as numpy's, names the class.
+    return format(decimal.Decimal(repr(float(value))), "f") if isinstance(value, float) else str(value)

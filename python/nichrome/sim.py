@@ -10,7 +10,7 @@ import tempfile
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
-from nichrome._command import NichromeError, command, options, run_json
+from nichrome._command import NichromeError, command, options, run_json, word
 from nichrome._command import run as _command
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def points(
         jobs: Runs at a time; by default one a processor.
         set: Parameters, such as ``{"dma-start": "5us"}``.
     """
-    settings = [f"--set={key}={_word(value)}" for key, value in (set or {}).items()]
+    settings = [f"--set={key}={word(value)}" for key, value in (set or {}).items()]
     done = run_json(["sim", "run", "--json", *options({"seed": seed, "jobs": jobs}), *settings, "--", experiment])
     return list(done["points"])
 
@@ -130,10 +130,6 @@ def _run_task(words: List[str]) -> None:
         raise NichromeError(done.stderr.strip())
 
 
-def _word(value: Value) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _with_sweep_file(
     words: List[str], experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]
 ) -> str:
@@ -153,5 +149,9 @@ def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seed
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float):
+        return word(value)
     # JSON's strings, numbers and lists are TOML's, too, except the escapes of characters beyond U+FFFF and a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

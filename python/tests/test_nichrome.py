@@ -8,10 +8,12 @@ from pathlib import Path
 
 import distributed
 import hyperqueue
+import numpy
 import pytest
 from hyperqueue.cluster import WorkerConfig
 
 import nichrome
+from nichrome._command import options
 
 pytest_plugins = ["pytester"]
 REPOSITORY = Path(__file__).parents[2]
@@ -42,6 +44,37 @@ def test_every_engine_is_compared():
 def test_what_the_command_refuses_is_raised():
     with pytest.raises(nichrome.NichromeError, match="/nonexistent"):
         nichrome.coalesce("/nonexistent")
+
+
+@pytest.mark.parametrize(
+    "value, expected",
+    [
+        (1e-05, ["0.00001"]),
+        (0.5, ["0.5"]),
+        (1e22, ["10000000000000000000000"]),
+        (numpy.float64(1e-05), ["0.00001"]),
+        (3, ["3"]),
+        (["1ms", 1e-05], ["1ms", "0.00001"]),
+        (("a",), ["a"]),
+        ([], []),
+    ],
+)
+def test_options_have_no_exponents_and_lists_repeat_them(value, expected):
+    assert options({"to_left": value}) == [f"--to-left={word}" for word in expected]
+
+
+def test_a_sweep_has_small_numbers(tmp_path):
+    lines = nichrome.sim.tasks("iwarp-today-loss", {"loss": (1e-05, 0.5)}, store=tmp_path)
+    assert {line[line.index("--set") + 1] for line in lines} == {"loss=0.001%", "loss=50%"}
+
+
+def test_a_small_number_is_an_impairment():
+    with nichrome.wan.Path(loss=1e-05, to_left=["delay=1ms", "rate=1mbit"]) as path:
+        shown = path.show()
+        assert shown["to_right"]["impairments"]["loss"] == "0.001%"
+        assert shown["to_left"]["impairments"]["delay"] == "1ms" and shown["to_left"]["impairments"]["rate"] == "1mbit"
+        path.set(loss=2e-05)
+        assert path.show()["to_left"]["impairments"]["loss"] == "0.002%"
 
 
 def test_an_experiment_is_run():
