@@ -3,8 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -117,6 +117,21 @@ impl Progress {
     }
 }
 
+/// The progress bar of the newest call of [`each`].
+static NEWEST_BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+fn newest_bar() -> MutexGuard<'static, Option<ProgressBar>> {
+    NEWEST_BAR.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Clears the progress bar, and returns the number of completed runs as text.
+fn last_words() -> String {
+    let Some(bar) = newest_bar().clone() else { return "interrupted".into() };
+    let (done, all) = (bar.position(), bar.length().unwrap_or_default());
+    bar.finish_and_clear();
+    format!("interrupted after {} of {}", Grouped(done), plural(all, "run", "runs"))
+}
+
 /// Processes all tasks in parallel; results are in the order of the tasks. A signal ends the process, but not while a
 /// file is written.
 pub(super) fn each<T: Sync, R: Send>(
@@ -125,12 +140,10 @@ pub(super) fn each<T: Sync, R: Send>(
     work: impl Fn(&T, &Progress) -> anyhow::Result<R> + Sync,
 ) -> anyhow::Result<Vec<R>> {
     let progress = Progress::new(tasks.len(), jobs.threads);
-    let (bar, runs) = (progress.bar.clone(), plural(tasks.len() as u64, "run", "runs"));
-    files::end_on_signals(move || {
-        let done = bar.position();
-        bar.finish_and_clear();
-        format!("interrupted after {} of {runs}", Grouped(done))
-    })?;
+    let before = newest_bar().replace(progress.bar.clone());
+    if before.is_none() {
+        files::end_on_signals(last_words)?;
+    }
     let parallel = jobs.parallel(tasks.len());
     let pool = ThreadPoolBuilder::new().num_threads(parallel).build().context("cannot start threads")?;
     let one = |task: &T| {

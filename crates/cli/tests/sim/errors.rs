@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
@@ -204,6 +206,31 @@ fn a_signal_ends_a_run_with_one_line_and_without_files() {
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(error, "nichrome: interrupted after 0 of 16 runs\n");
         assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_signal_reports_the_completed_runs_of_the_readings() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    let reading = "[[reading]]\nname = \"longer\"\nset = { duration = \"10s\" }\nsource = \"none\"\n";
+    fs::write(&file, format!("{built_in}\n{reading}")).unwrap();
+    let run = ["run", text(&file), "--set", "duration=1ms", "--set", "warm-up=0", "--jobs", "1"];
+    let (mut pause, mut of_readings) = (Duration::from_millis(200), 0);
+    while of_readings < 10 {
+        let child = command(&run).spawn().unwrap();
+        thread::sleep(pause);
+        interrupt(&child, Signal::INT);
+        let error = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+        if error.ends_with(" of 16 runs\n") && !error.contains("16 of 16") {
+            // A busy machine takes longer for the runs before those of the reading.
+            pause *= 2;
+            assert!(pause < Duration::from_secs(60), "{error}");
+        } else {
+            assert_eq!(error, "nichrome: interrupted after 0 of 4 runs\n");
+            of_readings += 1;
+        }
     }
 }
 
