@@ -131,7 +131,11 @@ def coalesce(
 
     Raises:
         NichromeError: The capture cannot be read, or an option is wrong.
+        ValueError: ``output`` or ``acks`` is standard output, where the command prints the summary.
     """
+    for name, file in [("output", output), ("acks", given.get("acks"))]:
+        if file is not None and os.fspath(file) in ("-", "/dev/stdout"):
+            raise ValueError(f"{name} needs the name of a file: the command prints the summary to standard output")
     files = [os.fspath(path)] + ([os.fspath(output)] if output is not None else [])
     summary = run_json(["coalesce", "--json", *options({"compare": compare, **given}), "--", *files])
     return Compared(summary) if compare else Coalesced(summary)

@@ -46,6 +46,13 @@ def test_what_the_command_refuses_is_raised():
         nichrome.coalesce("/nonexistent")
 
 
+@pytest.mark.parametrize("name", ["output", "acks"])
+@pytest.mark.parametrize("stream", ["-", "/dev/stdout", Path("/dev/stdout")])
+def test_a_capture_is_not_written_to_standard_output(name, stream):
+    with pytest.raises(ValueError, match=f"{name} needs the name of a file"):
+        nichrome.coalesce(CAPTURE, **{name: stream})
+
+
 @pytest.mark.parametrize(
     "value, expected",
     [
