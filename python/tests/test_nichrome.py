@@ -72,7 +72,7 @@ def test_options_have_no_exponents_and_lists_repeat_them(value, expected):
 
 def test_a_sweep_has_small_numbers(tmp_path):
     lines = nichrome.sim.tasks("iwarp-today-loss", {"loss": (1e-05, 0.5)}, store=tmp_path)
-    assert {line[line.index("--set") + 1] for line in lines} == {"loss=0.001%", "loss=50%"}
+    assert {line[line.index("--set") + 1] for line in lines} == {"loss=0.00001%", "loss=0.5%"}
 
 
 def test_a_small_number_is_an_impairment():
