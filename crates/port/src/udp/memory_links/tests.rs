@@ -4,9 +4,10 @@ use crate::clock;
 
 use super::*;
 
-/// Links at addresses of their own, which need not be bound.
+/// Links at addresses of their own, which need not be bound; other processes that run these tests have others.
 fn links(nth: u8) -> (MemoryLinks, SocketAddr) {
-    let address = SocketAddr::from(([127, 99, std::process::id() as u8, nth], 4791));
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = SocketAddr::from(([127, 64 | high & 63, low, nth], 4791));
     (MemoryLinks::listen(address, Some(3)).unwrap(), address)
 }
 
