@@ -110,7 +110,7 @@ fn what_was_sent_before_the_sender_ended_is_received_and_its_link_ends() {
 /// A forked child has all descriptors. Copies within the process keep an epoll's registration, too.
 #[test]
 fn links_that_have_ended_do_not_wake_where_a_forked_child_has_their_descriptors() {
-    let ((mut from, _), (mut to, receiver)) = (links(21), links(22));
+    let ((mut from, _), (mut to, receiver)) = (links(81), links(82));
     let copy_of = |links: &MemoryLinks| match &links.outgoing[&(receiver, 3)] {
         Outgoing::Link(link) => link.connection.try_clone().unwrap(),
         Outgoing::Unreachable { .. } => panic!("no link"),
@@ -137,14 +137,14 @@ fn links_that_have_ended_do_not_wake_where_a_forked_child_has_their_descriptors(
     drain(&mut to);
     assert!(to.greetings.is_empty() && to.incoming.is_empty());
     // Outgoing: the reader makes no progress.
-    let (mut from, _) = links(23);
+    let (mut from, _) = links(83);
     let (message, start) = (vec![0; MAX_MESSAGE], clock::now());
     let mut at = |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + time);
     while at(Duration::ZERO) == LinkSend::Sent {}
     let _slow = copy_of(&from);
     assert_eq!(from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + END), LinkSend::NoLink);
     // Outgoing: the reader closes its end.
-    let (mut other, _) = links(24);
+    let (mut other, _) = links(84);
     assert_eq!(send(&mut other, receiver, &[1]), LinkSend::Sent);
     let _closed = copy_of(&other);
     drop(to);
