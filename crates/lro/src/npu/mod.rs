@@ -39,7 +39,7 @@
 //! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
-//! | no free aggregate | not said | the run whose timer fires next is delivered; if that frees none, the segment passes | ours |
+//! | no free aggregate | not said | what the end of the batch would deliver leaves now, or else the run whose timer fires next; if that frees none, the segment passes | ours |
 //! | PSH | not said | ignored, since a timeout delivers; or ends the aggregate | ours |
 
 mod ack;
@@ -207,14 +207,16 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers the run of the connection whose timer fires next, since all aggregates are in use. What waits behind a gap stays: the
-    /// segment that is being received may be before it.
+    /// Delivers the runs that the end of the receive batch would deliver, or else that of the connection whose timer fires next, since all
+    /// aggregates are in use. What waits behind a gap stays: the segment that is being received may be before it.
     #[cold]
     fn free_run(&mut self) {
         /// Connections to look at: some only have gaps.
         const MOST: usize = 64;
         self.settle_timers();
-        self.settle_all_timers(self.burst_at);
+        if !self.until_end.is_empty() {
+            return self.deliver_until_end();
+        }
         let has_run = |index: &Index| self.table.peek(*index).is_some_and(|known| known.run.is_some());
         let Some(index) = self.wheel.upcoming().take(MOST).map(Index).find(has_run) else { return };
         if let Some(descriptor) = self.table.get_mut(index).filter(|known| known.waiting.is_none()) {

@@ -51,7 +51,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Delivers what the connections in `until_end` hold, unless another batch has changed that they time out between bursts.
     #[cold]
-    fn deliver_until_end(&mut self) {
+    pub(super) fn deliver_until_end(&mut self) {
         let mut until_end = mem::take(&mut self.until_end);
         for index in until_end.drain(..) {
             if self.table.peek(index).is_some_and(ConnectionDescriptor::times_out_between_bursts) {

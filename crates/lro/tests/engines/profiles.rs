@@ -290,6 +290,17 @@ fn a_connection_is_coalesced_although_as_many_others_hold_segments_as_there_are_
     }
 }
 
+#[test]
+fn the_end_of_a_batch_delivers_all_also_with_fewer_aggregates_than_connections() {
+    let config = Config { max_connections: 16, max_aggregates: 4, ..Config::default() };
+    for profile in [ProfileConfig::Gro(Hold::Batch), ProfileConfig::Npu(NpuConfig::default())] {
+        let mut card = Card::new(&config, &profile);
+        let from = |port| data(0, 100).with(|frame| frame.src_port = port).build();
+        card.receive_frames((1000..1008).map(|port| Frame::new(from(port))).collect());
+        assert_eq!((card.take().len(), card.passes(PassReason::PoolEmpty)), (8, 0), "{profile:?}");
+    }
+}
+
 /// Positions in headers have 16 bits.
 #[test]
 fn segments_behind_64_kb_of_extension_headers_are_passed_after_what_is_held() {
