@@ -69,8 +69,8 @@ fn owner_of_new(directory: &Path) -> io::Result<u32> {
 fn is_removed(error: &anyhow::Error, directory: &Path) -> bool {
     match error.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(ErrorKind::NotFound) => true,
-        // Not if it is a file.
-        Some(ErrorKind::AlreadyExists) => !directory.exists(),
+        // Not if it is a file. A third process may have created it again.
+        Some(ErrorKind::AlreadyExists) => directory.is_dir() || !directory.exists(),
         _ => false,
     }
 }

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process;
 
@@ -59,6 +60,7 @@ impl Claim {
         };
         if let Some(left) = Record::read(&file) {
             left.put_back_and_say()?;
+            remove_dead_socket(&left.host)?;
         }
         let record = Record {
             pid: process::id(),
@@ -119,15 +121,19 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<Left> {
     let mut found = Left::Nothing;
     for path in place::all_claims()? {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
-        let is_locked = file.try_lock().is_err();
-        let Some(record) = Record::read(&file).filter(|record| record.host == host) else { continue };
-        if is_locked {
+        let of_host = || Record::read(&file).filter(|record| record.host == host);
+        // Not locked if it is another host's, whose card may be about to lock it.
+        if of_host().is_none() {
+            continue;
+        }
+        if file.try_lock().is_err() {
             found = Left::Locked;
-        } else if is_at(&file, &path) {
+        } else if is_at(&file, &path)
+            && let Some(record) = of_host()
+        {
             record.put_back_and_say()?;
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-            // Its socket, which has no listener any more.
-            let _ = fs::remove_file(place::of_socket(host)?);
+            remove_dead_socket(host)?;
             if let Some(directory) = path.parent() {
                 runtime_dir::remove_if_empty(directory);
             }
@@ -135,6 +141,15 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<Left> {
         }
     }
     Ok(found)
+}
+
+/// Removes the socket of a killed card behind `host`: one that nobody listens at.
+fn remove_dead_socket(host: &str) -> anyhow::Result<()> {
+    let socket = place::of_socket(host)?;
+    if UnixStream::connect(&socket).is_err() {
+        let _ = fs::remove_file(socket);
+    }
+    Ok(())
 }
 
 impl Record {

@@ -83,6 +83,8 @@ impl Lab {
                 .unwrap();
         }
         let lab = Self { here, there, directory: tempfile::tempdir().unwrap() };
+        // Of killed cards in a namespace that had this one's number.
+        lab.files().iter().for_each(|file| fs::remove_file(file).unwrap());
         lab.add_wire();
         lab
     }

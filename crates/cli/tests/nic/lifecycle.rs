@@ -119,8 +119,20 @@ fn changes_by_others_since_then_are_kept() {
     let lab = Lab::new();
     lab.up(&["--backend", "packet"]).kill();
     lab.ip("link set w0 address 02:00:00:00:00:77");
-    lab.run(&["nic", "down", "h0"]);
+    let output = lab.run(&["nic", "down", "h0"]);
+    assert!(output.status.success(), "{}", failure(&output).0);
     assert_eq!(lab.interface("w0").mac.unwrap().0[5], 0x77);
+    assert!(lab.is_tidy());
+}
+
+#[test]
+fn the_next_card_removes_the_socket_of_a_killed_one_behind_another_host() {
+    needs_namespaces!("lifecycle::the_next_card_removes_the_socket_of_a_killed_one_behind_another_host");
+    let lab = Lab::new();
+    lab.up(&["--backend", "packet"]).kill();
+    let next = ["nic", "up", "--wire", "w0", "--host", "h1", "--backend", "packet"];
+    lab.start(&mut lab.command(env!("CARGO_BIN_EXE_nichrome"), &next)).stop();
+    assert!(lab.is_tidy());
 }
 
 #[test]

@@ -3,9 +3,12 @@
 use std::convert::Infallible;
 use std::io;
 use std::process;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
+use ratatui::crossterm::terminal::disable_raw_mode;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::Line;
@@ -23,10 +26,18 @@ impl Screen {
     /// Opens the screen. From now on, a signal that ends the process restores the terminal first.
     pub(super) fn open() -> anyhow::Result<Self> {
         signals::forward(&signals::ending_or_quitting(), |signal| -> Result<(), Infallible> {
-            // Held until the end of the process: nothing is drawn on the restored terminal.
-            let _output = io::stdout().lock();
             // Fails if the terminal is gone.
-            let _ = ratatui::try_restore();
+            let _ = disable_raw_mode();
+            let (restored, is_restored) = mpsc::channel();
+            thread::spawn(move || {
+                // Held until the end of the process: nothing is drawn on the restored terminal.
+                let _output = io::stdout().lock();
+                let _ = ratatui::try_restore();
+                let _ = restored.send(());
+                thread::park();
+            });
+            // A terminal that takes nothing does not hold up the end.
+            let _ = is_restored.recv_timeout(Duration::from_secs(1));
             process::exit(128 + signal)
         })?;
         let mut terminal = ratatui::try_init()?;
