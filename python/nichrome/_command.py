@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 import json
+import numbers
 import os
 import shutil
 import subprocess
@@ -74,5 +75,5 @@ def word(value: Any) -> str:
     """Returns a value as the command reads it: numbers have no exponent, and truth values are lower-case."""
     if isinstance(value, bool):
         return str(value).lower()
-    # The repr of a float that is of a subclass, such as numpy's, names the class.
-    return format(decimal.Decimal(repr(float(value))), "f") if isinstance(value, float) else str(value)
+    is_float = isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational)
+    return format(decimal.Decimal(str(value)), "f") if is_float or isinstance(value, decimal.Decimal) else str(value)

@@ -1,6 +1,7 @@
 """What the package does, against the command itself."""
 
 import concurrent.futures
+import decimal
 import os
 import subprocess
 import sys
@@ -60,6 +61,8 @@ def test_a_capture_is_not_written_to_standard_output(name, stream):
         (0.5, ["0.5"]),
         (1e22, ["10000000000000000000000"]),
         (numpy.float64(1e-05), ["0.00001"]),
+        (numpy.float32(1e-05), ["0.00001"]),
+        (decimal.Decimal("1e-05"), ["0.00001"]),
         (3, ["3"]),
         (["1ms", 1e-05], ["1ms", "0.00001"]),
         (("a",), ["a"]),
