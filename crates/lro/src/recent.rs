@@ -109,6 +109,11 @@ impl<B> Recent<B> {
         self.entries.get(usize::from(nth.0))?.run.as_deref()
     }
 
+    /// Returns a flow's hash and key.
+    pub(crate) fn key(&self, nth: Nth) -> Option<(u32, FlowKey)> {
+        self.entries.get(usize::from(nth.0)).map(|entry| (entry.hash, entry.flow))
+    }
+
     /// Returns a flow's key.
     #[inline(always)]
     pub(crate) fn flow(&self, nth: Nth) -> Option<&FlowKey> {

@@ -129,12 +129,12 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none, and prefetches these slots, or those that new
-    /// connections take: the cache misses of a batch overlap. All buckets are read first, then all slots.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is absent, and prefetches these slots, or
+    /// those that new connections take: the cache misses of a batch overlap. All buckets are read first, then all slots.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32]) {
+    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
         for (place, hash) in places.iter_mut().zip(hashes) {
-            *place = self.buckets[self.bucket(*hash)];
+            *place = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
         }
         let mut free = self.free.iter().rev();
         let mut used = |place| if place == NIL { free.next().copied().unwrap_or(NIL) } else { place };

@@ -102,6 +102,14 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         (self.nextseq, self.last_arrival) = (nextseq, now);
     }
 
+    /// Records an arrival before the one that it begins with, known to `resolution` nanoseconds. Within these it has not timed out.
+    #[inline]
+    pub(crate) fn arrived_before(&mut self, at: Instant, resolution: u64, timeouts: &Timeouts) {
+        self.last_arrival = at;
+        self.deadline = timeouts.first_deadline(at).max(at.plus_nanos(resolution));
+        self.near = 1;
+    }
+
     /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Another segment more than
     /// `window` bytes ahead confirms a claim if it is at most as far from there.
     pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber, window: u32) -> bool {
@@ -278,6 +286,13 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.timed_out >= Self::TIMEOUTS && self.waiting.is_none()
     }
 
+    /// Returns true if the connection needs no descriptor any longer: its last bursts came further apart than the hold limit, and it has
+    /// [timed out](Self::times_out_between_bursts) before each. Nothing that it holds may be left.
+    #[inline(always)]
+    pub(crate) fn may_be_forgotten(&self) -> bool {
+        self.train_pauses >= Self::TIMEOUTS && self.frontier.is_none() && self.lead == Lead::Known
+    }
+
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
     /// the connection is not sparse.
     #[inline(always)]
@@ -406,6 +421,12 @@ impl Timeouts {
             [config.floor, config.ceiling, config.reorder_hold].map(instant::nanos);
         let pause = if config.rules == Rules::Paper { u64::MAX } else { ceiling };
         Self { floor: floor.min(ceiling), ceiling, pause, train_pause: pause / Self::INTERVALS, reorder_hold }
+    }
+
+    /// Returns when a connection times out whose first segments arrived at `since`.
+    #[inline]
+    pub(crate) fn first_deadline(&self, since: Instant) -> Instant {
+        since.plus_nanos(self.floor)
     }
 
     /// Returns when the connection times out, whether or not it holds something.

@@ -1,21 +1,28 @@
-//! Last-arrival cache for sparse connections, whose inter-arrival time is above the hold limit. They have no
-//! descriptor. Connections share the cells by hash.
+//! Last-arrival cache for connections without a descriptor, whose bursts come further apart than the hold limit, or have come once.
+//! Connections share the cells by hash.
 
 use nichrome_wire::Instant;
 
 /// Per cell: how many of its connections have a descriptor; which connection without one had the last
-/// arrival, by some bits of its hash; and when.
+/// arrival, by some bits of its hash; whether one segment came alone; and when.
 pub(super) struct LastArrivals {
     cells: Box<[Cell]>,
+    /// Most ticks between arrivals that are certainly within the hold limit or little above.
+    near: u16,
+    /// Arrivals of one segment since the last one of several, or since a connection has come back.
+    alone: u32,
 }
 
-/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), and a time in ticks. Tag and time
-/// are 0 before the first arrival.
+/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone, and a time in ticks. All but
+/// the count are 0 before the first arrival.
 #[derive(Clone, Copy, Default)]
 struct Cell(u32);
 
 const COUNT_BITS: u32 = 6;
-const TAG_BITS: u32 = 10;
+const TAG_BITS: u32 = 9;
+/// Position of the bit for segments that came alone.
+const ALONE: u32 = COUNT_BITS + TAG_BITS;
+const TIME: u32 = ALONE + 1;
 /// Length of a tick in nanoseconds. The time wraps every 2.1 s: an arrival so long ago may look recent.
 const TICK: u64 = 1 << 15;
 
@@ -30,28 +37,48 @@ impl Cell {
 
     /// Returns the upper bits for an arrival in a tick.
     #[inline]
-    fn arrival(hash: u32, tick: u16) -> u32 {
-        u32::from(tick) << (COUNT_BITS + TAG_BITS) | hash >> (u32::BITS - TAG_BITS) << COUNT_BITS
+    fn arrival(hash: u32, tick: u16, alone: bool) -> u32 {
+        u32::from(tick) << TIME | u32::from(alone) << ALONE | hash >> (u32::BITS - TAG_BITS) << COUNT_BITS
+    }
+
+    /// Returns true if the last arrival was probably of the connection with this hash.
+    #[inline]
+    fn is_of(self, hash: u32) -> bool {
+        self.0 >> COUNT_BITS & ((1 << TAG_BITS) - 1) == hash >> (u32::BITS - TAG_BITS)
+    }
+
+    /// Returns true if there was no arrival within `near` ticks before `tick`.
+    #[inline]
+    fn is_past(self, tick: u16, near: u16) -> bool {
+        self.tick() == 0 || tick.wrapping_sub(self.tick()) > near
     }
 
     #[inline]
-    fn tag(self) -> u32 {
-        self.0 >> COUNT_BITS & ((1 << TAG_BITS) - 1)
+    fn is_alone(self) -> bool {
+        self.0 >> ALONE & 1 == 1
     }
 
     #[inline]
     fn tick(self) -> u16 {
-        (self.0 >> (COUNT_BITS + TAG_BITS)) as u16
+        (self.0 >> TIME) as u16
     }
 }
 
 impl LastArrivals {
+    /// Nanoseconds by which an arrival may have been later or earlier than it is known to be.
+    pub(super) const RESOLUTION: u64 = 2 * TICK - 1;
+
+    /// Number of arrivals of one segment after which the next one is expected to be the same.
+    const ALONE: u32 = 64;
+
     /// Most cells: 256 KB fit in the second-level cache. The index uses other bits of the hash than the tag.
     const MOST: usize = 1 << 16;
 
-    /// Creates the cache for a table of `connections`.
-    pub(super) fn new(connections: usize) -> Self {
-        Self { cells: vec![Cell::default(); connections.next_power_of_two().min(Self::MOST)].into() }
+    /// Creates the cache for a table of `connections`, with a hold limit of `pause` nanoseconds.
+    pub(super) fn new(connections: usize, pause: u64) -> Self {
+        let cells = vec![Cell::default(); connections.next_power_of_two().min(Self::MOST)].into();
+        // The difference in ticks may exceed the time that has passed by up to two.
+        Self { cells, near: u16::try_from(pause / TICK + 2).unwrap_or(u16::MAX), alone: 0 }
     }
 
     #[inline]
@@ -65,7 +92,7 @@ impl LastArrivals {
         &mut self.cells[hash as usize & last]
     }
 
-    /// Prefetches the cells of these hashes, so that the cache misses of a batch overlap.
+    /// Prefetches the cells of these hashes, so that the cache misses of a burst overlap.
     #[inline]
     pub(super) fn look_ahead(&self, hashes: &[u32]) {
         std::hint::black_box(hashes.iter().fold(0, |sum, hash| sum ^ self.cell(*hash).0));
@@ -83,11 +110,16 @@ impl LastArrivals {
         cell.0 -= u32::from((1..Cell::MANY).contains(&cell.count()));
     }
 
-    /// Records an arrival of a connection without a descriptor.
+    /// Records an arrival of a connection without a descriptor: of one segment `alone`, or of several in a burst. Cells keep other
+    /// connections' arrivals within the hold limit: one that comes back in time takes a descriptor, and leaves its cell.
     #[inline]
-    pub(super) fn arrived(&mut self, hash: u32, now: Instant) {
+    pub(super) fn arrived(&mut self, hash: u32, now: Instant, alone: bool) {
+        self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
+        let (tick, near) = (tick(now), self.near);
         let cell = self.cell_mut(hash);
-        *cell = Cell(Cell::arrival(hash, tick(now)) | cell.count());
+        if cell.is_of(hash) || cell.is_past(tick, near) {
+            *cell = Cell(Cell::arrival(hash, tick, alone) | cell.count());
+        }
     }
 
     /// Returns true if the connection certainly has no descriptor.
@@ -96,17 +128,41 @@ impl LastArrivals {
         self.cell(hash).count() == 0
     }
 
-    /// Returns true if the connection, without a descriptor, is sparse: its cell has had an arrival, and none
-    /// of the same tag within the last `pause` nanoseconds. Connections that share a cell evict each other,
-    /// and then count as sparse.
+    /// Records that a connection has come back within the hold limit.
     #[inline]
-    pub(super) fn is_sparse(&self, hash: u32, now: Instant, pause: u64) -> bool {
-        let cell = self.cell(hash);
-        let ago = u64::from(tick(now).wrapping_sub(cell.tick()));
-        let is_other = cell.tag() != hash >> (u32::BITS - TAG_BITS);
-        // The difference in ticks may exceed the time that has passed by up to two.
-        cell.tick() > 0 && (is_other || ago.saturating_sub(2) * TICK > pause)
+    pub(super) fn came_back(&mut self) {
+        self.alone = 0;
     }
+
+    /// Returns what is known at `now` of a connection without a descriptor. While all come with one segment, a connection is taken for the
+    /// one that has its cell: many sparse connections share the cells, and take no runs.
+    #[inline]
+    pub(super) fn standing(&self, hash: u32, now: Instant) -> Standing {
+        let (cell, tick) = (self.cell(hash), tick(now));
+        if cell.tick() == 0 {
+            Standing::Stranger
+        } else if !cell.is_of(hash) {
+            if cell.is_alone() && self.alone >= Self::ALONE { Standing::Sparse } else { Standing::Stranger }
+        } else if !cell.is_past(tick, self.near) {
+            let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(1);
+            Standing::Met(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
+        } else if cell.is_alone() {
+            Standing::Sparse
+        } else {
+            Standing::Stranger
+        }
+    }
+}
+
+/// What is known of a connection without a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Nothing, or that its last burst came longer ago than the hold limit.
+    Stranger,
+    /// Its last segment came alone, longer ago than the hold limit.
+    Sparse,
+    /// Its last segments came within the hold limit, at this time to [`LastArrivals::RESOLUTION`].
+    Met(Instant),
 }
 
 /// Returns the tick of a time, truncated to the field; never 0, which stands for no arrival.
@@ -125,51 +181,91 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
+    fn cells(connections: usize) -> LastArrivals {
+        LastArrivals::new(connections, PAUSE)
+    }
+
+    fn is_met(standing: Standing) -> bool {
+        matches!(standing, Standing::Met(_))
+    }
+
     #[test]
     fn a_sparse_interval_is_longer_than_the_pause_however_the_ticks_fall() {
-        for start in (0..70_000).step_by(111) {
-            let mut last_arrivals = LastArrivals::new(16);
-            assert!(!last_arrivals.is_sparse(3, at(start + 10 * PAUSE), PAUSE), "no arrival yet");
-            last_arrivals.arrived(3, at(start));
-            for (passed, is_sparse) in
-                [(0, false), (PAUSE, false), (PAUSE + 4 * TICK, true), (60 * PAUSE, true)]
-            {
-                assert_eq!(
-                    last_arrivals.is_sparse(3, at(start + passed), PAUSE),
-                    is_sparse,
-                    "{start} + {passed}"
-                );
+        for (start, alone) in (0..70_000).step_by(111).flat_map(|start| [(start, true), (start, false)]) {
+            let mut last_arrivals = cells(16);
+            let nothing_known = last_arrivals.standing(3, at(start + 10 * PAUSE));
+            assert_eq!(nothing_known, Standing::Stranger, "no arrival yet");
+            last_arrivals.arrived(3, at(start), alone);
+            for passed in [0, PAUSE] {
+                let Standing::Met(when) = last_arrivals.standing(3, at(start + passed)) else {
+                    panic!("{start} + {passed}")
+                };
+                assert!(when.as_nanos().abs_diff(start) <= 2 * TICK, "{start}, {when:?}");
+            }
+            let past = if alone { Standing::Sparse } else { Standing::Stranger };
+            for passed in [PAUSE + 4 * TICK, 60 * PAUSE] {
+                assert_eq!(last_arrivals.standing(3, at(start + passed)), past, "{start} + {passed}");
             }
         }
     }
 
     #[test]
     fn a_connection_certainly_has_no_descriptor_while_no_other_of_its_cell_has_a_descriptor() {
-        let mut last_arrivals = LastArrivals::new(16);
+        let mut last_arrivals = cells(16);
         assert!(last_arrivals.has_no_descriptor(3));
         last_arrivals.descriptor_added(3);
         last_arrivals.descriptor_added(3 + 16);
-        last_arrivals.arrived(3, at(PAUSE));
+        last_arrivals.arrived(3, at(PAUSE), true);
         assert!(last_arrivals.has_no_descriptor(4) && !last_arrivals.has_no_descriptor(3));
         last_arrivals.descriptor_removed(3);
         assert!(!last_arrivals.has_no_descriptor(3));
         last_arrivals.descriptor_removed(3);
         assert!(last_arrivals.has_no_descriptor(3));
-        assert!(last_arrivals.is_sparse(3, at(3 * PAUSE), PAUSE));
+        assert_eq!(last_arrivals.standing(3, at(3 * PAUSE)), Standing::Sparse);
+    }
+
+    /// Hashes of two connections that share a cell.
+    const SHARED: [u32; 2] = [3, 3 | 1 << 31];
+
+    #[test]
+    fn of_connections_that_share_a_cell_the_one_that_came_within_the_hold_limit_is_known() {
+        let [one, other] = SHARED;
+        for alone in [false, true] {
+            let mut last_arrivals = cells(16);
+            last_arrivals.arrived(one, at(0), alone);
+            last_arrivals.arrived(other, at(1), alone);
+            assert!(is_met(last_arrivals.standing(one, at(2))));
+            assert_eq!(last_arrivals.standing(other, at(2)), Standing::Stranger);
+            last_arrivals.arrived(other, at(2 * PAUSE), alone);
+            assert_eq!(last_arrivals.standing(one, at(2 * PAUSE)), Standing::Stranger);
+            assert!(is_met(last_arrivals.standing(other, at(2 * PAUSE))));
+        }
     }
 
     #[test]
-    fn connections_that_share_a_cell_evict_each_other() {
-        let mut last_arrivals = LastArrivals::new(16);
-        assert!(!last_arrivals.is_sparse(3 | 1 << 31, at(0), PAUSE), "no arrival yet");
-        last_arrivals.arrived(3, at(0));
-        assert!(!last_arrivals.is_sparse(3, at(1), PAUSE));
-        assert!(last_arrivals.is_sparse(3 | 1 << 31, at(1), PAUSE));
+    fn while_all_come_alone_those_that_share_a_cell_do() {
+        let [one, other] = SHARED;
+        let ends: [fn(&mut LastArrivals); 2] = [
+            |last_arrivals| last_arrivals.arrived(4, at(0), false),
+            |last_arrivals| last_arrivals.came_back(),
+        ];
+        for end in ends {
+            let mut last_arrivals = cells(16);
+            for nth in 1..=LastArrivals::ALONE {
+                assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger, "{nth}");
+                last_arrivals.arrived(one, at(0), true);
+            }
+            assert_eq!(last_arrivals.standing(other, at(1)), Standing::Sparse);
+            assert!(is_met(last_arrivals.standing(one, at(1))));
+            assert_eq!(last_arrivals.standing(5, at(1)), Standing::Stranger, "its cell is empty");
+            end(&mut last_arrivals);
+            assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger);
+        }
     }
 
     #[test]
     fn more_descriptors_than_can_be_counted_stay_for_ever() {
-        let mut last_arrivals = LastArrivals::new(1);
+        let mut last_arrivals = cells(1);
         (0..1000).for_each(|_| last_arrivals.descriptor_added(0));
         (0..1000).for_each(|_| last_arrivals.descriptor_removed(0));
         assert!(!last_arrivals.has_no_descriptor(0));
@@ -178,10 +274,17 @@ mod tests {
     #[test]
     fn an_arrival_long_ago_may_look_recent_but_no_recent_one_long_ago() {
         let turn = TICK << u16::BITS;
-        let mut last_arrivals = LastArrivals::new(1);
-        last_arrivals.arrived(0, at(turn - PAUSE / 2));
-        assert!(!last_arrivals.is_sparse(0, at(turn + PAUSE / 4), PAUSE));
-        assert!(last_arrivals.is_sparse(0, at(turn + 2 * PAUSE), PAUSE));
-        assert!(!last_arrivals.is_sparse(0, at(2 * turn), PAUSE));
+        let mut last_arrivals = cells(1);
+        last_arrivals.arrived(0, at(turn - PAUSE / 2), true);
+        assert!(is_met(last_arrivals.standing(0, at(turn + PAUSE / 4))));
+        assert_eq!(last_arrivals.standing(0, at(turn + 2 * PAUSE)), Standing::Sparse);
+        assert!(is_met(last_arrivals.standing(0, at(2 * turn))));
+    }
+
+    #[test]
+    fn a_hold_limit_beyond_the_clock_is_never_over() {
+        let mut last_arrivals = LastArrivals::new(1, u64::MAX);
+        last_arrivals.arrived(0, at(PAUSE), true);
+        assert!(is_met(last_arrivals.standing(0, at(60_000 * PAUSE))));
     }
 }

@@ -24,7 +24,8 @@
 //! | many runs in order, further behind the end of the stream than `reorder_bytes` | dropped | the stream goes on there: what moved its end was forged | paper |
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
-//! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with its first data, also mid-stream | paper; mid-stream as ours |
+//! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with data, also mid-stream | paper; mid-stream as ours |
+//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without one (except with active ACK). A connection takes a descriptor when it comes back within the ceiling, when the batch goes on later, and with anything but the next segment | paper |
 //! | SYN of a known connection | not said | its stream begins anew, except on a SYN-ACK at most `reorder_bytes` before nextseq, which comes again or late | anew |
 //! | FIN | delivers held data, then releases the descriptor | the same if nothing is missing before it and nothing was received behind it; others may be forged, and release nothing. FIN itself passes after it | paper |
 //! | first fragments, segments that are not parsed (IPv6 routing header or home address) | not said | the connection's segments are flushed, then the packet passes. Its end is not known: the next segment does not wait for what is between | ours |
@@ -35,7 +36,7 @@
 //! | average interval | of all intervals | without intervals above the ceiling, from the third on while segments come in trains: they do not predict how long a train continues | paper |
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
-//! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK) | paper |
+//! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK). While all such connections send one segment, others that share its place in a cache count as sparse, too | paper |
 //! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
@@ -51,6 +52,7 @@ mod last_arrivals;
 mod receive;
 mod reconstruct;
 mod reorder;
+mod strangers;
 mod timers;
 
 use std::fmt;
@@ -73,6 +75,7 @@ use crate::mask::{Masks, Rule};
 use crate::outbox::{Outbox, Output};
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
+use crate::recent::Recent;
 use crate::recycle::Recycler;
 use crate::run::Limits;
 use crate::run_pool::RunPool;
@@ -101,9 +104,13 @@ pub struct Npu<B: AsRef<[u8]>> {
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
     last_arrivals: LastArrivals,
+    /// Connections without a descriptor are known: by the safe rules, and without active ACK.
+    may_forget: bool,
+    /// The runs of connections without a descriptor. The end of the receive batch delivers them.
+    strangers: Recent<B>,
     /// While above 0, the last-arrival cache is tested before the table: counts down the segments of
     /// connections with a descriptor.
-    sparse_likely: u32,
+    no_descriptor_likely: u32,
     /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,
     /// When the last burst arrived.
@@ -137,13 +144,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         config.validate()?;
         npu.validate()?;
         let lists = config.max_aggregates.min(config.max_connections).div_ceil(8);
+        let timeouts = Timeouts::new(npu);
         Ok(Self {
             arch: Arch::new(),
             medium: config.medium,
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Drop),
             limits: config.limits(),
             config: *npu,
-            timeouts: Timeouts::new(npu),
+            timeouts,
             ends: if npu.psh == PshRule::End { TcpFlags::PSH } else { TcpFlags::NONE },
             // There are many connections, and each step along a chain costs a cache miss.
             table: ConnectionTable::new(config.max_connections, config.max_connections * 4, config.seed),
@@ -152,8 +160,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
             masks: Masks::new(Rule::Stream),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
             acker: Acker::new(npu.active_ack, config.max_connections),
-            last_arrivals: LastArrivals::new(config.max_connections),
-            sparse_likely: 0,
+            last_arrivals: LastArrivals::new(config.max_connections, timeouts.ceiling),
+            may_forget: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
+            strangers: Recent::new(),
+            no_descriptor_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
             burst_at: Instant::ZERO,
             crowd: 0,
@@ -164,6 +174,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
             single_burst: Vec::with_capacity(1),
         })
     }
+
+    /// Number of segments of connections with a descriptor after which the last-arrival cache is no longer tested first.
+    const LATELY: u32 = 8;
 
     /// Most connections in `untimed`.
     const UNTIMED: usize = 64;
@@ -176,13 +189,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         &self.out.stats
     }
 
-    /// Returns the number of connections with a descriptor.
+    /// Returns the number of connections with a descriptor, or with held segments.
     pub fn connections(&self) -> usize {
-        self.table.len()
+        self.table.len() + self.strangers.len()
     }
 
     /// Flushes all connections.
     pub fn drain(&mut self) {
+        self.promote_all();
         self.settle_timers();
         for index in self.table.indexes() {
             self.reconstruct_all(index, FlushReason::Drain);
@@ -193,6 +207,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Flushes the connections whose timers fire next, until this number of frames has left.
     pub fn drain_oldest(&mut self, frames: usize) {
+        self.promote_all();
         self.settle_timers();
         self.settle_all_timers(self.burst_at);
         let mut left = frames;
@@ -213,9 +228,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn free_run(&mut self) {
         /// Connections to look at: some only have gaps.
         const MOST: usize = 64;
+        if self.strangers.len() > 0 {
+            return self.deliver_strangers();
+        }
         self.settle_timers();
         if !self.until_end.is_empty() {
-            return self.deliver_until_end();
+            return self.deliver_until_end(|npu, index| npu.reconstruct(index, FlushReason::EndOfBatch));
         }
         let has_run = |index: &Index| self.table.peek(*index).is_some_and(|known| known.run.is_some());
         let Some(index) = self.wheel.upcoming().take(MOST).map(Index).find(has_run) else { return };
@@ -283,12 +301,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Releases a descriptor that another connection needs. Records the last arrival of a connection with one
     /// segment only, which then counts as sparse.
     fn evict(&mut self, victim: Index) {
-        let is_free = self.config.rules == Rules::Safe && self.acker.is_none();
-        let sparse = self.table.peek(victim).filter(|descriptor| is_free && descriptor.is_single());
+        let sparse = self.table.peek(victim).filter(|descriptor| self.may_forget && descriptor.is_single());
         let arrival = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
         self.release(victim);
         if let Some((last_arrival, (hash, _))) = arrival {
-            self.last_arrivals.arrived(hash, last_arrival);
+            self.last_arrivals.arrived(hash, last_arrival, true);
         }
     }
 
@@ -437,6 +454,9 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
     }
 
     fn receive_batch(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
+        if self.strangers.len() > 0 && now > self.burst_at {
+            self.promote_all();
+        }
         if !self.untimed.is_empty() {
             self.settle_timers();
         }
@@ -470,10 +490,14 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         if !self.untimed.is_empty() {
             due = due.into_iter().chain(self.untimed_deadline()).min();
         }
+        if self.strangers.len() > 0 {
+            due = due.into_iter().chain(self.strangers_deadline()).min();
+        }
         due
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.promote_all();
         self.settle_timers();
         if self.until_end_deadline <= now {
             self.settle_all_timers(now);

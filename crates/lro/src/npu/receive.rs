@@ -8,14 +8,16 @@ use nichrome_wire::{Instant, TcpFlags};
 use pulp::NullaryFnOnce;
 
 use super::descriptor::ended_by;
+use super::last_arrivals::Standing;
 use super::{ActiveAck, Npu};
 use crate::burst;
 use crate::checksums;
 use crate::config::BadChecksum;
+use crate::flow::FlowKey;
 use crate::frame::Frame;
 use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
-use crate::segment::{Layout, Medium, Segment};
+use crate::segment::{FirstSegment, Medium, Segment};
 use crate::table::Index;
 use crate::usual::{self, FirstOfStream, Head};
 
@@ -30,9 +32,6 @@ const CROWD: usize = 8;
 
 /// As [`MANY`], for the timers.
 const LARGE: usize = 32768;
-
-/// Number of segments of known connections after which the last-arrival cache is no longer tested first.
-const LATELY: u32 = 8;
 
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
@@ -87,24 +86,30 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 && !burst.as_slice().is_empty()
             {
                 let (hash, place) = ahead.hash_and_place(*train);
-                if !(self.sparse_likely > 0 && self.receive_sparse(hash, burst, now)) {
+                let has_none = self.no_descriptor_likely > 0 && self.last_arrivals.has_no_descriptor(hash);
+                if !(has_none
+                    && (self.receive_sparse(hash, burst, now) || self.begin_connection(hash, burst, now)))
+                {
                     self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
                 }
             }
         }
     }
 
-    /// Consumes the first frame if it is a data segment of a sparse connection, and delivers it at once.
-    /// `hash` is the hash of its connection.
+    /// Consumes the first frame if it is a data segment of a sparse connection without a descriptor, and delivers it at once.
     #[inline(always)]
     fn receive_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if !(self.last_arrivals.has_no_descriptor(hash)
-            && self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling))
+        if self.last_arrivals.standing(hash, now) != Standing::Sparse
+            || (self.strangers.len() > 0 && self.strangers.likely(hash).is_some())
+            || self.medium != Medium::Ethernet
         {
             return false;
         }
         let Some(frame) = frames.as_slice().first() else { return false };
-        let Some((layout, payload_len)) = self.data_segment(frame.bytes()) else { return false };
+        let Some((FirstSegment { layout, payload_len, .. }, _)) = usual::first_of_stream(frame.bytes())
+        else {
+            return false;
+        };
         if checksums::verify_usual(frame, layout, payload_len).is_err() {
             return false;
         }
@@ -115,29 +120,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Returns layout and payload length of a segment that may wait and merge.
-    #[inline(always)]
-    fn data_segment(&self, frame: &[u8]) -> Option<(Layout, u32)> {
-        match usual::first_of_stream(frame) {
-            Some((segment, _)) if self.medium == Medium::Ethernet => {
-                Some((segment.layout, segment.payload_len))
-            }
-            _ => self.unusual_data_segment(frame),
-        }
-    }
-
-    /// As [`Npu::data_segment`], for a frame that is no [common one](usual).
-    #[inline(never)]
-    fn unusual_data_segment(&self, frame: &[u8]) -> Option<(Layout, u32)> {
-        let segment = parse::parse_usual(frame, self.medium)?;
-        filter(&segment).is_none().then_some((segment.layout, segment.payload_len))
-    }
-
     /// Delivers a segment of a sparse connection, which has no descriptor.
     #[inline(always)]
     pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
-        self.last_arrivals.arrived(hash, now);
-        self.sparse_likely = LATELY;
+        self.last_arrivals.arrived(hash, now, true);
+        self.no_descriptor_likely = Self::LATELY;
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
@@ -166,11 +153,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
             *train = count as u8;
             count += 1;
         }
-        if self.sparse_likely > 0 {
+        let watched = self.no_descriptor_likely > 0;
+        if watched {
             self.last_arrivals.look_ahead(&ahead.hashes[..count]);
         }
         if self.table.len() > MANY {
-            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count]);
+            let is_absent = |hash| watched && self.last_arrivals.has_no_descriptor(hash);
+            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count], is_absent);
         }
         if self.table.len() > LARGE {
             self.look_ahead_of_timers(&ahead.places[..count]);
@@ -244,15 +233,47 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && self.start_train(index, first, frames, now)
     }
 
-    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor: takes one unless the connection is sparse.
+    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor: takes one if the connection is known to come back soon.
     #[inline(always)]
     fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
-        if self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling) {
-            return false;
+        if self.strangers.len() > 0
+            && let Some(nth) = self.strangers.likely(hash)
+        {
+            return self.join_stranger(nth, frames);
         }
-        let Some(index) = self.establish(hash, usual::flow(head), first.0.seq, now) else { return false };
-        self.start_train(index, first, frames, now)
+        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
+        let standing = self.last_arrivals.standing(hash, now);
+        match standing {
+            Standing::Sparse => false,
+            Standing::Stranger if self.takes_strangers() => {
+                self.start_stranger(hash, usual::flow(head), first, frames, now)
+            }
+            Standing::Stranger | Standing::Met(_) => {
+                let index = self.recognize(standing, hash, usual::flow(head), first.0.seq, now);
+                index.is_some_and(|index| self.start_train(index, first, frames, now))
+            }
+        }
+    }
+
+    /// Starts a run of a connection without a descriptor with the first frame, as [`Npu::begin_train`].
+    #[inline(always)]
+    fn start_stranger(
+        &mut self,
+        hash: u32,
+        flow: FlowKey,
+        (segment, timestamp): FirstOfStream,
+        frames: &mut IntoIter<Frame<B>>,
+        now: Instant,
+    ) -> bool {
+        let Some(mut run) = self.runs.take() else { return false };
+        let Some(frame) = frames.next() else { return false };
+        run.start_stream(frame, segment, timestamp, self.limits, now);
+        if ended_by(&run, run.flags, self.ends).is_none() {
+            run.add_stream_train(&mut self.masks, frames, self.ends);
+        }
+        self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
+        self.hold_stranger(hash, flow, run);
+        true
     }
 
     /// Returns what a run needs of the first frame, if it is a [common one](usual) that may start one.
@@ -288,7 +309,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             count += run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
-        self.sparse_likely = self.sparse_likely.saturating_sub(1);
+        self.no_descriptor_likely = self.no_descriptor_likely.saturating_sub(1);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
         let ended = descriptor.hold(run, self.ends);
@@ -314,7 +335,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 self.receive_segment(frame, segment, self.table.hash(&segment.flow), now);
             }
             Parsed::Barrier { flow, seq, reason } => {
-                if let Some(index) = self.table.find(self.table.hash(flow), flow) {
+                if let Some(index) = self.find(self.table.hash(flow), flow) {
                     self.reconstruct_all(index, FlushReason::Barrier);
                     if let Some(seq) = seq {
                         self.passed_opaque(index, *seq);
@@ -328,7 +349,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Consumes a segment whose connection has this hash.
     fn receive_segment(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
-        let found = self.table.find(hash, &segment.flow);
         self.out.stats.tcp_payload_bytes_in += u64::from(segment.payload_len);
         let verified = checksums::verify(&frame, segment.layout, segment.payload_len);
         if let Err(reason) = verified
@@ -336,6 +356,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             return self.out.drop(frame, reason);
         }
+        let found = self.find(hash, &segment.flow);
         if verified.is_err() {
             if let Some(index) = found {
                 self.reconstruct_all(index, FlushReason::Barrier);
@@ -343,13 +364,29 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.out.pass(frame, segment.payload_len, PassReason::BadChecksum);
         } else if let Some(reason) = filter(segment) {
             self.receive_control(found, hash, frame, segment, reason, now);
-        } else if found.is_none() && self.last_arrivals.is_sparse(hash, now, self.timeouts.ceiling) {
-            self.pass_sparse(hash, frame, segment.payload_len, now);
-        } else if let Some(index) = found.or_else(|| self.establish(hash, segment.flow, segment.seq, now)) {
-            self.sparse_likely = self.sparse_likely.saturating_sub(1);
+        } else if let Some(index) = found {
+            self.no_descriptor_likely = self.no_descriptor_likely.saturating_sub(1);
             self.reorder_packet(index, frame, segment, now);
         } else {
-            self.out.pass(frame, segment.payload_len, PassReason::TableFull);
+            self.receive_first(frame, segment, hash, now);
+        }
+    }
+
+    /// Consumes a data segment of a connection that has neither a descriptor nor a run.
+    fn receive_first(&mut self, frame: Frame<B>, segment: &Segment, hash: u32, now: Instant) {
+        let standing = self.last_arrivals.standing(hash, now);
+        match standing {
+            Standing::Sparse => self.pass_sparse(hash, frame, segment.payload_len, now),
+            Standing::Stranger if self.takes_strangers() => match self.start_run(frame, segment, now) {
+                Ok(run) => self.hold_stranger(hash, segment.flow, run),
+                Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
+            },
+            Standing::Stranger | Standing::Met(_) => {
+                match self.recognize(standing, hash, segment.flow, segment.seq, now) {
+                    Some(index) => self.reorder_packet(index, frame, segment, now),
+                    None => self.out.pass(frame, segment.payload_len, PassReason::TableFull),
+                }
+            }
         }
     }
 }
@@ -401,7 +438,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
     fn call(self) {
         let Self { npu, frames, now } = self;
         let mut burst = mem::take(frames).into_iter();
-        if npu.sparse_likely > 0 || (npu.crowd >= CROWD && npu.table.len() > MANY) {
+        if npu.no_descriptor_likely > 0 || (npu.crowd >= CROWD && npu.table.len() > MANY) {
             npu.receive_ahead(&mut burst, now);
         }
         while !burst.as_slice().is_empty() {

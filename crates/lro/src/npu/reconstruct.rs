@@ -94,12 +94,22 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Starts a run with a segment.
-    fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
-        let started = self.runs.start(frame, segment, Rule::Stream, self.limits, now).or_else(|frame| {
+    /// Starts a run with a segment. Returns the frame if no run is free.
+    pub(super) fn start_run(
+        &mut self,
+        frame: Frame<B>,
+        segment: &Segment,
+        now: Instant,
+    ) -> Result<PooledRun<B>, Frame<B>> {
+        self.runs.start(frame, segment, Rule::Stream, self.limits, now).or_else(|frame| {
             self.free_run();
             self.runs.start(frame, segment, Rule::Stream, self.limits, now)
-        });
+        })
+    }
+
+    /// Starts a run of a known connection with a segment.
+    fn start(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
+        let started = self.start_run(frame, segment, now);
         let Some(descriptor) = self.table.get_mut(index) else { return };
         match started {
             Ok(mut run) => {

@@ -49,13 +49,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers what the connections in `until_end` hold, unless another batch has changed that they time out between bursts.
+    /// Calls `deliver` for the connections in `until_end`, unless another batch has changed that they time out between bursts.
     #[cold]
-    pub(super) fn deliver_until_end(&mut self) {
+    pub(super) fn deliver_until_end(&mut self, deliver: impl Fn(&mut Self, Index)) {
         let mut until_end = mem::take(&mut self.until_end);
         for index in until_end.drain(..) {
             if self.table.peek(index).is_some_and(ConnectionDescriptor::times_out_between_bursts) {
-                self.reconstruct(index, FlushReason::EndOfBatch);
+                deliver(self, index);
             }
         }
         self.until_end = until_end;
@@ -132,7 +132,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
     fn call(self) {
         let Self(npu) = self;
         if !npu.until_end.is_empty() {
-            npu.deliver_until_end();
+            npu.deliver_until_end(Npu::deliver_and_forget);
         }
         let is_safe = npu.config.rules == Rules::Safe;
         let mut untimed = mem::take(&mut npu.untimed);
@@ -141,8 +141,8 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
             descriptor.untimed = None;
             if is_safe && descriptor.times_out_between_bursts() {
                 descriptor.deadline = npu.timeouts.quiet_deadline(descriptor);
-                if npu.acker.is_some() {
-                    npu.reconstruct(index, FlushReason::EndOfBatch);
+                if npu.acker.is_some() || descriptor.may_be_forgotten() {
+                    npu.deliver_and_forget(index);
                 } else if let Some(run) = descriptor.take_run() {
                     npu.runs.finish_next(run, FlushReason::EndOfBatch, &mut npu.out);
                 }
@@ -151,5 +151,8 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
             }
         }
         npu.untimed = untimed;
+        if npu.strangers.len() > 0 {
+            npu.deliver_strangers();
+        }
     }
 }

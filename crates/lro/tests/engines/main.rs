@@ -22,6 +22,7 @@ mod npu_bursts;
 mod npu_exhaustive;
 mod npu_forged;
 mod npu_sparse;
+mod npu_strangers;
 mod npu_timeouts;
 mod profiles;
 mod property;

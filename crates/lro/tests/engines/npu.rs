@@ -422,8 +422,10 @@ fn the_whole_has_the_latest_ack_with_its_window() {
 #[test]
 fn a_full_table_evicts_and_hands_on_what_was_held() {
     let mut card = npu(|config, _| config.max_connections = 2);
-    let flow = |port| data(0, 100).with(|frame| frame.src_port = port);
-    card.receive(&flow(1)).receive(&flow(2)).receive(&flow(3));
+    for (port, at) in [(1, 0), (2, 0), (3, 0), (3, 100)] {
+        // A batch that goes on gives descriptors to the connections of its last burst.
+        card.wait(us(1)).receive(&data(at, 100).with(|frame| frame.src_port = port));
+    }
     assert_eq!((card.take_lens(), card.flushes(FlushReason::Evicted), connections(&card)), (vec![100], 1, 2));
 }
 

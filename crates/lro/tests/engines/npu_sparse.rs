@@ -149,5 +149,5 @@ fn segments_do_not_overtake_those_held_since_the_connection_was_sparse() {
         "the other, since this one had an arrival 1.2 ms ago but holds a segment"
     );
     card.wait(us(1100));
-    assert_eq!(card.take_lens(), [300]);
+    assert_eq!(card.take_lens(), [200]);
 }

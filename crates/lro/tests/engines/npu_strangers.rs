@@ -1,0 +1,141 @@
+//! The `npu` profile with connections that it does not know: without a descriptor, they are coalesced within a receive batch.
+
+use crate::common::{Card, Change, data, ms, us};
+use nichrome_lro::{ActiveAck, Config, FlushReason, NpuConfig, PassReason, ProfileConfig, Rules};
+use nichrome_wire::{Engine, TcpFlags};
+
+/// Segment `nth` of connection `of`.
+fn segment(of: u16, nth: u32) -> Vec<u8> {
+    data(nth * 100, 100).with(|frame| frame.src_port = of).build()
+}
+
+fn connections(card: &Card) -> usize {
+    card.engine.connections()
+}
+
+#[test]
+fn a_connection_takes_a_descriptor_when_it_comes_back_within_the_hold_limit() {
+    let mut card = Card::npu();
+    for (pause, known) in [(0, 0), (1500, 0), (1500, 0), (500, 1), (500, 1)] {
+        card.wait(us(pause)).take();
+        let at = card.now().as_nanos() as u32 / 1000;
+        card.receive_batch(&[segment(1, at), segment(1, at + 1), segment(1, at + 2)]);
+        assert_eq!(connections(&card), known, "at {at} µs");
+        if known == 0 {
+            assert_eq!(card.take_lens(), [300], "at {at} µs");
+        }
+    }
+}
+
+#[test]
+fn whatever_comes_in_the_first_batch_is_treated_as_that_of_a_known_connection() {
+    let (reordered, old, forged) = ([0, 2, 1, 3], [3, 4, 2, 5], [0, 1, 20_000, 2]);
+    for (numbers, lens) in [(reordered, vec![400]), (old, vec![200, 100, 100]), (forged, vec![200, 100, 100])]
+    {
+        let frames = numbers.map(|nth| segment(1, nth));
+        for together in [false, true] {
+            let mut card = Card::npu();
+            card.receive_all(&frames, together).end_batch().drain();
+            assert_eq!(card.take_lens(), lens, "{numbers:?}, together {together}");
+        }
+    }
+}
+
+#[test]
+fn nothing_overtakes_the_run_of_a_connection_without_a_descriptor() {
+    let next = data(200, 100).with(|frame| frame.src_port = 1);
+    let fragment = {
+        let mut frame = next.build();
+        frame[20] |= 0x20; // more fragments
+        frame[24..26].fill(0);
+        let sum = nichrome_wire::checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        frame
+    };
+    let others = [
+        next.clone().flags(TcpFlags::FIN).build(),
+        next.clone().flags(TcpFlags::SYN).build(),
+        next.clone().flags(TcpFlags::RST).build(),
+        next.clone().at(200, 0).build(),
+        fragment,
+    ];
+    for other in others {
+        let mut card = Card::npu();
+        card.receive_batch(&[segment(1, 0), segment(1, 1), other.clone()]).drain();
+        let sent = card.take();
+        assert_eq!(sent.len(), 2);
+        assert_eq!((sent[0].merged().payloads.len(), sent[1].bytes()), (2, &other[..]));
+    }
+}
+
+#[test]
+fn single_segments_of_many_connections_evict_nobody() {
+    let config = Config { max_connections: 4, ..Config::default() };
+    let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+    for nth in 0..2 {
+        card.receive_batch(&[segment(1, nth)]).wait(us(100));
+    }
+    assert_eq!(connections(&card), 1);
+    for flood in 0..1000u16 {
+        card.receive_batch(&[segment(1000 + flood, 0)]).wait(us(1));
+    }
+    // A gap waits: the connection is still known.
+    card.drain().take();
+    card.receive_batch(&[segment(1, 3), segment(1, 2)]).drain();
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Evicted)), (vec![200], 0));
+}
+
+#[test]
+fn without_the_end_of_a_batch_the_shortest_timeout_delivers() {
+    let mut card = Card::npu();
+    card.receive_all(&[segment(1, 0), segment(1, 1), segment(2, 0), segment(2, 1)], false);
+    card.wait(us(19));
+    assert!(card.take().is_empty());
+    card.wait(us(3));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![200; 2], 2));
+    assert_eq!(card.engine.poll_timeout(), None);
+}
+
+#[test]
+fn a_timeout_of_zero_delivers_at_once() {
+    let config = Config::default();
+    let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::with_hold(us(0))));
+    card.receive_all(&[segment(1, 0)], false).wait(us(2));
+    assert_eq!(card.take_lens(), [100]);
+}
+
+#[test]
+fn trains_further_apart_than_the_hold_limit_need_no_descriptor() {
+    let train = |nth: u32| [0, 1, 2, 3].map(|at| segment(1, nth * 4 + at));
+    for (npu, released) in [
+        (NpuConfig::default(), 0),
+        (NpuConfig { active_ack: ActiveAck::Safe, ..NpuConfig::default() }, 1),
+        (NpuConfig { rules: Rules::Paper, ..NpuConfig::default() }, 1),
+    ] {
+        let mut card = Card::npu_with(npu);
+        (0..4).for_each(|nth| _ = card.receive_batch(&train(nth)).wait(us(300)));
+        assert_eq!(connections(&card), 1);
+        for nth in 4..12 {
+            card.wait(ms(2)).take();
+            card.receive_batch(&train(nth));
+            if released == 0 {
+                assert_eq!(card.take_lens(), [400], "train {nth}");
+            }
+        }
+        assert_eq!(connections(&card), released, "{npu:?}");
+        // Those that come nearer are known again.
+        card.wait(us(300)).receive_batch(&train(12));
+        assert_eq!((connections(&card), card.passes(PassReason::Old)), (1, 0));
+    }
+}
+
+#[test]
+fn a_batch_of_more_connections_than_have_room_without_descriptors_loses_nothing() {
+    for (max_connections, max_aggregates) in [(1000, 1000), (10, 1000), (1000, 3), (1, 1)] {
+        let config = Config { max_connections, max_aggregates, ..Config::default() };
+        let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+        let frames: Vec<Vec<u8>> = (0..2).flat_map(|nth| (0..300).map(move |of| segment(of, nth))).collect();
+        card.receive_batch(&frames).drain();
+        assert_eq!(card.take_lens().iter().sum::<usize>(), 600 * 100, "{max_connections}, {max_aggregates}");
+    }
+}
