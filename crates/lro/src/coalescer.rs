@@ -98,8 +98,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Returns the number of flows in the engine's table: with `npu` those with a descriptor, else those that
-    /// hold segments.
+    /// Returns the number of flows in the engine's table: with `npu` those with a descriptor or with held segments,
+    /// else those that hold segments.
     pub fn connections(&self) -> usize {
         each!(self, engine => engine.connections())
     }

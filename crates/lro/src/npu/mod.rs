@@ -25,7 +25,7 @@
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
 //! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with data, also mid-stream | paper; mid-stream as ours |
-//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without one (except with active ACK). A connection takes a descriptor when it comes back within the ceiling, when the batch goes on later, and with anything but the next segment | paper |
+//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without one (except with active ACK). A connection takes a descriptor when it comes back within the ceiling, when the batch goes on later, and with anything but the next segment; or if 64 others are in the batch, and a descriptor is free | paper |
 //! | SYN of a known connection | not said | its stream begins anew, except on a SYN-ACK at most `reorder_bytes` before nextseq, which comes again or late | anew |
 //! | FIN | delivers held data, then releases the descriptor | the same if nothing is missing before it and nothing was received behind it; others may be forged, and release nothing. FIN itself passes after it | paper |
 //! | first fragments, segments that are not parsed (IPv6 routing header or home address) | not said | the connection's segments are flushed, then the packet passes. Its end is not known: the next segment does not wait for what is between | ours |
@@ -229,7 +229,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         /// Connections to look at: some only have gaps.
         const MOST: usize = 64;
         if self.strangers.len() > 0 {
-            return self.deliver_strangers();
+            return self.deliver_strangers(FlushReason::EndOfBatch);
         }
         self.settle_timers();
         if !self.until_end.is_empty() {

@@ -245,7 +245,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let standing = self.last_arrivals.standing(hash, now);
         match standing {
             Standing::Sparse => false,
-            Standing::Stranger if self.takes_strangers() => {
+            Standing::Stranger if self.takes_stranger() => {
                 self.start_stranger(hash, usual::flow(head), first, frames, now)
             }
             Standing::Stranger | Standing::Met(_) => {
@@ -377,7 +377,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let standing = self.last_arrivals.standing(hash, now);
         match standing {
             Standing::Sparse => self.pass_sparse(hash, frame, segment.payload_len, now),
-            Standing::Stranger if self.takes_strangers() => match self.start_run(frame, segment, now) {
+            Standing::Stranger if self.takes_stranger() => match self.start_run(frame, segment, now) {
                 Ok(run) => self.hold_stranger(hash, segment.flow, run),
                 Err(frame) => self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
             },

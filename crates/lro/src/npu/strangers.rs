@@ -17,13 +17,22 @@ use crate::run::PooledRun;
 use crate::table::Index;
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// Returns true if one more connection may have a run without a descriptor.
+    /// Returns true if one more connection may have a run without a descriptor. Delivers the other ones' if it would evict a known
+    /// connection otherwise.
     #[inline(always)]
-    pub(super) fn takes_strangers(&self) -> bool {
-        self.may_forget && self.strangers.has_room()
+    pub(super) fn takes_stranger(&mut self) -> bool {
+        self.may_forget && (self.strangers.has_room() || self.makes_room_for_stranger())
     }
 
-    /// Holds the run of a connection without a descriptor; there must be [room](Npu::takes_strangers).
+    #[cold]
+    fn makes_room_for_stranger(&mut self) -> bool {
+        if self.table.is_full() {
+            self.deliver_strangers(FlushReason::Evicted);
+        }
+        self.strangers.has_room()
+    }
+
+    /// Holds the run of a connection without a descriptor; there must be [room](Npu::takes_stranger).
     #[inline(always)]
     pub(super) fn hold_stranger(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) {
         let ended = ended_by(&run, run.flags, self.ends).is_some();
@@ -122,10 +131,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Delivers all runs of connections without a descriptor, and records their arrivals.
     #[inline(always)]
-    pub(super) fn deliver_strangers(&mut self) {
+    pub(super) fn deliver_strangers(&mut self, reason: FlushReason) {
         for (hash, _, run) in self.strangers.drain() {
             self.last_arrivals.arrived(hash, run.since, run.segments() == 1);
-            self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out);
+            self.runs.finish_next(run, reason, &mut self.out);
         }
     }
 

@@ -152,7 +152,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
         }
         npu.untimed = untimed;
         if npu.strangers.len() > 0 {
-            npu.deliver_strangers();
+            npu.deliver_strangers(FlushReason::EndOfBatch);
         }
     }
 }
