@@ -121,7 +121,7 @@ impl Plan {
             transfer([receiver, sender], Side::Left.ipv4(), self.traffic, extent, mark)?;
         let packets = after.received.packets - before.received.packets;
         let ip_bytes = after.received.bytes - before.received.bytes;
-        let gigabytes = received.bytes as f64 / 1e9;
+        let gigabytes = received.bytes() as f64 / 1e9;
         Ok(Run {
             profile: self.card.name(),
             active_ack: self.card.active_ack(),
@@ -151,6 +151,6 @@ pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<
     let extent = Extent::new(time, &Default::default());
     let (received, ..) = transfer(namespaces, Side::Left.ipv4(), traffic, extent, || Ok(()))?;
     copying.stop()?;
-    let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
+    let gbps = received.bytes() as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
     Ok(Unsegmented { connections, gbps })
 }

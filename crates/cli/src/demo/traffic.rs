@@ -1,5 +1,6 @@
 //! TCP traffic between programs on two hosts.
 
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -30,8 +31,20 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 /// Name of the receiving threads.
 pub(super) const RECEIVER: &str = "receiver";
 
-/// Pause of the slow connection's sender between writes.
-const SLOW: Duration = Duration::from_millis(2);
+/// Size of the slow connection's writes, in bytes.
+const SLOW_CHUNK: usize = 64 * 1024;
+
+/// Pause of the slow connection's sender before it compares its bytes with the other connection's again.
+const SLOW_PAUSE: Duration = Duration::from_micros(500);
+
+/// The rate of a sender.
+#[derive(Clone, Copy)]
+enum Rate {
+    /// As fast as it can.
+    Full,
+    /// A tenth of the bytes received on the connection with this number, and at most one write more.
+    TenthOf(usize),
+}
 
 /// The extent of a transfer.
 #[derive(Clone, Copy)]
@@ -52,18 +65,38 @@ impl Extent {
 
 /// What the receivers read between two marks.
 pub(super) struct Received {
-    pub(super) bytes: u64,
+    /// Bytes of each connection.
+    of_each: Vec<u64>,
     pub(super) time: Duration,
 }
 
+impl Received {
+    /// Returns the bytes of all connections.
+    pub(super) fn bytes(&self) -> u64 {
+        self.of_each.iter().sum()
+    }
+}
+
 /// What the threads of all connections share.
-#[derive(Default)]
 struct Shared {
-    received: AtomicU64,
+    /// Bytes received on each connection.
+    received: Vec<AtomicU64>,
     is_over: AtomicBool,
 }
 
 impl Shared {
+    fn new(connections: usize) -> Self {
+        Self {
+            received: (0..connections).map(|_| AtomicU64::new(0)).collect(),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the bytes received so far on each connection.
+    fn received(&self) -> Vec<u64> {
+        self.received.iter().map(|bytes| bytes.load(Ordering::Relaxed)).collect()
+    }
+
     fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -87,22 +120,28 @@ pub(super) fn transfer<T>(
 ) -> anyhow::Result<(Received, [T; 2])> {
     let listener = receiver.run(|| TcpListener::bind((address, PORT)))??;
     let streams = sender.run(|| connect(address, traffic.connections()))??;
-    let shared = Arc::new(Shared::default());
+    // They are accepted in any order.
+    let mut accepted = HashMap::new();
+    for _ in &streams {
+        let (stream, peer) = listener.accept()?;
+        accepted.insert(peer, stream);
+    }
+    let shared = Arc::new(Shared::new(traffic.connections()));
     let mut connections = Vec::new();
     for (nth, stream) in streams.into_iter().enumerate() {
-        let (accepted, _) = listener.accept()?;
-        let pause = (traffic == Traffic::TwoRates && nth == 1).then_some(SLOW);
+        let accepted = accepted.remove(&stream.local_addr()?).context("a connection from elsewhere")?;
+        let rate = if traffic == Traffic::TwoRates && nth == 1 { Rate::TenthOf(0) } else { Rate::Full };
         let named = |what: &str| thread::Builder::new().name(format!("{what}-{nth}"));
         let [sending, receiving] = [Arc::clone(&shared), Arc::clone(&shared)];
         connections.push(Connection {
-            sender: named("sender").spawn(move || send(stream, &sending, pause))?,
-            receiver: named(RECEIVER).spawn(move || receive(accepted, &receiving))?,
+            sender: named("sender").spawn(move || send(stream, &sending, rate))?,
+            receiver: named(RECEIVER).spawn(move || receive(accepted, &receiving, nth))?,
         });
     }
     let mark = |after| {
         thread::sleep(after);
         let marked = mark();
-        (shared.received.load(Ordering::Relaxed), Instant::now(), marked)
+        (shared.received(), Instant::now(), marked)
     };
     let (bytes_before, begun, before) = mark(warm_up);
     let (bytes_after, ended, after) = mark(time);
@@ -111,8 +150,8 @@ pub(super) fn transfer<T>(
         sender.join().map_err(|_| anyhow!("a sender has panicked"))?.context("a sender")?;
         receiver.join().map_err(|_| anyhow!("a receiver has panicked"))?.context("a receiver")?;
     }
-    let received = Received { bytes: bytes_after - bytes_before, time: ended - begun };
-    Ok((received, [before?, after?]))
+    let of_each = bytes_after.iter().zip(&bytes_before).map(|(after, before)| after - before).collect();
+    Ok((Received { of_each, time: ended - begun }, [before?, after?]))
 }
 
 /// Connects to `address` as often as this, at once: over a path with delay, one after the other would take minutes. The threads are in
@@ -129,35 +168,39 @@ fn connect(address: Ipv4Addr, connections: usize) -> anyhow::Result<Vec<TcpStrea
     })
 }
 
-fn send(mut stream: TcpStream, shared: &Shared, pause: Option<Duration>) -> io::Result<()> {
-    let bytes = vec![7; if pause.is_some() { CHUNK / 4 } else { CHUNK }];
+fn send(mut stream: TcpStream, shared: &Shared, rate: Rate) -> io::Result<()> {
+    let bytes = vec![7; if matches!(rate, Rate::Full) { CHUNK } else { SLOW_CHUNK }];
     stream.set_write_timeout(Some(LOOK_UP))?;
+    let mut sent = 0;
     while !shared.is_over() {
+        if let Rate::TenthOf(other) = rate
+            && sent * 10 > shared.received[other].load(Ordering::Relaxed)
+        {
+            thread::sleep(SLOW_PAUSE);
+            continue;
+        }
         match uninterrupted(|| stream.write(&bytes)) {
-            Ok(_) => {}
+            Ok(written) => sent += written as u64,
             // A stall: the received bytes show it.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             // The receiver has closed the connection.
             Err(_) if shared.is_over() => break,
             Err(error) => return Err(error),
         }
-        if let Some(pause) = pause {
-            thread::sleep(pause);
-        }
     }
     Ok(())
 }
 
-/// Counts the bytes received until the measurement is over. What is then on the way may be lost, and come seconds later: closing
-/// resets the connection.
-fn receive(mut stream: TcpStream, shared: &Shared) -> io::Result<()> {
+/// Counts the bytes received on the connection `nth` until the measurement is over. What is then on the way may be lost, and come
+/// seconds later: closing resets the connection.
+fn receive(mut stream: TcpStream, shared: &Shared, nth: usize) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK_UP))?;
     let mut buffer = vec![0; CHUNK];
     while !shared.is_over() {
         match uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => break,
             Ok(read) => {
-                shared.received.fetch_add(read as u64, Ordering::Relaxed);
+                shared.received[nth].fetch_add(read as u64, Ordering::Relaxed);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) if shared.is_over() => break,
@@ -204,10 +247,34 @@ mod tests {
                 let extent = Extent::new(Duration::from_millis(200), &impairments);
                 let (received, [before, after]) =
                     transfer(hosts, Side::Left.ipv4(), bulk, extent, mark).unwrap();
-                let share = received.bytes as f64 / (after.bytes - before.bytes) as f64;
+                let share = received.bytes() as f64 / (after.bytes - before.bytes) as f64;
                 assert!((0.7..=1.1).contains(&share), "{share} of the bytes that the kernel received");
-                let gbps = received.bytes as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
+                let gbps = received.bytes() as f64 * 8.0 / received.time.as_secs_f64() / 1e9;
                 assert!(gbps < 0.03, "{gbps} Gbit/s through 20 Mbit/s");
+            },
+        );
+    }
+
+    #[test]
+    fn the_slow_connection_has_a_tenth_of_the_other_ones_rate_whatever_that_is() {
+        in_namespaces(
+            "demo::traffic::tests::the_slow_connection_has_a_tenth_of_the_other_ones_rate_whatever_that_is",
+            || {
+                for rate in [Some("100mbit"), None] {
+                    let path = Impairments {
+                        rate: rate.map(|rate| rate.parse().unwrap()),
+                        ..Impairments::default()
+                    };
+                    let impairments = [path.clone(), path];
+                    let lab = Lab::new(&impairments, 1).unwrap();
+                    let hosts = Side::BOTH.map(|side| lab.host(side).namespace());
+                    let extent = Extent::new(Duration::from_secs(2), &impairments);
+                    let (received, _) =
+                        transfer(hosts, Side::Left.ipv4(), Traffic::TwoRates, extent, || Ok(())).unwrap();
+                    let [fast, slow] = received.of_each[..] else { panic!("two connections") };
+                    let ratio = fast as f64 / slow as f64;
+                    assert!((9.0..=11.0).contains(&ratio), "{rate:?}: {ratio} to 1");
+                }
             },
         );
     }
