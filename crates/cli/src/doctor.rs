@@ -38,7 +38,8 @@ const NOTES: &str = "\
 Namespaces, interfaces and sockets are tried in child processes, which leave nothing behind. 'nichrome rdma doctor' tells why
 one program finds no RDMA device.
 
-The exit status is 0 if all commands that need no root work, otherwise 1.";
+The exit status is 0 if all commands that need no root work, otherwise 1. A missing iperf3, which 'bench wan' needs, leaves
+it 0.";
 
 impl Doctor {
     /// Prints the report.

@@ -3,7 +3,7 @@
 use nichrome_port::XdpConfig;
 use serde::Serialize;
 
-use super::machine::{Machine, Refusal, Trial};
+use super::machine::{DISABLE_IPV6, Machine, Refusal, Trial};
 
 /// Size of a device's socket buffer, in bytes (`nichrome_port::udp`).
 const SOCKET_ROOM: u64 = 8 << 20;
@@ -42,10 +42,11 @@ pub(super) enum Subject {
     RealTimePriority,
     RdmaLibraries,
     RdmaHardware,
+    Iperf3,
 }
 
 impl Subject {
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::UserNamespaces,
         Self::ProcessNamespaces,
         Self::MountNamespaces,
@@ -61,6 +62,7 @@ impl Subject {
         Self::RealTimePriority,
         Self::RdmaLibraries,
         Self::RdmaHardware,
+        Self::Iperf3,
     ];
 
     /// Returns the name in the report.
@@ -81,6 +83,7 @@ impl Subject {
             Self::RealTimePriority => "real-time priority",
             Self::RdmaLibraries => "RDMA libraries",
             Self::RdmaHardware => "RDMA hardware",
+            Self::Iperf3 => "iperf3",
         }
     }
 }
@@ -169,6 +172,7 @@ impl Check {
                 ),
             },
             Subject::RdmaHardware => hardware(machine),
+            Subject::Iperf3 => tried(Trial::Iperf3, "installed", "install Debian's package iperf3"),
         }
     }
 }
@@ -193,16 +197,22 @@ fn no_driver() -> Refusal {
     Refusal { error: "the kernel has no driver 'tun'".into(), remedy: None }
 }
 
+/// New network namespaces do not have this one's setting, but the compiled one, unless `devconf_inherit_init_net` is 1 or 3.
 fn ipv6(machine: &impl Machine) -> Check {
-    const SETTING: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
     let subject = Subject::Ipv6;
-    match machine.read(SETTING).as_deref() {
-        None => Check::limited(subject, "the kernel has none", "boot the kernel without ipv6.disable=1"),
-        Some("0") => Check::works(subject, "new hosts have it"),
-        Some(_) => Check::limited(
+    if machine.read(DISABLE_IPV6).is_none() {
+        return Check::limited(subject, "the kernel has none", "boot the kernel without ipv6.disable=1");
+    }
+    if machine.attempt(Trial::Namespaces).is_err() {
+        return Check::works(subject, "the kernel has it; not tried, without a namespace");
+    }
+    match machine.attempt(Trial::Ipv6) {
+        Ok(()) => Check::works(subject, "new hosts have it"),
+        Err(Refusal { error, .. }) => Check::limited(
             subject,
-            "new hosts have none",
-            "'sudo sysctl net.ipv6.conf.default.disable_ipv6=0'",
+            error,
+            "'sudo sysctl net.ipv6.conf.default.disable_ipv6=0' if net.core.devconf_inherit_init_net is 1 or 3, else boot \
+             the kernel without ipv6.disable_ipv6=1",
         ),
     }
 }

@@ -15,7 +15,7 @@ struct Needs {
     useful: &'static [Subject],
 }
 
-const COMMANDS: [Needs; 12] = [
+const COMMANDS: [Needs; 14] = [
     Needs {
         command: "coalesce, segment, sim, bench lro, bench checksum",
         without_root: true,
@@ -27,7 +27,7 @@ const COMMANDS: [Needs; 12] = [
         command: "demo",
         without_root: true,
         necessary: &[Subject::UserNamespaces, Subject::Tap],
-        useful: &[Subject::Ipv6, Subject::RealTimePriority],
+        useful: &[Subject::RealTimePriority],
     },
     Needs {
         command: "wan",
@@ -72,13 +72,25 @@ const COMMANDS: [Needs; 12] = [
         useful: &[Subject::SocketBuffers, Subject::OpenFiles],
     },
     Needs {
-        command: "rdma connect, bench rdma, bench star",
+        command: "rdma connect, bench star",
         without_root: true,
         necessary: &[Subject::Loopback],
         useful: &[Subject::SocketBuffers, Subject::OpenFiles],
     },
     Needs {
-        command: "bench wan, bench overip",
+        command: "bench rdma",
+        without_root: true,
+        necessary: &[Subject::Loopback],
+        useful: &[Subject::SocketBuffers, Subject::OpenFiles, Subject::Iperf3],
+    },
+    Needs {
+        command: "bench wan",
+        without_root: true,
+        necessary: &[Subject::UserNamespaces, Subject::Tap, Subject::Iperf3],
+        useful: &[Subject::RealTimePriority],
+    },
+    Needs {
+        command: "bench overip",
         without_root: true,
         necessary: &[Subject::UserNamespaces, Subject::Tap],
         useful: &[Subject::RealTimePriority],

@@ -3,6 +3,9 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+/// The setting of a network namespace that its new interfaces take over: 0 if they have IPv6.
+pub(super) const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
+
 /// A trial, performed in a child process because it changes the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(super) enum Trial {
@@ -20,10 +23,14 @@ pub(super) enum Trial {
     NetworkAdministration,
     /// An XDP program and an AF_XDP socket on a TAP interface.
     Xdp,
+    /// IPv6 in a new network namespace.
+    Ipv6,
     /// A UDP socket on 127.0.0.1.
     Loopback,
     /// A thread with real-time priority.
     RealTime,
+    /// The program iperf3.
+    Iperf3,
 }
 
 /// A refused operation.

@@ -1,16 +1,17 @@
 //! Executes trials in this process, which may then be in other namespaces.
 
-use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::process::Command;
+use std::{fs, io};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use nichrome_port::{
     InterfaceName, MountNamespace, NamespaceError, Netlink, NetworkNamespace, Offloads, Onset, PacketSocket,
     ProcessNamespace, RealTime, Tap, XdpChoice, XdpConfig, XdpInterface, XdpQueue, gain_network_admin,
 };
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
-use super::machine::{Refusal, Trial};
+use super::machine::{DISABLE_IPV6, Refusal, Trial};
 
 /// Name of the interface that a trial creates in its own namespace.
 const INTERFACE: &str = "trial";
@@ -49,10 +50,15 @@ fn attempt(trial: Trial) -> anyhow::Result<()> {
             set_socket_recv_buffer_size_force(&socket, 1 << 16)?;
         }
         Trial::Xdp => NetworkNamespace::new()?.run(xdp)??,
+        Trial::Ipv6 => {
+            gain_network_admin()?;
+            NetworkNamespace::new()?.run(ipv6)??;
+        }
         Trial::Loopback => drop(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?),
         Trial::RealTime => {
             RealTime::request(Onset::Waking)?;
         }
+        Trial::Iperf3 => drop(Command::new("iperf3").arg("--version").output().context("cannot run iperf3")?),
     }
     Ok(())
 }
@@ -68,6 +74,13 @@ fn xdp() -> anyhow::Result<()> {
     netlink.set_up(&netlink.interface(name)?)?;
     let attached = XdpInterface::attach(&netlink.interface(name)?, XdpChoice::Automatic)?;
     XdpQueue::open(&attached, 0, XdpConfig::default()).context("an AF_XDP socket").map(drop)
+}
+
+/// Fails unless the interfaces of this network namespace have IPv6 from their creation on.
+fn ipv6() -> anyhow::Result<()> {
+    let disabled = fs::read_to_string(DISABLE_IPV6).with_context(|| format!("cannot read {DISABLE_IPV6}"))?;
+    ensure!(disabled.trim() == "0", "new hosts have none");
+    Ok(())
 }
 
 fn refusal(error: &anyhow::Error) -> Refusal {
