@@ -11,12 +11,16 @@ use nichrome_wire::{Engine, Instant};
 pub(super) fn read(bytes: &[u8]) -> u64 {
     pulp::Arch::new().dispatch(|| {
         let mut lanes = [0; 16];
-        for block in bytes.as_chunks::<128>().0 {
+        let (blocks, rest) = bytes.as_chunks::<128>();
+        for block in blocks {
             for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
                 *lane ^= u64::from_ne_bytes(*word);
             }
         }
-        lanes.iter().fold(0, |all, lane| all ^ lane)
+        let (words, rest) = rest.as_chunks();
+        let words = words.iter().map(|word| u64::from_ne_bytes(*word));
+        let rest = rest.iter().map(|byte| u64::from(*byte));
+        lanes.into_iter().chain(words).chain(rest).fold(0, |all, part| all ^ part)
     })
 }
 
@@ -48,4 +52,21 @@ impl Engine for Reader {
     }
 
     fn handle_timeout(&mut self, _now: Instant) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_is_read() {
+        for length in [1, 7, 8, 66, 127, 128, 129, 300, 1500] {
+            let mut bytes = vec![0; length];
+            for at in 0..length {
+                bytes[at] = 1;
+                assert_ne!(read(&bytes), 0, "byte {at} of {length}");
+                bytes[at] = 0;
+            }
+        }
+    }
 }
