@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::ops::Range;
 use std::process::{Child, Command, Output, Stdio};
-use std::{env, io};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
 
 use anyhow::{Context, bail};
 use nichrome_port::kill_with_parent;
@@ -65,24 +66,58 @@ impl Pair {
         };
         let server = start(End::Server, server).context("cannot start another process of this program")?;
         let client = start(End::Client, client).context("cannot start another process of this program")?;
-        let (client, server) = (client.wait_with_output()?, server.wait_with_output()?);
-        let failed = [&client, &server].into_iter().filter(|output| !output.status.success());
-        let why = |output: &Output| {
-            String::from_utf8_lossy(&output.stderr).trim().trim_start_matches("nichrome: ").to_owned()
-        };
-        let failures: Vec<String> = failed.map(why).collect();
-        if !failures.is_empty() {
-            bail!("{}", failures.join("; "));
-        }
         let value =
             |output: Output| serde_json::from_slice(&output.stdout).context("the result is not valid JSON");
-        Ok([value(server), value(client)])
+        Ok(outputs(server, client)?.map(value))
     }
 
     /// Measures one stream of iperf3 between the same processors, in Gbit/s.
     pub(super) fn iperf3(&self, seconds: &str) -> anyhow::Result<f64> {
         let stream = iperf3::Stream { server: "127.0.0.1", port: free_port()?, seconds };
         stream.measure(|end, command| self.spawn(end, command).context("cannot run iperf3"))
+    }
+}
+
+/// Time for the server to end by itself after a client that failed. A server to which no client has connected does not.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for both ends; returns the output of server and client. Kills the server of a client that failed after `PATIENCE`.
+fn outputs(mut server: Child, client: Child) -> anyhow::Result<[Output; 2]> {
+    let client = client.wait_with_output()?;
+    let has_ended = client.status.success() || ends_within(&mut server, PATIENCE)?;
+    if !has_ended {
+        server.kill()?;
+    }
+    let server = server.wait_with_output()?;
+    let failures: Vec<String> = [("client", &client, true), ("server", &server, has_ended)]
+        .into_iter()
+        .filter(|(_, output, by_itself)| *by_itself && !output.status.success())
+        .map(|(end, output, _)| why(end, output))
+        .collect();
+    if !failures.is_empty() {
+        bail!("{}", failures.join("; "));
+    }
+    Ok([server, client])
+}
+
+/// Returns true if the process ends within `patience`.
+fn ends_within(process: &mut Child, patience: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    while process.try_wait()?.is_none() {
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(true)
+}
+
+/// Returns the error message of an end that failed; its status if it printed none.
+fn why(end: &str, output: &Output) -> String {
+    let printed = String::from_utf8_lossy(&output.stderr);
+    match printed.trim().trim_start_matches("nichrome: ") {
+        "" => format!("the {end} has ended: {}", output.status),
+        message => message.to_owned(),
     }
 }
 
@@ -98,4 +133,42 @@ fn free_port() -> anyhow::Result<u16> {
     let everywhere = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let is_free = |port: &u16| everywhere.iter().any(|address| TcpListener::bind((*address, *port)).is_ok());
     PORTS.cycle().skip(first).take(PORTS.len()).find(is_free).context("no TCP port is free")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn a_client_that_fails_before_it_connects_ends_the_server() {
+        let begun = Instant::now();
+        let error =
+            outputs(shell("exec sleep 20"), shell("echo nichrome: no socket >&2; exit 1")).unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        assert_eq!(error.to_string(), "no socket");
+    }
+
+    #[test]
+    fn a_client_that_is_killed_is_named_by_its_signal() {
+        let error = outputs(shell("exec sleep 20"), shell("kill -KILL $$")).unwrap_err();
+        assert_eq!(error.to_string(), "the client has ended: signal: 9 (SIGKILL)");
+    }
+
+    #[test]
+    fn a_server_that_fails_after_its_client_is_reported_too() {
+        let error =
+            outputs(shell("sleep 0.1; echo lost >&2; exit 1"), shell("echo reset >&2; exit 1")).unwrap_err();
+        assert_eq!(error.to_string(), "reset; lost");
+    }
+
+    #[test]
+    fn both_ends_are_returned() {
+        let outputs = outputs(shell("sleep 0.1; echo 1"), shell("echo 2")).unwrap();
+        assert_eq!(outputs.map(|output| String::from_utf8(output.stdout).unwrap()), ["1\n", "2\n"]);
+    }
 }
