@@ -1,33 +1,82 @@
 //! Runs tests in a user namespace if the user may not create network namespaces directly.
 
-use std::env;
-use std::process::Command;
+use std::ffi::OsStr;
+use std::process::{self, Command};
+use std::{env, fs};
 
 use nichrome_port::NetworkNamespace;
+
+/// Environment variable of the new process: the path of the file to which a test that has passed writes its name.
+const WITHIN: &str = "NICHROME_LAB_WITHIN";
 
 /// Runs a test that creates network namespaces: directly for root, else again in a new process and user namespace, by
 /// unshare(1). `name` is the test's name with its modules: `module::name_of_the_test`.
 ///
 /// # Panics
-/// The test fails, or the system denies user namespaces.
-#[allow(clippy::panic)]
+/// The test fails, the executable has no test of this name that is not ignored, or the system denies user namespaces.
 pub fn in_namespaces(name: &str, test: impl FnOnce()) {
-    const WITHIN: &str = "NICHROME_LAB_WITHIN";
     if NetworkNamespace::new().is_ok() {
-        return test();
+        test();
+        if let Some(record) = env::var_os(WITHIN) {
+            record_run(&record, name);
+        }
+        return;
     }
     assert!(env::var_os(WITHIN).is_none(), "{name}: no network namespaces, not even in a user namespace");
+    in_user_namespace(name);
+}
+
+/// Runs the test `name` of this executable in a new process and user namespace.
+#[allow(clippy::panic)]
+fn in_user_namespace(name: &str) {
+    let record = env::temp_dir().join(format!("nichrome-{}-{name}", process::id()));
+    // Of a process with the same number, which was killed.
+    _ = fs::remove_file(&record);
     let status = env::current_exe().and_then(|tests| {
         Command::new("unshare")
             .args(["--user", "--map-root-user", "--net"])
             .arg(tests)
             .args([name, "--exact", "--nocapture"])
-            .env(WITHIN, "1")
+            .env(WITHIN, &record)
             .status()
     });
+    // libtest ends with status 0 also if no test has the name.
+    let has_run = fs::read_to_string(&record).is_ok_and(|recorded| recorded == name);
+    _ = fs::remove_file(&record);
     match status {
-        Ok(status) if status.success() => {}
+        Ok(status) if status.success() && has_run => {}
+        Ok(status) if status.success() => {
+            panic!("{name}: no test of this name has run: it needs the test's modules too")
+        }
         Ok(status) => panic!("{name}: {status}"),
         Err(error) => panic!("{name}: unshare(1), of util-linux, cannot be run: {error}"),
+    }
+}
+
+/// Shows the process that waits for this one that the test has run.
+#[allow(clippy::panic)]
+fn record_run(record: &OsStr, name: &str) {
+    if let Err(error) = fs::write(record, name) {
+        panic!("{name}: cannot write {}: {error}", record.display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_runs_again_in_a_user_namespace() {
+        const NAME: &str = "in_namespaces::tests::a_test_runs_again_in_a_user_namespace";
+        if env::var_os(WITHIN).is_none() {
+            return in_user_namespace(NAME);
+        }
+        in_namespaces(NAME, || ());
+    }
+
+    #[test]
+    #[should_panic(expected = "no::such_test: no test of this name has run")]
+    fn a_name_without_a_test_fails() {
+        in_user_namespace("no::such_test");
     }
 }
