@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # Sourced by the scripts: installs missing Debian packages, or prints what to install.
 
+# Where a user's PATH lacks the programs of administrators, as on Debian, these would seem to be missing.
+PATH+=:/usr/sbin:/sbin
+
 fail() {
   echo "${0##*/}: $*" >&2
   exit 1
