@@ -14,10 +14,12 @@ mod endpoints;
 mod outgoing_stream;
 mod pattern;
 mod port;
+mod segment;
 mod sink;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;

@@ -7,13 +7,12 @@ use nichrome_tso::Segments;
 use nichrome_wire::{
     ChecksumState, EtherType, EthernetHeader, Gso, GsoType, Ipv4Header, MacAddr, TcpGsoEcn, VirtioNetRepr,
 };
-use smoltcp::phy::{
-    Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken,
-};
+use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
 use smoltcp::time::Instant;
-use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv4Repr, TcpPacket, TcpRepr};
+use smoltcp::wire::TcpRepr;
 
 use super::config::{HostConfig, Segmentation};
+use super::segment;
 use crate::HostId;
 
 /// Maximum IP packet for segmentation by the card, in bytes.
@@ -37,16 +36,10 @@ impl Port<'_> {
 
     /// Sends a segment without payload to a host, with checksums.
     pub(super) fn send(&mut self, segment: &TcpRepr<'_>, to: HostId) {
-        let (src_addr, dst_addr) = (self.host.ip(), to.ip());
-        let payload_len = segment.buffer_len();
-        let ip = Ipv4Repr { src_addr, dst_addr, next_header: IpProtocol::Tcp, payload_len, hop_limit: 64 };
-        let capabilities = ChecksumCapabilities::default();
+        let host = self.host;
         let sender = Sender { segmentation: Segmentation::Host, ..self.sender() };
-        sender.consume(ip.buffer_len() + payload_len, |packet| {
-            ip.emit(&mut Ipv4Packet::new_unchecked(&mut *packet), &capabilities);
-            let mut tcp = TcpPacket::new_unchecked(&mut packet[ip.buffer_len()..]);
-            segment.emit(&mut tcp, &src_addr.into(), &dst_addr.into(), &capabilities);
-        });
+        let len = segment::packet_len(segment);
+        sender.consume(len, |packet| segment::write(segment, host, to, packet));
     }
 }
 

@@ -5,20 +5,18 @@
 
 use std::ops::ControlFlow;
 
-use nichrome_wire::Ipv4Header;
-use nichrome_wire::checksum::Sum;
-use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::socket::tcp::State;
 use smoltcp::storage::Assembler;
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{IpAddress, TcpControl, TcpPacket, TcpRepr, TcpSeqNumber};
+use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
 
 use super::application::{Done, Reading, Stepped};
 use super::config::HostConfig;
 use super::endpoints::Endpoints;
 use super::pattern;
 use super::port::Port;
-use crate::HostId;
+use super::segment;
+use super::window::Window;
 
 /// IPv4 and TCP headers without options.
 const HEADERS: usize = 40;
@@ -137,7 +135,7 @@ impl Sink {
     /// Runs TCP, then the program.
     pub(super) fn step(&mut self, port: &mut Port<'_>, now: Instant) -> Stepped {
         if let Some(packet) = port.received.take() {
-            let reply = read(packet, port.host, self.endpoints.remote)
+            let reply = segment::read(packet, port.host, self.endpoints.remote)
                 .and_then(|segment| self.receive(&segment, now));
             if let Some(reply) = reply {
                 port.send(&reply, self.endpoints.remote);
@@ -306,22 +304,17 @@ impl Sink {
             let end = ack + (usize::from(self.last_window) << self.window_shift);
             end.min(start + self.window())
         });
-        let (first, last) = (segment.seq_number, segment.seq_number + segment.payload.len());
-        let is_within = match (first == last, start == end) {
-            (true, _) if last == start - 1 => false,
-            (true, true) => first == start,
-            (true, false) => start <= first && first < end,
-            (false, true) => false,
-            (false, false) => (start <= first && first < end) || (start < last && last <= end),
-        };
-        if is_within {
+        let first = segment.seq_number;
+        if let Some(range) = (Window { start, end }).cut(first, segment.payload.len()) {
             self.last_seq = Some(first);
-            let (from, to) = (start.max(first), end.min(last));
-            return ControlFlow::Continue((&segment.payload[from - first..to - first], from - start));
+            let offset = start.max(first) - start;
+            return ControlFlow::Continue((&segment.payload[range], offset));
         }
         ControlFlow::Break(match segment.control {
             TcpControl::Rst => None,
-            TcpControl::None | TcpControl::Psh | TcpControl::Fin if first != last => Some(self.ack()),
+            TcpControl::None | TcpControl::Psh | TcpControl::Fin if !segment.payload.is_empty() => {
+                Some(self.ack())
+            }
             _ => self.challenge(now),
         })
     }
@@ -515,18 +508,4 @@ impl Sink {
 fn next_random(state: u64) -> (u64, u32) {
     let state = state.wrapping_mul(0xBB2E_FCEC_3C39_611D).wrapping_add(0x7590_EF39);
     (state, (state >> (29 - (state >> 61))) as u32)
-}
-
-/// Reads a segment with right checksums.
-fn read(packet: &[u8], host: HostId, remote: HostId) -> Option<TcpRepr<'_>> {
-    let ip = Ipv4Header::new(packet)?;
-    let segment = ip.payload()?;
-    let len = u32::try_from(segment.len()).ok()?;
-    let pseudo_header = Sum::pseudo_ipv4(ip.src(), ip.dst(), ip.protocol().0, len);
-    if !ip.has_valid_checksum() || pseudo_header.add_bytes(segment).finish() != 0 {
-        return None;
-    }
-    let [src, dst] = [remote, host].map(|host| IpAddress::from(host.ip()));
-    let tcp = TcpPacket::new_checked(segment).ok()?;
-    TcpRepr::parse(&tcp, &src, &dst, &ChecksumCapabilities::ignored()).ok()
 }

@@ -3,17 +3,19 @@
 
 use std::collections::VecDeque;
 
-use nichrome_wire::Instant;
+use nichrome_wire::{Instant, Ipv4Header, TcpHeader};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
-use smoltcp::socket::tcp;
+use smoltcp::socket::tcp::{self, State};
 use smoltcp::time::{Duration, Instant as TcpInstant};
-use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr};
+use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, TcpSeqNumber};
 
 use super::application::{Application, Done, Reading, Role, Stepped};
 use super::config::{CongestionControl, HostConfig, Nagle};
 use super::endpoints::Endpoints;
 use super::outgoing_stream::{OutgoingStream, Payload};
 use super::port::Port;
+use super::segment;
+use super::window::Window;
 use crate::HostId;
 
 /// smoltcp with a single socket, and its program.
@@ -23,10 +25,19 @@ pub(super) struct Stack {
     socket: SocketHandle,
     application: Application,
     outgoing: OutgoingStream,
+    endpoints: Endpoints,
+    /// The sequence number of the first unread byte; meaningless before the peer's SYN.
+    read_until: TcpSeqNumber,
 }
 
 impl Stack {
-    pub(super) fn new(host: HostId, config: &HostConfig, role: Role, seed: u64) -> Self {
+    pub(super) fn new(
+        host: HostId,
+        config: &HostConfig,
+        endpoints: Endpoints,
+        role: Role,
+        seed: u64,
+    ) -> Self {
         let mut hardware = Config::new(HardwareAddress::Ip);
         hardware.random_seed = seed;
         let mut unused = VecDeque::new();
@@ -40,17 +51,19 @@ impl Stack {
         let mut sockets = SocketSet::new(Vec::with_capacity(1));
         let socket = sockets.add(new_socket(config));
         let (application, outgoing) = (Application::new(role), OutgoingStream::new(payload));
-        Self { interface, sockets, socket, application, outgoing }
+        let read_until = TcpSeqNumber::default();
+        Self { interface, sockets, socket, application, outgoing, endpoints, read_until }
     }
 
-    pub(super) fn connect(&mut self, endpoints: Endpoints) {
-        let Endpoints { local_port, remote, remote_port } = endpoints;
+    pub(super) fn connect(&mut self) {
+        let Endpoints { local_port, remote, remote_port } = self.endpoints;
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
         // Fails only if the socket is in use, or a port or address is zero.
         let _ = socket.connect(self.interface.context(), (remote.ip(), remote_port), local_port);
     }
 
-    pub(super) fn listen(&mut self, port: u16) {
+    pub(super) fn listen(&mut self) {
+        let port = self.endpoints.local_port;
         // Fails only if the socket is in use or the port is zero.
         let _ = self.socket_mut().listen(port);
     }
@@ -79,7 +92,9 @@ impl Stack {
                 break;
             }
         }
-        into.len() - before
+        let read = into.len() - before;
+        self.read_until += read;
+        read
     }
 
     /// Runs TCP, then the program.
@@ -90,11 +105,60 @@ impl Stack {
         now: Instant,
         latency: &mut impl FnMut(u64),
     ) -> Stepped {
-        self.interface.poll(tcp_now, port, &mut self.sockets);
+        let packet = port.received.take();
+        self.pass(packet, port, tcp_now);
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
+        let read_before = self.application.done.received;
         let goes_on = self.application.run(socket, now, latency);
+        self.read_until += (self.application.done.received - read_before) as usize;
         let is_established = socket.may_send();
         Stepped { goes_on, is_established, is_complete: self.application.is_complete() }
+    }
+
+    /// Passes an IP packet to TCP, if any, and runs TCP.
+    fn pass(&mut self, packet: Option<&[u8]>, port: &mut Port<'_>, now: TcpInstant) {
+        let changed = packet.and_then(|packet| self.without_excess(packet, port.host));
+        let received = changed.as_deref().or(packet);
+        let was_open = is_open(self.socket().state());
+        let mut port = Port { host: port.host, config: port.config, received, sent: port.sent };
+        self.interface.poll(now, &mut port, &mut self.sockets);
+        if !was_open && is_open(self.socket().state()) {
+            let syn = packet.and_then(place);
+            self.read_until = syn.map_or(self.read_until, |(syn, _)| syn + 1);
+        }
+    }
+
+    /// Returns a segment without the bytes for which the receive buffer has no room; `None` if there is room for all. smoltcp 0.14 takes
+    /// the window field of its SYN ACK to be scaled, which it is not (RFC 7323, 2.2), and panics at bytes beyond its buffer.
+    fn without_excess(&self, packet: &[u8], host: HostId) -> Option<Vec<u8>> {
+        let window = self.room()?;
+        let (first, len) = place(packet)?;
+        let range = window.cut(first, len);
+        let ends_within = range.as_ref().map_or(first + len < window.end, |range| range.end == len);
+        if ends_within {
+            return None;
+        }
+        let mut segment = segment::read(packet, host, self.endpoints.remote)?;
+        match range {
+            Some(range) => segment.payload = &segment.payload[..range.end],
+            // TCP answers a segment before its window as it does one beyond it.
+            None => segment.seq_number = self.read_until - 1 - len,
+        }
+        let mut packet = vec![0; segment::packet_len(&segment)];
+        segment::write(&segment, self.endpoints.remote, host, &mut packet);
+        Some(packet)
+    }
+
+    /// Returns the window up to the end of the receive buffer; `None` before the peer's SYN.
+    fn room(&self) -> Option<Window> {
+        let socket = self.socket();
+        let has_fin =
+            matches!(socket.state(), State::CloseWait | State::Closing | State::LastAck | State::TimeWait);
+        let read_until = self.read_until + usize::from(has_fin);
+        is_open(socket.state()).then(|| Window {
+            start: read_until + socket.recv_queue(),
+            end: read_until + socket.recv_capacity(),
+        })
     }
 
     /// Writes payload and checksum of the frames from `first` on.
@@ -131,6 +195,17 @@ impl Stack {
     fn socket_mut(&mut self) -> &mut tcp::Socket<'static> {
         self.sockets.get_mut(self.socket)
     }
+}
+
+/// Returns true if the peer's sequence numbers are known.
+fn is_open(state: State) -> bool {
+    !matches!(state, State::Closed | State::Listen | State::SynSent)
+}
+
+/// Returns the sequence number and the payload length of an IP packet's segment.
+fn place(packet: &[u8]) -> Option<(TcpSeqNumber, usize)> {
+    let tcp = TcpHeader::new(Ipv4Header::new(packet)?.payload()?)?;
+    Some((TcpSeqNumber(tcp.seq().0 as i32), tcp.payload()?.len()))
 }
 
 fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {

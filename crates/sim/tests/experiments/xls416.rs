@@ -174,3 +174,9 @@ fn a_run_depends_on_nothing_but_parameters_and_seed() {
     assert_eq!(of(1), of(1));
     assert_ne!(of(1).trace_hash, of(2).trace_hash);
 }
+
+#[test]
+fn hosts_that_answer_take_no_more_than_their_buffers_of_what_the_card_acknowledges() {
+    let set = [("program", "asks"), ("request", "1MB"), ("receive-buffer", "64KiB"), ("requests", "16")];
+    assert_eq!(measure("lro-npu-dma", "established, stack", 8, &set, "established"), 8.0);
+}
