@@ -162,10 +162,15 @@ impl Application {
     fn begin_request(&mut self, socket: &Socket<'_>, now: Instant) {
         let Role::Request { exchange, .. } = self.role else { return };
         let is_due = self.resumes.is_none_or(|resumes| resumes <= now);
-        if self.awaited > 0 || !is_due || self.is_complete() || !socket.may_send() {
+        if self.awaited > 0 || !is_due {
             return;
         }
-        (self.begun, self.resumes) = (now, None);
+        // Also of a program that has finished, or whose connection was reset: it would be due forever.
+        self.resumes = None;
+        if self.is_complete() || !socket.may_send() {
+            return;
+        }
+        self.begun = now;
         self.owed = u64::from(exchange.request.get());
         self.awaited = u64::from(exchange.response.get());
     }

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 
 use nichrome_wan::{Impairments, Output, Path};
 use nichrome_wire::engine::{advance, deliver};
+use nichrome_wire::{Network, TcpFrame};
 use smoltcp::socket::tcp::State;
 
 use super::*;
@@ -205,6 +206,46 @@ fn requests_are_answered_a_round_trip_later() {
     let (mean, max) = (latencies.mean().as_micros(), latencies.max().as_micros());
     assert!(latencies.count() == 20 && (20_080..20_200).contains(&mean) && max < 20_200, "{mean} {max}");
     assert!(server.connections()[0].times().complete.is_some());
+}
+
+#[test]
+fn a_connection_that_is_reset_during_a_pause_has_nothing_left_to_do() {
+    let [mut client, mut server] =
+        [0, 1].map(|number| Host::new(HostId(number), HostConfig::default()).unwrap());
+    let bytes = |bytes| NonZeroU32::new(bytes).unwrap();
+    let exchange = Exchange { request: bytes(100), response: bytes(100) };
+    server.listen(PORT, Role::Respond { exchange });
+    let role = Role::Request { exchange, count: None, pause: 1_000_000 };
+    client.connect(SERVER, PORT, role, Instant::ZERO).unwrap();
+    let mut response = Vec::new();
+    while let Some(frame) = client.poll() {
+        server.receive(frame, Instant::ZERO);
+        while let Some(frame) = server.poll() {
+            response.clone_from(&frame);
+            client.receive(frame, Instant::ZERO);
+        }
+    }
+    assert_eq!(client.connections()[0].done().exchanges, 1);
+    client.receive(reset_after(&response), Instant::ZERO);
+    assert_eq!(client.connections()[0].state(), State::Closed);
+    client.handle_timeout(Instant::from_nanos(1_000_000));
+    assert_eq!((client.poll_timeout(), client.poll()), (None, None));
+}
+
+/// Builds the RST that follows a segment of the server.
+fn reset_after(segment: &[u8]) -> Vec<u8> {
+    let packet = LinkHeader::new(segment).unwrap().payload();
+    let ip = Ipv4Header::new(packet).unwrap();
+    let tcp = TcpHeader::new(ip.payload().unwrap()).unwrap();
+    let reset = TcpFrame {
+        network: Network::ipv4(ip.src(), ip.dst()),
+        src_port: tcp.src_port(),
+        dst_port: tcp.dst_port(),
+        seq: tcp.seq() + tcp.payload().unwrap().len() as u32,
+        flags: TcpFlags::RST,
+        ..TcpFrame::default()
+    };
+    reset.build()
 }
 
 #[test]
