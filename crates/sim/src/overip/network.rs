@@ -221,7 +221,7 @@ impl Network {
             this.next();
             return true;
         }
-        let bytes = this.left.min(node.mss);
+        let bytes = this.left.min(node.longest_write);
         if node.writable(this.connection) < bytes {
             this.doing = Doing::AwaitRoom;
             return false;

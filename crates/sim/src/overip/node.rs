@@ -47,8 +47,8 @@ pub(super) struct Node {
     pub(super) uplink: Link,
     /// Bytes received by programs.
     pub(super) received: u64,
-    /// Maximum segment size, in bytes.
-    pub(super) mss: usize,
+    /// Maximum bytes of a program's write: a segment, or what the send buffer holds of one.
+    pub(super) longest_write: usize,
     /// Content of programs' data, whose value is irrelevant.
     zeros: Vec<u8>,
     scratch: Vec<u8>,
@@ -63,7 +63,7 @@ impl Node {
         application: usize,
     ) -> Result<Self, RunError> {
         let refused = |error: &dyn std::fmt::Display| RunError::Impossible(error.to_string());
-        let mss = config.mss();
+        let longest_write = config.mss().min(config.tcp.send_buffer);
         let tcp = HostConfig { seed: config.seed, ..config.tcp };
         let adapter = match config.transport {
             Transport::Sockets => None,
@@ -78,8 +78,8 @@ impl Node {
             adapter,
             uplink: Link::new(config.link),
             received: 0,
-            mss,
-            zeros: vec![0; mss],
+            longest_write,
+            zeros: vec![0; longest_write],
             scratch: Vec::new(),
         })
     }
@@ -115,7 +115,7 @@ impl Node {
         self.tcp.connections().get(connection).map_or(0, crate::host::Connection::unread)
     }
 
-    /// Writes a program's bytes, at most a segment.
+    /// Writes a program's bytes, at most [the longest write](Self::longest_write).
     pub(super) fn write(&mut self, connection: usize, bytes: usize, now: Instant) -> usize {
         self.tcp.write(ConnectionId(connection), &self.zeros[..bytes.min(self.zeros.len())], now)
     }

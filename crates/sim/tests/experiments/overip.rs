@@ -160,3 +160,10 @@ fn reads_take_a_round_trip_each() {
     assert_near(fetch("four READs"), 4.0 * fetch("a READ"), 0.001);
     assert_near(fetch("a request, server busy for 10 ms") - fetch("a request, server idle"), 10.0, 0.001);
 }
+
+#[test]
+fn sockets_send_also_if_a_segment_is_longer_than_the_send_buffer() {
+    let set = [("mtu", "9kB"), ("window", "8KiB"), ("duration", "20ms")];
+    let goodput = measure("iwarp-cpu", "data received, sockets", 64 << 10, &set, "goodput");
+    assert!(goodput > 0.5, "{goodput} Gb/s");
+}
