@@ -2,7 +2,7 @@
 
 use nichrome_wire::Instant;
 
-use super::config::Transport;
+use super::config::{Topology, Transport};
 use super::event::Event;
 use super::network::Network;
 use super::parameters::{PARAMETERS, Plan};
@@ -68,7 +68,10 @@ impl Runner for OverIp {
         let measurements = match plan.pattern {
             Pattern::PingPong => {
                 let latency = runs.exchange(&plan)? / 2.0;
-                let delay = plan.testbed.router.delay as f64;
+                let delay = match plan.testbed.topology {
+                    Topology::Lan => 0.0,
+                    Topology::Wan => plan.testbed.router.delay as f64,
+                };
                 vec![micros("latency", latency), micros("beyond-delay", latency - delay)]
             }
             Pattern::Overlap => {

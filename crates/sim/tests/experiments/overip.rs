@@ -167,3 +167,14 @@ fn sockets_send_also_if_a_segment_is_longer_than_the_send_buffer() {
     let goodput = measure("iwarp-cpu", "data received, sockets", 64 << 10, &set, "goodput");
     assert!(goodput > 0.5, "{goodput} Gb/s");
 }
+
+#[test]
+fn a_network_without_degen_has_no_delay_to_subtract() {
+    for (path, beyond) in [("wan", 4000.0), ("lan", 0.0)] {
+        let of = |metric| {
+            measure("iwarp-latency-delay", "RDMA beyond the delay", 4_000_000, &[("path", path)], metric)
+        };
+        let [latency, without] = ["latency", "beyond-delay"].map(of);
+        assert!((latency - without - beyond).abs() < 1e-6, "{path}: {latency} us, {without} us");
+    }
+}
