@@ -42,7 +42,7 @@ impl Router {
         let delay = Delay::new(std::time::Duration::from_nanos(config.delay)).unwrap_or_default();
         let impairments = Impairments { delay, loss, ..Impairments::default() };
         let path = |seed| Path::new(&impairments, seed);
-        let paths = [path(2 * seed)?, path(2 * seed + 1)?];
+        let paths = [path(seed.wrapping_mul(2))?, path(seed.wrapping_mul(2).wrapping_add(1))?];
         Ok(Self { config, waiting: Default::default(), processor: Server::new(usize::MAX), paths })
     }
 
@@ -120,9 +120,13 @@ mod tests {
     }
 
     fn router() -> Router {
+        with_seed(1)
+    }
+
+    fn with_seed(seed: u64) -> Router {
         let moderation = [(50_000, 3), (0, 80)].map(|(delay, frames)| Moderation { delay, frames });
         let config = RouterConfig { interrupt: 4000, forward: 5000, moderation, delay: 1000, loss: 0.0 };
-        Router::new(config, 1).unwrap()
+        Router::new(config, seed).unwrap()
     }
 
     fn forwarded(effects: &[Effect]) -> Vec<u64> {
@@ -153,6 +157,13 @@ mod tests {
         // The other card does not wait.
         router.receive(1, frame(), at(200_000), &mut effects);
         assert_eq!(forwarded(&effects), [209_000]);
+    }
+
+    #[test]
+    fn every_seed_has_a_router() {
+        let mut router = with_seed(u64::MAX);
+        assert!(router.forward(0, Packet::from(Outline::default()), at(0)).is_empty());
+        assert_eq!(router.release(0, at(1000)).len(), 1);
     }
 
     #[test]
