@@ -88,7 +88,11 @@ impl Engines {
         }
         let of_all = match config.offered {
             Some(offered) => offered * nanos as f64 / 1e9,
-            None => nanos as f64 / config.downlink.rate.nanos(config.request.len()).max(1) as f64,
+            // As many as the link of each server carries.
+            None => {
+                let of_one = nanos as f64 / config.downlink.rate.nanos(config.request.len()).max(1) as f64;
+                of_one * config.pattern.servers() as f64
+            }
         };
         // Twice the fair share; and an RPC takes at least two round trips.
         let share = 2.0 * of_all / connections.max(1) as f64 + 64.0;

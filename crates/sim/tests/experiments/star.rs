@@ -296,3 +296,17 @@ fn what_does_not_go_together_is_refused() {
         assert_eq!(error.to_string(), told);
     }
 }
+
+#[test]
+fn each_server_of_all_to_all_has_receives_for_its_own_share_of_the_requests() {
+    let set = [
+        ("pattern", "all-to-all"),
+        ("nodes", "8"),
+        ("request", "64KiB"),
+        ("warm-up", "10ms"),
+        ("duration", "4ms"),
+    ];
+    let goodput = measure("star-rpc", "StaR", 20, &set, "goodput");
+    // Of 800 Gb/s; each connection has one request at a time.
+    assert!(goodput > 400.0, "{goodput} Gb/s");
+}
