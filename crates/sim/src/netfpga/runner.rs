@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use nichrome_lro::{Config, ConfigError, NetfpgaConfig};
-use nichrome_wire::Instant;
+use nichrome_wire::{EthernetHeader, Instant, Ipv4Header, TcpHeader};
 
 use super::bus::Bus;
 use super::card::{Card, CardConfig};
@@ -21,6 +21,11 @@ use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop};
 pub struct NetfpgaRunner;
 
 const GIGA: u64 = 1_000_000_000;
+/// What the engine reserves for an aggregate, and for each segment of it (nichrome_lro::Config), in bytes.
+const AGGREGATE: u64 = 760;
+const SEGMENT: u64 = 8 + size_of::<Vec<u8>>() as u64;
+/// Maximum bytes that the engine may reserve.
+const MOST_RESERVED: u64 = 4 << 30;
 
 static PARAMETERS: [ParameterSpec; 37] = [
     ParameterSpec::flag(
@@ -231,16 +236,34 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
         timer: Duration::from_nanos(parameters.nanos("store-timer")?),
         flows: parameters.count("store-flows")? as usize,
     };
-    let max_bytes = parameters.bytes("store-length")? as u32;
-    // An aggregate has at least two frames of at least 60 bytes.
-    let in_queue = config.queue_bytes / (2 * 60);
     let store = Config {
-        max_bytes,
+        max_bytes: parameters.bytes("store-length")? as u32,
         max_segments: parameters.count("store-segments")? as usize,
-        max_aggregates: parameters.count("ring")? as usize + in_queue.min(64) + 1 + netfpga.flows,
+        max_aggregates: aggregates(parameters)?,
         ..Config::default()
     };
     Card::with_lro(config, &store, &netfpga).map_err(|error| impossible(&error))
+}
+
+/// Returns the maximum number of aggregates at a time: in the ring, the host queue and the store block, and one that leaves it.
+///
+/// # Errors
+/// The engine would reserve more than [`MOST_RESERVED`] bytes for them.
+fn aggregates(parameters: &Parameters) -> Result<usize, RunError> {
+    /// Headers of the generator's segments, which have no options.
+    const HEADERS: u64 = (EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN) as u64;
+    let (queue, segments) = (parameters.bytes("queue")?, parameters.count("store-segments")?);
+    // Of two segments.
+    let smallest = 2 * parameters.bytes("frame")? - HEADERS;
+    let aggregates = parameters.count("ring")? + queue / smallest + parameters.count("store-flows")? + 1;
+    let reserved = aggregates * (AGGREGATE + segments * SEGMENT);
+    if reserved > MOST_RESERVED {
+        return Err(RunError::Impossible(format!(
+            "ring and queue hold up to {aggregates} aggregates of store-segments = {segments}, for which the engine \
+             reserves {reserved} bytes: it may reserve {MOST_RESERVED}"
+        )));
+    }
+    Ok(aggregates as usize)
 }
 
 fn clock(parameters: &Parameters, key: &'static str) -> Result<Clock, RunError> {

@@ -1,6 +1,6 @@
 //! The NetFPGA card's experiments.
 
-use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, run};
+use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, RunError, run};
 use nichrome_sim::observe::Observer;
 
 fn definition(name: &str) -> Definition {
@@ -111,4 +111,32 @@ fn the_card_drops_wrong_datagrams_and_spares_the_core_their_checksums_or_leaves_
     assert!((3..=6).contains(&dropped), "{dropped}");
     assert_eq!(passed, 0);
     assert!(without - with > 4.0, "{with} and {without}");
+}
+
+/// The outcome of a point of a series with others set.
+fn attempt(name: &str, series: usize, frame: u64, set: &[(&str, &str)]) -> Result<Outcome, RunError> {
+    let definition = definition(name);
+    let points = definition.points();
+    let point = points.iter().find(|point| (point.series, point.x) == (series, frame)).unwrap();
+    let mut parameters = point.parameters.clone();
+    for (key, text) in set {
+        let spec = definition.runner.parameters().iter().find(|spec| spec.key == *key).unwrap();
+        parameters.set(spec, spec.parse(text).unwrap());
+    }
+    run(definition.runner, &parameters, 1, &mut Observer::default())
+}
+
+#[test]
+fn a_full_queue_of_small_aggregates_leaves_the_store_block_aggregates() {
+    let outcome = attempt("lro-netfpga-cpu", 1, 64, &[("store-segments", "2"), ("line", "2Gb/s")]).unwrap();
+    let segments = value(&outcome, "segments-per-packet");
+    assert!((segments - 2.0).abs() < 1e-9, "{segments} segments a packet");
+}
+
+#[test]
+fn a_queue_for_more_aggregates_than_fit_into_memory_is_refused() {
+    let error = attempt("lro-netfpga-cpu", 1, 64, &[("queue", "1GiB")]).unwrap_err().to_string();
+    let expected = "ring and queue hold up to 14510538 aggregates of store-segments = 1023, for which the engine reserves \
+                    486044980848 bytes: it may reserve 4294967296";
+    assert_eq!(error, expected);
 }
