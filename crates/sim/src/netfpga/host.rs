@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use nichrome_lro::{Config, ConfigError, Gro, Hold, Output, Packet};
-use nichrome_wire::Instant;
 use nichrome_wire::engine::{deliver, end_batch};
+use nichrome_wire::{EthernetHeader, Instant, Ipv4Header, TcpHeader, UdpHeader};
 
 use super::protocol::is_tcp_frame;
 use crate::Server;
@@ -222,18 +222,22 @@ fn is_tcp(packet: &Packet<Vec<u8>>) -> bool {
     }
 }
 
-/// Returns the TCP payload length: the generator's segments have no options.
+/// Returns the payload length of a TCP segment, an aggregate or a UDP datagram: the generator's frames have no options.
 fn payload_len(packet: &Packet<Vec<u8>>) -> usize {
-    const HEADERS: usize = 14 + 20 + 20;
-    packet.len().saturating_sub(HEADERS)
+    let transport = if is_tcp(packet) { TcpHeader::LEN } else { UdpHeader::LEN };
+    packet.len().saturating_sub(EthernetHeader::LEN + Ipv4Header::LEN + transport)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use nichrome_lro::Frame;
     use nichrome_wire::{SeqNumber, TcpFrame};
 
     use super::*;
+    use crate::generator::{Content, FlowConfig, FlowProtocol, Generator, GeneratorConfig};
+    use crate::{HostId, Rate};
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
@@ -249,6 +253,28 @@ mod tests {
     fn packet(nth: u32) -> Packet<Vec<u8>> {
         let frame = TcpFrame { seq: SeqNumber(nth * 946), payload: vec![0; 946], ..TcpFrame::default() };
         Packet::Frame(Frame::new(frame.build()))
+    }
+
+    /// A frame of UDP of this length.
+    fn datagram(frame_len: usize) -> Packet<Vec<u8>> {
+        let flow = FlowConfig {
+            from: HostId(0),
+            to: HostId(1),
+            src_port: 5001,
+            dst_port: 80,
+            weight: NonZeroU32::MIN,
+            protocol: FlowProtocol::Udp,
+            other_ttl: 0,
+            wrong_checksum: 0,
+        };
+        let flows = vec![flow];
+        let config =
+            GeneratorConfig { rate: Rate::GIGABIT, overhead: 0, frame_len, content: Content::Frames, flows };
+        let mut generator = Generator::new(config, at(0)).unwrap();
+        match generator.next().unwrap().packet {
+            crate::Packet::Frame(frame) => Packet::Frame(Frame::new(frame)),
+            crate::Packet::Outline(_) => panic!("an outline"),
+        }
     }
 
     #[test]
@@ -276,6 +302,16 @@ mod tests {
         assert!(!host.has_room(), "two are taken, but not done with");
         host.done(done);
         assert!(host.has_room());
+    }
+
+    #[test]
+    fn the_payload_of_a_datagram_begins_behind_its_own_header() {
+        let mut host = Host::new(HostConfig { checks_other: true, ..config() }, None).unwrap();
+        host.received(datagram(1042), at(0));
+        let done = host.interrupted(at(0));
+        assert_eq!(host.counters().payload, 1000);
+        // Interrupt, driver, stack, then checksum and copy of each byte.
+        assert_eq!(done, at(1000 + 100 + 500 + 1000 * (2 + 1)));
     }
 
     #[test]
