@@ -11,6 +11,11 @@ use crate::reason::FlushReason;
 use crate::recycle::Pooled;
 use crate::run::{PooledRun, Run};
 
+/// The bits of `near_and_breaks` that count near segments.
+const NEAR: u8 = 3;
+/// One interval above the hold limit in `near_and_breaks`.
+const BREAK: u8 = NEAR + 1;
+
 /// Maximum bytes of a packet whose end is not known: an IP packet has fewer.
 pub(crate) const MAX_OPAQUE_LEN: u32 = 65_535;
 
@@ -32,8 +37,9 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Number of intervals above the hold limit since the last one between a tenth of that limit and the
     /// limit.
     train_pauses: u8,
-    /// Number of segments within the hold limit of the one before, the first included, counted up to 2.
-    near: u8,
+    /// In the two lowest bits ([`NEAR`]) the number of segments within the hold limit of the one before, the first included, counted up to
+    /// 2. Above, in steps of [`BREAK`], the number of intervals above the hold limit in a row, those of 0 within a burst aside.
+    near_and_breaks: u8,
     /// How often in a row the connection had timed out when its next segments arrived. Begins at [`Self::TIMEOUTS`]: a short
     /// connection needs no timer, and its first segments arrive earlier.
     timed_out: u8,
@@ -79,7 +85,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         average_interval: 0,
         pauses: 0,
         train_pauses: 0,
-        near: 0,
+        near_and_breaks: 0,
         timed_out: Self::TIMEOUTS,
         last_arrival: Instant::ZERO,
         untimed: None,
@@ -107,7 +113,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     pub(crate) fn arrived_before(&mut self, at: Instant, resolution: u64, timeouts: &Timeouts) {
         self.last_arrival = at;
         self.deadline = timeouts.first_deadline(at).max(at.plus_nanos(resolution));
-        self.near = 1;
+        self.near_and_breaks = 1;
     }
 
     /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Another segment more than
@@ -240,6 +246,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
             self.timed_out = if now < self.deadline { 0 } else { self.timed_out.saturating_add(1) };
         }
         let is_pause = interval > timeouts.pause;
+        if interval > 0 {
+            let near = self.near_and_breaks & NEAR;
+            let breaks = self.near_and_breaks - near;
+            self.near_and_breaks = if is_pause { breaks.saturating_add(BREAK) & !NEAR } else { 0 } | near;
+        }
         if is_pause {
             self.pauses = if count > 1 { 0 } else { self.pauses.saturating_add(1) };
             self.train_pauses = self.train_pauses.saturating_add(1);
@@ -268,7 +279,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Counts segments within the hold limit of the one before.
     #[inline(always)]
     fn note_near(&mut self, count: u32) {
-        self.near = u32::from(self.near).saturating_add(count).min(2) as u8;
+        let near = u32::from(self.near_and_breaks & NEAR).saturating_add(count).min(2) as u8;
+        self.near_and_breaks = self.near_and_breaks & !NEAR | near;
     }
 
     /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
@@ -290,7 +302,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// [timed out](Self::times_out_between_bursts) before each. Nothing that it holds may be left.
     #[inline(always)]
     pub(crate) fn may_be_forgotten(&self) -> bool {
-        self.train_pauses >= Self::TIMEOUTS && self.frontier.is_none() && self.lead == Lead::Known
+        self.near_and_breaks >= Self::TIMEOUTS * BREAK && self.frontier.is_none() && self.lead == Lead::Known
     }
 
     /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
@@ -339,7 +351,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 
     /// Returns true if only one segment has arrived, or each after a pause.
     pub(crate) fn is_single(&self) -> bool {
-        self.near < 2
+        self.near_and_breaks & NEAR < 2
     }
 
     /// Number of timeouts in a row after which the next one is expected. With fewer, connections with loss and reordering merge
@@ -484,8 +496,8 @@ mod tests {
                 together.arrived_together(count, now, &timeouts);
                 (0..count).for_each(|_| singly.arrived(now, &timeouts));
                 let state = |descriptor: &ConnectionDescriptor<Vec<u8>>| {
-                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near, timed_out, last_arrival, .. } = *descriptor;
-                    (average_interval, pauses, train_pauses, near, timed_out, last_arrival)
+                    let ConnectionDescriptor { average_interval, pauses, train_pauses, near_and_breaks, timed_out, last_arrival, .. } = *descriptor;
+                    (average_interval, pauses, train_pauses, near_and_breaks, timed_out, last_arrival)
                 };
                 prop_assert_eq!(state(&together), state(&singly));
             }

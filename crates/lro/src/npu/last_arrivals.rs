@@ -68,6 +68,9 @@ impl LastArrivals {
     /// Nanoseconds by which an arrival may have been later or earlier than it is known to be.
     pub(super) const RESOLUTION: u64 = 2 * TICK - 1;
 
+    /// The largest `near`: half of the clock's turn. Other connections take the cell in the other half.
+    const NEAR: u64 = 1 << (u16::BITS - 1);
+
     /// Number of arrivals of one segment after which the next one is expected to be the same.
     const ALONE: u32 = 64;
 
@@ -78,7 +81,7 @@ impl LastArrivals {
     pub(super) fn new(connections: usize, pause: u64) -> Self {
         let cells = vec![Cell::default(); connections.next_power_of_two().min(Self::MOST)].into();
         // The difference in ticks may exceed the time that has passed by up to two.
-        Self { cells, near: u16::try_from(pause / TICK + 2).unwrap_or(u16::MAX), alone: 0 }
+        Self { cells, near: (pause / TICK + 2).min(Self::NEAR) as u16, alone: 0 }
     }
 
     #[inline]
@@ -110,15 +113,15 @@ impl LastArrivals {
         cell.0 -= u32::from((1..Cell::MANY).contains(&cell.count()));
     }
 
-    /// Records an arrival of a connection without a descriptor: of one segment `alone`, or of several in a burst. Cells keep other
-    /// connections' arrivals within the hold limit: one that comes back in time takes a descriptor, and leaves its cell.
+    /// Records at `now` an arrival at `at` of a connection without a descriptor: of one segment `alone`, or of several in a burst. Cells
+    /// keep other connections' arrivals within the hold limit: one that comes back in time takes a descriptor.
     #[inline]
-    pub(super) fn arrived(&mut self, hash: u32, now: Instant, alone: bool) {
+    pub(super) fn arrived(&mut self, hash: u32, at: Instant, now: Instant, alone: bool) {
         self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
-        let (tick, near) = (tick(now), self.near);
+        let near = self.near;
         let cell = self.cell_mut(hash);
-        if cell.is_of(hash) || cell.is_past(tick, near) {
-            *cell = Cell(Cell::arrival(hash, tick, alone) | cell.count());
+        if cell.is_of(hash) || cell.is_past(tick(now), near) {
+            *cell = Cell(Cell::arrival(hash, tick(at), alone) | cell.count());
         }
     }
 
@@ -144,7 +147,9 @@ impl LastArrivals {
         } else if !cell.is_of(hash) {
             if cell.is_alone() && self.alone >= Self::ALONE { Standing::Sparse } else { Standing::Stranger }
         } else if !cell.is_past(tick, self.near) {
-            let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(1);
+            // A segment alone in the same tick may be one of the same burst, which was passed at once.
+            let least = u64::from(!cell.is_alone());
+            let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(least);
             Standing::Met(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
         } else if cell.is_alone() {
             Standing::Sparse
@@ -195,7 +200,7 @@ mod tests {
             let mut last_arrivals = cells(16);
             let nothing_known = last_arrivals.standing(3, at(start + 10 * PAUSE));
             assert_eq!(nothing_known, Standing::Stranger, "no arrival yet");
-            last_arrivals.arrived(3, at(start), alone);
+            last_arrivals.arrived(3, at(start), at(start), alone);
             for passed in [0, PAUSE] {
                 let Standing::Met(when) = last_arrivals.standing(3, at(start + passed)) else {
                     panic!("{start} + {passed}")
@@ -215,7 +220,7 @@ mod tests {
         assert!(last_arrivals.has_no_descriptor(3));
         last_arrivals.descriptor_added(3);
         last_arrivals.descriptor_added(3 + 16);
-        last_arrivals.arrived(3, at(PAUSE), true);
+        last_arrivals.arrived(3, at(PAUSE), at(PAUSE), true);
         assert!(last_arrivals.has_no_descriptor(4) && !last_arrivals.has_no_descriptor(3));
         last_arrivals.descriptor_removed(3);
         assert!(!last_arrivals.has_no_descriptor(3));
@@ -232,11 +237,11 @@ mod tests {
         let [one, other] = SHARED;
         for alone in [false, true] {
             let mut last_arrivals = cells(16);
-            last_arrivals.arrived(one, at(0), alone);
-            last_arrivals.arrived(other, at(1), alone);
+            last_arrivals.arrived(one, at(0), at(0), alone);
+            last_arrivals.arrived(other, at(1), at(1), alone);
             assert!(is_met(last_arrivals.standing(one, at(2))));
             assert_eq!(last_arrivals.standing(other, at(2)), Standing::Stranger);
-            last_arrivals.arrived(other, at(2 * PAUSE), alone);
+            last_arrivals.arrived(other, at(2 * PAUSE), at(2 * PAUSE), alone);
             assert_eq!(last_arrivals.standing(one, at(2 * PAUSE)), Standing::Stranger);
             assert!(is_met(last_arrivals.standing(other, at(2 * PAUSE))));
         }
@@ -246,14 +251,14 @@ mod tests {
     fn while_all_come_alone_those_that_share_a_cell_do() {
         let [one, other] = SHARED;
         let ends: [fn(&mut LastArrivals); 2] = [
-            |last_arrivals| last_arrivals.arrived(4, at(0), false),
+            |last_arrivals| last_arrivals.arrived(4, at(0), at(0), false),
             |last_arrivals| last_arrivals.came_back(),
         ];
         for end in ends {
             let mut last_arrivals = cells(16);
             for nth in 1..=LastArrivals::ALONE {
                 assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger, "{nth}");
-                last_arrivals.arrived(one, at(0), true);
+                last_arrivals.arrived(one, at(0), at(0), true);
             }
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::Sparse);
             assert!(is_met(last_arrivals.standing(one, at(1))));
@@ -275,16 +280,31 @@ mod tests {
     fn an_arrival_long_ago_may_look_recent_but_no_recent_one_long_ago() {
         let turn = TICK << u16::BITS;
         let mut last_arrivals = cells(1);
-        last_arrivals.arrived(0, at(turn - PAUSE / 2), true);
+        last_arrivals.arrived(0, at(turn - PAUSE / 2), at(turn - PAUSE / 2), true);
         assert!(is_met(last_arrivals.standing(0, at(turn + PAUSE / 4))));
         assert_eq!(last_arrivals.standing(0, at(turn + 2 * PAUSE)), Standing::Sparse);
         assert!(is_met(last_arrivals.standing(0, at(2 * turn))));
     }
 
     #[test]
-    fn a_hold_limit_beyond_the_clock_is_never_over() {
+    fn with_a_hold_limit_beyond_the_clock_a_cell_is_left_to_others_after_half_a_turn() {
+        let [one, other] = SHARED;
+        let half = TICK << (u16::BITS - 1);
         let mut last_arrivals = LastArrivals::new(1, u64::MAX);
-        last_arrivals.arrived(0, at(PAUSE), true);
-        assert!(is_met(last_arrivals.standing(0, at(60_000 * PAUSE))));
+        last_arrivals.arrived(one, at(PAUSE), at(PAUSE), true);
+        last_arrivals.arrived(other, at(half), at(half), true);
+        assert!(is_met(last_arrivals.standing(one, at(half))));
+        let later = at(half + 2 * PAUSE);
+        last_arrivals.arrived(other, later, later, true);
+        assert!(is_met(last_arrivals.standing(other, later)));
+    }
+
+    #[test]
+    fn an_arrival_that_is_recorded_late_replaces_no_newer_one() {
+        let [one, other] = SHARED;
+        let mut last_arrivals = cells(16);
+        last_arrivals.arrived(one, at(10 * PAUSE), at(10 * PAUSE), true);
+        last_arrivals.arrived(other, at(9 * PAUSE), at(10 * PAUSE), true);
+        assert!(is_met(last_arrivals.standing(one, at(10 * PAUSE))));
     }
 }

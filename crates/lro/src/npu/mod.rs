@@ -25,7 +25,7 @@
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
 //! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with data, also mid-stream | paper; mid-stream as ours |
-//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without one (except with active ACK). A connection takes a descriptor when it comes back within the ceiling, when the batch goes on later, and with anything but the next segment; or if 64 others are in the batch, and a descriptor is free | paper |
+//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without one (except with active ACK), up to 64 connections at a time. A connection takes a descriptor when it comes back within the ceiling, when the batch goes on later, and with a segment that is not next in sequence or does not merge; what then seems to be missing is waited for until the batch ends. One that has a descriptor keeps it until its bursts were further apart four times in a row. What was before is not known: neither its sequence numbers nor its timestamps | paper |
 //! | SYN of a known connection | not said | its stream begins anew, except on a SYN-ACK at most `reorder_bytes` before nextseq, which comes again or late | anew |
 //! | FIN | delivers held data, then releases the descriptor | the same if nothing is missing before it and nothing was received behind it; others may be forged, and release nothing. FIN itself passes after it | paper |
 //! | first fragments, segments that are not parsed (IPv6 routing header or home address) | not said | the connection's segments are flushed, then the packet passes. Its end is not known: the next segment does not wait for what is between | ours |
@@ -36,10 +36,10 @@
 //! | average interval | of all intervals | without intervals above the ceiling, from the third on while segments come in trains: they do not predict how long a train continues | paper |
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
-//! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK). While all such connections send one segment, others that share its place in a cache count as sparse, too | paper |
+//! | inter-arrival times above the ceiling | each segment held until the ceiling, in vain | after two such intervals in a row, or one without a descriptor, the connection is sparse: its segments are delivered at once, until two arrive closer; it has no descriptor meanwhile (except with active ACK). While all such connections send one segment, others that share its place in a cache count as sparse, too | paper |
 //! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
-//! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse | ours; not as sparse |
+//! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse. For more than 64 connections without one in a batch nobody is evicted: their segments are delivered before the batch ends | ours; not as sparse |
 //! | no free aggregate | not said | what the end of the batch would deliver leaves now, or else the run whose timer fires next; if that frees none, the segment passes | ours |
 //! | PSH | not said | ignored, since a timeout delivers; or ends the aggregate | ours |
 
@@ -108,6 +108,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     may_forget: bool,
     /// The runs of connections without a descriptor. The end of the receive batch delivers them.
     strangers: Recent<B>,
+    /// Connections that took descriptors in this receive batch with the runs that they had, and their hashes.
+    promoted: Vec<(Index, u32)>,
     /// While above 0, the last-arrival cache is tested before the table: counts down the segments of
     /// connections with a descriptor.
     no_descriptor_likely: u32,
@@ -163,6 +165,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             last_arrivals: LastArrivals::new(config.max_connections, timeouts.ceiling),
             may_forget: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
             strangers: Recent::new(),
+            promoted: Vec::with_capacity(Self::PROMOTED),
             no_descriptor_likely: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
             burst_at: Instant::ZERO,
@@ -177,6 +180,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Number of segments of connections with a descriptor after which the last-arrival cache is no longer tested first.
     const LATELY: u32 = 8;
+
+    /// Most connections in `promoted`; the gaps of others are given up after their time.
+    const PROMOTED: usize = 64;
 
     /// Most connections in `untimed`.
     const UNTIMED: usize = 64;
@@ -229,7 +235,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         /// Connections to look at: some only have gaps.
         const MOST: usize = 64;
         if self.strangers.len() > 0 {
-            return self.deliver_strangers(FlushReason::EndOfBatch);
+            return self.deliver_strangers_early(FlushReason::EndOfBatch);
         }
         self.settle_timers();
         if !self.until_end.is_empty() {
@@ -305,7 +311,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let arrival = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
         self.release(victim);
         if let Some((last_arrival, (hash, _))) = arrival {
-            self.last_arrivals.arrived(hash, last_arrival, true);
+            self.last_arrivals.arrived(hash, last_arrival, self.burst_at, true);
         }
     }
 

@@ -123,7 +123,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Delivers a segment of a sparse connection, which has no descriptor.
     #[inline(always)]
     pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
-        self.last_arrivals.arrived(hash, now, true);
+        self.last_arrivals.arrived(hash, now, now, true);
         self.no_descriptor_likely = Self::LATELY;
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
@@ -356,6 +356,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             return self.out.drop(frame, reason);
         }
+        let frame = if verified.is_ok() && self.strangers.len() > 0 {
+            let Some(frame) = self.follow_stranger(hash, frame, segment) else { return };
+            frame
+        } else {
+            frame
+        };
         let found = self.find(hash, &segment.flow);
         if verified.is_err() {
             if let Some(index) = found {
@@ -392,7 +398,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
 }
 
 /// The filter (IV.B, Figure 6): returns why a segment must pass instead of waiting and merging.
-fn filter(segment: &Segment) -> Option<PassReason> {
+pub(super) fn filter(segment: &Segment) -> Option<PassReason> {
     if let Some(reason) = segment.control() {
         Some(reason)
     } else if segment.flags.contains(TcpFlags::FIN) {

@@ -1,6 +1,6 @@
 //! Connections without a descriptor, whose segments are coalesced within one receive batch: the first burst of each, and bursts further
 //! apart than the hold limit. Nothing joins them after the end of the batch, so that they need no more than a run and a
-//! [last arrival](super::last_arrivals). What is not next in sequence finds the connection with a descriptor, which takes the run along.
+//! [last arrival](super::last_arrivals). What does not join a run finds the connection with a descriptor, which takes the run along.
 
 use std::vec::IntoIter;
 
@@ -8,12 +8,14 @@ use nichrome_wire::{Instant, SeqNumber, TimingWheel};
 
 use super::descriptor::ended_by;
 use super::last_arrivals::{LastArrivals, Standing};
+use super::receive::filter;
 use super::{Npu, WHEEL_TICK};
 use crate::flow::FlowKey;
 use crate::frame::Frame;
 use crate::reason::FlushReason;
 use crate::recent::Nth;
 use crate::run::PooledRun;
+use crate::segment::Segment;
 use crate::table::Index;
 
 impl<B: AsRef<[u8]>> Npu<B> {
@@ -27,20 +29,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[cold]
     fn makes_room_for_stranger(&mut self) -> bool {
         if self.table.is_full() {
-            self.deliver_strangers(FlushReason::Evicted);
+            self.deliver_strangers_early(FlushReason::Evicted);
         }
         self.strangers.has_room()
     }
 
-    /// Holds the run of a connection without a descriptor; there must be [room](Npu::takes_stranger).
+    /// Holds the run of a connection without a descriptor, unless it has ended; there must be [room](Npu::takes_stranger).
     #[inline(always)]
     pub(super) fn hold_stranger(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) {
-        let ended = ended_by(&run, run.flags, self.ends).is_some();
+        let ended = ended_by(&run, run.flags, self.ends);
         self.no_descriptor_likely = Self::LATELY;
         if let Some(nth) = self.strangers.push(hash, flow, run)
-            && ended
+            && let Some(reason) = ended
         {
-            self.promote(nth);
+            self.deliver_stranger(nth, reason);
         }
     }
 
@@ -54,8 +56,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return false;
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
-        if ended_by(run, run.flags, self.ends).is_some() {
-            self.promote(nth);
+        if let Some(reason) = ended_by(run, run.flags, self.ends) {
+            self.deliver_stranger(nth, reason);
         }
         true
     }
@@ -64,8 +66,55 @@ impl<B: AsRef<[u8]>> Npu<B> {
     pub(super) fn find(&mut self, hash: u32, flow: &FlowKey) -> Option<Index> {
         self.table.find(hash, flow).or_else(|| {
             let nth = self.strangers.find(hash, flow)?;
-            self.promote(nth)
+            let index = self.promote(nth)?;
+            if self.promoted.len() < Self::PROMOTED {
+                self.promoted.push((index, hash));
+            }
+            Some(index)
         })
+    }
+
+    /// Finds the run, of a connection without a descriptor, that ends where a segment begins.
+    #[inline]
+    fn run_before(&self, hash: u32, segment: &Segment) -> Option<Nth> {
+        let nth = self.strangers.find(hash, &segment.flow)?;
+        self.strangers.get(nth).is_some_and(|run| run.end == segment.seq).then_some(nth)
+    }
+
+    /// Consumes a segment with the right checksums that is next in sequence behind the run of a connection without a descriptor: it joins the run, or is
+    /// passed behind it. Otherwise returns the frame.
+    pub(super) fn follow_stranger(
+        &mut self,
+        hash: u32,
+        frame: Frame<B>,
+        segment: &Segment,
+    ) -> Option<Frame<B>> {
+        let Some(nth) = self.run_before(hash, segment) else { return Some(frame) };
+        let Some(run) = self.strangers.get_mut(nth) else { return Some(frame) };
+        if let Some(reason) = filter(segment) {
+            self.deliver_stranger(nth, FlushReason::Barrier);
+            self.out.pass(frame, segment.payload_len, reason);
+        } else if run.why_not_stream(self.masks.of(run.layout), &frame, segment, self.limits).is_none() {
+            run.follow_stream(frame, segment);
+            if let Some(reason) = ended_by(run, segment.flags, self.ends) {
+                self.deliver_stranger(nth, reason);
+            }
+        } else {
+            return Some(frame);
+        }
+        None
+    }
+
+    /// Gives up the gaps of connections that took descriptors in this batch: what seems to be missing may have arrived before it, if the
+    /// first segment was a retransmission.
+    #[cold]
+    pub(super) fn give_up_gaps(&mut self) {
+        while let Some((index, hash)) = self.promoted.pop() {
+            let is_it = self.table.key(index).is_some_and(|(known, _)| known == hash);
+            if is_it && self.table.peek(index).is_some_and(|descriptor| descriptor.waiting.is_some()) {
+                self.reconstruct_all(index, FlushReason::EndOfBatch);
+            }
+        }
     }
 
     /// Takes a descriptor for a connection, which has come back or cannot do without.
@@ -98,11 +147,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             let last_arrival = descriptor.last_arrival;
             self.release(index);
-            self.last_arrivals.arrived(hash, last_arrival, false);
+            self.last_arrivals.arrived(hash, last_arrival, self.burst_at, false);
         }
     }
 
-    /// Moves a run to a descriptor. Delivers it if it has ended.
+    /// Moves a run to a descriptor.
     #[cold]
     fn promote(&mut self, nth: Nth) -> Option<Index> {
         let (hash, flow) = self.strangers.key(nth)?;
@@ -114,9 +163,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let descriptor = self.table.get_mut(index)?;
         descriptor.arrived_together(run.segments() as u32, run.since, &self.timeouts);
         descriptor.advance(run.end);
-        if let Some(reason) = descriptor.hold(run, self.ends) {
-            self.reconstruct(index, reason);
-        }
+        let ended = descriptor.hold(run, self.ends);
+        debug_assert!(ended.is_none(), "ended runs are delivered");
         self.leave_untimed(index);
         Some(index)
     }
@@ -129,11 +177,29 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers all runs of connections without a descriptor, and records their arrivals.
+    /// Delivers all runs of connections without a descriptor at the end of the batch, and records their arrivals.
     #[inline(always)]
-    pub(super) fn deliver_strangers(&mut self, reason: FlushReason) {
+    pub(super) fn deliver_strangers(&mut self) {
         for (hash, _, run) in self.strangers.drain() {
-            self.last_arrivals.arrived(hash, run.since, run.segments() == 1);
+            self.last_arrivals.arrived(hash, run.since, run.since, run.segments() == 1);
+            self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out);
+        }
+    }
+
+    /// Delivers the run of a connection without a descriptor, and records its arrival.
+    #[cold]
+    pub(super) fn deliver_stranger(&mut self, nth: Nth, reason: FlushReason) {
+        let Some((hash, _)) = self.strangers.key(nth) else { return };
+        let Some(run) = self.strangers.remove(nth) else { return };
+        self.last_arrivals.arrived(hash, run.since, run.since, run.segments() == 1);
+        self.runs.finish(run, reason, &mut self.out);
+    }
+
+    /// Delivers all runs of connections without a descriptor before the batch ends. Their arrivals are not recorded: the next segment of
+    /// the batch would find a connection that has come back.
+    #[cold]
+    pub(super) fn deliver_strangers_early(&mut self, reason: FlushReason) {
+        for (_, _, run) in self.strangers.drain() {
             self.runs.finish_next(run, reason, &mut self.out);
         }
     }

@@ -131,6 +131,9 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
     #[inline(always)]
     fn call(self) {
         let Self(npu) = self;
+        if !npu.promoted.is_empty() {
+            npu.give_up_gaps();
+        }
         if !npu.until_end.is_empty() {
             npu.deliver_until_end(Npu::deliver_and_forget);
         }
@@ -152,7 +155,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
         }
         npu.untimed = untimed;
         if npu.strangers.len() > 0 {
-            npu.deliver_strangers(FlushReason::EndOfBatch);
+            npu.deliver_strangers();
         }
     }
 }

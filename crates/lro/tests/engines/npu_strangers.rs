@@ -1,8 +1,8 @@
 //! The `npu` profile with connections that it does not know: without a descriptor, they are coalesced within a receive batch.
 
 use crate::common::{Card, Change, data, ms, us};
-use nichrome_lro::{ActiveAck, Config, FlushReason, NpuConfig, PassReason, ProfileConfig, Rules};
-use nichrome_wire::{Engine, TcpFlags};
+use nichrome_lro::{ActiveAck, Config, FlushReason, NpuConfig, PassReason, ProfileConfig, PshRule, Rules};
+use nichrome_wire::{Engine, EtherType, TcpFlags, VlanTag};
 
 /// Segment `nth` of connection `of`.
 fn segment(of: u16, nth: u32) -> Vec<u8> {
@@ -147,4 +147,97 @@ fn a_batch_of_more_connections_than_have_room_without_descriptors_loses_nothing(
         card.receive_batch(&frames).drain();
         assert_eq!(card.take_lens().iter().sum::<usize>(), 600 * 100, "{max_connections}, {max_aggregates}");
     }
+}
+
+#[test]
+fn trains_after_a_single_segment_are_not_held_in_vain() {
+    let mut card = Card::npu();
+    let bursts: [(&[u32], &[usize]); 4] =
+        [(&[0], &[100]), (&[1, 2, 3, 4], &[100, 300]), (&[5, 6, 7, 8], &[400]), (&[9, 10, 11, 12], &[400])];
+    for (numbers, lens) in bursts {
+        card.receive_batch(&numbers.iter().map(|nth| segment(1, *nth)).collect::<Vec<_>>());
+        assert_eq!(card.take_lens(), lens, "{numbers:?}");
+        card.wait(ms(2));
+    }
+}
+
+#[test]
+fn behind_a_retransmission_of_an_unknown_connection_nothing_waits_for_what_came_before() {
+    let mut card = Card::npu();
+    for train in 0..3 {
+        card.receive_batch(&[0, 1, 2, 3].map(|nth| segment(1, 4 * train + nth))).wait(ms(2));
+    }
+    card.take();
+    card.receive_batch(&[segment(1, 2), segment(1, 12), segment(1, 13)]);
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![100, 200], 5));
+}
+
+#[test]
+fn the_end_of_a_stream_takes_no_descriptor() {
+    let tag = VlanTag { tpid: EtherType::VLAN, tci: 6 };
+    let tagged = |nth: u32| data(nth * 100, 100).with(|frame| frame.tags = vec![tag]).build();
+    let short = data(200, 50).with(|frame| frame.src_port = 1);
+    let fin = data(200, 0).with(|frame| frame.src_port = 1).flags(TcpFlags::FIN);
+    let older = data(100, 100).with(|frame| frame.src_port = 1).flags(TcpFlags::PSH);
+    type Case = (&'static str, Vec<Vec<u8>>, &'static [usize]);
+    let cases: [Case; 5] = [
+        ("a short segment", vec![segment(1, 0), segment(1, 1), short.build()], &[250]),
+        ("a FIN", vec![segment(1, 0), segment(1, 1), fin.build()], &[200, 0]),
+        ("PSH", vec![segment(1, 0), older.build()], &[200]),
+        ("a VLAN", vec![tagged(0), tagged(1), tagged(2)], &[300]),
+        ("IPv6", [0, 100].map(|at| data(at, 100).over_ipv6().build()).to_vec(), &[200]),
+    ];
+    for (what, frames, lens) in cases {
+        for together in [false, true] {
+            let mut card = Card::npu();
+            card.receive_all(&frames, together).end_batch();
+            assert_eq!((card.take_lens(), connections(&card)), (lens.to_vec(), 0), "{what}");
+        }
+    }
+}
+
+#[test]
+fn segments_that_end_their_runs_take_no_descriptor() {
+    let mut card = Card::npu_with(NpuConfig { psh: PshRule::End, ..NpuConfig::default() });
+    for of in 1..10 {
+        card.receive_batch(&[data(0, 100).with(|frame| frame.src_port = of).flags(TcpFlags::PSH).build()]);
+        assert_eq!((card.take_lens(), card.flushes(FlushReason::Psh)), (vec![100], of.into()));
+    }
+    assert_eq!(connections(&card), 0);
+    // A run of the largest size: the connection comes back at once.
+    let config = Config { max_segments: 3, ..Config::default() };
+    let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+    card.receive_batch(&[0, 1, 2, 3, 4].map(|nth| segment(1, nth))).drain();
+    assert_eq!((card.take_lens(), connections(&card)), (vec![300, 200], 1));
+}
+
+#[test]
+fn a_connection_with_long_trains_keeps_its_descriptor_within_them() {
+    let mut card = Card::npu();
+    for train in 0..8 {
+        for burst in 0..10 {
+            let segments = [0, 1, 2, 3, 4, 5, 6, 7].map(|nth| segment(1, (train * 10 + burst) * 8 + nth));
+            card.receive_batch(&segments).wait(us(50));
+            assert!((train, burst) == (0, 0) || connections(&card) == 1, "burst {burst} of train {train}");
+        }
+        card.wait(ms(20));
+    }
+}
+
+#[test]
+fn a_flood_of_two_segments_each_evicts_hardly_anybody() {
+    let config = Config { max_connections: 64, ..Config::default() };
+    let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+    for nth in 0..60 {
+        card.receive_batch(&(0..64).map(|of| segment(of, nth)).collect::<Vec<_>>()).wait(us(100));
+    }
+    card.take();
+    let flood: Vec<Vec<u8>> = (0..2).flat_map(|nth| (1000..1100).map(move |of| segment(of, nth))).collect();
+    card.receive_batch(&flood).drain();
+    let mut known = |of: u16| {
+        card.receive_batch(&[segment(of, 61), segment(of, 60)]).drain();
+        card.take_lens().contains(&200)
+    };
+    let known = (0..64).map(&mut known).filter(|known| *known).count();
+    assert!(known >= 56, "{known}");
 }
