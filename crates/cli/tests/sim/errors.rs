@@ -62,6 +62,12 @@ fn wrong_commands_are_refused_with_the_reason() {
             2,
         ),
         (
+            &["run", "lro-netfpga-two-flows", "--set", "second-flow"],
+            "lro-netfpga-two-flows, --set second-flow: 'second-flow' is not a setting: expected KEY=VALUE, such as \
+             second-flow=100%",
+            2,
+        ),
+        (
             &["run", "lro-netfpga-cpu", "--set", "duration=5"],
             "lro-netfpga-cpu, --set duration=5: duration: the unit is missing: a time is in ns, us, ms, s, min",
             2,

@@ -25,6 +25,16 @@ duration = ["1ms"]
 interrupt-cost = ["1us", "2us"]
 "#;
 
+/// 3 × 3 series, of which two measure the same runs. The axis is in %.
+const SWEEP_OF_FRACTIONS: &str = r#"
+experiment = "lro-netfpga-two-flows"
+
+[sweep]
+second-flow = [1, 50, 100]
+warm-up = [0]
+duration = ["1ms"]
+"#;
+
 struct Lab {
     folder: TempDir,
 }
@@ -112,25 +122,27 @@ fn whole(store: &Path) -> usize {
 
 #[test]
 fn gnu_parallel_makes_the_same_store() {
-    let lab = Lab::new(SWEEP);
-    lab.sweep("alone");
-    let (sweep, store) = (lab.path("sweep.toml"), lab.path("spread"));
-    let tasks = ["tasks", text(&sweep), "--store", text(&store)];
-    let lines = printed(&tasks);
-    assert_eq!(lines.lines().count(), 24);
-    let mut parallel = Command::new("parallel")
-        .args(["--jobs", "2", "--halt", "now,fail=1"])
-        .current_dir("/")
-        .env("HOME", lab.folder.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("needs GNU parallel: Debian's package parallel");
-    parallel.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-    let output = parallel.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
-    assert_eq!(lab.records("spread"), lab.records("alone"));
-    assert_eq!(printed(&tasks), "");
+    for (sweep, runs) in [(SWEEP, 24), (SWEEP_OF_FRACTIONS, 6)] {
+        let lab = Lab::new(sweep);
+        lab.sweep("alone");
+        let (sweep, store) = (lab.path("sweep.toml"), lab.path("spread"));
+        let tasks = ["tasks", text(&sweep), "--store", text(&store)];
+        let lines = printed(&tasks);
+        assert_eq!(lines.lines().count(), runs);
+        let mut parallel = Command::new("parallel")
+            .args(["--jobs", "2", "--halt", "now,fail=1"])
+            .current_dir("/")
+            .env("HOME", lab.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("needs GNU parallel: Debian's package parallel");
+        parallel.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        let output = parallel.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+        assert_eq!(lab.records("spread"), lab.records("alone"));
+        assert_eq!(printed(&tasks), "");
+    }
 }
 
 #[test]

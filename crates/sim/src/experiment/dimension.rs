@@ -100,9 +100,10 @@ impl Dimension {
         self.exact(number, unit)
     }
 
-    /// Formats a number of base units exactly, in the unit with the shortest result, such as `10.7us`.
+    /// Formats a number of base units exactly, in the unit with the shortest result, such as `10.7us`. A fraction is in %: a bare
+    /// number is read in the axis' unit.
     pub fn show(self, number: u64) -> String {
-        let units = self.units().iter().rev();
+        let units = self.units().iter().rev().filter(|(unit, _)| !unit.is_empty());
         let (whole, parts): (Vec<_>, Vec<_>) = units.partition(|(_, scale)| number >= *scale);
         let texts = |units: &[&Unit]| {
             let texts = units.iter().filter_map(|(unit, scale)| in_unit(number, unit, *scale));
@@ -266,6 +267,8 @@ mod tests {
             (Dimension::Size, 65_536, "64KiB"),
             (Dimension::Size, 1514, "1514B"),
             (Dimension::Fraction, 280_000_000, "28%"),
+            (Dimension::Fraction, WHOLE, "100%"),
+            (Dimension::Fraction, 0, "0%"),
             (Dimension::Count("threads"), 13, "13"),
         ] {
             assert_eq!(dimension.show(number), text);
