@@ -19,12 +19,19 @@ use crate::{CpuCosts, ETHERNET_OVERHEAD, LinkConfig, PcieConfig};
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
 const FASTEST: u64 = 1_000_000_000_000;
+/// Maximum of `repetitions`.
+pub(super) const MOST_REPETITIONS: u64 = 100;
 
 pub(super) static PARAMETERS: [ParameterSpec; 59] = [
     ParameterSpec::count("connections", "connections", 1..=20_000, "connections that the client opens"),
     ParameterSpec::time("warm-up", 0..=60 * SECOND, "time before anything is measured"),
     ParameterSpec::time("duration", 1..=60 * SECOND, "time for which it is measured"),
-    ParameterSpec::count("repetitions", "runs", 1..=100, "runs with other ports, of which the mean is taken"),
+    ParameterSpec::count(
+        "repetitions",
+        "runs",
+        1..=MOST_REPETITIONS,
+        "runs with other ports, of which the mean is taken",
+    ),
     ParameterSpec::choice(
         "program",
         &["sends", "asks"],

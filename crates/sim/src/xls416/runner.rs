@@ -4,7 +4,7 @@ use nichrome_wan::DelayHistogram;
 use nichrome_wire::Instant;
 
 use super::card::CardCounters;
-use super::parameters::{PARAMETERS, Plan};
+use super::parameters::{MOST_REPETITIONS, PARAMETERS, Plan};
 use super::probes::probes;
 use super::repetitions::Repetitions;
 use super::testbed::{Event, Testbed, TestbedConfig};
@@ -109,7 +109,7 @@ impl Runner for Xls416 {
                 0 => (probes(), std::mem::take(&mut observer.capture)),
                 _ => (Probes::new(), Capture::default()),
             };
-            let mut run = Run::new(&plan, seed.wrapping_add(repetition), probes, capture)?;
+            let mut run = Run::new(&plan, seed_of(seed, repetition), probes, capture)?;
             let measured = run.measure(&plan, observer)?;
             repetitions.add(measured.established, plan.connections - measured.stalled);
             sums.add(&measured);
@@ -125,6 +125,11 @@ impl Runner for Xls416 {
         measurements.extend(latencies);
         Ok(Outcome { measurements, events, trace_hash: trace.value() })
     }
+}
+
+/// Returns the seed of a repetition: each seed has a block for the most repetitions, that of seed 1 begins at 1.
+fn seed_of(seed: u64, repetition: u64) -> u64 {
+    seed.wrapping_sub(1).wrapping_mul(MOST_REPETITIONS).wrapping_add(1 + repetition)
 }
 
 /// Returns percentiles of the client programs' response times; none if they sent no requests.
@@ -293,5 +298,26 @@ impl Measured {
             measurements.push(Measurement::new("segments-per-packet", segments));
         }
         measurements
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_seeds_share_a_repetition() {
+        let seeds = (0..100).chain([u64::MAX]);
+        let all: Vec<u64> = seeds
+            .flat_map(|seed| (0..MOST_REPETITIONS).map(move |repetition| seed_of(seed, repetition)))
+            .collect();
+        assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
+    }
+
+    #[test]
+    fn the_first_seed_has_the_first_repetitions() {
+        assert_eq!([0, 1, 99].map(|repetition| seed_of(1, repetition)), [1, 2, 100]);
     }
 }
