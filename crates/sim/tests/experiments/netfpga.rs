@@ -1,6 +1,6 @@
 //! The NetFPGA card's experiments.
 
-use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, RunError, run};
+use nichrome_sim::experiment::{BUILT_IN, Definition, Extent, Outcome, RunError, Value, run};
 use nichrome_sim::observe::Observer;
 
 fn definition(name: &str) -> Definition {
@@ -41,6 +41,33 @@ fn aggregates_leave_the_bus_room_for_what_was_dropped() {
     let fewer: Vec<f64> = nic.iter().zip(&lro).map(|(nic, lro)| nic - lro).collect();
     assert!((12.0..=18.0).contains(&fewer[0]), "Figure 10, 64 B: {fewer:?}");
     assert!((4.0..=10.0).contains(&fewer[fewer.len() - 1]), "Figure 10, 1514 B: {fewer:?}");
+}
+
+/// The reasons of two ranges name the tolerance of a statement: both ends are within, and the next values are not.
+#[test]
+fn ranges_of_what_is_fitted_end_where_the_fit_ends() {
+    for (name, key) in
+        [("lro-netfpga-drops", "pci-packet-overhead"), ("lro-netfpga-cpu", "software-lro-cost")]
+    {
+        let definition = definition(name);
+        let parameter = definition.parameters.iter().find(|parameter| parameter.spec.key == key).unwrap();
+        let range = parameter.range.as_ref().unwrap();
+        assert!(range.reason.starts_with("what keeps "), "{}", range.reason);
+        let Extent::Between(least, most) = range.extent else { panic!("{range:?}") };
+        let holds = |value: u64| {
+            let mut definition = definition.clone();
+            definition.set("frame=64B").unwrap();
+            definition.set(&format!("{key}={}", parameter.spec.show(Value::Quantity(value)))).unwrap();
+            let plan = definition.plan();
+            let outcome =
+                |parameters| run(definition.runner, parameters, 1, &mut Observer::default()).unwrap();
+            let outcomes: Vec<_> = plan.runs.iter().map(outcome).collect();
+            let values = definition.values(&plan, |run, metric| Some(self::value(&outcomes[run], metric)));
+            definition.judge(&values)[0].holds()
+        };
+        let found = [least - 1, least, most, most + 1].map(holds);
+        assert_eq!(found, [false, true, true, false].map(Some), "{key}");
+    }
 }
 
 #[test]
