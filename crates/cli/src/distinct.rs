@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use crate::failure;
 
@@ -18,7 +18,7 @@ pub(crate) struct Distinct {
 enum Identity {
     /// An existing file: device and inode.
     There(u64, u64),
-    /// A new file: its resolved folder and its name.
+    /// A new file: its resolved folder, which may be new, and its name.
     New(PathBuf),
 }
 
@@ -87,8 +87,21 @@ fn identity_of_file(path: &Path) -> Option<Identity> {
         return metadata.is_file().then(|| Identity::There(metadata.dev(), metadata.ino()));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = fs::canonicalize(folder).ok()?;
-    Some(Identity::New(folder.join(path.file_name()?)))
+    Some(Identity::New(resolved(folder)?.join(path.file_name()?)))
+}
+
+/// Resolves a folder that may be created by the run: the part that exists has links, the rest has none.
+fn resolved(folder: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(folder).ok()?;
+    let there = absolute.ancestors().find(|folder| folder.exists())?;
+    let mut resolved = fs::canonicalize(there).ok()?;
+    for part in absolute.strip_prefix(there).ok()?.components() {
+        match part {
+            Component::ParentDir => drop(resolved.pop()),
+            part => resolved.push(part),
+        }
+    }
+    Some(resolved)
 }
 
 #[cfg(test)]
@@ -116,6 +129,18 @@ mod tests {
         assert!(error.starts_with("OUT and --trace are the same file"), "{error}");
         for device in ["/dev/null", "/dev/null"] {
             files.write([("--plot", Some(Path::new(device)))]).unwrap();
+        }
+    }
+    #[test]
+    fn a_file_in_a_folder_that_does_not_exist_has_one_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut files = Distinct::default();
+        files.write([("--out", Some(&*at("a/b/new")))]).unwrap();
+        files.write([("--plot", Some(&*at("a/new")))]).unwrap();
+        for same in ["a/b/new", "a/b/../../a/./b/new"] {
+            let error = files.write([("--html", Some(&*at(same)))]).unwrap_err().to_string();
+            assert!(error.starts_with("--out and --html are the same file"), "{error}");
         }
     }
 }

@@ -89,7 +89,11 @@ impl Run {
         let mut definition = self.experiment.load()?;
         let mut files = Distinct::default();
         self.experiment.file().map_or(Ok(()), |path| files.read("FILE", path))?;
-        files.write(self.trace.outputs().into_iter().chain([self.page.output()]))?;
+        definition.included.iter().try_for_each(|path| files.read("include", path))?;
+        files.write(self.trace.outputs())?;
+        let results = self.out.iter().flat_map(|folder| results(folder, &definition));
+        files.write(results.collect::<Vec<_>>().iter().map(|path| ("--out", Some(&**path))))?;
+        files.write([self.page.output()])?;
         if self.trace.is_of_one_point() {
             self.experiment.refuse_setting(definition.x.parameter.key, "--point chooses its value")?;
         }
@@ -185,6 +189,16 @@ fn summary<'a>(definition: &'a Definition, places: &'a [Place], judged: &'a [Jud
     }
 }
 
+/// Returns the name of a file of `--out`.
+fn result(definition: &Definition, extension: &str) -> String {
+    format!("{}.{extension}", definition.name)
+}
+
+/// Returns the files of `--out`, which [`write_all`] writes.
+fn results(folder: &Path, definition: &Definition) -> [PathBuf; 4] {
+    ["svg", "json", "jsonl", "parquet"].map(|extension| folder.join(result(definition, extension)))
+}
+
 fn write_all(
     folder: &Path,
     definition: &Definition,
@@ -192,9 +206,7 @@ fn write_all(
     summary: &Summary<'_>,
     records: &[Record],
 ) -> anyhow::Result<()> {
-    let write = |extension: &str, bytes: &[u8]| {
-        files::write(folder, &format!("{}.{extension}", definition.name), bytes)
-    };
+    let write = |extension: &str, bytes: &[u8]| files::write(folder, &result(definition, extension), bytes);
     write("svg", plot::draw(definition, places)?.as_bytes())?;
     write("json", &serde_json::to_vec_pretty(summary)?)?;
     write("jsonl", record::lines(records)?.as_bytes())?;

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_sim::experiment::{BUILT_IN, Sweep as Lists, Task, read_text};
+use nichrome_sim::experiment::{BUILT_IN, Source, Sweep as Lists, Task, read_text};
 
 use super::output::print;
 use super::page;
 use super::record;
 use super::runs::{self, Jobs};
 use super::store::{self, Store};
+use crate::distinct::Distinct;
 use crate::number::{Grouped, plural};
 use crate::page::PageOption;
 
@@ -34,10 +35,11 @@ pub(crate) struct Sweep {
 impl Sweep {
     pub(super) fn run(&self) -> anyhow::Result<()> {
         let lists = read(&self.file)?;
+        let tasks = lists.tasks();
+        self.check_files(&lists, &tasks)?;
         let store = Store::open(&self.store)?;
         let page = self.page.create()?;
         let runner = lists.definition.runner;
-        let tasks = lists.tasks();
         let missing = missing(&lists, &tasks, &store)?;
         let (all, new) = (distinct(&lists, &tasks).len(), missing.len());
         runs::each(&missing, &self.jobs, |task, progress| {
@@ -60,6 +62,25 @@ impl Sweep {
             self.store.display(),
             Grouped(new as u64)
         ))
+    }
+
+    /// Checks that the page is none of the files that are read, and no record of the store.
+    fn check_files(&self, lists: &Lists, tasks: &[Task]) -> anyhow::Result<()> {
+        let mut files = Distinct::default();
+        files.read("FILE", &self.file)?;
+        if let Source::File(path) = &lists.source {
+            files.read("experiment", path)?;
+        }
+        lists.definition.included.iter().try_for_each(|path| files.read("include", path))?;
+        if let Some(name) = self.page.path().and_then(Path::file_name) {
+            let model = lists.definition.runner;
+            let record =
+                |task: &Task| store::file_name(&record::hash(model, &task.point.parameters), task.seed);
+            if tasks.iter().any(|task| name == &*record(task)) {
+                files.read("--store", &self.store.join(name))?;
+            }
+        }
+        files.write([self.page.output()])
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
-use crate::command::{SHORT, command, failure, names, text};
+use crate::command::{SHORT, command, failure, names, printed, text};
 use crate::common;
 use crate::interrupt::interrupt;
 
@@ -134,6 +134,66 @@ fn wrong_commands_are_refused_with_the_reason() {
         let (line, code) = failure(arguments);
         assert!(line.starts_with(expected) && code == status, "{arguments:?}: {line}");
     }
+}
+
+#[test]
+fn no_command_writes_a_file_that_it_reads_or_writes_twice() {
+    let folder = tempdir().unwrap();
+    let at = |name: &str| text(&folder.path().join(name)).to_owned();
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    let (include, included) = ("include = \"netfpga\"", "include = \"netfpga.toml\"");
+    assert!(built_in.contains(include));
+    fs::write(at("own.toml"), built_in.replacen(include, included, 1)).unwrap();
+    fs::copy("../../experiments/parameters/netfpga.toml", at("netfpga.toml")).unwrap();
+    fs::write(at("sweep.toml"), "experiment = \"own.toml\"\n[sweep]\nframe = [64]\nduration = [\"1ms\"]\n")
+        .unwrap();
+    let before = ["own.toml", "netfpga.toml", "sweep.toml"].map(|name| fs::read(at(name)).unwrap());
+    let [own, sweep, new] = ["own.toml", "sweep.toml", "new"].map(at);
+    let in_new = |name: &str| at(&format!("new/lro-netfpga-cpu.{name}"));
+    for (arguments, page, first, second) in [
+        (&["sweep", &sweep, "--store", &new, "--html"][..], sweep.clone(), "FILE", "--html"),
+        (&["sweep", &sweep, "--store", &new, "--html"], own.clone(), "experiment", "--html"),
+        (&["sweep", &sweep, "--store", &new, "--html"], at("netfpga.toml"), "include", "--html"),
+        (&["run", &own, "--html"], at("netfpga.toml"), "include", "--html"),
+        (&["run", &own, "--out", &new, "--html"], in_new("json"), "--out", "--html"),
+        (
+            &["run", &own, "--out", &new, "--point", "NIC/64", "--capture"],
+            in_new("jsonl"),
+            "--capture",
+            "--out",
+        ),
+        (
+            &["run", &own, "--out", &at("."), "--point", "NIC/64", "--series"],
+            at("lro-netfpga-cpu.json"),
+            "--series",
+            "--out",
+        ),
+    ] {
+        let (line, status) = failure(&[arguments, &[&page]].concat());
+        assert!(
+            line.starts_with(&format!("{first} and {second} are the same file, ")) && status == 2,
+            "{line}"
+        );
+    }
+    assert_eq!(before, ["own.toml", "netfpga.toml", "sweep.toml"].map(|name| fs::read(at(name)).unwrap()));
+    assert_eq!(names(folder.path()), ["netfpga.toml", "own.toml", "sweep.toml"]);
+}
+
+#[test]
+fn a_page_does_not_replace_a_record_of_the_store() {
+    let folder = tempdir().unwrap();
+    let [sweep, store] = ["sweep.toml", "store"].map(|name| folder.path().join(name));
+    fs::write(
+        &sweep,
+        "experiment = \"lro-netfpga-cpu\"\n[sweep]\nframe = [64]\nduration = [\"1ms\"]\nwarm-up = [0]\n",
+    )
+    .unwrap();
+    let arguments = ["sweep", text(&sweep), "--store", text(&store)];
+    printed(&arguments);
+    let record = store.join(&names(&store)[0]);
+    let (line, status) = failure(&[&arguments[..], &["--html", text(&record)]].concat());
+    let expected = format!("--store and --html are the same file, {}: name another", record.display());
+    assert_eq!((line, status), (expected, 2));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A parsed experiment.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use super::dimension::Dimension;
 use super::parameter::{ParameterSpec, Value};
@@ -34,6 +35,8 @@ pub struct Definition {
     pub expected: Vec<Expected>,
     /// Alternative readings of the paper's settings.
     pub readings: Vec<Variant>,
+    /// The files that `include` names, without built-in ones.
+    pub included: Vec<PathBuf>,
     /// Values for all points unless `x` or a series sets them, ordered by key.
     pub parameters: Vec<Parameter>,
 }

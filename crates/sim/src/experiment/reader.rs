@@ -1,6 +1,6 @@
 //! Parses experiment files.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::definition::{Definition, Derived, Extent, Parameter, Range, Rule, Scale, Series, XAxis, YAxis};
 use super::dimension::{Dimension, QuantityError};
@@ -45,6 +45,7 @@ impl Definition {
         let series = series(&root, &x, runner)?;
         let y = root.tables("y")?.iter().map(|table| y_axis(table, &series)).collect::<Result<_, _>>()?;
         let derived = derived(&root, &series)?;
+        let (parameters, included) = parameters(&root, runner, library)?;
         let mut definition = Self {
             name: name(&root)?,
             title: root.need("title", "what is measured over what")?.text()?.into(),
@@ -57,7 +58,8 @@ impl Definition {
             derived,
             expected: Vec::new(),
             readings: readings(&root, runner)?,
-            parameters: parameters(&root, runner, library)?,
+            included,
+            parameters,
         };
         definition.expected = expected(&root, &definition)?;
         definition.check_complete(&root)?;
@@ -221,13 +223,13 @@ fn place(item: &Item<'_, '_>, series: &[Series]) -> Result<usize, FileError> {
     names().position(|known| known == name).ok_or_else(|| item.unknown("series", name, names()))
 }
 
-/// Returns the file's parameters and the included ones that it does not override.
+/// Returns the file's parameters and the included ones that it does not override, and the included files that are not built in.
 fn parameters(
     root: &Table<'_, '_>,
     runner: &'static dyn Runner,
     library: &Library,
-) -> Result<Vec<Parameter>, FileError> {
-    let mut all = Vec::new();
+) -> Result<(Vec<Parameter>, Vec<PathBuf>), FileError> {
+    let (mut all, mut files) = (Vec::new(), Vec::new());
     if let Some(table) = root.get("parameters") {
         for item in table.table()?.entries() {
             all.push(parameter(&item, known_parameter(&item, runner)?)?);
@@ -235,24 +237,25 @@ fn parameters(
     }
     if let Some(include) = root.get("include") {
         for item in include.one_or_more()? {
-            add_included(&mut all, &item, runner, library)?;
+            files.extend(add_included(&mut all, &item, runner, library)?);
         }
     }
     all.sort_by_key(|parameter| parameter.spec.key);
-    Ok(all)
+    Ok((all, files))
 }
 
-/// Adds the parameters of an included file: a built-in one, or `*.toml` beside this file.
+/// Adds the parameters of an included file: a built-in one, or `*.toml` beside this file, of which it returns the path.
 fn add_included(
     all: &mut Vec<Parameter>,
     item: &Item<'_, '_>,
     runner: &'static dyn Runner,
     library: &Library,
-) -> Result<(), FileError> {
+) -> Result<Option<PathBuf>, FileError> {
     let name = item.text()?;
     if let Some(embedded) = library.parameters(name) {
         let file = format!("experiments/parameters/{name}.toml");
-        return included(all, Document { file: &file, text: embedded.text }, runner, library);
+        included(all, Document { file: &file, text: embedded.text }, runner, library)?;
+        return Ok(None);
     }
     if !name.ends_with(".toml") {
         let known = library.parameters.iter().map(|embedded| embedded.name);
@@ -267,7 +270,8 @@ fn add_included(
         let error = error.to_string();
         item.error(Problem::Include { key: item.path.clone(), path: path.clone(), error })
     })?;
-    included(all, Document { file: &path, text: &text }, runner, library)
+    included(all, Document { file: &path, text: &text }, runner, library)?;
+    Ok(Some(path.into()))
 }
 
 /// Ignores parameters of other models.
