@@ -281,8 +281,9 @@ fn a_signal_reports_the_completed_runs_of_the_readings() {
     let file = folder.path().join("own.toml");
     let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
     let reading = "[[reading]]\nname = \"longer\"\nset = { duration = \"10s\" }\nsource = \"none\"\n";
-    fs::write(&file, format!("{built_in}\n{reading}")).unwrap();
-    let run = ["run", text(&file), "--set", "duration=1ms", "--set", "warm-up=0", "--jobs", "1"];
+    let short = "[parameters]\nduration = { value = 1, unit = \"ms\", source = \"none\" }\n";
+    fs::write(&file, format!("{built_in}\n{reading}\n{short}")).unwrap();
+    let run = ["run", text(&file), "--set", "warm-up=0", "--jobs", "1"];
     let (mut pause, mut of_readings, mut between) = (Duration::from_millis(200), 0, 0);
     while of_readings < 10 {
         let child = command(&run).spawn().unwrap();

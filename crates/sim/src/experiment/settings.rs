@@ -149,9 +149,10 @@ impl Definition {
         if is_axis { spec.parse_with_unit(text, &self.x.unit).or(parsed) } else { parsed }
     }
 
-    /// Sets a parameter's value, or the x values.
+    /// Sets a parameter's value, or the x values. No reading changes the parameter any more.
     pub(super) fn apply(&mut self, setting: &Setting) {
         let Setting { spec, values } = setting;
+        self.remove_from_readings(spec.key);
         if spec.key == self.x.parameter.key {
             let number = |value: &Value| match value {
                 Value::Quantity(number) => Some(*number),
@@ -165,6 +166,18 @@ impl Definition {
             self.parameters.retain(|parameter| parameter.spec.key != spec.key);
             self.parameters.push(Parameter { spec, value: *value, source, range: None });
         }
+    }
+
+    /// Removes a parameter from all readings, and readings that set nothing else.
+    fn remove_from_readings(&mut self, key: &str) {
+        self.readings.retain_mut(|reading| {
+            let before = reading.set.len();
+            reading.set.retain(|(spec, _)| spec.key != key);
+            if reading.set.len() < before {
+                reading.name += &format!(", {key} as set");
+            }
+            !reading.set.is_empty()
+        });
     }
 
     /// Returns the experiment with a variant's parameters. Values set by a series or the axis are unchanged.
@@ -241,6 +254,30 @@ mod tests {
         let varied = definition.with(&Variant { name: "short".into(), source: "ours".into(), set });
         let nanos: Vec<_> = varied.points().iter().map(|point| point.parameters.nanos("setup")).collect();
         assert_eq!(nanos, vec![Ok(5_000); 6]);
+    }
+
+    #[test]
+    fn a_setting_outweighs_the_readings() {
+        let readings = "
+[[reading]]\nname = \"short\"\nset = { setup = \"5us\" }\nsource = \"ours\"
+[[reading]]\nname = \"fair\"\nset = { setup = \"5us\", arbiter = \"round-robin\" }\nsource = \"ours\"
+[[reading]]\nname = \"slow\"\nset = { rate = \"1Mb/s\" }\nsource = \"ours\"\n";
+        let text = EXPERIMENT.replace("[parameters]", &format!("{readings}[parameters]"));
+        let mut definition = Definition::parse("share.toml", &text, &LIBRARY).unwrap();
+        definition.set("setup=7us").unwrap();
+        let readings: Vec<_> = definition
+            .readings
+            .iter()
+            .map(|reading| {
+                let keys: Vec<_> = reading.set.iter().map(|(spec, _)| spec.key).collect();
+                (reading.name.as_str(), keys)
+            })
+            .collect();
+        assert_eq!(readings, [("fair, setup as set", vec!["arbiter"]), ("slow", vec!["rate"])]);
+        for reading in &definition.readings {
+            let points = definition.with(reading).points();
+            assert!(points.iter().all(|point| point.parameters.nanos("setup") == Ok(7000)));
+        }
     }
 
     #[test]
