@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nichrome_sim::experiment::{Definition, Scale, Sweep, Task, with_unit};
+use nichrome_sim::experiment::{Claim, Definition, Scale, Sweep, Task, with_unit};
 use serde::Serialize;
 
 use super::judged::Place;
@@ -10,6 +10,9 @@ use super::number::significant;
 use super::plot;
 use super::store::Store;
 use crate::page::{self, Axis, Figure, Line, Page, Style, Table};
+
+/// Selects a kind of claim.
+type IsOfKind = fn(Claim) -> bool;
 
 /// Returns the page of an experiment: a figure for each unit, and tables of points and statements.
 pub(super) fn of_run(
@@ -27,10 +30,18 @@ pub(super) fn of_run(
                 Some((place.compared.x, place.compared.value?, place.readings.or(place.samples)))
             };
             lines.push(Line::with_ranges(*name, places.iter().filter_map(ours)));
-            let papers: Vec<_> =
-                places.iter().filter_map(|place| Some((place.compared.x, place.compared.paper()?))).collect();
-            if !papers.is_empty() {
-                lines.push(Line::new(format!("{name}, the paper"), Style::Marks, papers));
+            let claims: [(&str, IsOfKind); 3] = [
+                ("the paper", |claim| matches!(claim, Claim::Value(..))),
+                ("the paper: at least", |claim| matches!(claim, Claim::AtLeast(_))),
+                ("the paper: at most", |claim| matches!(claim, Claim::AtMost(_))),
+            ];
+            for (what, is_of_kind) in claims {
+                let of_kind = places.iter().filter(|place| place.compared.claim.is_some_and(is_of_kind));
+                let papers: Vec<_> =
+                    of_kind.filter_map(|place| Some((place.compared.x, place.compared.paper()?))).collect();
+                if !papers.is_empty() {
+                    lines.push(Line::new(format!("{name}, {what}"), Style::Marks, papers));
+                }
             }
         }
         let y = Axis::new(panel.label.clone(), scale(panel.scale));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use nichrome_sim::experiment::{Definition, Plan, StatementKind, Variant};
+use nichrome_sim::experiment::{Claim, Definition, Plan, StatementKind, Variant};
 use serde::Serialize;
 
 use super::experiment::Experiment;
@@ -61,8 +61,10 @@ struct PointSummary<'a> {
     value: Option<f64>,
     unit: &'a str,
     paper: Option<f64>,
-    /// Relative deviation from the paper's value.
+    /// Relative deviation from the paper's value; none from a bound.
     deviation: Option<f64>,
+    /// `least` or `most` if the paper's number is a lower or an upper bound.
+    bound: Option<&'static str>,
     kind: Option<&'static str>,
     /// Minimum and maximum over all readings.
     readings: Option<Range>,
@@ -162,6 +164,11 @@ fn summary<'a>(definition: &'a Definition, places: &'a [Place], judged: &'a [Jud
         unit: &place.compared.unit,
         paper: place.compared.paper(),
         deviation: place.compared.deviation(),
+        bound: match place.compared.claim {
+            Some(Claim::AtLeast(_)) => Some("least"),
+            Some(Claim::AtMost(_)) => Some("most"),
+            Some(Claim::Value(..)) | None => None,
+        },
         kind: place.compared.kind.map(StatementKind::name),
         readings: place.readings,
         samples: place.samples,

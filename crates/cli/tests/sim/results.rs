@@ -19,7 +19,10 @@ fn json_has_the_papers_value_beside_ours() {
     assert_eq!(summary["experiment"], "lro-netfpga-cpu");
     let points = summary["points"].as_array().unwrap();
     let keys: Vec<_> = points[0].as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["series", "x", "value", "unit", "paper", "deviation", "kind", "readings", "samples"]);
+    assert_eq!(
+        keys,
+        ["series", "x", "value", "unit", "paper", "deviation", "bound", "kind", "readings", "samples"]
+    );
     let xs: Vec<_> = points.iter().map(|point| point["x"].as_f64().unwrap()).collect();
     assert_eq!(xs, [64.0, 1514.0, 1000.0].repeat(3));
     let saved = &points[6];
@@ -35,6 +38,28 @@ fn json_has_the_papers_value_beside_ours() {
     assert_eq!((&statement["found"][0], &statement["paper"]), (&saved["value"], &"28 ± 3".into()));
     assert!(statement["sentence"].as_str().unwrap().contains("saving 28%"), "{statement}");
     assert_eq!(summary["statements"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_bound_of_the_paper_is_marked_and_has_no_deviation() {
+    let folder = tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let settings = ["--set", "duration=1ms", "--set", "warm-up=0", "--html", text(&page)];
+    for (name, axis, series, bound) in [
+        ("lro-netfpga-ttl", "other-ttl=1", "saved", ["least", "at least"]),
+        ("lro-netfpga-two-flows", "second-flow=100", "saved", ["most", "at most"]),
+    ] {
+        let summary = json(&[&["run", name, "--set", axis], &settings[..]].concat());
+        let points = summary["points"].as_array().unwrap();
+        let point = points.iter().find(|point| point["series"] == series).unwrap();
+        assert_eq!((&point["paper"], &point["deviation"]), (&9.0.into(), &Value::Null));
+        assert_eq!(point["bound"], bound[0]);
+        let html = fs::read_to_string(&page).unwrap();
+        assert!(html.contains(&format!("{series}, the paper: {}", bound[1])), "{name}");
+        assert!(!html.contains(&format!("{series}, the paper\"")), "{name}");
+    }
+    let value = json(&short(&["--set", "frame=64"]));
+    assert_eq!(value["points"][2]["bound"], Value::Null);
 }
 
 #[test]

@@ -36,14 +36,15 @@ pub struct Compared {
 }
 
 impl Compared {
-    /// Returns the paper's number.
+    /// Returns the paper's number, which may be a bound.
     pub fn paper(&self) -> Option<f64> {
         self.claim.map(Claim::number)
     }
 
-    /// Returns the relative deviation from the paper's number.
+    /// Returns the relative deviation from the paper's number; `None` if that is a bound.
     pub fn deviation(&self) -> Option<f64> {
-        let deviation = self.value? / self.paper()? - 1.0;
+        let Claim::Value(paper, _) = self.claim? else { return None };
+        let deviation = self.value? / paper - 1.0;
         Some(deviation).filter(|deviation| deviation.is_finite())
     }
 
@@ -153,6 +154,15 @@ mod tests {
             [(Some(2.0), None, None), (Some(2.0), Some(2.5), Some(true)), (Some(2.0), Some(2.5), Some(true))]
         );
         assert_eq!(compared[7].deviation(), Some(-0.19999999999999996));
+    }
+
+    #[test]
+    fn a_bound_is_no_value_to_deviate_from() {
+        let (_, compared) = compared(
+            &EXPERIMENT.replace("value = 1000\n", "least = 400\n").replace("tolerance = \"1%\"\n", ""),
+        );
+        assert_eq!((compared[0].paper(), compared[0].is_near()), (Some(400.0), Some(true)));
+        assert_eq!((compared[0].value, compared[0].deviation()), (Some(1000.0), None));
     }
 
     #[test]
