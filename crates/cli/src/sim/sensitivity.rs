@@ -100,12 +100,9 @@ impl Sensitivity {
         all.extend(definition.samples(self.samples as usize, seed));
         let mut values = variants::run(&definition, &all, seed, &self.jobs)?;
         let samples = values.split_off(ends.min(values.len()));
-        let Some((base, ends)) = values.split_first() else {
-            return print(format_args!(
-                "{}: its paper states nothing that could be checked",
-                definition.name
-            ));
-        };
+        // Without statements nothing is run.
+        let none = Values::default();
+        let (base, ends) = values.split_first().unwrap_or((&none, &[]));
         let summary = self.summary(&definition, &factors, base, ends, &samples);
         if let Some(folder) = &self.out {
             let name = format!("{}-sensitivity", definition.name);
@@ -212,6 +209,9 @@ fn most_important(statements: &[StatementSummary<'_>]) -> Vec<String> {
 }
 
 fn text(definition: &Definition, summary: &Summary<'_>) -> String {
+    if summary.statements.is_empty() {
+        return format!("{}: its paper states nothing that could be checked", definition.name);
+    }
     let mut text = format!("{} ({})\n", definition.title, definition.paper);
     for statement in &summary.statements {
         let unit = statement.unit;

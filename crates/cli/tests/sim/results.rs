@@ -173,6 +173,24 @@ fn sensitivity_names_what_a_prediction_depends_on() {
 }
 
 #[test]
+fn sensitivity_without_statements_has_the_same_formats() {
+    let folder = tempdir().unwrap();
+    let arguments = ["sensitivity", "lro-netfpga-cpu", "--set", "frame=100", "--samples", "2"];
+    let told = printed(&arguments);
+    assert_eq!(told, "lro-netfpga-cpu: its paper states nothing that could be checked\n");
+    let summary = json(&[&arguments[..], &["--out", text(folder.path())]].concat());
+    assert_eq!((&summary["experiment"], &summary["samples"]), (&"lro-netfpga-cpu".into(), &2.into()));
+    assert_eq!(
+        (&summary["statements"], &summary["most_important"]),
+        (&serde_json::json!([]), &serde_json::json!([]))
+    );
+    assert!(summary["factors"].as_array().unwrap().iter().any(|factor| factor["name"] == "stack-cost"));
+    assert_eq!(names(folder.path()), ["lro-netfpga-cpu-sensitivity.json", "lro-netfpga-cpu-sensitivity.svg"]);
+    let written = fs::read(folder.path().join("lro-netfpga-cpu-sensitivity.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), summary);
+}
+
+#[test]
 fn a_statement_about_the_whole_axis_is_not_judged_on_a_part_of_it() {
     let part = ["--set", "connections=20", "--set", "duration=100us", "--set", "warm-up=100us"];
     let summary = json(&[&["run", "star-rpc"], &part[..]].concat());
