@@ -69,8 +69,8 @@ struct StatementSummary<'a> {
     found: Option<Range>,
     /// Over all samples.
     interval: Option<Range>,
-    /// Number of samples in which the statement holds.
-    holds_in: usize,
+    /// Number of samples in which the statement holds; none without a tolerance.
+    holds_in: Option<usize>,
     /// The effect of each factor, the largest first.
     by_factor: Vec<Effect>,
 }
@@ -81,6 +81,8 @@ struct Effect {
     factor: String,
     /// The statement's value at each end of the factor's range.
     at_ends: Vec<(String, Option<Range>)>,
+    /// Relative change at each end.
+    changes: Vec<f64>,
     /// Largest relative change.
     swing: f64,
 }
@@ -128,8 +130,10 @@ impl Sensitivity {
         let statement = |(nth, statement): (usize, Statement<'a>)| {
             let spans = sampled.iter().filter_map(|statements| statements[nth].span());
             let interval = spans.reduce(|(a, b), (c, d)| (a.min(c), b.max(d)));
-            let holds_in = sampled.iter().filter(|statements| statements[nth].holds() == Some(true)).count();
             let expected = statement.expected;
+            let verdicts = sampled.iter().map(|statements| statements[nth].holds());
+            let holds_in =
+                expected.claim.is_decidable().then(|| verdicts.filter(|holds| *holds == Some(true)).count());
             StatementSummary {
                 line: &expected.series,
                 kind: expected.kind.name(),
@@ -169,13 +173,14 @@ fn effects(
     let mut effects: Vec<Effect> = factors
         .iter()
         .map(|factor| {
-            let (mut swing, mut spans) = (0f64, Vec::new());
+            let (mut changes, mut spans) = (Vec::new(), Vec::new());
             for (end, statements) in factor.ends.iter().zip(at_ends.by_ref()) {
                 let statement = &statements[nth];
-                swing = swing.max(change(base, statement));
+                changes.push(change(base, statement));
                 spans.push((end.name.clone(), statement.span()));
             }
-            Effect { factor: factor.name.clone(), at_ends: spans, swing }
+            let swing = changes.iter().copied().fold(0.0, f64::max);
+            Effect { factor: factor.name.clone(), at_ends: spans, changes, swing }
         })
         .collect();
     effects.sort_by(|a, b| b.swing.total_cmp(&a.swing));
@@ -217,7 +222,7 @@ fn text(definition: &Definition, summary: &Summary<'_>) -> String {
         let unit = statement.unit;
         let _ = write!(
             text,
-            "\n{}: {}, {}\n  paper {} {unit}, ours {} {unit}, {} {unit} over {} samples, of which {} agree\n",
+            "\n{}: {}, {}\n  paper {} {unit}, ours {} {unit}, {} {unit} over {} samples",
             statement.kind,
             statement.line,
             statement.source,
@@ -225,8 +230,9 @@ fn text(definition: &Definition, summary: &Summary<'_>) -> String {
             shown(statement.found),
             shown(statement.interval),
             summary.samples,
-            statement.holds_in,
         );
+        let agree = statement.holds_in.map(|count| format!(", of which {count} agree"));
+        let _ = writeln!(text, "{}", agree.unwrap_or_default());
         let (matter, rest): (Vec<&Effect>, Vec<&Effect>) =
             statement.by_factor.iter().partition(|effect| effect.swing >= MATTERS);
         if !matter.is_empty() {
@@ -253,9 +259,8 @@ fn table(effects: &[&Effect]) -> Table {
     table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
     table.set_header(["one at a time", "ours", "change"]);
     for effect in effects {
-        for (nth, (end, span)) in effect.at_ends.iter().enumerate() {
-            let swing = if nth == 0 { format!("{:.1} %", effect.swing * 100.0) } else { String::new() };
-            table.add_row([end.clone(), shown(*span), swing]);
+        for ((end, span), change) in effect.at_ends.iter().zip(&effect.changes) {
+            table.add_row([end.clone(), shown(*span), format!("{:.1} %", change * 100.0)]);
         }
     }
     if let Some(column) = table.column_mut(2) {

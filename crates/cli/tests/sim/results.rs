@@ -172,6 +172,69 @@ fn sensitivity_names_what_a_prediction_depends_on() {
     assert!(stdout.contains("predictions depend most on checksum-cost"), "{stdout}");
 }
 
+/// Returns the rows of a table of sensitivity: the end and the change.
+fn rows(text: &str) -> Vec<(&str, Option<&str>)> {
+    let rows = text.lines().filter(|line| line.contains(" = "));
+    rows.map(|row| (row.split("  ").next().unwrap().trim(), row.trim_end().strip_suffix(" %"))).collect()
+}
+
+#[test]
+fn sensitivity_prints_the_change_of_each_end() {
+    let short =
+        ["sensitivity", "lro-netfpga-cpu", "--set", "duration=1ms", "--set", "warm-up=1ms", "--samples", "1"];
+    let summary = json(&short);
+    let stdout = printed(&short);
+    let mut printed = rows(&stdout).into_iter();
+    let mut compared = 0;
+    for statement in summary["statements"].as_array().unwrap() {
+        let found = statement["found"][0].as_f64().unwrap();
+        let effects = statement["by_factor"].as_array().unwrap();
+        for effect in effects.iter().filter(|effect| effect["swing"].as_f64().unwrap() >= 0.01) {
+            let ends = effect["at_ends"].as_array().unwrap();
+            let changes: Vec<f64> =
+                ends.iter().map(|end| (end[1][0].as_f64().unwrap() / found - 1.0).abs()).collect();
+            assert_eq!(effect["changes"], serde_json::json!(changes), "{effect}");
+            assert_eq!(effect["swing"], changes.iter().copied().fold(0.0, f64::max));
+            for (end, change) in ends.iter().zip(changes) {
+                let (name, row) = printed.next().unwrap();
+                assert_eq!(name, end[0]);
+                assert!(
+                    row.is_some_and(|row| row.ends_with(&format!(" {:.1}", change * 100.0))),
+                    "{name}: {row:?}"
+                );
+                compared += 1;
+            }
+        }
+    }
+    assert!(printed.next().is_none() && compared > 10, "{stdout}");
+}
+
+#[test]
+fn sensitivity_does_not_count_agreement_with_a_number_without_tolerance() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("own.toml");
+    let built_in = fs::read_to_string("../../experiments/lro-netfpga-cpu.toml").unwrap();
+    assert!(built_in.contains("value = 12\nunit = \"%\"\ntolerance = 3\n"));
+    fs::write(
+        &file,
+        built_in.replacen("value = 12\nunit = \"%\"\ntolerance = 3\n", "value = 12\nunit = \"%\"\n", 1),
+    )
+    .unwrap();
+    let settings =
+        ["--set", "frame=64,1514", "--set", "duration=1ms", "--set", "warm-up=0", "--samples", "1"];
+    let arguments = [&["sensitivity", text(&file)], &settings[..]].concat();
+    let summary = json(&arguments);
+    assert!(summary["statements"][0]["holds_in"].is_u64(), "{summary}");
+    assert_eq!(summary["statements"][1]["holds_in"], Value::Null);
+    let stdout = printed(&arguments);
+    let counts: Vec<bool> = stdout
+        .lines()
+        .filter(|line| line.starts_with("  paper "))
+        .map(|line| line.contains("agree"))
+        .collect();
+    assert_eq!(counts, [true, false], "{stdout}");
+}
+
 #[test]
 fn sensitivity_without_statements_has_the_same_formats() {
     let folder = tempdir().unwrap();

@@ -108,6 +108,11 @@ impl Claim {
         }
     }
 
+    /// Returns false for a value without a tolerance, with which no number agrees or disagrees.
+    pub fn is_decidable(self) -> bool {
+        !matches!(self, Self::Value(_, None))
+    }
+
     /// Returns true if a number agrees; `None` without a tolerance.
     pub fn allows(self, value: f64) -> Option<bool> {
         match self {
