@@ -263,9 +263,9 @@ impl<'d, 't> Item<'d, 't> {
         if items.is_empty() { Err(self.wrong_type("an array of at least one value")) } else { Ok(items) }
     }
 
-    /// Returns the elements of an array, or a single value.
+    /// Returns the elements of a non-empty array, or a single value.
     pub(super) fn one_or_more(self) -> Result<Vec<Self>, FileError> {
-        if self.value.is_array() { self.items() } else { Ok(vec![self]) }
+        if self.value.is_array() { self.some_items() } else { Ok(vec![self]) }
     }
 
     pub(super) fn table(&self) -> Result<Table<'d, 't>, FileError> {

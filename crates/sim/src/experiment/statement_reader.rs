@@ -205,6 +205,7 @@ mod tests {
                 "expected.of: there is no subject 'middle': there are maximum, maximum begins, fall",
             ),
             ("x = [2, 4]", "x = 2\nof = \"maximum\"", "expected.x must be left out where `of` is given"),
+            ("x = [2, 4]", "x = []", "expected.x must be an array of at least one value"),
             ("x = [2, 4]", "over = \"without\"", "expected.over must be beside of = \"maximum\""),
         ] {
             assert!(EXPERIMENT.contains(from), "{from}");
