@@ -3,7 +3,7 @@
 use nichrome_lro::{
     Config, DropReason, FlushReason, Frame, Netfpga, NetfpgaConfig, Output, PassReason, Reason, Statistics,
 };
-use nichrome_wire::engine::{advance, deliver};
+use nichrome_wire::engine::advance;
 use nichrome_wire::{Engine, Instant};
 use thiserror::Error;
 
@@ -52,10 +52,28 @@ pub enum Input {
     Idle(Instant),
 }
 
-/// What the engine says of a packet: `None` where it does not say.
+/// A packet of the engine, with its metadata.
 struct Expected {
     bytes: Vec<u8>,
-    aggregate: Option<(FlushReason, usize, u16, [u8; 3])>,
+    arrival: Instant,
+    kind: Kind,
+    /// The place of the pass reason or the flush reason.
+    reason: usize,
+    segments: usize,
+    /// MSS and offsets of an aggregate; the engine has none of a frame.
+    layout: Option<(u16, [u8; 3])>,
+}
+
+/// A frame with the time at which it arrived.
+struct Arrived {
+    bytes: Vec<u8>,
+    arrival: Instant,
+}
+
+impl AsRef<[u8]> for Arrived {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// How the module did.
@@ -107,31 +125,56 @@ pub fn compare(config: &Config, rtl: RtlConfig, inputs: &[Input]) -> Result<Repo
 fn run_engine(config: &Config, netfpga: &NetfpgaConfig, inputs: &[Input]) -> (Vec<Expected>, Statistics) {
     // The module's pages do not run out; neither may the engine's aggregates.
     let config = Config { max_aggregates: 64, ..*config };
-    let Ok(mut engine) = Netfpga::<Vec<u8>>::new(&config, netfpga) else { return Default::default() };
+    let Ok(mut engine) = Netfpga::<Arrived>::new(&config, netfpga) else { return Default::default() };
     let mut expected = Vec::new();
-    let mut keep = |_: Instant, output: Output<Vec<u8>>| expected.extend(expect(&output));
     for input in inputs {
-        match input {
-            Input::Frame(now, frame) => deliver(&mut engine, Frame::new(frame.clone()), *now, &mut keep),
-            Input::Idle(now) => advance(&mut engine, *now, &mut keep),
+        let (Input::Frame(now, _) | Input::Idle(now)) = input;
+        fire_timer(&mut engine, *now, &mut expected);
+        if let Input::Frame(now, bytes) = input {
+            receive(&mut engine, Arrived { bytes: bytes.clone(), arrival: *now }, &mut expected);
         }
     }
     // The module fires what is due at the time of the last input without waiting for another one.
     let last = inputs.iter().map(|input| match input {
         Input::Frame(now, _) | Input::Idle(now) => *now,
     });
-    advance(&mut engine, last.max().unwrap_or(Instant::ZERO), &mut keep);
+    fire_timer(&mut engine, last.max().unwrap_or(Instant::ZERO), &mut expected);
     engine.drain();
     while let Some(output) = engine.poll() {
-        keep(Instant::ZERO, output);
+        expected.extend(held(output, FlushReason::Drain));
     }
     (expected, *engine.statistics())
 }
 
-fn expect(output: &Output<Vec<u8>>) -> Option<Expected> {
+fn fire_timer(engine: &mut Netfpga<Arrived>, now: Instant, expected: &mut Vec<Expected>) {
+    advance(engine, now, &mut |_, output| expected.extend(held(output, FlushReason::Timeout)));
+}
+
+/// Gives a frame to the engine, which flushes aggregates for one reason at most, then passes or drops the frame, or holds it.
+fn receive(engine: &mut Netfpga<Arrived>, frame: Arrived, expected: &mut Vec<Expected>) {
+    let (arrival, before) = (frame.arrival, *engine.statistics());
+    engine.receive(Frame::new(frame), arrival);
+    let after = *engine.statistics();
+    let flushed = FlushReason::ALL
+        .iter()
+        .find(|reason| after.flushes.get(**reason) > before.flushes.get(**reason))
+        .unwrap_or(&FlushReason::Barrier);
+    let passed =
+        PassReason::ALL.iter().find(|reason| after.passes.get(**reason) > before.passes.get(**reason));
+    let outputs = std::iter::from_fn(|| engine.poll());
+    expected.extend(outputs.filter_map(|output| held(output, *flushed)));
+    if let (Some(reason), Some(last)) = (passed, expected.last_mut()) {
+        (last.kind, last.reason) = (Kind::Passed, reason.position());
+    }
+}
+
+/// A packet that the engine held; `None` for a frame that it dropped.
+fn held(output: Output<Arrived>, reason: FlushReason) -> Option<Expected> {
+    let reason = reason.position();
     match output {
         Output::ToHost(nichrome_lro::Packet::Frame(frame)) => {
-            Some(Expected { bytes: frame.bytes().to_vec(), aggregate: None })
+            let Arrived { bytes, arrival } = frame.buffer;
+            Some(Expected { bytes, arrival, kind: Kind::Single, reason, segments: 1, layout: None })
         }
         Output::ToHost(nichrome_lro::Packet::Aggregate(aggregate)) => {
             let mut bytes = Vec::new();
@@ -139,8 +182,14 @@ fn expect(output: &Output<Vec<u8>>) -> Option<Expected> {
             let virtio = aggregate.virtio_net_header();
             let network = if virtio.gso_type == nichrome_wire::VirtioNetHeader::GSO_TCPV4 { 20 } else { 40 };
             let offsets = [virtio.csum_start - network, virtio.csum_start, virtio.hdr_len].map(|at| at as u8);
-            let aggregate = (aggregate.flush_reason(), aggregate.segments(), aggregate.mss(), offsets);
-            Some(Expected { bytes, aggregate: Some(aggregate) })
+            Some(Expected {
+                bytes,
+                arrival: aggregate.buffers().next().map_or(Instant::ZERO, |first| first.arrival),
+                kind: Kind::Aggregate,
+                reason: aggregate.flush_reason().position(),
+                segments: aggregate.segments(),
+                layout: Some((aggregate.mss(), offsets)),
+            })
         }
         Output::ToWire(_) | Output::Dropped(..) => None,
     }
@@ -148,15 +197,11 @@ fn expect(output: &Output<Vec<u8>>) -> Option<Expected> {
 
 fn packets_are_equal(expected: &[Expected], packets: &[Packet]) -> Result<(), Difference> {
     for (place, (expected, packet)) in expected.iter().zip(packets).enumerate() {
-        let metadata = match expected.aggregate {
-            None => packet.kind != Kind::Aggregate,
-            Some((reason, segments, mss, offsets)) => {
-                packet.kind == Kind::Aggregate
-                    && packet.reason == reason.position()
-                    && (packet.segments, packet.mss, packet.offsets) == (segments, mss, offsets)
-            }
-        };
-        if !metadata || packet.bytes != expected.bytes {
+        let is_equal = packet.bytes == expected.bytes
+            && (packet.arrival, packet.kind, packet.reason, packet.segments)
+                == (expected.arrival, expected.kind, expected.reason, expected.segments)
+            && expected.layout.is_none_or(|layout| layout == (packet.mss, packet.offsets));
+        if !is_equal {
             return Err(difference(place, expected, packet));
         }
     }
@@ -172,20 +217,21 @@ fn difference(place: usize, expected: &Expected, packet: &Packet) -> Difference 
         let at = at.unwrap_or(bytes.len().min(expected.bytes.len()));
         format!("{:02x?}", &bytes[at.saturating_sub(4).min(bytes.len())..bytes.len().min(at + 12)])
     };
+    let metadata = |arrival: Instant, kind: Kind, reason: usize, segments: usize| {
+        format!("{kind:?} reason {reason} segments {segments} arrived at {} ns", arrival.as_nanos())
+    };
     let engine = format!(
-        "{} bytes, {:?}, from byte {at:?}: {}",
+        "{} bytes, {} mss and offsets {:?}, from byte {at:?}: {}",
         expected.bytes.len(),
-        expected.aggregate,
+        metadata(expected.arrival, expected.kind, expected.reason, expected.segments),
+        expected.layout,
         around(&expected.bytes)
     );
     let rtl = format!(
-        "{} bytes, {:?} reason {} segments {} mss {} {:?}: {}",
+        "{} bytes, {} mss and offsets {:?}: {}",
         packet.bytes.len(),
-        packet.kind,
-        packet.reason,
-        packet.segments,
-        packet.mss,
-        packet.offsets,
+        metadata(packet.arrival, packet.kind, packet.reason, packet.segments),
+        (packet.mss, packet.offsets),
         around(&packet.bytes)
     );
     Difference::Packet { place, engine, rtl }

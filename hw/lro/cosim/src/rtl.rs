@@ -81,6 +81,30 @@ pub struct Packet {
     pub offsets: [u8; 3],
 }
 
+/// The metadata of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Metadata {
+    arrival: u64,
+    kind: u8,
+    reason: u8,
+    segments: u16,
+    mss: u16,
+    offsets: [u8; 3],
+}
+
+impl Metadata {
+    fn of(outputs: &Outputs) -> Self {
+        Self {
+            arrival: outputs.arrival,
+            kind: outputs.kind,
+            reason: outputs.reason,
+            segments: outputs.segments,
+            mss: outputs.mss,
+            offsets: [outputs.network, outputs.transport, outputs.payload],
+        }
+    }
+}
+
 /// The totals, by the places of [`TOTALS`].
 pub type Totals = [u64; TOTALS.len()];
 
@@ -94,8 +118,9 @@ pub struct Rtl {
     inputs: Inputs,
     random: Pcg64Mcg,
     cycles: u64,
-    /// The time that counts as 0: the module's first frame's.
+    /// The words so far of the packet that leaves, and the metadata of its first one.
     partial: Vec<u8>,
+    metadata: Option<Metadata>,
     packets: VecDeque<Packet>,
     deadline: Option<Instant>,
     /// Cycles in which the source had a word and the module did not take it.
@@ -112,6 +137,7 @@ impl Rtl {
             random: Pcg64Mcg::seed_from_u64(7),
             cycles: 0,
             partial: Vec::new(),
+            metadata: None,
             packets: VecDeque::new(),
             deadline: None,
             refused: 0,
@@ -163,8 +189,12 @@ impl Rtl {
         assert_eq!(outputs.keep.count_ones() as usize, count, "tkeep has gaps");
         assert!(count > 0 && (outputs.last || count == self.config.model.width.bytes()), "tkeep is short");
         self.partial.extend_from_slice(&outputs.data[..count]);
+        let metadata = Metadata::of(outputs);
+        let first = *self.metadata.get_or_insert(metadata);
+        assert_eq!(metadata, first, "the metadata change within a packet");
         if outputs.last {
-            let kind = match outputs.kind {
+            self.metadata = None;
+            let kind = match metadata.kind {
                 0 => Kind::Passed,
                 1 => Kind::Single,
                 _ => Kind::Aggregate,
@@ -172,11 +202,11 @@ impl Rtl {
             self.packets.push_back(Packet {
                 bytes: std::mem::take(&mut self.partial),
                 kind,
-                reason: outputs.reason.into(),
-                segments: outputs.segments.into(),
-                mss: outputs.mss,
-                arrival: Instant::from_nanos(outputs.arrival),
-                offsets: [outputs.network, outputs.transport, outputs.payload],
+                reason: metadata.reason.into(),
+                segments: metadata.segments.into(),
+                mss: metadata.mss,
+                arrival: Instant::from_nanos(metadata.arrival),
+                offsets: metadata.offsets,
             });
         }
     }
