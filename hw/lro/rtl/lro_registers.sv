@@ -55,14 +55,15 @@ module lro_registers
   assign s_axil_bresp = 2'b00;
   assign s_axil_rresp = 2'b00;
 
-  // Whole words are written; a write with other strobes changes nothing. Which register it is is known a cycle before.
+  // Address and data are taken at once, and answered a cycle later. Whole words are written; a write with other strobes changes
+  // nothing. Which register it is is known a cycle before.
   logic whole_reg, control_reg, timer_ns_reg, max_bytes_reg, max_segments_reg;
   wire write = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid && !s_axil_awready;
   always_ff @(posedge clk) begin
     s_axil_awready <= write;
     s_axil_wready  <= write;
     if (s_axil_bready) s_axil_bvalid <= 1'b0;
-    if (write) s_axil_bvalid <= 1'b1;
+    if (s_axil_awready) s_axil_bvalid <= 1'b1;
     whole_reg <= s_axil_wstrb == 4'hF;
     control_reg <= s_axil_awaddr == REGISTER_CONTROL;
     timer_ns_reg <= s_axil_awaddr == REGISTER_TIMER_NS;

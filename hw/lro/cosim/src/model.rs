@@ -45,9 +45,10 @@ pub(crate) struct Outputs {
     pub(crate) payload: u8,
     pub(crate) busy: bool,
     pub(crate) deadline_valid: bool,
+    pub(crate) axil_taken: bool,
     pub(crate) axil_written: bool,
     pub(crate) axil_read: bool,
-    padding: [u8; 4],
+    padding: [u8; 3],
 }
 
 /// Bits of a word.

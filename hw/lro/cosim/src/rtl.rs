@@ -221,14 +221,21 @@ impl Rtl {
         (self.inputs.axil_address, self.inputs.axil_data, self.inputs.axil_write) = (address, value, true);
         self.inputs.axil_strobe = strobe;
         let started = self.cycles;
-        while !(self.cycle().axil_written && self.inputs.axil_ready) {
-            assert!(self.cycles - started < PATIENCE, "a write is not answered");
-            // Address and data are taken in the second cycle.
-            if self.cycles - started == 2 {
+        loop {
+            let outputs = self.cycle();
+            // AXI: the response comes after both handshakes.
+            assert!(
+                !(outputs.axil_written && self.inputs.axil_write),
+                "a write is answered before it is taken"
+            );
+            if outputs.axil_taken {
                 self.inputs.axil_write = false;
             }
+            if outputs.axil_written && self.inputs.axil_ready {
+                return;
+            }
+            assert!(self.cycles - started < PATIENCE, "a write is not answered");
         }
-        self.inputs.axil_write = false;
     }
 
     /// Reads a register.

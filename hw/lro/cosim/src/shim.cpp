@@ -42,7 +42,7 @@ struct lro_outputs {
   uint32_t axil_data;
   uint16_t segments, mss;
   uint8_t ready, valid, last, kind, reason, network, transport, payload;
-  uint8_t busy, deadline_valid, axil_written, axil_read, padding[4];
+  uint8_t busy, deadline_valid, axil_taken, axil_written, axil_read, padding[3];
 };
 
 #define JOIN_(a, b, c, d) a##b##_##c##_##d
@@ -127,6 +127,7 @@ void NAME(cycle)(void *model, const lro_inputs *in, lro_outputs *out) {
   out->payload = top->m_axis_payload;
   out->busy = top->busy;
   out->deadline_valid = top->deadline_valid;
+  out->axil_taken = top->s_axil_awready && top->s_axil_wready;
   out->axil_written = top->s_axil_bvalid;
   out->axil_read = top->s_axil_rvalid;
   top->clk = 1;
