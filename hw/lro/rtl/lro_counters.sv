@@ -3,7 +3,8 @@
 // ones in another.
 //
 // A frame that is taken adds to three totals; a packet that is closed to a reason, and to three totals, an aggregate to five.
-// A read of the registers waits until the queues are empty, so that it finds all that happened before.
+// A read of the registers waits until what was queued when it began is added. Then no addition begins until it is answered: at most 17
+// cycles, in which two or three frames come.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -34,11 +35,13 @@ module lro_counters
   localparam int SPARE = 8;
 
   typedef struct packed {
+    logic era;
     logic [15:0] len;
     logic [15:0] payload_len;
   } in_t;
 
   typedef struct packed {
+    logic era;
     logic [5:0] reason;
     logic is_packet;
     logic is_aggregate;
@@ -58,7 +61,29 @@ module lro_counters
   logic in_valid, in_take, out_valid, out_take;
   logic [$clog2(DEPTH):0] ins, outs;
 
+  // The era ends when a read begins: an entry of another one was queued before.
+  logic era_reg;
+  logic [1:0] read_reg;  // a read waits; for two cycles, after which all entries that were queued before show
+  logic read_begins;
+  logic is_before;
+  logic hold_reg;  // no addition begins
+  assign read_begins = read_valid && !read_reg[0] && !read_done;
+  assign is_before = (in_valid && in.era != era_reg) || (out_valid && out.era != era_reg);
+
+  always_ff @(posedge clk) begin
+    era_reg  <= era_reg ^ read_begins;
+    read_reg <= {read_reg[0], read_valid} & {2{!read_done}};
+    hold_reg <= read_reg == '1 && !is_before;
+    if (rst) begin
+      era_reg  <= 1'b0;
+      read_reg <= '0;
+      hold_reg <= 1'b0;
+    end
+  end
+
   always_comb begin
+    in_next.era = era_reg;
+    out_next.era = era_reg;
     in_next.len = taken.extent.len;
     in_next.payload_len = taken.payload_len;
     case (closed.kind)
@@ -141,12 +166,12 @@ module lro_counters
     step_reg <= (in_turn_reg || out_turn_reg) && !last_reg ? step_reg + 3'd1 : '0;
     last_reg <= !last_reg && step_reg == (out_turn_reg && out.is_aggregate ? 3'(OUT_STEPS - 2) : 3'(IN_STEPS - 1));
     if (!in_turn_reg && !out_turn_reg) begin
-      out_turn_reg <= out_valid && !clearing_reg;
-      in_turn_reg  <= in_valid && !out_valid && !clearing_reg;
+      out_turn_reg <= out_valid && !clearing_reg && !hold_reg;
+      in_turn_reg  <= in_valid && !out_valid && !clearing_reg && !hold_reg;
     end else if (last_reg) begin
       // The other queue next, if it has an entry.
-      out_turn_reg <= in_turn_reg && out_valid;
-      in_turn_reg  <= out_turn_reg && in_valid;
+      out_turn_reg <= in_turn_reg && out_valid && !hold_reg;
+      in_turn_reg  <= out_turn_reg && in_valid && !hold_reg;
     end
     if (rst) begin
       room <= 1'b0;
@@ -167,7 +192,6 @@ module lro_counters
   logic [6:0] high_read_addr_reg;
   logic [2:0] settled_reg;
   logic idle_reg;
-  logic read_reg;  // a read waits
   logic [4:0] on_the_way;
   assign read_addr = additions_reg[0].valid ? additions_reg[0].index : read_index;
 
@@ -203,9 +227,8 @@ module lro_counters
     low_sum_reg <= (LOW_W + 1)'(read_data[LOW_W-1:0]) + (LOW_W + 1)'(additions_reg[2].step);
     high_read_addr_reg <= read_addr;
     high_sum_reg <= read_data[63:LOW_W] + HIGH_W'(low_sum_reg[LOW_W]);
-    idle_reg <= !clearing_reg && !in_turn_reg && !out_turn_reg && !in_valid && !out_valid && ins == 0 && outs == 0;
-    read_reg <= read_valid && !read_done;
-    settled_reg <= (read_reg && idle_reg && on_the_way == 0) ? {settled_reg[1:0], 1'b1} : '0;
+    idle_reg <= hold_reg && !clearing_reg && !in_turn_reg && !out_turn_reg;
+    settled_reg <= (read_reg[0] && idle_reg && on_the_way == 0) ? {settled_reg[1:0], 1'b1} : '0;
     read_done <= settled_reg == 3'b011;
     if (clearing_reg) clear_reg <= clear_reg + 1'b1;
     if (clear_reg == '1) clearing_reg <= 1'b0;
@@ -214,7 +237,6 @@ module lro_counters
       clear_reg <= '0;
       for (int i = 0; i < 5; i++) additions_reg[i].valid <= 1'b0;
       idle_reg <= 1'b0;
-      read_reg <= 1'b0;
       settled_reg <= '0;
       read_done <= 1'b0;
     end

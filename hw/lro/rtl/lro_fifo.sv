@@ -54,6 +54,9 @@ module lro_fifo #(
       count <= '0;
       valid <= 1'b0;
     end
+`ifndef SYNTHESIS
+    if (push && !rst && count == ($bits(count))'(DEPTH)) $error("a push without room");
+`endif
   end
 endmodule
 

@@ -125,6 +125,12 @@ pub struct Rtl {
     deadline: Option<Instant>,
     /// Cycles in which the source had a word and the module did not take it.
     refused: u64,
+    /// What the last read of a register returned.
+    answer: Option<u32>,
+    /// The first cycle in which the source offers a frame of one word; `None` once it is taken.
+    word_at: Option<u64>,
+    /// A cycle, and the time from then on.
+    time_at: Option<(u64, Instant)>,
 }
 
 impl Rtl {
@@ -141,6 +147,9 @@ impl Rtl {
             packets: VecDeque::new(),
             deadline: None,
             refused: 0,
+            answer: None,
+            word_at: None,
+            time_at: None,
         };
         rtl.inputs.rst = true;
         (0..4).for_each(|_| _ = rtl.cycle());
@@ -175,11 +184,28 @@ impl Rtl {
     fn cycle(&mut self) -> Outputs {
         self.inputs.ready = !self.stalls(self.config.stalls.sink);
         self.inputs.axil_ready = !self.stalls(self.config.stalls.sink);
+        if let Some((_, now)) = self.time_at.take_if(|(at, _)| *at <= self.cycles) {
+            self.inputs.now = now.as_nanos();
+        }
+        let offers_word = self.word_at.is_some_and(|at| at <= self.cycles);
+        if offers_word {
+            (self.inputs.valid, self.inputs.last, self.inputs.bad) = (true, true, false);
+            self.inputs.keep = u32::MAX >> (32 - self.config.model.width.bytes());
+        }
         let outputs = self.simulation.cycle(&self.inputs);
         self.cycles += 1;
+        if offers_word {
+            self.inputs.valid = false;
+            self.word_at = self.word_at.filter(|_| !outputs.ready);
+        }
         self.deadline = outputs.deadline_valid.then(|| Instant::from_nanos(outputs.deadline));
         if outputs.valid && self.inputs.ready {
             self.collect(&outputs);
+        }
+        // The address of a read is taken in the first cycle.
+        self.inputs.axil_read = false;
+        if outputs.axil_read && self.inputs.axil_ready {
+            self.answer = Some(outputs.axil_data);
         }
         outputs
     }
@@ -240,16 +266,26 @@ impl Rtl {
 
     /// Reads a register.
     pub fn read(&mut self, address: u32) -> u32 {
-        (self.inputs.axil_address, self.inputs.axil_read) = (address, true);
+        self.start_read(address);
         let started = self.cycles;
         loop {
-            let outputs = self.cycle();
-            self.inputs.axil_read = false;
-            if outputs.axil_read && self.inputs.axil_ready {
-                return outputs.axil_data;
+            if let Some(value) = self.take_answer() {
+                return value;
             }
+            self.cycle();
             assert!(self.cycles - started < PATIENCE, "a read is not answered");
         }
+    }
+
+    /// Starts to read a register, while no other one is read; frames may be sent until [`take_answer`](Self::take_answer) has its
+    /// value.
+    pub fn start_read(&mut self, address: u32) {
+        (self.inputs.axil_address, self.inputs.axil_read) = (address, true);
+    }
+
+    /// Takes what the read returned; `None` until it is answered.
+    pub fn take_answer(&mut self) -> Option<u32> {
+        self.answer.take()
     }
 
     /// Reads a counter of 64 bits.
@@ -282,6 +318,16 @@ impl Rtl {
             self.send_word();
         }
         self.inputs.valid = false;
+    }
+
+    /// Offers a frame of one word after this many cycles, while registers are read and written.
+    pub fn offer_word(&mut self, cycles: u64) {
+        self.word_at = Some(self.cycles + cycles);
+    }
+
+    /// Says what time it is after this many cycles, while frames are sent.
+    pub fn advance_after(&mut self, cycles: u64, now: Instant) {
+        self.time_at = Some((self.cycles + cycles, now));
     }
 
     fn send_word(&mut self) {

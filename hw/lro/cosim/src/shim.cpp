@@ -79,8 +79,10 @@ void *NAME(new)() {
 
 void NAME(delete)(void *model) {
   MODEL *top = static_cast<MODEL *>(model);
-  top->final();
   VerilatedContext *context = top->contextp();
+  // What the model removes from its thread's context would otherwise be that of the model which ran last.
+  Verilated::threadContextp(context);
+  top->final();
 #if VM_COVERAGE
   write_coverage(top);
 #endif

@@ -1,0 +1,75 @@
+//! Registers that are read and written while frames arrive.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use nichrome_lro::Config;
+use nichrome_lro_cosim::package::REGISTERS;
+use nichrome_lro_cosim::{Model, Rtl, RtlConfig};
+use nichrome_wire::{Instant, SeqNumber, TcpFrame};
+
+const NOW: Instant = Instant::from_nanos(1000);
+
+/// The address of a register.
+fn of(name: &str) -> u32 {
+    REGISTERS.iter().find(|register| register.name == name).unwrap().address
+}
+
+/// Segment `nth` with `len` bytes of `flows` connections in turn, padded to 60 bytes.
+fn segment(nth: u32, len: usize, flows: u32) -> Vec<u8> {
+    let frame = TcpFrame {
+        src_port: 4000 + (nth % flows) as u16,
+        seq: SeqNumber(nth / flows * len as u32),
+        payload: vec![nth as u8; len],
+        ..TcpFrame::default()
+    };
+    let mut bytes = frame.build();
+    bytes.resize(bytes.len().max(60), 0);
+    bytes
+}
+
+/// Frames at line rate, one register read behind the other: each read is answered within `LONGEST` cycles with all that was counted
+/// when it began, and no frame waits for one.
+#[test]
+fn counters_are_read_while_small_frames_arrive_at_line_rate() {
+    /// Cycles of a read: the additions that wait, those of the entry that is added meanwhile, and the memory's.
+    const LONGEST: u64 = 100;
+    /// Frames that are on their way to the counters.
+    const ON_THE_WAY: u32 = 8;
+    const FRAMES: u32 = 500;
+    let cases = [("pure ACKs", 0, 1), ("pairs", 6, 1), ("singles", 6, 5), ("pairs of two flows", 6, 2)];
+    for model in Model::ALL {
+        for (case, len, flows) in cases {
+            let config = Config { max_segments: 2, ..Config::default() };
+            let rtl = RtlConfig::new(*model, &config, Duration::from_millis(1));
+            let frames: Vec<_> = (0..FRAMES).map(|nth| segment(nth, len, flows)).collect();
+            let mut unread = Rtl::new(rtl);
+            frames.iter().for_each(|frame| unread.send(frame, NOW, false));
+            let (mut rtl, mut reads, mut reading) = (Rtl::new(rtl), 0u32, None);
+            for (sent, frame) in (0u32..).zip(&frames) {
+                let (sent_before, started) = *reading.get_or_insert_with(|| {
+                    rtl.start_read(of("totals"));
+                    (sent, rtl.cycles())
+                });
+                rtl.send(frame, NOW, false);
+                if let Some(value) = rtl.take_answer() {
+                    let wanted = sent_before.saturating_sub(ON_THE_WAY)..=sent + 1;
+                    assert!(wanted.contains(&value), "{case}, {model:?}: {value} of {wanted:?}");
+                    (reading, reads) = (None, reads + 1);
+                } else {
+                    let cycles = rtl.cycles() - started;
+                    assert!(cycles < LONGEST, "{case}, {model:?}: no answer after {cycles} cycles");
+                }
+            }
+            assert!(reads > FRAMES / 10, "{case}, {model:?}: {reads} reads");
+            assert_eq!(rtl.refused(), unread.refused(), "{case}, {model:?}");
+            while reading.is_some() {
+                rtl.settle();
+                reading = reading.filter(|_| rtl.take_answer().is_none());
+            }
+            rtl.drain();
+            unread.drain();
+            assert_eq!(rtl.totals(), unread.totals(), "{case}, {model:?}");
+        }
+    }
+}
