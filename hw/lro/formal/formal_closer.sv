@@ -25,7 +25,7 @@ module formal_closer
   logic close_ready, order_valid, closed_valid, empty;
   close_t close, closed;
   order_t order;
-  logic [15:0] closed_len;
+  logic [16:0] closed_len;
   always_comb begin
     close = '0;
     close.kind = kind_t'(kind);

@@ -320,7 +320,7 @@ module lro
   order_t order;
   logic closed_valid;
   close_t closed;
-  logic [15:0] closed_len;
+  logic [16:0] closed_len;
   lro_closer closer (
       .clk,
       .rst,

@@ -27,7 +27,7 @@ module lro_closer
     // For the counters.
     output logic closed_valid,
     output close_t closed,
-    output logic [15:0] closed_len,  // bytes of the packet
+    output logic [16:0] closed_len,  // bytes of the packet
     output logic empty
 );
   localparam int STAGES = 4;
@@ -113,7 +113,7 @@ module lro_closer
   always_ff @(posedge clk) begin
     closed_valid <= valid_reg[3];
     closed <= close_reg[3];
-    closed_len <= close_reg[3].kind == KIND_AGGREGATE ? ip_len_reg3 + network : close_reg[3].aggregate.frame_len;
+    closed_len <= close_reg[3].kind == KIND_AGGREGATE ? 17'(ip_len_reg3) + 17'(network) : 17'(close_reg[3].aggregate.frame_len);
     if (rst) closed_valid <= 1'b0;
   end
 

@@ -20,7 +20,7 @@ module lro_counters
     input lro_struct_t taken,
     input wire closed_valid,
     input close_t closed,
-    input wire [15:0] closed_len,
+    input wire [16:0] closed_len,
 
     // Whether the queue has room for what may still be on its way.
     output logic room,
@@ -45,7 +45,7 @@ module lro_counters
     logic [5:0] reason;
     logic is_packet;
     logic is_aggregate;
-    logic [15:0] len;
+    logic [16:0] len;
     logic [15:0] payload_len;
     logic [10:0] segments;
   } out_t;
@@ -53,7 +53,7 @@ module lro_counters
   typedef struct packed {
     logic valid;
     logic [6:0] index;
-    logic [15:0] step;
+    logic [16:0] step;
   } addition_t;
 
   in_t in_next, in;
@@ -143,20 +143,20 @@ module lro_counters
     next = '0;
     if (in_turn_reg) begin
       case (step_reg)
-        3'd0: next = '{1'b1, {1'b1, 6'(TOTAL_PACKETS_IN)}, 16'd1};
-        3'd1: next = '{1'b1, {1'b1, 6'(TOTAL_BYTES_IN)}, in.len};
-        3'd2: next = '{1'b1, {1'b1, 6'(TOTAL_PAYLOAD_BYTES_IN)}, in.payload_len};
+        3'd0: next = '{1'b1, {1'b1, 6'(TOTAL_PACKETS_IN)}, 17'd1};
+        3'd1: next = '{1'b1, {1'b1, 6'(TOTAL_BYTES_IN)}, 17'(in.len)};
+        3'd2: next = '{1'b1, {1'b1, 6'(TOTAL_PAYLOAD_BYTES_IN)}, 17'(in.payload_len)};
         default: ;
       endcase
     end
     if (out_turn_reg) begin
       case (step_reg)
-        3'd0: next = '{1'b1, {1'b0, out.reason}, 16'd1};
-        3'd1: next = '{out.is_packet, {1'b1, 6'(TOTAL_PACKETS_OUT)}, 16'd1};
+        3'd0: next = '{1'b1, {1'b0, out.reason}, 17'd1};
+        3'd1: next = '{out.is_packet, {1'b1, 6'(TOTAL_PACKETS_OUT)}, 17'd1};
         3'd2: next = '{out.is_packet, {1'b1, 6'(TOTAL_BYTES_OUT)}, out.len};
-        3'd3: next = '{out.is_packet, {1'b1, 6'(TOTAL_PAYLOAD_BYTES_OUT)}, out.payload_len};
-        3'd4: next = '{1'b1, {1'b1, 6'(TOTAL_AGGREGATES)}, 16'd1};
-        default: next = '{1'b1, {1'b1, 6'(TOTAL_SEGMENTS_AGGREGATED)}, 16'(out.segments)};
+        3'd3: next = '{out.is_packet, {1'b1, 6'(TOTAL_PAYLOAD_BYTES_OUT)}, 17'(out.payload_len)};
+        3'd4: next = '{1'b1, {1'b1, 6'(TOTAL_AGGREGATES)}, 17'd1};
+        default: next = '{1'b1, {1'b1, 6'(TOTAL_SEGMENTS_AGGREGATED)}, 17'(out.segments)};
       endcase
     end
   end

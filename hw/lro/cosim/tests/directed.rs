@@ -164,6 +164,22 @@ fn lengths_around_the_maximum() {
     }
 }
 
+/// An aggregate of 65,535 bytes, its link header not counted; the frames behind it are short.
+#[test]
+fn aggregates_whose_frame_is_longer_than_65_535_bytes() {
+    let config = Config { max_bytes: 65_535, ..Config::default() };
+    for over_ip in [|frame| frame, over_ipv6] {
+        for tags in 0..3 {
+            let segment = |at, len| tagged(over_ip(data(at, len)), tags).build();
+            let headers = data(0, 0).build().len() - 14;
+            assert_eq!(headers + 32_747 + 32_748, 65_535);
+            let frames =
+                [segment(0, 32_747), segment(32_747, 32_748), segment(65_495, 1), segment(65_496, 1)];
+            same("the longest aggregate", &config, &frames);
+        }
+    }
+}
+
 #[test]
 fn counts_around_the_maximum() {
     for max_segments in [2, 3, 5] {
