@@ -277,10 +277,11 @@ module lro
   logic starved_reg;
   logic [4:0] starving_reg;
   logic working;
-  // The page queue may be empty for a few cycles while there are free pages.
+  // The page queue may be empty for a few cycles while there are free pages. An aggregate that is closed shows in `nothing_leaves` two
+  // cycles after decide has worked: one is closed for each 32 cycles without a page.
   always_ff @(posedge clk) begin
     nothing_leaves <= closer_empty && fetch_empty && egress_empty;
-    starving_reg <= (ready && !has_page && nothing_leaves) ? starving_reg + 5'(!starved_reg) : '0;
+    starving_reg <= (ready && !has_page && nothing_leaves && !working) ? starving_reg + 5'd1 : '0;
     starved_reg  <= starving_reg == '1;
     if (rst) starving_reg <= '0;
   end
