@@ -86,7 +86,7 @@ module lro_registers
     end
   end
 
-  wire is_total = address_reg[11:8] == REGISTER_TOTALS[11:8];
+  wire is_total = address_reg[11:6] == REGISTER_TOTALS[11:6];
   wire is_reason = address_reg[11:9] == REGISTER_REASONS[11:9];
   wire is_high = address_reg[2];
   wire is_counter = is_total || is_reason;

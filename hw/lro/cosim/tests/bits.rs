@@ -189,6 +189,10 @@ fn there_is_nothing_at_other_addresses() {
     };
     for model in Model::WITH_SMALL {
         let mut rtl = Rtl::new(RtlConfig::new(*model, &Config::default(), Duration::from_micros(1)));
+        // The counters are not 0.
+        rtl.send(&patterned(0, 0).build(), Instant::from_nanos(1000), false);
+        rtl.drain();
+        assert_ne!(rtl.totals()[0], 0);
         let written = ["control", "timer_ns", "max_bytes", "max_segments"].map(of);
         let before = written.map(|address| rtl.read(address));
         for unused in (0..0x1000).filter(|address| !is_register(*address)) {
