@@ -422,12 +422,15 @@ module lro
       .read_data
   );
 
+  // A frame whose first word was taken in the last cycle of `enable` shows in `busy` three cycles later.
   logic idle_reg;
+  logic [3:0] enabled_reg;
   logic [1:0] settled_reg;
   always_ff @(posedge clk) begin
+    enabled_reg <= {enabled_reg[2:0], enable};
     // What decide hands on shows in `nothing_leaves` two cycles later.
     busy <= !quiet || working || !settled_reg[0] || !nothing_leaves;
-    idle_reg <= !busy && stored == 0;
+    idle_reg <= !busy && stored == 0 && (enable || enabled_reg == 0);
     deadline_valid <= stored != 0 && settled_reg[1];
     settled_reg <= {settled_reg[0], !working};
   end

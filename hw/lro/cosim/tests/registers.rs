@@ -73,3 +73,30 @@ fn counters_are_read_while_small_frames_arrive_at_line_rate() {
         }
     }
 }
+
+/// Clear bit 0 of `control`, set bit 2, wait for bit 0 of `status`: then no packet is on its way, also if a frame was taken in the
+/// last cycle in which it could be.
+#[test]
+fn nothing_is_on_its_way_once_a_stop_reads_idle() {
+    const STOP: u32 = 4;
+    for model in Model::WITH_SMALL {
+        let config = RtlConfig::new(*model, &Config::default(), Duration::from_millis(1));
+        let mut taken = 0;
+        for cycles in 0..16 {
+            let mut rtl = Rtl::new(config);
+            rtl.settle();
+            rtl.offer_word(cycles);
+            rtl.write(of("control"), STOP);
+            while rtl.read(of("status")) & 1 == 0 {}
+            let packets = |rtl: &mut Rtl| std::iter::from_fn(|| rtl.packet()).count();
+            taken += packets(&mut rtl);
+            rtl.settle();
+            assert_eq!(
+                packets(&mut rtl),
+                0,
+                "{model:?}: idle with a packet on its way, offered after {cycles} cycles"
+            );
+        }
+        assert!((1..16).contains(&taken), "{model:?}: {taken} taken");
+    }
+}
