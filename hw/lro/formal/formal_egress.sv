@@ -111,7 +111,7 @@ module formal_egress
     assume (rst == !started_reg);
     if (started_reg) begin
       assume (chosen == chosen_reg);
-      assume (taken_reg < 7'd24);
+      assume (!piece_take || taken_reg < 7'd24);
       // In the last two words of a page, which most pieces leave.
       assume (at[6:4] == '1);
       if (held_reg) begin
