@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use nichrome_port::capture;
+use nichrome_port::capture::{self, LinkType, PacketOptions};
+use nichrome_wire::Instant;
 
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/captures");
 
@@ -27,6 +28,36 @@ fn coalesced(name: &str, flows: &str) -> String {
         .unwrap();
     assert!(status.success(), "{name} with {flows} flows");
     output
+}
+
+/// Runs the program; returns what it says of its failure.
+fn fails(input: &str, options: &[&str]) -> String {
+    let output = format!("{}/fails.pcapng", env!("CARGO_TARGET_TMPDIR"));
+    let run =
+        Command::new(env!("CARGO_BIN_EXE_coalesce")).args([input, &output]).args(options).output().unwrap();
+    assert!(!run.status.success());
+    String::from_utf8(run.stderr).unwrap()
+}
+
+#[test]
+fn frames_beyond_the_modules_limit_are_refused() {
+    let path = format!("{}/long.pcapng", env!("CARGO_TARGET_TMPDIR"));
+    for (len, is_taken) in [(65_535, true), (65_536, false)] {
+        let mut writer = capture::create(Path::new(&path), "test").unwrap();
+        let interface = writer.add_interface(LinkType::Ethernet, "lro", 0).unwrap();
+        for frame in [vec![2; 60], vec![2; len]] {
+            writer.write(interface, Instant::ZERO, None, [&frame], PacketOptions::default()).unwrap();
+        }
+        writer.finish().unwrap();
+        if is_taken {
+            let output = format!("{}/long-out.pcapng", env!("CARGO_TARGET_TMPDIR"));
+            let mut run = Command::new(env!("CARGO_BIN_EXE_coalesce"));
+            assert!(run.args([&path, &output, "--verify"]).status().unwrap().success(), "{len} bytes");
+        } else {
+            let refused = fails(&path, &[]);
+            assert!(refused.contains("record 2 has 65536 bytes, more than 65535"), "{refused}");
+        }
+    }
 }
 
 /// Whether IPv4 and TCP checksum of a frame are right, and its payload.

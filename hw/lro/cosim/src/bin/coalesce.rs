@@ -14,6 +14,9 @@ use nichrome_lro_cosim::{Model, Rtl, RtlConfig};
 use nichrome_port::capture::{self, LinkType, PacketOptions};
 use nichrome_wire::Instant;
 
+/// Bytes of a frame, at most: the module counts them in 16 bits.
+const LONGEST_FRAME: usize = 65_535;
+
 const USAGE: &str = "usage: coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]";
 
 fn main() -> ExitCode {
@@ -75,10 +78,16 @@ fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
 fn read(path: &str) -> Result<Vec<Input>, Box<dyn Error>> {
     let mut reader = capture::open(Path::new(path))?;
     let (mut data, mut now, mut inputs) = (Vec::new(), Instant::ZERO, Vec::new());
+    let mut number = 0;
     while let Some(record) = reader.next(&mut data)? {
+        number += 1;
         now = now.max(record.time);
         if record.link_type != LinkType::Ethernet {
             return Err(format!("{path}: the module takes Ethernet frames only").into());
+        }
+        if data.len() > LONGEST_FRAME {
+            let len = data.len();
+            return Err(format!("{path}: record {number} has {len} bytes, more than {LONGEST_FRAME}").into());
         }
         if !data.is_empty() {
             inputs.push(Input::Frame(now, data.clone()));
