@@ -39,6 +39,16 @@ fn fails(input: &str, options: &[&str]) -> String {
     String::from_utf8(run.stderr).unwrap()
 }
 
+/// `timer_ns` has 32 bits.
+#[test]
+fn timers_beyond_the_register_are_refused() {
+    let input = format!("{CAPTURES}/tcp-clean.pcap");
+    let refused = fails(&input, &["--verify", "--timer-us", "4294968"]);
+    assert!(refused.contains("--timer-us is at most 4294967"), "{refused}");
+    let refused = fails(&input, &["--timer-us", &u64::MAX.to_string()]);
+    assert!(refused.contains("--timer-us is at most 4294967"), "{refused}");
+}
+
 #[test]
 fn frames_beyond_the_modules_limit_are_refused() {
     let path = format!("{}/long.pcapng", env!("CARGO_TARGET_TMPDIR"));

@@ -16,6 +16,8 @@ use nichrome_wire::Instant;
 
 /// Bytes of a frame, at most: the module counts them in 16 bits.
 const LONGEST_FRAME: usize = 65_535;
+/// `timer_ns` has 32 bits.
+const LONGEST_TIMER_US: u64 = u32::MAX as u64 / 1000;
 
 const USAGE: &str = "usage: coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]";
 
@@ -49,7 +51,7 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<d
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
         match argument.as_str() {
             "--flows" => options.flows = value()?.parse()?,
-            "--timer-us" => options.timer = Duration::from_micros(value()?.parse()?),
+            "--timer-us" => options.timer = timer(value()?.parse()?)?,
             "--max-bytes" => options.max_bytes = value()?.parse()?,
             "--verify" => options.verify = true,
             _ if argument.starts_with("--") => return Err(format!("there is no {argument}; {USAGE}").into()),
@@ -57,6 +59,13 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, Box<d
         }
     }
     Ok(options)
+}
+
+fn timer(us: u64) -> Result<Duration, String> {
+    if us > LONGEST_TIMER_US {
+        return Err(format!("--timer-us is at most {LONGEST_TIMER_US}"));
+    }
+    Ok(Duration::from_micros(us))
 }
 
 fn run(arguments: impl Iterator<Item = String>) -> Result<(), Box<dyn Error>> {
