@@ -13,7 +13,7 @@
 //! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
 //! | checksums of packets that are not TCP over IP | verified before the packet is forwarded | not verified: the host does |
 //! | first fragments, also with less than a TCP header | not said | not eligible: the aggregate of their flow is closed |
-//! | IPv6 extension headers | not said | not eligible, and the TCP checksum is not verified: a home address among the options changes what it covers |
+//! | IPv6 extension headers | not said | not read, as a home address among the options changes what the TCP checksum covers: not eligible, the aggregate of their flow is closed, also if the TCP header is malformed |
 //! | bytes after the IP packet | not said | at most 8 B, Ethernet's padding; a longer trailer is passed |
 //! | headers that end beyond the first 256 B | not said | the parser does not reach the flow: all aggregates are closed, the packet is passed |
 //! | timestamps | the first packet's | the same; a timestamp older than the last closes the aggregate, for PAWS |
@@ -244,11 +244,7 @@ impl<B: AsRef<[u8]>> Engine for Netfpga<B> {
             self.close_all(FlushReason::Barrier);
             return self.out.pass(frame, 0, PassReason::IpOptions);
         }
-        let lro = match parse::parse(frame.bytes(), self.medium) {
-            Parsed::Tcp(segment) if segment.has_extension_headers() => {
-                self.close_flow(&segment.flow);
-                return self.out.pass(frame, 0, PassReason::IpOptions);
-            }
+        let lro = match parse::parse_without_extensions(frame.bytes(), self.medium) {
             Parsed::Tcp(segment) => LroStruct::new(&frame, segment),
             Parsed::Barrier { flow, reason, .. } => {
                 self.close_flow(&flow);

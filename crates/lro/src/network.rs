@@ -29,9 +29,20 @@ pub(crate) struct Network {
     pub(crate) options: bool,
     /// Why the packet must pass, although its ports and payload could be read.
     pub(crate) barrier: Option<PassReason>,
+    /// There are IPv6 extension headers beside fragment headers.
+    pub(crate) extension_headers: bool,
     /// No IPv4 header checksum is 0xFFFF.
     pub(crate) usual_ip_checksum: bool,
     pub(crate) congestion_experienced: bool,
+}
+
+impl Network {
+    /// Returns the headers as a parser finds them that does not read the content of IPv6 extension headers: any of them may change
+    /// what the TCP checksum covers.
+    pub(crate) fn with_opaque_extension_headers(self) -> Self {
+        let barrier = if self.extension_headers { Some(PassReason::IpOptions) } else { self.barrier };
+        Self { barrier, ..self }
+    }
 }
 
 /// The VLAN identifiers of a frame, and their number.
@@ -191,6 +202,7 @@ fn first_part(
         addresses: addresses.with_vlans(vlans),
         options: false,
         barrier: None,
+        extension_headers: false,
         usual_ip_checksum: true,
         congestion_experienced: false,
     })
@@ -247,6 +259,7 @@ fn ipv4(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
         addresses: FlowKey::ipv4(ip.src(), ip.dst(), 0, 0).with_vlans(vlans),
         options: header_len > Ipv4Header::LEN,
         barrier: fragment.more_fragments.then_some(PassReason::Fragment),
+        extension_headers: false,
         usual_ip_checksum: ip.checksum() != 0xFFFF,
         congestion_experienced: ip.ecn() == Ecn::Ce,
     })
@@ -257,6 +270,7 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
     let (ip, payload) = header.and_then(|ip| Some((ip, ip.payload()?))).ok_or(PassReason::Malformed)?;
     let mut transport = start + Ipv6Header::LEN;
     let mut barrier = None;
+    let mut extension_headers = false;
     if ip.next_header() != protocol {
         let upper = ip.upper_layer().map_err(|_| PassReason::Malformed)?;
         if upper.protocol != protocol {
@@ -270,12 +284,14 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
             barrier = Some(PassReason::Fragment);
         }
         // A routing header or a home address changes an address that the checksum covers; AH signs fields that merging changes.
-        let mut extensions = ip.extensions().map_while(Result::ok);
         let is_opaque = |extension: &Ipv6Extension<'_>| {
             matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH) || extension.has_home_address()
         };
-        if extensions.any(|extension| is_opaque(&extension)) {
-            barrier = Some(PassReason::IpOptions);
+        for extension in ip.extensions().map_while(Result::ok) {
+            extension_headers |= extension.protocol != IpProtocol::FRAGMENT;
+            if is_opaque(&extension) {
+                barrier = Some(PassReason::IpOptions);
+            }
         }
         transport += upper.offset;
     }
@@ -288,6 +304,7 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
         addresses: FlowKey::ipv6(ip.src(), ip.dst(), 0, 0).with_vlans(vlans),
         options: false,
         barrier,
+        extension_headers,
         usual_ip_checksum: true,
         congestion_experienced: ip.ecn() == Ecn::Ce,
     })

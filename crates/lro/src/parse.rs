@@ -80,6 +80,7 @@ impl<'f> Usual<'f> {
             addresses: FlowKey::default(),
             options: false,
             barrier: None,
+            extension_headers: false,
             usual_ip_checksum: ip.checksum() != 0xFFFF,
             congestion_experienced: ip.ecn() == Ecn::Ce,
         };
@@ -128,6 +129,18 @@ fn likely_flow_v6(packet: &[u8]) -> Option<FlowKey> {
 pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     match network::read(frame, medium, IpProtocol::TCP) {
         Ok(network) => tcp(frame, &network),
+        Err(reason) => Parsed::Other(reason),
+    }
+}
+
+/// As [`parse`], without the content of IPv6 extension headers: what follows any but a fragment header is a barrier.
+#[inline]
+pub(crate) fn parse_without_extensions(frame: &[u8], medium: Medium) -> Parsed {
+    if let Some(segment) = parse_usual(frame, medium) {
+        return Parsed::Tcp(segment);
+    }
+    match network::read(frame, medium, IpProtocol::TCP) {
+        Ok(network) => tcp(frame, &network.with_opaque_extension_headers()),
         Err(reason) => Parsed::Other(reason),
     }
 }

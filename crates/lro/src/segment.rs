@@ -138,11 +138,6 @@ impl Segment {
         self.seq + self.payload_len
     }
 
-    /// Returns true if there are IPv6 extension headers.
-    pub(crate) fn has_extension_headers(&self) -> bool {
-        !self.layout.is_ipv4() && self.layout.transport - u16::from(self.layout.network) > 40
-    }
-
     /// Returns why the segment cannot be coalesced in any profile: its flags, or no payload. PSH and FIN are
     /// left to the profile.
     #[inline]

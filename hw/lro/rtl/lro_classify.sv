@@ -253,10 +253,7 @@ module lro_classify
       class_parsed  = CLASS_PASS_FLOW;
       reason_parsed = PASS_FRAGMENT;
     end else if (no_options_reg) reason_parsed = PASS_MALFORMED;
-    else if (extensions_reg.found) begin
-      class_parsed  = CLASS_PASS_FLOW;
-      reason_parsed = PASS_IP_OPTIONS;
-    end else whole = 1'b1;
+    else whole = 1'b1;
   end
 
   // Verdicts that need no checksum are ahead of it.

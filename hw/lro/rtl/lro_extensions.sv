@@ -89,7 +89,8 @@ module lro_extensions
       if (extension.kind == NEXT_AH && extension.length == 0) after.malformed = 1'b1;
       if ({5'b0, extension.end_, 2'b00} > limit_reg) after.malformed = 1'b1;
     end
-    if (extension.kind == NEXT_ROUTING || extension.kind == NEXT_AH) after.opaque = 1'b1;
+    // The content is not read: it may change what the TCP checksum covers.
+    if (extension.kind != NEXT_FRAGMENT) after.opaque = 1'b1;
     if (extension.kind == NEXT_FRAGMENT) begin
       after.fragment = 1'b1;
       after.later_fragment = later_fragment;

@@ -299,7 +299,7 @@ package lro_parser_pkg;
     logic out_of_reach;
     logic later_fragment;
     logic fragment;  // the first of several, or an atomic fragment
-    logic opaque;  // a routing header or AH
+    logic opaque;  // any but a fragment header: its content is not read
   } extensions_t;
 
   // An extension header on its way through `lro_extensions`.

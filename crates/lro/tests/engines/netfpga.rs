@@ -325,6 +325,37 @@ fn checksums_behind_extension_headers_are_not_verified() {
     assert_eq!((card.passes(PassReason::IpOptions), card.flushes(FlushReason::Barrier)), (1, 1));
 }
 
+/// The content of extension headers is not read, a home address (RFC 6275) among it; TCP headers behind them may be malformed.
+#[test]
+fn nothing_overtakes_behind_extension_headers() {
+    let home_address = data(100, 100).over_ipv6().with(|frame| match &mut frame.network {
+        Network::Ipv6 { next_header, extensions, .. } => {
+            *next_header = IpProtocol::DESTINATION_OPTIONS;
+            *extensions = [&[IpProtocol::TCP.0, 2, 1, 2, 0, 0, 0xC9, 16][..], &[0xFD; 16]].concat();
+        }
+        Network::Ipv4 { .. } => {}
+    });
+    let fragment = [IpProtocol::TCP.0, 0, 0, 0, 0, 0, 0, 7];
+    for segment in [home_address, behind_options(16).at(100, 100)] {
+        let whole = segment.build();
+        let tcp = whole.len() - 120;
+        let mut malformed = whole.clone();
+        malformed[tcp + 12] = 4 << 4;
+        let mut cut = whole[..tcp + 4].to_vec();
+        cut[18..20].copy_from_slice(&((tcp + 4 - 54) as u16).to_be_bytes());
+        let mut atomic_fragment = whole.clone();
+        atomic_fragment[54] = IpProtocol::FRAGMENT.0;
+        atomic_fragment.splice(tcp..tcp, fragment);
+        atomic_fragment[18..20].copy_from_slice(&((whole.len() + 8 - 54) as u16).to_be_bytes());
+        for behind in [whole, malformed, cut, atomic_fragment] {
+            let mut card = Card::netfpga();
+            card.receive(&data(0, 100).over_ipv6()).receive_bytes(behind.clone());
+            assert_eq!(card.take().get(1), Some(&Sent::Frame(behind)));
+            assert_eq!((card.passes(PassReason::IpOptions), card.flushes(FlushReason::Barrier)), (1, 1));
+        }
+    }
+}
+
 #[test]
 fn headers_out_of_the_parsers_reach_close_every_aggregate() {
     // 14 + 40 + 176 + 20 = 250 bytes end within 256; 8 more do not.

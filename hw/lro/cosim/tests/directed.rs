@@ -348,6 +348,59 @@ fn first_fragments_of_every_length() {
     same("a first fragment", &Config::default(), &frames);
 }
 
+/// Extension headers whose content is not read: a home address among them (RFC 6275) does not matter. Whatever follows them passes
+/// behind what is held of its flow: whole segments, TCP headers that are malformed or cut short, fragments.
+#[test]
+fn nothing_overtakes_behind_extension_headers() {
+    let home_address = [&[IpProtocol::TCP.0, 2, 1, 2, 0, 0, 0xC9, 16][..], &[0xFD; 16]].concat();
+    let padding = vec![IpProtocol::TCP.0, 0, 1, 4, 0, 0, 0, 0];
+    let fragment =
+        |offset_and_more: [u8; 2]| [&[IpProtocol::TCP.0, 0][..], &offset_and_more, &[0, 0, 0, 7]].concat();
+    let (options, hop_by_hop) = (IpProtocol::DESTINATION_OPTIONS, IpProtocol::HOP_BY_HOP);
+    let mut chains = Vec::new();
+    for (kind, header) in [(options, &home_address), (options, &padding), (hop_by_hop, &padding)] {
+        chains.push(vec![(kind, header.clone())]);
+        for field in [[0, 0], [0, 1], [1, 0]] {
+            let fragment = (IpProtocol::FRAGMENT, fragment(field));
+            chains.push(vec![(kind, header.clone()), fragment.clone()]);
+            chains.push(vec![fragment, (kind, header.clone())]);
+        }
+    }
+    for chain in chains {
+        let mut segment = over_ipv6(data(100, 100));
+        if let Network::Ipv6 { next_header, extensions, .. } = &mut segment.network {
+            *next_header = chain[0].0;
+            for (nth, (_, header)) in chain.iter().enumerate() {
+                let start = extensions.len();
+                extensions.extend(header);
+                extensions[start] = chain.get(nth + 1).map_or(IpProtocol::TCP, |(kind, _)| *kind).0;
+            }
+        }
+        let whole = segment.build();
+        let tcp = whole.len() - 120;
+        let mut frames = vec![whole.clone()];
+        for data_offset in 0..16 {
+            let mut malformed = whole.clone();
+            malformed[tcp + 12] = data_offset << 4;
+            for len in [20, 120] {
+                let mut malformed = malformed.clone();
+                malformed.truncate(tcp + len);
+                malformed[18..20].copy_from_slice(&((tcp + len - 54) as u16).to_be_bytes());
+                frames.push(malformed);
+            }
+        }
+        for len in 0..20 {
+            let mut cut = whole[..tcp + len].to_vec();
+            cut[18..20].copy_from_slice(&((tcp + len - 54) as u16).to_be_bytes());
+            frames.push(cut);
+        }
+        // Each meets an aggregate of its flow.
+        let frames: Vec<_> =
+            frames.into_iter().flat_map(|frame| [over_ipv6(data(0, 100)).build(), frame]).collect();
+        same("behind extension headers", &Config::default(), &frames);
+    }
+}
+
 #[test]
 fn options_in_any_layout() {
     const TS: [u8; 10] = [8, 10, 1, 2, 3, 4, 5, 6, 7, 8];

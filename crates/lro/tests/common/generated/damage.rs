@@ -1,6 +1,7 @@
 //! What a network does to frames, and frames that are something else.
 
 use nichrome_lro::Medium;
+use nichrome_wire::Ipv6Header;
 use nichrome_wire::checksum::checksum;
 
 use super::choose::Choose;
@@ -40,6 +41,22 @@ fn fragment(choose: &mut impl Choose, frame: &mut [u8], medium: Medium) {
         frame[at + 10..at + 12].fill(0);
         let sum = checksum(&frame[at..at + 20]);
         frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// Makes the data offset of an untagged IPv6 segment another one, or ends the packet within the TCP header; the payload length is right.
+pub fn malform_tcp_header(choose: &mut impl Choose, frame: &mut Vec<u8>, medium: Medium) {
+    let at = if medium == Medium::Ip { 0 } else { 14 };
+    let is_ipv6 = medium == Medium::Ip || frame.get(12..14) == Some(&[0x86, 0xDD]);
+    let packet = frame.get(at..).filter(|_| is_ipv6).and_then(Ipv6Header::new);
+    let Some(Ok(upper)) = packet.filter(|ip| ip.version() == 6).map(|ip| ip.upper_layer()) else { return };
+    let transport = at + Ipv6Header::LEN + upper.offset;
+    if choose.chance(50) {
+        frame[transport + 12] = (choose.below(16) as u8) << 4;
+    } else {
+        frame.truncate(transport + choose.below(20) as usize);
+        let payload_len = (frame.len() - at - Ipv6Header::LEN) as u16;
+        frame[at + 4..at + 6].copy_from_slice(&payload_len.to_be_bytes());
     }
 }
 

@@ -1,10 +1,10 @@
 //! Generated traffic: what a mix of connections sends, and what the network makes of it.
 
 use nichrome_lro::Medium;
-use nichrome_wire::{SeqNumber, TcpFlags, TcpFrame};
+use nichrome_wire::{Network, SeqNumber, TcpFlags, TcpFrame};
 
 use super::choose::Choose;
-use super::damage::{damage, not_tcp};
+use super::damage::{damage, malform_tcp_header, not_tcp};
 use super::exchange::Exchange;
 use super::flow::Flow;
 use super::tunnel::Tunnel;
@@ -104,6 +104,11 @@ impl Traffic {
         }
         let frame = self.flows[self.current].send(choose);
         let mut bytes = if medium == Medium::Ip { frame.build_ip() } else { frame.build() };
+        let is_extended =
+            matches!(&frame.network, Network::Ipv6 { extensions, .. } if !extensions.is_empty());
+        if is_extended && choose.chance(30) {
+            malform_tcp_header(choose, &mut bytes, medium);
+        }
         if let Some(tunnel) = &mut self.tunnels[self.current] {
             bytes = tunnel.wrap(&bytes, medium, frame.tags.len());
         }
