@@ -316,6 +316,21 @@ fn segments_cut_short_around_the_parsers_reach() {
     same("cut short at the reach", &Config::default(), &frames);
 }
 
+/// Whole segments whose TCP options end around the reach.
+#[test]
+fn options_around_the_parsers_reach() {
+    let mut frames = Vec::new();
+    for chain in (140..=188).step_by(4) {
+        for options in (0..=40).step_by(4) {
+            let segment = TcpFrame { options: vec![1; options], ..data(100, 100) };
+            let behind = extended(segment, IpProtocol::AH, chain);
+            // Each frame meets an aggregate of another flow in the store.
+            frames.extend([data(50 * frames.len() as u32, 100).build(), behind.build()]);
+        }
+    }
+    same("options at the reach", &Config::default(), &frames);
+}
+
 /// First fragments that end within the TCP header, and whole packets that do.
 #[test]
 fn first_fragments_of_every_length() {
