@@ -1,8 +1,10 @@
 //! Runs tests in a user namespace if the user may not create network namespaces directly.
 
+use std::env;
 use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
 use std::process::{self, Command};
-use std::{env, fs};
 
 use nichrome_port::NetworkNamespace;
 
@@ -32,6 +34,10 @@ fn in_user_namespace(name: &str) {
     let record = env::temp_dir().join(format!("nichrome-{}-{name}", process::id()));
     // Of a process with the same number, which was killed.
     _ = fs::remove_file(&record);
+    // Not one of another user: tests write to it.
+    if let Err(error) = File::create_new(&record) {
+        panic!("{name}: cannot create {}: {error}", record.display());
+    }
     let status = env::current_exe().and_then(|tests| {
         Command::new("unshare")
             .args(["--user", "--map-root-user", "--net"])
@@ -56,7 +62,9 @@ fn in_user_namespace(name: &str) {
 /// Shows the process that waits for this one that the test has run.
 #[allow(clippy::panic)]
 fn record_run(record: &OsStr, name: &str) {
-    if let Err(error) = fs::write(record, name) {
+    let written =
+        OpenOptions::new().write(true).open(record).and_then(|mut file| file.write_all(name.as_bytes()));
+    if let Err(error) = written {
         panic!("{name}: cannot write {}: {error}", record.display());
     }
 }

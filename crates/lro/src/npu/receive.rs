@@ -335,7 +335,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 self.receive_segment(frame, segment, self.table.hash(&segment.flow), now);
             }
             Parsed::Barrier { flow, seq, reason } => {
-                if let Some(index) = self.find(self.table.hash(flow), flow) {
+                if let Some(index) = self.find_or_promote(self.table.hash(flow), flow) {
                     self.reconstruct_all(index, FlushReason::Barrier);
                     if let Some(seq) = seq {
                         self.passed_opaque(index, *seq);
@@ -362,7 +362,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else {
             frame
         };
-        let found = self.find(hash, &segment.flow);
+        let found = self.find_or_promote(hash, &segment.flow);
         if verified.is_err() {
             if let Some(index) = found {
                 self.reconstruct_all(index, FlushReason::Barrier);

@@ -63,7 +63,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Finds a connection, which takes a descriptor if it has a run without one.
-    pub(super) fn find(&mut self, hash: u32, flow: &FlowKey) -> Option<Index> {
+    pub(super) fn find_or_promote(&mut self, hash: u32, flow: &FlowKey) -> Option<Index> {
         self.table.find(hash, flow).or_else(|| {
             let nth = self.strangers.find(hash, flow)?;
             let index = self.promote(nth)?;
@@ -74,23 +74,19 @@ impl<B: AsRef<[u8]>> Npu<B> {
         })
     }
 
-    /// Finds the run, of a connection without a descriptor, that ends where a segment begins.
-    #[inline]
-    fn run_before(&self, hash: u32, segment: &Segment) -> Option<Nth> {
-        let nth = self.strangers.find(hash, &segment.flow)?;
-        self.strangers.get(nth).is_some_and(|run| run.end == segment.seq).then_some(nth)
-    }
-
-    /// Consumes a segment with the right checksums that is next in sequence behind the run of a connection without a descriptor: it joins the run, or is
-    /// passed behind it. Otherwise returns the frame.
+    /// Consumes a segment with the right checksums that is next in sequence behind the run of a connection without a descriptor: it
+    /// joins the run, or is passed behind it. Otherwise returns the frame.
     pub(super) fn follow_stranger(
         &mut self,
         hash: u32,
         frame: Frame<B>,
         segment: &Segment,
     ) -> Option<Frame<B>> {
-        let Some(nth) = self.run_before(hash, segment) else { return Some(frame) };
+        let Some(nth) = self.strangers.find(hash, &segment.flow) else { return Some(frame) };
         let Some(run) = self.strangers.get_mut(nth) else { return Some(frame) };
+        if segment.seq != run.end {
+            return Some(frame);
+        }
         if let Some(reason) = filter(segment) {
             self.deliver_stranger(nth, FlushReason::Barrier);
             self.out.pass(frame, segment.payload_len, reason);
@@ -110,8 +106,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[cold]
     pub(super) fn give_up_gaps(&mut self) {
         while let Some((index, hash)) = self.promoted.pop() {
-            let is_it = self.table.key(index).is_some_and(|(known, _)| known == hash);
-            if is_it && self.table.peek(index).is_some_and(|descriptor| descriptor.waiting.is_some()) {
+            let is_present = self.table.key(index).is_some_and(|(present, _)| present == hash);
+            if is_present && self.table.peek(index).is_some_and(|descriptor| descriptor.waiting.is_some()) {
                 self.reconstruct_all(index, FlushReason::EndOfBatch);
             }
         }

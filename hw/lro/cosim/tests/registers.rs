@@ -1,12 +1,16 @@
 //! Registers that are read and written while frames arrive.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::time::Duration;
 
 use nichrome_lro::Config;
 use nichrome_lro_cosim::package::REGISTERS;
 use nichrome_lro_cosim::{Model, Rtl, RtlConfig};
-use nichrome_wire::{Instant, SeqNumber, TcpFrame};
+use nichrome_wire::Instant;
+
+use common::segment_in_turn;
 
 const NOW: Instant = Instant::from_nanos(1000);
 
@@ -17,13 +21,7 @@ fn of(name: &str) -> u32 {
 
 /// Segment `nth` with `len` bytes of `flows` connections in turn, padded to 60 bytes.
 fn segment(nth: u32, len: usize, flows: u32) -> Vec<u8> {
-    let frame = TcpFrame {
-        src_port: 4000 + (nth % flows) as u16,
-        seq: SeqNumber(nth / flows * len as u32),
-        payload: vec![nth as u8; len],
-        ..TcpFrame::default()
-    };
-    let mut bytes = frame.build();
+    let mut bytes = segment_in_turn(nth, len, flows);
     bytes.resize(bytes.len().max(60), 0);
     bytes
 }

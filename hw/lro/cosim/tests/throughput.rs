@@ -2,12 +2,16 @@
 //! measured here.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod common;
+
 use std::time::Duration;
 
 use nichrome_lro::Config;
 use nichrome_lro_cosim::compare::{Input, Report, compare};
 use nichrome_lro_cosim::{Model, RtlConfig, Width};
-use nichrome_wire::{Instant, SeqNumber, TcpFrame};
+use nichrome_wire::Instant;
+
+use common::segment_in_turn;
 
 /// Frames of one measurement.
 const FRAMES: u32 = 64;
@@ -17,13 +21,7 @@ fn segments(len: usize, flows: u32, has_payload: bool) -> Vec<Input> {
     let payload = if has_payload { len - 54 } else { 0 };
     let now = Instant::from_nanos(1000);
     let segment = |nth: u32| {
-        let frame = TcpFrame {
-            src_port: 4000 + (nth % flows) as u16,
-            seq: SeqNumber(nth / flows * payload as u32),
-            payload: vec![nth as u8; payload],
-            ..TcpFrame::default()
-        };
-        let mut bytes = frame.build();
+        let mut bytes = segment_in_turn(nth, payload, flows);
         bytes.resize(len, 0);
         Input::Frame(now, bytes)
     };
