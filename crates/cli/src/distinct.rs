@@ -131,6 +131,7 @@ mod tests {
             files.write([("--plot", Some(Path::new(device)))]).unwrap();
         }
     }
+
     #[test]
     fn a_file_in_a_folder_that_does_not_exist_has_one_identity() {
         let folder = tempfile::tempdir().unwrap();
