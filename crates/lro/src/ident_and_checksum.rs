@@ -2,41 +2,41 @@
 
 use nichrome_wire::checksum;
 
-/// Identification and header checksum. If the checksum of one header is right and not 0xFFFF, so is that of each other one with these
-/// fields.
-#[derive(Clone, Copy)]
-pub(crate) struct IdentAndChecksum {
-    ident: u16,
-    checksum: u16,
-}
+/// The eight bytes of an IPv4 header from the identification to the checksum, as one word. If the checksum of one header is right and
+/// not 0xFFFF, so is that of each other one with these fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdentAndChecksum(u64);
 
 impl IdentAndChecksum {
+    /// In one's complement, an identification greater by 1 makes the checksum smaller by 1.
+    const STEP: u64 = (1 << 48) - 1;
+
     /// Returns the fields of an IPv4 header.
     #[inline(always)]
     pub(crate) fn of(ip: &[u8; 12]) -> Self {
-        let [_, _, _, _, high, low, _, _, _, _, sum, last] = *ip;
-        Self { ident: u16::from_be_bytes([high, low]), checksum: u16::from_be_bytes([sum, last]) }
+        let [_, _, _, _, a, b, c, d, e, f, g, h] = *ip;
+        Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
 
-    /// Returns true if an IPv4 header has these fields.
+    /// Returns the fields of the same header with an identification that is greater by `steps`.
     #[inline(always)]
-    pub(crate) fn is_of(self, ip: &[u8; 12]) -> bool {
-        ip[4..6] == self.ident.to_be_bytes() && ip[10..12] == self.checksum.to_be_bytes()
+    pub(crate) fn after(self, steps: u16) -> Self {
+        let steps = u64::from(steps);
+        match self.0.checked_add(steps * Self::STEP) {
+            Some(next) if self.0 & 0xFFFF >= steps => Self(next),
+            _ => self.after_wrap(steps as u16),
+        }
     }
 
-    /// Returns the fields of the same header with another identification.
-    #[inline(always)]
-    pub(crate) fn with_ident(self, ident: u16) -> Self {
-        Self { ident, checksum: checksum::update(self.checksum, self.ident, ident) }
-    }
-
-    /// As [`Self::with_ident`], for an identification that is greater by `step`, 0 or 1. In one's complement, an identification greater by 1
-    /// makes the checksum smaller by 1, with an end-around borrow; from 0xFFFF to 0 nothing changes, since both are zero.
-    #[inline(always)]
-    pub(crate) fn next(self, step: u16) -> Self {
-        let (ident, wraps) = self.ident.overflowing_add(step);
-        let (checksum, borrows) = self.checksum.overflowing_sub(step - u16::from(wraps));
-        Self { ident, checksum: checksum - u16::from(borrows) }
+    /// As [`Self::after`], where the identification or the checksum passes zero: the carry of the sum comes around.
+    #[cold]
+    fn after_wrap(self, steps: u16) -> Self {
+        let [a, b, c, d, e, f, g, h] = self.0.to_be_bytes();
+        let (ident, checksum) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([g, h]));
+        let next = ident.wrapping_add(steps);
+        let [a, b] = next.to_be_bytes();
+        let [g, h] = checksum::update(checksum, ident, next).to_be_bytes();
+        Self(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
     }
 }
 
@@ -47,12 +47,13 @@ mod tests {
     #[test]
     fn the_next_checksum_is_the_updated_one() {
         for checksum in [0, 1, 0x1234, 0x7FFF, 0xFFFD, 0xFFFE] {
-            for ident in 0..=u16::MAX {
-                let fields = IdentAndChecksum { ident, checksum };
-                let updated = fields.with_ident(ident.wrapping_add(1));
-                let (next, same) = (fields.next(1), fields.next(0));
-                assert_eq!((next.ident, next.checksum), (updated.ident, updated.checksum));
-                assert_eq!((same.ident, same.checksum), (ident, checksum));
+            for (ident, steps) in (0..=u16::MAX).flat_map(|ident| [(ident, 0), (ident, 1), (ident, 900)]) {
+                let fields =
+                    IdentAndChecksum(u64::from(ident) << 48 | 0x4000_4006 << 16 | u64::from(checksum));
+                let next = ident.wrapping_add(steps);
+                let updated = u64::from(checksum::update(checksum, ident, next));
+                let expected = u64::from(next) << 48 | 0x4000_4006 << 16 | updated;
+                assert_eq!(fields.after(steps), IdentAndChecksum(expected), "{ident} {checksum} {steps}");
             }
         }
     }

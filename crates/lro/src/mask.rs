@@ -112,11 +112,11 @@ pub(crate) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Returns the fields that differ of an IPv4 packet with this identification and the first one's header.
+    /// Returns the fields that differ of an IPv4 packet with the first one's header and an identification that is greater by `steps`.
     #[inline(always)]
-    pub(crate) fn with_ident(&self, ident: u16) -> IdentAndChecksum {
+    pub(crate) fn after(&self, steps: u16) -> IdentAndChecksum {
         let ip = self.header.get(self.network..).and_then(|ip| ip.first_chunk()).unwrap_or(&[0; 12]);
-        IdentAndChecksum::of(ip).with_ident(ident)
+        IdentAndChecksum::of(ip).after(steps)
     }
 
     /// Returns the flags of a frame if it is the expected next one: equal header bits and lengths, this
@@ -133,7 +133,7 @@ impl Expected<'_> {
         let tcp: &[u8; 20] = frame.get(self.transport..)?.first_chunk()?;
         let expected = tcp[4..8] == seq.0.to_be_bytes()
             && tcp[16..18] != [0xFF; 2]
-            && (!self.is_ipv4 || ip_fields.is_of(ip))
+            && (!self.is_ipv4 || ip_fields == IdentAndChecksum::of(ip))
             && equal_where(frame, self.header, self.mask);
         expected.then(|| TcpFlags::from_bits_truncate(u16::from(tcp[13])))
     }

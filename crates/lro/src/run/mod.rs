@@ -373,15 +373,26 @@ impl<B: AsRef<[u8]>> Run<B> {
             return None;
         }
         let payload = usize::from(self.layout.payload);
-        let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.next_ident())?;
+        let flags = usual::expected(self.first(), bytes, payload, (self.end, self.ack), self.ident_steps())?;
         checksums::verify_transport(frame, self.layout, self.first_len).is_ok().then_some(flags)
     }
 
     /// Returns the identification that the next segment has under the current rule.
     #[inline(always)]
     pub(crate) fn next_ident(&self) -> u16 {
-        let step = u16::from(self.identification == Identification::Incrementing);
-        self.first_ident.wrapping_add(step.wrapping_mul(self.count as u16))
+        self.first_ident.wrapping_add(self.ident_steps())
+    }
+
+    /// Returns by how much the identification of the next segment is greater than the first one's.
+    #[inline(always)]
+    fn ident_steps(&self) -> u16 {
+        self.ident_step().wrapping_mul(self.count as u16)
+    }
+
+    /// Returns by how much the identification of each segment is greater than that of the one before, under the current rule.
+    #[inline(always)]
+    fn ident_step(&self) -> u16 {
+        u16::from(self.identification == Identification::Incrementing)
     }
 
     /// Adds the leading frames that are the expected next segments, until the run is full or a segment ends
@@ -416,8 +427,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn count_expected(&self, expected: Option<Expected<'_>>, frames: &[Frame<B>]) -> (u32, TcpFlags) {
         let len = self.frame_len as usize;
         let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
-        let step = u16::from(self.identification == Identification::Incrementing);
-        let (mut seq, mut ip_fields) = (self.end, expected.with_ident(self.next_ident()));
+        let (mut seq, mut ip_fields) = (self.end, expected.after(self.ident_steps()));
         let mut count = 0;
         for frame in self.fitting(frames) {
             if frame.bytes().len() != len {
@@ -432,7 +442,7 @@ impl<B: AsRef<[u8]>> Run<B> {
                 return (count, flags);
             }
             seq += self.first_len;
-            ip_fields = ip_fields.next(step);
+            ip_fields = ip_fields.after(self.ident_step());
         }
         (count, TcpFlags::NONE)
     }
