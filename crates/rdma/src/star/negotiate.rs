@@ -125,6 +125,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
             let Timers { timeout, retry_count, rnr_retry, .. } = ours.timers;
             qp.settings = Settings { timeout, retry_count, rnr_retry, ..qp.settings };
         }
+        qp.settings.path_mtu = ours.path_mtu.min(theirs.path_mtu);
         let path = qp.settings.path;
         let route = path.and_then(|path| shared.environment.addresses.route(&path, 0, 0));
         match role {

@@ -1,6 +1,6 @@
 //! The choice between RoCE and StaR for a device's connections, and the terms of their set-up.
 
-use crate::common::{Fate, Link, Pair};
+use crate::common::{Fate, Link, Pair, address, bring_up, changes};
 use nichrome_rdma::star::{
     Admit, CardAuthentication, Connect, MakeOffer, Room, ServerSecret, StarRole, Wish,
 };
@@ -27,6 +27,78 @@ fn a_device_has_connections_on_roce_and_on_star() {
         let mut done = ok(&pair.ends[0].completions());
         done.sort_unstable();
         assert_eq!(done, [1, 2]);
+    }
+}
+
+/// Both sides cut: the client its packets, the server's driver its elements.
+#[test]
+fn a_connection_uses_the_smaller_path_mtu_of_its_ends() {
+    for (server, small) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let mut pair = Pair::new();
+        let qps = pair.create(QpType::Rc);
+        for end in 0..2 {
+            let peer = pair.ends[1 - end].device.qp_number(qps[1 - end]).unwrap();
+            let mtu = if end == small { PathMtu::B256 } else { PathMtu::B1024 };
+            let link = Link { mtu, ..Link::default() };
+            bring_up(&mut pair.ends[end].device, QpType::Rc, qps[end], address(1 - end), peer, &link);
+        }
+        pair.put_on_star(server, qps, 5);
+        pair.record = true;
+        for (end, qp) in qps.into_iter().enumerate() {
+            let there = pair.ends[1 - end].remote(0x1000);
+            pair.ends[end].post(qp, 1, Operation::Write(there), 0, 1000);
+            pair.ends[end].post(qp, 2, Operation::Read(there), 0x2000, 1000);
+        }
+        pair.run();
+        for (end, qp) in pair.ends.iter_mut().zip(qps) {
+            assert_eq!(ok(&end.completions()), [1, 2]);
+            let report = end.device.query_qp(qp).unwrap();
+            assert_eq!(report.path_mtu, PathMtu::B256, "server {server}, small {small}");
+        }
+        // Four packets of each operation.
+        let stores = pair.ends[server].device.view::<star::CardCounters>().stored;
+        assert_eq!(stores, 8, "server {server}, small {small}");
+        let longest = pair.sent.iter().map(|(_, bytes)| bytes.len()).max().unwrap();
+        assert!(longest < 400, "server {server}, small {small}: {longest}");
+    }
+}
+
+/// The queue pair of the server is on hold when they are posted, with a path MTU of 1,024 bytes: no element is too long then.
+#[test]
+fn requests_posted_before_set_up_that_do_not_fit_an_element_fail_in_their_turn() {
+    for is_receive in [false, true] {
+        let mut pair = Pair::new();
+        let [client, server] = pair.create(QpType::Rc);
+        let [number, peer] =
+            [(0, client), (1, server)].map(|(end, qp)| pair.ends[end].device.qp_number(qp).unwrap());
+        let small = Link { mtu: PathMtu::B256, ..Link::default() };
+        bring_up(&mut pair.ends[0].device, QpType::Rc, client, address(1), peer, &small);
+        let [init, rtr, rts] = changes(QpType::Rc, address(0), number, &Link::default());
+        let device = &mut pair.ends[1].device;
+        device.modify_qp(server, &init).unwrap();
+        device.hold_qp(server).unwrap();
+        [rtr, rts].iter().for_each(|change| device.modify_qp(server, change).unwrap());
+        let buffers = [pair.ends[1].sge(0, 10); 11];
+        for (nth, count) in [(1, 10), (2, 11)] {
+            let (wr_id, buffers) = (nth, &buffers[..count]);
+            let device = &mut pair.ends[1].device;
+            if is_receive {
+                device.post_receive(server, &ReceiveRequest { wr_id, buffers }).unwrap();
+            } else {
+                device.post_send(server, &SendRequest::new(wr_id, Operation::Send, buffers)).unwrap();
+            }
+        }
+        pair.put_on_star(1, [client, server], 5);
+        for nth in 1..=2 {
+            if is_receive {
+                pair.ends[0].post(client, nth, Operation::Send, 0, 8);
+            } else {
+                pair.ends[0].receive(client, nth, 0, 110);
+            }
+        }
+        pair.run();
+        let expected = [(1, Status::Success), (2, Status::LocalQpOperation)];
+        assert_eq!(pair.ends[1].statuses(), expected, "receives: {is_receive}");
     }
 }
 

@@ -393,12 +393,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
         if !self.is_up() {
             return;
         }
-        if let Receives::Own(queue) = &self.qp.receives {
-            while queue.waiting(self.receives.elements.len()).is_some() {
-                let number = self.receives.done + self.receives.elements.len() as u64;
-                self.receives.elements.push_back(self.outbox.push(Entry::Receive(number)));
-            }
-        }
+        self.announce_receives(verbs);
         while self.qp.state == QpState::Rts && self.announce_send(verbs) {}
         self.retire(verbs);
     }

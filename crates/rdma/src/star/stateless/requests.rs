@@ -12,9 +12,28 @@ use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
 use crate::star::mirror;
+use crate::star::element_room::{check_buffers, element_room};
 
 impl Stateless {
-    /// Announces the next send. Returns false if there is none, or if its buffers are invalid.
+    /// Announces the receives of the queue pair's own queue. One that does not fit an element, posted before set-up, fails in its turn.
+    pub(super) fn announce_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        while let Receives::Own(queue) = &self.qp.receives {
+            let announced = self.receives.elements.len();
+            let Some(slot) = queue.waiting(announced) else { return };
+            if check_buffers(&self.qp, queue.buffers(slot).len()).is_ok() {
+                let number = self.receives.done + announced as u64;
+                self.receives.elements.push_back(self.outbox.push(Entry::Receive(number)));
+            } else {
+                if announced == 0 && self.qp.take_receive(verbs) {
+                    self.fail_receive(Status::LocalQpOperation, verbs);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Announces the next send. Returns false if there is none, if its buffers are invalid, or if it does not fit an element, posted before
+    /// set-up.
     pub(super) fn announce_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
         let index = self.sends.elements.len();
         let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
@@ -25,21 +44,32 @@ impl Stateless {
             let len = u64::from(sge.len);
             verbs.protection.local(self.qp.domain, sge.lkey, sge.address, len, right).is_ok()
         };
-        let mut buffers = mirror::pieces(&self.qp.sends, work.source, work.len);
-        if !buffers.all(owned) {
-            drop(buffers);
+        let failure = if !self.fits_element(work) {
+            Some(Status::LocalQpOperation)
+        } else if !mirror::pieces(&self.qp.sends, work.source, work.len).all(owned) {
+            Some(Status::LocalProtection)
+        } else {
+            None
+        };
+        if let Some(status) = failure {
             if let Some(work) = self.qp.sends.get_mut(index) {
-                work.progress = Progress::Failed(Status::LocalProtection);
+                work.progress = Progress::Failed(status);
             }
             return false;
         }
-        drop(buffers);
         let number = self.sends.done + index as u64;
         self.sends.elements.push_back(self.outbox.push(Entry::Send(number)));
         true
     }
 
     pub(super) fn send(&self, number: u64) -> Option<&SendWork> {
+    fn fits_element(&self, work: &SendWork) -> bool {
+        match self.qp.sends.pieces(work.source, 0, work.len) {
+            Pieces::Inline(..) => work.len as usize <= element_room(&self.qp),
+            Pieces::Buffers(buffers) => check_buffers(&self.qp, buffers.count()).is_ok(),
+        }
+    }
+
         self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
     }
 

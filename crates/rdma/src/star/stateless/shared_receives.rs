@@ -85,11 +85,16 @@ impl Stateless {
             }
             Err(status) => {
                 self.qp.receiving = Some(slot);
-                self.qp.complete_receive(Received::failed(status), Urgency::Plain, verbs);
-                verbs.events.push_back(Event::QpFatal(self.qp.handle));
-                self.enter_error(verbs);
+                self.fail_receive(status, verbs);
             }
         }
+    }
+
+    /// Completes the receive that was taken, which no WQEP can announce, and moves the queue pair to ERROR.
+    pub(super) fn fail_receive<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {
+        self.qp.complete_receive(Received::failed(status), Urgency::Plain, verbs);
+        verbs.events.push_back(Event::QpFatal(self.qp.handle));
+        self.enter_error(verbs);
     }
 
     /// Checks that a WQEP can announce a receive, and that its keys are of the queue's domain (IBA 10.2.9).
