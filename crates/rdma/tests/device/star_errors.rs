@@ -1,6 +1,7 @@
 //! StaR between two devices: requests that fail in their turn, and requests that are refused when they are posted.
 
-use crate::common::{ALL, BASE, Fate, Link, MEMORY, Pair};
+use crate::common::{ALL, BASE, Fate, Link, MEMORY, Pair, register};
+use nichrome_rdma::star::{CardAuthentication, ServerSecret};
 use nichrome_rdma::*;
 use nichrome_wire::star::{Message, Repr};
 
@@ -74,6 +75,32 @@ fn a_receive_in_wrong_memory_ends_both_sides() {
         pair.run();
         assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteOperation)], "{server}");
         assert_eq!(pair.ends[1].statuses(), [(7, Status::LocalProtection)], "{server}");
+    }
+}
+
+/// The receive before it takes its message.
+#[test]
+fn a_receive_in_memory_of_another_domain_ends_both_sides_in_its_turn() {
+    for (server, is_authenticated) in [(0, false), (1, false), (1, true)] {
+        let mut pair = Pair::with(|config| {
+            let secret = ServerSecret::new([7; 16]);
+            config.star.authentication = is_authenticated.then_some(CardAuthentication { secret });
+        });
+        let [a, b] = pair.connect_star(server, &Link { retry_count: 1, ..Link::default() });
+        let other = pair.ends[1].device.create_domain().unwrap();
+        let (_, foreign) = register(&mut pair.ends[1].device, other, RegionConfig::new(BASE, 200, ALL));
+        pair.ends[0].fill(0, &[3; 100]);
+        pair.ends[1].receive(b, 6, 0x1000, 100);
+        let wrong = [Sge { lkey: foreign.lkey, ..pair.ends[1].sge(0, 100) }];
+        pair.ends[1].device.post_receive(b, &ReceiveRequest { wr_id: 7, buffers: &wrong }).unwrap();
+        (1..=2).for_each(|nth| pair.ends[0].post(a, nth, Operation::Send, 0, 100));
+        pair.run();
+        let what = format!("server {server}, authenticated: {is_authenticated}");
+        let sends = [(1, Status::Success), (2, Status::RemoteOperation)];
+        assert_eq!(pair.ends[0].statuses(), sends, "{what}");
+        let receives = [(6, Status::Success), (7, Status::LocalProtection)];
+        assert_eq!(pair.ends[1].statuses(), receives, "{what}");
+        assert_eq!(pair.ends[1].bytes(0, 100), [0; 100], "{what}");
     }
 }
 

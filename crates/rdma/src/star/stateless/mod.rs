@@ -442,8 +442,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
             }
         };
         if wqe.request == Request::Receive {
-            let (queue, slot) = self.receive_slot(wqe.wr_id, verbs).ok_or(Impossible)?;
-            put(into, &mut queue.buffers(slot).iter().copied());
+            put(into, &mut self.receive_buffers(wqe.wr_id, verbs).ok_or(Impossible)?);
             return Ok(());
         }
         let work = self.send(wqe.wr_id).ok_or(Impossible)?;

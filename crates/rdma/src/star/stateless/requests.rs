@@ -6,13 +6,14 @@ use super::{Entry, Stateless};
 use crate::core::access::Access;
 use crate::core::completion::Status;
 use crate::core::memory::Memory;
+use crate::core::protection::LKey;
 use crate::core::queue_pair::{Receives, Signaling};
 use crate::core::receive_queue::{ReceiveQueue, ReceiveSlot};
 use crate::core::send_queue::{Pieces, Progress, SendWork};
 use crate::core::verbs::Verbs;
 use crate::core::work::Sge;
-use crate::star::mirror;
 use crate::star::element_room::{check_buffers, element_room};
+use crate::star::mirror;
 
 impl Stateless {
     /// Announces the receives of the queue pair's own queue. One that does not fit an element, posted before set-up, fails in its turn.
@@ -62,7 +63,6 @@ impl Stateless {
         true
     }
 
-    pub(super) fn send(&self, number: u64) -> Option<&SendWork> {
     fn fits_element(&self, work: &SendWork) -> bool {
         match self.qp.sends.pieces(work.source, 0, work.len) {
             Pieces::Inline(..) => work.len as usize <= element_room(&self.qp),
@@ -70,6 +70,7 @@ impl Stateless {
         }
     }
 
+    pub(super) fn send(&self, number: u64) -> Option<&SendWork> {
         self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
     }
 
@@ -83,6 +84,27 @@ impl Stateless {
             Receives::Own(queue) => Some((queue, queue.waiting(self.receive_index(number)?)?)),
             Receives::Shared(srq) => Some((&verbs.srqs.get(*srq)?.queue, self.loan(number)?.slot)),
         }
+    }
+
+    /// The buffers of an announced receive. A buffer that the queue's domain may not write has key 0, which no region has: the card, which knows
+    /// no domains of connections, refuses the message.
+    pub(super) fn receive_buffers<'a, M: Memory>(
+        &'a self,
+        number: u64,
+        verbs: &'a Verbs<M>,
+    ) -> Option<impl Iterator<Item = Sge> + 'a> {
+        let (queue, slot) = self.receive_slot(number, verbs)?;
+        let domain = match &self.qp.receives {
+            Receives::Own(_) => self.qp.domain,
+            Receives::Shared(srq) => verbs.srqs.get(*srq)?.domain,
+        };
+        Some(queue.buffers(slot).iter().map(move |sge| {
+            let len = sge.len.into();
+            match verbs.protection.local(domain, sge.lkey, sge.address, len, Access::LOCAL_WRITE) {
+                Ok(_) => *sge,
+                Err(_) => Sge { lkey: LKey(0), ..*sge },
+            }
+        }))
     }
 
     /// The number of buffers of an announced receive, and their total length in bytes.
