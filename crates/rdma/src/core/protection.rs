@@ -224,7 +224,7 @@ impl Protection {
     }
 
     /// Replaces a region. It keeps its key, since programs that call `ibv_rereg_mr` do not send it to peers again, unless the
-    /// key was invalidated.
+    /// key was invalidated or the domain changes: a stateless card admits packets by the key alone, whatever the domain of their connection.
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
         let Some(key) = self.key_of(handle) else { return };
         let Ok(named) = self.named_mut(key) else { return };
@@ -232,7 +232,7 @@ impl Protection {
         let Named::Region(old) = std::mem::replace(named, Named::Region(region)) else { return };
         self.regions_of.remove(old.domain, handle.index());
         self.regions_of.insert(domain, handle.index());
-        if old.validity == Validity::Invalidated
+        if (old.validity == Validity::Invalidated || old.domain != domain)
             && let Some(renewed) = self.objects.renew(key)
         {
             self.rename(handle, renewed);

@@ -105,8 +105,8 @@ impl<M: Memory> Device<M> {
         Ok(Region { domain, access, io_address, address, len, windows, validity })
     }
 
-    /// Replaces memory, rights and domain of a region, which keeps its key. An invalidated region becomes valid under a
-    /// new key.
+    /// Replaces memory, rights and domain of a region, which keeps its key within its domain. An invalidated region becomes valid. It
+    /// has a new key then, and in another domain.
     ///
     /// # Errors
     /// See [`Device::register`]. Also fails if the region does not exist or windows are bound to it.

@@ -193,3 +193,29 @@ fn an_operation_that_was_blocked_long_ago_waits_as_long_as_another_when_it_is_bl
     others(&mut pair, 10);
     assert_eq!(pair.ends[0].statuses()[0], (1, Status::RemoteAccess));
 }
+
+/// A WRITE is in flight when its memory is reregistered.
+#[test]
+fn memory_that_moves_to_another_domain_is_out_of_reach_of_the_clients_of_the_old_one() {
+    for is_authenticated in [false, true] {
+        let mut pair = Pair::with(|config| {
+            let secret = star::ServerSecret::new([7; 16]);
+            config.star.authentication = is_authenticated.then_some(star::CardAuthentication { secret });
+        });
+        let [client, _] = pair.connect_star(1, &Link { retry_count: 1, ..Link::default() });
+        let config = RegionConfig::new(BASE + 0x8000, 64, ALL);
+        let (region, keys) = pair.ends[1].register(config);
+        pair.run();
+        pair.ends[0].fill(0, &[7; 64]);
+        let there = Remote { address: BASE + 0x8000, rkey: keys.rkey };
+        pair.ends[0].post(client, 1, Operation::Write(there), 0, 64);
+        pair.transmit();
+        let device = &mut pair.ends[1].device;
+        let other = device.create_domain().unwrap();
+        device.reregister(region, other, config).unwrap();
+        assert_ne!(device.query_region(region).unwrap().rkey, keys.rkey);
+        pair.run();
+        assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteAccess)], "{is_authenticated}");
+        assert_eq!(pair.ends[1].bytes(0x8000, 64), [0; 64], "{is_authenticated}");
+    }
+}

@@ -120,3 +120,23 @@ fn a_window_for_persistent_flushes_takes_a_region_with_that_right() {
     assert!(protection.bind(peers.own, bind(first, plain, Access::NONE)).is_ok());
     assert!(protection.bind(peers.own, bind(second, persistent, flush)).is_ok());
 }
+
+#[test]
+fn a_replaced_region_has_a_new_key_only_in_another_domain() {
+    let (mut protection, peers) = (Protection::new(8, 1), peers());
+    let handle = protection.add_region(region(peers.own, Access::NONE)).unwrap();
+    let key = protection.key_of(handle).unwrap();
+    protection.replace_region(handle, region(peers.own, Access::LOCAL_WRITE));
+    assert_eq!(protection.key_of(handle), Some(key));
+    protection.replace_region(handle, region(peers.other_domain, Access::LOCAL_WRITE));
+    let renewed = protection.key_of(handle).unwrap();
+    let reach = |asker: Asker, key| protection.local(asker.domain, LKey(key), 0x1000, 8, Access::LOCAL_WRITE);
+    assert_eq!(reach(peers.own, key), Err(Refusal::Key));
+    assert_eq!(reach(peers.own, renewed), Err(Refusal::Owner));
+    assert_eq!(reach(peers.other_domain, renewed), Ok(0x9000));
+    assert_eq!(protection.regions_of(peers.own.domain).count(), 0);
+    assert_eq!(
+        protection.regions_of(peers.other_domain.domain).map(|(key, _)| key).collect::<Vec<_>>(),
+        [renewed]
+    );
+}
