@@ -1,6 +1,6 @@
 //! The questions of StaR's set-up to the device, and the change of a queue pair to StaR.
 
-use nichrome_wire::star::PacketCheck;
+use nichrome_wire::star::{Element, PacketCheck};
 use nichrome_wire::{Instant, SeqNumber};
 
 use super::StarRole;
@@ -141,7 +141,13 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
                 shared.egress.serve();
                 shared.slots.open(qp.number);
                 shared.stateless += 1;
-                StarQp::Stateless(Box::new(Stateless::new(qp, route, ours, theirs, (seal, grantor))))
+                let mut server = Stateless::new(qp, route, ours, theirs, (seal, grantor));
+                let rights = server.qp.settings.access.star_bits();
+                if rights != ours.access.star_bits() {
+                    // The program changed them after the OFFER.
+                    server.push_element(Element::Rights(rights));
+                }
+                StarQp::Stateless(Box::new(server))
             }
         }
     }

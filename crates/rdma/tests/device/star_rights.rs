@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use crate::common::{ALL, BASE, Fate, Link, Pair};
 use nichrome_rdma::*;
+use nichrome_wire::SeqNumber;
 use nichrome_wire::star::{PacketType, Repr};
 
 #[test]
@@ -218,4 +219,30 @@ fn memory_that_moves_to_another_domain_is_out_of_reach_of_the_clients_of_the_old
         assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteAccess)], "{is_authenticated}");
         assert_eq!(pair.ends[1].bytes(0x8000, 64), [0; 64], "{is_authenticated}");
     }
+}
+
+#[test]
+fn rights_that_change_between_offer_and_connection_are_those_of_the_connection() {
+    let mut pair = Pair::new();
+    let qps = pair.connect(QpType::Rc, &Link { access: Access::REMOTE_READ, ..Link::default() });
+    let offer = |pair: &Pair, end: usize, wish| {
+        let question = star::MakeOffer { wish, first_element: SeqNumber(1) };
+        pair.ends[end].device.ask(qps[end], question).unwrap()
+    };
+    let (ours, theirs) = (offer(&pair, 1, star::Wish::Own), offer(&pair, 0, star::Wish::Automatic));
+    let change = QpChange { access: Some(Access::REMOTE_WRITE), ..QpChange::to(QpState::Rts) };
+    let server = &mut pair.ends[1].device;
+    server.modify_qp(qps[1], &change).unwrap();
+    let admission = server.ask(qps[1], star::Admit(&theirs)).unwrap();
+    let stateless = star::Connect { ours: &ours, theirs: &theirs, role: &star::StarRole::Stateless };
+    server.connect(qps[1], &stateless).unwrap();
+    let role = star::StarRole::Stateful(admission);
+    let stateful = star::Connect { ours: &theirs, theirs: &ours, role: &role };
+    pair.ends[0].device.connect(qps[0], &stateful).unwrap();
+    pair.run();
+    let there = pair.ends[1].remote(0);
+    pair.ends[0].post(qps[0], 1, Operation::Write(there), 0, 10);
+    pair.ends[0].post(qps[0], 2, Operation::Read(there), 0, 10);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success), (2, Status::RemoteInvalidRequest)]);
 }
