@@ -348,13 +348,14 @@ impl Promises {
     /// Loses all packets until every request has completed, then destroys all objects.
     fn end(&mut self, pair: &mut Pair) {
         pair.faults = Faults { loss: 1.0, ..Faults::default() };
+        // Requests that a draining queue has begun leave, if unreliable, or are given up.
+        pair.run();
+        self.completions(pair);
         for end in 0..2 {
             for nth in 0..self.qps.len() {
-                let resume = QpChange::to(QpState::Rts);
-                let qp = self.qps[nth][end];
-                if pair.ends[end].device.modify_qp(qp, &resume) == Err(ModifyError::Draining) {
-                    pair.ends[end].device.modify_qp(qp, &QpChange::to(QpState::Err)).unwrap();
-                }
+                let resumed =
+                    pair.ends[end].device.modify_qp(self.qps[nth][end], &QpChange::to(QpState::Rts));
+                assert_ne!(resumed, Err(ModifyError::Draining), "{:?} drains for ever", self.kinds[nth]);
             }
         }
         pair.run();

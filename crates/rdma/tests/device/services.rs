@@ -25,6 +25,28 @@ fn unreliable_connections_carry_whole_messages() {
     assert!(pair.ends[1].bytes(0, 5000) == data && pair.ends[1].bytes(10_000, 5000) == data);
 }
 
+#[test]
+fn the_send_queue_of_an_unreliable_connection_drains_within_a_message() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Uc, &Link::default());
+    [1, 2].iter().for_each(|wr_id| pair.ends[1].receive(b, *wr_id, 0, 5000));
+    pair.ends[0].post(a, 1, Operation::Send, 0, 5000);
+    pair.ends[0].post(a, 2, Operation::Send, 0, 100);
+    let mut buffer = [0; 1200];
+    let device = &mut pair.ends[0].device;
+    assert!(device.poll_transmit(pair.now, 1, &mut buffer).is_some(), "the first packet of five");
+    let drain = QpChange { drain_notice: Some(DrainNotice::Event), ..QpChange::to(QpState::Sqd) };
+    device.modify_qp(a, &drain).unwrap();
+    assert!(device.query_qp(a).unwrap().draining);
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(1, Status::Success)]);
+    assert_eq!(pair.ends[0].events(), [Event::SendQueueDrained(a)]);
+    assert!(!pair.ends[0].device.query_qp(a).unwrap().draining);
+    pair.ends[0].device.modify_qp(a, &QpChange::to(QpState::Rts)).unwrap();
+    pair.run();
+    assert_eq!(pair.ends[0].statuses(), [(2, Status::Success)]);
+}
+
 /// Bytes of payload that each end has sent and received.
 fn payload(pair: &Pair) -> [(u64, u64); 2] {
     pair.ends.each_ref().map(|end| {

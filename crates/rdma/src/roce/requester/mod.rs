@@ -330,6 +330,7 @@ impl Requester {
         } else if ends {
             self.unacked = self.next;
             self.pop_send(Status::Success, context);
+            self.retire(context);
         }
     }
 
