@@ -24,7 +24,8 @@ pub struct RoceConfig {
     pub congestion: Congestion,
     /// Whether lost packets are retransmitted one by one.
     pub selective_repeat: SelectiveRepeat,
-    /// Packets that arrived ahead of lost ones and are kept, of all queue pairs together.
+    /// Packets that arrived ahead of lost ones and are kept, of all queue pairs together. The queue pairs that keep any
+    /// at the same time take up to 240 KB each besides the payloads, which others use later.
     pub held_packets: usize,
     /// Whether the driver sees IPv4 identifications, and has changed every ICRC to identification 0
     /// ([`IcrcChecker::change_ident`](nichrome_wire::rdma::IcrcChecker::change_ident)): then an ICRC is right or wrong.

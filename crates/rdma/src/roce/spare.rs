@@ -1,11 +1,15 @@
-//! Buffers for requests that are kept until earlier ones arrive.
+//! Memory for requests that are kept until earlier ones arrive.
 
-/// Buffers for the payloads that responders keep, shared by all queue pairs and used again.
+use super::responder::Reorder;
+
+/// Buffers for the payloads that responders keep, and memory for their order, shared by all queue pairs and used again.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
     /// Buffers that hold payloads.
     taken: usize,
+    /// Without packets, with the memory for some.
+    orders: Vec<Reorder>,
 }
 
 impl Spare {
@@ -25,6 +29,16 @@ impl Spare {
     pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
         self.taken -= 1;
         self.buffers.push(buffer);
+    }
+
+    /// Returns memory for the packets that a queue pair begins to keep, without packets.
+    pub(super) fn take_memory(&mut self) -> Reorder {
+        self.orders.pop().unwrap_or_default()
+    }
+
+    /// Gets back the memory of a queue pair that keeps no packets.
+    pub(super) fn give_back_memory(&mut self, memory: Reorder) {
+        self.orders.push(memory);
     }
 }
 

@@ -50,9 +50,10 @@ impl Held {
     }
 }
 
-/// The packets that one queue pair has kept. The packet at place n has the expected packet number plus n.
+/// The packets that one queue pair has kept. The packet at place n has the expected packet number plus n. While none is kept, its
+/// memory is in [`Spare`].
 #[derive(Debug, Default)]
-pub(super) struct Reorder {
+pub(in super::super) struct Reorder {
     places: VecDeque<Option<Held>>,
     /// Packets that selective NAKs are to name.
     missing: VecDeque<Psn>,
@@ -76,6 +77,9 @@ impl Reorder {
             return true;
         }
         let Some(payload) = spare.take(request.payload, limit) else { return false };
+        if self.places.is_empty() {
+            *self = spare.take_memory();
+        }
         let known = self.places.len();
         let overtaken = place < known && !self.missing.contains(&expected);
         if overtaken {
@@ -99,6 +103,11 @@ impl Reorder {
         }
         let passed = self.places.len().min(packets as usize);
         self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held.into_payload()));
+        if self.places.is_empty() {
+            // All missing packets have arrived.
+            self.missing.clear();
+            spare.give_back_memory(std::mem::take(self));
+        }
     }
 
     /// Drops selective NAKs of packets that have arrived in the meantime.
@@ -138,8 +147,12 @@ impl Reorder {
 
     /// Drops all kept requests.
     pub(super) fn clear(&mut self, spare: &mut Spare) {
+        if self.places.is_empty() {
+            return;
+        }
         self.places.drain(..).flatten().for_each(|held| spare.give_back(held.into_payload()));
         self.missing.clear();
+        spare.give_back_memory(std::mem::take(self));
     }
 }
 
@@ -211,6 +224,23 @@ mod tests {
         assert_eq!(kept.missing(), [0, 1, 2]);
         assert!(kept.keep(1, 9));
         assert_eq!(kept.missing(), [0]);
+    }
+
+    #[test]
+    fn a_queue_pair_that_keeps_nothing_takes_no_memory() {
+        let memory = |kept: &Kept| [kept.reorder.places.capacity(), kept.reorder.missing.capacity()];
+        let mut kept = Kept::new();
+        assert!(kept.keep(REACH as u32 - 1, 9));
+        assert!(memory(&kept).iter().all(|capacity| *capacity >= REACH - 1));
+        kept.reorder.advance(REACH as u32, &mut kept.spare);
+        assert_eq!(memory(&kept), [0; 2], "all were passed");
+        assert!(kept.keep(REACH as u32 - 1, 9));
+        kept.reorder.clear(&mut kept.spare);
+        assert_eq!(memory(&kept), [0; 2], "all were dropped");
+        let mut other = Kept::new();
+        std::mem::swap(&mut other.spare, &mut kept.spare);
+        assert!(other.keep(1, 9));
+        assert!(memory(&other).iter().all(|capacity| *capacity >= REACH - 1), "another's memory");
     }
 
     #[test]
