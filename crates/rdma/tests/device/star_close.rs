@@ -2,7 +2,7 @@
 
 use crate::common::{ALL, BASE, Fate, Link, Pair};
 use nichrome_rdma::*;
-use nichrome_wire::star::{PacketType, Repr};
+use nichrome_wire::star::{Element, Message, PacketType, Repr};
 
 const SERVERS: [usize; 2] = [0, 1];
 
@@ -251,4 +251,27 @@ fn a_server_that_is_destroyed_sends_a_close() {
         .iter()
         .filter(|(_, bytes)| Repr::parse(bytes).unwrap().0.message.packet_type() == PacketType::Rdp);
     assert_eq!(rdps.count(), 0);
+}
+
+/// The first SEND completes while the Close is on its way; the second was never announced, since its buffer is in no region.
+#[test]
+fn a_completion_after_the_close_was_sent_flushes_nothing_before_the_client_has_it() {
+    let mut pair = Pair::new();
+    let [client, server] = pair.connect_star(1, &Link { timeout: 14, ..Link::default() });
+    pair.ends[1].receive(server, 7, 0x1000, 100);
+    pair.run();
+    pair.fates = Some(Box::new(|_, bytes| match Repr::parse(bytes).unwrap().0.message {
+        Message::Wqep(Element::Close(_)) => Fate::ArrivesLate(1_000_000),
+        _ => Fate::Arrives,
+    }));
+    pair.ends[0].receive(client, 8, 0x2000, 100);
+    pair.ends[1].post(server, 1, Operation::Send, 0, 50);
+    let wrong = [Sge { lkey: LKey(pair.ends[1].lkey.0 ^ 1), ..pair.ends[1].sge(0, 50) }];
+    pair.ends[1].device.post_send(server, &SendRequest::new(2, Operation::Send, &wrong)).unwrap();
+    pair.transmit();
+    pair.ends[1].device.modify_qp(server, &QpChange::to(QpState::Err)).unwrap();
+    pair.run_for(500_000);
+    assert_eq!(pair.ends[1].statuses(), [(1, Status::Success)], "the client may be storing");
+    pair.run();
+    assert_eq!(pair.ends[1].statuses(), [(2, Status::Flushed), (7, Status::Flushed)]);
 }

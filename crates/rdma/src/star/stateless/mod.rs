@@ -178,10 +178,13 @@ impl Stateless {
         }
     }
 
-    /// Completes a send that failed before it was announced, once all before it are complete.
+    /// Completes a send that failed before it was announced, once all before it are complete. After a Close, the queues are flushed instead, when
+    /// the client has acknowledged it.
     pub(super) fn retire<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let failed = self.qp.sends.front().map(|work| work.progress);
-        if let Some(Progress::Failed(status)) = failed.filter(|_| self.sends.elements.is_empty()) {
+        if let Some(Progress::Failed(status)) =
+            failed.filter(|_| self.is_up() && self.sends.elements.is_empty())
+        {
             self.pop_send(status, verbs);
             self.enter_error(verbs);
         }
