@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use nichrome_wire::rdma::RKey;
 use nichrome_wire::star::{Reason, Registration, Rights, Span};
 
-use super::setup::MAX_REGIONS;
 use crate::core::access::Access;
 use crate::core::protection::{Protection, Refusal};
 
@@ -81,6 +80,9 @@ impl RegisteredMemory for Protection {
     }
 }
 
+/// Most regions in a client's copy of a memory table, as many as a device has by default. They take up to 100 MB.
+pub const MAX_TABLE_REGIONS: usize = 1 << 20;
+
 /// A client's copy of its server's memory table: the regions of one protection domain by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryTable {
@@ -88,11 +90,13 @@ pub struct MemoryTable {
 }
 
 impl MemoryTable {
-    /// Adds or replaces a region. A table of [`MAX_REGIONS`] regions ignores further keys.
-    pub fn register(&mut self, region: Registration) {
-        if self.regions.len() < MAX_REGIONS || self.regions.contains_key(&region.key.0) {
+    /// Adds or replaces a region. Returns false if it was ignored: the table has [`MAX_TABLE_REGIONS`] others.
+    pub fn register(&mut self, region: Registration) -> bool {
+        let has_room = self.regions.len() < MAX_TABLE_REGIONS || self.regions.contains_key(&region.key.0);
+        if has_room {
             self.regions.insert(region.key.0, region);
         }
+        has_room
     }
 
     /// Removes a region, if it is in the table.
@@ -119,7 +123,9 @@ impl MemoryTable {
 impl FromIterator<Registration> for MemoryTable {
     fn from_iter<I: IntoIterator<Item = Registration>>(regions: I) -> Self {
         let mut table = Self::default();
-        regions.into_iter().for_each(|region| table.register(region));
+        for region in regions {
+            table.register(region);
+        }
         table
     }
 }

@@ -53,7 +53,7 @@ mod timer;
 pub use card::{Answer, CardAuthentication, CardConfig, CardCounters, StatelessCard};
 pub use config::StarConfig;
 pub(crate) use endpoint::StarQp;
-pub use memory_table::{MemoryTable, Reach, RegisteredMemory};
+pub use memory_table::{MAX_TABLE_REGIONS, MemoryTable, Reach, RegisteredMemory};
 pub use negotiate::{Admit, Connect, MakeOffer};
 pub use result_slots::ResultSlots;
 pub use security::{Blocked, EgressCounters, EgressModule};

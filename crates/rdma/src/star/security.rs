@@ -35,7 +35,7 @@ pub enum Blocked {
     Memory(Reason),
 }
 
-/// Packets that passed and that were blocked.
+/// Packets that passed and that were blocked, and regions that were ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EgressCounters {
     /// Packets that passed.
@@ -48,6 +48,8 @@ pub struct EgressCounters {
     pub blocked_destination: u64,
     /// [`Blocked::Memory`].
     pub blocked_memory: u64,
+    /// Regions beyond [`MAX_TABLE_REGIONS`](super::MAX_TABLE_REGIONS) of a server, which its client cannot reach.
+    pub ignored_regions: u64,
 }
 
 /// The rights of one connection.
@@ -95,7 +97,9 @@ impl EgressModule {
             return;
         };
         match element {
-            Element::Register(region) => entry.memory.register(*region),
+            Element::Register(region) => {
+                self.counters.ignored_regions += u64::from(!entry.memory.register(*region));
+            }
             Element::Deregister(key) => entry.memory.deregister(*key),
             Element::Rights(rights) => {
                 entry.access = Access::from_bits((*rights).into()).unwrap_or(Access::NONE);
@@ -136,7 +140,7 @@ impl EgressModule {
         self.entries.is_empty()
     }
 
-    /// Packets that passed and that were blocked.
+    /// Packets that passed and that were blocked, and regions that were ignored.
     pub const fn counters(&self) -> &EgressCounters {
         &self.counters
     }

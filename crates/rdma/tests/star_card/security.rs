@@ -159,12 +159,22 @@ fn a_server_sends_the_packets_of_servers_only() {
 }
 
 #[test]
-fn a_table_has_a_bound() {
+fn elements_extend_a_table_beyond_an_admission_up_to_a_bound() {
     let region = |key| Registration { key: RKey(key), ..regions()[0] };
-    let mut table: MemoryTable = (0..MAX_REGIONS as u32).map(region).collect();
-    table.register(region(u32::MAX));
-    assert_eq!(table.len(), MAX_REGIONS);
-    table.deregister(RKey(0));
-    table.register(region(u32::MAX));
-    assert_eq!(table.len(), MAX_REGIONS);
+    let full = Admission { regions: (0..MAX_REGIONS as u32).map(region).collect(), ..admission() };
+    let mut module = EgressModule::default();
+    module.admit(connection(17), SERVER.into(), ALL, &full);
+    let further = MAX_REGIONS as u32..=MAX_TABLE_REGIONS as u32;
+    for key in further {
+        module.apply(connection(17), SERVER.into(), &Element::Register(region(key)));
+    }
+    let last = MAX_TABLE_REGIONS as u32 - 1;
+    let has = |module: &EgressModule, key| module.region(connection(17), key).is_some();
+    assert!(has(&module, MAX_REGIONS as u32) && has(&module, last) && !has(&module, last + 1));
+    assert_eq!(module.counters().ignored_regions, 1);
+    module.apply(connection(17), SERVER.into(), &Element::Register(region(last)));
+    module.apply(connection(17), SERVER.into(), &Element::Deregister(RKey(0)));
+    module.apply(connection(17), SERVER.into(), &Element::Register(region(last + 1)));
+    assert!(!has(&module, 0) && has(&module, last + 1));
+    assert_eq!(module.counters().ignored_regions, 1);
 }

@@ -13,7 +13,7 @@ use crate::star::tag::ConnectionKey;
 /// The version of the set-up protocol.
 pub(super) const VERSION: u8 = 2;
 
-/// Most regions in a memory table.
+/// Most regions in the memory table of an admission. Elements register further ones.
 pub const MAX_REGIONS: usize = 1 << 16;
 
 /// The side that a program or user wants to be stateless.
@@ -195,8 +195,8 @@ pub enum SetupError {
     /// The connection budget of the side that would be stateful is used up.
     #[error("the connection budget of {} is used up", owner(*.0))]
     NoRoom(Side),
-    /// More regions than a memory table holds.
-    #[error("{0} regions are registered, more than the {MAX_REGIONS} of a memory table")]
+    /// More regions than an admission holds.
+    #[error("{0} regions are registered, more than the {MAX_REGIONS} of an admission")]
     TooManyRegions(usize),
     /// One side refused the connection.
     #[error("the connection was refused: {}", words(*.0))]
