@@ -18,13 +18,17 @@ pub(crate) struct LossWindow {
     reduction: Reduction,
 }
 
-/// Minimum window in packets.
+/// Minimum window in packets, unless the maximum is smaller.
 const FLOOR: u32 = 2;
 
 impl LossWindow {
     pub(crate) fn new(config: &SendWindow) -> Self {
         let SendWindow { initial: size, max, .. } = *config;
         Self { size, threshold: max, max, credit: 0, reduction: Reduction::default() }
+    }
+
+    fn floor(&self) -> u32 {
+        FLOOR.min(self.max)
     }
 }
 
@@ -56,13 +60,13 @@ impl Controller for LossWindow {
             return;
         }
         self.reduction.record(next);
-        self.threshold = (self.size / 2).max(FLOOR);
+        self.threshold = (self.size / 2).max(self.floor());
         (self.size, self.credit) = (self.threshold, 0);
     }
 
     fn timed_out(&mut self) {
-        self.threshold = (self.size / 2).max(FLOOR);
-        (self.size, self.credit) = (FLOOR, 0);
+        self.threshold = (self.size / 2).max(self.floor());
+        (self.size, self.credit) = (self.floor(), 0);
         self.reduction.forget();
     }
 
@@ -96,6 +100,15 @@ mod tests {
         assert_eq!(window.window(), FLOOR);
         (0..10_000).for_each(|_| acknowledge(&mut window, 1));
         assert_eq!(window.window(), 64);
+    }
+
+    #[test]
+    fn a_maximum_below_the_floor_is_not_exceeded() {
+        let mut window = LossWindow::new(&SendWindow { initial: 1, max: 1, read: 1 });
+        window.lost(SeqNumber(0), SeqNumber(1));
+        assert_eq!(window.window(), 1);
+        window.timed_out();
+        assert_eq!(window.window(), 1);
     }
 
     /// The packet numbers of RoCE wrap around after 2²⁴ packets, which takes seconds.
