@@ -47,6 +47,17 @@ pub(crate) enum Added {
     Lost,
 }
 
+/// What the end of a moderation timer releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// No event: no period has begun.
+    Nothing,
+    /// An event is due now.
+    Event,
+    /// The timer fired early: an event is due at this time.
+    Later(Instant),
+}
+
 /// Completions that are searched for one of a queue pair. A longer queue counts as holding one: peers decide how often it is searched.
 const MAX_SEARCHED: usize = 1024;
 
@@ -58,6 +69,8 @@ pub(crate) struct CompletionQueue {
     pub(crate) moderation: Moderation,
     /// Completions since the last event, while moderation delays the next.
     gathered: u16,
+    /// The end of the moderation period, while there are such completions.
+    due: Option<Instant>,
     overflowed: bool,
     /// Number of send and receive queues that complete here.
     pub(crate) users: u32,
@@ -71,6 +84,7 @@ impl CompletionQueue {
             armed: None,
             moderation: Moderation::default(),
             gathered: 0,
+            due: None,
             overflowed: false,
             users: 0,
         }
@@ -112,22 +126,27 @@ impl CompletionQueue {
             return Added::Event;
         }
         if self.gathered == 1 {
-            return Added::EventAt(at.plus_nanos(u64::from(self.moderation.period_us) * 1000));
+            let due = at.plus_nanos(u64::from(self.moderation.period_us) * 1000);
+            self.due = Some(due);
+            return Added::EventAt(due);
         }
         Added::Quietly
     }
 
     fn disarm(&mut self) {
-        (self.armed, self.gathered) = (None, 0);
+        (self.armed, self.gathered, self.due) = (None, 0, None);
     }
 
-    /// Ends the moderation period. Returns true if an event is due.
-    pub(crate) fn release(&mut self) -> bool {
-        let due = self.gathered > 0;
-        if due {
-            self.disarm();
+    /// Ends the moderation period, if it ends at or before `now`.
+    pub(crate) fn release(&mut self, now: Instant) -> Released {
+        match self.due {
+            None => Released::Nothing,
+            Some(due) if due > now => Released::Later(due),
+            Some(_) => {
+                self.disarm();
+                Released::Event
+            }
         }
-        due
     }
 
     /// Removes the completions of a queue pair that is reset or destroyed: programs would take them for those of later requests.
@@ -193,10 +212,12 @@ mod tests {
         let due = Instant::from_nanos(11_000);
         assert_eq!([add(&mut cq, 1), add(&mut cq, 2)], [Added::EventAt(due), Added::Quietly]);
         assert_eq!(add(&mut cq, 3), Added::Event);
-        assert!(!cq.release());
+        assert_eq!(cq.release(due), Released::Nothing);
         cq.arm(Notify::Any);
-        add(&mut cq, 4);
-        assert!(cq.release());
+        assert_eq!(add(&mut cq, 4), Added::EventAt(Instant::from_nanos(14_000)));
+        assert_eq!(cq.release(due), Released::Later(Instant::from_nanos(14_000)));
+        assert_eq!(cq.release(Instant::from_nanos(14_000)), Released::Event);
+        assert_eq!(cq.release(Instant::from_nanos(14_000)), Released::Nothing);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use nichrome_wire::{Instant, TimingWheel};
 
 use super::access::Access;
 use super::completion::{Completion, Status};
-use super::cq::{Added, CompletionQueue, Urgency};
+use super::cq::{Added, CompletionQueue, Released, Urgency};
 use super::event::Event;
 use super::memory::Memory;
 use super::numbers::QpNumbers;
@@ -223,10 +223,11 @@ impl<M: Memory> Verbs<M> {
     /// Raises the events of completion queues whose moderation period ends at or before `now`.
     pub(crate) fn release_events(&mut self, now: Instant) {
         while let Some(index) = self.cq_timers.expire(now) {
-            if let Some(handle) = self.cqs.handle_at(index)
-                && self.cqs.get_mut(handle).is_some_and(CompletionQueue::release)
-            {
-                self.events.push_back(Event::Completion(handle));
+            let Some(handle) = self.cqs.handle_at(index) else { continue };
+            match self.cqs.get_mut(handle).map(|queue| queue.release(now)) {
+                Some(Released::Event) => self.events.push_back(Event::Completion(handle)),
+                Some(Released::Later(due)) => self.cq_timers.set(index, due, now),
+                Some(Released::Nothing) | None => {}
             }
         }
     }

@@ -278,6 +278,40 @@ fn moderated_events_come_after_their_time() {
     assert_eq!(pair.ends[0].events(), [Event::Completion(cq)]);
 }
 
+/// The longest period is longer than a turn of the timing wheel.
+#[test]
+fn a_moderation_period_is_not_cut_short() {
+    for (earlier_us, period_us) in [(None, u16::MAX), (Some(500), 5000)] {
+        let mut pair = Pair::new();
+        let [a, _] = pair.connect(QpType::Rc, &Link::default());
+        let (cq, there) = (pair.ends[0].cq, pair.ends[1].remote(0));
+        let arm = |pair: &mut Pair, moderation| {
+            pair.ends[0].device.moderate_cq(cq, moderation).unwrap();
+            pair.ends[0].device.req_notify_cq(cq, Notify::Any).unwrap();
+        };
+        if let Some(period_us) = earlier_us {
+            // The second completion raises the event before the end of the period.
+            arm(&mut pair, Moderation { count: 2, period_us });
+            (0..2).for_each(|nth| pair.ends[0].post(a, nth, Operation::Write(there), 0, 8));
+            pair.run_for(100_000);
+            assert_eq!(pair.ends[0].events(), [Event::Completion(cq)]);
+        }
+        arm(&mut pair, Moderation { count: 10, period_us });
+        pair.ends[0].completions();
+        pair.ends[0].post(a, 2, Operation::Write(there), 0, 8);
+        let mut raised = Vec::new();
+        pair.run_until(|pair| {
+            raised.extend(pair.ends[0].events());
+            !raised.is_empty()
+        });
+        assert_eq!(raised, [Event::Completion(cq)]);
+        let waited = pair.now.nanos_since(pair.ends[0].completions()[0].at);
+        let period = u64::from(period_us) * 1000;
+        assert!((period..period + 20_000).contains(&waited), "{waited} ns of {period} ns");
+        assert_eq!(pair.ends[0].device.poll_timeout(), None);
+    }
+}
+
 #[test]
 fn the_first_packet_establishes_the_connection() {
     let mut pair = Pair::new();
