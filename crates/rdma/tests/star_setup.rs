@@ -154,10 +154,12 @@ fn garbage_is_an_error_at_its_first_byte() {
 
 #[test]
 fn a_memory_table_has_a_largest_size() {
-    let mut header = b"StaR\x02\x02\0\0".to_vec();
-    header.extend((36 + 24 * (MAX_REGIONS as u32 + 1)).to_be_bytes());
-    let mut setup = Setup::new(offer(1, Wish::Automatic));
-    assert_eq!(setup.receive(&header), Err(SetupError::Garbage));
+    for (regions, received) in [(MAX_REGIONS, Ok(None)), (MAX_REGIONS + 1, Err(SetupError::Garbage))] {
+        let mut header = b"StaR\x02\x02\0\0".to_vec();
+        header.extend((52 + 32 * regions as u32).to_be_bytes());
+        let mut setup = Setup::new(offer(1, Wish::Automatic));
+        assert_eq!(setup.receive(&header), received, "{regions}");
+    }
     let [(mut server, _), _] = met(offer(1, Wish::Own), offer(2, Wish::Automatic));
     let too_many = MAX_REGIONS + 1;
     assert_eq!(server.admit(admission(too_many)), Err(SetupError::TooManyRegions(too_many)));
