@@ -116,7 +116,7 @@ pub struct QpChange {
     /// PSN of the first packet sent.
     pub sq_psn: Option<Psn>,
     /// Retransmission timeout: 4.096 µs · 2ⁿ for 1 to 31, none for 0. Twice as long after the first retransmission, four
-    /// times as long after all later ones.
+    /// times as long after all later ones, but prolonged to at most 4.096 µs · 2¹⁶ (268 ms).
     pub timeout: Option<u8>,
     /// Maximum number of retransmissions without progress, 0 to 7.
     pub retry_count: Option<u8>,
