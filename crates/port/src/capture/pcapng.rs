@@ -279,15 +279,15 @@ impl PcapNg {
     ) -> Result<Option<Record>, ReadError> {
         let Packet { interface, ticks, captured_len, original_len } = packet;
         let described = self.interface(source, interface)?;
-        if captured_len > MAX_RECORD {
-            return Err(source.corrupt(format!("a record of {captured_len} bytes, more than {MAX_RECORD}")));
-        }
         let Some(link_type) = LinkType::from_code(described.link_code.into()) else {
             block.skip(source, captured_len)?;
             self.first_skipped.get_or_insert(described.link_code);
             *self.skipped.entry(described.link_code).or_default() += 1;
             return Ok(None);
         };
+        if captured_len > MAX_RECORD {
+            return Err(source.corrupt(format!("a record of {captured_len} bytes, more than {MAX_RECORD}")));
+        }
         block.claim(source, captured_len)?;
         source.fill_vec(data, captured_len)?;
         let time = ticks.map_or(self.last_time, |[high, low]| {
@@ -499,6 +499,17 @@ mod tests {
         assert_eq!(read_all(&section.bytes).0[0].1, most[1..]);
         section.enhanced(0, 0, 0, &most, &[]);
         assert!(message(&section.bytes).ends_with("a record of 266241 bytes, more than 266240"));
+    }
+
+    /// Packets of USB (link type 220) may have megabytes.
+    #[test]
+    fn a_skipped_packet_may_have_any_length() {
+        let mut section = Section::new(ByteOrder::Little);
+        section.interface(220, 0, &[]).interface(1, 0, &[]);
+        section.enhanced(0, 0, 0, &vec![7; 1 << 20], &[]).enhanced(1, 2, 5, BYTES, &[]);
+        let (records, error, _) = read_all(&section.bytes);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(records, [(record(2000, 1, LinkType::Ethernet, 5), BYTES.to_vec())]);
     }
 
     #[test]
