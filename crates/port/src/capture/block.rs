@@ -118,15 +118,20 @@ impl Block {
             }
             let line_break = usize::from(!comment.is_empty());
             let room = usize::from(u16::MAX).saturating_sub(comment.len() + line_break);
-            if option.code != OPTION_COMMENT || usize::from(option.len) > room {
+            if option.code != OPTION_COMMENT {
                 self.skip(source, option.padded_len())?;
                 continue;
             }
             let text = self.value(source, &option)?;
+            // U+FFFD is longer than the byte that it replaces.
+            let text = String::from_utf8_lossy(&text);
+            if text.len() > room {
+                continue;
+            }
             if line_break > 0 {
                 comment.push('\n');
             }
-            comment.push_str(&String::from_utf8_lossy(&text));
+            comment.push_str(&text);
         }
         Ok(())
     }

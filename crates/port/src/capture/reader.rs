@@ -243,6 +243,9 @@ mod tests {
             (&[&most[1..], b"", b"y"], 65_535),
             (&[&most[2..], b"y", b"z"], 65_535),
             (&[b"z", &most[1..], &most[2..]], 65_535),
+            // Each byte that is no UTF-8 becomes a character of three bytes.
+            (&[&[0xFF; 21_845]], 65_535),
+            (&[&[0xFF; 21_846], b"y"], 1),
         ] {
             let options: Vec<_> = comments.iter().map(|comment| (1, *comment)).collect();
             let mut section = Section::new(ByteOrder::Big);
