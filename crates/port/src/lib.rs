@@ -6,8 +6,8 @@
 //! elsewhere. [`NetworkNamespace`]s give sandboxes without root, [`Netlink`] configures the interfaces in them, and
 //! [`clock`] reads time and waits.
 //!
-//! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap: `namespace`, `process_namespace`, `tap`,
-//! `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
+//! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap: `acknowledgements`, `namespace`,
+//! `process_namespace`, `tap`, `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
 //! `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
