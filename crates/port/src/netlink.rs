@@ -240,11 +240,7 @@ impl Netlink {
         let request = RouteNetlinkMessage::GetAddress(AddressMessage::default());
         let ours = |message: RouteNetlinkMessage| match message {
             RouteNetlinkMessage::NewAddress(of) if of.header.index == interface.index => {
-                of.attributes.into_iter().find_map(|attribute| match attribute {
-                    AddressAttribute::Address(IpAddr::V6(address)) if address.is_unicast_link_local() => None,
-                    AddressAttribute::Address(address) => Some(address),
-                    _ => None,
-                })
+                own_address(&of.attributes).filter(|address| !is_link_local(address))
             }
             _ => None,
         };
@@ -427,6 +423,25 @@ fn serialize(message: RouteNetlinkMessage, flags: u16) -> Vec<u8> {
     let mut bytes = vec![0; request.buffer_len()];
     request.serialize(&mut bytes);
     bytes
+}
+
+/// Returns the address of this end: `IFA_LOCAL`, beside which `IFA_ADDRESS` is that of the peer on a point-to-point interface. Addresses of
+/// IPv6 without a peer have only the latter.
+fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
+    let local = attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    local.or_else(|| {
+        attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Address(address) => Some(*address),
+            _ => None,
+        })
+    })
+}
+
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
 /// Returns a link message for `interface` without any change.

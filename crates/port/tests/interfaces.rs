@@ -189,6 +189,24 @@ fn an_address_with_a_label_is_that_of_its_interface() {
         .unwrap();
 }
 
+/// Point-to-point addresses (ip-address(8), `peer`).
+#[test]
+fn an_address_with_a_peer_is_the_local_one() {
+    namespace()
+        .run(|| {
+            let _tap = Tap::new(name("tap0"), Offloads::All).unwrap();
+            for (ours, theirs) in [(V4[0], V4[1]), (V6[0], V6[1])] {
+                let (ours, theirs) = (ours.to_string(), theirs.to_string());
+                let words = ["address", "add", &ours, "peer", &theirs, "dev", "tap0"];
+                assert!(Command::new("ip").args(words).status().unwrap().success());
+            }
+            let netlink = Netlink::open().unwrap();
+            let addresses = netlink.addresses(&netlink.interface(name("tap0")).unwrap()).unwrap();
+            assert_eq!(addresses, [V4[0], V6[0]]);
+        })
+        .unwrap();
+}
+
 /// Sends a datagram through the kernel, returns it with exchanged addresses, and checks that the kernel accepts it.
 fn echo(device: &impl Device, ours: IpAddr, theirs: IpAddr) {
     let socket = UdpSocket::bind((ours, 7000)).unwrap();
