@@ -6,6 +6,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 
+use crate::unix_names::{UNMAPPED_USER, maps_all_users};
+
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
 /// `NLMSG_ERROR`.
@@ -25,7 +27,8 @@ const INODE: usize = 68;
 pub enum TcpOwner {
     /// The user ID.
     User(u32),
-    /// No socket of this network namespace: the peer is remote, closed, or not accepted yet.
+    /// No known user. The remote socket is not of this network namespace: the peer is remote, closed, or not accepted yet. Or its user
+    /// may be any that this process's user namespace does not map.
     Nobody,
     /// The kernel does not report the owner.
     Unknown,
@@ -41,7 +44,8 @@ pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
     socket.connect(&NetlinkAddress::new(0, 0))?;
     socket.send(&request(peer, local), 0)?;
     let (answer, _) = socket.recv_from_full()?;
-    parse(&answer).ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag"))
+    parse(&answer, maps_all_users)
+        .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag"))
 }
 
 /// Builds a request for the socket at `ours` that is connected to `theirs`.
@@ -68,8 +72,8 @@ fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LE
     bytes
 }
 
-/// Parses an answer; `None` if it is too short.
-fn parse(answer: &[u8]) -> Option<TcpOwner> {
+/// Parses an answer; `None` if it is too short. [`UNMAPPED_USER`] is one user only where all are mapped.
+fn parse(answer: &[u8], maps_all_users: impl FnOnce() -> bool) -> Option<TcpOwner> {
     let field = |at: usize| Some(u32::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
     if kind == ERROR {
@@ -78,7 +82,8 @@ fn parse(answer: &[u8]) -> Option<TcpOwner> {
         return Some(if known { TcpOwner::Nobody } else { TcpOwner::Unknown });
     }
     let (uid, inode) = (field(HEADER_LEN + UID)?, field(HEADER_LEN + INODE)?);
-    Some(if inode == 0 { TcpOwner::Nobody } else { TcpOwner::User(uid) })
+    let is_known = inode != 0 && (uid != UNMAPPED_USER || maps_all_users());
+    Some(if is_known { TcpOwner::User(uid) } else { TcpOwner::Nobody })
 }
 
 #[cfg(test)]
@@ -112,6 +117,21 @@ mod tests {
 
     #[test]
     fn short_answers_are_no_owner() {
-        assert_eq!([&[0; 3][..], &[0; 70]].map(parse), [None, None]);
+        assert_eq!([&[0; 3][..], &[0; 70]].map(|answer| parse(answer, || true)), [None, None]);
+    }
+
+    #[test]
+    fn a_user_that_the_namespace_does_not_map_is_unknown() {
+        let owner = |user: u32, maps_all_users: bool| {
+            let mut answer = [0; HEADER_LEN + INODE + 4];
+            answer[HEADER_LEN + UID..][..4].copy_from_slice(&user.to_ne_bytes());
+            answer[HEADER_LEN + INODE] = 1;
+            parse(&answer, || maps_all_users)
+        };
+        for maps_all_users in [false, true] {
+            assert_eq!(owner(1000, maps_all_users), Some(TcpOwner::User(1000)));
+        }
+        assert_eq!(owner(65_534, true), Some(TcpOwner::User(65_534)));
+        assert_eq!(owner(65_534, false), Some(TcpOwner::Nobody));
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Uid, getuid};
 const MOST_PASSED: usize = 67;
 
 /// User ID that stands for all users without a mapping in this process's user namespace (`kernel.overflowuid`).
-const UNMAPPED_USER: u32 = 65_534;
+pub(crate) const UNMAPPED_USER: u32 = 65_534;
 
 /// Opens a socket that has a name. The kernel frees the name when the last duplicate is closed.
 ///
@@ -60,7 +60,7 @@ fn is_same_user(peer: Uid, own: Uid, maps_all_users: impl FnOnce() -> bool) -> b
 }
 
 /// Returns true if each user of the machine has an ID of its own in this process's user namespace, as in the first namespace.
-fn maps_all_users() -> bool {
+pub(crate) fn maps_all_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
