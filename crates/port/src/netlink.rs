@@ -72,6 +72,8 @@ pub struct Interface {
     pub index: u32,
     /// The name.
     pub name: InterfaceName,
+    /// The link type (an `ARPHRD_` number, linux/if_arp.h).
+    pub link_type: u16,
     /// The MAC address; `None` for other link types than Ethernet.
     pub mac: Option<MacAddr>,
     /// The MTU, in bytes.
@@ -440,7 +442,7 @@ fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
     })
 }
 
-fn is_link_local(address: &IpAddr) -> bool {
+pub(crate) fn is_link_local(address: &IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
 }
 
@@ -455,6 +457,7 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
     let mut interface = Interface {
         index: link.header.index,
         name,
+        link_type: link.header.link_layer_type.into(),
         mac: None,
         mtu: 0,
         up: link.header.flags.contains(LinkFlags::Up),

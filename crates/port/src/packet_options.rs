@@ -28,12 +28,29 @@ pub(crate) fn make_promiscuous(socket: &OwnedFd, index: u32) -> io::Result<()> {
 }
 
 /// Binds the socket to all frames of an interface.
-#[allow(unsafe_code)]
 pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    bind(socket, libc::ETH_P_ALL as u16, index)
+}
+
+/// Binds the socket to the received packets of an EtherType, of all interfaces. A packet that a VLAN, bridge, bond or macvlan interface
+/// receives through another one is passed on once, where the network layer receives it. Packets sent are not.
+pub(crate) fn bind_to_protocol(socket: &OwnedFd, ether_type: u16) -> io::Result<()> {
+    const EVERY_INTERFACE: u32 = 0;
+    bind(socket, ether_type, EVERY_INTERFACE)
+}
+
+/// Binds the socket to an interface that it sends through. It receives nothing.
+pub(crate) fn bind_to_send(socket: &OwnedFd, index: u32) -> io::Result<()> {
+    const NO_PROTOCOL: u16 = 0;
+    bind(socket, NO_PROTOCOL, index)
+}
+
+#[allow(unsafe_code)]
+fn bind(socket: &OwnedFd, ether_type: u16, index: u32) -> io::Result<()> {
     // SAFETY: all zeros are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = ether_type.to_be();
     address.sll_ifindex = index as libc::c_int;
     let len = size_of_val(&address) as libc::socklen_t;
     // SAFETY: bind(2) reads `len` bytes at the address, which is a sockaddr_ll.

@@ -72,9 +72,9 @@ fn open(index: u32) -> io::Result<PacketSocket> {
     Ok(PacketSocket { fd, dropped: AtomicU64::new(0) })
 }
 
-/// Receives into `buffer`. Returns the length and the VLAN tag that the kernel stripped.
+/// Receives into `buffer`. Returns the length and, if the socket has PACKET_AUXDATA, the auxiliary data.
 #[allow(unsafe_code)]
-fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<VlanTag>)> {
+pub(crate) fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<libc::tpacket_auxdata>)> {
     let mut slices = [IoSliceMut::new(buffer)];
     // Holds a cmsghdr and a tpacket_auxdata, with the alignment of a cmsghdr.
     let mut control = [0u64; 8];
@@ -88,9 +88,7 @@ fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Option<VlanTag
     // SAFETY: recvmsg(2) writes at most their lengths to the buffer of the one slice and to `control`.
     let len = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| last_error())?;
-    let tag = auxiliary_data(&message)
-        .and_then(|data| stripped_tag(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid));
-    Ok((len, tag))
+    Ok((len, auxiliary_data(&message)))
 }
 
 /// Returns the PACKET_AUXDATA control message: the first one, since no other kind is enabled.
@@ -142,7 +140,11 @@ impl Device for PacketSocket {
         loop {
             let behind_room = buffer.get_mut(TAG_LEN..).unwrap_or_default();
             match receive(&self.fd, behind_room) {
-                Ok((len, tag)) => return Ok(with_tag(&mut buffer[..TAG_LEN + len], tag)),
+                Ok((len, data)) => {
+                    let tag = data
+                        .and_then(|data| stripped_tag(data.tp_status, data.tp_vlan_tci, data.tp_vlan_tpid));
+                    return Ok(with_tag(&mut buffer[..TAG_LEN + len], tag));
+                }
                 Err(Errno::AGAIN) => return Ok(None),
                 // The kernel has dropped a frame whose offloads it cannot describe.
                 Err(Errno::INVAL) => {

@@ -7,7 +7,7 @@ use std::ptr;
 use rustix::io;
 
 use crate::interface_name::InterfaceName;
-use crate::netlink::{Interface, Netlink};
+use crate::netlink::{Interface, Netlink, is_link_local};
 use crate::packet_options::check;
 
 use super::raw_address::RawAddress;
@@ -42,10 +42,6 @@ fn interface_with_label(label: &str) -> Option<InterfaceName> {
     label.split(':').next()?.parse().ok()
 }
 
-fn is_link_local(address: &IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
 /// Returns the address that an adapter uses on an interface: the first IPv4 address, else the first IPv6 address.
 pub fn interface_address(interface: InterfaceName) -> io::Result<Option<IpAddr>> {
     let addresses = local_addresses()?.into_iter().filter(|(name, _)| *name == interface);
@@ -62,7 +58,8 @@ pub(super) fn interface_index(ip: IpAddr) -> Option<u32> {
     interface_of(ip).map(|interface| interface.index)
 }
 
-fn interface_of(ip: IpAddr) -> Option<Interface> {
+/// Returns the interface that has address `ip`, if any.
+pub(super) fn interface_of(ip: IpAddr) -> Option<Interface> {
     let name = if ip.is_loopback() {
         "lo".parse().ok()
     } else {
