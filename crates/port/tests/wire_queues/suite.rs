@@ -235,10 +235,18 @@ fn an_interface_that_goes_is_an_error_and_no_busy_loop<B: BackEnd>() {
         drop(tap);
         let queue = back_end.queue();
         let until = clock::now() + PATIENCE;
+        let mut calls = 1;
         while queue.receive(&mut Vec::new(), 10).is_ok() {
             assert!(clock::now() < until);
             clock::wait([queue.as_fd()], Some(until)).unwrap();
+            calls += 1;
         }
+        assert!(calls <= 10, "{calls} calls until the error");
+        let mut batch = Vec::new();
+        assert!(queue.receive(&mut batch, 10).is_ok(), "the error comes once");
+        assert!(batch.is_empty());
+        let soon = clock::now() + Duration::from_millis(50);
+        assert_eq!(clock::wait([queue.as_fd()], Some(soon)), Ok([false]));
     });
 }
 
