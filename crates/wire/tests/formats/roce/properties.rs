@@ -1,7 +1,7 @@
 //! Invariants for any packet, and for any bytes.
 
 use nichrome_wire::AddressPair;
-use nichrome_wire::rdma::{DatagramWriter, IcrcCheck, IcrcChecker, RdmaError, Repr};
+use nichrome_wire::rdma::{DatagramWriter, IcrcCheck, IcrcChecker, Opcode, RdmaError, Repr};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -18,6 +18,12 @@ fn built_for(packet: &Generated, ident: u16) -> Vec<u8> {
     writer.payload().copy_from_slice(payload);
     assert_eq!(writer.finish(), buffer.len());
     buffer
+}
+
+/// Known opcodes.
+fn opcode() -> impl Strategy<Value = u8> {
+    let known = (0..=u8::MAX).filter(|opcode| Opcode::new(*opcode).is_some());
+    prop::sample::select(known.collect::<Vec<_>>())
 }
 
 proptest! {
@@ -82,6 +88,21 @@ proptest! {
         let Generated { repr, payload, flow } = packet;
         let mut buffer = vec![0; repr.datagram_len(payload.len()).saturating_sub(short)];
         prop_assert!(DatagramWriter::new(&repr, payload.len(), &flow, 0, &mut buffer).is_none());
+    }
+
+    #[test]
+    fn any_packet_that_parses_is_built_and_parses_to_the_same(
+        opcode in opcode(), mut bytes in vec(any::<u8>(), 16..80), flow in flow(),
+    ) {
+        // Make opcode, version and length right, which those of random bytes seldom are.
+        bytes[0] = opcode;
+        bytes[1] &= 0xF0;
+        bytes.truncate(bytes.len() / 4 * 4);
+        if let Ok((repr, payload)) = Repr::parse(&bytes) {
+            prop_assert_eq!(repr.datagram_len(payload.len()), bytes.len());
+            let built = built(&Generated { repr, payload: payload.to_vec(), flow });
+            prop_assert_eq!(Repr::parse(&built), Ok((repr, payload)));
+        }
     }
 
     #[test]
