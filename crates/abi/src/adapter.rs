@@ -176,6 +176,12 @@ impl Adapter {
         if sent + received > 0 {
             lines.push(format!("{sent} TERMINATEs sent, {received} received"));
         }
+        if wire.dropped_offloads > 0 {
+            lines.push(format!(
+                "{} messages of several packets dropped by the kernel, which is older than Linux 6.2",
+                wire.dropped_offloads
+            ));
+        }
         if card != CardCounters::default() {
             lines.push(format!(
                 "stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check or tag",

@@ -38,6 +38,9 @@ pub struct WireCounters {
     pub refused: u64,
     /// Datagrams dropped by a fault, or with headers damaged by one.
     pub lost: u64,
+    /// Messages of several datagrams, sent together by a process of this machine, that the kernel dropped: with
+    /// [`Reception::Packets`](crate::Reception::Packets) before Linux 6.2.
+    pub dropped_offloads: u64,
 }
 
 impl WireCounters {
@@ -191,7 +194,9 @@ impl Wire {
 
     #[inline]
     pub(crate) fn counters(&self) -> WireCounters {
-        let Some(streams) = self.ports.streams() else { return self.counters };
+        let Some(streams) = self.ports.streams() else {
+            return WireCounters { dropped_offloads: self.ports.dropped_offloads(), ..self.counters };
+        };
         let StreamCounters { sent, received } = streams.counters();
         WireCounters { sent, received, ..self.counters }
     }

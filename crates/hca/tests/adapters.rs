@@ -1,6 +1,7 @@
 //! Two adapters on the loopback interface.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::io::IoSlice;
 use std::net::Ipv4Addr;
 use std::process::{self, Command};
 use std::sync::Mutex;
@@ -11,12 +12,15 @@ use nichrome_hca::{
     Adapter, AdapterConfig, Connection, Driver, Faults, LocalPath, OpenError, Place, QueuePair, Reception,
     StarOptions, Stateless, Transport,
 };
+use nichrome_port::{Device as _, Offloads, Tap};
 use nichrome_rdma::{
     Access, AddressVector, ByteMemory, CompletedOperation, Operation, PathMtu, Payload, Psn, QKey,
     QpCapacity, QpChange, QpConfig, QpState, QpType, ReceiveRequest, Recipient, RegionConfig, SendRequest,
     Sge, Signaling, Status,
 };
 use nichrome_wan::Impairments;
+use nichrome_wire::VirtioNetHeader;
+use nichrome_wire::rdma::ROCE_PORT;
 
 #[path = "common/end.rs"]
 mod end;
@@ -140,6 +144,45 @@ fn everything_is_done_where_packets_are_received_from_the_interface() {
         assert!(refused.to_string().contains("only IPv4 has an identification"), "{refused}");
     };
     nichrome_port::NetworkNamespace::new().unwrap().run(from_the_interface).unwrap();
+}
+
+/// Every kernel drops a datagram that a driver of a virtual machine leaves to the card for fragmentation: no virtio_net_hdr of AF_PACKET
+/// describes it.
+#[test]
+fn packets_that_the_kernel_cannot_describe_are_counted() {
+    const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
+    nichrome_port::gain_network_admin().unwrap();
+    let counted = || {
+        let tap = Tap::new("tap0".parse().unwrap(), Offloads::All).unwrap();
+        let netlink = nichrome_port::Netlink::open().unwrap();
+        let interface = netlink.interface("tap0".parse().unwrap()).unwrap();
+        netlink.set_up(&interface).unwrap();
+        netlink.add_address(&interface, OURS.into(), 24).unwrap();
+        let place = Place::Address(OURS.into());
+        let config = AdapterConfig { place, reception: Reception::Packets, ..AdapterConfig::default() };
+        let adapter = Adapter::open(&config).unwrap();
+        let virtio = VirtioNetHeader {
+            flags: VirtioNetHeader::NEEDS_CSUM,
+            gso_type: VirtioNetHeader::GSO_UDP,
+            hdr_len: 42,
+            gso_size: 1472,
+            csum_start: 34,
+            csum_offset: 6,
+        };
+        let ip = [0x45, 0, 0x0F, 0xBC, 0, 1, 0, 0, 64, 17, 0, 0, 10, 9, 0, 2];
+        let [high, low] = ROCE_PORT.to_be_bytes();
+        let udp = [high, low, high, low, 0x0F, 0xA8, 0, 0];
+        let ethernet = [&interface.mac.unwrap().0[..], &[2, 0, 0, 0, 0, 2, 8, 0]].concat();
+        let frame = [&ethernet[..], &ip, &OURS.octets(), &udp, &[7; 4000]].concat();
+        tap.send(&[IoSlice::new(&virtio.to_bytes()), IoSlice::new(&frame)]).unwrap();
+        let until = Instant::now() + PATIENCE;
+        while adapter.wire_counters().dropped_offloads == 0 {
+            assert!(Instant::now() < until, "{:?}", adapter.wire_counters());
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(adapter.wire_counters().dropped_offloads, 1);
+    };
+    nichrome_port::NetworkNamespace::new().unwrap().run(counted).unwrap();
 }
 
 /// A path with loss, corruption, duplication and delay.

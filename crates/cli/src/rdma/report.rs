@@ -35,6 +35,7 @@ pub(super) struct Datagrams {
     congestion_notifications: u64,
     wrong_icrc: u64,
     lost_to_faults: u64,
+    dropped_offloads: u64,
 }
 
 /// Counters of a transport over TCP, whose packets the kernel sends. The names of the fields are JSON keys.
@@ -74,6 +75,7 @@ impl Traffic {
                 congestion_notifications: device.congestion_notifications_received,
                 wrong_icrc: device.dropped_icrc,
                 lost_to_faults: wire.lost,
+                dropped_offloads: wire.dropped_offloads,
             }),
             Transport::Iwarp => Self::Streams(Streams {
                 segments_sent: device.sent,
@@ -110,8 +112,9 @@ impl Datagrams {
             congestion_notifications,
             wrong_icrc,
             lost_to_faults,
+            dropped_offloads,
         } = self;
-        vec![
+        let mut rows = vec![
             (
                 "packets",
                 format!(
@@ -127,7 +130,12 @@ impl Datagrams {
                 ),
             ),
             ("damage", format!("{wrong_icrc} wrong ICRCs, {lost_to_faults} lost to faults")),
-        ]
+        ];
+        if *dropped_offloads > 0 {
+            let dropped = format!("{dropped_offloads} messages of several packets dropped");
+            rows.push(("kernel before 6.2", dropped));
+        }
+        rows
     }
 }
 

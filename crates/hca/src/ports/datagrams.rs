@@ -49,7 +49,7 @@ impl DatagramPort {
     /// The port of `socket`, received from the interfaces one packet at a time.
     ///
     /// # Errors
-    /// The address is of IPv6, or CAP_NET_RAW is missing.
+    /// As [`PacketReceiver::open`].
     pub(crate) fn receiving_packets(socket: RoceSocket) -> Result<Self, PacketReceiverError> {
         let receiver = PacketReceiver::open(socket.udp())?;
         Ok(Self { socket, source: Source::Packets(receiver, IcrcChecker::default()) })
@@ -59,6 +59,14 @@ impl DatagramPort {
     #[inline]
     pub(crate) fn socket(&self) -> &UdpSocket {
         self.socket.udp()
+    }
+
+    /// As [`PacketReceiver::dropped_offloads`]; 0 for a port that is received from in batches.
+    pub(crate) fn dropped_offloads(&self) -> u64 {
+        match &self.source {
+            Source::Socket(_) => 0,
+            Source::Packets(receiver, _) => receiver.dropped_offloads(),
+        }
     }
 
     /// The slot at a shared address.

@@ -164,6 +164,11 @@ impl Ports {
         }
     }
 
+    /// Returns how many messages of several datagrams the kernel dropped instead of passing them on as packets.
+    pub(crate) fn dropped_offloads(&self) -> u64 {
+        self.roce.dropped_offloads()
+    }
+
     /// The slot at a shared address.
     pub(crate) fn slot(&self) -> Option<usize> {
         self.roce.slot()
