@@ -111,7 +111,7 @@ impl Plan {
                 _ => usage::of_threads(Side::Left.name()).kernel,
             };
             Ok(Mark {
-                host_cpu: interrupts + usage::of_threads(RECEIVER).total(),
+                host_cpu: interrupts + usage::of_threads(RECEIVER).total,
                 received: receiver.run(usage::ip_received)?,
                 retransmits: sender.run(usage::retransmits)?,
             })

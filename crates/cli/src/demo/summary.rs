@@ -160,12 +160,15 @@ impl fmt::Display for Summary {
         {
             for profile in ["npu", "gro"] {
                 if let Some(run) = self.bulk(profile, most) {
+                    let throughput = run.gbps / none.gbps;
                     write!(
                         f,
-                        "\n{profile:<4} with {most} connections: {:.1} times the throughput of a card without offload, {:.2} times the host CPU",
-                        run.gbps / none.gbps,
-                        run.host_cpu_s_per_gb / none.host_cpu_s_per_gb
+                        "\n{profile:<4} with {most} connections: {throughput:.1} times the throughput of a card without offload"
                     )?;
+                    let host_cpu = run.host_cpu_s_per_gb / none.host_cpu_s_per_gb;
+                    if host_cpu.is_finite() {
+                        write!(f, ", {host_cpu:.2} times the host CPU")?;
+                    }
                 }
             }
         }
@@ -216,6 +219,22 @@ mod tests {
         assert_eq!((gbps, summary.unsegmented[0].gbps), (vec![3.0, 4.0], 7.0));
         assert_eq!(summary.ratios(1), Some((3.0 / 4.0, 3.0 / 7.0)));
         assert_eq!(summary.ratios(64), None);
+    }
+
+    /// Without a measured time of the card without offload there is no ratio to it.
+    #[test]
+    fn the_text_compares_the_host_cpu_that_was_measured() {
+        for (host_cpu, end) in [(2.0, ", 0.50 times the host CPU"), (0.0, "of a card without offload")] {
+            let none = Run { host_cpu_s_per_gb: host_cpu, ..run("none", 1.0) };
+            let text = Summary { runs: vec![none, run("gro", 3.0)], unsegmented: Vec::new() }.to_string();
+            assert!(text.ends_with(end), "{text}");
+        }
+        let runs = vec![
+            Run { host_cpu_s_per_gb: 0.0, ..run("none", 1.0) },
+            Run { host_cpu_s_per_gb: 0.0, ..run("npu", 1.0) },
+        ];
+        let text = Summary { runs, unsegmented: Vec::new() }.to_string();
+        assert!(text.ends_with("1.0 times the throughput of a card without offload"), "{text}");
     }
 
     /// Programs read them.

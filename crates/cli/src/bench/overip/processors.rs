@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
 use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
+use crate::threads;
 
 /// A role that gets a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,16 +95,9 @@ impl Threads {
 
     /// Returns the processor time of the threads.
     pub(super) fn time(&self) -> Duration {
-        let time = |thread: &i32| {
-            on_processor(&fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?)
-        };
-        self.0.iter().filter_map(time).sum()
+        let tasks = Path::new("/proc/self/task");
+        self.0.iter().filter_map(|thread| threads::processor_time(&tasks.join(thread.to_string()))).sum()
     }
-}
-
-/// The first number is nanoseconds on a processor (Documentation/scheduler/sched-stats.rst).
-fn on_processor(schedstat: &str) -> Option<Duration> {
-    schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
 #[cfg(test)]
@@ -125,12 +121,6 @@ mod tests {
             let of = processors(usable);
             assert_eq!(roles.map(|role| number(&of, role)), expected.map(Some));
         }
-    }
-
-    #[test]
-    fn time_on_a_processor_is_the_first_number() {
-        assert_eq!(on_processor("115342 58437 1\n"), Some(Duration::from_nanos(115_342)));
-        assert_eq!(on_processor(""), None);
     }
 
     #[test]
