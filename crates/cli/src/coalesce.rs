@@ -193,9 +193,6 @@ impl Coalesce {
                 "--acks needs --active-ack paper or safe: the card sends no acknowledgements otherwise";
             return Err(failure::usage(needed));
         }
-        if self.plot.as_deref().is_some_and(is_standard_stream) {
-            return Err(failure::usage("--plot needs the name of a file"));
-        }
         Ok(())
     }
 

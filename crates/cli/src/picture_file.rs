@@ -92,6 +92,9 @@ fn is_of_another_kind(path: &Path, endings: &[&str]) -> bool {
 }
 
 /// An open output file. An existing file keeps its content, and a new one is removed, unless [`PictureFile::finish`] is
+    if path.as_os_str() == "-" {
+        return Err("expected the name of a file");
+    }
 /// called.
 pub(crate) struct PictureFile {
     path: PathBuf,
@@ -156,10 +159,10 @@ mod tests {
 
     #[test]
     fn the_names_of_other_pictures_and_pages_are_refused() {
-        for name in ["a.png", "a.svg.PDF", "folder/a.html"] {
+        for name in ["a.png", "a.svg.PDF", "folder/a.html", "-"] {
             assert!(svg_name(name.into()).is_err(), "{name}");
         }
-        for name in ["a.svg", "a", "/dev/stdout", "-", "png"] {
+        for name in ["a.svg", "a", "/dev/stdout", "./-", "png"] {
             assert_eq!(svg_name(name.into()), Ok(name.into()));
         }
         for name in ["a.png", "a.html.PDF", "folder/a.svg"] {

@@ -233,7 +233,7 @@ fn options_that_do_not_go_together_are_refused() {
         (&["--active-ack", "safe"], "--active-ack is for the npu profile only"),
         (&["--acks", "a.pcapng"], "--acks needs --active-ack paper or safe"),
         (&["--acks", "a.pcapng", "--profile", "npu", "--active-ack", "off"], "--acks needs --active-ack"),
-        (&["--plot", "-"], "--plot needs the name of a file"),
+        (&["--plot", "-"], "invalid value '-' for '--plot <FILE.svg>': expected the name of a file"),
         (&["--html", "-"], "--html needs the name of a file"),
         (
             &["--profile", "lro"],
@@ -326,6 +326,7 @@ fn no_command_writes_a_file_that_it_reads_or_writes_twice() {
     let same = |first: &str, second: &str, path: &str| {
         (format!("{first} and {second} are the same file, {path}: name another"), 2)
     };
+    let no_stream = || ("invalid value '-' for '--plot <FILE.svg>': expected the name of a file".into(), 2);
     let there = &*file;
     for (arguments, expected) in [
         (&["wan", "--config", there, "--plot", &link, "--", "true"][..], same("--config", "--plot", &link)),
@@ -334,6 +335,8 @@ fn no_command_writes_a_file_that_it_reads_or_writes_twice() {
         (&["demo", "--config", there, "--html", there], same("--config", "--html", there)),
         (&["bench", "lro", &pcap, "--html", &pcap], same("FILE", "--html", &pcap)),
         (&["bench", "star", "--plot", &new, "--html", &new], same("--plot", "--html", &new)),
+        (&["demo", "--plot", "-"], no_stream()),
+        (&["bench", "star", "--plot", "-"], no_stream()),
         (
             &["bench", "overip", "--config", "/dev/null", "--html", "-"],
             ("--html needs the name of a file".into(), 2),

@@ -49,6 +49,14 @@ fn wrong_command_lines_are_refused_in_one_line() {
         (&["--between", "eth0", "a/b"], "invalid value 'a/b' for '--between <IFACE> <IFACE>': "),
         (&["--between", "eth0", "eth0"], "--between needs two interfaces, and got eth0 twice"),
         (&["--capture", "-", "--right", "true"], "--capture needs the name of a file"),
+        (
+            &["--plot", "-", "--right", "true"],
+            "invalid value '-' for '--plot <FILE.svg>': expected the name of a file",
+        ),
+        (
+            &["--between", "eth0", "eth1", "--interface-mtu", "1500"],
+            "the argument '--between <IFACE> <IFACE>' cannot be used with '--interface-mtu <BYTES>'",
+        ),
         (&["--left", "true", "--shell"], "the argument '--left <COMMAND>' cannot be used with '--shell'"),
         (
             &["--delay", "1ms", "true"],
