@@ -41,23 +41,44 @@ pub(crate) fn remove_unfinished() {
     }
 }
 
+/// Removes what was created at this path and is not finished.
+fn remove_if_unfinished(path: &Path) {
+    let mut unfinished = unfinished();
+    if let Some(at) = unfinished.iter().position(|created| created == path) {
+        remove(&unfinished.remove(at));
+    }
+}
+
 /// Removes a file or an empty folder. Another process may have removed it, or put a file into the folder.
 fn remove(path: &Path) {
     let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
 }
 
-/// Creates a folder for pictures, unless it is there.
-///
-/// # Errors
-/// It cannot be created.
-pub(crate) fn create_folder(path: &Path) -> anyhow::Result<()> {
-    let mut unfinished = unfinished();
-    match fs::create_dir(path) {
-        Ok(()) => unfinished.push(path.to_owned()),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+/// A folder for pictures. If it was created and is empty, it is removed when this is dropped.
+pub(crate) struct PictureFolder {
+    path: PathBuf,
+}
+
+impl PictureFolder {
+    /// Creates the folder, unless it is there.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
+        let mut unfinished = unfinished();
+        match fs::create_dir(path) {
+            Ok(()) => unfinished.push(path.to_owned()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
+        }
+        Ok(Self { path: path.to_owned() })
     }
-    Ok(())
+}
+
+impl Drop for PictureFolder {
+    fn drop(&mut self) {
+        remove_if_unfinished(&self.path);
+    }
 }
 
 /// Returns the parser of the name of an SVG picture.
@@ -71,6 +92,9 @@ pub(crate) fn html() -> impl TypedValueParser<Value = PathBuf> {
 }
 
 fn svg_name(path: PathBuf) -> Result<PathBuf, &'static str> {
+    if path.as_os_str() == "-" {
+        return Err("expected the name of a file");
+    }
     match is_of_another_kind(&path, &["svg"]) {
         true => Err("pictures are SVG: expected a name that ends in .svg"),
         false => Ok(path),
@@ -92,9 +116,6 @@ fn is_of_another_kind(path: &Path, endings: &[&str]) -> bool {
 }
 
 /// An open output file. An existing file keeps its content, and a new one is removed, unless [`PictureFile::finish`] is
-    if path.as_os_str() == "-" {
-        return Err("expected the name of a file");
-    }
 /// called.
 pub(crate) struct PictureFile {
     path: PathBuf,
@@ -138,10 +159,7 @@ impl PictureFile {
 
 impl Drop for PictureFile {
     fn drop(&mut self) {
-        let mut unfinished = unfinished();
-        if let Some(at) = unfinished.iter().position(|path| *path == self.path) {
-            remove(&unfinished.swap_remove(at));
-        }
+        remove_if_unfinished(&self.path);
     }
 }
 
@@ -189,6 +207,23 @@ mod tests {
         }
         assert!(PictureFile::create(folder.path()).is_err());
         PictureFile::create(Path::new("/dev/null")).unwrap().finish("text").unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_was_created_is_removed_unless_a_picture_is_in_it() {
+        let outer = tempfile::tempdir().unwrap();
+        let [new, old] = ["new", "old"].map(|name| outer.path().join(name));
+        fs::create_dir(&old).unwrap();
+        for folder in [&new, &old] {
+            let _folder = PictureFolder::create(folder).unwrap();
+            drop(PictureFile::create(&folder.join("a.svg")).unwrap());
+        }
+        assert!(!new.exists() && old.exists());
+        {
+            let _folder = PictureFolder::create(&new).unwrap();
+            PictureFile::create(&new.join("a.svg")).unwrap().finish("text").unwrap();
+        }
+        assert!(new.join("a.svg").exists());
     }
 
     /// A signal needs what a file in progress could hold.

@@ -123,12 +123,18 @@ fn wrong_options_are_refused_in_one_line() {
         ),
         ("--delays 2s", "--delays takes delays of at most 1s", 2),
         ("--html no/page.html", "cannot write no/page.html: No such file or directory (os error 2)", 1),
+        (
+            "--svg pictures --html no/page.html",
+            "cannot write no/page.html: No such file or directory (os error 2)",
+            1,
+        ),
         ("--svg no/pictures", "cannot create no/pictures: No such file or directory (os error 2)", 1),
     ] {
         assert_eq!(failure(&output(room.path(), arguments)), (expected.to_owned(), status), "{arguments}");
     }
     let (line, status) = failure(&output(room.path(), "--figure iwarp"));
     assert!(line.contains("iwarp-latency-delay") && status == 2, "{line}");
+    assert!(!room.path().join("pictures").exists());
 }
 
 /// Returns true if a process has a thread of this name.

@@ -6,25 +6,27 @@ use super::page::page;
 use super::plot;
 use super::report::Report;
 use crate::page::{PageFile, PageOption};
-use crate::picture_file::{self, PictureFile};
+use crate::picture_file::{PictureFile, PictureFolder};
 
 /// The output files.
 pub(super) struct Outputs {
     pictures: Vec<PictureFile>,
     page: PageFile,
+    /// Dropped last: unfinished pictures are in it.
+    _folder: Option<PictureFolder>,
 }
 
 impl Outputs {
     /// Creates a picture for each figure in `folder`, and the page.
     pub(super) fn create(folder: Option<&Path>, page: &PageOption, figures: &[&str]) -> anyhow::Result<Self> {
+        let created = folder.map(PictureFolder::create).transpose()?;
         let mut pictures = Vec::new();
         if let Some(folder) = folder {
-            picture_file::create_folder(folder)?;
             for name in figures {
                 pictures.push(PictureFile::create(&folder.join(format!("{name}.svg")))?);
             }
         }
-        Ok(Self { pictures, page: page.create()? })
+        Ok(Self { pictures, page: page.create()?, _folder: created })
     }
 
     /// Writes all files.
