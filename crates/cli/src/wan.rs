@@ -270,9 +270,16 @@ impl Wan {
             interfaces[0], interfaces[1]
         ));
         let ended = session.wait_for_the_end(links);
-        let finished = self.finish(run);
-        // A direction may have failed because of an interface change.
-        failure::status_of(ended?, finished)
+        match (ended, self.finish(run)) {
+            (Ok(status), finished) => failure::status_of(status, finished),
+            (Err(error), finished) => {
+                // A direction may have failed because of the same interface.
+                if let Err(other) = finished {
+                    failure::warn(format_args!("{other:#}"));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Opens the files that the command writes. Precedes the session: signals end a process that waits for the reader of a pipe.

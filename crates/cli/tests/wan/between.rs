@@ -272,6 +272,17 @@ fn a_path_ends_with_one_of_its_interfaces() {
     }
 }
 
+#[test]
+fn a_plot_that_cannot_be_written_is_reported_also_if_an_interface_is_gone() {
+    let machines = Machines::new();
+    let room = Room::new();
+    let path = machines.join(&room, &["--plot", "/dev/full"]);
+    machines.on_machine(|netlink| netlink.delete(&netlink.interface(name("one")).unwrap()).unwrap());
+    path.wait_for("nichrome: warning: cannot write /dev/full: No space left on device (os error 28)");
+    path.wait_for("nichrome: one is gone: the path ends");
+    assert_eq!(path.end(), 1);
+}
+
 /// Returns true if a thread of the process has this name.
 fn has_thread(process: u32, name: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
