@@ -26,9 +26,9 @@ pub(crate) struct EngineOptions {
     /// 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     reorder_hold: Option<Duration>,
-    /// Maximum IP packet length of an aggregate, in bytes, from 576 to 65535.
-    #[arg(long, value_name = "N", default_value_t = 65_535, value_parser = number::bytes(576..=65_535_u32))]
-    max_bytes: u32,
+    /// Maximum IP packet length of an aggregate, in bytes, from 576 to 65535 [default: 65535].
+    #[arg(long, value_name = "N", value_parser = number::bytes(576..=65_535_u32))]
+    max_bytes: Option<u32>,
     /// Whether to coalesce UDP datagrams of one flow and equal size (gro only) [default: off; on a live card, on if
     /// the kernel accepts them, as Linux does since 6.2].
     #[arg(long, value_name = "SWITCH")]
@@ -117,8 +117,9 @@ impl EngineOptions {
         });
         let udp = self.udp.map_or(udp == UdpByDefault::On, |udp| udp == Switch::On);
         let (tunnels, accurate_ecn) = (self.has_tunnels(), self.accurate_ecn == Some(Switch::On));
-        let max_bytes = self.max_bytes;
-        Config { medium, bad_checksum, udp, tunnels, accurate_ecn, max_bytes, ..Config::default() }
+        let default = Config::default();
+        let max_bytes = self.max_bytes.unwrap_or(default.max_bytes);
+        Config { medium, bad_checksum, udp, tunnels, accurate_ecn, max_bytes, ..default }
     }
 
     /// Returns a profile's configuration: its options, otherwise the values of `default`.
@@ -186,6 +187,7 @@ impl EngineOptions {
     pub(crate) fn refuse_all(&self) -> anyhow::Result<()> {
         let options = [
             ("--hold", self.hold.is_some()),
+            ("--max-bytes", self.max_bytes.is_some()),
             ("--udp", self.udp.is_some()),
             ("--tunnels", self.tunnels.is_some()),
             ("--accurate-ecn", self.accurate_ecn.is_some()),

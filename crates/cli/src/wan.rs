@@ -82,7 +82,7 @@ pub(crate) struct Wan {
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
     /// MTU of the hosts' interfaces. Below 1280 there is no IPv6.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = number::bytes(576..=65_521_u32), help_heading = "Hosts")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = number::bytes(576..=65_521_u32), help_heading = "Hosts", conflicts_with = "between")]
     interface_mtu: u32,
     /// Connect two interfaces of this machine, which are restored at the end. Needs root or CAP_NET_RAW and
     /// CAP_NET_ADMIN. The interfaces should have no addresses, or this machine would answer too. If an interface goes

@@ -93,8 +93,9 @@ fn forwarding_turned_on_later_causes_one_warning() {
 fn options_that_do_not_go_together_are_refused() {
     needs_namespaces!("refusals::options_that_do_not_go_together_are_refused");
     let lab = Lab::new();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--profile", "none", "--hold", "1ms"], "--profile none has none"),
+        (&["--profile", "none", "--max-bytes", "9000"], "--max-bytes is for an engine"),
         (&["--profile", "gro", "--active-ack", "safe"], "for the npu profile only"),
         (&["--profile", "lro"], "there are gro, netfpga and npu, or none at all"),
         (&["--queues", "4", "--host-queues", "3"], "it must be 1, or as many as there are workers"),
