@@ -64,7 +64,7 @@ function follow(state) {
     input.disabled = kind.needs !== undefined && state[direction].impairments[kind.needs] === undefined;
     if (is_sending || document.activeElement === input) continue;
     shown.textContent = text ?? "none";
-    const parts = /^([\d.]+)(us|ms|s|kbit|mbit|gbit|%|p)$/.exec(text ?? "");
+    const parts = /^(?:uniform:)?([\d.]+)(us|ms|s|kbit|mbit|gbit|%|p)$/.exec(text ?? "");
     input.value = text === undefined ? kind.none ?? 0 : parts ? kind.place(Number(parts[1]) * UNITS[parts[2]]) : input.value;
   }
 }

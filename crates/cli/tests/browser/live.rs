@@ -20,7 +20,7 @@ impl Path {
         let room = tempfile::tempdir().unwrap();
         let send = "python3 -c 'import socket, os, time\nwhile True: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(bytes(1000), (os.environ[\"PEER\"], 7000)); time.sleep(0.01)'";
         let mut process = Command::new(env!("CARGO_BIN_EXE_nichrome"))
-            .args(["wan", "--delay", "5ms", "--web", web, "--right", send])
+            .args(["wan", "--delay", "5ms", "--jitter", "2ms", "--web", web, "--right", send])
             .env("XDG_RUNTIME_DIR", room.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -55,10 +55,11 @@ fn is_followed_and_changed(web: &str) {
     let slider = |name: &str| format!("document.querySelector('[data-direction=to_left][data-name={name}]')");
     let delay = slider("delay");
     browser.wait_until(&format!("{delay}.value === '5'"));
+    browser.wait_until(&format!("{}.value === '2'", slider("jitter")));
     browser.wait_until("document.querySelectorAll('.figure polyline').length >= 12");
     browser
         .wait_until("[...document.querySelectorAll('#totals .number')].some(of => of.textContent !== '0')");
-    for (name, place) in [("delay", "20"), ("loss", "1"), ("rate", "40")] {
+    for (name, place) in [("delay", "20"), ("jitter", "3"), ("loss", "1"), ("rate", "40")] {
         let of = slider(name);
         browser.evaluate(&format!("{of}.value = {place}; {of}.dispatchEvent(new Event('input'))"));
     }
@@ -72,10 +73,11 @@ fn is_followed_and_changed(web: &str) {
     browser.evaluate(&format!("{of}.value = 20; {of}.dispatchEvent(new Event('input'))"));
     browser.wait_until("!is_sending && samples.at(-1).to_left.impairments.queue === '100p'");
     let asked = browser.evaluate("samples.at(-1)");
-    let impairments =
-        json!({ "delay": "20ms", "loss": "1%", "rate": "640mbit", "queue": "100p", "aqm": "tail-drop" });
+    let impairments = json!({
+        "delay": "20ms", "jitter": "uniform:3ms", "loss": "1%", "rate": "640mbit", "queue": "100p", "aqm": "tail-drop",
+    });
     assert_eq!(asked["to_left"]["impairments"], impairments);
-    assert_eq!(asked["to_right"]["impairments"], json!({ "delay": "5ms" }));
+    assert_eq!(asked["to_right"]["impairments"], json!({ "delay": "5ms", "jitter": "uniform:2ms" }));
     let of = slider("rate");
     browser.evaluate(&format!("{of}.value = 51; {of}.dispatchEvent(new Event('input'))"));
     browser.wait_until("samples.at(-1).to_left.impairments.rate === undefined");
