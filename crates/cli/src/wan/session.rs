@@ -15,8 +15,8 @@ use crate::links::{self, Link};
 use crate::side::Side;
 use crate::{failure, signals};
 
-/// Maximum wait of the right program for the left one to listen.
-const UNTIL_READY: Duration = Duration::from_secs(10);
+/// Wait of the right program for the left one to listen after which it is reported.
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
 /// Time that a program must sleep to be regarded as not about to listen.
 const AT_REST: Duration = Duration::from_millis(500);
@@ -136,12 +136,14 @@ impl Session {
     /// Waits until a program on `host` [listens](programs::anyone_listens), while it is active and likely to do so. Returns an exit
     /// status if an event ends the session meanwhile.
     fn wait_until_ready(&self, host: &Host, processes: &Processes) -> anyhow::Result<Option<ExitCode>> {
-        let begun = Instant::now();
-        let mut busy = begun;
-        while begun.elapsed() < UNTIL_READY
-            && busy.elapsed() < AT_REST
-            && !host.run(programs::anyone_listens)?
-        {
+        let mut busy = Instant::now();
+        let mut report_at = Some(busy + LONG_WAIT);
+        while busy.elapsed() < AT_REST && !host.run(programs::anyone_listens)? {
+            if report_at.take_if(|at| *at <= Instant::now()).is_some() {
+                failure::say(format_args!(
+                    "nichrome: the left program is busy and does not listen yet; the right one waits for it"
+                ));
+            }
             match processes.activity() {
                 Some(Activity::Busy) => busy = Instant::now(),
                 Some(Activity::AtRest) => {}

@@ -20,7 +20,7 @@ fn both_commands_are_labelled_and_the_right_one_decides() {
 #[test]
 fn the_right_program_starts_when_the_left_one_listens_however_long_that_takes() {
     python("echo");
-    let busy = "import socket, time; start = time.monotonic()\nwhile time.monotonic() < start + 2: pass\n\
+    let busy = "import socket, time; start = time.monotonic()\nwhile time.monotonic() < start + 11: pass\n\
                 server = socket.create_server(('10.0.0.1', 7000)); print('listens', flush=True); server.accept()";
     let connect = "import socket; socket.create_connection(('10.0.0.1', 7000)); print('connected')";
     let output = Room::new().run(&[
@@ -29,7 +29,9 @@ fn the_right_program_starts_when_the_left_one_listens_however_long_that_takes() 
         "--right",
         &format!("python3 -c \"{connect}\""),
     ]);
-    assert_eq!(text(&output.stdout), "left  | listens\nright | connected\n", "{}", text(&output.stderr));
+    let reported = text(&output.stderr);
+    assert_eq!(text(&output.stdout), "left  | listens\nright | connected\n", "{reported}");
+    assert!(reported.contains("nichrome: the left program is busy and does not listen yet"), "{reported}");
 }
 
 #[test]
