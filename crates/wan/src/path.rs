@@ -86,6 +86,12 @@ impl<P: Packet> Path<P> {
         self.route.is_empty() && !self.exits.has_outputs()
     }
 
+    /// Returns true if the path may hold packets that it receives: it has a bottleneck, a delay or reordering. Without these, each
+    /// packet leaves at once or is dropped.
+    pub fn holds_packets(&self) -> bool {
+        self.route.iter().any(|stage| matches!(stage, Stage::Bottleneck | Stage::Delay | Stage::Reorder))
+    }
+
     /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.exits.stats

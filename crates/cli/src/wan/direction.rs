@@ -188,6 +188,7 @@ impl Direction {
 
 /// The stages between the devices and the path.
 struct Link {
+    /// Memory for packets that leave at once.
     arena: Arena,
     coalescer: Gro<Carried>,
     /// Packets that leave together.
@@ -208,7 +209,6 @@ impl Link {
             ..Config::default()
         };
         Ok(Self {
-            // The path bounds the number of packets.
             arena: Arena::new(BLOCK),
             coalescer: Gro::new(&config, Hold::Batch)?,
             burst: Vec::with_capacity(BURST),
@@ -229,8 +229,15 @@ impl Link {
         };
         self.given.received(segments.bytes_remaining(), now);
         while segments.remaining() > 0 {
-            let len = segments.write_next(self.arena.room(segments.packet_len()));
-            let packet = self.arena.take(len);
+            let packet = if path.holds_packets() {
+                // A piece of the arena would keep its whole block. The path bounds the number of packets, not of blocks.
+                let mut own = Vec::new();
+                segments.append_next(&mut own);
+                own.into()
+            } else {
+                let len = segments.write_next(self.arena.room(segments.packet_len()));
+                self.arena.take(len)
+            };
             if let Some(recorder) = &self.recorder {
                 self.given.not_captured += u64::from(!recorder.received(now, &packet));
             }
@@ -313,5 +320,32 @@ fn bytes(packet: &Packet<Carried>) -> usize {
     match packet {
         Packet::Frame(frame) => frame.bytes().len(),
         Packet::Aggregate(aggregate) => aggregate.buffers().map(|frame| frame.as_ref().len()).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::TcpFrame;
+
+    use super::*;
+
+    /// The memory of a path is that of the packets that it holds, also where most are dropped.
+    #[test]
+    fn only_packets_that_leave_at_once_are_pieces_of_a_block() {
+        let frame = TcpFrame { payload: vec![7; 1000], ..TcpFrame::default() }.build();
+        for (held, impairments) in [
+            (false, Impairments::default()),
+            (false, Impairments { loss: Some("1%".parse().unwrap()), ..Impairments::default() }),
+            (true, Impairments { rate: Some("1mbit".parse().unwrap()), ..Impairments::default() }),
+            (true, Impairments { delay: "1s".parse().unwrap(), ..Impairments::default() }),
+            (true, Impairments { reorder: Some("1%".parse().unwrap()), ..Impairments::default() }),
+        ] {
+            let mut path = Path::new(&impairments, 1).unwrap();
+            let mut link = Link::new(None, TooBig::new(None)).unwrap();
+            let start = link.arena.room(0).as_ptr();
+            let received = Received { frame: &frame, virtio: VirtioNetHeader::default(), at: 0 };
+            link.accept(received, &mut path);
+            assert_eq!(link.arena.room(0).as_ptr() == start, held, "{impairments:?}");
+        }
     }
 }
