@@ -67,7 +67,8 @@ pub(crate) struct Coalesce {
     /// File for the ACKs that the card sends by itself; needs --active-ack.
     #[arg(long, value_name = "ACKS.pcapng")]
     acks: Option<PathBuf>,
-    /// Compare all profiles with several hold times in one table: which card would have helped.
+    /// Compare all profiles with several hold times in one table: which card would have helped. Segments with a wrong
+    /// checksum are passed unless --bad-checksum is given.
     #[arg(long, conflicts_with_all = [
         "output", "profile", "hold", "reorder_hold", "psh", "rules", "active_ack", "acks", "top"
     ])]
@@ -147,9 +148,10 @@ impl Coalesce {
         let mut comparison = Comparison::default();
         let mut last = None;
         let count = compare::candidates().count();
+        let engine = self.engine.passing_bad_checksums();
         for (tried, candidate) in compare::candidates().enumerate() {
             let host = Host::new(None, None, self.engine.has_tunnels());
-            let mut card = Card::new(&self.engine, candidate.config, self.verify, host);
+            let mut card = Card::new(&engine, candidate.config, self.verify, host);
             let mut filter = self.filter.clone();
             let captures = inputs.open(Outputs::default(), interruption.clone())?;
             let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;

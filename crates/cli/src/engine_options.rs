@@ -16,7 +16,7 @@ use crate::number;
 const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
 
 /// Options of an engine.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub(crate) struct EngineOptions {
     /// Maximum time that segments are held, such as 50us or 5ms [default: 50us; with gro on a live card until the
     /// receive batch ends; npu: ten average intervals, at most 1ms].
@@ -143,6 +143,11 @@ impl EngineOptions {
                 ProfileConfig::Npu(self.npu_config(hold.map_or(default, NpuConfig::with_hold)))
             }
         })
+    }
+
+    /// Returns these options with segments passed whose checksum is wrong, unless `--bad-checksum` is given.
+    pub(crate) fn passing_bad_checksums(&self) -> Self {
+        Self { bad_checksum: self.bad_checksum.or(Some(Action::Pass)), ..self.clone() }
     }
 
     /// Returns true if segments in tunnels are coalesced.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use nichrome_lro::verify::Verified;
-use nichrome_lro::{Hold, NetfpgaConfig, NpuConfig, Profile, ProfileConfig};
+use nichrome_lro::{DropReason, Hold, NetfpgaConfig, NpuConfig, PassReason, Profile, ProfileConfig};
 use plotters::prelude::SeriesLabelPosition;
 use serde::Serialize;
 
@@ -19,9 +19,8 @@ use crate::page::{self, Figure, Line, Page, Style};
 /// Size of the figure, in pixels.
 const SIZE: (u32, u32) = (900, 480);
 
-/// Axis titles.
+/// Title of the axis of hold times.
 const HOLD: &str = "how long segments are held at most";
-const PERCENT: &str = "packets to the host, in percent";
 
 /// From typical interrupt moderation to delays that people do not notice.
 const HOLDS: [Duration; 4] = [
@@ -75,38 +74,64 @@ pub(super) struct Run {
     pub(super) aggregates: u64,
     pub(super) mean_segments_per_aggregate: f64,
     pub(super) drops: u64,
+    /// Packets with a wrong checksum, passed or dropped.
+    pub(super) bad_checksums: u64,
     pub(super) verified: Option<Verification>,
 }
 
 impl Comparison {
     /// Adds the result of a candidate.
     pub(super) fn add(&mut self, candidate: Candidate, done: &Done, verified: Option<Verified>) {
-        let sums = &done.counters.sums;
-        (self.packets_in, self.filtered) = (sums.packets_in, done.counters.filtered);
-        self.snapped = done.counters.snapped;
+        let counters = &done.counters;
+        let sums = &counters.sums;
+        let dropped = [DropReason::IpChecksum, DropReason::TcpChecksum, DropReason::UdpChecksum];
+        let dropped: u64 = dropped.map(|reason| counters.drops.get(reason)).iter().sum();
+        (self.packets_in, self.filtered) = (sums.packets_in, counters.filtered);
+        self.snapped = counters.snapped;
         self.runs.push(Run {
             profile: candidate.config.profile().name(),
             hold_us: candidate.hold.as_micros() as u64,
             packets_out: sums.packets_out,
             aggregates: sums.aggregates,
             mean_segments_per_aggregate: sums.mean_segments_per_aggregate(),
-            drops: done.counters.drops.iter().map(|(_, count)| count).sum(),
+            drops: counters.drops.iter().map(|(_, count)| count).sum(),
+            bad_checksums: counters.passes.get(PassReason::BadChecksum) + dropped,
             verified: verified.map(Verification::from),
         });
     }
 
-    /// Returns the run with the fewest packets to the host, on a tie the one with the shortest hold time.
+    /// Returns the run with the fewest packets to the host, dropped ones included: a drop is no help. On a tie returns the one with the
+    /// shortest hold time.
     fn best(&self) -> Option<&Run> {
-        self.runs.iter().min_by_key(|run| (run.packets_out, run.hold_us))
+        self.runs.iter().min_by_key(|run| (run.not_merged(), run.hold_us))
     }
 
-    /// Returns the share of packets that the host receives, in percent.
+    /// Returns the share of packets that the host receives or the card drops, in percent.
     fn percent(&self, run: &Run) -> f64 {
-        100.0 * run.packets_out as f64 / self.packets_in.max(1) as f64
+        100.0 * run.not_merged() as f64 / self.packets_in.max(1) as f64
+    }
+
+    /// Returns true if an engine drops packets.
+    fn has_drops(&self) -> bool {
+        self.runs.iter().any(|run| run.drops > 0)
+    }
+
+    /// Returns the title of the axis of percentages.
+    fn percent_title(&self) -> &'static str {
+        if self.has_drops() {
+            "packets to the host and dropped ones, in percent"
+        } else {
+            "packets to the host, in percent"
+        }
     }
 }
 
 impl Run {
+    /// Returns the packets that the host receives or the card drops.
+    fn not_merged(&self) -> u64 {
+        self.packets_out + self.drops
+    }
+
     /// Formats the hold time.
     fn hold(&self) -> String {
         format!("{:?}", Duration::from_micros(self.hold_us))
@@ -117,15 +142,23 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
-        table.set_header(["profile", "hold", "packets to the host", "of all", "aggregates", "mean segments"]);
+        let (dropped, share) = match self.has_drops() {
+            true => (Some("dropped"), "both, of all"),
+            false => (None, "of all"),
+        };
+        let names = ["profile", "hold", "packets to the host"].into_iter().chain(dropped);
+        table.set_header(names.chain([share, "aggregates", "mean segments"]));
         for run in &self.runs {
             let mean = match run.mean_segments_per_aggregate {
                 0.0 => "–".into(),
                 mean => format!("{mean:.1}"),
             };
-            let [packets, aggregates] = [run.packets_out, run.aggregates].map(|n| Grouped(n).to_string());
+            let [packets, drops, aggregates] =
+                [run.packets_out, run.drops, run.aggregates].map(|n| Grouped(n).to_string());
             let share = format!("{:.1} %", self.percent(run));
-            table.add_row([run.profile.to_owned(), run.hold(), packets, share, aggregates, mean]);
+            let cells =
+                [run.profile.to_owned(), run.hold(), packets].into_iter().chain(dropped.map(|_| drops));
+            table.add_row(cells.chain([share, aggregates, mean]));
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -138,11 +171,20 @@ impl fmt::Display for Comparison {
             let cut = plural(self.snapped, "packet", "packets");
             writeln!(f, "cut short: {cut} by the snap length: capture with 'tcpdump -s 0'")?;
         }
-        if let Some(best) = self.best() {
-            let packets = plural(self.packets_in, "packet", "packets");
+        let bad_checksums = self.runs.iter().map(|run| run.bad_checksums).max().unwrap_or(0);
+        if bad_checksums > 0 {
+            let wrong = plural(bad_checksums, "packet", "packets");
             writeln!(
                 f,
-                "the fewest packets: {}, held for at most {}: {:.1} % of {packets}",
+                "wrong checksums: {wrong}, not coalesced: captured on a sender with checksum offload?"
+            )?;
+        }
+        if let Some(best) = self.best() {
+            let packets = plural(self.packets_in, "packet", "packets");
+            let dropped = if self.has_drops() { ", dropped ones included" } else { "" };
+            writeln!(
+                f,
+                "the fewest packets{dropped}: {}, held for at most {}: {:.1} % of {packets}",
                 best.profile,
                 best.hold(),
                 self.percent(best)
@@ -168,7 +210,7 @@ impl Comparison {
         page.figure(&Figure {
             title: "Packets to the host".into(),
             x: page::Axis::named(HOLD, HOLDS.map(|hold| format!("{hold:?}"))),
-            y: page::Axis::linear(PERCENT),
+            y: page::Axis::linear(self.percent_title()),
             lines: self.runs.chunks(HOLDS.len()).map(line).collect(),
         })?;
         page.report(self)?;
@@ -191,7 +233,7 @@ impl Comparison {
                 labels: HOLDS.len(),
                 format: &name,
             };
-            let y = Axis::y(PERCENT, 100.0 * HEADROOM, &plain);
+            let y = Axis::y(self.percent_title(), 100.0 * HEADROOM, &plain);
             let mut chart = chart::chart(area, title, Grid::Horizontal, x, y)?;
             for (runs, color) in self.runs.chunks(HOLDS.len()).zip(COLORS.into_iter().skip(1)) {
                 let points = (0..).map(f64::from).zip(runs.iter().map(|run| self.percent(run)));

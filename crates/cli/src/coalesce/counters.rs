@@ -23,6 +23,11 @@ impl Named {
         counts.for_each(|(_, count)| *count += 1);
     }
 
+    /// Returns the count of a reason.
+    pub(super) fn get(&self, reason: impl Reason) -> u64 {
+        self.iter().find(|(name, _)| *name == reason.name()).map_or(0, |(_, count)| count)
+    }
+
     /// Iterates over the non-zero counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.iter().copied().filter(|(_, count)| *count > 0)

@@ -269,6 +269,45 @@ fn the_comparison_equals_single_runs() {
     }
 }
 
+/// Without them, the card that drops most would be the best.
+#[test]
+fn the_comparison_counts_wrong_checksums_and_drops() {
+    const WRONG: u32 = 30;
+    let folder = tempdir().unwrap();
+    let mut frames = [segments(1, WRONG), segments(2, 10)].concat();
+    // The TCP checksum behind the headers of Ethernet and IPv4.
+    frames[..WRONG as usize].iter_mut().for_each(|frame| frame[50] ^= 1);
+    let given = frames.iter().map(|bytes| Given { interface: 0, nanos: 0, original_len: None, bytes });
+    let input = write_capture(&folder.path().join("in.pcapng"), &[LinkType::Ethernet], given);
+    let arguments = ["coalesce", &input, "--compare"];
+    let compared = |more: &[&str]| -> (String, Value) {
+        let json = printed(&[&arguments[..], more, &["--json"]].concat());
+        (printed(&[&arguments[..], more].concat()), serde_json::from_str(&json).unwrap())
+    };
+    let counts = |compared: &Value, name: &str| -> Vec<u64> {
+        compared["runs"].as_array().unwrap().iter().map(|run| number(run, name)).collect()
+    };
+    let wrong =
+        "\n\nwrong checksums: 30 packets, not coalesced: captured on a sender with checksum offload?\n";
+    let (text, json) = compared(&[]);
+    let end = "the fewest packets: gro, held for at most 50µs: 77.5 % of 40 packets\n";
+    assert!(text.ends_with(&format!("{wrong}{end}")) && !text.contains("dropped"), "{text}");
+    assert_eq!(
+        (counts(&json, "drops"), counts(&json, "bad_checksums")),
+        (vec![0; 12], vec![u64::from(WRONG); 12])
+    );
+    let (text, json) = compared(&["--bad-checksum", "drop"]);
+    let end = "the fewest packets, dropped ones included: gro, held for at most 50µs: 77.5 % of 40 packets\n";
+    assert!(text.ends_with(&format!("{wrong}{end}")), "{text}");
+    let row = text.lines().find(|line| line.trim_start().starts_with("gro ")).unwrap();
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells, ["gro", "50µs", "1", "30", "77.5", "%", "1", "10.0"]);
+    assert_eq!(
+        (counts(&json, "drops"), counts(&json, "bad_checksums")),
+        (vec![u64::from(WRONG); 12], vec![u64::from(WRONG); 12])
+    );
+}
+
 #[test]
 fn the_comparison_counts_what_the_filter_and_the_snap_length_leave_out() {
     let folder = tempdir().unwrap();
