@@ -23,7 +23,11 @@ static METRICS: [MetricSpec; 14] = [
     MetricSpec { name: "latency-p50", unit: "us", about: "time of an operation, median" },
     MetricSpec { name: "latency-p99", unit: "us", about: "time of an operation, 99 % are below" },
     MetricSpec { name: "latency-p999", unit: "us", about: "time of an operation, 99.9 % are below" },
-    MetricSpec { name: "misses", unit: "misses", about: "contexts missed at the server for an operation" },
+    MetricSpec {
+        name: "misses",
+        unit: "misses",
+        about: "contexts missed by the cards of all servers for an operation",
+    },
     MetricSpec {
         name: "pcie-reads",
         unit: "M reads/s",
@@ -31,7 +35,7 @@ static METRICS: [MetricSpec; 14] = [
     },
     MetricSpec { name: "pcie-traffic", unit: "GB/s", about: "contexts over PCIe, both ways" },
     MetricSpec { name: "wire-load", unit: "%", about: "load of a server's incoming link" },
-    MetricSpec { name: "queueing", unit: "us", about: "mean wait of a packet in the switch" },
+    MetricSpec { name: "queueing", unit: "us", about: "mean wait of a packet to a server in the switch" },
     MetricSpec { name: "refused", unit: "refusals", about: "refused contexts for an operation" },
     MetricSpec { name: "lost", unit: "%", about: "packets lost" },
     MetricSpec { name: "marked", unit: "%", about: "packets marked" },
