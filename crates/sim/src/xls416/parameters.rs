@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig, Rules};
+use nichrome_lro::{ActiveAck, Config, Hold, NpuConfig, ProfileConfig};
 use nichrome_wan::{Delay, Impairments, Probability, QueueLimit, Reorder};
 use nichrome_wire::Instant;
 
@@ -280,13 +280,13 @@ fn receive(parameters: &Parameters) -> Result<ReceiveConfig, RunError> {
 }
 
 fn npu(parameters: &Parameters, active_ack: ActiveAck) -> Result<NpuConfig, RunError> {
+    let rules = [("paper", NpuConfig::paper()), ("safe", NpuConfig::default())];
     Ok(NpuConfig {
         floor: duration(parameters, "timeout-floor")?,
         ceiling: duration(parameters, "timeout-ceiling")?,
         reorder_hold: duration(parameters, "gap-hold")?,
         active_ack,
-        rules: parameters.choice("rules", [("paper", Rules::Paper), ("safe", Rules::Safe)])?,
-        ..NpuConfig::default()
+        ..parameters.choice("rules", rules)?
     })
 }
 
@@ -360,4 +360,29 @@ fn small<T: TryFrom<u64>>(parameters: &Parameters, key: &'static str) -> Result<
         Ok(count) => count,
     };
     T::try_from(number).map_err(|_| RunError::Impossible(format!("{key} is too large")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the configuration of npu with these settings.
+    fn npu_with(settings: &[(&str, &str)]) -> NpuConfig {
+        let mut parameters = Parameters::new();
+        for (key, text) in settings {
+            let spec = PARAMETERS.iter().find(|spec| spec.key == *key).unwrap();
+            parameters.set(spec, spec.parse(text).unwrap());
+        }
+        npu(&parameters, ActiveAck::Off).unwrap()
+    }
+
+    #[test]
+    fn rules_have_the_limits_that_match_them() {
+        let paper =
+            [("timeout-floor", "0s"), ("timeout-ceiling", "60s"), ("gap-hold", "60s"), ("rules", "paper")];
+        assert_eq!(npu_with(&paper), NpuConfig::paper());
+        let safe =
+            [("timeout-floor", "20us"), ("timeout-ceiling", "1ms"), ("gap-hold", "500us"), ("rules", "safe")];
+        assert_eq!(npu_with(&safe), NpuConfig::default());
+    }
 }
