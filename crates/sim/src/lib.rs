@@ -92,6 +92,7 @@
 #![forbid(unsafe_code)]
 
 mod cpu;
+mod engine_memory;
 mod event_queue;
 pub mod experiment;
 pub mod generator;

@@ -311,6 +311,7 @@ const SIM: Layers = &[
         "experiment/run_error.rs",
         "experiment/runner.rs",
     ],
+    &["engine_memory.rs"],
     &["netfpga/", "overip/", "star/", "xls416/"],
     &["experiment/"],
 ];

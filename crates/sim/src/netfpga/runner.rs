@@ -14,18 +14,13 @@ use super::world::{Counted, Machine};
 use crate::experiment::{Measurement, MetricSpec, Outcome, ParameterSpec, Parameters, RunError, Runner};
 use crate::generator::{Content, FlowConfig, FlowProtocol, Generator, GeneratorConfig};
 use crate::observe::{Capture, Observer};
-use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop};
+use crate::{ETHERNET_OVERHEAD, HostId, Simulation, Stop, engine_memory};
 
 /// The card of lro-netfpga under the load of its generator. Deterministic: the seed has no effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetfpgaRunner;
 
 const GIGA: u64 = 1_000_000_000;
-/// What the engine reserves for an aggregate, and for each segment of it (nichrome_lro::Config), in bytes.
-const AGGREGATE: u64 = 760;
-const SEGMENT: u64 = 8 + size_of::<Vec<u8>>() as u64;
-/// Maximum bytes that the engine may reserve.
-const MOST_RESERVED: u64 = 4 << 30;
 
 static PARAMETERS: [ParameterSpec; 37] = [
     ParameterSpec::flag(
@@ -242,28 +237,19 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
         max_aggregates: aggregates(parameters)?,
         ..Config::default()
     };
+    let segments = format!("store-segments = {}", store.max_segments);
+    engine_memory::check(1, &store, None, "ring and queue", &segments)?;
     Card::with_lro(config, &store, &netfpga).map_err(|error| impossible(&error))
 }
 
 /// Returns the maximum number of aggregates at a time: in the ring, the host queue and the store block, and one that leaves it.
-///
-/// # Errors
-/// The engine would reserve more than [`MOST_RESERVED`] bytes for them.
 fn aggregates(parameters: &Parameters) -> Result<usize, RunError> {
     /// Headers of the generator's segments, which have no options.
     const HEADERS: u64 = (EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN) as u64;
-    let (queue, segments) = (parameters.bytes("queue")?, parameters.count("store-segments")?);
     // Of two segments.
     let smallest = 2 * parameters.bytes("frame")? - HEADERS;
-    let aggregates = parameters.count("ring")? + queue / smallest + parameters.count("store-flows")? + 1;
-    let reserved = aggregates * (AGGREGATE + segments * SEGMENT);
-    if reserved > MOST_RESERVED {
-        return Err(RunError::Impossible(format!(
-            "ring and queue hold up to {aggregates} aggregates of store-segments = {segments}, for which the engine \
-             reserves {reserved} bytes: it may reserve {MOST_RESERVED}"
-        )));
-    }
-    Ok(aggregates as usize)
+    let in_queue = parameters.bytes("queue")? / smallest;
+    Ok((parameters.count("ring")? + in_queue + parameters.count("store-flows")? + 1) as usize)
 }
 
 fn clock(parameters: &Parameters, key: &'static str) -> Result<Clock, RunError> {

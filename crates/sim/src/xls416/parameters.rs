@@ -14,7 +14,7 @@ use super::driver::DriverConfig;
 use super::testbed::{Programs, TestbedConfig};
 use crate::experiment::{ParameterSpec, Parameters, RunError};
 use crate::host::{CongestionControl, Exchange, HostConfig, Role};
-use crate::{CpuCosts, ETHERNET_OVERHEAD, LinkConfig, PcieConfig};
+use crate::{CpuCosts, ETHERNET_OVERHEAD, LinkConfig, PcieConfig, engine_memory};
 
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -230,6 +230,18 @@ fn card(parameters: &Parameters) -> Result<CardConfig, RunError> {
             "receive-threads = {receivers}, a sending and a timeout checking thread and a shell are {needed} threads: \
              {cores} cores of {threads_per_core} have {all}"
         )));
+    }
+    if let Some((config, profile)) = &receive.engine {
+        let npu = match profile {
+            ProfileConfig::Npu(npu) => Some(npu),
+            _ => None,
+        };
+        let holders = format!(
+            "receive-threads = {receivers} with connection-descriptors = {} and rx-descriptors = {}",
+            config.max_connections, receive.descriptors
+        );
+        let segments = format!("{} segments", config.max_segments);
+        engine_memory::check(receivers, config, npu, &holders, &segments)?;
     }
     let packet_time = if receive.engine.is_some() { "packet-time" } else { "plain-packet-time" };
     Ok(CardConfig {

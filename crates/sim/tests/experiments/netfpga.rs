@@ -163,7 +163,7 @@ fn a_full_queue_of_small_aggregates_leaves_the_store_block_aggregates() {
 #[test]
 fn a_queue_for_more_aggregates_than_fit_into_memory_is_refused() {
     let error = attempt("lro-netfpga-cpu", 1, 64, &[("queue", "1GiB")]).unwrap_err().to_string();
-    let expected = "ring and queue hold up to 14510538 aggregates of store-segments = 1023, for which the engine reserves \
-                    486044980848 bytes: it may reserve 4294967296";
+    let expected = "ring and queue hold up to 14510538 aggregates of store-segments = 1023, for which 486044980848 \
+                    bytes are reserved: at most 4294967296 may be";
     assert_eq!(error, expected);
 }

@@ -180,3 +180,14 @@ fn hosts_that_answer_take_no_more_than_their_buffers_of_what_the_card_acknowledg
     let set = [("program", "asks"), ("request", "1MB"), ("receive-buffer", "64KiB"), ("requests", "16")];
     assert_eq!(measure("lro-npu-dma", "established, stack", 8, &set, "established"), 8.0);
 }
+
+#[test]
+fn engines_that_reserve_more_than_fits_into_memory_are_refused() {
+    let definition = definition("lro-npu-throughput");
+    let set = [("connection-descriptors", "65536"), ("rx-descriptors", "65536")];
+    let parameters = parameters(&definition, "with LRO", 1, &set);
+    let error = run(definition.runner, &parameters, 1, &mut Observer::default()).unwrap_err().to_string();
+    let expected = "receive-threads = 13 with connection-descriptors = 65536 and rx-descriptors = 65536 hold up to 1703936 \
+                    aggregates of 128 segments, for which 22219325440 bytes are reserved: at most 4294967296 may be";
+    assert_eq!(error, expected);
+}
