@@ -103,7 +103,8 @@ fn at(extent: &Extent, place: f64) -> Value {
         Extent::Between(least, most) => {
             let (from, to) = (*least as f64, *most as f64);
             let number = if from > 0.0 && to / from > MAGNITUDES {
-                from * (to / from).powf(place)
+                // f64::powf is the C library's, whose last bit differs from machine to machine.
+                from * libm::pow(to / from, place)
             } else {
                 from + (to - from) * place
             };

@@ -42,8 +42,9 @@ impl Network {
     fn schedule_arrival(&mut self, queue: &mut EventQueue<Event>) {
         let Some(offered) = self.config.offered else { return };
         let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        // The sum of the intervals, since truncating each to nanoseconds would raise the rate.
-        self.next_arrival += -unit.ln() * 1e9 / offered;
+        // The sum of the intervals, since truncating each to nanoseconds would raise the rate. f64::ln is the C library's, whose last
+        // bit differs from machine to machine.
+        self.next_arrival += -libm::log(unit) * 1e9 / offered;
         queue.schedule(Instant::from_nanos(self.next_arrival as u64), Event::Arrives);
     }
 
