@@ -140,7 +140,13 @@ impl EngineOptions {
             }
             (ProfileConfig::Npu(default), hold) => {
                 let default = if self.has_paper_rules() { NpuConfig::paper() } else { default };
-                ProfileConfig::Npu(self.npu_config(hold.map_or(default, NpuConfig::with_hold)))
+                let held = hold.map_or(default, |hold| NpuConfig {
+                    floor: default.floor.min(hold),
+                    ceiling: hold,
+                    reorder_hold: hold,
+                    ..default
+                });
+                ProfileConfig::Npu(self.npu_config(held))
             }
         })
     }
@@ -266,9 +272,18 @@ mod tests {
     fn the_papers_rules_come_with_its_times_unless_others_are_given() {
         assert_eq!(npu(&[]), NpuConfig::default());
         assert_eq!(npu(&["--rules", "paper"]), NpuConfig::paper());
-        let held = npu(&["--rules", "paper", "--hold", "5ms"]);
-        assert_eq!((held.rules, held.ceiling), (Rules::Paper, Duration::from_millis(5)));
-        let gap = npu(&["--rules", "paper", "--reorder-hold", "500us"]);
-        assert_eq!((gap.reorder_hold, gap.ceiling), (Duration::from_micros(500), NpuConfig::paper().ceiling));
+        let (hold, gap) = (Duration::from_millis(5), Duration::from_micros(500));
+        let paper = NpuConfig::paper();
+        let held = NpuConfig { ceiling: hold, reorder_hold: hold, ..paper };
+        assert_eq!(npu(&["--rules", "paper", "--hold", "5ms"]), held);
+        assert_eq!(
+            npu(&["--rules", "paper", "--reorder-hold", "500us"]),
+            NpuConfig { reorder_hold: gap, ..paper }
+        );
+        assert_eq!(
+            npu(&["--rules", "paper", "--hold", "5ms", "--reorder-hold", "500us"]),
+            NpuConfig { reorder_hold: gap, ..held }
+        );
+        assert_eq!(npu(&["--hold", "5ms"]), NpuConfig::with_hold(hold));
     }
 }
