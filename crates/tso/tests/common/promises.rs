@@ -1,9 +1,10 @@
 //! Invariants for any frame and any virtio header; the fuzz target checks the same.
 
 use nichrome_tso::{Limit, SegmentError, Segments, complete_checksum};
+use nichrome_wire::checksum::checksum;
 use nichrome_wire::{
     AddressPair, ChecksumState, EtherType, Gso, GsoType, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader,
-    TcpHeader, UdpHeader, VirtioNetHeader, VirtioNetRepr,
+    PppoeHeader, TcpHeader, UdpHeader, VirtioNetHeader, VirtioNetRepr,
 };
 
 /// Segments `frame` as `header` requests: for any frame and header, the packets keep all invariants, or there is an
@@ -39,17 +40,18 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
 
 /// Returns true if a partial checksum is behind the frame's own transport header.
 fn is_tunneled(frame: &[u8], checksum: ChecksumState) -> bool {
-    let whole = Carried::read(frame);
-    let transport = whole.end - whole.transport.len();
+    let transport = Carried::read(frame).transport_at();
     matches!(checksum, ChecksumState::Partial { start, .. } if usize::from(start) > transport)
 }
 
-/// Checks packets in a tunnel: the outer header's lengths are right, and each is segmented into itself.
+/// Checks packets in a tunnel: lengths and checksums of both headers are right, and each is segmented into itself.
 fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]) {
     assert!(!whole.is_empty() && whole.len() < 65_535);
     let ChecksumState::Partial { start, .. } = virtio.checksum else { panic!("not in a tunnel") };
     for packet in whole {
-        assert_eq!(Carried::read(packet).end, packet.len());
+        let outer = Carried::read(packet);
+        assert_eq!(outer.end, packet.len());
+        assert!(outer.contains(packet, |inner| inner.transport_at() == usize::from(start)));
         let transport = &packet[usize::from(start)..];
         let header_len = match gso.gso_type {
             GsoType::Udp | GsoType::UdpL4 => UdpHeader::LEN,
@@ -72,10 +74,31 @@ pub(crate) fn keep_promises_within(frame: &[u8], mtu: u16) {
     let within_any_tunnel = |frame: &[u8]| Segments::within_any_tunnel(frame, limit).map(packets);
     let found = within(frame);
     check_within(frame, &found, mtu, within);
+    found.iter().flatten().for_each(|packet| assert_complete(packet));
     let in_any_tunnel = within_any_tunnel(frame);
     // The second half of a datagram may look like a tunnel's.
     if in_any_tunnel != found {
         check_within(frame, &in_any_tunnel, mtu, within_any_tunnel);
+        for packet in in_any_tunnel.iter().flatten() {
+            assert!(Carried::read(packet).contains(packet, |_| true));
+        }
+    }
+}
+
+/// Checks the checksums of a packet, also within IP and PPP over Ethernet.
+fn assert_complete(packet: &[u8]) {
+    let link = LinkHeader::new(packet).unwrap();
+    let whole = if link.ethertype() == EtherType::PPPOE_SESSION {
+        let ethertype = PppoeHeader::new(link.payload()).unwrap().ethertype();
+        Carried::at(packet, ethertype, link.header_len() + PppoeHeader::LEN).unwrap()
+    } else {
+        Carried::read(packet)
+    };
+    if [IpProtocol::IPV4, IpProtocol::IPV6].contains(&whole.protocol) {
+        assert!(whole.contains(packet, |_| true));
+    } else {
+        assert!(whole.end == packet.len() && whole.has_right_header);
+        whole.assert_checksum(whole.transport);
     }
 }
 
@@ -159,7 +182,7 @@ fn keep_promises_of_cutting(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
     let mut payload = Vec::new();
     for packet in packets {
         let part = Carried::read(packet);
-        assert_eq!(part.end, packet.len());
+        assert!(part.end == packet.len() && part.has_right_header);
         assert!(part.transport.len() - repeated <= usize::from(gso.size.get()));
         if repeated > 0 {
             part.assert_checksum(part.transport);
@@ -174,8 +197,13 @@ fn keep_promises_of_cutting(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
     assert!(payload == whole.transport[repeated..]);
 }
 
+/// An Ethernet frame in a tunnel (RFC 7637 section 3.2).
+const BRIDGED: EtherType = EtherType(0x6558);
+
 /// The payload of an IP packet.
 struct Carried<'a> {
+    /// The checksum of the IP header is right, if it has one.
+    has_right_header: bool,
     addresses: AddressPair,
     protocol: IpProtocol,
     transport: &'a [u8],
@@ -184,24 +212,90 @@ struct Carried<'a> {
 }
 
 impl<'a> Carried<'a> {
+    /// Reads the frame's own IP packet.
     fn read(frame: &'a [u8]) -> Self {
         let link = LinkHeader::new(frame).unwrap();
-        let (addresses, protocol, transport, len) = if link.ethertype() == EtherType::IPV4 {
-            let ip = Ipv4Header::new(link.payload()).unwrap();
-            let addresses = AddressPair::V4 { src: ip.src(), dst: ip.dst() };
-            (addresses, ip.protocol(), ip.payload().unwrap(), usize::from(ip.total_len()))
+        Self::at(frame, link.ethertype(), link.header_len()).unwrap()
+    }
+
+    /// Reads the IP packet at `network` in a frame; `None` if there is none.
+    fn at(frame: &'a [u8], ethertype: EtherType, network: usize) -> Option<Self> {
+        let packet = frame.get(network..)?;
+        if ethertype == EtherType::IPV4 {
+            let ip = Ipv4Header::new(packet)?;
+            Some(Self {
+                has_right_header: ip.has_valid_checksum(),
+                addresses: AddressPair::V4 { src: ip.src(), dst: ip.dst() },
+                protocol: ip.protocol(),
+                transport: ip.payload()?,
+                end: network + usize::from(ip.total_len()),
+            })
+        } else if ethertype == EtherType::IPV6 {
+            let ip = Ipv6Header::new(packet)?;
+            let upper = ip.upper_layer().ok()?;
+            Some(Self {
+                has_right_header: true,
+                addresses: AddressPair::V6 { src: ip.src(), dst: ip.dst() },
+                protocol: upper.protocol,
+                transport: ip.payload()?.get(upper.offset..)?,
+                end: network + Ipv6Header::LEN + usize::from(ip.payload_len()),
+            })
         } else {
-            let ip = Ipv6Header::new(link.payload()).unwrap();
-            let upper = ip.upper_layer().unwrap();
-            let addresses = AddressPair::V6 { src: ip.src(), dst: ip.dst() };
-            let transport = &ip.payload().unwrap()[upper.offset..];
-            (addresses, upper.protocol, transport, Ipv6Header::LEN + usize::from(ip.payload_len()))
+            None
+        }
+    }
+
+    /// Offset of the transport header in the frame.
+    fn transport_at(&self) -> usize {
+        self.end - self.transport.len()
+    }
+
+    /// Returns true if this is a tunnel's packet whose checksums are right, and which ends with a packet that `is_it`, whose checksums
+    /// are right, too. The checksum of UDP may be left out (RFC 7348 section 5, RFC 8926 section 3.3).
+    fn contains(&self, frame: &'a [u8], is_it: impl Fn(&Self) -> bool) -> bool {
+        let (at, transport) = (self.transport_at(), self.transport);
+        let is_right = match self.protocol {
+            IpProtocol::UDP => transport[6..8] == [0; 2] || self.has_right_checksum(transport),
+            IpProtocol::GRE => transport[0] & 0x80 == 0 || checksum(transport) == 0,
+            _ => true,
         };
-        Self { addresses, protocol, transport, end: link.header_len() + len }
+        let ethertype_at =
+            |at: usize| EtherType(frame.get(at..at + 2).map_or(0, |at| u16::from_be_bytes([at[0], at[1]])));
+        let places = match self.protocol {
+            IpProtocol::IPV4 => vec![(EtherType::IPV4, at)],
+            IpProtocol::IPV6 => vec![(EtherType::IPV6, at)],
+            IpProtocol::UDP => {
+                let (vxlan, geneve) = (at + UdpHeader::LEN + 8, at + UdpHeader::LEN);
+                let options = 4 * usize::from(frame[geneve] & 0x3F);
+                vec![(BRIDGED, vxlan), (ethertype_at(geneve + 2), geneve + 8 + options)]
+            }
+            IpProtocol::GRE => {
+                let fields = (transport[0] & 0xA0).count_ones() as usize;
+                vec![(ethertype_at(at + 2), at + 4 + 4 * fields)]
+            }
+            other => panic!("no tunnel: {other:?}"),
+        };
+        let inner = places.into_iter().filter_map(|(ethertype, at)| match ethertype {
+            BRIDGED => {
+                let link = LinkHeader::new(frame.get(at..)?)?;
+                Self::at(frame, link.ethertype(), at + link.header_len())
+            }
+            other => Self::at(frame, other, at),
+        });
+        let is_complete = |inner: &Self| {
+            inner.has_right_header && inner.has_right_checksum(inner.transport) && is_it(inner)
+        };
+        self.has_right_header
+            && is_right
+            && inner.filter(|inner| inner.end == self.end).any(|inner| is_complete(&inner))
+    }
+
+    fn has_right_checksum(&self, transport: &[u8]) -> bool {
+        let sum = self.addresses.pseudo_header(self.protocol, transport.len() as u32);
+        sum.add_bytes(transport).finish() == 0
     }
 
     fn assert_checksum(&self, transport: &[u8]) {
-        let sum = self.addresses.pseudo_header(self.protocol, transport.len() as u32);
-        assert_eq!(sum.add_bytes(transport).finish(), 0);
+        assert!(self.has_right_checksum(transport));
     }
 }
