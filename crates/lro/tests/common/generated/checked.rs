@@ -9,7 +9,8 @@ use nichrome_lro::{
 };
 use nichrome_wire::engine::{advance, deliver, deliver_batch_into, end_batch};
 use nichrome_wire::{
-    AddressPair, Engine, EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, instant,
+    AddressPair, Engine, EtherType, Instant, IpProtocol, Ipv4Header, Ipv6Header, LinkHeader, PppoeHeader,
+    instant,
 };
 
 use super::acks::Acks;
@@ -34,6 +35,9 @@ pub struct Checked {
 struct Watch {
     verifier: Verifier,
     medium: Medium,
+    /// Bytes of an aggregate's IP packet, tunnel headers included: of PPPoE, what its length field covers.
+    max_bytes: usize,
+    max_segments: usize,
     /// The card before the engine verifies the checksums of TCP.
     is_verified: bool,
     acks: Acks,
@@ -71,6 +75,8 @@ impl Checked {
         let watch = Watch {
             verifier: Verifier::of(profile, config.medium),
             medium: config.medium,
+            max_bytes: config.max_bytes as usize,
+            max_segments: config.max_segments,
             is_verified,
             acks: Acks::new(config.medium),
             ledger: Ledger::default(),
@@ -202,8 +208,13 @@ impl Watch {
             Output::ToHost(Packet::Aggregate(aggregate)) => {
                 aggregate.copy_to(&mut self.scratch);
                 self.acks.handed(&self.scratch);
-                if self.scratch.len() > aggregate.header().len() + 65_535 {
-                    return Err(format!("an aggregate is {} bytes long", self.scratch.len()));
+                let link = match self.medium {
+                    Medium::Ip => 0,
+                    Medium::Ethernet => uncounted(&self.scratch),
+                };
+                let (bytes, segments) = (self.scratch.len() - link, aggregate.segments());
+                if bytes > self.max_bytes || segments > self.max_segments {
+                    return Err(format!("an aggregate has {segments} segments and {bytes} bytes"));
                 }
                 aggregate.payloads().try_for_each(|payload| self.in_time(now, payload))
             }
@@ -231,6 +242,13 @@ impl Watch {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns how many leading bytes of a frame count for no limit.
+fn uncounted(frame: &[u8]) -> usize {
+    let link = LinkHeader::new(frame).unwrap();
+    let is_pppoe = link.ethertype() == EtherType::PPPOE_SESSION;
+    link.header_len() + if is_pppoe { PppoeHeader::UNCOVERED } else { 0 }
 }
 
 /// Whether a TCP segment's checksum is right; `None` for other frames, and for those that cards do not look into.
