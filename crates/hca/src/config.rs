@@ -1,10 +1,12 @@
 //! The configuration of an adapter, and the device and socket that follow from it.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
+use nichrome_port::sever;
 use nichrome_port::udp::{PacketReceiverError, ServicePorts, SharedPort, UdpError, UdpSocket};
 use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, Native, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
@@ -282,6 +284,14 @@ impl RoceSocket {
         match self {
             Self::Own(_) => Ok(None),
             Self::Shared(port) => port.open_services().map(Some),
+        }
+    }
+
+    /// Leaves the address to the parent of this process, and to other processes once the parent has ended.
+    pub(crate) fn sever(&self) {
+        match self {
+            Self::Own(socket) => sever([socket.as_fd()]),
+            Self::Shared(port) => port.sever(),
         }
     }
 

@@ -412,7 +412,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// Locks the device for as long as the result lives: for a process that is about to fork, whose child would otherwise
     /// find the device locked or half changed.
     pub fn pause(&self) -> Paused<'_, M> {
-        Paused(self.shared.live())
+        self.paused(self.shared.live())
+    }
+
+    fn paused<'a>(&'a self, live: MutexGuard<'a, LiveDevice<M>>) -> Paused<'a, M> {
+        Paused { live, shared: &self.shared, set_up: &self.set_up }
     }
 
     /// As [`Driver::pause`], but returns `None` if the device stays locked for `time`. A signal handler may have interrupted
@@ -421,8 +425,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let until = clock::now() + time;
         loop {
             match self.shared.live.try_lock() {
-                Ok(live) => return Some(Paused(live)),
-                Err(TryLockError::Poisoned(poisoned)) => return Some(Paused(poisoned.into_inner())),
+                Ok(live) => return Some(self.paused(live)),
+                Err(TryLockError::Poisoned(poisoned)) => return Some(self.paused(poisoned.into_inner())),
                 Err(TryLockError::WouldBlock) if until <= clock::now() => return None,
                 Err(TryLockError::WouldBlock) => thread::yield_now(),
             }
@@ -464,7 +468,11 @@ impl<T> Look<T> {
 }
 
 /// A locked device.
-pub struct Paused<'a, M>(MutexGuard<'a, LiveDevice<M>>);
+pub struct Paused<'a, M> {
+    live: MutexGuard<'a, LiveDevice<M>>,
+    shared: &'a SharedDevice<M>,
+    set_up: &'a SetUp,
+}
 
 impl<M> fmt::Debug for Paused<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -473,15 +481,17 @@ impl<M> fmt::Debug for Paused<'_, M> {
 }
 
 impl<M> Paused<'_, M> {
-    /// Disconnects the device from the network and from the channels of programs permanently, in a child: its sockets and the
-    /// channels' descriptors are the parent's.
+    /// Disconnects the device from the network and from the channels of programs permanently, in a forked child: closes the
+    /// sockets there, so that the address is free once the parent has ended, and leaves the channels' descriptors as they are.
     pub fn cut_off(&mut self) {
-        self.0.cut_off();
+        self.live.cut_off();
+        self.shared.sever();
+        self.set_up.sever();
     }
 
     /// Disconnects the device from the network permanently and closes the capture, for a process that exits.
     pub fn close(&mut self) {
-        self.0.wire.close();
+        self.live.wire.close();
     }
 }
 

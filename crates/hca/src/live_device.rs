@@ -37,10 +37,10 @@ pub(crate) struct LiveDevice<M> {
 }
 
 impl<M> LiveDevice<M> {
-    /// Disconnects the device from the network, and stops signals to the channels of programs.
+    /// Leaves the network and the channels of programs to the parent of this process.
     pub(crate) fn cut_off(&mut self) {
         self.wire.cut_off();
-        self.management.mute_channels();
+        self.management.cut_off();
     }
 }
 

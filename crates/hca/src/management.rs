@@ -92,10 +92,10 @@ impl Management {
         self.side_ports.take()
     }
 
-    /// Stops signals to the channels of programs.
-    pub(crate) fn mute_channels(&mut self) {
+    /// Leaves the network and the channels of programs to the parent of this process.
+    pub(crate) fn cut_off(&mut self) {
         if let Some(manager) = &mut self.manager {
-            manager.mute_channels();
+            manager.cut_off();
         }
     }
 

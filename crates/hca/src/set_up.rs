@@ -65,6 +65,15 @@ impl SetUp {
         }
     }
 
+    /// Leaves the ports to the parent of this process.
+    pub(crate) fn sever(&self) {
+        match self {
+            Self::None => {}
+            Self::Star(star) => star.sever(),
+            Self::Iwarp(iwarp) => iwarp.sever(),
+        }
+    }
+
     /// The transport.
     pub(crate) fn transport(&self) -> Transport {
         match self {

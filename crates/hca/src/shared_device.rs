@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nichrome_cm::ChannelName;
 use nichrome_cm::ucma::{Answer, Caller};
-use nichrome_port::{Waker, clock};
+use nichrome_port::{Waker, clock, sever};
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{Device, Memory, QpHandle};
 use nichrome_wire::Instant;
@@ -37,6 +37,13 @@ pub(crate) struct SharedDevice<M> {
     pub(crate) local: SocketAddr,
     pub(crate) handover: Handover,
     pub(crate) events: EventSink,
+}
+
+impl<M> SharedDevice<M> {
+    /// Leaves the duplicates of the ports' descriptors to the parent of this process.
+    pub(crate) fn sever(&self) {
+        sever([&self.ports].into_iter().chain(self.side_ports.get()).map(AsFd::as_fd));
+    }
 }
 
 impl<M: Memory> SharedDevice<M> {

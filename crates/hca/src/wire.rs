@@ -152,6 +152,7 @@ impl Wire {
     /// # Errors
     /// The kernel's.
     pub(crate) fn open_services(&mut self) -> Result<Option<(ServicePorts, OwnedFd)>, UdpError> {
+        self.check_connected()?;
         self.ports.open_services()
     }
 
@@ -173,7 +174,19 @@ impl Wire {
     /// # Errors
     /// The kernel's.
     pub(crate) fn join(&mut self, group: IpAddr) -> Result<OwnedFd, UdpError> {
+        self.check_connected()?;
         self.ports.join(group)
+    }
+
+    /// Checks whether the ports may be used.
+    ///
+    /// # Errors
+    /// ENETDOWN: this process is a forked child, or exits.
+    fn check_connected(&self) -> Result<(), UdpError> {
+        match self.is_cut_off {
+            false => Ok(()),
+            true => Err(UdpError::Io { address: self.local(), error: Errno::NETDOWN.into() }),
+        }
     }
 
     /// Leaves a multicast group.
@@ -220,7 +233,8 @@ impl Wire {
     /// # Errors
     /// The adapter has no streams, or the kernel cannot watch it.
     pub(crate) fn watch(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
-        self.ports.streams_mut().ok_or(Errno::NOTCONN)?.watch_other(descriptor)
+        let streams = self.ports.streams_mut().filter(|_| !self.is_cut_off).ok_or(Errno::NOTCONN)?;
+        streams.watch_other(descriptor)
     }
 
     /// Takes the queue pairs whose connection of the connection manager has ended.
@@ -260,9 +274,10 @@ impl Wire {
         self.capture.close();
     }
 
-    /// Stops using the ports, which are those of the parent of this process, as is the capture.
+    /// Leaves the ports to the parent of this process, and the capture.
     pub(crate) fn cut_off(&mut self) {
         self.is_cut_off = true;
+        self.ports.cut_off();
         self.capture.abandon();
     }
 

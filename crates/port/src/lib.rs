@@ -8,7 +8,7 @@
 //!
 //! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap: `acknowledgements`, `namespace`,
 //! `process_namespace`, `tap`, `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
-//! `quiet_thread`, `scheduling`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `quiet_thread`, `scheduling`, `sever`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 mod acknowledgements;
@@ -39,6 +39,7 @@ mod processor;
 mod quiet_thread;
 mod real_time;
 mod scheduling;
+mod sever;
 mod spare_descriptor;
 mod stripped_tag;
 mod sync;
@@ -76,6 +77,7 @@ pub use processor::{current_processor, incoming_processor};
 pub use quiet_thread::spawn_quiet;
 pub use real_time::{Onset, RealTime};
 pub use scheduling::waited_for_processor;
+pub use sever::sever;
 pub use tap::{Offloads, Tap, TapError};
 pub use tap_wire::TapWire;
 pub use tcp_owner::{TcpOwner, tcp_peer_owner};

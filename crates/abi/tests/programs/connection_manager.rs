@@ -19,7 +19,7 @@ const CLIENT: &str = "127.77.0.3";
 /// How long a server may take until it listens.
 const UNTIL_LISTENING: Duration = Duration::from_secs(20);
 
-const STAR: (&str, &str) = ("NICHROME_TRANSPORT", "star");
+pub(crate) const STAR: (&str, &str) = ("NICHROME_TRANSPORT", "star");
 pub(crate) const IWARP: (&str, &str) = ("NICHROME_TRANSPORT", "iwarp");
 
 /// The TCP port of qperf.

@@ -10,6 +10,7 @@ mod crates;
 mod domains;
 mod endings;
 mod flush;
+mod forks;
 #[path = "../../../../tests/installed.rs"]
 mod installed;
 mod lifetimes;

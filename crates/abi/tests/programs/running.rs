@@ -49,6 +49,11 @@ pub(crate) fn c_program_with(source: &str, argument: &str, environment: &[(&str,
     run_c_program("", source, &[argument], environment);
 }
 
+/// As [`c_program_with`], with several arguments.
+pub(crate) fn c_program_arguments(source: &str, arguments: &[&str], environment: &[(&str, &str)]) {
+    run_c_program("", source, arguments, environment);
+}
+
 /// As [`c_program`], run by another program, whose words come first.
 pub(crate) fn c_program_by(runner: &str, source: &str, arguments: &[&str]) {
     run_c_program(runner, source, arguments, &[]);

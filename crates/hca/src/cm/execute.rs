@@ -71,9 +71,12 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Neither signals nor resets the wakers of the programs' channels any more.
-    pub(crate) fn mute_channels(&mut self) {
+    /// Leaves the network and the wakers of the programs' channels to the parent of this process. Commands have no effect outside of this
+    /// process from now on.
+    pub(crate) fn cut_off(&mut self) {
         self.programs.channels.clear();
+        self.joining = None;
+        self.engine.host_mut().cut_off();
     }
 
     /// Destroys all channels of programs.

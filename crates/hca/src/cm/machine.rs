@@ -32,6 +32,14 @@ impl Machine {
         Self { address: Some(address), services: None, tcp: Some(TcpPorts::default()) }
     }
 
+    /// Leaves the ports to the parent of this process. Commands reserve none from now on.
+    pub(super) fn cut_off(&mut self) {
+        self.tcp = None;
+        if let Some(services) = self.services.take() {
+            services.sever();
+        }
+    }
+
     /// TCP's ports, of an adapter of iWARP.
     pub(super) fn tcp_ports(&mut self) -> Option<&mut TcpPorts> {
         self.tcp.as_mut()

@@ -23,6 +23,7 @@ use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, TcpListener};
+use std::os::fd::AsFd;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +31,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nichrome_port::{Epoll, Interest, Waker, clock, spawn_quiet};
+use nichrome_port::{Epoll, Interest, Waker, clock, sever, spawn_quiet};
 use nichrome_rdma::QpNumber;
 use nichrome_wire::Instant;
 
@@ -83,6 +84,8 @@ const FIRST_STREAM: u64 = 2;
 pub(crate) struct Connector<R> {
     commands: Sender<Command<R>>,
     control: Arc<Control>,
+    /// The thread's.
+    listener: Arc<TcpListener>,
     thread: Option<JoinHandle<()>>,
     /// The process of the thread, which a forked child does not have.
     process: u32,
@@ -125,13 +128,14 @@ impl<R: Send + 'static> Connector<R> {
         listener.set_nonblocking(true)?;
         epoll.add(&control.waker, WAKER, Interest::READ)?;
         epoll.add(&listener, LISTENER, Interest::READ)?;
-        let shared = Arc::clone(&control);
+        let (shared, listener) = (Arc::clone(&control), Arc::new(listener));
+        let accepting = Arc::clone(&listener);
         // Handshakes need not be Send: the thread makes them.
         let run = move || {
             let reactor = Reactor::<H> {
                 limits,
                 epoll,
-                listener,
+                listener: accepting,
                 paused_until: None,
                 inbox,
                 context,
@@ -143,7 +147,7 @@ impl<R: Send + 'static> Connector<R> {
             reactor.run(&shared);
         };
         let thread = spawn_quiet(name, run)?;
-        Ok(Self { commands, control, thread: Some(thread), process: process::id() })
+        Ok(Self { commands, control, listener, thread: Some(thread), process: process::id() })
     }
 
     /// Requests the set-up of a connection.
@@ -160,6 +164,11 @@ impl<R: Send + 'static> Connector<R> {
         self.command(Command::Withdraw(qp, done));
         // Nothing is received: the thread drops the sender.
         let _ = is_done.recv();
+    }
+
+    /// Leaves the port to the parent of this process.
+    pub(crate) fn sever(&self) {
+        sever([self.listener.as_fd()]);
     }
 
     fn command(&self, command: Command<R>) {
@@ -183,7 +192,7 @@ impl<R> Drop for Connector<R> {
 struct Reactor<H: Handshake> {
     limits: Limits,
     epoll: Epoll,
-    listener: TcpListener,
+    listener: Arc<TcpListener>,
     /// While the listener is out of the epoll.
     paused_until: Option<Instant>,
     inbox: Receiver<Command<RequestOf<H>>>,

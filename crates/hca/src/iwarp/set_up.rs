@@ -74,6 +74,11 @@ impl IwarpSetup {
         }
     }
 
+    /// Leaves the port to the parent of this process.
+    pub(crate) fn sever(&self) {
+        self.connector.sever();
+    }
+
     /// Queue pairs that are being connected.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)

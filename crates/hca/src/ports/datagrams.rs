@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nichrome_port::sever;
 use nichrome_port::udp::{
     Arrival, PacketReceiver, PacketReceiverError, ReceiveBatch, ServicePorts, UdpError, UdpSocket,
 };
@@ -85,6 +86,14 @@ impl DatagramPort {
                 Err(UdpError::Io { address, error: Errno::OPNOTSUPP.into() })
             }
             _ => self.socket.open_services(),
+        }
+    }
+
+    /// Leaves the sockets to the parent of this process.
+    pub(crate) fn sever(&self) {
+        self.socket.sever();
+        if let Source::Packets(receiver, _) = &self.source {
+            sever([receiver.as_fd()]);
         }
     }
 

@@ -210,6 +210,15 @@ impl Ports {
         Ok((side, duplicate))
     }
 
+    /// Leaves the sockets to the parent of this process. None is in use from now on.
+    pub(crate) fn cut_off(&mut self) {
+        [&self.roce].into_iter().chain(&self.others).for_each(DatagramPort::sever);
+        (self.links, self.side) = (None, None);
+        if let Some(streams) = &mut self.streams {
+            streams.forget_all();
+        }
+    }
+
     /// Leaves a multicast group.
     pub(crate) fn leave(&mut self, group: IpAddr) {
         if let Some(side) = &mut self.side {

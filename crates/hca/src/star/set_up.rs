@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use nichrome_port::sever;
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::star::Wish;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
@@ -32,7 +33,8 @@ pub(crate) struct StarSetup {
     wish: Wish,
     /// Requests that are not complete.
     open: Arc<AtomicUsize>,
-    _reserved: Option<OwnedFd>,
+    /// As in [`SetUpPort`].
+    reserved: Option<OwnedFd>,
 }
 
 impl StarSetup {
@@ -53,7 +55,7 @@ impl StarSetup {
         let limits = Limits::default();
         let connector =
             Connector::start::<Sealed<StarHandshake<M>>>(limits, "nichrome-star", listener, pending)?;
-        Ok(Self { connector, address, wish: options.stateless.wish(), open, _reserved: reserved })
+        Ok(Self { connector, address, wish: options.stateless.wish(), open, reserved })
     }
 
     /// Holds a queue pair that `change` has moved to RTR, if its transport must be negotiated.
@@ -80,6 +82,12 @@ impl StarSetup {
         if self.open() > 0 {
             self.connector.withdraw(qp);
         }
+    }
+
+    /// Leaves the ports to the parent of this process.
+    pub(crate) fn sever(&self) {
+        self.connector.sever();
+        sever(self.reserved.iter().map(AsFd::as_fd));
     }
 
     /// Queue pairs whose transport is being negotiated.

@@ -13,11 +13,14 @@
 //! ports except those of dead processes. The kernel releases the locks of a process when it ends. Until the next
 //! change, requests for a killed process go to its socket: their senders retransmit and give up.
 
+use std::mem;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create, open};
 use rustix::io::{self, Errno, pread, pwrite};
+
+use crate::sever::sever;
 
 use super::record_lock::{is_locked_elsewhere, lock, try_lock, unlock};
 use super::steering::{SPACES, ServicePort, Steering};
@@ -111,6 +114,13 @@ impl ServicePorts {
     /// another process listens.
     pub fn release(&self, port: ServicePort) {
         unlock(&self.table, place(port));
+    }
+
+    /// Leaves the ports to the parent of this process, which has them by the same descriptors.
+    pub fn sever(self) {
+        sever([self.table.as_fd(), self.socket.as_fd()]);
+        // Dropped, it would free them.
+        mem::forget(self);
     }
 
     /// Stops steering requests for a port to this process.

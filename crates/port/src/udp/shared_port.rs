@@ -19,6 +19,7 @@ use rustix::net::{RecvFlags, SocketFlags, SocketType, listen, recv};
 use crate::clock::wait;
 use crate::packet_options::accept_all;
 use crate::quiet_thread::spawn_quiet;
+use crate::sever::sever;
 use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{
     connect_to, has_same_user_id, named, receive_descriptors, send_descriptors, unix_socket,
@@ -44,7 +45,7 @@ pub struct SharedPort {
     steering: Steering,
     group: Arc<Group>,
     /// The bound name that claims the slot.
-    _claim: OwnedFd,
+    claim: OwnedFd,
     /// Passes the sockets on to newcomers.
     _steward: Steward,
 }
@@ -78,7 +79,7 @@ impl SharedPort {
         let socket = UdpSocket::of(fd, address).map_err(failed)?;
         let group = Arc::new(group);
         let steward = Steward::start(Arc::clone(&group)).map_err(failed)?;
-        Ok(Self { socket, slot, steering, group, _claim: claim, _steward: steward })
+        Ok(Self { socket, slot, steering, group, claim, _steward: steward })
     }
 
     /// Returns the slot's socket.
@@ -112,6 +113,12 @@ impl SharedPort {
             Ok((ports, UdpSocket::of(duplicate()?, address)?))
         };
         open().map_err(|error| UdpError::of(address, error))
+    }
+
+    /// Leaves the slot to the parent of this process, and the address to other processes once the parent has ended.
+    pub fn sever(&self) {
+        self.group.sever();
+        sever([self.socket.as_fd(), self.claim.as_fd()]);
     }
 }
 
@@ -203,12 +210,18 @@ impl Group {
         if !has_same_user_id(&connection)? {
             return Ok(());
         }
-        let descriptors: Vec<BorrowedFd<'_>> = std::iter::once(&self.listener)
-            .chain(&self.sockets)
-            .chain(&self.table)
-            .map(AsFd::as_fd)
-            .collect();
+        let descriptors: Vec<_> = self.descriptors().collect();
         send_descriptors(&connection, &[0], &descriptors)
+    }
+
+    /// Leaves the descriptors to the parent of this process.
+    fn sever(&self) {
+        sever(self.descriptors());
+    }
+
+    /// The descriptors, in the order in which they are passed on.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(&self.listener).chain(&self.sockets).chain(&self.table).map(AsFd::as_fd)
     }
 }
 

@@ -232,6 +232,12 @@ impl StreamPorts {
         }
     }
 
+    /// Closes the descriptors of all streams, which the parent of this process has, too: the connections go on.
+    pub(crate) fn forget_all(&mut self) {
+        self.streams.clear();
+        self.by_qp.clear();
+    }
+
     /// Receives bytes of the streams where any wait; returns true if more may wait.
     pub(crate) fn receive(
         &mut self,
