@@ -1,4 +1,5 @@
 """Fixtures for pytest: ``wan``, two hosts and a path for each test, and ``rdma_device``. Tests run in parallel with xdist.
+It works with pytest 6.2 and later.
 
 The packets of a failing test are kept in the folder ``--nichrome-captures`` (``nichrome-captures``): ``NAME.pcapng`` for a path,
 ``NAME-rdma-PROCESS.pcapng`` for each program with a device.
@@ -11,14 +12,15 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Generator, Iterator
 
 import pytest
 
 from nichrome import rdma as _rdma
 from nichrome import wan as _wan
 
-_FAILED = pytest.StashKey[bool]()
+#: The attribute of a test that has failed. pytest 6 has no stash.
+_FAILED = "_nichrome_failed"
 
 #: Characters of a test in the names of its captures, which have 255 bytes at most with all that follows.
 _LONGEST = 200
@@ -37,13 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "rdma_device(**options): options of nichrome rdma run for the fixture rdma_device")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+# pluggy 1.0 has no hookimpl(wrapper=True).
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Records that a test has failed, before its fixtures end."""
-    report = yield
-    if report.failed:
-        item.stash[_FAILED] = True
-    return report
+    outcome = yield
+    if outcome.get_result().failed:
+        setattr(item, _FAILED, True)
 
 
 def _options(request: pytest.FixtureRequest, mark: str) -> Dict[str, Any]:
@@ -53,7 +55,7 @@ def _options(request: pytest.FixtureRequest, mark: str) -> Dict[str, Any]:
 
 
 def _keep_if_failed(request: pytest.FixtureRequest, capture: Path, suffix: str = "") -> None:
-    if request.node.stash.get(_FAILED, False) and capture.exists():
+    if getattr(request.node, _FAILED, False) and capture.exists():
         folder = Path(request.config.rootpath, request.config.getoption("--nichrome-captures"))
         os.makedirs(folder, exist_ok=True)
         shutil.move(str(capture), str(folder / f"{_file_name(request.node.nodeid)}{suffix}.pcapng"))
@@ -76,7 +78,7 @@ def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_wan.Path]:
             yield path
     except Exception:
         # The path itself has failed.
-        request.node.stash[_FAILED] = True
+        setattr(request.node, _FAILED, True)
         raise
     finally:
         _keep_if_failed(request, capture)

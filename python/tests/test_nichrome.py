@@ -16,7 +16,6 @@ from hyperqueue.cluster import WorkerConfig
 import nichrome
 from nichrome._command import options
 
-pytest_plugins = ["pytester"]
 REPOSITORY = Path(__file__).parents[2]
 CAPTURE = sorted((REPOSITORY / "tests/captures").glob("tcp-*"))[0]
 
@@ -45,6 +44,15 @@ def test_every_engine_is_compared():
 def test_what_the_command_refuses_is_raised():
     with pytest.raises(nichrome.NichromeError, match="/nonexistent"):
         nichrome.coalesce("/nonexistent")
+
+
+def test_the_command_of_a_user_install_is_found(tmp_path):
+    installed = tmp_path / "bin" / "nichrome"
+    installed.parent.mkdir()
+    installed.symlink_to("/bin/true")
+    environment = {"PYTHONPATH": str(REPOSITORY / "python"), "PYTHONUSERBASE": str(tmp_path), "PATH": "/nonexistent"}
+    program = [sys.executable, "-c", "import nichrome; print(nichrome.command())"]
+    assert subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stdout == f"{installed}\n"
 
 
 @pytest.mark.parametrize("name", ["output", "acks"])
@@ -199,59 +207,3 @@ def test_the_environment_of_a_device_keeps_values_of_any_bytes(monkeypatch):
     monkeypatch.setenv("NOT_UTF_8", os.fsdecode(b"\xff"))
     environment = nichrome.rdma.environment()
     assert environment["RETURNS"] == "a\rb\r\nc" and os.fsencode(environment["NOT_UTF_8"]) == b"\xff"
-
-
-def test_a_failing_test_keeps_the_packets_of_its_device(pytester):
-    pytester.makepyfile(
-        """
-        import subprocess
-
-        def test_programs(rdma_device):
-            server = subprocess.Popen(["ibv_rc_pingpong", "-g", "0", "-n", "10"], env=rdma_device, stdout=subprocess.DEVNULL)
-            client = ["ibv_rc_pingpong", "-g", "0", "-n", "10", "127.0.0.1"]
-            # Refused until the server listens.
-            while subprocess.run(client, env=rdma_device, capture_output=True).returncode != 0:
-                assert server.poll() is None
-            server.wait()
-            assert False
-        """
-    )
-    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
-    result.assert_outcomes(failed=1)
-    kept = sorted((pytester.path / "nichrome-captures").iterdir(), key=lambda file: file.stat().st_size)
-    # The server's and that of the client which was served: 10 messages of 4096 bytes each way.
-    assert len(kept) >= 2 and all(file.stat().st_size > 2 * 10 * 4096 for file in kept[-2:]), kept
-
-
-def test_a_failing_test_keeps_its_packets(pytester):
-    pytester.makepyfile(
-        """
-        import pytest
-
-        @pytest.mark.wan(delay="1ms")
-        @pytest.mark.parametrize("passes", [True, False, pytest.param(False, id="x" * 300), pytest.param(False, id="x" * 299)])
-        def test_ping(wan, passes):
-            wan.right.run(["python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.0.0.1', 9))"], check=True)
-            assert passes
-        """
-    )
-    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
-    result.assert_outcomes(passed=1, failed=3)
-    kept = sorted((file.name for file in (pytester.path / "nichrome-captures").iterdir()), key=len)
-    assert len(kept) == 3 and kept[0].endswith("False_.pcapng") and all("x" * 100 in name for name in kept[1:]), kept
-
-
-def test_a_path_that_fails_keeps_its_packets(pytester):
-    pytester.makepyfile(
-        """
-        import os
-        import signal
-
-        def test_ping(wan):
-            wan.right.run(["python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('10.0.0.1', 9))"], check=True)
-            os.kill(wan.pid, signal.SIGTERM)
-        """
-    )
-    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
-    result.assert_outcomes(passed=1, errors=1)
-    assert [file.name for file in (pytester.path / "nichrome-captures").iterdir()] == ["test_a_path_that_fails_keeps_its_packets.py_test_ping.pcapng"]
