@@ -20,7 +20,8 @@ class NichromeError(Exception):
 
 
 def command() -> str:
-    """Returns the path of the command: ``$NICHROME_COMMAND``, the one of this Python environment, or one in ``PATH``.
+    """Returns the path of the command: ``$NICHROME_COMMAND``, the one of this Python environment, the one of the user's own
+    packages, or one in ``PATH``.
 
     Raises:
         NichromeError: There is none.
@@ -28,8 +29,9 @@ def command() -> str:
     chosen = os.environ.get(VARIABLE)
     if chosen:
         return chosen
-    installed = os.path.join(sysconfig.get_path("scripts"), "nichrome")
-    found = installed if os.access(installed, os.X_OK) else shutil.which("nichrome")
+    # 'pip install --user' places it in the second folder.
+    folders = sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user")
+    found = shutil.which("nichrome", path=os.pathsep.join(folders)) or shutil.which("nichrome")
     if found is None:
         raise NichromeError("there is no nichrome command: install the package's wheel, or set NICHROME_COMMAND")
     return found
