@@ -1,15 +1,17 @@
 //! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`. Tables of files are complete, and
-//! tests that run in a process of their own are found there.
+//! tests that run in a process of their own are found there. Files outside the workspace have its version, and the fuzz targets have a table.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod arrows;
 mod circles;
 mod direction;
 mod file_tables;
+mod fuzz_targets;
 mod layers;
 mod modules;
 mod own_process;
 mod samples;
+mod versions;
 
 use std::fs;
 use std::path::Path;
