@@ -39,7 +39,8 @@ pub(super) struct Options {
     /// The server's TCP port, over which the two ends exchange parameters.
     #[arg(long, value_name = "PORT", default_value_t = 18_515, value_parser = number::whole(0..=u16::MAX))]
     pub(super) port: u16,
-    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
+    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface; with
+    /// pingpong 1024.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
     /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
