@@ -26,10 +26,10 @@ use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
 use crate::live_device::{EventSink, LiveDevice, STREAM_LINGER};
 use crate::patience::Patience;
-use crate::set_up::SetUp;
+use crate::set_up::{SetUp, SetUpPorts};
 use crate::shared_device::SharedDevice;
 use crate::spin::Spin;
-use crate::star::{Host, StarSetup, listen};
+use crate::star::{Host, StarSetup};
 use crate::wire::{Wire, WireCounters};
 
 /// Copies of the last ACK sent when a queue pair is destroyed. Later retransmissions of the peer get no answer, so a
@@ -64,7 +64,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
         let socket = RoceSocket::open(config.place)?;
         let device = Device::new(socket.device(config)?, memory)?;
-        let slot = socket.slot();
+        let set_up = SetUpPorts::open(&socket, config, device.config().first_qp)?;
         let wire = Wire::open(socket, config)?;
         let (ports, local) = (wire.readiness()?, wire.local());
         let iwarp = iwarp::Shared { options: config.iwarp, ..iwarp::Shared::default() };
@@ -79,20 +79,16 @@ impl<M: Memory + Send + 'static> Driver<M> {
             handover: Handover::new().map_err(OpenError::Thread)?,
             events,
         });
-        let set_up = match (config.transport, iwarp) {
-            (Transport::Iwarp, Some(iwarp)) => {
+        let set_up = match (set_up, iwarp) {
+            (SetUpPorts::Iwarp(listener), Some(iwarp)) => {
                 let host = Arc::clone(&shared) as Arc<dyn StreamHost>;
-                let listener = iwarp::listen(local.ip(), shared.live().device.config().first_qp)?;
                 SetUp::Iwarp(IwarpSetup::start(listener, host, iwarp).map_err(failed)?)
             }
-            (Transport::Star, _) => {
+            (SetUpPorts::Star(port, key), _) => {
                 let host = Arc::clone(&shared) as Arc<dyn Host<M>>;
-                let key = config.star.admit(local.ip())?;
-                SetUp::Star(
-                    StarSetup::start(listen(local.ip(), slot)?, host, &config.star, key).map_err(failed)?,
-                )
+                SetUp::Star(StarSetup::start(port, host, &config.star, key).map_err(failed)?)
             }
-            (Transport::Roce | Transport::Iwarp, _) => SetUp::None,
+            (SetUpPorts::None | SetUpPorts::Iwarp(_), _) => SetUp::None,
         };
         let driven = Arc::clone(&shared);
         let thread = spawn_quiet("nichrome-hca", move || driven.drive());

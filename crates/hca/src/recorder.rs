@@ -5,7 +5,7 @@ use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 
-use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create};
+use nichrome_port::capture::{LinkType, MAX_SNAP_LEN, PacketOptions, WriteError, Writer, create_or_continue};
 use nichrome_port::clock;
 use nichrome_rdma::Datagram;
 use nichrome_wire::rdma::{IcrcCheck, IcrcChecker, ROCE_PORT, UdpFlow};
@@ -22,7 +22,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Creates the file, with one interface named `interface`.
+    /// Creates the file, with one interface named `interface`, or adds a section to the capture of an earlier adapter of this process.
     pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
         Ok(Self { recorder: Some(Recorder::create(path, interface)?), error: None })
     }
@@ -97,9 +97,9 @@ struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file, with one interface named `interface`.
+    /// As [`Capture::create`].
     fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
-        let mut writer = create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
+        let mut writer = create_or_continue(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
         let interface = writer.add_interface(LinkType::RawIp, interface, MAX_SNAP_LEN)?;
         writer.flush()?;
         let offset = clock::wall_clock().nanos_since(clock::now());

@@ -1,10 +1,13 @@
 //! Set-up of connections before queue pairs use them, for any transport.
 
+use std::net::TcpListener;
+
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
 
-use crate::config::Transport;
+use crate::config::{AdapterConfig, OpenError, RoceSocket, Transport};
+use crate::connect::PreSharedKey;
 use crate::iwarp::{self, IwarpCounters, IwarpOptions, IwarpSetup};
-use crate::star::{self, StarSetup};
+use crate::star::{self, SetUpPort, StarSetup};
 
 /// The connection set-up of a transport.
 pub(crate) enum SetUp {
@@ -12,6 +15,37 @@ pub(crate) enum SetUp {
     None,
     Star(StarSetup),
     Iwarp(IwarpSetup),
+}
+
+/// The TCP ports of a transport's connection set-up.
+pub(crate) enum SetUpPorts {
+    /// RoCE: none.
+    None,
+    /// With the key of set-ups.
+    Star(SetUpPort, Option<PreSharedKey>),
+    Iwarp(TcpListener),
+}
+
+impl SetUpPorts {
+    /// Opens the ports at the address of `socket`, for an adapter whose lowest queue pair number is `first_qp`.
+    ///
+    /// # Errors
+    /// A port is taken, or StaR is not safe at the address.
+    pub(crate) fn open(
+        socket: &RoceSocket,
+        config: &AdapterConfig,
+        first_qp: u32,
+    ) -> Result<Self, OpenError> {
+        let address = socket.udp().local().ip();
+        Ok(match config.transport {
+            Transport::Roce => Self::None,
+            Transport::Star => {
+                let key = config.star.admit(address)?;
+                Self::Star(star::listen(address, socket.slot())?, key)
+            }
+            Transport::Iwarp => Self::Iwarp(iwarp::listen(address, first_qp)?),
+        })
+    }
 }
 
 /// A request to set up the connection of a held queue pair.
@@ -122,7 +156,7 @@ mod tests {
     use nichrome_rdma::{AddressVector, QpCapacity};
 
     use super::*;
-    use crate::{Adapter, AdapterConfig};
+    use crate::Adapter;
 
     /// A second one would move the queue pair to ERROR a minute later.
     #[test]

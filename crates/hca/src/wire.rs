@@ -127,14 +127,17 @@ impl Wire {
     /// # Errors
     /// A port, the capture file or the faults.
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
-        let capture = config.capture.as_deref().map(|path| Capture::create(path, "nichrome")).transpose()?;
+        let ports = Ports::open(socket, config)?;
         // Streams have impaired paths of their own.
         let faults = config.faults.as_ref().filter(|_| config.transport != Transport::Iwarp);
+        let faults = faults.map(FaultyPaths::new).transpose()?;
+        // Last: an adapter that does not open leaves an existing file as it is.
+        let capture = config.capture.as_deref().map(|path| Capture::create(path, "nichrome")).transpose()?;
         Ok(Self {
-            ports: Ports::open(socket, config)?,
+            ports,
             outgoing: SendBatch::default(),
             held: None,
-            faults: faults.map(FaultyPaths::new).transpose()?,
+            faults,
             capture: capture.unwrap_or_default(),
             counters: WireCounters::default(),
             is_cut_off: false,

@@ -1,8 +1,9 @@
 //! Two adapters on the loopback interface.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs::{self, File};
 use std::io::IoSlice;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::process::{self, Command};
 use std::sync::Mutex;
 use std::thread;
@@ -12,6 +13,7 @@ use nichrome_hca::{
     Adapter, AdapterConfig, Connection, Driver, Faults, LocalPath, OpenError, Place, QueuePair, Reception,
     StarOptions, Stateless, Transport,
 };
+use nichrome_port::capture::Reader;
 use nichrome_port::{Device as _, Offloads, Tap};
 use nichrome_rdma::{
     Access, AddressVector, ByteMemory, CompletedOperation, Operation, PathMtu, Payload, Psn, QKey,
@@ -340,12 +342,11 @@ fn a_peer_that_has_gone_ends_in_an_error() {
 
 /// Voluntary context switches of the adapters' threads.
 fn wake_ups() -> u64 {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
-    let ours = tasks.filter(|task| {
-        std::fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "nichrome-hca")
-    });
+    let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let ours = tasks
+        .filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "nichrome-hca"));
     let switches = ours.filter_map(|task| {
-        let status = std::fs::read_to_string(task.join("status")).ok()?;
+        let status = fs::read_to_string(task.join("status")).ok()?;
         status
             .lines()
             .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")?.trim().parse::<u64>().ok())
@@ -424,6 +425,51 @@ fn tshark_finds_nothing_malformed_in_a_capture() {
     let all = packets("infiniband.bth");
     assert_eq!(all.len() as u64, wire.sent + wire.received, "{wire:?}");
     assert_eq!(packets("_ws.malformed || !infiniband.bth"), [""; 0]);
+}
+
+#[test]
+fn adapters_of_one_process_write_their_captures_behind_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture.pcapng");
+    let config = AdapterConfig { capture: Some(path.clone()), ..AdapterConfig::default() };
+    let mut packets = 0;
+    for _ in 0..2 {
+        let ends = [End::open(&config), End::open(&AdapterConfig::default())];
+        connect(&ends);
+        moves_messages(&ends, &[1]);
+        let wire = ends[0].adapter.wire_counters();
+        packets += wire.sent + wire.received;
+        drop(ends);
+        let mut reader = Reader::new(File::open(&path).unwrap()).unwrap();
+        let (mut packet, mut found) = (Vec::new(), 0);
+        while reader.next(&mut packet).unwrap().is_some() {
+            found += 1;
+        }
+        // Closing sends the last ACK again.
+        assert!(found >= packets, "{found} of {packets}");
+        packets = found;
+    }
+}
+
+#[test]
+fn an_adapter_that_does_not_open_leaves_the_file_of_its_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("capture.pcapng");
+    fs::write(&path, "an earlier capture").unwrap();
+    let address = Ipv4Addr::new(127, 0, 6, 3);
+    let config = AdapterConfig {
+        capture: Some(path.clone()),
+        place: Place::Address(address.into()),
+        ..AdapterConfig::default()
+    };
+    let packets =
+        AdapterConfig { transport: Transport::Star, reception: Reception::Packets, ..config.clone() };
+    // The port of iWARP's set-up.
+    let _taken = TcpListener::bind((address, 4832)).unwrap();
+    for config in [packets, AdapterConfig { transport: Transport::Iwarp, ..config }] {
+        assert!(Adapter::open(&config).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "an earlier capture");
+    }
 }
 
 fn star(stateless: Stateless) -> AdapterConfig {

@@ -25,7 +25,7 @@ use crate::connect::PreSharedKey;
 
 pub use key_file::KeyFileError;
 pub(crate) use pending::{Host, Request};
-pub(crate) use set_up::{StarSetup, listen};
+pub(crate) use set_up::{SetUpPort, StarSetup, listen};
 pub(crate) use slots::{SLOT_BITS, STEERING};
 
 /// Options of StaR.

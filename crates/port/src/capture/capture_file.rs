@@ -18,9 +18,13 @@ pub(super) struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// Writes to an empty file.
-    pub(super) fn new(file: File) -> Self {
-        Self { file, end: 0 }
+    /// Writes behind what the file has.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let end = file.metadata()?.len();
+        Ok(Self { file, end })
     }
 
     /// Fails if the file is shorter than what was written to it: the next block would follow a gap of zeros, which no reader

@@ -29,7 +29,7 @@ pub use cooked::CookedHeader;
 pub use error::{ReadError, WriteError};
 pub use link_type::{LinkType, Skipped};
 pub use reader::{Reader, open};
-pub use writer::{Writer, create};
+pub use writer::{Writer, create, create_or_continue};
 
 use nichrome_wire::Instant;
 

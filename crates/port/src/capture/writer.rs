@@ -10,11 +10,14 @@ use crate::uninterrupted;
 use nichrome_wire::Instant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 /// Size at which buffered blocks are written to the output, in bytes.
 const WRITE_AT: usize = 64 * 1024;
@@ -22,10 +25,37 @@ const WRITE_AT: usize = 64 * 1024;
 /// Creates the capture at `path`, replacing an existing file; `-` is the standard output. `application` is recorded as
 /// the writing program. In a regular file, flushed records survive SIGKILL.
 pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
+    create_with(path, application, Existing::Replace)
+}
+
+/// As [`create`], but adds a section to a regular file that an earlier call of this function in this process has created.
+pub fn create_or_continue(
+    path: &Path,
+    application: &str,
+) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
+    create_with(path, application, Existing::ContinueOwn)
+}
+
+/// What happens to the content of an existing regular file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existing {
+    Replace,
+    /// The content stays if it is this process's.
+    ContinueOwn,
+}
+
+/// Device and inode of the files that [`create_or_continue`] has created.
+static CREATED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+
+fn create_with(
+    path: &Path,
+    application: &str,
+    existing: Existing,
+) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
     let (output, destination) = if path.as_os_str() == "-" {
         (standard_output(), "the standard output".to_owned())
     } else {
-        (create_file(path), path.display().to_string())
+        (create_file(path, existing), path.display().to_string())
     };
     match output {
         Ok(output) => Ok(Writer::with_destination(output, application, destination)),
@@ -37,15 +67,22 @@ fn standard_output() -> io::Result<Box<dyn Write + Send>> {
     Ok(Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
 }
 
-/// Opens a file for writing, empty. A regular file is locked, so that no other capture is written to it.
-fn create_file(path: &Path) -> io::Result<Box<dyn Write + Send>> {
+/// Opens a file for writing. A regular file is locked, so that no other capture is written to it.
+fn create_file(path: &Path, existing: Existing) -> io::Result<Box<dyn Write + Send>> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Ok(Box::new(file));
     }
     lock(&file)?;
-    file.set_len(0)?;
-    Ok(Box::new(CaptureFile::new(file)))
+    let is_continued = existing == Existing::ContinueOwn && {
+        let mut created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
+        !created.insert((metadata.dev(), metadata.ino()))
+    };
+    if !is_continued {
+        file.set_len(0)?;
+    }
+    Ok(Box::new(CaptureFile::new(file)?))
 }
 
 /// Locks a file until it is closed.
