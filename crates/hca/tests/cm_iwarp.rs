@@ -9,9 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nichrome_hca::cm::{ConnectError, ListenError};
-use nichrome_hca::{AdapterConfig, Place, Transport};
+use nichrome_hca::{AdapterConfig, Connection, Place, Transport};
 use nichrome_rdma::iwarp::setup::{Initiator, Options};
-use nichrome_rdma::{ReceiveRequest, Status};
+use nichrome_rdma::{Access, Operation, ReceiveRequest, SendRequest, Status};
 use nichrome_wire::Instant as EngineInstant;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_reuseaddr;
@@ -64,6 +64,33 @@ fn the_accepting_end_may_send_first() {
     let listener = ends[1].adapter.listen(0, 0).unwrap();
     let [client, server] = connected(&ends, &listener);
     sends([(&ends[1], &server), (&ends[0], &client)]);
+}
+
+#[test]
+fn a_peer_has_the_rights_that_the_program_gives_to_its_connection() {
+    let ends = pair();
+    let listener = ends[1].adapter.listen(0, 0).unwrap();
+    for (access, is_written) in [(Access::NONE, false), (connection().access, true)] {
+        let given = Connection { access, ..connection() };
+        let [client, server] = thread::scope(|scope| {
+            let accepted = scope.spawn(|| {
+                let request = listener.accept(PATIENCE).unwrap().unwrap();
+                request.accept(ends[1].queue_pair(), b"", &given).unwrap()
+            });
+            [ends[0].connect(listener.address(), b"").unwrap(), accepted.join().unwrap()]
+        });
+        ends[0].region.with(|bytes| bytes[..4].fill(7));
+        let buffers = [ends[0].region.slice(0, 4)];
+        let write = Operation::Write(ends[1].region.remote().at(0));
+        client.queue_pair().post_send(&SendRequest::new(1, write, &buffers)).unwrap();
+        // The responder's TERMINATE ends the connection.
+        let has_come = || ends[1].region.poll(|bytes| bytes[..4] == [7; 4]);
+        let begun = Instant::now();
+        while !has_come() && !server.wait_disconnected(Duration::from_millis(1)).unwrap() {
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        assert_eq!(has_come(), is_written);
+    }
 }
 
 #[test]

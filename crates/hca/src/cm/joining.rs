@@ -11,6 +11,7 @@ use nichrome_wire::{Engine, Instant, NumberMap};
 use super::attributes::stop;
 use super::error::ConnectError;
 use super::machine::Machine;
+use super::manager::{Connection, EndpointNumber};
 use super::streams::{Outcome, Ready, Streams};
 use crate::iwarp;
 use crate::wire::Wire;
@@ -47,10 +48,11 @@ impl Joining {
         if self.ready.is_empty() { self.streams.poll_timeout() } else { Some(Instant::ZERO) }
     }
 
-    /// Executes the engine's requests.
+    /// Executes the engine's requests. `connections` are those of Rust programs.
     pub(super) fn act<M: Memory>(
         &mut self,
         output: Output,
+        connections: &BTreeMap<EndpointNumber, Connection>,
         engine: &mut Manager<Machine>,
         device: &mut Device<M>,
         now: Instant,
@@ -72,19 +74,21 @@ impl Joining {
             }
             Output::Connect { id, local, peer, qp, parameters } => {
                 let name = StreamName::Outgoing(id);
-                if let Err(error) = self.reserve(name, qp, device) {
+                if let Err(error) = self.reserve(name, qp, connections, device) {
                     return self.report(engine, name, Err(StreamFailure::Other(error)), now);
                 }
                 let bound = engine.host_mut().tcp_ports().and_then(|ports| ports.take_bound(local.port()));
                 self.streams.connect(id, (local, peer), bound, &parameters, now);
             }
-            Output::Accept { stream, qp, parameters } => match self.reserve(stream, qp, device) {
-                Ok(()) => self.streams.accept(stream, &parameters, now),
-                Err(error) => {
-                    self.streams.reject(stream, &[], now);
-                    self.report(engine, stream, Err(StreamFailure::Other(error)), now);
+            Output::Accept { stream, qp, parameters } => {
+                match self.reserve(stream, qp, connections, device) {
+                    Ok(()) => self.streams.accept(stream, &parameters, now),
+                    Err(error) => {
+                        self.streams.reject(stream, &[], now);
+                        self.report(engine, stream, Err(StreamFailure::Other(error)), now);
+                    }
                 }
-            },
+            }
             Output::Reject { stream, private_data } => self.streams.reject(stream, &private_data, now),
             Output::Disconnect(name) => {
                 if let Some(qp) = self.qps.get(&name) {
@@ -125,12 +129,15 @@ impl Joining {
         &mut self,
         name: StreamName,
         number: QpNumber,
+        connections: &BTreeMap<EndpointNumber, Connection>,
         device: &mut Device<M>,
     ) -> Result<(), Errno> {
         let qp = device.qp_of(number).ok_or(Errno::EINVAL)?;
-        // The rights of regions decide, as on siw.
+        // A Rust program has chosen the rights. For others, the rights of regions decide, as on siw.
+        let has_rights = connections.values().rev().any(|connection| connection.qp == qp);
         let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
-        let change = QpChange { access: Some(access), ..QpChange::to(QpState::Rtr) };
+        let access = (!has_rights).then_some(access);
+        let change = QpChange { access, ..QpChange::to(QpState::Rtr) };
         device.modify_qp(qp, &change).map_err(|_| Errno::EINVAL)?;
         device.hold_qp(qp).map_err(|_| Errno::EINVAL)?;
         self.qps.insert(name, qp);
@@ -252,7 +259,7 @@ mod tests {
     use crate::cm::{Connected, ConnectionManager};
     use crate::connected_stream::ConnectedStream;
     use crate::testing::TERMS;
-    use crate::{Adapter, AdapterConfig, Connection, QueuePair, Transport};
+    use crate::{Adapter, AdapterConfig, QueuePair, Transport};
 
     const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -265,7 +272,7 @@ mod tests {
     fn the_end_of_its_connection_is_nothing_to_a_queue_pair_that_was_reset() {
         let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
         let (client, server) = (Adapter::open(&config).unwrap(), Adapter::open(&config).unwrap());
-        let (listener, terms) = (server.listen(0, 0).unwrap(), Connection::new(PathMtu::B1024));
+        let (listener, terms) = (server.listen(0, 0).unwrap(), crate::Connection::new(PathMtu::B1024));
         let [_peer, connected]: [Connected; 2] = thread::scope(|scope| {
             let peer =
                 scope.spawn(|| client.connect(listener.address(), queue_pair(&client), b"", &terms).unwrap());
@@ -298,7 +305,9 @@ mod tests {
                             device.modify_qp(qp.handle(), &QpChange::to(state)).unwrap();
                         }
                         let number = device.qp_number(qp.handle()).unwrap();
-                        manager.joining.as_mut().unwrap().reserve(name, number, device).unwrap();
+                        let (joining, connections) =
+                            (manager.joining.as_mut().unwrap(), &manager.connections);
+                        joining.reserve(name, number, connections, device).unwrap();
                     }
                 })
                 .unwrap();
@@ -320,7 +329,7 @@ mod tests {
             device.modify_qp(qp.handle(), &QpChange::to(QpState::Init)).unwrap();
             let number = device.qp_number(qp.handle()).unwrap();
             let (name, joining) = (StreamName::Incoming(1), manager.joining.as_mut().unwrap());
-            joining.reserve(name, number, device).unwrap();
+            joining.reserve(name, number, &manager.connections, device).unwrap();
             let stream = ConnectedStream::new(socket, Vec::new(), Vec::new());
             joining.ready.push(Ready { name, terms: TERMS, private_data: Vec::new(), stream });
         };

@@ -286,7 +286,7 @@ impl ConnectionManager {
                 Output::LeaveGroup(membership) => self.programs.leave(membership),
                 output => {
                     if let Some(joining) = &mut self.joining {
-                        joining.act(output, &mut self.engine, device, now);
+                        joining.act(output, &self.connections, &mut self.engine, device, now);
                     }
                 }
             }
