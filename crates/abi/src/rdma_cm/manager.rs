@@ -4,9 +4,10 @@
 //! context of the process has opened it before.
 
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use nichrome_cm::IdName;
 use nichrome_cm::ucma::Command;
 use nichrome_hca::cm::{ChannelError, CmChannel, CmHost, PausedHost};
 use nichrome_port::clock;
@@ -98,7 +99,7 @@ impl Manager {
         if self.adapter.get().is_some() {
             return Ok(());
         }
-        let adapter = match (Adapter::opened(), place_of(command)?) {
+        let adapter = match (Adapter::opened(), place_of(command, |id| self.host.is_family_only(id))?) {
             (Some(adapter), _) => adapter,
             (None, Some(address)) => Adapter::open_at(address)?,
             (None, None) => return Ok(()),
@@ -128,23 +129,22 @@ fn report(error: &dyn std::error::Error) -> Errno {
 }
 
 /// Returns the address of the adapter that a command needs: the one that it names or that the kernel would send from, else the
-/// loopback address. `None` if it needs no adapter.
-fn place_of(command: &Command) -> Result<Option<IpAddr>, Errno> {
+/// loopback address: 127.0.0.1, unless the identifier is limited to IPv6. `None` if it needs no adapter.
+fn place_of(command: &Command, is_family_only: impl FnOnce(IdName) -> bool) -> Result<Option<IpAddr>, Errno> {
     let address = match command {
+        Command::Bind { id, source } if source.ip().is_unspecified() => {
+            match source.is_ipv6() && is_family_only(*id) {
+                true => Ipv6Addr::LOCALHOST.into(),
+                false => Ipv4Addr::LOCALHOST.into(),
+            }
+        }
         Command::Bind { source, .. } => source.ip(),
         Command::ResolveAddress { source: Some(source), .. } if !source.ip().is_unspecified() => source.ip(),
         Command::ResolveAddress { destination, .. } => source_to(destination.ip())?,
         Command::Listen { .. } | Command::JoinMulticast { .. } => Ipv4Addr::LOCALHOST.into(),
         _ => return Ok(None),
     };
-    Ok(Some(if address.is_unspecified() { loopback_of(address) } else { address }))
-}
-
-fn loopback_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-    }
+    Ok(Some(address))
 }
 
 /// Returns the address that the kernel would send from. Sends nothing.
@@ -152,7 +152,7 @@ fn source_to(destination: IpAddr) -> Result<IpAddr, Errno> {
     let any = SocketAddr::new(
         match destination {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         },
         0,
     );

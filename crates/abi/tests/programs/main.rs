@@ -21,6 +21,7 @@ mod namespaces;
 mod newer;
 mod offers;
 mod packages;
+mod places;
 mod refusals;
 mod running;
 mod star;

@@ -192,6 +192,11 @@ impl<H: Host> Manager<H> {
         self.change_binding(id)
     }
 
+    /// Returns true if [`set_family_only`](Self::set_family_only) has set an identifier's address family.
+    pub fn is_family_only(&self, id: IdName) -> bool {
+        self.identifier(id).is_ok_and(|identifier| identifier.options.family_only == Some(true))
+    }
+
     /// Leaves the port of the other address family to others.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nichrome_cm::ucma::{Answer, Caller, execute};
-use nichrome_cm::{Bearer, ChannelName, Errno};
+use nichrome_cm::{Bearer, ChannelName, Errno, IdName};
 use nichrome_port::{Waker, clock};
 use nichrome_rdma::Memory;
 use nichrome_wire::cm::Guid;
@@ -68,6 +68,12 @@ impl CmHost {
     }
 
     /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does already.
+    /// Returns true if a program has limited an identifier to its address family (`RDMA_OPTION_ID_AFONLY`), and no adapter has the
+    /// connection manager yet.
+    pub fn is_family_only(&self, id: IdName) -> bool {
+        self.parked().as_ref().is_some_and(|parked| parked.engine.is_family_only(id))
+    }
+
     ///
     /// # Errors
     /// The adapter has no connection manager: this one stays without an adapter.
