@@ -72,8 +72,11 @@ pub struct Config {
     pub bearer: Bearer,
     /// The adapter's GUID.
     pub guid: Guid,
-    /// Random identifiers, ports and PSNs follow from the seed.
+    /// Random ports and PSNs follow from the seed.
     pub seed: u128,
+    /// Communication identifiers and the GUID in messages follow from this seed. If an earlier run at the address had the same, peers may
+    /// take requests for its retransmissions.
+    pub identity_seed: u128,
     /// The top bits of communication identifiers.
     pub comm_ids: CommIdPrefix,
     /// First and last of the ports that are given to programs that ask for none.
@@ -144,12 +147,13 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The defaults. Messages are retransmitted after 1.07 s, up to 15 times.
+    /// The defaults, with one seed for all. Messages are retransmitted after 1.07 s, up to 15 times.
     pub fn new(bearer: Bearer, guid: Guid, seed: u128) -> Self {
         Self {
             bearer,
             guid,
             seed,
+            identity_seed: seed,
             comm_ids: CommIdPrefix::default(),
             ephemeral_ports: (32_768, 60_999),
             response_timeout: TimeExponent::new(18),

@@ -20,7 +20,7 @@ use nichrome_wire::Instant;
 use rustix::io::Errno;
 
 use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Modify, Parked, Unavailable};
-use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport};
+use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport, seed};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
@@ -72,7 +72,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let failed =
             |error: std::io::Error| OpenError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN));
         let shared = Arc::new(SharedDevice {
-            live: Mutex::new(LiveDevice::new(device, wire, config.cm, iwarp.clone())),
+            live: Mutex::new(LiveDevice::new(device, wire, (config.cm, seed(None)?), iwarp.clone())),
             ports,
             side_ports: OnceLock::new(),
             local,

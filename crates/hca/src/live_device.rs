@@ -45,11 +45,12 @@ impl<M> LiveDevice<M> {
 }
 
 impl<M: Memory> LiveDevice<M> {
-    /// Drives a device on its wire. `iwarp` is `None` on other transports.
+    /// Drives a device on its wire. `cm` are the options of the connection manager and the seed of its identifiers; `iwarp` is `None` on
+    /// other transports.
     pub(crate) fn new(
         mut device: Device<M>,
         wire: Wire,
-        cm: CmOptions,
+        cm: (CmOptions, u128),
         iwarp: Option<iwarp::Shared>,
     ) -> Self {
         let management = Management::new(cm, iwarp, &mut device, &wire);

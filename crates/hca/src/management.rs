@@ -19,6 +19,8 @@ use crate::wire::Wire;
 /// first message of a peer, which is answered although no program listens.
 pub(crate) struct Management {
     options: CmOptions,
+    /// The kernel's: see [`nichrome_cm::Config::identity_seed`].
+    identity_seed: u128,
     /// Of an adapter of iWARP.
     iwarp: Option<iwarp::Shared>,
     manager: Option<ConnectionManager>,
@@ -31,7 +33,7 @@ type Opened = ((IpAddr, Machine), Option<Joining>, CommIdPrefix);
 
 impl Management {
     pub(crate) fn new<M: Memory>(
-        options: CmOptions,
+        (options, identity_seed): (CmOptions, u128),
         iwarp: Option<iwarp::Shared>,
         device: &mut Device<M>,
         wire: &Wire,
@@ -39,7 +41,7 @@ impl Management {
         if iwarp.is_none() && wire.slot().is_none() {
             device.open_management();
         }
-        Self { options, iwarp, manager: None, side_ports: None }
+        Self { options, identity_seed, iwarp, manager: None, side_ports: None }
     }
 
     /// Deadline of the next timer.
@@ -154,7 +156,8 @@ impl Management {
     ) -> Result<&mut ConnectionManager, Unavailable> {
         if self.manager.is_none() {
             let (machine, joining, comm_ids) = self.open(wire)?;
-            let started = ConnectionManager::new(machine, joining, device.config(), comm_ids, &self.options);
+            let options = (&self.options, self.identity_seed);
+            let started = ConnectionManager::new(machine, joining, device.config(), comm_ids, options);
             self.begin(started.map_err(Unavailable::Options)?, device);
         }
         self.manager.as_mut().ok_or(Unavailable::Closed)

@@ -64,6 +64,22 @@ fn the_end_waits_until_the_last_message_is_polled() {
     polls_the_last_message_before_the_end(&pair());
 }
 
+/// A server remembers the end of a connection: the request of the next run must not look like a retransmission.
+#[test]
+fn a_second_run_with_the_same_seed_connects() {
+    let server = End::open(&AdapterConfig::default());
+    let listener = server.adapter.listen(0, 0).unwrap();
+    let place = Place::Address([127, 0, 7, 1].into());
+    for _ in 0..2 {
+        let client =
+            End::open(&AdapterConfig { seed: Some(7), place, cm: IMPATIENT, ..AdapterConfig::default() });
+        thread::scope(|scope| {
+            scope.spawn(|| drop(client.connect(listener.address(), b"").unwrap()));
+            drop(server.accept(&listener, b"").unwrap());
+        });
+    }
+}
+
 #[test]
 fn dropping_an_end_disconnects_the_other() {
     let ends = pair();

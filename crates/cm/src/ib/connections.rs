@@ -49,8 +49,8 @@ pub(crate) struct Connections {
 
 impl Connections {
     pub(crate) fn new(config: Config) -> Self {
-        let random = RandomNumbers::new(config.seed, "communication identifiers");
-        let mut halves = RandomNumbers::new(config.seed, "GUID in messages");
+        let random = RandomNumbers::new(config.identity_seed, "communication identifiers");
+        let mut halves = RandomNumbers::new(config.identity_seed, "GUID in messages");
         let guid = Guid(u64::from(halves.next_u32()) << 32 | u64::from(halves.next_u32()));
         Self {
             config,

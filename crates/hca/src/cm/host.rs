@@ -12,7 +12,7 @@ use nichrome_wire::cm::Guid;
 
 use super::channel::{ChannelError, ChannelHost, CmChannel};
 use super::error::Unavailable;
-use super::manager::new_engine;
+use super::manager::{Seeds, new_engine};
 use super::options::CmOptions;
 use super::programs::{Parked, show_events};
 use crate::config::{OpenError, Transport, seed};
@@ -45,15 +45,16 @@ impl fmt::Debug for PausedHost<'_> {
 }
 
 impl CmHost {
-    /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random numbers follow from the
-    /// seed, or come from the kernel.
+    /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random ports and packet numbers
+    /// follow from the seed, or come from the kernel.
     ///
     /// # Errors
     /// The kernel gives no random numbers.
     pub fn new(transport: Transport, guid: u64, seed_of_config: Option<u64>) -> Result<Arc<Self>, OpenError> {
         let bearer = if transport == Transport::Iwarp { Bearer::Iwarp } else { Bearer::Roce };
         // The default options are in range.
-        let engine = new_engine(bearer, Guid(guid), seed(seed_of_config)?, &CmOptions::default());
+        let seeds = Seeds { repeatable: seed(seed_of_config)?, identity: seed(None)? };
+        let engine = new_engine(bearer, Guid(guid), seeds, &CmOptions::default());
         let engine = engine.map_err(Unavailable::Options)?;
         let parked = Mutex::new(Some(Parked { engine, channels: BTreeMap::new() }));
         Ok(Arc::new(Self { parked, adapter: OnceLock::new() }))
@@ -67,13 +68,13 @@ impl CmHost {
         CmChannel::open(Arc::clone(self) as Arc<dyn ChannelHost>)
     }
 
-    /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does already.
     /// Returns true if a program has limited an identifier to its address family (`RDMA_OPTION_ID_AFONLY`), and no adapter has the
     /// connection manager yet.
     pub fn is_family_only(&self, id: IdName) -> bool {
         self.parked().as_ref().is_some_and(|parked| parked.engine.is_family_only(id))
     }
 
+    /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does already.
     ///
     /// # Errors
     /// The adapter has no connection manager: this one stays without an adapter.

@@ -74,6 +74,15 @@ pub(crate) struct ConnectionManager {
     last_number: u64,
 }
 
+/// Seeds of an engine.
+#[derive(Clone, Copy)]
+pub(super) struct Seeds {
+    /// The configuration's, if it has one.
+    pub(super) repeatable: u128,
+    /// The kernel's: see [`Config::identity_seed`].
+    pub(super) identity: u128,
+}
+
 /// Creates an engine without an adapter.
 ///
 /// # Errors
@@ -81,7 +90,7 @@ pub(crate) struct ConnectionManager {
 pub(super) fn new_engine(
     bearer: Bearer,
     guid: Guid,
-    seed: u128,
+    Seeds { repeatable, identity }: Seeds,
     options: &CmOptions,
 ) -> Result<Manager<Machine>, ConfigError> {
     let config = Config {
@@ -89,14 +98,16 @@ pub(super) fn new_engine(
         max_retries: options.max_retries,
         service_timeout: options.service_timeout,
         max_service_timeout: options.service_timeout,
-        ..Config::new(bearer, guid, seed)
+        identity_seed: identity,
+        ..Config::new(bearer, guid, repeatable)
     };
     Manager::new(config, Machine::default())
 }
 
 /// Management of identifiers.
 impl ConnectionManager {
-    /// Creates the connection manager of a device, which chooses communication identifiers with the prefix `comm_ids`.
+    /// Creates the connection manager of a device, which chooses communication identifiers with the prefix `comm_ids`, from the seed
+    /// `identity`.
     ///
     /// # Errors
     /// An option is out of range.
@@ -105,13 +116,13 @@ impl ConnectionManager {
         joining: Option<Joining>,
         device: &nichrome_rdma::Config,
         comm_ids: CommIdPrefix,
-        options: &CmOptions,
+        (options, identity): (&CmOptions, u128),
     ) -> Result<Self, ConfigError> {
         let mut random = RandomNumbers::new(device.seed, "GUID of the adapter");
         let random_guid = || Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
         let guid = options.guid.unwrap_or_else(random_guid);
         let bearer = if joining.is_some() { Bearer::Iwarp } else { Bearer::Roce };
-        let engine = new_engine(bearer, guid, device.seed, options)?;
+        let engine = new_engine(bearer, guid, Seeds { repeatable: device.seed, identity }, options)?;
         Self::of_engine(engine, (address, machine), joining, device, comm_ids)
     }
 
