@@ -5,6 +5,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nichrome_hca::Transport;
@@ -27,18 +28,25 @@ pub(crate) struct XrcDomain {
 struct Shared {
     adapter: Arc<Adapter>,
     handle: XrcHandle,
-    /// Identity of its file; `None` if it was opened without.
-    file: Option<File>,
+    /// Its file; `None` if it was opened without.
+    file: Option<OpenFile>,
+}
+
+/// An open file.
+struct OpenFile {
+    identity: Identity,
+    /// A duplicate of the program's descriptor: while it is open, no other file has this identity.
+    _descriptor: OwnedFd,
 }
 
 /// Device and inode of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct File(libc::dev_t, libc::ino_t);
+struct Identity(u64, u64);
 
 impl Shared {
     /// Returns true if it is the domain of this file on this device. A forked child inherits the domains of its parent's device.
-    fn is_of(&self, adapter: &Arc<Adapter>, file: File) -> bool {
-        Arc::ptr_eq(&self.adapter, adapter) && self.file == Some(file)
+    fn is_of(&self, adapter: &Arc<Adapter>, file: Identity) -> bool {
+        Arc::ptr_eq(&self.adapter, adapter) && self.file.as_ref().is_some_and(|own| own.identity == file)
     }
 }
 
@@ -78,18 +86,23 @@ impl XrcDomain {
     }
 }
 
-/// Returns the identity of an open file; `None` for descriptor −1, which means no file.
-fn file(fd: c_int) -> Result<Option<File>, Errno> {
+/// Returns the file of a descriptor; `None` for descriptor −1, which means no file.
+///
+/// # Errors
+/// `EBADF`: it is no descriptor. `EMFILE`: no other is free.
+fn file(fd: c_int) -> Result<Option<OpenFile>, Errno> {
     if fd == -1 {
         return Ok(None);
     }
-    // SAFETY: all zeros are a valid `stat`.
-    let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: fstat(2) writes a `stat`; it refuses what is no descriptor.
-    match unsafe { libc::fstat(fd, &raw mut found) } {
-        0 => Ok(Some(File(found.st_dev, found.st_ino))),
-        _ => Err(Errno(libc::EBADF)),
+    // SAFETY: fcntl(2) refuses what is no descriptor.
+    let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
+    if duplicate < 0 {
+        return Err(Errno::last());
     }
+    // SAFETY: the descriptor is new.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(duplicate) };
+    let found = rustix::fs::fstat(&descriptor).map_err(|error| Errno(error.raw_os_error()))?;
+    Ok(Some(OpenFile { identity: Identity(found.st_dev, found.st_ino), _descriptor: descriptor }))
 }
 
 /// `enum ibv_xrcd_init_attr_mask`: file descriptor and flags, both of which are required.
@@ -103,8 +116,9 @@ fn open(adapter: &Arc<Adapter>, attributes: &ibv_xrcd_init_attr) -> Result<Arc<S
     let file = file(attributes.fd)?;
     let mut open = all_open();
     open.retain(|domain| domain.strong_count() > 0);
-    let known = file
-        .and_then(|file| open.iter().filter_map(Weak::upgrade).find(|domain| domain.is_of(adapter, file)));
+    let known = file.as_ref().and_then(|file| {
+        open.iter().filter_map(Weak::upgrade).find(|domain| domain.is_of(adapter, file.identity))
+    });
     match known {
         Some(_) if attributes.oflags & libc::O_EXCL != 0 => Err(Errno::INVALID),
         Some(domain) => Ok(domain),
