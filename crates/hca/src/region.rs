@@ -145,7 +145,9 @@ impl Region {
     /// A scatter/gather element of `len` bytes from `at` on. If it exceeds the region, the work request completes with an
     /// error.
     pub fn slice(&self, at: usize, len: usize) -> Sge {
-        Sge { address: self.piece.address.wrapping_add(at as u64), len: len as u32, lkey: self.lkey }
+        // Longer than every region that a request may name.
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        Sge { address: self.piece.address.wrapping_add(at as u64), len, lkey: self.lkey }
     }
 
     /// The address and key for peers.
@@ -169,5 +171,18 @@ impl Drop for Region {
     fn drop(&mut self) {
         // Fails if memory windows are bound: their keys remain, but the memory may be gone.
         let _ = self.adapter.inner.driver.call(|device| device.deregister(self.handle));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AdapterConfig;
+
+    #[test]
+    fn an_element_longer_than_a_request_may_name_is_not_cut_to_32_bits() {
+        let adapter = Adapter::open(&AdapterConfig::default()).unwrap();
+        let region = adapter.region(8, Access::NONE).unwrap();
+        assert_eq!([8, (1 << 32) + 8].map(|len| region.slice(0, len).len), [8, u32::MAX]);
     }
 }
