@@ -27,8 +27,7 @@ unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
             // A region is in use while a window is bound to it.
             destroy_left_windows(address);
             deregister_left(address);
-            // SAFETY: nothing is read.
-            unsafe { retired::keep(context, drop) };
+            retired::keep(context);
         }
     }))
 }

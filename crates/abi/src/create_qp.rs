@@ -200,7 +200,7 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         this.end_events(is_last);
         this.events.retire();
         // SAFETY: the program does not use it after this call, or calls what refuses.
-        unsafe { retired::keep(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
+        unsafe { retired::keep_queue(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
     }
     status(destroyed)
 }

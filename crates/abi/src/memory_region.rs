@@ -189,8 +189,7 @@ pub(crate) fn deregister_left(context: *const ibv_context) {
             // Fails if the program has deregistered it by another structure, or left a window bound to it.
             let _ = region.adapter.driver().call(|device| device.deregister(region.handle));
         }
-        // SAFETY: nothing is read.
-        unsafe { retired::keep(region, drop) };
+        retired::keep(region);
     }
 }
 

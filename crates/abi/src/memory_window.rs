@@ -78,7 +78,6 @@ pub(crate) fn destroy_left_windows(context: *const ibv_context) {
     for window in unsafe { take_back_where::<MemoryWindow>(|mw| ptr::eq((*mw).context, context)) } {
         // Fails only if the device has no such window.
         let _ = window.adapter.driver().call(|device| device.destroy_window(window.handle));
-        // SAFETY: nothing is read.
-        unsafe { retired::keep(window, drop) };
+        retired::keep(window);
     }
 }

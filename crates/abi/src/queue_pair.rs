@@ -94,7 +94,7 @@ pub(crate) fn destroy_left_qps(context: *const ibv_context) {
         }
         qp.end_events(was_last);
         // SAFETY: `refuse` makes the calls of a program that uses it fail.
-        unsafe { retired::keep(qp, |qp| QueuePair::refuse(qp)) };
+        unsafe { retired::keep_queue(qp, |qp| QueuePair::refuse(qp)) };
     }
 }
 

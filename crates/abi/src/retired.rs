@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc};
 
-/// Number of objects whose memory is kept. One more frees the oldest: about half a megabyte of queue pairs.
+/// Number of queues whose memory is kept, and of other objects. One more frees the oldest: about half a megabyte of queue pairs.
 const KEPT: usize = 1024;
 
 /// The memory of a destroyed object.
@@ -27,35 +27,56 @@ struct Kept {
 // SAFETY: only the list refers to the memory; a program that uses the destroyed object calls functions that access no field.
 unsafe impl Send for Kept {}
 
-static ALL: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
+/// Kept memory, the oldest first. Queues have a list of their own: programs destroy far more regions.
+struct Lists {
+    queues: VecDeque<Kept>,
+    others: VecDeque<Kept>,
+}
 
-fn all() -> MutexGuard<'static, VecDeque<Kept>> {
+static ALL: Mutex<Lists> = Mutex::new(Lists { queues: VecDeque::new(), others: VecDeque::new() });
+
+fn all() -> MutexGuard<'static, Lists> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The locked list.
+/// The locked lists.
 pub(crate) struct Held {
-    _list: MutexGuard<'static, VecDeque<Kept>>,
+    _lists: MutexGuard<'static, Lists>,
 }
 
-/// Locks the list until the result is dropped: for a process that is about to fork.
+/// Locks the lists until the result is dropped: for a process that is about to fork.
 pub(crate) fn hold() -> Held {
-    Held { _list: all() }
+    Held { _lists: all() }
 }
 
-/// Drops an object and keeps its memory. `refuse` then changes the C structure, and may write fields of the object.
+/// Drops a queue and keeps its memory. `refuse` then changes the C structure, and may write fields of the queue.
 ///
 /// # Safety
-/// `refuse` reads no field of the object but its C structure.
-pub(crate) unsafe fn keep<T>(object: Box<T>, refuse: impl FnOnce(*mut T)) {
+/// `refuse` reads no field of the queue but its C structure.
+pub(crate) unsafe fn keep_queue<T>(queue: Box<T>, refuse: impl FnOnce(*mut T)) {
+    let place = drop_in_box(queue);
+    refuse(place);
+    add(&mut all().queues, place);
+}
+
+/// Drops an object that is not a queue, and keeps its memory.
+pub(crate) fn keep<T>(object: Box<T>) {
+    add(&mut all().others, drop_in_box(object));
+}
+
+/// Drops an object; returns its memory.
+fn drop_in_box<T>(object: Box<T>) -> *mut T {
     let place = Box::into_raw(object);
     // SAFETY: the box held the object, which nothing accesses as such any more.
     unsafe { place.drop_in_place() };
-    refuse(place);
-    let mut all = all();
-    all.push_back(Kept { place: place.cast(), layout: Layout::new::<T>() });
-    if all.len() > KEPT
-        && let Some(Kept { place, layout }) = all.pop_front()
+    place
+}
+
+/// Adds the memory of a box whose object was dropped.
+fn add<T>(list: &mut VecDeque<Kept>, place: *mut T) {
+    list.push_back(Kept { place: place.cast(), layout: Layout::new::<T>() });
+    if list.len() > KEPT
+        && let Some(Kept { place, layout }) = list.pop_front()
     {
         // SAFETY: a box of this layout allocated the memory, and the object in it was dropped.
         unsafe { alloc::dealloc(place, layout) };
@@ -118,4 +139,21 @@ unsafe extern "C" fn req_notify_cq(_: *mut ibv_cq, _: c_int) -> c_int {
 
 unsafe extern "C" fn poll_cq(_: *mut ibv_cq, _: c_int, _: *mut ibv_wc) -> c_int {
     -status(Err(Errno::INVALID))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_do_not_push_out_queues() {
+        let queue = Box::new([0u64; 16]);
+        let place: *const u8 = (&raw const *queue).cast();
+        // SAFETY: nothing is read.
+        unsafe { keep_queue(queue, drop) };
+        (0..=KEPT).for_each(|_| keep(Box::new(0u64)));
+        let lists = all();
+        assert!(lists.queues.iter().any(|kept| kept.place.cast_const() == place));
+        assert_eq!(lists.others.len(), KEPT);
+    }
 }

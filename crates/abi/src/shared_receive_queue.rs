@@ -173,7 +173,7 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         this.events.retire();
         // SAFETY: the program does not use it after this call, or calls what refuses. The C structure is the first field.
         unsafe {
-            retired::keep(take_back::<SharedReceiveQueue>(srq), |srq| {
+            retired::keep_queue(take_back::<SharedReceiveQueue>(srq), |srq| {
                 (*srq.cast::<ibv_srq>()).context = retired::context();
             });
         }
