@@ -348,7 +348,7 @@ impl StreamPorts {
     ) -> bool {
         let Some(stream) = self.streams.get_mut(&token) else { return false };
         if stream.is_blocked() {
-            if stream.flush().is_err() {
+            if stream.flush(&mut self.counters.sent).is_err() {
                 self.end(token, StreamEnd::Lost, device, now);
                 return false;
             }

@@ -83,8 +83,7 @@ impl StreamPorts {
         self.expect_answers(now);
         let Some(stream) = self.streams.get_mut(&token) else { return };
         record(stream, Sender::Local, bytes, capture, now);
-        self.counters.sent += 1;
-        if stream.write(bytes).is_err() {
+        if stream.write(bytes, &mut self.counters.sent).is_err() {
             // Reads the peer's earlier bytes, perhaps a TERMINATE, before the end.
             device.block(stream.qp);
             if stream.state == State::Ended && self.paths.is_none() {

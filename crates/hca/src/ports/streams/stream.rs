@@ -113,23 +113,24 @@ impl Stream {
         matches!(self.read(scratch), ReadOutcome::End(_))
     }
 
-    /// Writes `bytes`, behind those not accepted before; keeps what the socket does not accept.
+    /// Writes `bytes`, behind those not accepted before; keeps what the socket does not accept. Adds to `sent` the system calls that sent
+    /// bytes.
     ///
     /// # Errors
     /// The connection is lost.
-    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let accepted = if self.unsent.is_empty() { self.offer(bytes)? } else { 0 };
+    pub(super) fn write(&mut self, bytes: &[u8], sent: &mut u64) -> io::Result<()> {
+        let accepted = if self.unsent.is_empty() { self.offer(bytes, sent)? } else { 0 };
         self.unsent.extend(&bytes[accepted..]);
         Ok(())
     }
 
-    /// Writes the bytes not accepted before.
+    /// Writes the bytes not accepted before. Adds to `sent` the system calls that sent bytes.
     ///
     /// # Errors
     /// The connection is lost.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self, sent: &mut u64) -> io::Result<()> {
         let unsent = std::mem::take(&mut self.unsent);
-        let accepted = self.offer(&unsent)?;
+        let accepted = self.offer(&unsent, sent)?;
         if accepted < unsent.len() {
             self.unsent = unsent;
             self.unsent.drain(..accepted);
@@ -185,11 +186,14 @@ impl Stream {
         let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
-    fn offer(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    fn offer(&mut self, bytes: &[u8], sent: &mut u64) -> io::Result<usize> {
         let mut accepted = 0;
         while accepted < bytes.len() {
             match uninterrupted(|| self.socket.write(&bytes[accepted..])) {
-                Ok(len) => accepted += len,
+                Ok(len) => {
+                    accepted += len;
+                    *sent += 1;
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }

@@ -273,6 +273,31 @@ fn a_full_socket_blocks_its_queue_pair_only_until_the_peer_reads() {
 }
 
 #[test]
+fn system_calls_that_send_bytes_are_counted() {
+    const LEN: usize = 8 << 20;
+    let mut bench = Bench::new(None);
+    let qp = handles(1)[0];
+    let mut peer = bench.attach(qp);
+    bench.device.send(qp, frame(0, 100));
+    bench.progress();
+    assert_eq!(bench.ports.counters().sent, 1);
+    let stream = bench.ports.streams.values_mut().next().unwrap();
+    let mut sent = 0;
+    stream.write(&vec![0; LEN], &mut sent).unwrap();
+    assert!(stream.is_blocked());
+    let accepted = sent;
+    stream.write(&[0; 100], &mut sent).unwrap();
+    assert_eq!(sent, accepted, "the bytes are queued");
+    let token = bench.ports.by_qp[&qp];
+    bench.ports.watch(token);
+    let reader = thread::spawn(move || peer.read_exact(&mut vec![0; 104 + LEN + 100]).unwrap());
+    let before = bench.ports.counters().sent;
+    bench.until(|bench| !bench.ports.has_unsent());
+    assert!(bench.ports.counters().sent > before);
+    reader.join().unwrap();
+}
+
+#[test]
 fn the_end_of_the_peers_stream_is_distinguished_from_its_loss() {
     let mut bench = Bench::new(None);
     let qps = handles(4);
