@@ -8,12 +8,14 @@
 //! | `packet.rs`, `context.rs` | received packets and packets to send; the context of requester and responder |
 //! | `identifications.rs` | which IPv4 identifications the peer's ICRCs may be right for |
 //! | `general_services.rs` | management datagrams of queue pair 1 |
-//! | `config.rs`, `shared.rs`, `spare.rs` | configuration and state that all queue pairs of a device share; its buffers for kept requests |
+//! | `held.rs`, `spare.rs` | requests that are kept until earlier ones arrive; the memory for them, which all queue pairs of a device share |
+//! | `config.rs`, `shared.rs` | configuration and state that all queue pairs of a device share |
 
 mod config;
 mod context;
 mod endpoint;
 mod general_services;
+mod held;
 mod identifications;
 mod packet;
 mod requester;

@@ -1,6 +1,6 @@
 //! Memory for requests that are kept until earlier ones arrive.
 
-use super::responder::Reorder;
+use super::held::HeldRequests;
 
 /// Buffers for the payloads that responders keep, and memory for their order, shared by all queue pairs and used again.
 #[derive(Debug, Default)]
@@ -8,8 +8,8 @@ pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
     /// Buffers that hold payloads.
     taken: usize,
-    /// Without packets, with the memory for some.
-    orders: Vec<Reorder>,
+    /// Without requests, with the memory for some.
+    orders: Vec<HeldRequests>,
 }
 
 impl Spare {
@@ -31,14 +31,14 @@ impl Spare {
         self.buffers.push(buffer);
     }
 
-    /// Returns memory for the packets that a queue pair begins to keep, without packets.
-    pub(super) fn take_memory(&mut self) -> Reorder {
+    /// Returns memory for the order of the requests that a queue pair begins to keep.
+    pub(super) fn take_order(&mut self) -> HeldRequests {
         self.orders.pop().unwrap_or_default()
     }
 
-    /// Gets back the memory of a queue pair that keeps no packets.
-    pub(super) fn give_back_memory(&mut self, memory: Reorder) {
-        self.orders.push(memory);
+    /// Gets back the memory of a queue pair that keeps no requests.
+    pub(super) fn give_back_order(&mut self, order: HeldRequests) {
+        self.orders.push(order);
     }
 }
 

@@ -42,7 +42,7 @@ use crate::core::queue_pair::{QueuePair, Received};
 use answers::{Answers, Position as AnswerPosition};
 use delayed_ack::DelayedAck;
 use outcome::{Done, Reject};
-pub(super) use reorder::Reorder;
+use reorder::Reorder;
 
 /// The responder's half of a queue pair.
 pub(super) struct Responder {

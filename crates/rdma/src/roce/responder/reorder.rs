@@ -5,58 +5,19 @@
 //! behind it is done in order, so that the effects are those of a path without loss. When a repetition is lost too, which a
 //! later one shows, the NAK is sent again; else the requester's timer repeats everything, as it does with other peers.
 
-use std::collections::VecDeque;
+use nichrome_wire::rdma::{Psn, RcMessage};
 
-use nichrome_wire::rdma::{Psn, RcMessage, SrqNumber};
-use nichrome_wire::{AddressPair, TrafficClass};
-
+use super::super::held::{Held, HeldRequests};
 use super::super::packet::Incoming;
 use super::super::spare::Spare;
 
 /// Packets ahead of the expected one that are kept for one queue pair at most.
 const REACH: usize = 1024;
 
-/// A request that was kept.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) message: RcMessage,
-    pub(super) psn: Psn,
-    srq: SrqNumber,
-    ack_request: bool,
-    solicited: bool,
-    addresses: AddressPair,
-    traffic_class: TrafficClass,
-    payload: Vec<u8>,
-}
-
-impl Held {
-    pub(super) fn incoming(&self) -> Incoming<'_> {
-        Incoming {
-            psn: self.psn,
-            srq: self.srq,
-            ack_request: self.ack_request,
-            solicited: self.solicited,
-            selective: true,
-            ecn_echo: false,
-            payload: &self.payload,
-            addresses: self.addresses,
-            traffic_class: self.traffic_class,
-        }
-    }
-
-    /// Returns the buffer, which belongs to [`Spare`].
-    pub(super) fn into_payload(self) -> Vec<u8> {
-        self.payload
-    }
-}
-
-/// The packets that one queue pair has kept. The packet at place n has the expected packet number plus n. While none is kept, its
-/// memory is in [`Spare`].
+/// The packets that one queue pair has kept. While none is kept, the memory for their order is in [`Spare`].
 #[derive(Debug, Default)]
-pub(in super::super) struct Reorder {
-    places: VecDeque<Option<Held>>,
-    /// Packets that selective NAKs are to name.
-    missing: VecDeque<Psn>,
+pub(super) struct Reorder {
+    held: HeldRequests,
 }
 
 impl Reorder {
@@ -73,92 +34,91 @@ impl Reorder {
         if place >= REACH {
             return false;
         }
-        if self.places.get(place).is_some_and(Option::is_some) {
+        if self.held.places.get(place).is_some_and(Option::is_some) {
             return true;
         }
         let Some(payload) = spare.take(request.payload, limit) else { return false };
-        if self.places.is_empty() {
-            *self = spare.take_memory();
+        if self.held.places.is_empty() {
+            self.held = spare.take_order();
         }
-        let known = self.places.len();
-        let overtaken = place < known && !self.missing.contains(&expected);
+        let known = self.held.places.len();
+        let overtaken = place < known && !self.held.missing.contains(&expected);
         if overtaken {
             // A repetition arrived before that of an earlier packet: the earlier one was lost again.
-            self.missing.push_back(expected);
+            self.held.missing.push_back(expected);
         }
-        self.missing.extend((known..place).map(|gap| expected + gap as u32));
-        if self.places.len() <= place {
-            self.places.resize_with(place + 1, || None);
+        self.held.missing.extend((known..place).map(|gap| expected + gap as u32));
+        if self.held.places.len() <= place {
+            self.held.places.resize_with(place + 1, || None);
         }
-        let Incoming { psn, srq, ack_request, solicited, addresses, traffic_class, .. } = *request;
-        let held = Held { message, psn, srq, ack_request, solicited, addresses, traffic_class, payload };
-        self.places[place] = Some(held);
+        self.held.places[place] = Some(Held::new(message, request, payload));
         true
     }
 
     /// The expected request was executed and took `packets` PSNs: drops the kept packets among these.
     pub(super) fn advance(&mut self, packets: u32, spare: &mut Spare) {
-        if self.places.is_empty() {
+        if self.held.places.is_empty() {
             return;
         }
-        let passed = self.places.len().min(packets as usize);
-        self.places.drain(..passed).flatten().for_each(|held| spare.give_back(held.into_payload()));
-        if self.places.is_empty() {
+        let passed = self.held.places.len().min(packets as usize);
+        self.held.places.drain(..passed).flatten().for_each(|held| spare.give_back(held.into_payload()));
+        if self.held.places.is_empty() {
             // All missing packets have arrived.
-            self.missing.clear();
-            spare.give_back_memory(std::mem::take(self));
+            self.held.missing.clear();
+            spare.give_back_order(std::mem::take(&mut self.held));
         }
     }
 
     /// Drops selective NAKs of packets that have arrived in the meantime.
     #[inline]
     pub(super) fn prune(&mut self, expected: Psn) {
-        while let Some(psn) = self.missing.front() {
+        while let Some(psn) = self.held.missing.front() {
             let place = psn.since(expected);
-            let waited_for = self.places.get(place.max(0).unsigned_abs() as usize);
+            let waited_for = self.held.places.get(place.max(0).unsigned_abs() as usize);
             if place >= 0 && waited_for.is_some_and(Option::is_none) {
                 return;
             }
-            self.missing.pop_front();
+            self.held.missing.pop_front();
         }
     }
 
     /// Whether selective NAKs wait to leave.
     #[inline]
     pub(super) fn has_missing(&self) -> bool {
-        !self.missing.is_empty()
+        !self.held.missing.is_empty()
     }
 
     /// The packet that the next selective NAK names.
     #[inline]
     pub(super) fn next_missing(&self) -> Option<Psn> {
-        self.missing.front().copied()
+        self.held.missing.front().copied()
     }
 
     /// The next selective NAK has left.
     pub(super) fn missing_sent(&mut self) {
-        self.missing.pop_front();
+        self.held.missing.pop_front();
     }
 
     /// Takes the kept request that is expected now.
     pub(super) fn take_expected(&mut self) -> Option<Held> {
-        self.places.front_mut()?.take()
+        self.held.places.front_mut()?.take()
     }
 
     /// Drops all kept requests.
     pub(super) fn clear(&mut self, spare: &mut Spare) {
-        if self.places.is_empty() {
+        if self.held.places.is_empty() {
             return;
         }
-        self.places.drain(..).flatten().for_each(|held| spare.give_back(held.into_payload()));
-        self.missing.clear();
-        spare.give_back_memory(std::mem::take(self));
+        self.held.places.drain(..).flatten().for_each(|held| spare.give_back(held.into_payload()));
+        self.held.missing.clear();
+        spare.give_back_order(std::mem::take(&mut self.held));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nichrome_wire::rdma::{Part, SendEnd};
+    use nichrome_wire::rdma::{Part, SendEnd, SrqNumber};
+    use nichrome_wire::{AddressPair, TrafficClass};
 
     use super::*;
 
@@ -195,7 +155,7 @@ mod tests {
         fn missing(&mut self) -> Vec<u32> {
             let next = || {
                 self.reorder.prune(EXPECTED);
-                Some(self.reorder.missing.pop_front()?.since(EXPECTED).unsigned_abs())
+                Some(self.reorder.held.missing.pop_front()?.since(EXPECTED).unsigned_abs())
             };
             std::iter::from_fn(next).collect()
         }
@@ -228,7 +188,8 @@ mod tests {
 
     #[test]
     fn a_queue_pair_that_keeps_nothing_takes_no_memory() {
-        let memory = |kept: &Kept| [kept.reorder.places.capacity(), kept.reorder.missing.capacity()];
+        let memory =
+            |kept: &Kept| [kept.reorder.held.places.capacity(), kept.reorder.held.missing.capacity()];
         let mut kept = Kept::new();
         assert!(kept.keep(REACH as u32 - 1, 9));
         assert!(memory(&kept).iter().all(|capacity| *capacity >= REACH - 1));
