@@ -123,8 +123,8 @@ impl PacketReceiver {
         open(socket, local).map_err(failed)
     }
 
-    /// Returns how many messages of several datagrams, sent together by a process of this machine (UDP_SEGMENT), the kernel dropped because
-    /// no virtio_net_hdr describes them: all before Linux 6.2, none since.
+    /// Returns how many packets the kernel dropped because no virtio_net_hdr describes their offloads: before Linux 6.2 all messages of
+    /// several datagrams that a process of this machine sends together (UDP_SEGMENT).
     pub fn dropped_offloads(&self) -> u64 {
         self.dropped_offloads
     }
