@@ -232,12 +232,13 @@ fn a_stream_s_packet_has_the_window_of_its_latest_ack_number() {
             let mut card = Card::new(&Config::default(), &profile);
             let later = shape.first.clone().at(100, 100).with(|frame| (frame.ack.0, frame.window) = (9, 77));
             card.receive(&shape.first).receive(&later).drain();
-            let merged: Vec<_> =
-                card.take().into_iter().filter(|sent| matches!(sent, Sent::Merged(_))).collect();
-            for sent in merged {
-                let packet = tcp(sent.bytes());
-                assert_eq!((packet.ack, packet.window), (9, 77), "{}", profile.profile());
+            // `netfpga` passes extension headers.
+            if profile.profile() == Profile::Netfpga && shape.transport - shape.network > 40 {
+                assert_eq!(card.take_lens(), [100, 100]);
+                continue;
             }
+            let packet = tcp(&card.take_one().merged().packet);
+            assert_eq!((packet.ack, packet.window), (9, 77), "{}", profile.profile());
         }
     }
 }
