@@ -243,7 +243,9 @@ impl Verifier {
             self.frames_out += aggregate.segments() as u64;
             checked = match (self.flow(read.flow), &read.content) {
                 (Flow::Streams(streams), Content::Tcp(tcp)) => {
-                    streams.aggregate(tcp, aggregate.payloads().map(<[u8]>::len))
+                    let frames = aggregate.buffers().map(AsRef::as_ref);
+                    let segments: Vec<_> = frames.zip(aggregate.payloads().map(<[u8]>::len)).collect();
+                    streams.aggregate(tcp, segments.into_iter())
                 }
                 _ => Ok(()),
             };

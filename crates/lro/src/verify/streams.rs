@@ -83,13 +83,21 @@ impl Streams {
             }
         }
         let brought = self.data(tcp)?;
-        if !tcp.control && brought.is_empty() && !self.repeated.is_empty() {
-            self.forget(fingerprint(frame));
-        }
-        if !brought.is_empty() && !self.had_already.is_empty() {
-            self.had_already.remove(&fingerprint(frame));
+        if !tcp.control {
+            self.may_not_be_dropped(frame, !brought.is_empty());
         }
         Ok(())
+    }
+
+    /// Forgets that a data segment may be dropped, since it has come out: with new bytes if `is_new`.
+    fn may_not_be_dropped(&mut self, frame: &[u8], is_new: bool) {
+        if self.repeated.is_empty() && self.had_already.is_empty() {
+            return;
+        }
+        let fingerprint = fingerprint(frame);
+        if is_new || !self.forget(fingerprint) {
+            self.had_already.remove(&fingerprint);
+        }
     }
 
     /// Checks a frame that must come out unchanged: all frames received before it must be out.
@@ -125,12 +133,12 @@ impl Streams {
         Ok(brought)
     }
 
-    /// Checks an aggregate: its bytes, and the header fields in common with its segments, whose payloads have
-    /// these lengths.
-    pub(super) fn aggregate(
+    /// Checks an aggregate: its bytes, and the header fields in common with its segments: their frames, and the lengths of their
+    /// payloads.
+    pub(super) fn aggregate<'a>(
         &mut self,
         tcp: &Tcp<'_>,
-        payloads: impl Iterator<Item = usize>,
+        segments: impl Iterator<Item = (&'a [u8], usize)> + Clone,
     ) -> Result<(), Difference> {
         let differs = |field| Err(Difference::Field { seq: tcp.seq, field });
         if tcp.control {
@@ -138,15 +146,20 @@ impl Streams {
         }
         let brought = self.data(tcp)?;
         let mut at = 0;
-        let segments: Vec<(usize, usize)> = payloads
-            .map(|len| {
+        let places: Vec<(usize, usize)> = segments
+            .clone()
+            .map(|(_, len)| {
                 at += len;
                 (at - len, len)
             })
             .collect();
-        self.came_out += segments.len() as u64;
-        if !brought.iter().map(|part| (part.at, part.len)).eq(segments) {
+        self.came_out += places.len() as u64;
+        if !brought.iter().map(|part| (part.at, part.len)).eq(places.iter().copied()) {
             // Other segments contained some of the bytes first: which ones were merged is unknown.
+            for ((frame, _), (at, len)) in segments.zip(places) {
+                let is_new = brought.iter().any(|part| part.at < at + len && at < part.at + part.len);
+                self.may_not_be_dropped(frame, is_new);
+            }
             return Ok(());
         }
         if !self.had_already.is_empty() {
@@ -208,5 +221,100 @@ impl Streams {
         }
         let (came_in, came_out) = (self.came_in, self.came_out);
         if came_in == came_out { Ok(bytes) } else { Err(Difference::Count { came_in, came_out }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nichrome_wire::TcpFrame;
+
+    use super::*;
+    use crate::Medium;
+    use crate::verify::read::read;
+
+    /// The streams of one connection, and the number of its frames.
+    struct Connection {
+        streams: Streams,
+        frames: u64,
+    }
+
+    /// Bytes of each segment.
+    const LEN: usize = 10;
+
+    fn frame(at: u32, segments: usize) -> Vec<u8> {
+        let default = TcpFrame::default();
+        TcpFrame { seq: default.seq + at, payload: vec![7; segments * LEN], ..default }.build()
+    }
+
+    impl Connection {
+        fn new() -> Self {
+            Self { streams: Streams::default(), frames: 0 }
+        }
+
+        fn receive(&mut self, frame: &[u8]) {
+            self.frames += 1;
+            self.streams.received(self.frames, frame, &read(frame, Medium::Ethernet));
+        }
+
+        fn deliver(&mut self, frame: &[u8]) {
+            self.streams.frame(frame, &read(frame, Medium::Ethernet)).unwrap();
+        }
+
+        /// Delivers an aggregate of the segments from `at` on.
+        fn deliver_aggregate(&mut self, at: u32, segments: &[Vec<u8>]) {
+            let whole = frame(at, segments.len());
+            let read = read(&whole, Medium::Ethernet);
+            let Content::Tcp(tcp) = &read.content else { panic!("no segment") };
+            self.streams.aggregate(tcp, segments.iter().map(|frame| (&frame[..], LEN))).unwrap();
+        }
+
+        /// Returns the number of frames and bytes that are remembered.
+        fn remembered(&self) -> (usize, usize, Option<u64>) {
+            let Streams { streams, repeated, had_already, .. } = &self.streams;
+            (repeated.len(), had_already.len(), streams.iter().filter_map(Stream::oldest).min())
+        }
+    }
+
+    /// Each segment comes twice: the second time in an aggregate with the next one, or alone. Its receiver may have acknowledged it before.
+    #[test]
+    fn of_retransmissions_only_what_is_held_is_remembered() {
+        for (is_acknowledged, in_aggregate) in [(false, true), (false, false), (true, true), (true, false)] {
+            let mut connection = Connection::new();
+            connection.receive(&frame(0, 1));
+            connection.deliver(&frame(0, 1));
+            for at in (0..1000).step_by(LEN) {
+                let segments = [frame(at, 1), frame(at + LEN as u32, 1)];
+                if is_acknowledged {
+                    let end = TcpFrame::default().seq + at + 2 * LEN as u32;
+                    connection.streams.acknowledged(end, TcpFlags::ACK);
+                }
+                segments.iter().for_each(|segment| connection.receive(segment));
+                let acknowledged = usize::from(is_acknowledged);
+                assert_eq!(connection.remembered(), (1, acknowledged, Some(connection.frames)));
+                if in_aggregate {
+                    connection.deliver_aggregate(at, &segments);
+                } else {
+                    segments.iter().for_each(|segment| connection.deliver(segment));
+                }
+                assert_eq!(connection.remembered(), (0, 0, None), "{at}, {in_aggregate}");
+            }
+            assert!(connection.streams.finish().is_ok());
+        }
+    }
+
+    /// A copy is still held when an aggregate with old bytes has the first segment of its bytes.
+    #[test]
+    fn a_copy_that_is_held_may_be_dropped() {
+        let mut connection = Connection::new();
+        let [old, new] = [frame(0, 1), frame(10, 1)];
+        connection.receive(&old);
+        connection.deliver(&old);
+        for segment in [&old, &new, &new] {
+            connection.receive(segment);
+        }
+        connection.deliver_aggregate(0, &[old, new.clone()]);
+        assert_eq!(connection.remembered(), (1, 0, None));
+        assert!(connection.streams.dropped_duplicate(&new).is_ok());
+        assert!(connection.streams.finish().is_ok());
     }
 }

@@ -429,7 +429,7 @@ fn a_control_segment_must_not_be_merged() {
 }
 
 #[test]
-fn only_what_is_held_is_remembered() {
+fn what_came_out_is_not_outstanding() {
     let mut verifier = Verifier::new(Profile::Npu, Medium::Ethernet);
     for nth in 0..100_000 {
         let frame = data(nth * 1000, 1000);
