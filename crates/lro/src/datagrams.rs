@@ -13,7 +13,7 @@
 //! | the 64th datagram (`UDP_GRO_CNT_MAX`) | appended, then the flow is flushed |
 //! | wrong checksum | flow flushed, passed for the host to drop and count (or dropped, by configuration) |
 //! | table full | the flow held longest is flushed for the new one |
-//! | no free aggregate: the driver has all of them | frame passed |
+//! | no free aggregate: the driver and other flows have all of them | the TCP flow held longest is flushed; the frame passes if that frees none |
 
 use std::time::Duration;
 use std::vec::IntoIter;
@@ -108,7 +108,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
     }
 
     /// Consumes the first frame, whose headers are `packet`, and the following frames that extend its
-    /// aggregate.
+    /// aggregate. Returns the first frame if it needs an aggregate and none is free.
     pub(crate) fn receive(
         &mut self,
         frames: &mut IntoIter<Frame<B>>,
@@ -116,8 +116,8 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         now: Instant,
         pool: &mut RunPool<B>,
         out: &mut Outbox<B>,
-    ) {
-        let Some(frame) = frames.next() else { return };
+    ) -> Result<(), Frame<B>> {
+        let Some(frame) = frames.next() else { return Ok(()) };
         let hash = self.table.hash(&packet.flow);
         let held = self.table.find(hash, &packet.flow);
         let datagram = match admit(&frame, packet) {
@@ -126,7 +126,8 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
                 if let Some(index) = held {
                     self.flush(index, FlushReason::Barrier, pool, out);
                 }
-                return self.pass_or_drop(frame, packet, reason, out);
+                self.pass_or_drop(frame, packet, reason, out);
+                return Ok(());
             }
         };
         let joined = match held {
@@ -137,11 +138,31 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
             if let Some((oldest, _)) = self.ages.oldest().filter(|_| self.table.is_full()) {
                 self.flush(oldest, FlushReason::Evicted, pool, out);
             }
-            let Some(run) = pool.take() else { return out.pass(frame, 0, PassReason::PoolEmpty) };
+            let Some(run) = pool.take() else { return Err(frame) };
             self.hold(run, frame, hash, packet.flow, &datagram, now);
         }
         if let Some(index) = self.table.find(hash, &packet.flow) {
             self.join_expected(index, frames, pool, out);
+        }
+        Ok(())
+    }
+
+    /// Consumes a frame that [`Datagrams::receive`] has returned: holds it, or passes it if still no aggregate is free.
+    #[cold]
+    pub(crate) fn receive_again(
+        &mut self,
+        frame: Frame<B>,
+        packet: &UdpPacket,
+        now: Instant,
+        pool: &mut RunPool<B>,
+        out: &mut Outbox<B>,
+    ) {
+        if let Ok(datagram) = &packet.datagram
+            && let Some(run) = pool.take()
+        {
+            self.hold(run, frame, self.table.hash(&packet.flow), packet.flow, datagram, now);
+        } else {
+            out.pass(frame, 0, PassReason::PoolEmpty);
         }
     }
 

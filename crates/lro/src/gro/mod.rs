@@ -16,7 +16,7 @@
 //! | IPv6 with a routing header, an authentication header or a home address option; a first fragment, also of a tunnel | flow flushed, passed |
 //! | bytes after the IP packet, a checksum of 0xFFFF | flow flushed, passed: they could not be re-created |
 //! | table full | the flow held longest is flushed for the new one |
-//! | no free aggregate: the driver has all of them | frame passed |
+//! | no free aggregate: the driver and other flows have all of them | the UDP flow held longest is flushed; the frame passes if that frees none |
 //! | TCP within IP or PPP over Ethernet, with `Config::tunnels` | as without the tunnel; the tunnel header must be equal except length, checksum and identification (constant, or incremented by one) |
 //! | CWR or AE, with `Config::accurate_ecn` | as any other header field: segments with equal flags merge |
 //! | UDP datagrams, with `Config::udp` | see `datagrams.rs` |
@@ -33,7 +33,7 @@ use pulp::{Arch, NullaryFnOnce};
 use crate::burst::{self, Singles};
 use crate::checksums;
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
-use crate::datagram;
+use crate::datagram::{self, UdpPacket};
 use crate::datagrams::Datagrams;
 use crate::flow::{FlowKey, KeyHasher};
 use crate::frame::Frame;
@@ -344,13 +344,27 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if let Some(datagrams) = &mut self.datagrams
             && let Some(packet) = datagram::read(frame.bytes(), self.medium)
         {
-            return datagrams.receive(frames, &packet, now, &mut self.pool, &mut self.out);
+            if let Err(frame) = datagrams.receive(frames, &packet, now, &mut self.pool, &mut self.out) {
+                self.receive_datagram_again(frame, &packet, now);
+            }
+            return;
         }
         let parsed = match self.tunnels {
             true => parse::parse_tunneled(frame.bytes(), self.medium),
             false => Parsed::Other(PassReason::NotTcp),
         };
         self.receive_parsed(frames, &parsed, now);
+    }
+
+    /// Consumes a datagram for which no aggregate was free: flushes the TCP flow held longest.
+    #[cold]
+    fn receive_datagram_again(&mut self, frame: Frame<B>, packet: &UdpPacket, now: Instant) {
+        if let Some((oldest, _)) = self.oldest() {
+            self.flush(oldest, FlushReason::Evicted);
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.receive_again(frame, packet, now, &mut self.pool, &mut self.out);
+        }
     }
 
     /// Consumes the first frame, a TCP segment.
@@ -418,7 +432,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
             self.flush(oldest, FlushReason::Evicted);
         }
         let Some(frame) = frames.next() else { return };
-        let run = match self.pool.start(frame, segment, Rule::Lossless, self.limits, now) {
+        let started = self.pool.start(frame, segment, Rule::Lossless, self.limits, now);
+        let run = match started.or_else(|frame| self.start_in_place_of_datagrams(frame, segment, now)) {
             Ok(run) => run,
             Err(frame) => return self.out.pass(frame, segment.payload_len, PassReason::PoolEmpty),
         };
@@ -428,6 +443,20 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if let Some(nth) = self.recent.push(hash, segment.flow, run) {
             self.join_expected(Place::Recent(nth), frames);
         }
+    }
+
+    /// Starts a run for which no aggregate was free: flushes the UDP flow held longest. Returns the frame if that frees none.
+    #[cold]
+    fn start_in_place_of_datagrams(
+        &mut self,
+        frame: Frame<B>,
+        segment: &Segment,
+        now: Instant,
+    ) -> Result<PooledRun<B>, Frame<B>> {
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.flush_oldest(1, FlushReason::Evicted, &mut self.pool, &mut self.out);
+        }
+        self.pool.start(frame, segment, Rule::Lossless, self.limits, now)
     }
 
     /// Moves the recent flows to the table.

@@ -290,6 +290,24 @@ fn a_flow_is_flushed_for_another_where_all_aggregates_are_held() {
     assert_eq!((take_lens(&mut card), card.flushes(FlushReason::Evicted)), (vec![100], 1));
 }
 
+#[test]
+fn a_flow_of_tcp_is_flushed_for_one_of_udp_where_all_aggregates_are_held_and_the_other_way_round() {
+    let mut card = card_with(|config| config.max_aggregates = 2);
+    card.receive(&data(0, 101)).receive(&data(0, 102).with(|frame| frame.src_port = 2));
+    card.receive_bytes(datagram(0, 100));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::Evicted)), (vec![101], 1), "the oldest");
+    card.receive_bytes(datagram(1, 100)).receive(&data(200, 103));
+    let sent = card.take();
+    assert_eq!((payload_len(sent[0].bytes()), tcp(sent[1].bytes()).payload.len()), (200, 103));
+    assert_eq!(card.passes(PassReason::PoolEmpty), 1, "the driver has what was merged");
+    card.drain().take();
+    card.receive_bytes(datagram(2, 100))
+        .receive_bytes(build(&fields(0, 99).with(|fields| fields.src_port = 3)));
+    card.receive(&data(303, 104));
+    assert_eq!((take_lens(&mut card), card.flushes(FlushReason::Evicted)), (vec![100], 3), "the oldest");
+    assert_eq!((card.drain().take().len(), card.passes(PassReason::PoolEmpty)), (2, 1));
+}
+
 /// Computes the checksums of a datagram over IPv4 without options again.
 fn complete(frame: &mut [u8]) {
     let (ip, udp) = frame[14..].split_at_mut(20);
