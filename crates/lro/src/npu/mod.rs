@@ -232,7 +232,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// aggregates are in use. What waits behind a gap stays: the segment that is being received may be before it.
     #[cold]
     fn free_run(&mut self) {
-        /// Connections to look at: some only have gaps.
+        /// Connections with a gap and without a run to look at.
         const MOST: usize = 64;
         if self.strangers.len() > 0 {
             return self.deliver_strangers_early(FlushReason::EndOfBatch);
@@ -241,13 +241,23 @@ impl<B: AsRef<[u8]>> Npu<B> {
         if !self.until_end.is_empty() {
             return self.deliver_until_end(|npu, index| npu.reconstruct(index, FlushReason::EndOfBatch));
         }
-        let has_run = |index: &Index| self.table.peek(*index).is_some_and(|known| known.run.is_some());
-        let Some(index) = self.wheel.upcoming().take(MOST).map(Index).find(has_run) else { return };
-        if let Some(descriptor) = self.table.get_mut(index).filter(|known| known.waiting.is_none()) {
-            descriptor.armed = Instant::MAX;
-            self.wheel.cancel(index.0);
+        let mut gaps = 0;
+        while gaps < MOST {
+            let next = self.wheel.upcoming().nth(gaps).map(Index);
+            let Some(index) = next else { return };
+            let Some(descriptor) = self.table.get_mut(index) else { return };
+            let has_run = descriptor.run.is_some();
+            if descriptor.waiting.is_none() {
+                // Of connections that hold nothing, too: their runs left before their timers fired.
+                descriptor.armed = Instant::MAX;
+                self.wheel.cancel(index.0);
+            } else {
+                gaps += 1;
+            }
+            if has_run {
+                return self.reconstruct(index, FlushReason::Evicted);
+            }
         }
-        self.reconstruct(index, FlushReason::Evicted);
     }
 
     /// Learns the window scale, the ACK number and the window from a frame that the host transmits.

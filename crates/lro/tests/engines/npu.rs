@@ -429,6 +429,28 @@ fn a_full_table_evicts_and_hands_on_what_was_held() {
     assert_eq!((card.take_lens(), card.flushes(FlushReason::Evicted), connections(&card)), (vec![100], 1, 2));
 }
 
+/// The timers of connections that hold nothing are set, too, and fire earlier.
+#[test]
+fn the_run_whose_timer_fires_next_is_evicted_where_all_aggregates_are_held() {
+    let long = ms(100);
+    let mut card = npu(|config, npu| {
+        config.max_aggregates = 2;
+        *npu = NpuConfig { floor: long, ceiling: long, psh: PshRule::End, rules: Rules::Paper, ..*npu };
+    })
+    .unverified();
+    let of = |port: u16, at: u32| data(at, 100).with(|frame| frame.src_port = port);
+    for port in 0..200 {
+        card.receive(&of(port, 0)).end_batch();
+        card.receive(&of(port, 100).with(|frame| frame.flags = frame.flags | TcpFlags::PSH)).wait(us(10));
+    }
+    assert_eq!(card.take_lens(), [200; 200]);
+    for len in [50, 51, 52] {
+        card.receive(&data(0, len).with(|frame| frame.src_port = 1000 + len as u16)).end_batch().wait(us(10));
+    }
+    assert_eq!((card.flushes(FlushReason::Evicted), card.passes(PassReason::PoolEmpty)), (1, 0));
+    assert_eq!(card.take_lens(), [50]);
+}
+
 #[test]
 fn pool_empty_passes_the_segment() {
     let config = Config { max_aggregates: 1, ..Config::default() };
