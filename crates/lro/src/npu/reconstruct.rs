@@ -32,7 +32,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             if descriptor.is_sparse() && self.config.rules == Rules::Safe {
                 return self.hand_on_at_once(index, frame, segment, now);
             }
-            let answer = (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(&frame));
+            let answer = self.to_answer(&frame);
             self.append(index, frame, segment, now);
             self.update_nextseq(index);
             self.answer(index, segment, answer);
@@ -41,8 +41,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else if ahead.cast_unsigned() > self.config.reorder_bytes {
             self.release_alone(index, frame, segment, PassReason::FarAhead);
         } else if descriptor.skip_opaque(segment.seq) {
+            let answer = self.to_answer(&frame);
             self.reconstruct(index, FlushReason::OutOfOrder);
             self.append(index, frame, segment, now);
+            self.answer(index, segment, answer);
         } else {
             self.insert(index, frame, segment, now);
         }
@@ -177,11 +179,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 self.out.drop(frame, DropReason::Duplicate);
             }
             Insertion::Duplicate(frame) | Insertion::Overlap(frame) => {
-                self.release_alone(index, frame, segment, PassReason::Old);
+                return self.release_alone(index, frame, segment, PassReason::Old);
             }
             Insertion::Full(frame) => {
                 self.reconstruct_all(index, FlushReason::ReorderFull);
-                self.release_alone(index, frame, segment, PassReason::OutOfOrder);
+                return self.release_alone(index, frame, segment, PassReason::OutOfOrder);
             }
         }
         self.answer(index, segment, answer);
@@ -217,9 +219,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Flushes a connection, then passes a segment of it.
     fn release_alone(&mut self, index: Index, frame: Frame<B>, segment: &Segment, reason: PassReason) {
+        let answer = self.to_answer(&frame);
         self.reconstruct_all(index, FlushReason::Barrier);
         self.handed(index, segment);
         self.out.pass(frame, segment.payload_len, reason);
+        self.answer(index, segment, answer);
     }
 
     /// Packet reconstruction (IV.D): delivers the run to the host, and acknowledges it if active ACK `safe`
@@ -287,6 +291,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.hand_over(index, reason);
         }
         self.lists.give_back(list);
+    }
+
+    /// Returns the header of a data packet if the paper's rule answers it.
+    fn to_answer(&self, frame: &Frame<B>) -> Option<Header> {
+        (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(frame))
     }
 
     /// Sends the ACK of the paper's rule for a data packet.

@@ -106,6 +106,24 @@ fn paper_acknowledges_duplicates_that_it_drops() {
     assert_eq!(card.drops(DropReason::Duplicate), 2);
 }
 
+/// The ACK number does not go back with the sequence number, and does not follow what may be forged.
+#[test]
+fn paper_acknowledges_what_it_passes_with_nextseq() {
+    let acks_for = |places: &[u32]| {
+        let mut card = card(ActiveAck::Paper);
+        let acks = acks_for(&mut card, &places.iter().map(|at| data(*at, 100)).collect::<Vec<_>>());
+        acked(&acks)
+    };
+    assert_eq!(acks_for(&[0, 100, 0, 200]), [100, 200, 200, 300], "an old one");
+    assert_eq!(acks_for(&[0, 2_000_000, 100]), [100, 100, 200], "one far ahead");
+    assert_eq!(acks_for(&[0, 200, 250, 100]), [100, 100, 350, 350], "one that overlaps what waits");
+    let first = data(0, 100).over_ipv6();
+    let mut card = card(ActiveAck::Paper);
+    card.receive(&first).receive(&behind(IpProtocol::ROUTING, first.clone().at(100, 100)));
+    let acks = self::acks_for(&mut card, &[first.at(200, 100)]);
+    assert_eq!(acked(&acks), [100, 300], "one behind a packet that is not parsed");
+}
+
 #[test]
 fn paper_exchanges_the_timestamps() {
     let mut card = card(ActiveAck::Paper);
