@@ -68,7 +68,7 @@ impl LastArrivals {
     /// Nanoseconds by which an arrival may have been later or earlier than it is known to be.
     pub(super) const RESOLUTION: u64 = 2 * TICK - 1;
 
-    /// The largest `near`: half of the clock's turn. Other connections take the cell in the other half.
+    /// The largest `near`, 1.07 s: half of the clock's turn. Other connections take the cell in the other half.
     const NEAR: u64 = 1 << (u16::BITS - 1);
 
     /// Number of arrivals of one segment after which the next one is expected to be the same.
@@ -294,6 +294,7 @@ mod tests {
         last_arrivals.arrived(one, at(PAUSE), at(PAUSE), true);
         last_arrivals.arrived(other, at(half), at(half), true);
         assert!(is_met(last_arrivals.standing(one, at(half))));
+        assert_eq!(last_arrivals.standing(one, at(half + 2 * PAUSE)), Standing::Sparse);
         let later = at(half + 2 * PAUSE);
         last_arrivals.arrived(other, later, later, true);
         assert!(is_met(last_arrivals.standing(other, later)));
