@@ -99,7 +99,8 @@ pub struct Config {
     pub accurate_ecn: bool,
     /// Maximum size of an aggregate's IP packet in bytes, 576 to 65,535.
     pub max_bytes: u32,
-    /// Maximum number of segments in an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices).
+    /// Maximum number of segments in an aggregate, 2 to 1,023 (a gathering write takes 1,024 slices: all
+    /// headers in one, and each payload).
     pub max_segments: usize,
     /// Maximum number of connections in the table, 1 to 16,777,216; `netfpga` has [its own
     /// limit](crate::NetfpgaConfig::flows). Only `npu` keeps connections that hold nothing.

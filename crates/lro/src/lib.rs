@@ -37,8 +37,9 @@
 //!         Output::ToHost(Packet::Frame(frame)) => println!("{} bytes as they came", frame.bytes().len()),
 //!         Output::ToHost(Packet::Aggregate(aggregate)) => {
 //!             let mut slices = Vec::new();
-//!             aggregate.io_slices(&mut slices); // for writev, behind aggregate.virtio_net_header()
-//!             assert_eq!((aggregate.segments(), aggregate.mss()), (3, 1448));
+//!             // For writev: the header, behind aggregate.virtio_net_header() in the same slice, and the payloads.
+//!             aggregate.io_slices(&mut slices);
+//!             assert_eq!((aggregate.segments(), aggregate.mss(), slices.len()), (3, 1448, 4));
 //!         }
 //!         Output::ToWire(ack) => println!("send {} bytes", ack.bytes().len()),
 //!         Output::Dropped(_, reason) => println!("dropped: {}", reason.name()),
