@@ -79,7 +79,8 @@ pub enum Hold {
 ///
 /// An engine reserves at most 500 KB, 250 bytes per connection (500 with UDP), and per aggregate 760 bytes
 /// and `max_segments` frames (a buffer and 8 bytes each). For every eight aggregates, `npu` also reserves
-/// `reorder_segments` frames and 96 bytes each. No engine allocates more later.
+/// `reorder_segments` frames and 96 bytes each. No engine allocates more later, except in the first batches: room for as many outputs as
+/// one batch has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The outermost header of the frames.
