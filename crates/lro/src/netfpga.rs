@@ -218,7 +218,8 @@ impl<B: AsRef<[u8]>> Netfpga<B> {
         }
         run.follow_stream(frame, segment);
         if run.is_full() {
-            self.close(place, FlushReason::MaxLength);
+            let reason = run.full_reason();
+            self.close(place, reason);
         }
     }
 

@@ -381,7 +381,7 @@ module lro_decide
     end
 
     if (state_reg[STATE_APPEND]) begin
-      reason_reg <= FLUSH_MAX_LENGTH;
+      reason_reg <= full_length_reg ? FLUSH_MAX_LENGTH : FLUSH_MAX_SEGMENTS;
       behind_reg <= only(STATE_IDLE);
     end
 

@@ -404,7 +404,7 @@ fn is_beyond(seq: SeqNumber, from: SeqNumber, window: u32) -> bool {
 #[inline(always)]
 pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, ends: TcpFlags) -> Option<FlushReason> {
     if run.is_full() {
-        Some(FlushReason::MaxLength)
+        Some(run.full_reason())
     } else if flags.intersects(ends) {
         Some(FlushReason::Psh)
     } else {

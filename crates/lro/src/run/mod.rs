@@ -324,6 +324,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.bytes > self.full_above || self.count >= self.max_segments
     }
 
+    /// Returns why the run [is full](Run::is_full).
+    #[inline]
+    pub(crate) fn full_reason(&self) -> FlushReason {
+        if self.bytes > self.full_above { FlushReason::MaxLength } else { FlushReason::MaxSegments }
+    }
+
     /// Returns the TCP payload in bytes, 0 for UDP.
     #[inline]
     pub(crate) fn tcp_bytes(&self) -> u32 {

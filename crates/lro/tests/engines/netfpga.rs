@@ -42,6 +42,10 @@ fn the_maximum_length_closes_the_aggregate() {
         card.receive(&data(nth * 100, 100));
     }
     assert_eq!(card.take_lens(), [200]);
+    assert_eq!((card.flushes(FlushReason::MaxLength), card.flushes(FlushReason::MaxSegments)), (0, 1));
+    let mut card = netfpga(|config| (config.max_segments, config.max_bytes) = (2, 576));
+    card.receive(&data(0, 268)).receive(&data(268, 268));
+    assert_eq!((card.take_lens(), card.flushes(FlushReason::MaxLength)), (vec![536], 1), "both");
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn sixty_four_kilobytes_of_consecutive_payload_leave_at_once() {
     let mut card = npu(|config, _| config.max_segments = 3);
     receive_at(&mut card, [0, 100, 200, 300]);
     assert_eq!(card.take_lens(), [300]);
+    assert_eq!((card.flushes(FlushReason::MaxLength), card.flushes(FlushReason::MaxSegments)), (0, 1));
 }
 
 #[test]

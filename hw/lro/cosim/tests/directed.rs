@@ -187,6 +187,10 @@ fn counts_around_the_maximum() {
         let frames: Vec<_> = (0..11).map(|nth| data(nth * 10, 10).build()).collect();
         same("segments", &config, &frames);
     }
+    // The second segment fills both limits.
+    let config = Config { max_segments: 2, max_bytes: 576, ..Config::default() };
+    let frames: Vec<_> = (0..5).map(|nth| data(nth * 268, 268).build()).collect();
+    same("segments and bytes", &config, &frames);
 }
 
 /// Sums that fold to 0xFFFF by way of 0x1FFFE, checksums of 0 and 0xFFFF, odd lengths and carries.
