@@ -3,13 +3,14 @@
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use nichrome_port::capture::{self, LinkType, PacketOptions, WriteError, Writer};
+use nichrome_port::capture::{LinkType, Output, PacketOptions, WriteError, Writer};
 use nichrome_sim::experiment::{Definition, Parameters, Runner, check_capture, with_unit};
 use nichrome_sim::observe::{Capture, PacketSink, PointId, Series};
 use nichrome_wire::Instant;
@@ -83,7 +84,7 @@ impl Trace {
         seed: u64,
     ) -> anyhow::Result<Record> {
         let mut observer = progress.observer();
-        // Both fail before a file is created.
+        // Both fail before a file is opened.
         if self.series.is_some() {
             let name = runner.name();
             ensure!(runner.has_series(), "model '{name}' has no time series: leave out --series");
@@ -91,7 +92,7 @@ impl Trace {
         if self.capture.is_some() {
             check_capture(runner)?;
         }
-        let pcapng = self.capture.as_deref().map(Pcapng::create).transpose()?;
+        let pcapng = self.capture.as_deref().map(Pcapng::open).transpose()?;
         if let Some(pcapng) = &pcapng {
             observer.capture = Capture::to(pcapng.clone());
         }
@@ -113,42 +114,61 @@ impl Trace {
 #[derive(Clone)]
 struct Pcapng(Rc<RefCell<Recording>>);
 
-struct Recording {
-    writer: Writer<Box<dyn Write + Send>>,
-    /// The first error; nothing is recorded after it.
-    written: Result<(), WriteError>,
+type PcapngWriter = Writer<Box<dyn Write + Send>>;
+
+enum Recording {
+    /// The model has not begun: an existing file has its content.
+    Open(Output),
+    Begun(PcapngWriter),
+    /// Nothing is recorded after the first error.
+    Failed(WriteError),
+    Finished,
 }
 
 impl Pcapng {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let writer = capture::create(path, concat!("nichrome ", env!("CARGO_PKG_VERSION")))?;
-        Ok(Self(Rc::new(RefCell::new(Recording { writer, written: Ok(()) }))))
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        Ok(Self(Rc::new(RefCell::new(Recording::Open(Output::open(path)?)))))
     }
 
     fn finish(&self) -> anyhow::Result<()> {
-        let mut recording = self.0.borrow_mut();
-        std::mem::replace(&mut recording.written, Ok(()))?;
-        Ok(recording.writer.flush()?)
+        match self.0.replace(Recording::Finished) {
+            Recording::Begun(writer) => Ok(writer.finish()?),
+            Recording::Failed(error) => Err(error.into()),
+            Recording::Open(_) | Recording::Finished => Ok(()),
+        }
+    }
+}
+
+impl Recording {
+    fn begin(&mut self) {
+        *self = match mem::replace(self, Self::Finished) {
+            Self::Open(output) => {
+                let writer = output.begin(concat!("nichrome ", env!("CARGO_PKG_VERSION")));
+                writer.map_or_else(Self::Failed, Self::Begun)
+            }
+            begun => begun,
+        };
+    }
+
+    /// Writes to a capture that has begun.
+    fn write<T>(&mut self, write: impl FnOnce(&mut PcapngWriter) -> Result<T, WriteError>) -> Option<T> {
+        let Self::Begun(writer) = self else { return None };
+        write(writer).map_err(|error| *self = Self::Failed(error)).ok()
     }
 }
 
 impl PacketSink for Pcapng {
     fn add_point(&mut self, name: &str) -> PointId {
         let mut recording = self.0.borrow_mut();
-        let added = recording.writer.add_interface(LinkType::Ethernet, name, 0);
-        PointId(added.unwrap_or_else(|error| {
-            recording.written = Err(error);
-            0
-        }))
+        recording.begin();
+        let added = recording.write(|writer| writer.add_interface(LinkType::Ethernet, name, 0));
+        PointId(added.unwrap_or_default())
     }
 
     fn record(&mut self, PointId(point): PointId, time: Instant, bytes: &[u8], len: usize) {
-        let recording = &mut *self.0.borrow_mut();
-        if recording.written.is_ok() {
-            let len = u32::try_from(len).unwrap_or(u32::MAX);
-            recording.written =
-                recording.writer.write(point, time, Some(len), [bytes], PacketOptions::default());
-        }
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let mut recording = self.0.borrow_mut();
+        recording.write(|writer| writer.write(point, time, Some(len), [bytes], PacketOptions::default()));
     }
 }
 

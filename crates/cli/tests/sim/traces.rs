@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use crate::command::{failure, json, printed, sim, text};
+use crate::command::{failure, json, names, printed, sim, text};
 use crate::installed::tshark;
 
 /// One point of each model, as short as possible, with the points at which its packets are captured.
@@ -169,12 +169,41 @@ fn a_model_without_time_series_says_so() {
 }
 
 #[test]
-fn a_failed_capture_leaves_an_existing_file_unchanged() {
+fn a_failed_capture_leaves_an_existing_file_unchanged_and_no_new_one() {
     let folder = tempdir().unwrap();
-    let file = folder.path().join("precious.pcapng");
-    fs::write(&file, "precious").unwrap();
-    let (line, code) = failure(&["run", "star-rpc", "--point", "StaR/20", "--capture", text(&file)]);
-    let expected = "packets of model 'star' are lengths: there is nothing to capture";
-    assert!(line.ends_with(expected) && code == 1, "{line}");
-    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+    let [existing, new] = ["precious.pcapng", "new.pcapng"].map(|name| folder.path().join(name));
+    fs::write(&existing, "precious").unwrap();
+    for (point, expected) in [
+        (
+            &["star-rpc", "--point", "StaR/20"][..],
+            "packets of model 'star' are lengths: there is nothing to capture",
+        ),
+        (
+            &["lro-npu-throughput", "--point", "with LRO/1", "--set", "receive-threads=14"],
+            "are 17 threads: 4 cores of 4 have 16",
+        ),
+        (
+            &["lro-netfpga-cpu", "--point", "LRO-enabled NIC/1000", "--set", "queue=1GiB"],
+            "bytes are reserved: at most 4294967296 may be",
+        ),
+        (&["iwarp-today", "--point", "RoCE/5", "--set", "pattern=senders"], "senders need sockets or rdma"),
+    ] {
+        for file in [&existing, &new] {
+            let (line, code) = failure(&[&["run"], point, &["--capture", text(file)]].concat());
+            assert!(line.ends_with(expected) && code == 1, "{line}");
+        }
+        assert_eq!(names(folder.path()), ["precious.pcapng"]);
+        assert_eq!(fs::read_to_string(&existing).unwrap(), "precious");
+    }
+}
+
+#[test]
+fn a_capture_replaces_an_existing_file() {
+    let folder = tempdir().unwrap();
+    let [existing, new] = ["precious.pcapng", "new.pcapng"].map(|name| folder.path().join(name));
+    fs::write(&existing, "precious".repeat(1 << 20)).unwrap();
+    for file in [&existing, &new] {
+        printed(&[&run(POINTS[1].0)[..], &["--set", "duration=1ms", "--capture", text(file)]].concat());
+    }
+    assert_eq!(fs::read(&existing).unwrap(), fs::read(&new).unwrap());
 }

@@ -15,6 +15,7 @@ mod error;
 #[cfg(feature = "compression")]
 mod gzip;
 mod link_type;
+mod output;
 mod pcap;
 mod pcapng;
 mod reader;
@@ -28,8 +29,9 @@ mod zstd;
 pub use cooked::CookedHeader;
 pub use error::{ReadError, WriteError};
 pub use link_type::{LinkType, Skipped};
+pub use output::{Output, create, create_or_continue};
 pub use reader::{Reader, open};
-pub use writer::{Writer, create, create_or_continue};
+pub use writer::Writer;
 
 use nichrome_wire::Instant;
 

@@ -4,95 +4,14 @@ use super::block::{
     self, begin_block, end_block, put_end_of_options, put_option, put_packet_options, put_padding,
     put_text_option, put_u32, set_u32,
 };
-use super::capture_file::CaptureFile;
 use super::{LinkType, MAX_INTERFACES, MAX_SNAP_LEN, PacketOptions, WriteError};
 use crate::uninterrupted;
 use nichrome_wire::Instant;
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
-use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// Size at which buffered blocks are written to the output, in bytes.
 const WRITE_AT: usize = 64 * 1024;
-
-/// Creates the capture at `path`, replacing an existing file; `-` is the standard output. `application` is recorded as
-/// the writing program. In a regular file, flushed records survive SIGKILL.
-pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
-    create_with(path, application, Existing::Replace)
-}
-
-/// As [`create`], but adds a section to a regular file that an earlier call of this function in this process has created.
-pub fn create_or_continue(
-    path: &Path,
-    application: &str,
-) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
-    create_with(path, application, Existing::ContinueOwn)
-}
-
-/// What happens to the content of an existing regular file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Existing {
-    Replace,
-    /// The content stays if it is this process's.
-    ContinueOwn,
-}
-
-/// Device and inode of the files that [`create_or_continue`] has created.
-static CREATED: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
-
-fn create_with(
-    path: &Path,
-    application: &str,
-    existing: Existing,
-) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
-    let (output, destination) = if path.as_os_str() == "-" {
-        (standard_output(), "the standard output".to_owned())
-    } else {
-        (create_file(path, existing), path.display().to_string())
-    };
-    match output {
-        Ok(output) => Ok(Writer::with_destination(output, application, destination)),
-        Err(error) => Err(WriteError::Io { destination, error }),
-    }
-}
-
-fn standard_output() -> io::Result<Box<dyn Write + Send>> {
-    Ok(Box::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
-}
-
-/// Opens a file for writing. A regular file is locked, so that no other capture is written to it.
-fn create_file(path: &Path, existing: Existing) -> io::Result<Box<dyn Write + Send>> {
-    let file = File::options().write(true).create(true).truncate(false).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Ok(Box::new(file));
-    }
-    lock(&file)?;
-    let is_continued = existing == Existing::ContinueOwn && {
-        let mut created = CREATED.lock().unwrap_or_else(PoisonError::into_inner);
-        !created.insert((metadata.dev(), metadata.ino()))
-    };
-    if !is_continued {
-        file.set_len(0)?;
-    }
-    Ok(Box::new(CaptureFile::new(file)?))
-}
-
-/// Locks a file until it is closed.
-fn lock(file: &File) -> io::Result<()> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(io::Error::other("another process writes a capture to it")),
-        // Not every file system has locks.
-        _ => Ok(()),
-    }
-}
 
 /// Writes a capture record by record. Only whole blocks reach the output, so that a concurrent reader sees no
 /// truncated record. Dropping the writer flushes it and ignores errors; [`Writer::finish`] returns them.
@@ -121,7 +40,7 @@ impl<W: Write> Writer<W> {
         Self::with_destination(output, application, "the capture".to_owned())
     }
 
-    fn with_destination(output: W, application: &str, destination: String) -> Self {
+    pub(super) fn with_destination(output: W, application: &str, destination: String) -> Self {
         let mut blocks = Vec::with_capacity(2 * WRITE_AT);
         put_section_header(&mut blocks, application);
         Self { output, destination, application: application.to_owned(), blocks, snap_lens: Vec::new() }
@@ -285,9 +204,10 @@ where
 #[cfg(test)]
 mod tests {
     use super::super::testing::read_all;
-    use super::super::{Reader, Record};
+    use super::super::{Reader, Record, create};
     use super::*;
     use proptest::prelude::*;
+    use std::fs::File;
     use std::path::PathBuf;
 
     const NO_PARTS: [&[u8]; 0] = [];
@@ -455,19 +375,6 @@ mod tests {
     /// Returns the path of a new file in the temporary folder.
     fn temporary(name: &str) -> PathBuf {
         std::env::temp_dir().join(format!("nichrome-{name}-{}", std::process::id()))
-    }
-
-    #[test]
-    fn a_capture_that_is_being_written_is_not_written_by_another() {
-        let path = temporary("locked");
-        std::fs::write(&path, "older and longer than a section header").unwrap();
-        let mut first = create(&path, "test").unwrap();
-        let error = create(&path, "test").map(drop).unwrap_err().to_string();
-        assert!(error.ends_with(": another process writes a capture to it"), "{error}");
-        first.flush().unwrap();
-        let bytes = std::fs::read(&path).unwrap();
-        assert!(bytes.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) && !bytes.ends_with(b"header"));
-        std::fs::remove_file(path).unwrap();
     }
 
     #[test]
