@@ -38,9 +38,9 @@ pub(crate) enum Sim {
 }
 
 impl Sim {
-    /// Runs the command.
+    /// Runs the command. If it fails, removes the folders that it created and has written nothing to.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        match self {
+        let result = match self {
             Self::List(list) => list.run(),
             Self::Run(run) => run.run(),
             Self::Sensitivity(sensitivity) => sensitivity.run(),
@@ -48,6 +48,7 @@ impl Sim {
             Self::Tasks(tasks) => tasks.run(),
             Self::Point(point) => point.run(),
             Self::Collect(collect) => collect.run(),
-        }
+        };
+        result.inspect_err(|_| files::remove_empty_folders())
     }
 }

@@ -18,17 +18,19 @@ use crate::{picture_file, signals};
 /// End of the names of files that are being written.
 const UNFINISHED: &str = ".unfinished";
 
-/// The folder that was created, if any. Held while a file is written.
-static WRITING: Mutex<Option<PathBuf>> = Mutex::new(None);
+/// The folders that were created, outer ones first. Held while a file is written.
+static WRITING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-fn writing() -> MutexGuard<'static, Option<PathBuf>> {
+fn writing() -> MutexGuard<'static, Vec<PathBuf>> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a file into a folder under a temporary name, then renames it.
+/// Writes a file into a folder under a temporary name, then renames it. Creates the folder if it is missing: another process that
+/// created it may have failed, and removed it.
 pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     let _writing = writing();
     let write = || {
+        fs::create_dir_all(folder)?;
         let mut file = unfinished(folder)?;
         // Errors of `NamedTempFile` itself name the temporary file.
         file.as_file_mut().write_all(bytes)?;
@@ -38,20 +40,31 @@ pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<(
     write().with_context(|| format!("cannot write {}", folder.join(name).display()))
 }
 
-/// Creates the folder if it is missing, and checks that it is writable.
+/// Creates the folder and those around it if they are missing, and checks that it is writable.
 pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     let mut created = writing();
-    let is_new = !folder.exists();
+    let missing = folder.ancestors().take_while(|outer| !outer.as_os_str().is_empty() && !outer.exists());
+    let mut missing: Vec<_> = missing.map(Path::to_owned).collect();
+    missing.reverse();
+    created.extend(missing);
     let make = || fs::create_dir_all(folder).and_then(|()| unfinished(folder)).map(drop);
     let made = make().map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
         _ => error,
     });
-    made.with_context(|| format!("cannot write to {}", folder.display()))?;
-    if is_new {
-        *created = Some(folder.to_owned());
+    made.with_context(|| format!("cannot write to {}", folder.display()))
+}
+
+/// Removes the folders that were created and are empty, after a failure.
+pub(super) fn remove_empty_folders() {
+    remove_empty(&writing());
+}
+
+fn remove_empty(created: &[PathBuf]) {
+    for folder in created.iter().rev() {
+        // Fails if something was written to it.
+        let _ = fs::remove_dir(folder);
     }
-    Ok(())
 }
 
 /// Removes what processes that were killed while they wrote have left in the folder.
@@ -94,9 +107,23 @@ pub(super) fn end_on_signals(last_words: impl Fn() -> String + Send + 'static) -
     signals::forward(&signals::ending_or_quitting(), move |signal| -> Result<(), Infallible> {
         let created = writing();
         picture_file::remove_unfinished();
-        // Fails if something was written to it.
-        let _ = created.iter().try_for_each(fs::remove_dir);
+        remove_empty(&created);
         say(format_args!("nichrome: {}", last_words()));
         process::exit(128 + signal)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_another_process_has_removed_is_created_again() {
+        let outer = tempdir().unwrap();
+        let folder = outer.path().join("store");
+        write(&folder, "record.json", b"{}").unwrap();
+        assert_eq!(fs::read(folder.join("record.json")).unwrap(), b"{}");
+    }
 }

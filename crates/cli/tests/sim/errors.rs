@@ -259,9 +259,22 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
 }
 
 #[test]
+fn a_run_that_fails_leaves_no_folders() {
+    let folder = tempdir().unwrap();
+    let [outer, inner] = ["outer", "outer/inner"].map(|name| folder.path().join(name));
+    let run = ["run", "star-rpc", "--set", "loss=1%", "--out", text(&inner)];
+    let (line, status) = failure(&run);
+    assert!(line.contains("star-rpc, ") && status == 1, "{line}");
+    assert!(!outer.exists(), "{line}");
+    fs::create_dir(&outer).unwrap();
+    failure(&run);
+    assert!(outer.exists() && names(&outer).is_empty(), "only what the command created");
+}
+
+#[test]
 fn a_signal_ends_a_run_with_one_line_and_without_files() {
     let folder = tempdir().unwrap();
-    let [out, page] = ["out", "page.html"].map(|name| folder.path().join(name));
+    let [out, page] = ["out/inner", "page.html"].map(|name| folder.path().join(name));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let run =
             ["run", "lro-netfpga-cpu", "--set", "duration=10s", "--out", text(&out), "--html", text(&page)];
