@@ -23,7 +23,7 @@ pub(super) enum Event {
     AtRouter(Port, Packet),
     /// The interrupt timer of a router's card.
     RouterInterrupt(Port, u64),
-    /// The router's processor has handled a frame.
+    /// The router forwards a frame.
     Forward(Port, Packet),
     /// degen's timer.
     Degen(Port),

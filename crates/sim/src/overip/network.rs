@@ -466,7 +466,8 @@ impl Network {
         }
     }
 
-    fn apply(&mut self, effects: Vec<Effect>, queue: &mut EventQueue<Event>) {
+    /// Schedules what the router does with frames from a port, and degen's timer.
+    fn apply(&mut self, port: Port, effects: Vec<Effect>, queue: &mut EventQueue<Event>) {
         for effect in effects {
             match effect {
                 Effect::Interrupt { at, port, interrupts } => {
@@ -475,19 +476,17 @@ impl Network {
                 Effect::Forward { at, port, frame } => queue.schedule(at, Event::Forward(port, frame)),
             }
         }
-    }
-
-    /// Forwards frames released by degen through the other port.
-    fn leave_router(&mut self, port: Port, frames: Vec<Packet>, queue: &mut EventQueue<Event>) {
-        let out = 1 - port;
-        for frame in frames {
-            match self.router_links[out].send(frame.wire_len(), queue.now()) {
-                Ok(sent) => queue.schedule(sent.arrives, Event::AtSwitch(out, frame)),
-                Err(_) => self.dropped += 1,
-            }
-        }
         let due = self.router.poll_timeout(port);
         self.router_timers[port].arm(due, queue, Event::Degen(port));
+    }
+
+    /// Sends a frame from a port of the router through the other one.
+    fn leave_router(&mut self, port: Port, frame: Packet, queue: &mut EventQueue<Event>) {
+        let out = 1 - port;
+        match self.router_links[out].send(frame.wire_len(), queue.now()) {
+            Ok(sent) => queue.schedule(sent.arrives, Event::AtSwitch(out, frame)),
+            Err(_) => self.dropped += 1,
+        }
     }
 
     fn try_handle(&mut self, event: Event, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
@@ -505,21 +504,19 @@ impl Network {
             Event::AtRouter(port, frame) => {
                 let mut effects = Vec::new();
                 self.router.receive(port, frame, now, &mut effects);
-                self.apply(effects, queue);
+                self.apply(port, effects, queue);
             }
             Event::RouterInterrupt(port, interrupts) => {
                 let mut effects = Vec::new();
                 self.router.due(port, interrupts, now, &mut effects);
-                self.apply(effects, queue);
+                self.apply(port, effects, queue);
             }
-            Event::Forward(port, frame) => {
-                let released = self.router.forward(port, frame, now);
-                self.leave_router(port, released, queue);
-            }
+            Event::Forward(port, frame) => self.leave_router(port, frame, queue),
             Event::Degen(port) => {
                 self.router_timers[port].fired(now);
-                let released = self.router.release(port, now);
-                self.leave_router(port, released, queue);
+                let mut effects = Vec::new();
+                self.router.release(port, now, &mut effects);
+                self.apply(port, effects, queue);
             }
             Event::AtCard(node, frame) => {
                 if node == SERVER {

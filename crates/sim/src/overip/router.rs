@@ -2,7 +2,7 @@
 
 use nichrome_wan::{ConfigError, Delay, Impairments, Loss, Output, Path, Probability};
 use nichrome_wire::engine::{advance, deliver};
-use nichrome_wire::{Engine, Instant};
+use nichrome_wire::{Ecn, Engine, Instant};
 
 use super::config::{Moderation, RouterConfig};
 use crate::{Packet, Server};
@@ -23,8 +23,37 @@ struct Waiting {
 pub(super) enum Effect {
     /// Call [`Router::due`] at that time.
     Interrupt { at: Instant, port: Port, interrupts: u64 },
-    /// Call [`Router::forward`] at that time with a frame from the port.
+    /// A frame from the port leaves through the other one at that time.
     Forward { at: Instant, port: Port, frame: Packet },
+}
+
+/// A frame in degen.
+struct Delayed {
+    frame: Packet,
+    /// When the processor has forwarded it.
+    forwarded: Instant,
+}
+
+impl nichrome_wan::Packet for Delayed {
+    fn wire_len(&self) -> usize {
+        self.frame.wire_len()
+    }
+
+    fn flip_bit(&mut self, bit: usize) {
+        self.frame.flip_bit(bit);
+    }
+
+    fn duplicate(&self) -> Option<Self> {
+        Some(Self { frame: self.frame.duplicate()?, forwarded: self.forwarded })
+    }
+
+    fn ecn(&self) -> Ecn {
+        self.frame.ecn()
+    }
+
+    fn mark_ce(&mut self) {
+        self.frame.mark_ce();
+    }
 }
 
 /// The router.
@@ -33,7 +62,7 @@ pub(super) struct Router {
     waiting: [Waiting; 2],
     processor: Server,
     /// degen, by arrival port.
-    paths: [Path<Packet>; 2],
+    paths: [Path<Delayed>; 2],
 }
 
 impl Router {
@@ -66,6 +95,8 @@ impl Router {
         }
     }
 
+    /// Passes the waiting frames to the processor and, with the interrupt's time, to degen: the kernel stamps a packet when it reaches
+    /// the router (rdma-over-ip 3).
     fn interrupt(&mut self, port: Port, now: Instant, effects: &mut Vec<Effect>) {
         let waiting = &mut self.waiting[port];
         waiting.interrupts += 1;
@@ -73,24 +104,18 @@ impl Router {
         for frame in waiting.frames.drain(..) {
             cost += self.config.forward;
             // The queue is unbounded: no job is rejected.
-            let at = self.processor.serve(cost, now).unwrap_or(now);
+            let forwarded = self.processor.serve(cost, now).unwrap_or(now);
             cost = 0;
-            effects.push(Effect::Forward { at, port, frame });
+            let delayed = Delayed { frame, forwarded };
+            deliver(&mut self.paths[port], delayed, now, &mut |_, output| {
+                forward(output, port, now, effects)
+            });
         }
     }
 
-    /// Passes a frame to degen; returns the frames that degen releases.
-    pub(super) fn forward(&mut self, port: Port, frame: Packet, now: Instant) -> Vec<Packet> {
-        let mut released = Vec::new();
-        deliver(&mut self.paths[port], frame, now, &mut |_, output| keep(output, &mut released));
-        released
-    }
-
-    /// Returns the frames that degen releases at `now`.
-    pub(super) fn release(&mut self, port: Port, now: Instant) -> Vec<Packet> {
-        let mut released = Vec::new();
-        advance(&mut self.paths[port], now, &mut |_, output| keep(output, &mut released));
-        released
+    /// Forwards the frames that degen releases at `now`.
+    pub(super) fn release(&mut self, port: Port, now: Instant, effects: &mut Vec<Effect>) {
+        advance(&mut self.paths[port], now, &mut |_, output| forward(output, port, now, effects));
     }
 
     /// Returns the number of frames that degen dropped.
@@ -104,9 +129,11 @@ impl Router {
     }
 }
 
-fn keep(output: Output<Packet>, released: &mut Vec<Packet>) {
+/// Forwards a frame that degen releases at `now`, when the processor has done so.
+fn forward(output: Output<Delayed>, port: Port, now: Instant, effects: &mut Vec<Effect>) {
     if let Output::Released(departure) = output {
-        released.push(departure.packet);
+        let Delayed { frame, forwarded } = departure.packet;
+        effects.push(Effect::Forward { at: forwarded.max(now), port, frame });
     }
 }
 
@@ -119,14 +146,18 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    fn router() -> Router {
-        with_seed(1)
+    fn router(delay: u64) -> Router {
+        with_seed(1, delay)
     }
 
-    fn with_seed(seed: u64) -> Router {
+    fn with_seed(seed: u64, delay: u64) -> Router {
         let moderation = [(50_000, 3), (0, 80)].map(|(delay, frames)| Moderation { delay, frames });
-        let config = RouterConfig { interrupt: 4000, forward: 5000, moderation, delay: 1000, loss: 0.0 };
+        let config = RouterConfig { interrupt: 4000, forward: 5000, moderation, delay, loss: 0.0 };
         Router::new(config, seed).unwrap()
+    }
+
+    fn frame() -> Packet {
+        Packet::from(Outline::default())
     }
 
     fn forwarded(effects: &[Effect]) -> Vec<u64> {
@@ -139,8 +170,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_waits_for_its_time_or_for_enough_frames() {
-        let (mut router, mut effects) = (router(), Vec::new());
-        let frame = || Packet::from(Outline::default());
+        let (mut router, mut effects) = (router(0), Vec::new());
         router.receive(0, frame(), at(0), &mut effects);
         assert!(matches!(effects[..], [Effect::Interrupt { at, .. }] if at.as_nanos() == 50_000));
         router.due(0, 0, at(50_000), &mut effects);
@@ -161,20 +191,39 @@ mod tests {
 
     #[test]
     fn every_seed_has_a_router() {
-        let mut router = with_seed(u64::MAX);
-        assert!(router.forward(0, Packet::from(Outline::default()), at(0)).is_empty());
-        assert_eq!(router.release(0, at(1000)).len(), 1);
+        let (mut router, mut effects) = (with_seed(u64::MAX, 0), Vec::new());
+        router.receive(1, frame(), at(0), &mut effects);
+        assert_eq!(forwarded(&effects), [9000]);
+    }
+
+    /// Returns when degen releases the next frames, and when they leave.
+    fn released(router: &mut Router) -> Option<(u64, Vec<u64>)> {
+        let (due, mut effects) = (router.poll_timeout(1)?, Vec::new());
+        router.release(1, due, &mut effects);
+        Some((due.as_nanos(), forwarded(&effects)))
     }
 
     #[test]
-    fn degen_delays_each_frame_by_itself() {
-        let mut router = router();
-        for nanos in [0, 400] {
-            assert!(router.forward(0, Packet::from(Outline::default()), at(nanos)).is_empty());
+    fn degen_delays_each_frame_from_its_interrupt() {
+        let (mut router, mut effects) = (router(100_000), Vec::new());
+        for nanos in [0, 400, 99_000] {
+            router.receive(1, frame(), at(nanos), &mut effects);
         }
-        for due in [1000, 1400] {
-            assert_eq!(router.poll_timeout(0), Some(at(due)));
-            assert_eq!(router.release(0, at(due)).len(), 1);
+        assert!(effects.is_empty(), "{effects:?}");
+        for due in [100_000, 100_400, 199_000] {
+            assert_eq!(released(&mut router), Some((due, vec![due])));
         }
+        assert_eq!(released(&mut router), None);
+    }
+
+    #[test]
+    fn no_frame_leaves_before_the_processor_has_forwarded_it() {
+        let (mut router, mut effects) = (router(10_000), Vec::new());
+        for _ in 0..2 {
+            router.receive(1, frame(), at(0), &mut effects);
+        }
+        assert!(effects.is_empty(), "{effects:?}");
+        // The first after 9 us, the second after 18.
+        assert_eq!(released(&mut router), Some((10_000, vec![10_000, 18_000])));
     }
 }

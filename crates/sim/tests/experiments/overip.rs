@@ -70,13 +70,13 @@ fn without_costs_a_message_takes_its_bits_on_four_hops() {
     assert_near(large, bits * 8.0 / 1000.0, 0.02);
 }
 
-/// degen's delay adds to everything else, and to nothing twice.
+/// degen's delay adds to everything else, and to nothing twice, but includes the router's 9 us: it begins with the interrupt.
 #[test]
 fn a_delay_adds_itself() {
     for series in ["sockets", "RDMA"] {
         let [near, far] =
             [0, 8_000_000].map(|delay| measure("iwarp-latency-delay", series, delay, &[], "latency"));
-        assert_near(far - near, 8000.0, 0.001);
+        assert_near(far - near, 8000.0 - 9.0, 0.0001);
     }
 }
 
