@@ -130,7 +130,7 @@ fn a_request_completes_before_the_peers_answer_to_it_arrives() {
     });
 }
 
-/// Segments of one send have consecutive identifications, so the ICRC is checked exactly.
+/// Segments of one send have consecutive identifications, so the ICRC is checked exactly. Older kernels would drop such sends.
 #[test]
 fn everything_is_done_where_packets_are_received_from_the_interface() {
     nichrome_port::gain_network_admin().unwrap();
@@ -138,6 +138,10 @@ fn everything_is_done_where_packets_are_received_from_the_interface() {
         let netlink = nichrome_port::Netlink::open().unwrap();
         netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
         let config = AdapterConfig { reception: Reception::Packets, ..AdapterConfig::default() };
+        if let Err(refused) = Adapter::open(&config) {
+            assert!(refused.to_string().contains("since Linux 6.2 it does not"), "{refused}");
+            return;
+        }
         let ends = connected(&config);
         does_everything(&ends, &[1, 65_536, LEN]);
         assert!(ends.iter().all(|end| end.adapter.counters().dropped_icrc == 0));

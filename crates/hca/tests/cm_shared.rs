@@ -118,11 +118,15 @@ fn where_no_process_listens_the_error_says_so() {
 
 #[test]
 fn packets_of_all_processes_are_no_way_to_share_ports() {
+    /// Kernels before 6.2 have no such adapter at a loopback address.
+    const OURS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 5));
     nichrome_port::gain_network_admin().unwrap();
     let refused = || {
         let netlink = nichrome_port::Netlink::open().unwrap();
-        netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
-        let place = Place::Address(place(5));
+        let loopback = netlink.interface("lo".parse().unwrap()).unwrap();
+        netlink.set_up(&loopback).unwrap();
+        netlink.add_address(&loopback, OURS, 24).unwrap();
+        let place = Place::Address(OURS);
         let config = AdapterConfig { place, reception: Reception::Packets, ..AdapterConfig::default() };
         Adapter::open(&config).unwrap().listen(1, 0).err()
     };
