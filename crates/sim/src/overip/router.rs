@@ -106,10 +106,8 @@ impl Router {
             // The queue is unbounded: no job is rejected.
             let forwarded = self.processor.serve(cost, now).unwrap_or(now);
             cost = 0;
-            let delayed = Delayed { frame, forwarded };
-            deliver(&mut self.paths[port], delayed, now, &mut |_, output| {
-                forward(output, port, now, effects)
-            });
+            let (path, delayed) = (&mut self.paths[port], Delayed { frame, forwarded });
+            deliver(path, delayed, now, &mut |_, output| forward(output, port, now, effects));
         }
     }
 
