@@ -111,7 +111,7 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         CqNotifier::retire(&this.events);
         // SAFETY: the program does not use the queue after this call, or calls what refuses.
         unsafe {
-            retired::keep_queue(take_back::<CompletionQueue>(cq.cast()), |cq| CompletionQueue::refuse(cq))
+            retired::keep_queue(take_back::<CompletionQueue>(cq.cast()), |cq| CompletionQueue::refuse(cq));
         };
     }
     status(destroyed)
