@@ -151,6 +151,12 @@ mod tests {
     }
 
     #[test]
+    fn the_c_library_has_no_part_in_a_sample() {
+        // glibc's pow is 1 above at this place.
+        assert_eq!(at(&Extent::Between(1, 1 << 53), 0.992), Value::Quantity(6_713_562_742_504_944));
+    }
+
+    #[test]
     fn wide_ranges_are_sampled_by_magnitude() {
         let extent = Extent::Between(10, 1000);
         assert_eq!([0.0, 0.5, 1.0].map(|place| at(&extent, place)), [10, 100, 1000].map(Value::Quantity));

@@ -42,9 +42,8 @@ impl Network {
     fn schedule_arrival(&mut self, queue: &mut EventQueue<Event>) {
         let Some(offered) = self.config.offered else { return };
         let unit = ((self.random.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64;
-        // The sum of the intervals, since truncating each to nanoseconds would raise the rate. f64::ln is the C library's, whose last
-        // bit differs from machine to machine.
-        self.next_arrival += -libm::log(unit) * 1e9 / offered;
+        // The sum of the intervals, since truncating each to nanoseconds would raise the rate.
+        self.next_arrival += exponential(unit) * 1e9 / offered;
         queue.schedule(Instant::from_nanos(self.next_arrival as u64), Event::Arrives);
     }
 
@@ -79,6 +78,12 @@ impl Network {
     }
 }
 
+/// Returns the exponential variate of mean 1 for a uniform one in (0, 1]. f64::ln is the C library's, whose last bit differs from machine
+/// to machine.
+fn exponential(unit: f64) -> f64 {
+    -libm::log(unit)
+}
+
 impl Grouping {
     /// Returns when a connection may start an operation, from `now` on.
     fn turn(self, connection: usize, connections: usize, now: Instant) -> Instant {
@@ -97,6 +102,13 @@ impl Grouping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_c_library_has_no_part_in_an_interval() {
+        // glibc's logarithm of the first differs in the last bit.
+        let bits = [0.001_32, 0.5, 1.0].map(|unit| exponential(unit).to_bits());
+        assert_eq!(bits, [0x401A_853F_1B1B_E9D2, std::f64::consts::LN_2.to_bits(), 1 << 63]);
+    }
 
     #[test]
     fn groups_take_turns() {
