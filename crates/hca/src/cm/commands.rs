@@ -10,8 +10,9 @@ use nichrome_wire::cm::{Ece, PortSpace, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
 use super::attributes::{Attributes, stop};
+use super::endpoint::{Connection, EndpointNumber, Progress};
 use super::error::ConnectError;
-use super::manager::{Connection, ConnectionManager, EndpointNumber, HOP_LIMIT, Progress};
+use super::manager::{ConnectionManager, HOP_LIMIT};
 
 /// Milliseconds for questions to the driver, which it answers at once.
 const QUERY_TIMEOUT: u32 = 1000;

@@ -10,8 +10,9 @@ use nichrome_port::{Waker, clock};
 use nichrome_wire::{Ecn, Instant};
 
 use super::attributes::Attributes;
+use super::endpoint::{EndpointNumber, Progress};
 use super::error::{ConnectError, WaitError};
-use super::manager::{ConnectionManager, EndpointNumber, Progress};
+use super::manager::ConnectionManager;
 use crate::adapter::Adapter;
 use crate::queue_pair::{Connection, QueuePair};
 

@@ -9,9 +9,9 @@ use nichrome_rdma::{Access, Device, Memory, QpChange, QpHandle, QpNumber, QpStat
 use nichrome_wire::{Engine, Instant, NumberMap};
 
 use super::attributes::stop;
+use super::endpoint::{Connection, EndpointNumber};
 use super::error::ConnectError;
 use super::machine::Machine;
-use super::manager::{Connection, EndpointNumber};
 use super::streams::{Outcome, Ready, Streams};
 use crate::iwarp;
 use crate::wire::Wire;

@@ -9,11 +9,12 @@ use nichrome_cm::{
     MembershipName, Output, Parameters, Reception, Route, Usage,
 };
 use nichrome_port::Waker;
-use nichrome_rdma::{Device, ManagementDatagram, Memory, QpHandle, RandomNumbers};
+use nichrome_rdma::{Device, ManagementDatagram, Memory, RandomNumbers};
 use nichrome_wire::cm::{Guid, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
 use super::attributes::stop;
+use super::endpoint::{Connection, EndpointNumber, Progress};
 use super::ends::{End, WaitingEnds};
 use super::error::ConnectError;
 use super::joining::Joining;
@@ -24,37 +25,6 @@ use crate::wire::Wire;
 
 /// Hop limit of packets.
 pub(super) const HOP_LIMIT: u8 = 64;
-
-/// The program's number of a listener or connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct EndpointNumber(pub(super) u64);
-
-/// The progress of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
-    /// The connection waits for the peer.
-    Pending,
-    /// The peer accepts, with private data.
-    Responded(Vec<u8>),
-    Established,
-    Failed(ConnectError),
-    Disconnected,
-}
-
-/// A connection of the program.
-pub(super) struct Connection {
-    pub(super) id: IdName,
-    pub(super) qp: QpHandle,
-    pub(super) progress: Progress,
-    /// Private data of a peer whose acceptance needs no answer.
-    pub(super) welcome: Option<Vec<u8>>,
-}
-
-impl Connection {
-    pub(super) const fn new(id: IdName, qp: QpHandle) -> Self {
-        Self { id, qp, progress: Progress::Pending, welcome: None }
-    }
-}
 
 /// The connection manager of an adapter.
 pub(crate) struct ConnectionManager {

@@ -29,6 +29,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `connection.rs`, `listener.rs` | objects of programs |
+//! | `endpoint.rs` | the progress of their connections |
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
 //! | `ends.rs` | ends of connections that wait until completions are polled |
@@ -42,6 +43,7 @@ mod attributes;
 mod channel;
 mod commands;
 mod connection;
+mod endpoint;
 mod ends;
 mod error;
 mod execute;
