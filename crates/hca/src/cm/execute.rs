@@ -79,8 +79,9 @@ impl ConnectionManager {
         self.engine.host_mut().cut_off();
     }
 
-    /// Destroys all channels of programs.
+    /// Destroys all channels of programs, of a process that exits. Threads that still wait for events get none.
     pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
+        self.programs.have_ended = true;
         let channels: Vec<ChannelName> = self.programs.channels.keys().copied().collect();
         channels.into_iter().for_each(|channel| self.close_channel(channel, device, now));
     }
@@ -88,7 +89,7 @@ impl ConnectionManager {
     /// Executes a command of a program.
     ///
     /// # Errors
-    /// The error number of the program's write.
+    /// The error number of the program's write. EAGAIN: there is no event, or the process exits.
     pub(crate) fn execute<M: Memory>(
         &mut self,
         channel: ChannelName,
@@ -97,6 +98,9 @@ impl ConnectionManager {
         device: &mut Device<M>,
         now: Instant,
     ) -> Result<Option<Answer>, Errno> {
+        if self.programs.have_ended {
+            return Err(Errno::EAGAIN);
+        }
         let mut caller = Recording { caller, other: None };
         let result = execute(&mut self.engine, channel, &mut caller, written, now);
         self.drain(device, now);
@@ -124,5 +128,37 @@ impl ConnectionManager {
         }
         self.engine.receive(Input::GroupJoined(membership, result.map(drop)), now);
         self.drain(device, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Adapter, AdapterConfig};
+
+    /// A program without memory and files.
+    struct Program;
+
+    impl Caller for Program {
+        fn read(&mut self, _address: u64, _len: usize) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn channel_of(&mut self, _fd: u32) -> Option<ChannelName> {
+            None
+        }
+    }
+
+    /// Its thread that waits for events sees none, as with the kernel, which closes a process's files when its threads have ended.
+    #[test]
+    fn channels_of_a_process_that_exits_have_no_events() {
+        // GET_EVENT with 8 bytes, the address of an answer of 336.
+        let get_event =
+            [&12u32.to_ne_bytes()[..], &8u16.to_ne_bytes(), &336u16.to_ne_bytes(), &[0; 8]].concat();
+        let adapter = Adapter::open(&AdapterConfig::default()).unwrap();
+        let channel = adapter.open_cm_channel().unwrap();
+        assert_eq!(channel.execute(&mut Program, &get_event).err(), Some(Errno::EAGAIN));
+        adapter.inner.driver.close_cm_channels();
+        assert_eq!(channel.execute(&mut Program, &get_event).err(), Some(Errno::EAGAIN));
     }
 }

@@ -13,6 +13,8 @@ use super::machine::Machine;
 #[derive(Default)]
 pub(super) struct Programs {
     pub(super) channels: BTreeMap<ChannelName, Arc<Waker>>,
+    /// All channels were destroyed, since the process exits.
+    pub(super) have_ended: bool,
     pub(super) memberships: BTreeMap<MembershipName, IpAddr>,
     /// Requests that the driver has not taken, in order.
     pub(super) requests: Vec<GroupRequest>,
