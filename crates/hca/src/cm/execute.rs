@@ -130,35 +130,3 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Adapter, AdapterConfig};
-
-    /// A program without memory and files.
-    struct Program;
-
-    impl Caller for Program {
-        fn read(&mut self, _address: u64, _len: usize) -> Option<Vec<u8>> {
-            None
-        }
-
-        fn channel_of(&mut self, _fd: u32) -> Option<ChannelName> {
-            None
-        }
-    }
-
-    /// Its thread that waits for events sees none, as with the kernel, which closes a process's files when its threads have ended.
-    #[test]
-    fn channels_of_a_process_that_exits_have_no_events() {
-        // GET_EVENT with 8 bytes, the address of an answer of 336.
-        let get_event =
-            [&12u32.to_ne_bytes()[..], &8u16.to_ne_bytes(), &336u16.to_ne_bytes(), &[0; 8]].concat();
-        let adapter = Adapter::open(&AdapterConfig::default()).unwrap();
-        let channel = adapter.open_cm_channel().unwrap();
-        assert_eq!(channel.execute(&mut Program, &get_event).err(), Some(Errno::EAGAIN));
-        adapter.inner.driver.close_cm_channels();
-        assert_eq!(channel.execute(&mut Program, &get_event).err(), Some(Errno::EAGAIN));
-    }
-}

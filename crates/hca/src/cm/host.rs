@@ -213,4 +213,15 @@ mod tests {
         assert_eq!(get_event(&channel)[0], 5);
         assert!(is_readable(&channel));
     }
+
+    /// Its thread that waits for events sees none, as with the kernel, which closes a process's files when its threads have ended.
+    #[test]
+    fn channels_of_a_process_that_exits_have_no_events() {
+        let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
+        let channel = driver.open_cm_channel().unwrap();
+        let fetched = || channel.execute(&mut NoMemory, &command(12, 336, &[0; 8])).err();
+        assert_eq!(fetched(), Some(Errno::EAGAIN));
+        driver.close_cm_channels();
+        assert_eq!(fetched(), Some(Errno::EAGAIN));
+    }
 }

@@ -22,6 +22,7 @@
 //! | UDP datagrams, with `Config::udp` | see `datagrams.rs` |
 
 mod join;
+mod shared_pool;
 
 use std::fmt;
 use std::mem;
@@ -33,7 +34,7 @@ use pulp::{Arch, NullaryFnOnce};
 use crate::burst::{self, Singles};
 use crate::checksums;
 use crate::config::{BadChecksum, Config, ConfigError, Hold};
-use crate::datagram::{self, UdpPacket};
+use crate::datagram;
 use crate::datagrams::Datagrams;
 use crate::flow::{FlowKey, KeyHasher};
 use crate::frame::Frame;
@@ -356,17 +357,6 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.receive_parsed(frames, &parsed, now);
     }
 
-    /// Consumes a datagram for which no aggregate was free: flushes the TCP flow held longest.
-    #[cold]
-    fn receive_datagram_again(&mut self, frame: Frame<B>, packet: &UdpPacket, now: Instant) {
-        if let Some((oldest, _)) = self.oldest() {
-            self.flush(oldest, FlushReason::Evicted);
-        }
-        if let Some(datagrams) = &mut self.datagrams {
-            datagrams.receive_again(frame, packet, now, &mut self.pool, &mut self.out);
-        }
-    }
-
     /// Consumes the first frame, a TCP segment.
     fn receive_segment(
         &mut self,
@@ -443,20 +433,6 @@ impl<B: AsRef<[u8]>> Gro<B> {
         if let Some(nth) = self.recent.push(hash, segment.flow, run) {
             self.join_expected(Place::Recent(nth), frames);
         }
-    }
-
-    /// Starts a run for which no aggregate was free: flushes the UDP flow held longest. Returns the frame if that frees none.
-    #[cold]
-    fn start_in_place_of_datagrams(
-        &mut self,
-        frame: Frame<B>,
-        segment: &Segment,
-        now: Instant,
-    ) -> Result<PooledRun<B>, Frame<B>> {
-        if let Some(datagrams) = &mut self.datagrams {
-            datagrams.flush_oldest(1, FlushReason::Evicted, &mut self.pool, &mut self.out);
-        }
-        self.pool.start(frame, segment, Rule::Lossless, self.limits, now)
     }
 
     /// Moves the recent flows to the table.
