@@ -102,7 +102,7 @@ enum Place {
 }
 
 impl<B: AsRef<[u8]>> Gro<B> {
-    /// Creates an engine that holds segments for `hold`, and reserves all its memory.
+    /// Creates an engine that holds segments for `hold`, and reserves its memory: see [`Config`].
     ///
     /// # Errors
     /// A value of `config` is out of its range.

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_which_offloads_it_can_describe() {
+    fn a_probe_finds_which_offloads_the_kernel_can_describe() {
         const UNKNOWN: u8 = 7;
         let can_describe = || {
             let netlink = Netlink::open().unwrap();
