@@ -118,8 +118,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         count > 0
     }
 
-    /// Starts a run for a recent flow with the first frame, whose fields are `first`. Returns false if there
-    /// is no room.
+    /// Starts a run for a recent flow with the first frame, whose fields are `first`, and appends the following frames that
+    /// extend it. Returns false if there is no room.
     #[inline(always)]
     pub(super) fn hold_usual(
         &mut self,
@@ -136,8 +136,19 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(frame) = frames.next() else { return false };
         self.out.stats.tcp_payload_bytes_in += u64::from(first.payload_len);
         run.start_with(frame, first, self.limits, now);
-        if let Some(nth) = self.recent.push(hash, flow, run) {
-            self.join_usual(nth, frames, now);
+        let next = run.next_usual(frames.as_slice());
+        if next == NextUsual::SameAck {
+            let (bytes, ends) = run.add_usual(&mut self.masks, frames);
+            self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
+            if let Some(reason) = lossless::ended_by(ends) {
+                self.pool.finish(run, reason, &mut self.out);
+                return true;
+            }
+        }
+        if let Some(nth) = self.recent.push(hash, flow, run)
+            && next == NextUsual::OtherAck
+        {
+            self.start_again(nth, frames, now);
         }
         true
     }
