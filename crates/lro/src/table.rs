@@ -1,8 +1,9 @@
 //! The ConnectionTable (lro-npu IV.A): connections found by hash, with chaining, in memory reserved at start.
 
-use std::mem;
+use std::{mem, slice};
 
 use nichrome_wire::Instant;
+use prefetch_index::prefetch_index;
 
 use crate::flow::{FlowKey, KeyHasher};
 
@@ -129,22 +130,30 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is absent, and prefetches these slots, or
-    /// those that new connections take: the cache misses of a batch overlap. All buckets are read first, then all slots.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
-        for (place, hash) in places.iter_mut().zip(hashes) {
-            *place = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
-        }
-        let mut free = self.free.iter().rev();
-        let mut used = |place| if place == NIL { free.next().copied().unwrap_or(NIL) } else { place };
-        std::hint::black_box(places.iter().fold(0, |sum, place| sum ^ self.read(used(*place))));
+    pub(crate) fn prefetch_bucket(&self, hash: u32) {
+        prefetch_index(&*self.buckets, self.bucket(hash));
     }
 
-    /// Reads one word of each cache line of a slot.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is absent, and prefetches these slots, or
+    /// those that new connections take. Their buckets are [prefetched](Self::prefetch_bucket) before.
     #[inline(always)]
-    fn read(&self, place: u32) -> u32 {
-        self.slots.get(place as usize).map_or(0, |slot| slot.hash ^ u32::from(slot.descriptor.is_some()))
+    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
+        let mut free = self.free.iter().rev();
+        for (place, hash) in places.iter_mut().zip(hashes) {
+            *place = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
+            self.prefetch(if *place == NIL { free.next().copied().unwrap_or(NIL) } else { *place });
+        }
+    }
+
+    /// Prefetches both cache lines of a slot.
+    #[inline(always)]
+    fn prefetch(&self, place: u32) {
+        if let Some(slot) = self.slots.get(place as usize) {
+            prefetch_index(slice::from_ref(&slot.hash), 0);
+            prefetch_index(slice::from_ref(&slot.descriptor), 0);
+        }
     }
 
     /// Adds a connection that is not in the table; returns the descriptor if the table is full.

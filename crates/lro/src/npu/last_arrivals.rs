@@ -2,6 +2,7 @@
 //! Connections share the cells by hash.
 
 use nichrome_wire::Instant;
+use prefetch_index::prefetch_index;
 
 /// Per cell: how many of its connections have a descriptor; which connection without one had the last
 /// arrival, by some bits of its hash; whether one segment came alone; and when.
@@ -84,21 +85,26 @@ impl LastArrivals {
         Self { cells, near: (pause / TICK + 2).min(Self::NEAR) as u16, alone: 0 }
     }
 
+    #[inline(always)]
+    fn place(&self, hash: u32) -> usize {
+        hash as usize & (self.cells.len() - 1)
+    }
+
     #[inline]
     fn cell(&self, hash: u32) -> Cell {
-        self.cells[hash as usize & (self.cells.len() - 1)]
+        self.cells[self.place(hash)]
     }
 
     #[inline]
     fn cell_mut(&mut self, hash: u32) -> &mut Cell {
-        let last = self.cells.len() - 1;
-        &mut self.cells[hash as usize & last]
+        let place = self.place(hash);
+        &mut self.cells[place]
     }
 
-    /// Prefetches the cells of these hashes, so that the cache misses of a burst overlap.
-    #[inline]
-    pub(super) fn look_ahead(&self, hashes: &[u32]) {
-        std::hint::black_box(hashes.iter().fold(0, |sum, hash| sum ^ self.cell(*hash).0));
+    /// Prefetches the cell of a connection.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u32) {
+        prefetch_index(&*self.cells, self.place(hash));
     }
 
     /// Records that a connection has got a descriptor.

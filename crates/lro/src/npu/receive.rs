@@ -36,7 +36,12 @@ const LARGE: usize = 32768;
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        self.arch.dispatch(ReceiveBurst { npu: self, frames, now });
+        if self.no_descriptor_likely > 0 || (self.crowd >= CROWD && self.table.len() > MANY) {
+            self.arch.dispatch(ReceiveAhead { npu: self, frames, now });
+        } else {
+            self.arch.dispatch(ReceiveBurst { npu: self, frames, now });
+        }
+        self.crowd = self.untimed.len();
     }
 
     /// Returns the hash of a frame's connection; 0 for a frame that is probably no segment.
@@ -79,59 +84,52 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// at a time.
     #[inline(always)]
     fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+        let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], places: [u32::MAX; AHEAD] };
         while !burst.as_slice().is_empty() {
-            let ahead = self.look_ahead(burst.as_slice());
+            self.look_ahead(burst.as_slice(), &mut ahead);
             let all = burst.len();
             while let Some(train) = ahead.trains.get(all - burst.len())
                 && !burst.as_slice().is_empty()
             {
                 let (hash, place) = ahead.hash_and_place(*train);
                 let has_none = self.no_descriptor_likely > 0 && self.last_arrivals.has_no_descriptor(hash);
-                if !(has_none
-                    && (self.receive_sparse(hash, burst, now) || self.begin_connection(hash, burst, now)))
-                {
+                if !(has_none && self.begin_connection(hash, burst, now)) {
                     self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
                 }
             }
         }
     }
 
-    /// Consumes the first frame if it is a data segment of a sparse connection without a descriptor, and delivers it at once.
+    /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no descriptor.
     #[inline(always)]
-    fn receive_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if self.last_arrivals.standing(hash, now) != Standing::Sparse
-            || (self.strangers.len() > 0 && self.strangers.likely(hash).is_some())
-            || self.medium != Medium::Ethernet
-        {
-            return false;
-        }
-        let Some(frame) = frames.as_slice().first() else { return false };
-        let Some((FirstSegment { layout, payload_len, .. }, _)) = usual::first_of_stream(frame.bytes())
-        else {
+    fn pass_first_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
             return false;
         };
-        if checksums::verify_usual(frame, layout, payload_len).is_err() {
-            return false;
-        }
         self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
-        if let Some(frame) = frames.next() {
-            self.pass_sparse(hash, frame, payload_len, now);
-        }
+        self.note_sparse(hash, now);
+        self.out.flush_first(frames, payload_len, FlushReason::Sparse);
         true
     }
 
     /// Delivers a segment of a sparse connection, which has no descriptor.
-    #[inline(always)]
     pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
-        self.last_arrivals.arrived(hash, now, now, true);
-        self.no_descriptor_likely = Self::LATELY;
+        self.note_sparse(hash, now);
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections.
+    /// Records the arrival of a segment that is delivered at once.
     #[inline(always)]
-    fn look_ahead(&self, frames: &[Frame<B>]) -> Ahead {
-        let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], places: [u32::MAX; AHEAD] };
+    fn note_sparse(&mut self, hash: u32, now: Instant) {
+        self.last_arrivals.arrived(hash, now, now, true);
+        self.no_descriptor_likely = Self::LATELY;
+    }
+
+    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections. Written to its place: a returned copy would
+    /// be read at once in other sizes than it was written, which stalls store forwarding.
+    #[inline(always)]
+    fn look_ahead(&self, frames: &[Frame<B>], ahead: &mut Ahead) {
+        let (is_watched, is_large) = (self.no_descriptor_likely > 0, self.table.len() > MANY);
         let mut count = 0;
         let mut before: Option<&Head> = None;
         for (train, frame) in ahead.trains.iter_mut().zip(frames) {
@@ -152,19 +150,20 @@ impl<B: AsRef<[u8]>> Npu<B> {
             }
             *train = count as u8;
             count += 1;
+            if is_watched {
+                self.last_arrivals.prefetch(hash);
+            }
+            if is_large {
+                self.table.prefetch_bucket(hash);
+            }
         }
-        let watched = self.no_descriptor_likely > 0;
-        if watched {
-            self.last_arrivals.look_ahead(&ahead.hashes[..count]);
-        }
-        if self.table.len() > MANY {
-            let is_absent = |hash| watched && self.last_arrivals.has_no_descriptor(hash);
+        if is_large {
+            let is_absent = |hash| is_watched && self.last_arrivals.has_no_descriptor(hash);
             self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count], is_absent);
         }
         if self.table.len() > LARGE {
             self.look_ahead_of_timers(&ahead.places[..count]);
         }
-        ahead
     }
 
     /// Prefetches the timers of the connections at these places, and the state for as many of the next timers.
@@ -241,18 +240,16 @@ impl<B: AsRef<[u8]>> Npu<B> {
         {
             return self.join_stranger(nth, frames);
         }
-        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
         let standing = self.last_arrivals.standing(hash, now);
-        match standing {
-            Standing::Sparse => false,
-            Standing::Stranger if self.takes_stranger() => {
-                self.start_stranger(hash, usual::flow(head), first, frames, now)
-            }
-            Standing::Stranger | Standing::Met(_) => {
-                let index = self.recognize(standing, hash, usual::flow(head), first.0.seq, now);
-                index.is_some_and(|index| self.start_train(index, first, frames, now))
-            }
+        if standing == Standing::Sparse {
+            return self.pass_first_sparse(hash, frames, now);
         }
+        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
+        if standing == Standing::Stranger && self.takes_stranger() {
+            return self.start_stranger(hash, usual::flow(head), first, frames, now);
+        }
+        let index = self.recognize(standing, hash, usual::flow(head), first.0.seq, now);
+        index.is_some_and(|index| self.start_train(index, first, frames, now))
     }
 
     /// Starts a run of a connection without a descriptor with the first frame, as [`Npu::begin_train`].
@@ -429,7 +426,7 @@ impl Ahead {
     }
 }
 
-/// [`Npu::receive_burst`], compiled once for AVX2 and once without.
+/// [`Npu::receive_burst`] without looking ahead, compiled once for AVX2 and once without.
 struct ReceiveBurst<'a, B: AsRef<[u8]>> {
     npu: &'a mut Npu<B>,
     frames: &'a mut Vec<Frame<B>>,
@@ -444,16 +441,31 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
     fn call(self) {
         let Self { npu, frames, now } = self;
         let mut burst = mem::take(frames).into_iter();
-        if npu.no_descriptor_likely > 0 || (npu.crowd >= CROWD && npu.table.len() > MANY) {
-            npu.receive_ahead(&mut burst, now);
-        }
         while !burst.as_slice().is_empty() {
             if !npu.join_turn(&mut burst, now) {
                 let hash = burst.as_slice().first().map_or(0, |frame| npu.likely_hash(frame));
                 npu.receive_next(hash, npu.table.likely(hash), &mut burst, now);
             }
         }
-        npu.crowd = npu.untimed.len();
+        *frames = burst::emptied(burst);
+    }
+}
+
+/// [`Npu::receive_ahead`], compiled likewise.
+struct ReceiveAhead<'a, B: AsRef<[u8]>> {
+    npu: &'a mut Npu<B>,
+    frames: &'a mut Vec<Frame<B>>,
+    now: Instant,
+}
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveAhead<'_, B> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        let Self { npu, frames, now } = self;
+        let mut burst = mem::take(frames).into_iter();
+        npu.receive_ahead(&mut burst, now);
         *frames = burst::emptied(burst);
     }
 }

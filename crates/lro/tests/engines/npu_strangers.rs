@@ -68,6 +68,21 @@ fn nothing_overtakes_the_run_of_a_connection_without_a_descriptor() {
     }
 }
 
+/// After 64 bursts of single segments, connections that share a place in the cache of last arrivals count as sparse.
+#[test]
+fn no_segment_overtakes_a_run_that_began_before_its_connection_counted_as_sparse() {
+    let config = Config { max_connections: 1, ..Config::default() };
+    for bursts in 60..64 {
+        let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
+        for nth in 0..bursts {
+            card.receive_batch(&[segment(1, nth)]).wait(ms(2));
+        }
+        card.take();
+        card.receive_batch(&[segment(2, 0), segment(1, bursts), segment(2, 1)]);
+        assert_eq!(card.take_lens(), [100, 200], "after {bursts}");
+    }
+}
+
 #[test]
 fn single_segments_of_many_connections_evict_hardly_anybody() {
     const KNOWN: u16 = 64;
