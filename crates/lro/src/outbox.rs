@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::mem;
-use std::vec::IntoIter;
 
 use crate::ack_frame::AckFrame;
 use crate::aggregate::{Aggregate, Packet};
@@ -74,24 +73,6 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.stats.flushes.count(reason);
         self.count_out(frame.bytes().len(), payload_len);
         self.push(Output::ToHost(Packet::Frame(frame)));
-    }
-
-    /// As [`Outbox::flush_frame`], for the first frame, which is moved to its place without one on the stack: see [`Outbox::push`].
-    #[inline(always)]
-    pub(crate) fn flush_first(
-        &mut self,
-        frames: &mut IntoIter<Frame<B>>,
-        payload_len: u32,
-        reason: FlushReason,
-    ) {
-        let Some(first) = frames.as_slice().first() else { return };
-        self.stats.flushes.count(reason);
-        self.count_out(first.bytes().len(), payload_len);
-        if self.outputs.len() < self.outputs.capacity() {
-            self.outputs.extend(frames.next().map(|frame| Output::ToHost(Packet::Frame(frame))));
-        } else if let Some(frame) = frames.next() {
-            self.push_beyond_room(Output::ToHost(Packet::Frame(frame)));
-        }
     }
 
     /// Delivers two or more held segments as an aggregate.

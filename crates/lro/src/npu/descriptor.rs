@@ -3,11 +3,10 @@
 use std::mem;
 use std::num::NonZeroU8;
 
-use nichrome_wire::{Instant, SeqNumber, TcpFlags, instant};
+use nichrome_wire::{Instant, SeqNumber, instant};
 
 use super::config::{NpuConfig, Rules};
 use super::reorder::ReorderList;
-use crate::reason::FlushReason;
 use crate::recycle::Pooled;
 use crate::run::{PooledRun, Run};
 
@@ -279,8 +278,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// Counts segments within the hold limit of the one before.
     #[inline(always)]
     fn note_near(&mut self, count: u32) {
-        let near = u32::from(self.near_and_breaks & NEAR).saturating_add(count).min(2) as u8;
-        self.near_and_breaks = self.near_and_breaks & !NEAR | near;
+        let near = self.near_and_breaks & NEAR;
+        if near < 2 {
+            let near = u32::from(near).saturating_add(count).min(2) as u8;
+            self.near_and_breaks = self.near_and_breaks & !NEAR | near;
+        }
     }
 
     /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
@@ -325,14 +327,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Stores a new run; returns why it ends at once, if it does: [`ended_by`].
+    /// Stores a new run.
     #[inline(always)]
-    pub(crate) fn hold(&mut self, run: PooledRun<B>, ends: TcpFlags) -> Option<FlushReason> {
-        let ended = ended_by(&run, run.flags, ends);
+    pub(crate) fn hold(&mut self, run: PooledRun<B>) {
         debug_assert!(self.run.is_none());
         // Forgetting the place's None saves a test and a drop.
         mem::forget(self.run.replace(run));
-        ended
     }
 
     /// Takes the run, which is delivered now.
@@ -398,18 +398,6 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
 /// Returns true if `seq` is more than `window` bytes after `from`.
 fn is_beyond(seq: SeqNumber, from: SeqNumber, window: u32) -> bool {
     u32::try_from(seq.since(from)).is_ok_and(|ahead| ahead > window)
-}
-
-/// Returns why a run ends with the segment just added, which has these flags; PSH ends it if `ends` has PSH.
-#[inline(always)]
-pub(super) fn ended_by<B: AsRef<[u8]>>(run: &Run<B>, flags: TcpFlags, ends: TcpFlags) -> Option<FlushReason> {
-    if run.is_full() {
-        Some(run.full_reason())
-    } else if flags.intersects(ends) {
-        Some(FlushReason::Psh)
-    } else {
-        None
-    }
 }
 
 /// The timeouts of connections.

@@ -7,7 +7,6 @@ use std::vec::IntoIter;
 use nichrome_wire::{Instant, TcpFlags};
 use pulp::NullaryFnOnce;
 
-use super::descriptor::ended_by;
 use super::last_arrivals::Standing;
 use super::{ActiveAck, Npu};
 use crate::burst;
@@ -68,7 +67,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 self.join_train(index, burst, now)
             }
             Some(index) => self.begin_train(index, burst, now),
-            None => self.begin_connection(hash, burst, now),
+            None => self.begin_connection(hash, self.last_arrivals.standing(hash, now), burst, now),
         };
         if is_consumed {
             return;
@@ -93,11 +92,25 @@ impl<B: AsRef<[u8]>> Npu<B> {
             {
                 let (hash, place) = ahead.hash_and_place(*train);
                 let has_none = self.no_descriptor_likely > 0 && self.last_arrivals.has_no_descriptor(hash);
-                if !(has_none && self.begin_connection(hash, burst, now)) {
+                if !(has_none && self.receive_stranger(hash, burst, now)) {
                     self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
                 }
             }
         }
+    }
+
+    /// Consumes the first frame if it is a common segment of a connection without a descriptor, as [`Npu::begin_connection`]. Delivers it
+    /// at once if the connection is sparse.
+    #[inline(always)]
+    fn receive_stranger(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let standing = self.last_arrivals.standing(hash, now);
+        if standing == Standing::Sparse
+            && !(self.strangers.len() > 0 && self.strangers.likely(hash).is_some())
+            && self.pass_first_sparse(hash, frames, now)
+        {
+            return true;
+        }
+        self.begin_connection(hash, standing, frames, now)
     }
 
     /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no descriptor.
@@ -107,22 +120,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return false;
         };
         self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
-        self.note_sparse(hash, now);
-        self.out.flush_first(frames, payload_len, FlushReason::Sparse);
+        if let Some(frame) = frames.next() {
+            self.pass_sparse(hash, frame, payload_len, now);
+        }
         true
     }
 
     /// Delivers a segment of a sparse connection, which has no descriptor.
-    pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
-        self.note_sparse(hash, now);
-        self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
-    }
-
-    /// Records the arrival of a segment that is delivered at once.
     #[inline(always)]
-    fn note_sparse(&mut self, hash: u32, now: Instant) {
+    pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
         self.last_arrivals.arrived(hash, now, now, true);
         self.no_descriptor_likely = Self::LATELY;
+        self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
     /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections. Written to its place: a returned copy would
@@ -130,17 +139,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(always)]
     fn look_ahead(&self, frames: &[Frame<B>], ahead: &mut Ahead) {
         let (is_watched, is_large) = (self.no_descriptor_likely > 0, self.table.len() > MANY);
+        let is_ethernet = self.medium == Medium::Ethernet;
         let mut count = 0;
         let mut before: Option<&Head> = None;
         for (train, frame) in ahead.trains.iter_mut().zip(frames) {
-            let head = frame.bytes().first_chunk().filter(|_| self.medium == Medium::Ethernet);
+            let head = frame.bytes().first_chunk();
             if let (Some(before), Some(head)) = (before, head)
                 && usual::are_of_one_flow(before, head)
             {
                 *train = count as u8 - 1;
                 continue;
             }
-            before = head.filter(|head| usual::is_likely(head));
+            before = head.filter(|head| is_ethernet && usual::is_likely(head));
             let hash = match before {
                 Some(head) => self.table.hash_ipv4(&usual::flow(head)),
                 None => self.likely_hash(frame),
@@ -206,7 +216,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return false;
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
-        let (ended, end) = (ended_by(run, run.flags, self.ends), run.end);
+        let (has_ended, end) = (run.has_ended(self.ends), run.end);
         descriptor.advance(end);
         if let Some(number) = descriptor.untimed {
             descriptor.arrived_again(count);
@@ -216,8 +226,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             descriptor.arrived_together(count, now, &self.timeouts);
             self.leave_untimed(index);
         }
-        if let Some(reason) = ended {
-            self.reconstruct(index, reason);
+        if has_ended {
+            self.deliver_ended(index);
         }
         true
     }
@@ -232,17 +242,23 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && self.start_train(index, first, frames, now)
     }
 
-    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor: takes one if the connection is known to come back soon.
+    /// As [`Npu::begin_train`], for the hash and the standing of a connection without a descriptor, which is not sparse: takes one if the
+    /// connection is known to come back soon.
     #[inline(always)]
-    fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+    fn begin_connection(
+        &mut self,
+        hash: u32,
+        standing: Standing,
+        frames: &mut IntoIter<Frame<B>>,
+        now: Instant,
+    ) -> bool {
         if self.strangers.len() > 0
             && let Some(nth) = self.strangers.likely(hash)
         {
             return self.join_stranger(nth, frames);
         }
-        let standing = self.last_arrivals.standing(hash, now);
         if standing == Standing::Sparse {
-            return self.pass_first_sparse(hash, frames, now);
+            return false;
         }
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
         if standing == Standing::Stranger && self.takes_stranger() {
@@ -265,7 +281,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(mut run) = self.runs.take() else { return false };
         let Some(frame) = frames.next() else { return false };
         run.start_stream(frame, segment, timestamp, self.limits, now);
-        if ended_by(&run, run.flags, self.ends).is_none() {
+        if !run.has_ended(self.ends) {
             run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
@@ -302,14 +318,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
         run.start_stream(frame, segment, timestamp, self.limits, now);
         descriptor.limit_timestamps(&mut run);
         let mut count = 1;
-        if ended_by(&run, run.flags, self.ends).is_none() {
+        if !run.has_ended(self.ends) {
             count += run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
         self.no_descriptor_likely = self.no_descriptor_likely.saturating_sub(1);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
-        let ended = descriptor.hold(run, self.ends);
+        let ended = run.has_ended(self.ends).then(|| run.end_reason());
+        descriptor.hold(run);
         let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
         if is_left {
             self.untimed.push(index);

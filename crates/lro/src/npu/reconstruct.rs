@@ -5,7 +5,6 @@ use nichrome_wire::Instant;
 use super::Npu;
 use super::ack::{Acknowledgement, ActiveAck};
 use super::config::Rules;
-use super::descriptor::ended_by;
 use super::reorder::Insertion;
 use crate::frame::Frame;
 use crate::mask::Rule;
@@ -76,6 +75,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
+    /// Delivers a run that has ended.
+    #[cold]
+    pub(super) fn deliver_ended(&mut self, index: Index) {
+        let run = self.table.peek(index).and_then(|descriptor| descriptor.run.as_ref());
+        if let Some(reason) = run.map(|run| run.end_reason()) {
+            self.reconstruct(index, reason);
+        }
+    }
+
     /// Adds the segment at nextseq to the run, or delivers the run and starts another.
     fn append(&mut self, index: Index, frame: Frame<B>, segment: &Segment, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
@@ -88,8 +96,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
                     return self.start(index, frame, segment, now);
                 }
             }
-            if let Some(reason) = ended_by(run, segment.flags, self.ends) {
-                self.reconstruct(index, reason);
+            if run.has_ended(self.ends) {
+                self.deliver_ended(index);
             }
         } else {
             self.start(index, frame, segment, now);
@@ -116,8 +124,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
         match started {
             Ok(mut run) => {
                 descriptor.limit_timestamps(&mut run);
-                if let Some(reason) = descriptor.hold(run, self.ends) {
-                    self.reconstruct(index, reason);
+                let has_ended = run.has_ended(self.ends);
+                descriptor.hold(run);
+                if has_ended {
+                    self.deliver_ended(index);
                 }
             }
             Err(frame) => {

@@ -6,7 +6,6 @@ use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TimingWheel};
 
-use super::descriptor::ended_by;
 use super::last_arrivals::{LastArrivals, Standing};
 use super::receive::filter;
 use super::{Npu, WHEEL_TICK};
@@ -37,12 +36,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Holds the run of a connection without a descriptor, unless it has ended; there must be [room](Npu::takes_stranger).
     #[inline(always)]
     pub(super) fn hold_stranger(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) {
-        let ended = ended_by(&run, run.flags, self.ends);
+        let has_ended = run.has_ended(self.ends);
         self.no_descriptor_likely = Self::LATELY;
         if let Some(nth) = self.strangers.push(hash, flow, run)
-            && let Some(reason) = ended
+            && has_ended
         {
-            self.deliver_stranger(nth, reason);
+            self.deliver_ended_stranger(nth);
         }
     }
 
@@ -56,8 +55,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             return false;
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
-        if let Some(reason) = ended_by(run, run.flags, self.ends) {
-            self.deliver_stranger(nth, reason);
+        if run.has_ended(self.ends) {
+            self.deliver_ended_stranger(nth);
         }
         true
     }
@@ -92,8 +91,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.out.pass(frame, segment.payload_len, reason);
         } else if run.why_not_stream(self.masks.of(run.layout), &frame, segment, self.limits).is_none() {
             run.follow_stream(frame, segment);
-            if let Some(reason) = ended_by(run, segment.flags, self.ends) {
-                self.deliver_stranger(nth, reason);
+            if run.has_ended(self.ends) {
+                self.deliver_ended_stranger(nth);
             }
         } else {
             return Some(frame);
@@ -159,8 +158,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let descriptor = self.table.get_mut(index)?;
         descriptor.arrived_together(run.segments() as u32, run.since, &self.timeouts);
         descriptor.advance(run.end);
-        let ended = descriptor.hold(run, self.ends);
-        debug_assert!(ended.is_none(), "ended runs are delivered");
+        debug_assert!(!run.has_ended(self.ends), "ended runs are delivered");
+        descriptor.hold(run);
         self.leave_untimed(index);
         Some(index)
     }
@@ -189,6 +188,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let Some(run) = self.strangers.remove(nth) else { return };
         self.last_arrivals.arrived(hash, run.since, run.since, run.segments() == 1);
         self.runs.finish(run, reason, &mut self.out);
+    }
+
+    /// Delivers the run of a connection without a descriptor, which has ended.
+    #[cold]
+    fn deliver_ended_stranger(&mut self, nth: Nth) {
+        let Some(run) = self.strangers.get(nth) else { return };
+        let reason = run.end_reason();
+        self.deliver_stranger(nth, reason);
     }
 
     /// Delivers all runs of connections without a descriptor before the batch ends. Their arrivals are not recorded: the next segment of

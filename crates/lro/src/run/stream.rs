@@ -15,6 +15,17 @@ use crate::template::USUAL;
 use crate::usual;
 
 impl<B: AsRef<[u8]>> Run<B> {
+    /// Returns true if the run ends with the segment just added: no other one fits, or it has a flag of `ends`.
+    #[inline(always)]
+    pub(crate) fn has_ended(&self, ends: TcpFlags) -> bool {
+        self.is_full() || self.flags.intersects(ends)
+    }
+
+    /// Returns why the run [has ended](Run::has_ended).
+    pub(crate) fn end_reason(&self) -> FlushReason {
+        if self.is_full() { self.full_reason() } else { FlushReason::Psh }
+    }
+
     /// Returns why a segment that is next in sequence cannot join under the stream rule; `None` if it can.
     #[inline]
     pub(crate) fn why_not_stream(
