@@ -76,7 +76,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Delivers a run that has ended.
-    #[cold]
+    #[inline(never)]
     pub(super) fn deliver_ended(&mut self, index: Index) {
         let run = self.table.peek(index).and_then(|descriptor| descriptor.run.as_ref());
         if let Some(reason) = run.map(|run| run.end_reason()) {
