@@ -112,7 +112,7 @@ class Path:
             self._wait_until_up(self._process)
         except BaseException:
             self._process.kill()
-            self._process.wait()
+            self._end(self._process)
             raise
         return self
 
@@ -131,11 +131,9 @@ class Path:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        assert self._process is not None and self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
-        printed = self._process.stdout.read()
-        status = self._process.wait()
-        self._reader.join()
+        assert self._process is not None
+        printed = self._end(self._process)
+        status = self._process.returncode
         self._process = None
         if status == 0:
             self.summary = json.loads(printed)
@@ -149,6 +147,16 @@ class Path:
     def show(self) -> Dict[str, Any]:
         """Returns the results of the path so far."""
         return dict(run_json(["wan", "show", "--json", "--run", str(self.pid)]))
+
+    def _end(self, process: subprocess.Popen[str]) -> str:
+        """Ends the path and returns what it has printed. All pipes are closed then."""
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        process.stdin.close()
+        with process.stdout, process.stderr:
+            printed = process.stdout.read()
+            self._reader.join()
+        process.wait()
+        return printed
 
     def _read_messages(self, source: IO[str]) -> None:
         self._messages.extend(line.rstrip("\n") for line in source)

@@ -2,9 +2,11 @@
 
 import concurrent.futures
 import decimal
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import distributed
@@ -173,6 +175,17 @@ def test_points_and_runs_are_data_frames():
     assert list(nichrome.sim.run("lro-netfpga-cpu").columns[:3]) == ["series", "x", "value"]
     runs = nichrome.sim.sweep("lro-netfpga-cpu", {"path-clock": ["125MHz"]})
     assert set(runs["parameters.path-clock"]) == {125e6}
+
+
+def test_no_pipe_of_a_path_stays_open():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ResourceWarning)
+        with nichrome.wan.Path():
+            pass
+        with pytest.raises(nichrome.NichromeError), nichrome.wan.Path(loss="200%"):
+            pass
+        gc.collect()
+    assert [str(warning.message) for warning in caught] == []
 
 
 def test_a_path_is_changed_while_it_is_in_use():
