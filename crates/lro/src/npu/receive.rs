@@ -36,9 +36,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         if self.no_descriptor_likely > 0 || (self.crowd >= CROWD && self.table.len() > MANY) {
-            self.arch.dispatch(ReceiveAhead { npu: self, frames, now });
+            self.arch.dispatch(ReceiveBurst::<_, true> { npu: self, frames, now });
         } else {
-            self.arch.dispatch(ReceiveBurst { npu: self, frames, now });
+            self.arch.dispatch(ReceiveBurst::<_, false> { npu: self, frames, now });
         }
         self.crowd = self.untimed.len();
     }
@@ -76,6 +76,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
         match parse::parse_usual(frame.bytes(), self.medium) {
             Some(segment) => self.receive_segment(frame, &segment, hash, now),
             None => self.receive_unusual(frame, now),
+        }
+    }
+
+    /// Consumes all frames, for connection state that is in the cache.
+    #[inline(always)]
+    fn receive_cached(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+        while !burst.as_slice().is_empty() {
+            if !self.join_turn(burst, now) {
+                let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
+                self.receive_next(hash, self.table.likely(hash), burst, now);
+            }
         }
     }
 
@@ -242,8 +253,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && self.start_train(index, first, frames, now)
     }
 
-    /// As [`Npu::begin_train`], for the hash and the standing of a connection without a descriptor, which is not sparse: takes one if the
-    /// connection is known to come back soon.
+    /// As [`Npu::begin_train`], for the hash and the standing of a connection without a descriptor: takes one if the connection is known to
+    /// come back soon. Returns false for a sparse one, too.
     #[inline(always)]
     fn begin_connection(
         &mut self,
@@ -443,14 +454,14 @@ impl Ahead {
     }
 }
 
-/// [`Npu::receive_burst`] without looking ahead, compiled once for AVX2 and once without.
-struct ReceiveBurst<'a, B: AsRef<[u8]>> {
+/// [`Npu::receive_burst`], with or without looking ahead: each is compiled once for AVX2 and once without.
+struct ReceiveBurst<'a, B: AsRef<[u8]>, const LOOKS_AHEAD: bool> {
     npu: &'a mut Npu<B>,
     frames: &'a mut Vec<Frame<B>>,
     now: Instant,
 }
 
-impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
+impl<B: AsRef<[u8]>, const LOOKS_AHEAD: bool> NullaryFnOnce for ReceiveBurst<'_, B, LOOKS_AHEAD> {
     type Output = ();
 
     /// Frames that join a run are examined in place and moved once.
@@ -458,31 +469,11 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveBurst<'_, B> {
     fn call(self) {
         let Self { npu, frames, now } = self;
         let mut burst = mem::take(frames).into_iter();
-        while !burst.as_slice().is_empty() {
-            if !npu.join_turn(&mut burst, now) {
-                let hash = burst.as_slice().first().map_or(0, |frame| npu.likely_hash(frame));
-                npu.receive_next(hash, npu.table.likely(hash), &mut burst, now);
-            }
+        if LOOKS_AHEAD {
+            npu.receive_ahead(&mut burst, now);
+        } else {
+            npu.receive_cached(&mut burst, now);
         }
-        *frames = burst::emptied(burst);
-    }
-}
-
-/// [`Npu::receive_ahead`], compiled likewise.
-struct ReceiveAhead<'a, B: AsRef<[u8]>> {
-    npu: &'a mut Npu<B>,
-    frames: &'a mut Vec<Frame<B>>,
-    now: Instant,
-}
-
-impl<B: AsRef<[u8]>> NullaryFnOnce for ReceiveAhead<'_, B> {
-    type Output = ();
-
-    #[inline(always)]
-    fn call(self) {
-        let Self { npu, frames, now } = self;
-        let mut burst = mem::take(frames).into_iter();
-        npu.receive_ahead(&mut burst, now);
         *frames = burst::emptied(burst);
     }
 }
