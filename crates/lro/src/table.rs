@@ -10,6 +10,9 @@ use crate::flow::{FlowKey, KeyHasher};
 /// No slot: the end of a chain.
 const NIL: u32 = u32::MAX;
 
+/// Number of counts in a [`ConnectionTable`].
+const COUNTS: usize = 4096;
+
 /// The place of a connection in a [`ConnectionTable`]; valid until that connection is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Index(pub(crate) u32);
@@ -18,6 +21,8 @@ pub(crate) struct Index(pub(crate) u32);
 /// are on a stack, so that taking and releasing a descriptor allocates nothing.
 pub(crate) struct ConnectionTable<D> {
     hasher: KeyHasher,
+    /// Connections by some bits of their hashes, in the nearest cache: most absent ones are known by a 0. A count of 255 stays.
+    counts: Box<[u8; COUNTS]>,
     /// First slot of each chain; a power of two.
     buckets: Box<[u32]>,
     slots: Box<[Slot<D>]>,
@@ -55,6 +60,7 @@ impl<D> ConnectionTable<D> {
             .collect();
         Self {
             hasher: KeyHasher::new(seed),
+            counts: Box::new([0; COUNTS]),
             buckets: vec![NIL; chains.next_power_of_two()].into(),
             slots,
             free: (0..capacity as u32).rev().collect(),
@@ -95,9 +101,23 @@ impl<D> ConnectionTable<D> {
         hash as usize & (self.buckets.len() - 1)
     }
 
+    #[inline(always)]
+    fn count_mut(&mut self, hash: u32) -> &mut u8 {
+        &mut self.counts[hash as usize % COUNTS]
+    }
+
+    /// Returns true if there is certainly no connection with this hash; false for some absent ones, too.
+    #[inline(always)]
+    pub(crate) fn is_absent(&self, hash: u32) -> bool {
+        self.counts[hash as usize % COUNTS] == 0
+    }
+
     /// Finds the connection of a flow.
     #[inline]
     pub(crate) fn find(&self, hash: u32, flow: &FlowKey) -> Option<Index> {
+        if self.is_absent(hash) {
+            return None;
+        }
         let mut at = self.buckets[self.bucket(hash)];
         while let Some(slot) = self.slots.get(at as usize) {
             if slot.hash == hash && slot.flow == *flow {
@@ -111,6 +131,9 @@ impl<D> ConnectionTable<D> {
     /// Finds the first connection with this hash, without comparing the key.
     #[inline]
     pub(crate) fn likely(&self, hash: u32) -> Option<Index> {
+        if self.is_absent(hash) {
+            return None;
+        }
         let mut at = self.buckets[self.bucket(hash)];
         while let Some(slot) = self.slots.get(at as usize) {
             if slot.hash == hash {
@@ -130,20 +153,21 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Prefetches the bucket of a hash.
+    /// Prefetches the bucket of a hash, unless there is certainly no connection with it.
     #[inline(always)]
     pub(crate) fn prefetch_bucket(&self, hash: u32) {
-        prefetch_index(&*self.buckets, self.bucket(hash));
+        if !self.is_absent(hash) {
+            prefetch_index(&*self.buckets, self.bucket(hash));
+        }
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is absent, and prefetches these slots, or
-    /// those that new connections take. Their buckets are [prefetched](Self::prefetch_bucket) before.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none, and prefetches these slots. Their buckets are
+    /// [prefetched](Self::prefetch_bucket) before.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
-        let mut free = self.free.iter().rev();
+    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32]) {
         for (place, hash) in places.iter_mut().zip(hashes) {
-            *place = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
-            self.prefetch(if *place == NIL { free.next().copied().unwrap_or(NIL) } else { *place });
+            *place = if self.is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
+            self.prefetch(*place);
         }
     }
 
@@ -170,6 +194,8 @@ impl<D> ConnectionTable<D> {
         // The place holds None: forgetting it saves a test and a drop.
         mem::forget(slot.descriptor.replace(descriptor));
         self.buckets[bucket] = at;
+        let count = self.count_mut(hash);
+        *count = count.saturating_add(1);
         Ok(Index(at))
     }
 
@@ -206,6 +232,8 @@ impl<D> ConnectionTable<D> {
         let (hash, after) = (slot.hash, slot.next);
         self.free.push(index.0);
         self.unchain(hash, index.0, after);
+        let count = self.count_mut(hash);
+        *count -= u8::from((1..u8::MAX).contains(count));
         Some(descriptor)
     }
 
@@ -350,6 +378,24 @@ mod tests {
                 let index = table.find(table.hash(&flow(*n)), &flow(*n)).unwrap();
                 prop_assert_eq!(table.get_mut(index), Some(&mut value.clone()));
             }
+        }
+    }
+
+    #[test]
+    fn a_connection_is_not_absent_however_many_share_its_count() {
+        for connections in [1, 2, 254, 255, 256, 300] {
+            let mut table = ConnectionTable::new(300, 64, 1);
+            let hash = |n: u16| u32::from(n) * COUNTS as u32 + 5;
+            let mut held: Vec<Index> =
+                (0..connections).map(|n| table.insert(hash(n), flow(n), n).unwrap()).collect();
+            assert!(table.is_absent(hash(0) + 1));
+            while let Some(index) = held.pop() {
+                assert_eq!(table.find(hash(0), &flow(0)), Some(Index(0)));
+                assert!(!table.is_absent(hash(300)), "they share the count");
+                table.remove(index);
+            }
+            assert_eq!(table.find(hash(0), &flow(0)), None);
+            assert_eq!(table.is_absent(hash(0)), connections < 255, "{connections}");
         }
     }
 

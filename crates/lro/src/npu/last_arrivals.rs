@@ -4,8 +4,8 @@
 use nichrome_wire::Instant;
 use prefetch_index::prefetch_index;
 
-/// Per cell: how many of its connections have a descriptor; which connection without one had the last
-/// arrival, by some bits of its hash; whether one segment came alone; and when.
+/// Per cell: which connection without a descriptor had the last arrival, by some bits of its hash; whether one segment came alone; and
+/// when.
 pub(super) struct LastArrivals {
     cells: Box<[Cell]>,
     /// Most ticks between arrivals that are certainly within the hold limit or little above.
@@ -14,38 +14,28 @@ pub(super) struct LastArrivals {
     alone: u32,
 }
 
-/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone, and a time in ticks. All but
-/// the count are 0 before the first arrival.
+/// From the lowest bit on: a tag (bits of a hash), whether the segment came alone, and a time in ticks. 0 before the first arrival.
 #[derive(Clone, Copy, Default)]
 struct Cell(u32);
 
-const COUNT_BITS: u32 = 6;
-const TAG_BITS: u32 = 9;
+const TAG_BITS: u32 = 15;
 /// Position of the bit for segments that came alone.
-const ALONE: u32 = COUNT_BITS + TAG_BITS;
+const ALONE: u32 = TAG_BITS;
 const TIME: u32 = ALONE + 1;
 /// Length of a tick in nanoseconds. The time wraps every 2.1 s: an arrival so long ago may look recent.
 const TICK: u64 = 1 << 15;
 
 impl Cell {
-    /// The count saturates here, and then never goes down.
-    const MANY: u32 = (1 << COUNT_BITS) - 1;
-
+    /// Returns the cell after an arrival in a tick.
     #[inline]
-    fn count(self) -> u32 {
-        self.0 & Self::MANY
-    }
-
-    /// Returns the upper bits for an arrival in a tick.
-    #[inline]
-    fn arrival(hash: u32, tick: u16, alone: bool) -> u32 {
-        u32::from(tick) << TIME | u32::from(alone) << ALONE | hash >> (u32::BITS - TAG_BITS) << COUNT_BITS
+    fn arrival(hash: u32, tick: u16, alone: bool) -> Self {
+        Self(u32::from(tick) << TIME | u32::from(alone) << ALONE | hash >> (u32::BITS - TAG_BITS))
     }
 
     /// Returns true if the last arrival was probably of the connection with this hash.
     #[inline]
     fn is_of(self, hash: u32) -> bool {
-        self.0 >> COUNT_BITS & ((1 << TAG_BITS) - 1) == hash >> (u32::BITS - TAG_BITS)
+        self.0 & ((1 << TAG_BITS) - 1) == hash >> (u32::BITS - TAG_BITS)
     }
 
     /// Returns true if there was no arrival within `near` ticks before `tick`.
@@ -107,34 +97,27 @@ impl LastArrivals {
         prefetch_index(&*self.cells, self.place(hash));
     }
 
-    /// Records that a connection has got a descriptor.
-    pub(super) fn descriptor_added(&mut self, hash: u32) {
-        let cell = self.cell_mut(hash);
-        cell.0 += u32::from(cell.count() < Cell::MANY);
-    }
-
-    /// Records that a connection has lost its descriptor.
-    pub(super) fn descriptor_removed(&mut self, hash: u32) {
-        let cell = self.cell_mut(hash);
-        cell.0 -= u32::from((1..Cell::MANY).contains(&cell.count()));
-    }
-
     /// Records at `now` an arrival at `at` of a connection without a descriptor: of one segment `alone`, or of several in a burst. Cells
     /// keep other connections' arrivals within the hold limit: one that comes back in time takes a descriptor.
-    #[inline]
+    #[inline(always)]
     pub(super) fn arrived(&mut self, hash: u32, at: Instant, now: Instant, alone: bool) {
         self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
         let near = self.near;
         let cell = self.cell_mut(hash);
         if cell.is_of(hash) || cell.is_past(tick(now), near) {
-            *cell = Cell(Cell::arrival(hash, tick(at), alone) | cell.count());
+            *cell = Cell::arrival(hash, tick(at), alone);
         }
     }
 
-    /// Returns true if the connection certainly has no descriptor.
-    #[inline]
-    pub(super) fn has_no_descriptor(&self, hash: u32) -> bool {
-        self.cell(hash).count() == 0
+    /// Records the arrival at `at` of one segment `alone`, or of several, of a connection without a descriptor. Records nothing if its last
+    /// segments came within the hold limit, and returns when: it takes a descriptor.
+    #[inline(always)]
+    pub(super) fn arrived_again(&mut self, hash: u32, at: Instant, alone: bool) -> Option<Instant> {
+        if let Standing::Met(before) = self.standing(hash, at) {
+            return Some(before);
+        }
+        self.arrived(hash, at, at, alone);
+        None
     }
 
     /// Records that a connection has come back within the hold limit.
@@ -143,21 +126,37 @@ impl LastArrivals {
         self.alone = 0;
     }
 
-    /// Returns what is known at `now` of a connection without a descriptor. While all come with one segment, a connection is taken for the
-    /// one that has its cell: many sparse connections share the cells, and take no runs.
+    /// Returns true if a connection without a descriptor is sparse: its last segment came alone, longer ago than the hold limit. While all
+    /// come with one segment, a connection is taken for the one that has its cell: many sparse connections share the cells, and
+    /// take no runs.
+    #[inline(always)]
+    fn is_sparse(&self, hash: u32, tick: u16) -> bool {
+        let cell = self.cell(hash);
+        let is_past =
+            if cell.is_of(hash) { cell.is_past(tick, self.near) } else { self.alone >= Self::ALONE };
+        cell.is_alone() && is_past
+    }
+
+    /// Records the arrival of a segment alone if its connection, which has no descriptor, is sparse. Returns whether it is.
+    #[inline(always)]
+    pub(super) fn arrived_if_sparse(&mut self, hash: u32, now: Instant) -> bool {
+        let is_sparse = self.is_sparse(hash, tick(now));
+        if is_sparse {
+            self.arrived(hash, now, now, true);
+        }
+        is_sparse
+    }
+
+    /// Returns what is known at `now` of a connection without a descriptor.
     #[inline]
     pub(super) fn standing(&self, hash: u32, now: Instant) -> Standing {
         let (cell, tick) = (self.cell(hash), tick(now));
-        if cell.tick() == 0 {
-            Standing::Stranger
-        } else if !cell.is_of(hash) {
-            if cell.is_alone() && self.alone >= Self::ALONE { Standing::Sparse } else { Standing::Stranger }
-        } else if !cell.is_past(tick, self.near) {
+        if cell.is_of(hash) && !cell.is_past(tick, self.near) {
             // A segment alone in the same tick may be one of the same burst, which was passed at once.
             let least = u64::from(!cell.is_alone());
             let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(least);
             Standing::Met(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
-        } else if cell.is_alone() {
+        } else if self.is_sparse(hash, tick) {
             Standing::Sparse
         } else {
             Standing::Stranger
@@ -220,21 +219,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_connection_certainly_has_no_descriptor_while_no_other_of_its_cell_has_a_descriptor() {
-        let mut last_arrivals = cells(16);
-        assert!(last_arrivals.has_no_descriptor(3));
-        last_arrivals.descriptor_added(3);
-        last_arrivals.descriptor_added(3 + 16);
-        last_arrivals.arrived(3, at(PAUSE), at(PAUSE), true);
-        assert!(last_arrivals.has_no_descriptor(4) && !last_arrivals.has_no_descriptor(3));
-        last_arrivals.descriptor_removed(3);
-        assert!(!last_arrivals.has_no_descriptor(3));
-        last_arrivals.descriptor_removed(3);
-        assert!(last_arrivals.has_no_descriptor(3));
-        assert_eq!(last_arrivals.standing(3, at(3 * PAUSE)), Standing::Sparse);
-    }
-
     /// Hashes of two connections that share a cell.
     const SHARED: [u32; 2] = [3, 3 | 1 << 31];
 
@@ -272,14 +256,6 @@ mod tests {
             end(&mut last_arrivals);
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger);
         }
-    }
-
-    #[test]
-    fn more_descriptors_than_can_be_counted_stay_for_ever() {
-        let mut last_arrivals = cells(1);
-        (0..1000).for_each(|_| last_arrivals.descriptor_added(0));
-        (0..1000).for_each(|_| last_arrivals.descriptor_removed(0));
-        assert!(!last_arrivals.has_no_descriptor(0));
     }
 
     #[test]

@@ -68,6 +68,7 @@ use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, MAX_OPAQUE_LEN, Timeouts};
 use self::last_arrivals::LastArrivals;
 use self::reorder::ReorderList;
+use self::strangers::Returned;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::flow::FlowKey;
 use crate::frame::Frame;
@@ -110,9 +111,10 @@ pub struct Npu<B: AsRef<[u8]>> {
     strangers: Recent<B>,
     /// Connections that took descriptors in this receive batch with the runs that they had, and their hashes.
     promoted: Vec<(Index, u32)>,
-    /// While above 0, the last-arrival cache is tested before the table: counts down the segments of
-    /// connections with a descriptor.
-    no_descriptor_likely: u32,
+    /// Runs of connections that have come back, at the end of a receive batch.
+    returned: Vec<Returned<B>>,
+    /// How often the last burst asked the last-arrival cache.
+    asked: usize,
     /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,
     /// When the last burst arrived.
@@ -166,7 +168,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             may_forget: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
             strangers: Recent::new(),
             promoted: Vec::with_capacity(Self::PROMOTED),
-            no_descriptor_likely: 0,
+            returned: Vec::with_capacity(Recent::<B>::MOST),
+            asked: 0,
             untimed: Vec::with_capacity(Self::UNTIMED),
             burst_at: Instant::ZERO,
             crowd: 0,
@@ -177,9 +180,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
             single_burst: Vec::with_capacity(1),
         })
     }
-
-    /// Number of segments of connections with a descriptor after which the last-arrival cache is no longer tested first.
-    const LATELY: u32 = 8;
 
     /// Most connections in `promoted`; the gaps of others are given up after their time.
     const PROMOTED: usize = 64;
@@ -301,7 +301,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let index = self.table.insert(hash, flow, ConnectionDescriptor::BLANK).ok()?;
         self.table.get_mut(index)?.begin(nextseq, now);
-        self.last_arrivals.descriptor_added(hash);
         Some(index)
     }
 
@@ -334,7 +333,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
             acker.handshakes.forget(hash, &flow);
         }
         self.table.remove(index);
-        self.last_arrivals.descriptor_removed(hash);
     }
 
     /// Flushes a connection, then passes a control segment of it unchanged.

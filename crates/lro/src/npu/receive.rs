@@ -26,7 +26,8 @@ const AHEAD: usize = 32;
 /// Connections above which the table does not fit in the nearest cache. Below, prefetching it costs more than it saves.
 const MANY: usize = 128;
 
-/// Connections of a burst from which on those of the next one are prefetched: with fewer, to look at each frame costs more.
+/// Connections of a burst whose state was not in the cache from which on those of the next one are prefetched: with fewer, to look at each
+/// frame costs more.
 const CROWD: usize = 8;
 
 /// As [`MANY`], for the timers.
@@ -35,12 +36,13 @@ const LARGE: usize = 32768;
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        if self.no_descriptor_likely > 0 || (self.crowd >= CROWD && self.table.len() > MANY) {
-            self.arch.dispatch(ReceiveBurst::<_, true> { npu: self, frames, now });
+        let asks = mem::take(&mut self.asked) >= CROWD;
+        if asks || (self.crowd >= CROWD && self.table.len() > MANY) {
+            self.arch.dispatch(ReceiveBurst::<_, true> { npu: self, frames, asks, now });
         } else {
-            self.arch.dispatch(ReceiveBurst::<_, false> { npu: self, frames, now });
+            self.arch.dispatch(ReceiveBurst::<_, false> { npu: self, frames, asks, now });
         }
-        self.crowd = self.untimed.len();
+        self.crowd = self.untimed.len() + self.strangers.len();
     }
 
     /// Returns the hash of a frame's connection; 0 for a frame that is probably no segment.
@@ -67,7 +69,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
                 self.join_train(index, burst, now)
             }
             Some(index) => self.begin_train(index, burst, now),
-            None => self.begin_connection(hash, self.last_arrivals.standing(hash, now), burst, now),
+            None => self.begin_connection(hash, burst, now),
         };
         if is_consumed {
             return;
@@ -93,63 +95,43 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes all frames, for connection state that is not in the cache: prefetches it for [`AHEAD`] frames
     /// at a time.
     #[inline(always)]
-    fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+    fn receive_ahead(&mut self, burst: &mut IntoIter<Frame<B>>, asks: bool, now: Instant) {
         let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], places: [u32::MAX; AHEAD] };
         while !burst.as_slice().is_empty() {
-            self.look_ahead(burst.as_slice(), &mut ahead);
+            self.look_ahead(burst.as_slice(), asks, &mut ahead);
             let all = burst.len();
             while let Some(train) = ahead.trains.get(all - burst.len())
                 && !burst.as_slice().is_empty()
             {
                 let (hash, place) = ahead.hash_and_place(*train);
-                let has_none = self.no_descriptor_likely > 0 && self.last_arrivals.has_no_descriptor(hash);
-                if !(has_none && self.receive_stranger(hash, burst, now)) {
+                let is_alone = ahead.trains.get(all - burst.len() + 1) != Some(train);
+                if !(asks && is_alone && self.receive_single(hash, burst, now)) {
                     self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
                 }
             }
         }
     }
 
-    /// Consumes the first frame if it is a common segment of a connection without a descriptor, as [`Npu::begin_connection`]. Delivers it
-    /// at once if the connection is sparse.
+    /// Delivers the first frame at once if it is a common segment of a sparse connection. None of the connection may be behind it.
     #[inline(always)]
-    fn receive_stranger(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        let standing = self.last_arrivals.standing(hash, now);
-        if standing == Standing::Sparse
+    fn receive_single(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        self.table.is_absent(hash)
             && !(self.strangers.len() > 0 && self.strangers.likely(hash).is_some())
-            && self.pass_first_sparse(hash, frames, now)
-        {
-            return true;
-        }
-        self.begin_connection(hash, standing, frames, now)
-    }
-
-    /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no descriptor.
-    #[inline(always)]
-    fn pass_first_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
-            return false;
-        };
-        self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
-        if let Some(frame) = frames.next() {
-            self.pass_sparse(hash, frame, payload_len, now);
-        }
-        true
+            && self.pass_first_sparse(hash, burst, now)
     }
 
     /// Delivers a segment of a sparse connection, which has no descriptor.
     #[inline(always)]
     pub(super) fn pass_sparse(&mut self, hash: u32, frame: Frame<B>, payload_len: u32, now: Instant) {
         self.last_arrivals.arrived(hash, now, now, true);
-        self.no_descriptor_likely = Self::LATELY;
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections. Written to its place: a returned copy would
-    /// be read at once in other sizes than it was written, which stalls store forwarding.
+    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections, with their last arrivals if it `asks` for
+    /// them. Written to its place: a returned copy would be read at once in other sizes than it was written, which stalls store forwarding.
     #[inline(always)]
-    fn look_ahead(&self, frames: &[Frame<B>], ahead: &mut Ahead) {
-        let (is_watched, is_large) = (self.no_descriptor_likely > 0, self.table.len() > MANY);
+    fn look_ahead(&self, frames: &[Frame<B>], asks: bool, ahead: &mut Ahead) {
+        let is_large = self.table.len() > MANY;
         let is_ethernet = self.medium == Medium::Ethernet;
         let mut count = 0;
         let mut before: Option<&Head> = None;
@@ -171,16 +153,18 @@ impl<B: AsRef<[u8]>> Npu<B> {
             }
             *train = count as u8;
             count += 1;
-            if is_watched {
+            if asks {
                 self.last_arrivals.prefetch(hash);
             }
             if is_large {
                 self.table.prefetch_bucket(hash);
             }
         }
+        if let Some(end) = ahead.trains.get_mut(frames.len()) {
+            *end = u8::MAX;
+        }
         if is_large {
-            let is_absent = |hash| is_watched && self.last_arrivals.has_no_descriptor(hash);
-            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count], is_absent);
+            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count]);
         }
         if self.table.len() > LARGE {
             self.look_ahead_of_timers(&ahead.places[..count]);
@@ -253,30 +237,49 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && self.start_train(index, first, frames, now)
     }
 
-    /// As [`Npu::begin_train`], for the hash and the standing of a connection without a descriptor: takes one if the connection is known to
-    /// come back soon. Returns false for a sparse one, too.
+    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor. Several segments in a row start a run whatever is known
+    /// of the connection: the end of the batch finds out. A segment that seems to be alone may be of one that takes a descriptor,
+    /// since it is known to come back soon, or that is sparse, and the segment is delivered at once.
     #[inline(always)]
-    fn begin_connection(
-        &mut self,
-        hash: u32,
-        standing: Standing,
-        frames: &mut IntoIter<Frame<B>>,
-        now: Instant,
-    ) -> bool {
+    fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.strangers.len() > 0
             && let Some(nth) = self.strangers.likely(hash)
         {
             return self.join_stranger(nth, frames);
         }
-        if standing == Standing::Sparse {
-            return false;
+        if is_train(frames.as_slice()) && self.takes_stranger() {
+            let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
+            self.last_arrivals.prefetch(hash);
+            return self.start_stranger(hash, usual::flow(head), first, frames, now);
         }
+        if self.pass_first_sparse(hash, frames, now) {
+            return true;
+        }
+        self.asked += 1;
+        let standing = self.last_arrivals.standing(hash, now);
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
         if standing == Standing::Stranger && self.takes_stranger() {
             return self.start_stranger(hash, usual::flow(head), first, frames, now);
         }
         let index = self.recognize(standing, hash, usual::flow(head), first.0.seq, now);
         index.is_some_and(|index| self.start_train(index, first, frames, now))
+    }
+
+    /// Delivers the first frame at once if it is a common segment, and its connection, which has no descriptor, is sparse.
+    #[inline(always)]
+    fn pass_first_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
+            return false;
+        };
+        if !self.last_arrivals.arrived_if_sparse(hash, now) {
+            return false;
+        }
+        self.asked += 1;
+        self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
+        if let Some(frame) = frames.next() {
+            self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
+        }
+        true
     }
 
     /// Starts a run of a connection without a descriptor with the first frame, as [`Npu::begin_train`].
@@ -333,7 +336,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
             count += run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
-        self.no_descriptor_likely = self.no_descriptor_likely.saturating_sub(1);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
         let ended = run.has_ended(self.ends).then(|| run.end_reason());
@@ -396,7 +398,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
         } else if let Some(reason) = filter(segment) {
             self.receive_control(found, hash, frame, segment, reason, now);
         } else if let Some(index) = found {
-            self.no_descriptor_likely = self.no_descriptor_likely.saturating_sub(1);
             self.reorder_packet(index, frame, segment, now);
         } else {
             self.receive_first(frame, segment, hash, now);
@@ -422,6 +423,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 }
 
+/// Returns true if the first two frames are of one connection, if they are [common ones](usual).
+#[inline(always)]
+fn is_train<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> bool {
+    let [first, second, ..] = frames else { return false };
+    let heads = first.bytes().first_chunk().zip(second.bytes().first_chunk());
+    heads.is_some_and(|(first, second)| usual::are_of_one_flow(first, second))
+}
+
 /// The filter (IV.B, Figure 6): returns why a segment must pass instead of waiting and merging.
 pub(super) fn filter(segment: &Segment) -> Option<PassReason> {
     if let Some(reason) = segment.control() {
@@ -437,7 +446,7 @@ pub(super) fn filter(segment: &Segment) -> Option<PassReason> {
 
 /// What is known of the next frames. A train is the frames in a row that are of one connection, and hashed once.
 struct Ahead {
-    /// The number of each frame's train.
+    /// The number of each frame's train, and another one behind the last frame.
     trains: [u8; AHEAD],
     /// The connection hash of each train; 0 if its frame is no common segment.
     hashes: [u32; AHEAD],
@@ -458,6 +467,8 @@ impl Ahead {
 struct ReceiveBurst<'a, B: AsRef<[u8]>, const LOOKS_AHEAD: bool> {
     npu: &'a mut Npu<B>,
     frames: &'a mut Vec<Frame<B>>,
+    /// Whether the burst probably asks for last arrivals.
+    asks: bool,
     now: Instant,
 }
 
@@ -467,10 +478,10 @@ impl<B: AsRef<[u8]>, const LOOKS_AHEAD: bool> NullaryFnOnce for ReceiveBurst<'_,
     /// Frames that join a run are examined in place and moved once.
     #[inline(always)]
     fn call(self) {
-        let Self { npu, frames, now } = self;
+        let Self { npu, frames, asks, now } = self;
         let mut burst = mem::take(frames).into_iter();
         if LOOKS_AHEAD {
-            npu.receive_ahead(&mut burst, now);
+            npu.receive_ahead(&mut burst, asks, now);
         } else {
             npu.receive_cached(&mut burst, now);
         }

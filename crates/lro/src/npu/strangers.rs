@@ -2,6 +2,7 @@
 //! apart than the hold limit. Nothing joins them after the end of the batch, so that they need no more than a run and a
 //! [last arrival](super::last_arrivals). What does not join a run finds the connection with a descriptor, which takes the run along.
 
+use std::mem;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TimingWheel};
@@ -16,6 +17,14 @@ use crate::recent::Nth;
 use crate::run::PooledRun;
 use crate::segment::Segment;
 use crate::table::Index;
+
+/// The run of a connection that has come back within the hold limit, and when its segments before came.
+pub(super) struct Returned<B> {
+    hash: u32,
+    flow: FlowKey,
+    run: PooledRun<B>,
+    before: Instant,
+}
 
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Returns true if one more connection may have a run without a descriptor. Delivers the other ones' if it would evict a known
@@ -37,7 +46,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(always)]
     pub(super) fn hold_stranger(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) {
         let has_ended = run.has_ended(self.ends);
-        self.no_descriptor_likely = Self::LATELY;
         if let Some(nth) = self.strangers.push(hash, flow, run)
             && has_ended
         {
@@ -123,9 +131,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         now: Instant,
     ) -> Option<Index> {
         let index = self.establish(hash, flow, nextseq, now)?;
-        if let Standing::Met(at) = standing {
+        if let Standing::Met(before) = standing {
             self.last_arrivals.came_back();
-            self.table.get_mut(index)?.arrived_before(at, LastArrivals::RESOLUTION, &self.timeouts);
+            self.table.get_mut(index)?.arrived_before(before, LastArrivals::RESOLUTION, &self.timeouts);
         }
         Some(index)
     }
@@ -151,7 +159,19 @@ impl<B: AsRef<[u8]>> Npu<B> {
     fn promote(&mut self, nth: Nth) -> Option<Index> {
         let (hash, flow) = self.strangers.key(nth)?;
         let run = self.strangers.remove(nth)?;
-        let Some(index) = self.establish(hash, flow, run.start, run.since) else {
+        let standing = self.last_arrivals.standing(hash, run.since);
+        self.hold_known(standing, hash, flow, run)
+    }
+
+    /// Takes a descriptor for a connection, and holds its run there.
+    fn hold_known(
+        &mut self,
+        standing: Standing,
+        hash: u32,
+        flow: FlowKey,
+        run: PooledRun<B>,
+    ) -> Option<Index> {
+        let Some(index) = self.recognize(standing, hash, flow, run.start, run.since) else {
             self.runs.finish(run, FlushReason::Evicted, &mut self.out);
             return None;
         };
@@ -172,13 +192,29 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers all runs of connections without a descriptor at the end of the batch, and records their arrivals.
+    /// Ends the batch for connections without a descriptor: those that have come back take one with their runs. Delivers the runs of the
+    /// others, and records their arrivals.
     #[inline(always)]
     pub(super) fn deliver_strangers(&mut self) {
-        for (hash, _, run) in self.strangers.drain() {
-            self.last_arrivals.arrived(hash, run.since, run.since, run.segments() == 1);
-            self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out);
+        for (hash, flow, run) in self.strangers.drain() {
+            match self.last_arrivals.arrived_again(hash, run.since, run.segments() == 1) {
+                None => self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out),
+                Some(before) => self.returned.push(Returned { hash, flow, run, before }),
+            }
         }
+        if !self.returned.is_empty() {
+            self.hold_returned();
+        }
+    }
+
+    /// Moves the runs of connections that have come back to descriptors.
+    #[cold]
+    fn hold_returned(&mut self) {
+        let mut returned = mem::take(&mut self.returned);
+        for Returned { hash, flow, run, before } in returned.drain(..) {
+            self.hold_known(Standing::Met(before), hash, flow, run);
+        }
+        self.returned = returned;
     }
 
     /// Delivers the run of a connection without a descriptor, and records its arrival.

@@ -134,6 +134,9 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
         if !npu.promoted.is_empty() {
             npu.give_up_gaps();
         }
+        if npu.strangers.len() > 0 {
+            npu.deliver_strangers();
+        }
         if !npu.until_end.is_empty() {
             npu.deliver_until_end(Npu::deliver_and_forget);
         }
@@ -154,8 +157,5 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
             }
         }
         npu.untimed = untimed;
-        if npu.strangers.len() > 0 {
-            npu.deliver_strangers();
-        }
     }
 }

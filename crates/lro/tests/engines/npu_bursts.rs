@@ -38,22 +38,46 @@ fn segments(connection: u32, round: u32) -> Vec<Vec<u8>> {
     }
 }
 
-#[test]
-fn bursts_of_many_connections_bring_about_what_single_frames_do() {
+/// Cards that have received the first `most` segments of all connections in each of 12 rounds, in bursts and one by one. Compares them after
+/// each burst and after each round.
+fn many_connections(most: usize, compare: [fn(&mut Card, &mut Card); 2]) -> [Card; 2] {
     let config = Config { max_connections: 2 * CONNECTIONS as usize, ..Config::default() };
     let card = || Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
     let (mut bursts, mut single) = (card(), card());
     for round in 0..12 {
-        let frames: Vec<Vec<u8>> = (0..CONNECTIONS).flat_map(|nth| segments(nth, round)).collect();
+        let segments = |nth| segments(nth, round).into_iter().take(most);
+        let frames: Vec<Vec<u8>> = (0..CONNECTIONS).flat_map(segments).collect();
         for burst in frames.chunks(45) {
             bursts.receive_batch(burst).wait(us(50));
             burst.iter().for_each(|frame| _ = single.receive_bytes(frame.clone()));
             single.end_batch().wait(us(50));
-            assert_eq!(bursts.take(), single.take(), "round {round}");
+            compare[0](&mut bursts, &mut single);
         }
-        assert_eq!(bursts.statistics(), single.statistics(), "round {round}");
+        compare[1](&mut bursts, &mut single);
     }
+    [bursts, single]
+}
+
+#[test]
+fn bursts_of_many_connections_bring_about_what_single_frames_do() {
+    let [bursts, _] = many_connections(
+        1,
+        [
+            |bursts, single| assert_eq!(bursts.take(), single.take()),
+            |bursts, single| assert_eq!(bursts.statistics(), single.statistics()),
+        ],
+    );
     assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
+}
+
+/// Of a sparse connection, the first segment leaves at once if it comes alone, and with the next one if it comes together with that. The cards
+/// verify what they deliver.
+#[test]
+fn segments_in_a_row_of_sparse_connections_merge_in_bursts() {
+    let [bursts, single] = many_connections(2, [|_, _| {}; 2]);
+    assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
+    let [together, apart] = [bursts, single].map(|card| card.statistics().packets_out);
+    assert!(together < apart, "{together}, {apart}");
 }
 
 /// Checks that the engine delivers the same if it receives the frames of these bursts together or one by one, in three rounds, with

@@ -250,7 +250,9 @@ fn the_bursts_of_a_batch_are_delivered_together_when_it_ends() {
     card.receive_all(&segments(1, 5), false).receive_all(&segments(1, 6), false);
     assert!(card.take().is_empty());
     card.receive_all(&segments(2, 0), false).end_batch();
-    assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![800, 400], 0));
+    let mut lens = card.take_lens();
+    lens.sort_unstable();
+    assert_eq!((lens, card.flushes(FlushReason::Timeout)), (vec![400, 800], 0));
 }
 
 #[test]
