@@ -75,6 +75,8 @@ pub(crate) struct Run<B> {
     pub(crate) is_usual: bool,
     /// The frames have [such a layout](usual::is_stream_layout); known under the stream rule only.
     is_stream: bool,
+    /// All frames [repeat](usual::repeats) the header of the first; known under the stream rule only.
+    is_steady: bool,
     /// The frames after the first.
     followers: Followers<B>,
     /// The header of the aggregate, once [sealed](Run::seal).
@@ -123,6 +125,7 @@ impl<B: AsRef<[u8]>> Run<B> {
             reason: FlushReason::Drain,
             is_usual: false,
             is_stream: false,
+            is_steady: false,
         }
     }
 
@@ -165,6 +168,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     ) {
         self.start_with(frame, segment, limits, now);
         self.identification = Identification::Any;
+        self.is_steady = true;
         self.only_timestamp = None;
         self.newest_timestamp = timestamp;
     }

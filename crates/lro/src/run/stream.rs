@@ -119,7 +119,9 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// frames](crate::usual).
     #[inline(always)]
     fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
-        let (Some(last), [next, ..]) = (self.last(), frames.as_slice()) else { return 0 };
+        // As long as all repeat the first one, that is as good as the last one, and at hand.
+        let last = if self.is_steady { self.first.as_ref() } else { self.last() };
+        let (Some(last), [next, ..]) = (last, frames.as_slice()) else { return 0 };
         if !self.repeats(last, next) {
             return 0;
         }
@@ -229,9 +231,10 @@ impl<B: AsRef<[u8]>> Run<B> {
         Latest { ack, window, flags, timestamp }
     }
 
-    /// Stores the fields that follow the latest segment.
+    /// Stores the fields that follow the latest segment, which may have another header than the first.
     #[inline(always)]
     fn note(&mut self, Latest { ack, window, flags, timestamp }: Latest) {
+        self.is_steady = false;
         self.ack = ack;
         self.window = window;
         self.flags = flags;
