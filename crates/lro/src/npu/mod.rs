@@ -68,7 +68,6 @@ use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, MAX_OPAQUE_LEN, Timeouts};
 use self::last_arrivals::LastArrivals;
 use self::reorder::ReorderList;
-use self::strangers::Returned;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::flow::FlowKey;
 use crate::frame::Frame;
@@ -78,7 +77,7 @@ use crate::parse::{self, Parsed};
 use crate::reason::{FlushReason, PassReason};
 use crate::recent::Recent;
 use crate::recycle::Recycler;
-use crate::run::Limits;
+use crate::run::{Limits, PooledRun};
 use crate::run_pool::RunPool;
 use crate::segment::{Medium, Segment};
 use crate::stats::Statistics;
@@ -111,8 +110,9 @@ pub struct Npu<B: AsRef<[u8]>> {
     strangers: Recent<B>,
     /// Connections that took descriptors in this receive batch with the runs that they had, and their hashes.
     promoted: Vec<(Index, u32)>,
-    /// Runs of connections that have come back, at the end of a receive batch.
-    returned: Vec<Returned<B>>,
+    /// At the end of a receive batch, the runs of connections that have come back, with hash and flow, and when their last segments before
+    /// came.
+    returned: Vec<(u32, FlowKey, PooledRun<B>, Instant)>,
     /// How often the last burst asked the last-arrival cache.
     asked: usize,
     /// Connections that took segments of the last burst and whose timers are not set yet.

@@ -112,7 +112,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers the first frame at once if it is a common segment of a sparse connection. None of the connection may be behind it.
+    /// Delivers the first frame at once if it is a common segment of a sparse connection. The frame behind it is of another one.
     #[inline(always)]
     fn receive_single(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         self.table.is_absent(hash)

@@ -18,14 +18,6 @@ use crate::run::PooledRun;
 use crate::segment::Segment;
 use crate::table::Index;
 
-/// The run of a connection that has come back within the hold limit, and when its segments before came.
-pub(super) struct Returned<B> {
-    hash: u32,
-    flow: FlowKey,
-    run: PooledRun<B>,
-    before: Instant,
-}
-
 impl<B: AsRef<[u8]>> Npu<B> {
     /// Returns true if one more connection may have a run without a descriptor. Delivers the other ones' if it would evict a known
     /// connection otherwise.
@@ -199,7 +191,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         for (hash, flow, run) in self.strangers.drain() {
             match self.last_arrivals.arrived_again(hash, run.since, run.segments() == 1) {
                 None => self.runs.finish_next(run, FlushReason::EndOfBatch, &mut self.out),
-                Some(before) => self.returned.push(Returned { hash, flow, run, before }),
+                Some(before) => self.returned.push((hash, flow, run, before)),
             }
         }
         if !self.returned.is_empty() {
@@ -211,7 +203,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[cold]
     fn hold_returned(&mut self) {
         let mut returned = mem::take(&mut self.returned);
-        for Returned { hash, flow, run, before } in returned.drain(..) {
+        for (hash, flow, run, before) in returned.drain(..) {
             self.hold_known(Standing::Met(before), hash, flow, run);
         }
         self.returned = returned;

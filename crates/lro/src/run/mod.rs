@@ -53,9 +53,10 @@ pub(crate) struct Run<B> {
     pub(crate) mss: u32,
     /// The first segment's payload.
     pub(crate) first_len: u32,
-    /// Above this number of payload bytes, another segment of the first one's size does not fit.
-    full_above: u32,
-    max_segments: u32,
+    /// How many more segments of the first one's size fit: 0 or less if the run is full.
+    room: i32,
+    /// [`room`](Self::room) behind the first segment.
+    room_behind_first: i32,
     pub(crate) ack: SeqNumber,
     /// The newest timestamp value of the segments.
     pub(crate) newest_timestamp: Option<u32>,
@@ -81,6 +82,9 @@ pub(crate) struct Run<B> {
     followers: Followers<B>,
     /// The header of the aggregate, once [sealed](Run::seal).
     template: Template,
+    /// Above this number of payload bytes, another segment of the first one's size does not fit.
+    full_above: u32,
+    max_segments: u32,
 }
 
 /// How a frame continues a run of [common frames](crate::usual), by its sequence and ACK number.
@@ -113,6 +117,8 @@ impl<B: AsRef<[u8]>> Run<B> {
             first_len: 0,
             full_above: 0,
             max_segments: 0,
+            room: 0,
+            room_behind_first: 0,
             end: SeqNumber(0),
             identification: Identification::Any,
             outer_identification: Identification::Any,
@@ -191,6 +197,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.first_ident = ident;
         self.start = seq;
         self.count = 1;
+        self.room = self.room_behind_first;
         self.bytes = payload_len;
         self.mss = payload_len;
         self.since = now;
@@ -215,6 +222,16 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.first_len = payload_len;
         self.full_above = limits.bytes.saturating_sub(layout.counted_headers() + payload_len);
         self.max_segments = limits.segments;
+        self.room_behind_first = self.room_behind(payload_len, 1);
+    }
+
+    /// Returns how many segments of the first one's size fit behind this number of bytes and segments.
+    fn room_behind(&self, bytes: u32, segments: u32) -> i32 {
+        let by_bytes = match self.full_above.checked_sub(bytes) {
+            Some(left) => left / self.first_len.max(1) + 1,
+            None => 0,
+        };
+        by_bytes.min(self.max_segments.saturating_sub(segments)).try_into().unwrap_or(i32::MAX)
     }
 
     /// As [`Run::start_with`], for a run of one segment, which is returned.
@@ -325,7 +342,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Returns true if another segment of the first one's size does not fit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes > self.full_above || self.count >= self.max_segments
+        self.room <= 0
     }
 
     /// Returns why the run [is full](Run::is_full).
@@ -379,7 +396,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     #[inline(always)]
     pub(crate) fn expects_usual(&self, frame: &Frame<B>) -> Option<TcpFlags> {
         let bytes = frame.bytes();
-        if bytes.len() != self.frame_len as usize || !self.has_room() {
+        if bytes.len() != self.frame_len as usize || self.is_full() {
             return None;
         }
         let payload = usize::from(self.layout.payload);
@@ -470,23 +487,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Returns the leading frames for which there is room, if all have the first one's size.
     #[inline(always)]
     fn fitting<'f>(&self, frames: &'f [Frame<B>]) -> &'f [Frame<B>] {
-        let bytes = u64::from(self.bytes) + frames.len() as u64 * u64::from(self.first_len);
-        let limit = u64::from(self.full_above) + u64::from(self.first_len);
-        // Mostly all fit, which needs no division to see.
-        if bytes <= limit && frames.len() + self.segments() <= self.max_segments as usize {
-            return frames;
-        }
-        frames.get(..self.room()).unwrap_or(frames)
-    }
-
-    /// Returns how many more segments of the first one's size fit.
-    #[cold]
-    fn room(&self) -> usize {
-        let by_bytes = match self.full_above.checked_sub(self.bytes) {
-            Some(left) => left / self.first_len.max(1) + 1,
-            None => 0,
-        };
-        by_bytes.min(self.max_segments.saturating_sub(self.count)) as usize
+        frames.get(..usize::try_from(self.room).unwrap_or(0)).unwrap_or(frames)
     }
 
     /// Adds the first frame, a full-size segment that is next in sequence.
@@ -494,6 +495,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     pub(crate) fn add_expected(&mut self, frames: &mut IntoIter<Frame<B>>, flags: TcpFlags) {
         self.flags = self.flags | flags;
         self.count += 1;
+        self.room -= 1;
         self.bytes += self.first_len;
         self.end += self.first_len;
         self.followers.add_first(frames);
@@ -504,15 +506,10 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn extend(&mut self, frames: &mut IntoIter<Frame<B>>, count: u32) {
         let bytes = count * self.first_len;
         self.count += count;
+        self.room -= count.cast_signed();
         self.bytes += bytes;
         self.end += bytes;
         self.followers.extend(frames, count as usize);
-    }
-
-    /// Returns true if a segment of the first one's size fits.
-    #[inline(always)]
-    fn has_room(&self) -> bool {
-        self.bytes <= self.full_above && self.count < self.max_segments
     }
 
     /// Adds a segment that is next in sequence.
@@ -524,6 +521,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.followers.add(Some(frame));
         self.count += 1;
         self.bytes += len;
+        self.room =
+            if len == self.first_len { self.room - 1 } else { self.room_behind(self.bytes, self.count) };
         self.mss = self.mss.max(len);
         self.end += len;
     }
