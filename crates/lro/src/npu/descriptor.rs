@@ -240,29 +240,28 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     #[inline(always)]
     pub(crate) fn arrived_together(&mut self, count: u32, now: Instant, timeouts: &Timeouts) {
         let interval = now.nanos_since(self.last_arrival);
+        if interval == 0 {
+            return self.arrived_again(count);
+        }
         self.last_arrival = now;
-        if interval > 0 {
-            self.timed_out = if now < self.deadline { 0 } else { self.timed_out.saturating_add(1) };
-        }
-        let is_pause = interval > timeouts.pause;
-        if interval > 0 {
-            let near = self.near_and_breaks & NEAR;
-            let breaks = self.near_and_breaks - near;
-            self.near_and_breaks = if is_pause { breaks.saturating_add(BREAK) & !NEAR } else { 0 } | near;
-        }
-        if is_pause {
-            self.pauses = if count > 1 { 0 } else { self.pauses.saturating_add(1) };
-            self.train_pauses = self.train_pauses.saturating_add(1);
-        } else {
+        self.timed_out = if now < self.deadline { 0 } else { self.timed_out.saturating_add(1) };
+        let mut average = self.average_interval / 2 + interval / 2;
+        if interval <= timeouts.pause {
             self.pauses = 0;
             if interval > timeouts.train_pause {
                 self.train_pauses = 0;
             }
-        }
-        self.note_near(count - u32::from(is_pause));
-        let mut average = self.average_interval;
-        if !is_pause || self.train_pauses <= Self::SPARSE {
-            average = average / 2 + interval / 2;
+            self.near_and_breaks &= NEAR;
+            self.note_near(count);
+        } else {
+            self.pauses = if count > 1 { 0 } else { self.pauses.saturating_add(1) };
+            self.train_pauses = self.train_pauses.saturating_add(1);
+            if self.train_pauses > Self::SPARSE {
+                average = self.average_interval;
+            }
+            let near = self.near_and_breaks & NEAR;
+            self.near_and_breaks = (self.near_and_breaks - near).saturating_add(BREAK) & !NEAR | near;
+            self.note_near(count - 1);
         }
         self.average_interval = average.checked_shr(count - 1).unwrap_or(0);
     }
