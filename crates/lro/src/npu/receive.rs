@@ -238,8 +238,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// As [`Npu::begin_train`], for the hash of a connection without a descriptor. Several segments in a row start a run whatever is known
-    /// of the connection: the end of the batch finds out. A segment that seems to be alone may be of one that takes a descriptor,
-    /// since it is known to come back soon, or that is sparse, and the segment is delivered at once.
+    /// of the connection: the end of the batch finds out.
     #[inline(always)]
     fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.strangers.len() > 0
@@ -252,6 +251,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.last_arrivals.prefetch(hash);
             return self.start_stranger(hash, usual::flow(head), first, frames, now);
         }
+        self.begin_alone(hash, frames, now)
+    }
+
+    /// As [`Npu::begin_connection`], for a segment that seems to be alone: its connection may be one that takes a descriptor, since it is known
+    /// to come back soon, or a sparse one, whose segment is delivered at once.
+    #[inline(never)]
+    fn begin_alone(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.pass_first_sparse(hash, frames, now) {
             return true;
         }
