@@ -119,18 +119,23 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// frames](crate::usual).
     #[inline(always)]
     fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
-        // As long as all repeat the first one, that is as good as the last one, and at hand.
-        let last = if self.is_steady { self.first.as_ref() } else { self.last() };
-        let (Some(last), [next, ..]) = (last, frames.as_slice()) else { return 0 };
+        if self.is_second_next(frames.as_slice()) {
+            return self.add_steady_train(frames);
+        }
+        let (Some(last), [next, ..]) = (self.steady(), frames.as_slice()) else { return 0 };
         if !self.repeats(last, next) {
             return 0;
         }
-        if !self.is_second_next(frames.as_slice()) {
-            self.add_expected(frames, TcpFlags::NONE);
-            return 1;
-        }
-        let (mut count, mut seq) = (1, self.end + self.first_len);
-        for frame in self.fitting(frames.as_slice()).iter().skip(1) {
+        self.add_expected(frames, TcpFlags::NONE);
+        1
+    }
+
+    /// As [`Run::add_steady`], for several frames.
+    #[inline(never)]
+    fn add_steady_train(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
+        let Some(last) = self.steady() else { return 0 };
+        let (mut count, mut seq) = (0, self.end);
+        for frame in self.fitting(frames.as_slice()) {
             // The frames between repeat it too.
             if !usual::has_sequence(frame.bytes(), seq) || !self.repeats(last, frame) {
                 break;
@@ -140,6 +145,12 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
         self.extend(frames, count);
         count
+    }
+
+    /// Returns a frame with the header of the last one. As long as all repeat the first one, that is at hand.
+    #[inline(always)]
+    fn steady(&self) -> Option<&Frame<B>> {
+        if self.is_steady { self.first.as_ref() } else { self.last() }
     }
 
     /// Returns true if `frame` repeats the header of `last`, but for the sequence number, and both have the first one's size.
