@@ -23,8 +23,9 @@ use crate::usual::{self, FirstOfStream, Head};
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
 
-/// Connections above which the table does not fit in the nearest cache. Below, prefetching it costs more than it saves.
-const MANY: usize = 128;
+/// Connections above which their state does not stay in the nearest cache, beside the frames of a burst. Below, prefetching it costs more than
+/// it saves.
+const MANY: usize = 32;
 
 /// Connections of a burst whose state was not in the cache from which on those of the next one are prefetched: with fewer, to look at each
 /// frame costs more.
