@@ -153,20 +153,18 @@ impl<D> ConnectionTable<D> {
         }
     }
 
-    /// Prefetches the bucket of a hash, unless there is certainly no connection with it.
+    /// Prefetches the bucket of a hash.
     #[inline(always)]
     pub(crate) fn prefetch_bucket(&self, hash: u32) {
-        if !self.is_absent(hash) {
-            prefetch_index(&*self.buckets, self.bucket(hash));
-        }
+        prefetch_index(&*self.buckets, self.bucket(hash));
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none, and prefetches these slots. Their buckets are
-    /// [prefetched](Self::prefetch_bucket) before.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is absent, and prefetches these slots.
+    /// Their buckets are [prefetched](Self::prefetch_bucket) before.
     #[inline(always)]
-    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32]) {
+    pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
         for (place, hash) in places.iter_mut().zip(hashes) {
-            *place = if self.is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
+            *place = if is_absent(*hash) { NIL } else { self.buckets[self.bucket(*hash)] };
             self.prefetch(*place);
         }
     }

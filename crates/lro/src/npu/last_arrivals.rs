@@ -4,8 +4,8 @@
 use nichrome_wire::Instant;
 use prefetch_index::prefetch_index;
 
-/// Per cell: which connection without a descriptor had the last arrival, by some bits of its hash; whether one segment came alone; and
-/// when.
+/// Per cell: how many of its connections have a descriptor; which connection without one had the last
+/// arrival, by some bits of its hash; whether one segment came alone; and when.
 pub(super) struct LastArrivals {
     cells: Box<[Cell]>,
     /// Most ticks between arrivals that are certainly within the hold limit or little above.
@@ -14,28 +14,39 @@ pub(super) struct LastArrivals {
     alone: u32,
 }
 
-/// From the lowest bit on: a tag (bits of a hash), whether the segment came alone, and a time in ticks. 0 before the first arrival.
+/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone, and a time in ticks. All but
+/// the count are 0 before the first arrival.
 #[derive(Clone, Copy, Default)]
 struct Cell(u32);
 
-const TAG_BITS: u32 = 15;
+const COUNT_BITS: u32 = 6;
+const TAG_BITS: u32 = 9;
 /// Position of the bit for segments that came alone.
-const ALONE: u32 = TAG_BITS;
+const ALONE: u32 = COUNT_BITS + TAG_BITS;
 const TIME: u32 = ALONE + 1;
 /// Length of a tick in nanoseconds. The time wraps every 2.1 s: an arrival so long ago may look recent.
 const TICK: u64 = 1 << 15;
 
 impl Cell {
+    /// The count saturates here, and then never goes down.
+    const MANY: u32 = (1 << COUNT_BITS) - 1;
+
+    #[inline]
+    fn count(self) -> u32 {
+        self.0 & Self::MANY
+    }
+
     /// Returns the cell after an arrival in a tick.
     #[inline]
-    fn arrival(hash: u32, tick: u16, alone: bool) -> Self {
-        Self(u32::from(tick) << TIME | u32::from(alone) << ALONE | hash >> (u32::BITS - TAG_BITS))
+    fn after(self, hash: u32, tick: u16, alone: bool) -> Self {
+        let tag = hash >> (u32::BITS - TAG_BITS);
+        Self(u32::from(tick) << TIME | u32::from(alone) << ALONE | tag << COUNT_BITS | self.count())
     }
 
     /// Returns true if the last arrival was probably of the connection with this hash.
     #[inline]
     fn is_of(self, hash: u32) -> bool {
-        self.0 & ((1 << TAG_BITS) - 1) == hash >> (u32::BITS - TAG_BITS)
+        self.0 >> COUNT_BITS & ((1 << TAG_BITS) - 1) == hash >> (u32::BITS - TAG_BITS)
     }
 
     /// Returns true if there was no arrival within `near` ticks before `tick`.
@@ -97,6 +108,18 @@ impl LastArrivals {
         prefetch_index(&*self.cells, self.place(hash));
     }
 
+    /// Records that a connection has got a descriptor.
+    pub(super) fn descriptor_added(&mut self, hash: u32) {
+        let cell = self.cell_mut(hash);
+        cell.0 += u32::from(cell.count() < Cell::MANY);
+    }
+
+    /// Records that a connection has lost its descriptor.
+    pub(super) fn descriptor_removed(&mut self, hash: u32) {
+        let cell = self.cell_mut(hash);
+        cell.0 -= u32::from((1..Cell::MANY).contains(&cell.count()));
+    }
+
     /// Records at `now` an arrival at `at` of a connection without a descriptor: of one segment `alone`, or of several in a burst. Cells
     /// keep other connections' arrivals within the hold limit: one that comes back in time takes a descriptor.
     #[inline(always)]
@@ -105,8 +128,14 @@ impl LastArrivals {
         let near = self.near;
         let cell = self.cell_mut(hash);
         if cell.is_of(hash) || cell.is_past(tick(now), near) {
-            *cell = Cell::arrival(hash, tick(at), alone);
+            *cell = cell.after(hash, tick(at), alone);
         }
+    }
+
+    /// Returns true if the connection certainly has no descriptor.
+    #[inline(always)]
+    pub(super) fn has_no_descriptor(&self, hash: u32) -> bool {
+        self.cell(hash).count() == 0
     }
 
     /// Records the arrival at `at` of one segment `alone`, or of several, of a connection without a descriptor. Records nothing if its last
@@ -137,14 +166,23 @@ impl LastArrivals {
         cell.is_alone() && is_past
     }
 
-    /// Records the arrival of a segment alone if its connection, which has no descriptor, is sparse. Returns whether it is.
+    /// Returns the arrival of a segment alone if its connection certainly has no descriptor and is sparse.
     #[inline(always)]
-    pub(super) fn arrived_if_sparse(&mut self, hash: u32, now: Instant) -> bool {
-        let is_sparse = self.is_sparse(hash, tick(now));
-        if is_sparse {
-            self.arrived(hash, now, now, true);
-        }
-        is_sparse
+    pub(super) fn if_sparse(&self, hash: u32, now: Instant) -> Option<Arrival> {
+        let (place, tick) = (self.place(hash), tick(now));
+        let cell = self.cells[place];
+        let (is_of, is_past) = (cell.is_of(hash), cell.is_past(tick, self.near));
+        let is_sparse =
+            cell.count() == 0 && cell.is_alone() && if is_of { is_past } else { self.alone >= Self::ALONE };
+        let after = if is_of || is_past { cell.after(hash, tick, true) } else { cell };
+        is_sparse.then_some(Arrival { place, after })
+    }
+
+    /// Records the arrival of a segment alone.
+    #[inline(always)]
+    pub(super) fn record(&mut self, Arrival { place, after }: Arrival) {
+        self.alone = self.alone.saturating_add(1);
+        self.cells[place] = after;
     }
 
     /// Returns what is known at `now` of a connection without a descriptor.
@@ -162,6 +200,13 @@ impl LastArrivals {
             Standing::Stranger
         }
     }
+}
+
+/// An arrival of a segment alone that is not recorded yet.
+pub(super) struct Arrival {
+    place: usize,
+    /// The cell with it.
+    after: Cell,
 }
 
 /// What is known of a connection without a descriptor.
@@ -219,6 +264,21 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_connection_certainly_has_no_descriptor_while_no_other_of_its_cell_has_a_descriptor() {
+        let mut last_arrivals = cells(16);
+        assert!(last_arrivals.has_no_descriptor(3));
+        last_arrivals.descriptor_added(3);
+        last_arrivals.descriptor_added(3 + 16);
+        last_arrivals.arrived(3, at(PAUSE), at(PAUSE), true);
+        assert!(last_arrivals.has_no_descriptor(4) && !last_arrivals.has_no_descriptor(3));
+        last_arrivals.descriptor_removed(3);
+        assert!(!last_arrivals.has_no_descriptor(3));
+        last_arrivals.descriptor_removed(3);
+        assert!(last_arrivals.has_no_descriptor(3));
+        assert_eq!(last_arrivals.standing(3, at(3 * PAUSE)), Standing::Sparse);
+    }
+
     /// Hashes of two connections that share a cell.
     const SHARED: [u32; 2] = [3, 3 | 1 << 31];
 
@@ -256,6 +316,14 @@ mod tests {
             end(&mut last_arrivals);
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger);
         }
+    }
+
+    #[test]
+    fn more_descriptors_than_can_be_counted_stay_for_ever() {
+        let mut last_arrivals = cells(1);
+        (0..1000).for_each(|_| last_arrivals.descriptor_added(0));
+        (0..1000).for_each(|_| last_arrivals.descriptor_removed(0));
+        assert!(!last_arrivals.has_no_descriptor(0));
     }
 
     #[test]

@@ -301,6 +301,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         let index = self.table.insert(hash, flow, ConnectionDescriptor::BLANK).ok()?;
         self.table.get_mut(index)?.begin(nextseq, now);
+        self.last_arrivals.descriptor_added(hash);
         Some(index)
     }
 
@@ -333,6 +334,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             acker.handshakes.forget(hash, &flow);
         }
         self.table.remove(index);
+        self.last_arrivals.descriptor_removed(hash);
     }
 
     /// Flushes a connection, then passes a control segment of it unchanged.

@@ -7,7 +7,7 @@ use std::vec::IntoIter;
 use nichrome_wire::{Instant, TcpFlags};
 use pulp::NullaryFnOnce;
 
-use super::last_arrivals::Standing;
+use super::last_arrivals::{Arrival, Standing};
 use super::{ActiveAck, Npu};
 use crate::burst;
 use crate::checksums;
@@ -113,12 +113,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers the first frame at once if it is a common segment of a sparse connection. The frame behind it is of another one.
+    /// Consumes the first frame if it is a common segment of a connection that holds nothing and has no descriptor. The frame behind it is of
+    /// another one.
     #[inline(always)]
     fn receive_single(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        self.table.is_absent(hash)
-            && !(self.strangers.len() > 0 && self.strangers.likely(hash).is_some())
-            && self.pass_first_sparse(hash, burst, now)
+        if self.strangers.len() > 0 && self.strangers.likely(hash).is_some() {
+            return false;
+        }
+        match self.last_arrivals.if_sparse(hash, now) {
+            Some(arrival) => self.pass_first_sparse(arrival, burst),
+            None => self.last_arrivals.has_no_descriptor(hash) && self.begin_near(hash, burst, now),
+        }
     }
 
     /// Delivers a segment of a sparse connection, which has no descriptor.
@@ -165,7 +170,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
             *end = u8::MAX;
         }
         if is_large {
-            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count]);
+            // The cells are at hand if it asks, and tell more of the absent ones than the table's counts.
+            let is_absent = |hash| match asks {
+                true => self.last_arrivals.has_no_descriptor(hash),
+                false => self.table.is_absent(hash),
+            };
+            self.table.look_ahead(&ahead.hashes[..count], &mut ahead.places[..count], is_absent);
         }
         if self.table.len() > LARGE {
             self.look_ahead_of_timers(&ahead.places[..count]);
@@ -255,16 +265,24 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.begin_alone(hash, frames, now)
     }
 
-    /// As [`Npu::begin_connection`], for a segment that seems to be alone: its connection may be one that takes a descriptor, since it is known
-    /// to come back soon, or a sparse one, whose segment is delivered at once.
+    /// As [`Npu::begin_connection`], for a segment that seems to be alone. One of a sparse connection is delivered at once.
     #[inline(never)]
     fn begin_alone(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if self.pass_first_sparse(hash, frames, now) {
-            return true;
+        match self.last_arrivals.if_sparse(hash, now) {
+            Some(arrival) => self.pass_first_sparse(arrival, frames),
+            None => self.begin_near(hash, frames, now),
         }
+    }
+
+    /// As [`Npu::begin_alone`], for a connection that is not sparse. It takes a descriptor if it is known to come back soon.
+    #[inline(never)]
+    fn begin_near(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
         self.asked += 1;
         let standing = self.last_arrivals.standing(hash, now);
-        let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
+        if standing == Standing::Sparse {
+            return false;
+        }
         if standing == Standing::Stranger && self.takes_stranger() {
             return self.start_stranger(hash, usual::flow(head), first, frames, now);
         }
@@ -272,16 +290,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
         index.is_some_and(|index| self.start_train(index, first, frames, now))
     }
 
-    /// Delivers the first frame at once if it is a common segment, and its connection, which has no descriptor, is sparse.
+    /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no descriptor.
     #[inline(always)]
-    fn pass_first_sparse(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
+    fn pass_first_sparse(&mut self, arrival: Arrival, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
             return false;
         };
-        if !self.last_arrivals.arrived_if_sparse(hash, now) {
-            return false;
-        }
         self.asked += 1;
+        self.last_arrivals.record(arrival);
         self.out.stats.tcp_payload_bytes_in += u64::from(payload_len);
         if let Some(frame) = frames.next() {
             self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
