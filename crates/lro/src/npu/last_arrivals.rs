@@ -155,12 +155,11 @@ impl LastArrivals {
         self.alone = 0;
     }
 
-    /// Returns true if a connection without a descriptor is sparse: its last segment came alone, longer ago than the hold limit. While all
-    /// come with one segment, a connection is taken for the one that has its cell: many sparse connections share the cells, and
-    /// take no runs.
+    /// Returns true if the connection without a descriptor that has this cell is sparse: its last segment came alone, longer ago than the hold
+    /// limit. While all come with one segment, a connection is taken for the one that has its cell: many sparse connections
+    /// share the cells, and take no runs.
     #[inline(always)]
-    fn is_sparse(&self, hash: u32, tick: u16) -> bool {
-        let cell = self.cell(hash);
+    fn is_sparse(&self, cell: Cell, hash: u32, tick: u16) -> bool {
         let is_past =
             if cell.is_of(hash) { cell.is_past(tick, self.near) } else { self.alone >= Self::ALONE };
         cell.is_alone() && is_past
@@ -171,11 +170,9 @@ impl LastArrivals {
     pub(super) fn if_sparse(&self, hash: u32, now: Instant) -> Option<Arrival> {
         let (place, tick) = (self.place(hash), tick(now));
         let cell = self.cells[place];
-        let (is_of, is_past) = (cell.is_of(hash), cell.is_past(tick, self.near));
-        let is_sparse =
-            cell.count() == 0 && cell.is_alone() && if is_of { is_past } else { self.alone >= Self::ALONE };
-        let after = if is_of || is_past { cell.after(hash, tick, true) } else { cell };
-        is_sparse.then_some(Arrival { place, after })
+        let keeps_other = !cell.is_of(hash) && !cell.is_past(tick, self.near);
+        let after = if keeps_other { cell } else { cell.after(hash, tick, true) };
+        (cell.count() == 0 && self.is_sparse(cell, hash, tick)).then_some(Arrival { place, after })
     }
 
     /// Records the arrival of a segment alone.
@@ -194,7 +191,7 @@ impl LastArrivals {
             let least = u64::from(!cell.is_alone());
             let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(least);
             Standing::Met(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
-        } else if self.is_sparse(hash, tick) {
+        } else if self.is_sparse(cell, hash, tick) {
             Standing::Sparse
         } else {
             Standing::Stranger
@@ -228,6 +225,8 @@ fn tick(time: Instant) -> u16 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const PAUSE: u64 = 1_000_000;
@@ -271,6 +270,7 @@ mod tests {
         last_arrivals.descriptor_added(3);
         last_arrivals.descriptor_added(3 + 16);
         last_arrivals.arrived(3, at(PAUSE), at(PAUSE), true);
+        assert!(last_arrivals.if_sparse(3, at(3 * PAUSE)).is_none(), "it may have a descriptor");
         assert!(last_arrivals.has_no_descriptor(4) && !last_arrivals.has_no_descriptor(3));
         last_arrivals.descriptor_removed(3);
         assert!(!last_arrivals.has_no_descriptor(3));
@@ -315,6 +315,40 @@ mod tests {
             assert_eq!(last_arrivals.standing(5, at(1)), Standing::Stranger, "its cell is empty");
             end(&mut last_arrivals);
             assert_eq!(last_arrivals.standing(other, at(1)), Standing::Stranger);
+        }
+    }
+
+    proptest! {
+        /// The short way for sparse connections finds those whose standing is that, and records their arrivals as the long way does.
+        #[test]
+        fn sparse_connections_are_recorded_alike_by_both_ways(
+            steps in proptest::collection::vec((0usize..4, 0..3 * PAUSE, 0..30), 0..200),
+        ) {
+            let (mut short, mut long) = (cells(2), cells(2));
+            for cells in [&mut short, &mut long] {
+                (0..LastArrivals::ALONE).for_each(|_| cells.arrived(4, at(0), at(0), true));
+            }
+            let mut now = at(0);
+            for (nth, interval, several) in steps {
+                let alone = several > 0;
+                let hash = [SHARED[0], SHARED[1], 4, 4 | 1 << 31][nth];
+                now = now.plus_nanos(interval);
+                let standing = long.standing(hash, now);
+                prop_assert_eq!(short.standing(hash, now), standing);
+                let sparse = short.if_sparse(hash, now);
+                prop_assert_eq!(sparse.is_some(), standing == Standing::Sparse);
+                match sparse {
+                    Some(arrival) => {
+                        short.record(arrival);
+                        long.arrived(hash, now, now, true);
+                    }
+                    None => {
+                        let met = [&mut short, &mut long].map(|cells| cells.arrived_again(hash, now, alone));
+                        prop_assert_eq!(met.map(|met| met.is_some()), [is_met(standing); 2]);
+                    }
+                }
+                prop_assert_eq!(short.alone, long.alone);
+            }
         }
     }
 

@@ -27,8 +27,8 @@ const AHEAD: usize = 32;
 /// it saves.
 const MANY: usize = 32;
 
-/// Connections of a burst whose state was not in the cache from which on those of the next one are prefetched: with fewer, to look at each
-/// frame costs more.
+/// Connections of a burst, or those of them whose last arrivals it asks for, from which on the next one's are prefetched: with fewer, to look
+/// at each frame costs more.
 const CROWD: usize = 8;
 
 /// As [`MANY`], for the timers.
