@@ -36,7 +36,7 @@
 //! | average interval | of all intervals | without intervals above the ceiling, from the third on while segments come in trains: they do not predict how long a train continues | paper |
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
-//! | inter-arrival times above the ceiling | each segment held until the ceiling, and delivered alone | after two such intervals in a row, or one without a descriptor, the connection is sparse: its segments are delivered at once, but with others that a burst brings behind them, until two arrive closer; it has no descriptor meanwhile (except with active ACK). Where the last 64 bursts of such connections were single segments, a connection that shares the cell of one in the cache of last arrivals counts as sparse, too. Without a descriptor, an interval of more than 1.07 s is above any ceiling | paper |
+//! | inter-arrival times above the ceiling | each segment held until the ceiling, and delivered alone | after two such intervals in a row, or one without a descriptor, the connection is sparse: its segments are delivered at once (several that a burst brings in a row: when the batch ends), until two arrive closer; it has no descriptor meanwhile (except with active ACK). Where the last 64 bursts of such connections were single segments, a connection that shares the cell of one in the cache of last arrivals counts as sparse, too. Without a descriptor, an interval of more than 1.07 s is above any ceiling | paper |
 //! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
 //! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse. For more than 64 connections without one in a batch nobody is evicted: their segments are delivered before the batch ends | ours; not as sparse |
@@ -113,7 +113,7 @@ pub struct Npu<B: AsRef<[u8]>> {
     /// At the end of a receive batch, the runs of connections that have come back, with hash and flow, and when their last segments before
     /// came.
     returned: Vec<(u32, FlowKey, PooledRun<B>, Instant)>,
-    /// How often the last burst asked the last-arrival cache.
+    /// How many single segments of the last burst, or of this one, needed the last arrival of their connection.
     asked: usize,
     /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,

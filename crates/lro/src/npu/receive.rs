@@ -274,7 +274,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// As [`Npu::begin_alone`], for a connection that is not sparse. It takes a descriptor if it is known to come back soon.
+    /// As [`Npu::begin_alone`], for a connection that takes a descriptor if it is known to come back soon. Returns false for a sparse one, which
+    /// may share its cell with one that has a descriptor.
     #[inline(never)]
     fn begin_near(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };

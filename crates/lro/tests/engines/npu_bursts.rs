@@ -1,4 +1,5 @@
-//! The `npu` profile with bursts of many connections, for which it has paths of their own: they change nothing.
+//! The `npu` profile with bursts of many connections, for which it has paths of their own: they change nothing, but that segments in a row of a
+//! sparse connection merge.
 
 use crate::common::{Card, Change, data, packet_like_an_ethernet_frame, us};
 use nichrome_lro::{Config, FlushReason, Frame, Medium, NpuConfig, ProfileConfig};
