@@ -2,6 +2,7 @@
 //! extends the flow, without parsing it (Van Jacobson's idea, applied to coalescing).
 
 use nichrome_wire::{SeqNumber, TcpFlags};
+use pulp::Arch;
 
 use crate::ident_and_checksum::IdentAndChecksum;
 use crate::segment::Layout;
@@ -141,6 +142,8 @@ impl Expected<'_> {
 
 /// The masks of the most recent layouts: most traffic has a few.
 pub(crate) struct Masks {
+    /// The vector instructions that headers are compared with.
+    pub(crate) arch: Arch,
     rule: Rule,
     cells: Box<[Mask; Self::CELLS]>,
 }
@@ -149,7 +152,11 @@ impl Masks {
     const CELLS: usize = 16;
 
     pub(crate) fn new(rule: Rule) -> Self {
-        Self { rule, cells: Box::new(std::array::from_fn(|_| Mask::new(Layout::default(), rule))) }
+        Self {
+            arch: Arch::new(),
+            rule,
+            cells: Box::new(std::array::from_fn(|_| Mask::new(Layout::default(), rule))),
+        }
     }
 
     /// Returns the mask of a layout, computed again if the layout was evicted.

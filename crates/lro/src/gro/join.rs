@@ -65,7 +65,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let Some(run) = run.filter(|run| next.is_some_and(|next| run.may_be_next(next.bytes()))) else {
             return false;
         };
-        let (bytes, ends) = run.add_train(self.masks.of(run.layout), frames);
+        let (bytes, ends) = run.add_train(&mut self.masks, frames);
         self.out.stats.tcp_payload_bytes_in += u64::from(bytes);
         if let Some(reason) = lossless::ended_by(ends) {
             self.flush(place, reason);

@@ -6,6 +6,7 @@ use std::mem;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
+use pulp::{Arch, NullaryFnOnce};
 
 use crate::checksums;
 use crate::followers::Followers;
@@ -332,7 +333,7 @@ impl<B: AsRef<[u8]>> Run<B> {
         let [first, behind @ ..] = frames.as_slice() else { return (0, TcpFlags::NONE) };
         let second = behind.first().and_then(|second| usual::sequence_and_ack(second.bytes()));
         if second.is_some_and(|(seq, _)| seq == self.end + self.first_len) {
-            return self.add_train(masks.of(self.layout), frames);
+            return self.add_train(masks, frames);
         }
         let Some(flags) = self.expects_usual(first) else { return (0, TcpFlags::NONE) };
         self.add_expected(frames, flags);
@@ -425,11 +426,16 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// Adds the leading frames that are the expected next segments, until the run is full or a segment ends
     /// it. Returns the payload in bytes, and the flags of the segment that ends the run.
     #[inline]
-    pub(crate) fn add_train(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>) -> (u32, TcpFlags) {
+    pub(crate) fn add_train(
+        &mut self,
+        masks: &mut Masks,
+        frames: &mut IntoIter<Frame<B>>,
+    ) -> (u32, TcpFlags) {
+        let (arch, mask) = (masks.arch, masks.of(self.layout));
         let (count, ends) = if self.is_usual {
-            self.predicts_usual(mask, frames.as_slice())
+            self.predicts::<true>(arch, mask, frames.as_slice())
         } else {
-            self.predicts(mask, frames.as_slice())
+            self.predicts::<false>(arch, mask, frames.as_slice())
         };
         self.flags = self.flags | ends;
         self.extend(frames, count);
@@ -437,17 +443,15 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Counts the leading frames that are the expected next segments, and returns the flags of the last if it
-    /// ends the run.
+    /// ends the run. Not inlined, so that the compiler keeps the first header and the mask in registers across frames.
     #[inline(never)]
-    fn predicts(&self, mask: &Mask, frames: &[Frame<B>]) -> (u32, TcpFlags) {
-        self.count_expected(self.first().first_chunk().and_then(|first| mask.expected(first)), frames)
-    }
-
-    /// As [`Run::predicts`], for [common frames](crate::usual). Not inlined, so that the compiler keeps the
-    /// first header and the mask in registers across frames.
-    #[inline(never)]
-    fn predicts_usual(&self, mask: &Mask, frames: &[Frame<B>]) -> (u32, TcpFlags) {
-        self.count_expected(self.first().first_chunk().and_then(|first| mask.expected_usual(first)), frames)
+    fn predicts<const IS_USUAL: bool>(
+        &self,
+        arch: Arch,
+        mask: &Mask,
+        frames: &[Frame<B>],
+    ) -> (u32, TcpFlags) {
+        arch.dispatch(Predicts::<_, IS_USUAL> { run: self, mask, frames })
     }
 
     #[inline(always)]
@@ -575,6 +579,27 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn whole(&self) -> Whole {
         let Self { bytes: payload, flags, ack, window, .. } = *self;
         Whole { payload, flags, ack, window }
+    }
+}
+
+/// [`Run::predicts`], compiled once for AVX2 and once without.
+struct Predicts<'a, B, const IS_USUAL: bool> {
+    run: &'a Run<B>,
+    mask: &'a Mask,
+    frames: &'a [Frame<B>],
+}
+
+impl<B: AsRef<[u8]>, const IS_USUAL: bool> NullaryFnOnce for Predicts<'_, B, IS_USUAL> {
+    type Output = (u32, TcpFlags);
+
+    #[inline(always)]
+    fn call(self) -> (u32, TcpFlags) {
+        let Self { run, mask, frames } = self;
+        let expected = run.first().first_chunk().and_then(|first| match IS_USUAL {
+            true => mask.expected_usual(first),
+            false => mask.expected(first),
+        });
+        run.count_expected(expected, frames)
     }
 }
 

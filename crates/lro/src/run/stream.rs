@@ -3,6 +3,7 @@
 use std::vec::IntoIter;
 
 use nichrome_wire::{SeqNumber, TcpFlags};
+use pulp::{Arch, NullaryFnOnce};
 
 use super::{Limits, NextUsual, Run};
 use crate::checksums;
@@ -90,17 +91,20 @@ impl<B: AsRef<[u8]>> Run<B> {
     ) -> u32 {
         if !self.is_stream {
             let is_next = frames.as_slice().first().is_some_and(|next| self.may_be_next(next.bytes()));
-            return if is_next { self.add_masked_stream(masks.of(self.layout), frames, ends) } else { 0 };
+            return if is_next { self.add_masked_train(masks, frames, ends) } else { 0 };
         }
         let count = match self.next_usual(frames.as_slice()) {
-            NextUsual::SameAck => self.add_steady(frames),
+            NextUsual::SameAck if self.is_second_next(frames.as_slice()) => {
+                self.add_repeated_train(masks.arch, frames)
+            }
+            NextUsual::SameAck => u32::from(self.add_repeated(frames)),
             NextUsual::OtherAck => 0,
             NextUsual::Other => return 0,
         };
         if count > 0 {
             count
         } else if self.is_second_next(frames.as_slice()) {
-            self.add_masked_stream(masks.of(self.layout), frames, ends)
+            self.add_masked_train(masks, frames, ends)
         } else {
             u32::from(self.add_usual_stream(frames))
         }
@@ -114,37 +118,23 @@ impl<B: AsRef<[u8]>> Run<B> {
         second.is_some_and(|(seq, _)| seq == self.end + self.first_len)
     }
 
-    /// Adds the first frame, which is next in sequence, and the frames after it, as long as they repeat the header of the last
-    /// one: such a frame changes no [`Latest`] field, and is accepted as the last one was. Returns their number. For [common
-    /// frames](crate::usual).
+    /// Adds the first frame, which is next in sequence, if it repeats the header of the last one: such a frame changes no [`Latest`] field,
+    /// and is accepted as the last one was. For [common frames](crate::usual).
     #[inline(always)]
-    fn add_steady(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
-        if self.is_second_next(frames.as_slice()) {
-            return self.add_steady_train(frames);
+    fn add_repeated(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
+        let (Some(last), [next, ..]) = (self.steady(), frames.as_slice()) else { return false };
+        let repeats = self.repeats(last, next);
+        if repeats {
+            self.add_expected(frames, TcpFlags::NONE);
         }
-        let (Some(last), [next, ..]) = (self.steady(), frames.as_slice()) else { return 0 };
-        if !self.repeats(last, next) {
-            return 0;
-        }
-        self.add_expected(frames, TcpFlags::NONE);
-        1
+        repeats
     }
 
-    /// As [`Run::add_steady`], for several frames.
+    /// As [`Run::add_repeated`], for all leading frames. Returns their number. Not inlined, so that the compiler keeps the header in registers
+    /// across frames.
     #[inline(never)]
-    fn add_steady_train(&mut self, frames: &mut IntoIter<Frame<B>>) -> u32 {
-        let Some(last) = self.steady() else { return 0 };
-        let (mut count, mut seq) = (0, self.end);
-        for frame in self.fitting(frames.as_slice()) {
-            // The frames between repeat it too.
-            if !usual::has_sequence(frame.bytes(), seq) || !self.repeats(last, frame) {
-                break;
-            }
-            count += 1;
-            seq += self.first_len;
-        }
-        self.extend(frames, count);
-        count
+    fn add_repeated_train(&mut self, arch: Arch, frames: &mut IntoIter<Frame<B>>) -> u32 {
+        arch.dispatch(AddRepeated { run: self, frames })
     }
 
     /// Returns a frame with the header of the last one. As long as all repeat the first one, that is at hand.
@@ -182,25 +172,17 @@ impl<B: AsRef<[u8]>> Run<B> {
         true
     }
 
-    /// As [`Run::add_stream_train`], for any frames. Not inlined, so that the compiler keeps the first header
-    /// and the mask in registers across frames.
+    /// As [`Run::add_stream_train`], for any frames. Not inlined, so that the compiler keeps the first header and the mask in registers across
+    /// frames.
     #[inline(never)]
-    fn add_masked_stream(&mut self, mask: &Mask, frames: &mut IntoIter<Frame<B>>, ends: TcpFlags) -> u32 {
-        let Some(first) = self.first().first_chunk() else { return 0 };
-        let mut latest = self.latest();
-        let (mut count, mut seq) = (0, self.end);
-        for frame in self.fitting(frames.as_slice()) {
-            let Some(next) = self.expected_stream(mask, first, frame, seq, latest.timestamp) else { break };
-            latest.follow(next);
-            count += 1;
-            seq += self.first_len;
-            if next.flags.intersects(ends) {
-                break;
-            }
-        }
-        self.note(latest);
-        self.extend(frames, count);
-        count
+    fn add_masked_train(
+        &mut self,
+        masks: &mut Masks,
+        frames: &mut IntoIter<Frame<B>>,
+        ends: TcpFlags,
+    ) -> u32 {
+        let (arch, mask) = (masks.arch, masks.of(self.layout));
+        arch.dispatch(AddMasked { run: self, mask, frames, ends })
     }
 
     /// Returns the fields of the frame if it is the full-size segment at `seq`, and its timestamp may follow
@@ -250,5 +232,64 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.window = window;
         self.flags = flags;
         self.newest_timestamp = timestamp;
+    }
+}
+
+/// [`Run::add_repeated_train`], compiled once for AVX2 and once without.
+struct AddRepeated<'a, B> {
+    run: &'a mut Run<B>,
+    frames: &'a mut IntoIter<Frame<B>>,
+}
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for AddRepeated<'_, B> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn call(self) -> u32 {
+        let Self { run, frames } = self;
+        let Some(last) = run.steady() else { return 0 };
+        let (mut count, mut seq) = (0, run.end);
+        for frame in run.fitting(frames.as_slice()) {
+            // The frames between repeat it too.
+            if !usual::has_sequence(frame.bytes(), seq) || !run.repeats(last, frame) {
+                break;
+            }
+            count += 1;
+            seq += run.first_len;
+        }
+        run.extend(frames, count);
+        count
+    }
+}
+
+/// [`Run::add_masked_train`], compiled once for AVX2 and once without.
+struct AddMasked<'a, B> {
+    run: &'a mut Run<B>,
+    mask: &'a Mask,
+    frames: &'a mut IntoIter<Frame<B>>,
+    ends: TcpFlags,
+}
+
+impl<B: AsRef<[u8]>> NullaryFnOnce for AddMasked<'_, B> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn call(self) -> u32 {
+        let Self { run, mask, frames, ends } = self;
+        let Some(first) = run.first().first_chunk() else { return 0 };
+        let mut latest = run.latest();
+        let (mut count, mut seq) = (0, run.end);
+        for frame in run.fitting(frames.as_slice()) {
+            let Some(next) = run.expected_stream(mask, first, frame, seq, latest.timestamp) else { break };
+            latest.follow(next);
+            count += 1;
+            seq += run.first_len;
+            if next.flags.intersects(ends) {
+                break;
+            }
+        }
+        run.note(latest);
+        run.extend(frames, count);
+        count
     }
 }
