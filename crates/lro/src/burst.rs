@@ -10,7 +10,7 @@ use nichrome_wire::{EtherType, EthernetHeader, Ipv4Header};
 use crate::frame::Frame;
 use crate::outbox::Outbox;
 use crate::reason::FlushReason;
-use crate::segment::Medium;
+use crate::usual::{self, Head};
 
 /// Longest burst that [`alone`] examines: one bit per frame.
 const MOST: usize = u64::BITS as usize;
@@ -29,66 +29,45 @@ pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
 /// Number of tag values of flows: the counters fit in the nearest cache, and few frames of a burst collide.
 const TAGS: usize = 512;
 
-/// A tag that all frames of a flow have in common.
-enum Tag {
-    /// An IPv4 packet without options: a hash of addresses and ports.
-    Of(usize),
-    /// An IPv4 packet with options, or a fragment: its ports are unknown, so it may belong to any flow.
-    Unclear,
-    /// Not IPv4, or with a VLAN tag.
-    Other,
-}
-
-/// Returns, as bits with the last frame lowest, the untagged IPv4 frames that share their flow with no other
-/// frame of the burst. May miss some. Returns 0 for bursts of more than [`MOST`] frames.
+/// Returns, as bits with the last frame lowest, the [common frames](usual) that share their flow with no other
+/// frame of the burst. May miss some. Returns 0 for bursts of more than [`MOST`] Ethernet frames.
 #[inline(never)]
-pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>], medium: Medium) -> u64 {
+pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
+    const NONE: u16 = u16::MAX;
     if frames.len() > MOST {
         return 0;
     }
     let mut counts = [0u8; TAGS];
-    let mut tags = [None; MOST];
+    let mut tags = [NONE; MOST];
     for (place, frame) in tags.iter_mut().zip(frames) {
-        match tag(frame.bytes(), medium) {
-            Tag::Of(tag) => {
-                counts[tag] += 1;
-                *place = Some(tag);
-            }
-            Tag::Unclear => return 0,
-            Tag::Other => {}
+        if let Some(head) = frame.bytes().first_chunk().filter(|head| usual::is_tcp(head)) {
+            let tag = tag(head);
+            counts[tag] += 1;
+            *place = tag as u16;
+        } else if may_be_of_any_flow(frame.bytes()) {
+            return 0;
         }
     }
-    let is_alone = |tag: &Option<usize>| tag.is_some_and(|tag| counts[tag] == 1);
+    let is_alone = |tag: &u16| counts.get(usize::from(*tag)) == Some(&1);
     tags[..frames.len()].iter().fold(0, |bits, tag| bits << 1 | u64::from(is_alone(tag)))
 }
 
-#[inline]
-fn tag(frame: &[u8], medium: Medium) -> Tag {
-    let start = match medium {
-        Medium::Ip => 0,
-        Medium::Ethernet
-            if EthernetHeader::new(frame).is_some_and(|link| link.ethertype() == EtherType::IPV4) =>
-        {
-            EthernetHeader::LEN
-        }
-        Medium::Ethernet => return Tag::Other,
-    };
-    let packet: Option<&[u8; Ipv4Header::LEN + 4]> =
-        frame.get(start..).and_then(|packet| packet.first_chunk());
-    let Some((packet, ip)) = packet.and_then(|packet| Some((packet, Ipv4Header::new(packet)?))) else {
-        return Tag::Other;
-    };
-    if ip.version() != 4 {
-        return Tag::Other;
-    }
-    if ip.header_len() != Ipv4Header::LEN || ip.is_fragment() {
-        return Tag::Unclear;
-    }
-    let words = packet.as_chunks::<4>().0;
-    let [source, destination, ports] = [3, 4, 5].map(|nth| u64::from(u32::from_ne_bytes(words[nth])));
-    let mixed = (source << 32 | destination) ^ ports.rotate_left(16);
-    // Fibonacci hashing: the highest bits of the product depend on all others.
-    Tag::Of((mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - TAGS.ilog2())) as usize)
+/// Returns a tag that all common frames of a flow have in common.
+#[inline(always)]
+fn tag(head: &Head) -> usize {
+    let (addresses, ports) = usual::flow_words(head);
+    // The highest bits of each product depend on all bits of its factors, and ports that count with the addresses do not cancel them.
+    let sum = addresses
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        .wrapping_add(u64::from(ports).wrapping_mul(0xC2B2_AE3D_27D4_EB4F));
+    (sum >> (u64::BITS - TAGS.ilog2())) as usize
+}
+
+/// Returns true for an IPv4 packet with options or a fragment: its ports are not where a common frame has them.
+fn may_be_of_any_flow(frame: &[u8]) -> bool {
+    let is_ipv4 = EthernetHeader::new(frame).is_some_and(|link| link.ethertype() == EtherType::IPV4);
+    let ip = frame.get(EthernetHeader::LEN..).and_then(Ipv4Header::new).filter(|_| is_ipv4);
+    ip.is_some_and(|ip| ip.version() == 4 && (ip.header_len() != Ipv4Header::LEN || ip.is_fragment()))
 }
 
 /// Segments of a batch that are alone in their flow, held as frames: no run is started for them.
@@ -113,22 +92,18 @@ impl<B: AsRef<[u8]>> Singles<B> {
         self.frames.is_empty()
     }
 
-    /// Holds a segment with `payload_len` bytes of payload, counted when it is flushed.
+    /// Holds segments with `payload` bytes in total, counted when they are flushed.
     #[inline]
-    pub(crate) fn hold(&mut self, frame: Option<Frame<B>>, payload_len: u32) {
-        self.frames.extend(frame);
-        self.payload += u64::from(payload_len);
+    pub(crate) fn hold(&mut self, frames: impl Iterator<Item = Frame<B>>, payload: u64) {
+        self.frames.extend(frames);
+        self.payload += payload;
     }
 
     /// Flushes all segments.
     #[inline(never)]
     pub(crate) fn flush(&mut self, reason: FlushReason, out: &mut Outbox<B>) {
         out.stats.tcp_payload_bytes_in += self.payload;
-        out.stats.tcp_payload_bytes_out += self.payload;
-        self.payload = 0;
-        for frame in self.frames.drain(..) {
-            out.flush_frame(frame, 0, reason);
-        }
+        out.flush_frames(&mut self.frames, mem::take(&mut self.payload), reason);
     }
 
     /// Takes out all segments, with their vector; [`Singles::give_back`] returns the vector.
@@ -145,7 +120,7 @@ impl<B: AsRef<[u8]>> Singles<B> {
 
 #[cfg(test)]
 mod tests {
-    use nichrome_wire::TcpFrame;
+    use nichrome_wire::{Network, TcpFrame};
 
     use super::*;
 
@@ -156,28 +131,43 @@ mod tests {
     #[test]
     fn frames_of_flows_with_others_in_the_burst_are_not_alone() {
         let burst = [1, 3, 2, 4, 2].map(frame);
-        assert_eq!(alone(&burst, Medium::Ethernet), 0b11010);
-        assert_eq!(alone(&burst[..3], Medium::Ethernet), 0b111);
+        assert_eq!(alone(&burst), 0b11010);
+        assert_eq!(alone(&burst[..3]), 0b111);
+    }
+
+    #[test]
+    fn few_flows_share_a_tag_if_addresses_and_ports_count_together() {
+        let flow = |addresses: u32, ports: u16, nth: u16| {
+            let network =
+                Network::ipv4((0x0A00_0000 + addresses * u32::from(nth)).into(), [10, 77, 0, 1].into());
+            let src_port = 1024 + ports * nth;
+            Frame::new(TcpFrame { network, src_port, payload: vec![0; 10], ..TcpFrame::default() }.build())
+        };
+        for (addresses, ports) in [(1, 1), (1, 0), (0, 1), (256, 1), (1, 256), (65536, 1), (257, 257)] {
+            let burst: Vec<_> = (0..64).map(|nth| flow(addresses, ports, nth)).collect();
+            let alone = alone(&burst).count_ones();
+            assert!(alone >= 48, "{alone} of 64 for steps of {addresses} and {ports}");
+        }
     }
 
     #[test]
     fn nothing_is_alone_beside_what_may_be_of_any_flow() {
         let mut burst = [1, 2, 3].map(frame);
         burst[1].buffer[20] |= 0x20; // more fragments
-        assert_eq!(alone(&burst, Medium::Ethernet), 0);
+        assert_eq!(alone(&burst), 0);
         burst[1].buffer[20] = 0;
         burst[1].buffer[14] = 0x46; // options
-        assert_eq!(alone(&burst, Medium::Ethernet), 0);
+        assert_eq!(alone(&burst), 0);
         burst[1].buffer[12..14].copy_from_slice(&[0x08, 0x06]); // ARP
-        assert_eq!(alone(&burst, Medium::Ethernet), 0b101);
+        assert_eq!(alone(&burst), 0b101);
     }
 
     #[test]
     fn short_frames_and_long_bursts_are_not_looked_at() {
         let mut burst = vec![frame(1), frame(2)];
         burst[0].buffer.truncate(37);
-        assert_eq!(alone(&burst, Medium::Ethernet), 0b01);
+        assert_eq!(alone(&burst), 0b01);
         burst.extend((3..66).map(frame));
-        assert_eq!(alone(&burst, Medium::Ethernet), 0);
+        assert_eq!(alone(&burst), 0);
     }
 }

@@ -75,6 +75,17 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
+    /// As [`Outbox::flush_frame`], for all `frames`, with `payload` bytes of TCP payload in total. Their vector is empty afterwards.
+    #[inline]
+    pub(crate) fn flush_frames(&mut self, frames: &mut Vec<Frame<B>>, payload: u64, reason: FlushReason) {
+        let count = frames.len() as u64;
+        self.stats.flushes.count_several(reason, count);
+        self.stats.packets_out += count;
+        self.stats.bytes_out += frames.iter().map(|frame| frame.bytes().len() as u64).sum::<u64>();
+        self.stats.tcp_payload_bytes_out += payload;
+        self.outputs.extend(frames.drain(..).map(|frame| Output::ToHost(Packet::Frame(frame))));
+    }
+
     /// Delivers two or more held segments as an aggregate.
     #[inline]
     pub(crate) fn flush_aggregate(&mut self, aggregate: Aggregate<B>, reason: FlushReason) {

@@ -17,7 +17,12 @@ impl<R: Reason> Counts<R> {
 
     #[inline]
     pub(crate) fn count(&mut self, reason: R) {
-        self.counts[reason.position()] += 1;
+        self.count_several(reason, 1);
+    }
+
+    #[inline]
+    pub(crate) fn count_several(&mut self, reason: R, times: u64) {
+        self.counts[reason.position()] += times;
     }
 
     /// Returns how often a reason occurred.

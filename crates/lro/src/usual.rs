@@ -46,7 +46,7 @@ pub(crate) fn are_of_one_flow(one: &Head, other: &Head) -> bool {
 
 /// Returns addresses and ports of a common frame.
 #[inline(always)]
-fn flow_words(head: &Head) -> (u64, u32) {
+pub(crate) fn flow_words(head: &Head) -> (u64, u32) {
     (u64::from_be_bytes(array::<26, 8>(head)), u32::from_be_bytes(array::<34, 4>(head)))
 }
 
@@ -54,6 +54,12 @@ fn flow_words(head: &Head) -> (u64, u32) {
 #[inline(always)]
 pub(crate) fn is_likely(head: &Head) -> bool {
     head[14] == 0x45 && head[23] == IpProtocol::TCP.0
+}
+
+/// Returns true if the frame is IPv4 without options, no fragment, and TCP.
+#[inline(always)]
+pub(crate) fn is_tcp(head: &Head) -> bool {
+    word32::<12>(head) & NO_OPTIONS == IPV4 && word32::<20>(head) & NOT_FRAGMENTED == TCP
 }
 
 /// Returns true if frames with this layout are common ones: as [`PLAIN`], but for TCP options.
@@ -116,8 +122,7 @@ fn data_segment(frame: &[u8], free: TcpFlags) -> Option<FirstSegment> {
     let last = u32::from_be_bytes(array::<46, 4>(head));
     let headers = (last >> 28) as usize * 4;
     let payload = TRANSPORT + headers;
-    let is_usual = word32::<12>(head) & NO_OPTIONS == IPV4
-        && word32::<20>(head) & NOT_FRAGMENTED == TCP
+    let is_usual = is_tcp(head)
         && last & FLAGS & !(u32::from(free.bits()) << 16) == ACK
         && headers >= TcpHeader::LEN
         && payload < len

@@ -215,7 +215,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     fn receive_singles(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
         let mut burst = mem::take(frames).into_iter();
         while !burst.as_slice().is_empty() {
-            if !self.receive_single(&mut burst, alone) {
+            if !self.receive_alone(&mut burst, alone) {
                 self.receive_other(&mut burst, now);
             }
         }
@@ -260,26 +260,28 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.receive_known(frames, now);
     }
 
-    /// Consumes the first frame if its bit in `alone` is set and it is a common segment that can be held.
+    /// Consumes the leading frames whose bit in `alone` is set and that are common segments which can be held. Returns false if there are none.
     #[inline(always)]
-    fn receive_single(&mut self, frames: &mut IntoIter<Frame<B>>, alone: u64) -> bool {
-        let Some((frame, behind)) = frames.as_slice().split_first() else { return false };
-        if alone >> behind.len() & 1 == 0 {
-            return false;
+    fn receive_alone(&mut self, frames: &mut IntoIter<Frame<B>>, alone: u64) -> bool {
+        let (mut count, mut payload) = (0, 0);
+        let bits = (0..frames.len()).rev().map(|place| alone >> place & 1);
+        for (frame, is_alone) in frames.as_slice().iter().zip(bits) {
+            let Some(segment) = usual::first_segment(frame.bytes()).filter(|_| is_alone != 0) else { break };
+            if checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err() {
+                break;
+            }
+            count += 1;
+            payload += u64::from(segment.payload_len);
         }
-        let Some(segment) = usual::first_segment(frame.bytes()) else { return false };
-        if checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err() {
-            return false;
-        }
-        self.singles.hold(frames.next(), segment.payload_len);
-        true
+        self.singles.hold(frames.take(count), payload);
+        count > 0
     }
 
     /// Returns the frames that are alone in their flow, as bits; 0 if the search would not pay, or if segments are held.
     #[inline]
     fn alone(&self, frames: &[Frame<B>]) -> u64 {
         if self.search_pays(frames.len()) && self.held() == 0 && self.medium == Medium::Ethernet {
-            burst::alone(frames, self.medium)
+            burst::alone(frames)
         } else {
             0
         }
