@@ -29,7 +29,7 @@ use std::mem;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Engine, Instant, TcpFlags};
-use pulp::{Arch, NullaryFnOnce};
+use pulp::NullaryFnOnce;
 
 use crate::burst::{self, Singles};
 use crate::checksums;
@@ -54,7 +54,6 @@ use crate::usual;
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
     /// The vector instructions of the CPU.
-    arch: Arch,
     medium: Medium,
     /// Whether segments in tunnels are coalesced.
     tunnels: bool,
@@ -110,7 +109,6 @@ impl<B: AsRef<[u8]>> Gro<B> {
         config.validate()?;
         let max_connections = config.holding_connections();
         Ok(Self {
-            arch: Arch::new(),
             medium: config.medium,
             tunnels: config.tunnels,
             free_flags: if config.accurate_ecn { TcpFlags::CWR | TcpFlags::AE } else { TcpFlags::NONE },
@@ -207,7 +205,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     /// Consumes the frames.
     #[inline]
     fn receive_frames(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
-        self.arch.dispatch(ReceiveFrames { gro: self, frames, now });
+        self.masks.arch.dispatch(ReceiveFrames { gro: self, frames, now });
     }
 
     /// As [`Gro::receive_frames`]; `alone` says which frames are alone in their flow.
@@ -476,7 +474,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
 
     #[inline]
     fn flush_all(&mut self, reason: FlushReason) {
-        self.arch.dispatch(FlushAll { gro: self, reason });
+        self.masks.arch.dispatch(FlushAll { gro: self, reason });
     }
 }
 

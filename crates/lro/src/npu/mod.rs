@@ -59,7 +59,6 @@ use std::fmt;
 use std::mem;
 
 use nichrome_wire::{Engine, Instant, SeqNumber, TcpFlags, TcpHeader, TimingWheel};
-use pulp::Arch;
 
 pub use self::ack::ActiveAck;
 pub use self::config::{NpuConfig, PshRule, Rules};
@@ -88,7 +87,6 @@ const WHEEL_TICK: u64 = 1024;
 
 /// The reordering engine: see the [module](self).
 pub struct Npu<B: AsRef<[u8]>> {
-    arch: Arch,
     medium: Medium,
     bad_checksum: BadChecksum,
     limits: Limits,
@@ -103,6 +101,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
+    /// [Common frames](crate::usual) start runs without being parsed: the medium has them, and no packet is acknowledged.
+    starts_trains: bool,
     last_arrivals: LastArrivals,
     /// Connections without a descriptor are known: by the safe rules, and without active ACK.
     may_forget: bool,
@@ -149,8 +149,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         npu.validate()?;
         let lists = config.max_aggregates.min(config.max_connections).div_ceil(8);
         let timeouts = Timeouts::new(npu);
+        let acker = Acker::new(npu.active_ack, config.max_connections);
         Ok(Self {
-            arch: Arch::new(),
             medium: config.medium,
             bad_checksum: config.bad_checksum.unwrap_or(BadChecksum::Drop),
             limits: config.limits(),
@@ -163,7 +163,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             runs: RunPool::new(config.max_aggregates, config.max_segments),
             masks: Masks::new(Rule::Stream),
             lists: Recycler::new((0..lists).map(|_| ReorderList::new(npu.reorder_segments))),
-            acker: Acker::new(npu.active_ack, config.max_connections),
+            starts_trains: acker.is_none() && config.medium == Medium::Ethernet,
+            acker,
             last_arrivals: LastArrivals::new(config.max_connections, timeouts.ceiling),
             may_forget: npu.rules == Rules::Safe && npu.active_ack == ActiveAck::Off,
             strangers: Recent::new(),

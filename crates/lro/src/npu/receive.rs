@@ -39,9 +39,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         let asks = mem::take(&mut self.asked) >= CROWD;
         if asks || (self.crowd >= CROWD && self.table.len() > MANY) {
-            self.arch.dispatch(ReceiveBurst::<_, true> { npu: self, frames, asks, now });
+            self.masks.arch.dispatch(ReceiveBurst::<_, true> { npu: self, frames, asks, now });
         } else {
-            self.arch.dispatch(ReceiveBurst::<_, false> { npu: self, frames, asks, now });
+            self.masks.arch.dispatch(ReceiveBurst::<_, false> { npu: self, frames, asks, now });
         }
         self.crowd = self.untimed.len() + self.strangers.len();
     }
@@ -100,14 +100,17 @@ impl<B: AsRef<[u8]>> Npu<B> {
         let mut ahead = Ahead { trains: [0; AHEAD], hashes: [0; AHEAD], places: [u32::MAX; AHEAD] };
         while !burst.as_slice().is_empty() {
             self.look_ahead(burst.as_slice(), asks, &mut ahead);
-            let all = burst.len();
-            while let Some(train) = ahead.trains.get(all - burst.len())
+            let (all, mut nth) = (burst.len(), 0);
+            while let Some(train) = ahead.trains.get(nth)
                 && !burst.as_slice().is_empty()
             {
                 let (hash, place) = ahead.hash_and_place(*train);
-                let is_alone = ahead.trains.get(all - burst.len() + 1) != Some(train);
-                if !(asks && is_alone && self.receive_single(hash, burst, now)) {
+                let is_alone = ahead.trains.get(nth + 1) != Some(train);
+                if asks && is_alone && self.receive_single(hash, burst, now) {
+                    nth += 1;
+                } else {
                     self.receive_next(hash, self.table.likely_at(place, hash), burst, now);
+                    nth = all - burst.len();
                 }
             }
         }
@@ -330,12 +333,11 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Returns what a run needs of the first frame, if it is a [common one](usual) that may start one.
     #[inline(always)]
     fn first_of_train<'a>(&self, frames: &'a [Frame<B>]) -> Option<(&'a Head, FirstOfStream)> {
-        let frame = frames.first()?;
+        let frame = frames.first().filter(|_| self.starts_trains)?;
+        let head = frame.bytes().first_chunk()?;
         let (segment, timestamp) = usual::first_of_stream(frame.bytes())?;
-        let may_start = self.acker.is_none()
-            && self.medium == Medium::Ethernet
-            && checksums::verify_usual(frame, segment.layout, segment.payload_len).is_ok();
-        may_start.then_some((frame.bytes().first_chunk()?, (segment, timestamp)))
+        checksums::verify_usual(frame, segment.layout, segment.payload_len).ok()?;
+        Some((head, (segment, timestamp)))
     }
 
     /// Starts a run of the connection at `index` with the first frame, as [`Npu::begin_train`].

@@ -99,7 +99,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Ends a receive batch: delivers what connections hold that time out between bursts, and sets the timers of the others.
     #[inline]
     pub(super) fn end_batch(&mut self) {
-        self.arch.dispatch(EndBatch(self));
+        self.masks.arch.dispatch(EndBatch(self));
     }
 }
 
