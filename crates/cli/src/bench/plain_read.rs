@@ -5,23 +5,36 @@ use std::hint::black_box;
 use nichrome_lro::{Frame, Output, Packet};
 use nichrome_port::Buffer;
 use nichrome_wire::{Engine, Instant};
+use pulp::{Arch, Simd, WithSimd, bytemuck};
 
-/// Reads the bytes with the widest vectors of this processor; combines them by XOR, so that the reads are not optimized
+/// Reads the bytes with the vectors that a checksum is computed with; combines them by XOR, so that the reads are not optimized
 /// away.
 pub(super) fn read(bytes: &[u8]) -> u64 {
-    pulp::Arch::new().dispatch(|| {
-        let mut lanes = [0; 16];
-        let (blocks, rest) = bytes.as_chunks::<128>();
+    Arch::new().dispatch(Read(bytes))
+}
+
+/// [`read`]
+struct Read<'a>(&'a [u8]);
+
+impl WithSimd for Read<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> u64 {
+        let mut lanes = [simd.splat_u64s(0); 4];
+        let blocks = self.0.chunks_exact(size_of_val(&lanes));
+        let (words, rest) = blocks.remainder().as_chunks();
         for block in blocks {
-            for (lane, word) in lanes.iter_mut().zip(block.as_chunks().0) {
-                *lane ^= u64::from_ne_bytes(*word);
+            let vectors = block.chunks_exact(size_of::<S::u64s>()).map(bytemuck::pod_read_unaligned);
+            for (lane, vector) in lanes.iter_mut().zip(vectors) {
+                *lane = simd.xor_u64s(*lane, vector);
             }
         }
-        let (words, rest) = rest.as_chunks();
+        let lanes = bytemuck::cast_slice::<_, u64>(&lanes).iter().copied();
         let words = words.iter().map(|word| u64::from_ne_bytes(*word));
         let rest = rest.iter().map(|byte| u64::from(*byte));
-        lanes.into_iter().chain(words).chain(rest).fold(0, |all, part| all ^ part)
-    })
+        lanes.chain(words).chain(rest).fold(0, |all, part| all ^ part)
+    }
 }
 
 /// An engine that reads its frames and passes them on unchanged.
