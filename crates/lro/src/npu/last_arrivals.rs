@@ -11,7 +11,7 @@ pub(super) struct LastArrivals {
     /// Most ticks between arrivals that are certainly within the hold limit or little above.
     near: u16,
     /// Arrivals of one segment since the last one of several, or since a connection has come back.
-    alone: u32,
+    alone: u64,
 }
 
 /// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone, and a time in ticks. All but
@@ -74,7 +74,7 @@ impl LastArrivals {
     const NEAR: u64 = 1 << (u16::BITS - 1);
 
     /// Number of arrivals of one segment after which the next one is expected to be the same.
-    const ALONE: u32 = 64;
+    const ALONE: u64 = 64;
 
     /// Most cells: 256 KB fit in the second-level cache. The index uses other bits of the hash than the tag.
     const MOST: usize = 1 << 16;
@@ -124,7 +124,7 @@ impl LastArrivals {
     /// keep other connections' arrivals within the hold limit: one that comes back in time takes a descriptor.
     #[inline(always)]
     pub(super) fn arrived(&mut self, hash: u32, at: Instant, now: Instant, alone: bool) {
-        self.alone = if alone { self.alone.saturating_add(1) } else { 0 };
+        self.alone = if alone { self.alone + 1 } else { 0 };
         let near = self.near;
         let cell = self.cell_mut(hash);
         if cell.is_of(hash) || cell.is_past(tick(now), near) {
@@ -178,7 +178,7 @@ impl LastArrivals {
     /// Records the arrival of a segment alone.
     #[inline(always)]
     pub(super) fn record(&mut self, Arrival { place, after }: Arrival) {
-        self.alone = self.alone.saturating_add(1);
+        self.alone += 1;
         self.cells[place] = after;
     }
 
