@@ -60,6 +60,12 @@ impl Cell {
         self.0 >> ALONE & 1 == 1
     }
 
+    /// Returns true if the last segment came alone, and no connection has a descriptor.
+    #[inline]
+    fn is_alone_without_descriptor(self) -> bool {
+        self.0 & (Self::MANY | 1 << ALONE) == 1 << ALONE
+    }
+
     #[inline]
     fn tick(self) -> u16 {
         (self.0 >> TIME) as u16
@@ -170,9 +176,11 @@ impl LastArrivals {
     pub(super) fn if_sparse(&self, hash: u32, now: Instant) -> Option<Arrival> {
         let (place, tick) = (self.place(hash), tick(now));
         let cell = self.cells[place];
+        if !cell.is_alone_without_descriptor() || !self.is_sparse(cell, hash, tick) {
+            return None;
+        }
         let keeps_other = !cell.is_of(hash) && !cell.is_past(tick, self.near);
-        let after = if keeps_other { cell } else { cell.after(hash, tick, true) };
-        (cell.count() == 0 && self.is_sparse(cell, hash, tick)).then_some(Arrival { place, after })
+        Some(Arrival { place, after: if keeps_other { cell } else { cell.after(hash, tick, true) } })
     }
 
     /// Records the arrival of a segment alone.
