@@ -67,7 +67,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         // comparisons below.
         let is_consumed = match likely {
             Some(index) if self.table.peek(index).is_some_and(|descriptor| descriptor.run.is_some()) => {
-                self.join_train(index, burst, now)
+                // The paper's rule acknowledges every packet, also those of a train.
+                self.config.active_ack != ActiveAck::Paper && self.join_train(index, burst, now)
             }
             Some(index) => self.begin_train(index, burst, now),
             None => self.begin_connection(hash, burst, now),
@@ -214,10 +215,6 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// connection without a gap. Returns false if there are none.
     #[inline(always)]
     fn join_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        if self.config.active_ack == ActiveAck::Paper {
-            // The paper's rule acknowledges every packet, also those of a train.
-            return false;
-        }
         let Some(descriptor) = self.table.get_mut(index) else { return false };
         let (Some(run), None) = (&mut descriptor.run, &descriptor.waiting) else { return false };
         let count = run.add_stream_train(&mut self.masks, frames, self.ends);

@@ -114,8 +114,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     /// frames](crate::usual).
     #[inline(always)]
     fn is_second_next(&self, frames: &[Frame<B>]) -> bool {
-        let second = frames.get(1).and_then(|frame| usual::sequence_and_ack(frame.bytes()));
-        second.is_some_and(|(seq, _)| seq == self.end + self.first_len)
+        frames.get(1).is_some_and(|second| usual::has_sequence(second.bytes(), self.end + self.first_len))
     }
 
     /// Adds the first frame, which is next in sequence, if it repeats the header of the last one: such a frame changes no [`Latest`] field,
