@@ -29,8 +29,8 @@ pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
 /// Number of tag values of flows: the counters fit in the nearest cache, and few frames of a burst collide.
 const TAGS: usize = 512;
 
-/// Returns, as bits with the last frame lowest, the [common frames](usual) that share their flow with no other
-/// frame of the burst. May miss some. Returns 0 for bursts of more than [`MOST`] Ethernet frames.
+/// Returns, as bits with the last frame lowest, the [common frames](usual) of a burst of Ethernet frames that share their flow with no
+/// other one. May miss some. Returns 0 for bursts of more than [`MOST`].
 #[inline(never)]
 pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
     const NONE: u16 = u16::MAX;

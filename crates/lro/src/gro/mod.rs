@@ -53,7 +53,6 @@ use crate::usual;
 
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
-    /// The vector instructions of the CPU.
     medium: Medium,
     /// Whether segments in tunnels are coalesced.
     tunnels: bool,
