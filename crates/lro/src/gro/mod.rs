@@ -263,14 +263,19 @@ impl<B: AsRef<[u8]>> Gro<B> {
         let (mut count, mut payload) = (0, 0);
         let bits = (0..frames.len()).rev().map(|place| alone >> place & 1);
         for (frame, is_alone) in frames.as_slice().iter().zip(bits) {
-            let Some(segment) = usual::first_segment(frame.bytes()).filter(|_| is_alone != 0) else { break };
+            if is_alone == 0 {
+                break;
+            }
+            let Some(segment) = usual::first_segment(frame.bytes()) else { break };
             if checksums::verify_usual(frame, segment.layout, segment.payload_len).is_err() {
                 break;
             }
             count += 1;
             payload += u64::from(segment.payload_len);
         }
-        self.singles.hold(frames.take(count), payload);
+        if count > 0 {
+            self.singles.hold(frames.take(count), payload);
+        }
         count > 0
     }
 
