@@ -142,7 +142,7 @@ impl Expected<'_> {
 
 /// The masks of the most recent layouts: most traffic has a few.
 pub(crate) struct Masks {
-    /// The vector instructions that headers are compared with.
+    /// The CPU's vector instructions, which the engine dispatches its loops for.
     pub(crate) arch: Arch,
     rule: Rule,
     cells: Box<[Mask; Self::CELLS]>,

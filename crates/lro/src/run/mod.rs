@@ -1,22 +1,22 @@
 //! A run: the aggregate under construction.
 
 mod stream;
+mod train;
 
 use std::mem;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, SeqNumber, TcpFlags};
-use pulp::{Arch, NullaryFnOnce};
 
 use crate::checksums;
 use crate::followers::Followers;
 use crate::frame::Frame;
 use crate::identification::Identification;
-use crate::mask::{Expected, Mask, Masks, Rule};
+use crate::mask::{Masks, Rule};
 use crate::reason::{DropReason, FlushReason};
 use crate::recycle::{Pooled, Recycle};
 use crate::segment::{self, FirstSegment, Idents, Layout, Segment};
-use crate::template::{Template, USUAL};
+use crate::template::Template;
 use crate::tunnel::Tunnel;
 use crate::usual::{self, Whole};
 
@@ -423,61 +423,6 @@ impl<B: AsRef<[u8]>> Run<B> {
         u16::from(self.identification == Identification::Incrementing)
     }
 
-    /// Adds the leading frames that are the expected next segments, until the run is full or a segment ends
-    /// it. Returns the payload in bytes, and the flags of the segment that ends the run.
-    #[inline]
-    pub(crate) fn add_train(
-        &mut self,
-        masks: &mut Masks,
-        frames: &mut IntoIter<Frame<B>>,
-    ) -> (u32, TcpFlags) {
-        let (arch, mask) = (masks.arch, masks.of(self.layout));
-        let (count, ends) = if self.is_usual {
-            self.predicts::<true>(arch, mask, frames.as_slice())
-        } else {
-            self.predicts::<false>(arch, mask, frames.as_slice())
-        };
-        self.flags = self.flags | ends;
-        self.extend(frames, count);
-        (count * self.first_len, ends)
-    }
-
-    /// Counts the leading frames that are the expected next segments, and returns the flags of the last if it
-    /// ends the run. Not inlined, so that the compiler keeps the first header and the mask in registers across frames.
-    #[inline(never)]
-    fn predicts<const IS_USUAL: bool>(
-        &self,
-        arch: Arch,
-        mask: &Mask,
-        frames: &[Frame<B>],
-    ) -> (u32, TcpFlags) {
-        arch.dispatch(Predicts::<_, IS_USUAL> { run: self, mask, frames })
-    }
-
-    #[inline(always)]
-    fn count_expected(&self, expected: Option<Expected<'_>>, frames: &[Frame<B>]) -> (u32, TcpFlags) {
-        let len = self.frame_len as usize;
-        let Some(expected) = expected.filter(|_| len >= USUAL) else { return (0, TcpFlags::NONE) };
-        let (mut seq, mut ip_fields) = (self.end, expected.after(self.ident_steps()));
-        let mut count = 0;
-        for frame in self.fitting(frames) {
-            if frame.bytes().len() != len {
-                break;
-            }
-            let Some(flags) = expected.flags_of(frame.bytes(), seq, ip_fields) else { break };
-            if checksums::verify_transport(frame, self.layout, self.first_len).is_err() {
-                break;
-            }
-            count += 1;
-            if flags.intersects(TcpFlags::PSH | TcpFlags::FIN) {
-                return (count, flags);
-            }
-            seq += self.first_len;
-            ip_fields = ip_fields.after(self.ident_step());
-        }
-        (count, TcpFlags::NONE)
-    }
-
     /// Verifies the checksums of a frame of the first one's layout and length.
     #[inline(always)]
     fn verify(&self, frame: &Frame<B>) -> Result<(), DropReason> {
@@ -579,27 +524,6 @@ impl<B: AsRef<[u8]>> Run<B> {
     fn whole(&self) -> Whole {
         let Self { bytes: payload, flags, ack, window, .. } = *self;
         Whole { payload, flags, ack, window }
-    }
-}
-
-/// [`Run::predicts`], compiled once for AVX2 and once without.
-struct Predicts<'a, B, const IS_USUAL: bool> {
-    run: &'a Run<B>,
-    mask: &'a Mask,
-    frames: &'a [Frame<B>],
-}
-
-impl<B: AsRef<[u8]>, const IS_USUAL: bool> NullaryFnOnce for Predicts<'_, B, IS_USUAL> {
-    type Output = (u32, TcpFlags);
-
-    #[inline(always)]
-    fn call(self) -> (u32, TcpFlags) {
-        let Self { run, mask, frames } = self;
-        let expected = run.first().first_chunk().and_then(|first| match IS_USUAL {
-            true => mask.expected_usual(first),
-            false => mask.expected(first),
-        });
-        run.count_expected(expected, frames)
     }
 }
 
