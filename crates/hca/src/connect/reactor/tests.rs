@@ -21,6 +21,9 @@ struct Toy {
 /// The queue pair of all requests, and of handshakes that name no other.
 const REQUESTED: u32 = 7;
 
+/// A queue pair without handshakes.
+const UNUSED: u32 = 99;
+
 /// Time of every phase, of a peer at 127.0.0.[`HURRIED`].
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -216,7 +219,7 @@ impl Fixture {
         self.ends.lock().unwrap().iter().filter(|end| **end == (phase, cause)).count()
     }
 
-    /// Returns after `count` handshakes have ended like this.
+    /// Returns after `count` handshakes have ended like this, and their connections.
     fn await_ends(&self, phase: Phase, cause: &str, count: usize) {
         let start = std::time::Instant::now();
         while self.ends(phase, cause) < count {
@@ -224,6 +227,8 @@ impl Fixture {
             assert!(start.elapsed() < Duration::from_secs(10), "{phase:?} {cause}: {so_far:?}");
             thread::sleep(Duration::from_millis(5));
         }
+        // A handshake ends before its connection is closed, but in the same round.
+        self.connector.withdraw(QpNumber::new(UNUSED).unwrap());
     }
 }
 
