@@ -29,7 +29,7 @@ pub enum Crc {
 /// CRC-32C (RFC 5044 section 4.4): that of iSCSI.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// Bytes of the FPDU of a ULPDU with `ulpdu` bytes, without markers.
@@ -107,6 +107,21 @@ mod tests {
     #[test]
     fn the_crc_is_that_of_iscsi() {
         assert_eq!(crc32c(&[0; 32]).to_le_bytes(), [0xAA, 0x36, 0x91, 0x8A]);
+    }
+
+    /// The library chooses its instructions by the length.
+    #[test]
+    fn the_crc_is_that_of_its_polynomial_at_any_length() {
+        let shift = |crc: u32| crc >> 1 ^ if crc & 1 == 1 { 0x82F6_3B78 } else { 0 };
+        let next = |crc: u32, byte: u8| (0..8).fold(crc ^ u32::from(byte), |crc, _| shift(crc));
+        let bytes: Vec<u8> = (0..9000u32).map(|nth| (nth.wrapping_mul(0x9E37_79B9) >> 24) as u8).collect();
+        for start in [0, 1] {
+            let mut crc = !0;
+            for (len, byte) in bytes[start..].iter().enumerate() {
+                assert_eq!(crc32c(&bytes[start..start + len]), !crc, "{len} bytes from {start}");
+                crc = next(crc, *byte);
+            }
+        }
     }
 
     #[test]
