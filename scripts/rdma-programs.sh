@@ -2,6 +2,8 @@
 # run_list, which runs one end of each program of a list. Sourced by both ends.
 port=7500
 failures=0
+# Where the end that begins as client listens for the other one's results.
+readonly RESULTS_PORT=7499
 # What clients print if no server listens: sockets, perftest, librdmacm, rsockets, and perftest with -R (event 8: rejected).
 readonly REFUSED='onnect|REJECTED|UNREACHABLE|CONNECT_ERROR|rpoll: |CM event bl blka 8'
 
@@ -9,12 +11,13 @@ readonly REFUSED='onnect|REJECTED|UNREACHABLE|CONNECT_ERROR|rpoll: |CM event bl 
 # the addresses of the ends, GID the GID index of this end. Prints a line for each run, and counts the failures. Leaves out the
 # program WITHOUT, if that is set.
 run_list() {
-  local role=$2 own=$3 peer=$4 gid=$5 line
+  local role=$2 own=$3 peer=$4 gid=$5 line exchange
+  if [[ $role == client ]]; then exchange="receive_result $own"; else exchange="send_result $peer"; fi
   while read -r line <&3; do
     [[ $line != '#'* && $line != "${WITHOUT:-#} "* ]] || continue
     for _ in 1 2; do
       port=$((port + 1))
-      run_program "$role" "$(command_of "$role" "$line" "$own" "$peer" "$gid")" || failures=$((failures + 1))
+      run_program "$role" "$(command_of "$role" "$line" "$own" "$peer" "$gid")" "$exchange" || failures=$((failures + 1))
       if [[ $role == client ]]; then role=server; else role=client; fi
     done
   done 3<"$(dirname "${BASH_SOURCE[0]}")/$1"
@@ -40,25 +43,56 @@ options() {
   if [[ $1 == ibv_* ]]; then echo "-g $2"; else echo "-F -x $2"; fi
 }
 
-# run_program ROLE COMMAND: runs one end. A client retries until it can connect to the server, for as long as a server may take to
-# come back.
+# run_program ROLE COMMAND EXCHANGE: runs one end, and both ends anew if one fails that may.
 run_program() {
-  local output patience=60 attempts=1 command refused_until
+  local output patience=60 attempts=1 result=failed others=failed
   # perftest connects twice, and its server has no listener in between. A client that is refused there leaves a server that
-  # waits for the second connection: both ends begin anew.
+  # waits for the second connection. On a path with loss, an end whose last message arrived may wait for its acknowledgement in vain:
+  # the other one has ended.
   [[ $2 != *' -R '* ]] || { patience=40 attempts=5; }
-  refused_until=$((SECONDS + patience * attempts))
-  read -ra command <<<"$2"
-  until output=$(timeout "$patience" "${command[@]}" 2>&1); do
-    if [[ $1 == client && $output =~ $REFUSED ]] && ((SECONDS < refused_until)); then
-      sleep 0.2
-    elif ((--attempts == 0)); then
-      echo "failed as $1: $2"
-      echo "$output" | tail -5
-      return 1
-    fi
+  while ((attempts-- > 0)) && [[ $result != passed || $others != passed ]]; do
+    result=failed
+    ! run_end "$1" "$2" "$patience" || result=passed
+    others=$($3 "$result")
   done
-  echo "passed as $1: $2"
+  echo "$result as $1: $2"
+  [[ $result == passed ]] || { tail -5 <<<"$output"; return 1; }
+}
+
+# run_end ROLE COMMAND PATIENCE: runs one end once; its output is in output. A client retries until it can connect to the server.
+run_end() {
+  local command refused_until=$((SECONDS + $3))
+  read -ra command <<<"$2"
+  until output=$(timeout "$3" "${command[@]}" 2>&1); do
+    [[ $1 == client && $output =~ $REFUSED ]] && ((SECONDS < refused_until)) || return 1
+    sleep 0.2
+  done
+}
+
+# receive_result OWN RESULT: tells the other end this one's result, at the address OWN, and prints its.
+receive_result() {
+  python3 -c '
+import socket, sys
+own, port, result = sys.argv[1:]
+with socket.create_server((own, int(port))) as listener:
+    listener.settimeout(180)
+    stream = listener.accept()[0]
+with stream, stream.makefile("rw") as lines:
+    print(result, file=lines, flush=True)
+    print(lines.readline().strip())' "$1" "$RESULTS_PORT" "$2"
+}
+
+# send_result PEER RESULT: as receive_result, for the end at the other side.
+send_result() {
+  local result until=$((SECONDS + 180))
+  until { exec 4<>"/dev/tcp/$1/$RESULTS_PORT"; } 2>/dev/null; do
+    ((SECONDS < until)) || return 1
+    sleep 0.2
+  done
+  echo "$2" >&4
+  read -r -t 180 -u 4 result
+  exec 4>&-
+  echo "$result"
 }
 
 # print_failures: prints the number of failures; fails if there are any.
