@@ -171,7 +171,7 @@ impl<D> ConnectionTable<D> {
 
     /// Prefetches both cache lines of a slot.
     #[inline(always)]
-    fn prefetch(&self, place: u32) {
+    pub(crate) fn prefetch(&self, place: u32) {
         if let Some(slot) = self.slots.get(place as usize) {
             prefetch_index(slice::from_ref(&slot.hash), 0);
             prefetch_index(slice::from_ref(&slot.descriptor), 0);

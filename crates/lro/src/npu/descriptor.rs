@@ -1,7 +1,6 @@
 //! The state of one connection (lro-npu IV.A, IV.E).
 
 use std::mem;
-use std::num::NonZeroU8;
 
 use nichrome_wire::{Instant, SeqNumber, instant};
 
@@ -43,8 +42,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// connection needs no timer, and its first segments arrive earlier.
     timed_out: u8,
     pub(crate) last_arrival: Instant,
-    /// Its number among the connections of the last burst, if the timer is not set yet for their segments.
-    pub(crate) untimed: Option<NonZeroU8>,
+    /// The timer is not set yet for segments of the last burst.
+    pub(crate) is_untimed: bool,
     /// Until when it may hold what it holds, or when it times out: as of the last burst with a segment of it.
     pub(crate) deadline: Instant,
     /// The timer fires by then, a tick late at most; [`Instant::MAX`] without a timer.
@@ -87,7 +86,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         near_and_breaks: 0,
         timed_out: Self::TIMEOUTS,
         last_arrival: Instant::ZERO,
-        untimed: None,
+        is_untimed: false,
         deadline: Instant::MAX,
         armed: Instant::MAX,
         newest_timestamp: 0,

@@ -49,6 +49,7 @@ mod config;
 mod descriptor;
 mod host;
 mod last_arrivals;
+mod order;
 mod receive;
 mod reconstruct;
 mod reorder;
@@ -66,6 +67,7 @@ pub use self::config::{NpuConfig, PshRule, Rules};
 use self::acker::Acker;
 use self::descriptor::{ConnectionDescriptor, MAX_OPAQUE_LEN, Timeouts};
 use self::last_arrivals::LastArrivals;
+use self::order::Order;
 use self::reorder::ReorderList;
 use crate::config::{BadChecksum, Config, ConfigError};
 use crate::flow::FlowKey;
@@ -126,8 +128,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     until_end: Vec<Index>,
     /// The earliest of their deadlines, for drivers that end no batch; [`Instant::MAX`] if there are none.
     until_end_deadline: Instant,
-    /// The place in `untimed` whose turn is next, if the connections take turns; else beyond the end.
-    turn: usize,
+    /// The order in which connections with a descriptor take turns.
+    order: Order,
     out: Outbox<B>,
     /// A reusable vector for bursts of one frame.
     single_burst: Vec<Frame<B>>,
@@ -176,7 +178,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             crowd: 0,
             until_end: Vec::with_capacity(Self::UNTIL_END),
             until_end_deadline: Instant::MAX,
-            turn: Self::UNTIMED,
+            order: Order::new(config.max_connections),
             out: Outbox::new(npu.reorder_segments + 64),
             single_burst: Vec::with_capacity(1),
         })

@@ -1,7 +1,6 @@
 //! The receive path: dispatches the frames of a burst, common segments by the shortest way.
 
 use std::mem;
-use std::num::NonZeroU8;
 use std::vec::IntoIter;
 
 use nichrome_wire::{Instant, TcpFlags};
@@ -38,10 +37,14 @@ impl<B: AsRef<[u8]>> Npu<B> {
     /// Consumes the frames of a burst.
     pub(super) fn receive_burst(&mut self, frames: &mut Vec<Frame<B>>, now: Instant) {
         let asks = mem::take(&mut self.asked) >= CROWD;
-        if asks || (self.crowd >= CROWD && self.table.len() > MANY) {
-            self.masks.arch.dispatch(ReceiveBurst::<_, true> { npu: self, frames, asks, now });
+        let takes_turns = self.order.begin_burst(self.crowd) && !asks;
+        let arch = self.masks.arch;
+        if takes_turns {
+            arch.dispatch(ReceiveBurst::<_, IN_TURN> { npu: self, frames, asks, now });
+        } else if asks || (self.crowd >= CROWD && self.table.len() > MANY) {
+            arch.dispatch(ReceiveBurst::<_, LOOKING_AHEAD> { npu: self, frames, asks, now });
         } else {
-            self.masks.arch.dispatch(ReceiveBurst::<_, false> { npu: self, frames, asks, now });
+            arch.dispatch(ReceiveBurst::<_, ONE_BY_ONE> { npu: self, frames, asks, now });
         }
         self.crowd = self.untimed.len() + self.strangers.len();
     }
@@ -83,15 +86,32 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
+    /// Consumes all frames, for connections that take turns.
+    #[inline(always)]
+    fn receive_in_turn(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+        if self.table.len() > MANY {
+            self.order.upcoming().take(burst.len().min(AHEAD)).for_each(|index| self.table.prefetch(index.0));
+        }
+        while !burst.as_slice().is_empty() {
+            if !self.join_turn(burst, now) {
+                self.receive_found(burst, now);
+            }
+        }
+    }
+
     /// Consumes all frames, for connection state that is in the cache.
     #[inline(always)]
     fn receive_cached(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
-            if !self.join_turn(burst, now) {
-                let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
-                self.receive_next(hash, self.table.likely(hash), burst, now);
-            }
+            self.receive_found(burst, now);
         }
+    }
+
+    /// Consumes the first frame, and the following frames that extend it: finds its connection by its hash.
+    #[inline(always)]
+    fn receive_found(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+        let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
+        self.receive_next(hash, self.table.likely(hash), burst, now);
     }
 
     /// Consumes all frames, for connection state that is not in the cache: prefetches it for [`AHEAD`] frames
@@ -199,16 +219,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
         std::hint::black_box(read);
     }
 
-    /// As [`Npu::join_train`], for the connection whose turn it is: connections whose segments alternate mostly keep
-    /// their order in the burst, so that the next one is found without its hash.
+    /// As [`Npu::join_train`] or [`Npu::begin_train`], for the connection whose turn it is.
     #[inline(always)]
     fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
-        let Some(index) = self.untimed.get(self.turn) else { return false };
-        let joined = self.join_train(*index, frames, now);
-        if !joined {
-            self.turn = Self::UNTIMED;
+        let index = self.order.next();
+        match self.table.peek(index) {
+            Some(descriptor) if descriptor.run.is_some() => self.join_train(index, frames, now),
+            Some(_) => self.begin_train(index, frames, now),
+            None => false,
         }
-        joined
     }
 
     /// The fast path, without parsing: adds the leading frames that are the next full-size segments of a
@@ -224,14 +243,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.stats.tcp_payload_bytes_in += u64::from(count) * u64::from(run.first_len);
         let (has_ended, end) = (run.has_ended(self.ends), run.end);
         descriptor.advance(end);
-        if let Some(number) = descriptor.untimed {
+        if descriptor.is_untimed {
             descriptor.arrived_again(count);
-            let next = usize::from(number.get());
-            self.turn = if next < self.untimed.len() { next } else { 0 };
         } else {
             descriptor.arrived_together(count, now, &self.timeouts);
             self.leave_untimed(index);
         }
+        self.order.note(index);
         if has_ended {
             self.deliver_ended(index);
         }
@@ -359,14 +377,15 @@ impl<B: AsRef<[u8]>> Npu<B> {
             count += run.add_stream_train(&mut self.masks, frames, self.ends);
         }
         self.out.stats.tcp_payload_bytes_in += u64::from(run.bytes);
+        self.order.note(index);
         descriptor.arrived_together(count, now, &self.timeouts);
         descriptor.advance(run.end);
         let ended = run.has_ended(self.ends).then(|| run.end_reason());
         descriptor.hold(run);
-        let is_left = self.untimed.len() < Self::UNTIMED && descriptor.untimed.is_none();
+        let is_left = self.untimed.len() < Self::UNTIMED && !descriptor.is_untimed;
         if is_left {
             self.untimed.push(index);
-            descriptor.untimed = NonZeroU8::new(self.untimed.len() as u8);
+            descriptor.is_untimed = true;
         }
         if let Some(reason) = ended {
             self.reconstruct(index, reason);
@@ -486,8 +505,13 @@ impl Ahead {
     }
 }
 
-/// [`Npu::receive_burst`], with or without looking ahead: each is compiled once for AVX2 and once without.
-struct ReceiveBurst<'a, B: AsRef<[u8]>, const LOOKS_AHEAD: bool> {
+/// Ways to find the connections of a burst: in the order of the last ones, by the hashes of several frames, or by that of each frame.
+const IN_TURN: u8 = 0;
+const LOOKING_AHEAD: u8 = 1;
+const ONE_BY_ONE: u8 = 2;
+
+/// [`Npu::receive_burst`] in one of these ways: each is compiled once for AVX2 and once without.
+struct ReceiveBurst<'a, B: AsRef<[u8]>, const WAY: u8> {
     npu: &'a mut Npu<B>,
     frames: &'a mut Vec<Frame<B>>,
     /// Whether the burst probably asks for last arrivals.
@@ -495,7 +519,7 @@ struct ReceiveBurst<'a, B: AsRef<[u8]>, const LOOKS_AHEAD: bool> {
     now: Instant,
 }
 
-impl<B: AsRef<[u8]>, const LOOKS_AHEAD: bool> NullaryFnOnce for ReceiveBurst<'_, B, LOOKS_AHEAD> {
+impl<B: AsRef<[u8]>, const WAY: u8> NullaryFnOnce for ReceiveBurst<'_, B, WAY> {
     type Output = ();
 
     /// Frames that join a run are examined in place and moved once.
@@ -503,10 +527,10 @@ impl<B: AsRef<[u8]>, const LOOKS_AHEAD: bool> NullaryFnOnce for ReceiveBurst<'_,
     fn call(self) {
         let Self { npu, frames, asks, now } = self;
         let mut burst = mem::take(frames).into_iter();
-        if LOOKS_AHEAD {
-            npu.receive_ahead(&mut burst, asks, now);
-        } else {
-            npu.receive_cached(&mut burst, now);
+        match WAY {
+            IN_TURN => npu.receive_in_turn(&mut burst, now),
+            LOOKING_AHEAD => npu.receive_ahead(&mut burst, asks, now),
+            _ => npu.receive_cached(&mut burst, now),
         }
         *frames = burst::emptied(burst);
     }

@@ -2,7 +2,6 @@
 //! burst.
 
 use std::mem;
-use std::num::NonZeroU8;
 
 use nichrome_wire::{Instant, TimingWheel};
 use pulp::NullaryFnOnce;
@@ -22,10 +21,10 @@ impl<B: AsRef<[u8]>> Npu<B> {
             self.settle_timers();
         }
         if let Some(descriptor) = self.table.get_mut(index)
-            && descriptor.untimed.is_none()
+            && !descriptor.is_untimed
         {
             self.untimed.push(index);
-            descriptor.untimed = NonZeroU8::new(self.untimed.len() as u8);
+            descriptor.is_untimed = true;
         }
     }
 
@@ -35,7 +34,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     pub(super) fn settle_timers(&mut self) {
         for index in self.untimed.drain(..) {
             let Some(descriptor) = self.table.get_mut(index) else { continue };
-            descriptor.untimed = None;
+            descriptor.is_untimed = false;
             if descriptor.times_out_between_bursts()
                 && self.config.rules == Rules::Safe
                 && self.until_end.len() < Self::UNTIL_END
@@ -144,7 +143,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for EndBatch<'_, B> {
         let mut untimed = mem::take(&mut npu.untimed);
         for index in untimed.drain(..) {
             let Some(descriptor) = npu.table.get_mut(index) else { continue };
-            descriptor.untimed = None;
+            descriptor.is_untimed = false;
             if is_safe && descriptor.times_out_between_bursts() {
                 descriptor.deadline = npu.timeouts.quiet_deadline(descriptor);
                 if npu.acker.is_some() || descriptor.may_be_forgotten() {

@@ -178,6 +178,33 @@ fn connections_that_take_turns_bring_about_what_single_frames_do() {
 }
 
 #[test]
+fn connections_that_take_turns_in_another_order_bring_about_what_single_frames_do() {
+    let segment = |connection: u32, at: u32| {
+        data(at, 100).with(|frame| frame.src_port = 1024 + connection as u16).build()
+    };
+    for connections in [2, 5, 40, 70] {
+        // As the round before, the other way round, with a connection that is left out, and from another one on.
+        let orders: [fn(u32, u32) -> u32; 4] =
+            [|nth, _| nth, |nth, of| of - 1 - nth, |nth, of| nth.max(1) % of, |nth, of| (nth + of / 2) % of];
+        let mut sent = vec![0; connections as usize];
+        let bursts: Vec<Vec<Vec<u8>>> = [0, 0, 0, 1, 0, 0, 2, 0, 3, 3, 3]
+            .into_iter()
+            .map(|order: usize| {
+                let mut next = |nth| {
+                    let connection = orders[order](nth, connections);
+                    let at = &mut sent[connection as usize];
+                    *at += 100;
+                    segment(connection, *at - 100)
+                };
+                (0..connections).map(&mut next).collect()
+            })
+            .collect();
+        let bursts: Vec<&[Vec<u8>]> = bursts.iter().map(Vec::as_slice).collect();
+        assert_bursts_change_nothing(&bursts, &format!("{connections} connections"));
+    }
+}
+
+#[test]
 fn a_segment_behind_a_frame_with_its_addresses_and_ports_in_place_is_of_its_connection() {
     const PROTOCOL: usize = 23;
     let segment = |nth: u32| data(nth * 100, 100).with(|frame| frame.src_port = 1024).build();
