@@ -187,7 +187,7 @@ fn connections_that_take_turns_in_another_order_bring_about_what_single_frames_d
         let orders: [fn(u32, u32) -> u32; 4] =
             [|nth, _| nth, |nth, of| of - 1 - nth, |nth, of| nth.max(1) % of, |nth, of| (nth + of / 2) % of];
         let mut sent = vec![0; connections as usize];
-        let bursts: Vec<Vec<Vec<u8>>> = [0, 0, 0, 1, 0, 0, 2, 0, 3, 3, 3]
+        let bursts: Vec<Vec<Vec<u8>>> = [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3, 3, 3, 3, 3, 3]
             .into_iter()
             .map(|order: usize| {
                 let mut next = |nth| {
