@@ -43,16 +43,16 @@ options() {
   if [[ $1 == ibv_* ]]; then echo "-g $2"; else echo "-F -x $2"; fi
 }
 
-# run_program ROLE COMMAND EXCHANGE: runs one end, and both ends anew if one fails that may.
+# run_program ROLE COMMAND EXCHANGE: runs one end. If either end fails, both run again, up to a number of attempts that depends on the
+# program. EXCHANGE is the command that sends this end's result and prints the other one's.
 run_program() {
   local output patience=60 attempts=1 result=failed others=failed
   # perftest connects twice, and its server has no listener in between. A client that is refused there leaves a server that
-  # waits for the second connection. On a path with loss, an end whose last message arrived may wait for its acknowledgement in vain:
-  # the other one has ended.
+  # waits for the second connection. On a path with loss, the kernel's acknowledgement of the last message may be lost. The program
+  # that received the message has ended by then, and nobody acknowledges the retransmissions: the sender fails.
   [[ $2 != *' -R '* ]] || { patience=40 attempts=5; }
   while ((attempts-- > 0)) && [[ $result != passed || $others != passed ]]; do
-    result=failed
-    ! run_end "$1" "$2" "$patience" || result=passed
+    if run_end "$1" "$2" "$patience"; then result=passed; else result=failed; fi
     others=$($3 "$result")
   done
   echo "$result as $1: $2"

@@ -24,8 +24,8 @@ impl Order {
     /// No connection.
     const NONE: Index = Index(u32::MAX);
 
-    /// Bursts whose order is not observed after one that came in another order than foreseen. Rounds of two, four or eight bursts are seen as a
-    /// whole after some time.
+    /// Bursts whose order is not observed after one that came in another order than foreseen. With one observed burst in three, each burst of a
+    /// round of two, four or eight is observed in turn.
     const PAUSE: u8 = 2;
 
     pub(super) fn new(connections: usize) -> Self {

@@ -94,7 +94,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
         while !burst.as_slice().is_empty() {
             if !self.join_turn(burst, now) {
-                self.receive_found(burst, now);
+                self.receive_by_hash(burst, now);
             }
         }
     }
@@ -103,13 +103,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
     #[inline(always)]
     fn receive_cached(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         while !burst.as_slice().is_empty() {
-            self.receive_found(burst, now);
+            self.receive_by_hash(burst, now);
         }
     }
 
     /// Consumes the first frame, and the following frames that extend it: finds its connection by its hash.
     #[inline(always)]
-    fn receive_found(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
+    fn receive_by_hash(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
         self.receive_next(hash, self.table.likely(hash), burst, now);
     }

@@ -1,4 +1,5 @@
-//! Trains under the lossless rule: the leading frames of a burst that are the expected next segments, told by one comparison each.
+//! Trains under the lossless rule: the leading frames of a burst that are a run's expected next segments. One masked comparison with the
+//! header of the run's first frame recognizes each.
 
 use std::vec::IntoIter;
 
