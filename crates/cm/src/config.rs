@@ -115,7 +115,8 @@ pub struct Config {
     pub max_half_open_per_source: usize,
     /// Maximum number of requests in progress.
     pub max_half_open: usize,
-    /// Maximum number of connections that their program has destroyed and that wait for their last messages: the oldest are removed.
+    /// Maximum number of connections that their program has destroyed and that wait for their last messages: the oldest are removed,
+    /// those last whose DREQ is not acknowledged.
     pub max_lingering: usize,
     /// Requests for ports at which a program may listen soon.
     pub hold: HoldLimits,

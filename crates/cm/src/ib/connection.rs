@@ -48,6 +48,9 @@ pub(crate) struct Accept<'a> {
     pub(crate) private_data: &'a [u8],
 }
 
+/// Whether a connection without owner still sends, since when it has none, and its identifier.
+pub(crate) type LingerRank = (bool, u64, CommId);
+
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -123,6 +126,12 @@ impl Connection {
             is_half_open: false,
             lingers_since: None,
         }
+    }
+
+    /// The rank among the connections without owner; `None` with one. Those that only answer retransmissions give way first, the
+    /// oldest before others: a peer that misses its DREQ keeps its queue pair connected, and any peer can have requests refused.
+    pub(crate) fn linger_rank(&self) -> Option<LingerRank> {
+        Some((self.state == State::DreqSent, self.lingers_since?, self.local))
     }
 
     /// The identifiers, as this end sends them.

@@ -8,7 +8,7 @@ use nichrome_wire::Instant;
 use nichrome_wire::cm::{CommId, CommIds, Guid, MAD_LEN, Mad, Message, TransactionId};
 use nichrome_wire::rdma::{PathMtu, QpNumber};
 
-use super::connection::{Connection, Sent, State};
+use super::connection::{Connection, LingerRank, Sent, State};
 use crate::config::{CommIdPrefix, Config};
 use crate::counters::Counters;
 use crate::deadlines::Deadlines;
@@ -39,7 +39,8 @@ pub(crate) struct Connections {
     by_sidr: BTreeMap<(IpAddr, u32), CommId>,
     half_open: BTreeMap<IpAddr, usize>,
     half_open_total: usize,
-    lingering: BTreeSet<(u64, CommId)>,
+    /// Those without owner, in the order in which they give way.
+    lingering: BTreeSet<LingerRank>,
     lingered: u64,
     deadlines: Deadlines<CommId>,
     random: RandomNumbers,
@@ -169,12 +170,13 @@ impl Connections {
         if self.by_sidr.get(&key) == Some(&id) {
             self.by_sidr.remove(&key);
         }
-        if let Some(since) = connection.lingers_since {
-            self.lingering.remove(&(since, id));
+        if let Some(rank) = connection.linger_rank() {
+            self.lingering.remove(&rank);
         }
     }
 
-    /// Removes the connection's owner. The connection stays for its last messages; if there are too many such, the oldest is removed.
+    /// Removes the connection's owner. The connection stays for its last messages; if there are too many such, the first by
+    /// [`Connection::linger_rank`] is removed.
     pub(super) fn disown(&mut self, id: CommId) {
         let since = self.lingered;
         let Some(connection) = self.table.get_mut(&id).filter(|connection| connection.owner.is_some()) else {
@@ -182,13 +184,13 @@ impl Connections {
         };
         connection.owner = None;
         connection.lingers_since = Some(since);
+        self.lingering.extend(connection.linger_rank());
         self.lingered += 1;
-        self.lingering.insert((since, id));
         self.end_half_open(id);
         let is_full = self.lingering.len() > self.config.max_lingering;
-        if let Some((_, oldest)) = self.lingering.first().copied().filter(|_| is_full) {
+        if let Some((.., first)) = self.lingering.first().copied().filter(|_| is_full) {
             self.counters.lingering_evicted += 1;
-            self.remove(oldest);
+            self.remove(first);
         }
     }
 
@@ -291,8 +293,13 @@ impl Connections {
     /// Ends the connection: its answers to retransmitted messages are kept while packets of the peer may be in flight.
     pub(super) fn enter_time_wait(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.table.get_mut(&id) else { return };
+        let before = connection.linger_rank();
         connection.state = State::TimeWait;
         connection.sent = None;
+        if let Some(before) = before {
+            self.lingering.remove(&before);
+            self.lingering.extend(connection.linger_rank());
+        }
         let wait = connection.ack_timeout.nanos().max(self.config.min_time_wait);
         self.release_qp(id);
         self.end_half_open(id);

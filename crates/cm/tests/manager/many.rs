@@ -117,6 +117,33 @@ fn connections_without_program_are_limited() {
 }
 
 #[test]
+fn refused_requests_displace_no_end_of_a_connection_that_the_peer_has_not_acknowledged() {
+    let config = Config { max_lingering: 5, ..config(1) };
+    let mut network = Network::new(vec![crate::common::config(0), config]);
+    network.listen(1, 1, PortSpace::Tcp, 7, 0);
+    let [acknowledged, lost_one] = [0x11, 0x22].map(|qp| network.connected(qp));
+    network.destroy(1, acknowledged.1).unwrap();
+    network.pass(2 * MILLISECOND);
+    assert_eq!(network.event(0).id, acknowledged.0.0);
+    network.destroy(1, lost_one.1).unwrap();
+    network.drain(&mut lost);
+    let mut events = Vec::new();
+    for qp in 0x100..0x110 {
+        let (_, request) = network.requested(qp);
+        network.destroy(1, request).unwrap();
+        network.pass(MILLISECOND);
+        events.extend(network.events(0));
+    }
+    let manager = &network.nodes[1].manager;
+    assert!(manager.usage().connections <= 5 && manager.counters().lingering_evicted > 10);
+    network.pass(SECOND);
+    events.extend(network.events(0));
+    let of_kind = |kind| events.iter().filter(move |event| event.kind == kind).map(|event| event.id);
+    assert_eq!(of_kind(EventKind::Rejected).count(), 16);
+    assert_eq!(of_kind(EventKind::Disconnected).collect::<Vec<_>>(), [lost_one.0.0]);
+}
+
+#[test]
 fn a_port_is_shared_by_identifiers_that_allow_it_before_or_after_binding() {
     let mut network = Network::pair();
     let ids: Vec<IdName> = (0..3).map(|_| network.create(0, 1, PortSpace::Tcp)).collect();
