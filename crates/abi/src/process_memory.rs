@@ -13,15 +13,24 @@ use crate::guarded_copy;
 #[derive(Debug, Default)]
 pub(crate) struct ProcessMemory;
 
-const PAGE: u64 = 4096;
+/// Bytes of a page: 4 KiB, but up to 64 KiB with some kernels for AArch64.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: a system call without pointers.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// Extends a range to the start of its first page, as msync(2) requires; returns address and length. `None` if the kernel, which rounds
+/// the length up to whole pages, would take it for empty, since it wraps around.
+fn from_page_start(address: u64, len: u64, page: u64) -> Option<(u64, usize)> {
+    let first = address & !(page - 1);
+    let end = address.checked_add(len).filter(|end| end.checked_next_multiple_of(page).is_some())?;
+    Some((first, (end - first) as usize))
+}
 
 impl Memory for ProcessMemory {
     /// Returns true if the whole range is mapped. Does not check whether it is writable.
     fn covers(&self, address: u64, len: u64) -> bool {
-        let first = address & !(PAGE - 1);
-        // The kernel rounds the length up to whole pages, and treats a length that wraps around as empty, which is mapped.
-        let end = address.checked_add(len).filter(|end| end.checked_next_multiple_of(PAGE).is_some());
-        let Some(len) = end.map(|end| (end - first) as usize) else { return false };
+        let Some((first, len)) = from_page_start(address, len, page_size() as u64) else { return false };
         // By its number: the C library's function is a cancellation point (pthreads(7)), and the device is locked.
         // SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
         let result = unsafe { libc::syscall(libc::SYS_msync, first, len, libc::MS_ASYNC) };
@@ -68,6 +77,17 @@ mod tests {
         assert!(!ProcessMemory.covers(8, 1));
         assert!(!ProcessMemory.covers(u64::MAX - 8, 100));
         assert!(!ProcessMemory.covers(0, u64::MAX), "more than whole pages can be");
+    }
+
+    /// msync(2) fails with EINVAL for an address within a page.
+    #[test]
+    fn a_range_is_extended_to_the_start_of_a_page_of_any_size() {
+        for (page, first) in [(0x1000, 0x7_3000), (0x4000, 0x7_0000), (0x1_0000, 0x7_0000)] {
+            let len = (0x7_3456 + 10_000 - first) as usize;
+            assert_eq!(from_page_start(0x7_3456, 10_000, page), Some((first, len)), "{page:#x}");
+            assert_eq!(from_page_start(0, u64::MAX - page + 2, page), None, "{page:#x}");
+        }
+        assert!(page_size().is_power_of_two());
     }
 
     #[test]

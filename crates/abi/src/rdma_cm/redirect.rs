@@ -8,6 +8,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::slice;
 
 use super::calls;
+use crate::process_memory::page_size;
 
 /// A function of the C library and its replacement.
 struct Replacement {
@@ -147,11 +148,6 @@ fn is_read_only(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr], slot: *
         let end = (start + header.p_memsz as usize) & !(page - 1);
         (start & !(page - 1)..end).contains(&(slot as usize))
     })
-}
-
-fn page_size() -> usize {
-    // SAFETY: a system call without pointers.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// Stores a function in a slot.
