@@ -24,6 +24,9 @@ pub struct StarConfig {
     /// Most bytes of a connection's requests of the stateless side that the stateful side keeps a copy of. It refuses further requests
     /// until earlier ones complete. The rings that hold them may take twice as much.
     pub mirrored_bytes: usize,
+    /// Most bytes that these copies take together, beyond a MiB for each connection. A connection takes at most as much of them as it
+    /// leaves to others. The rings may take twice as much.
+    pub mirrored_bytes_in_all: usize,
 }
 
 impl Default for StarConfig {
@@ -36,6 +39,7 @@ impl Default for StarConfig {
             authentication: None,
             waiting_packets: 4096,
             mirrored_bytes: 256 << 20,
+            mirrored_bytes_in_all: 1 << 30,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use nichrome_wire::star::{Data, Operands, Request, Segment, Target, Wqe, WqeFlags, segments};
 
+use super::mirror_pool::{MirrorPool, Taken};
 use super::pipeline;
 use super::setup::QueueDepth;
 use crate::core::protection::LKey;
@@ -24,10 +25,15 @@ pub(super) struct Mirror {
     /// Bytes that the requests take, and the most that they may.
     bytes: usize,
     byte_limit: usize,
+    /// Bytes beyond [`UNSHARED`] that the requests have taken since the queues were empty: the rings do not shrink before.
+    taken_bytes: Taken,
     /// Completed sends whose CQEP has not left: the server's queue still holds them.
     reports_waiting: usize,
     scratch: Vec<Sge>,
 }
+
+/// Bytes of a connection's requests that do not count in the bound for all connections: those of ordinary queues.
+const UNSHARED: usize = 1 << 20;
 
 /// The segments of the requests of one queue.
 #[derive(Default)]
@@ -71,7 +77,7 @@ impl Segments {
 pub(super) struct Overrun;
 
 impl Mirror {
-    pub(super) fn new(depth: QueueDepth, byte_limit: usize) -> Self {
+    pub(super) fn new(depth: QueueDepth, byte_limit: usize, pool: &MirrorPool) -> Self {
         let (sends, receives, scratch) = Default::default();
         let (send_segments, receive_segments) = Default::default();
         Self {
@@ -84,6 +90,7 @@ impl Mirror {
             depth,
             bytes: 0,
             byte_limit,
+            taken_bytes: pool.share(),
             reports_waiting: 0,
             scratch,
         }
@@ -100,10 +107,14 @@ impl Mirror {
             Data::Segments(count) => bytes_of(operation.is_some(), count.into(), 0),
             Data::Inline => bytes_of(operation.is_some(), 0, payload.len()),
         };
-        if queue.len() + left >= depth as usize || self.bytes + bytes > self.byte_limit {
+        let bytes = self.bytes + bytes;
+        if queue.len() + left >= depth as usize
+            || bytes > self.byte_limit
+            || !self.taken_bytes.grow_to(bytes.saturating_sub(UNSHARED))
+        {
             return Err(Overrun);
         }
-        self.bytes += bytes;
+        self.bytes = bytes;
         let is_inline = wqe.data == Data::Inline;
         granted.push(segments(if is_inline { &[] } else { payload }));
         let source = match wqe.data {
@@ -184,6 +195,7 @@ impl Mirror {
         self.send_segments.pop();
         let send = self.sends.pop()?;
         self.bytes -= bytes_of_work(true, &send);
+        self.shrink_if_empty();
         Some(send)
     }
 
@@ -204,14 +216,27 @@ impl Mirror {
         self.bytes -= bytes_of_work(false, &receive);
         self.released += 1;
         self.taken -= 1;
+        self.shrink_if_empty();
         Some(receive.wr_id)
     }
 
     /// Drops all requests.
     pub(super) fn clear(&mut self) {
+        self.drop_rings();
+        (self.taken, self.bytes, self.reports_waiting) = (0, 0, 0);
+    }
+
+    /// Frees the memory of long queues that are empty.
+    fn shrink_if_empty(&mut self) {
+        if self.bytes == 0 && !self.taken_bytes.is_none() {
+            self.drop_rings();
+        }
+    }
+
+    fn drop_rings(&mut self) {
         (self.sends, self.receives) = Default::default();
         (self.send_segments, self.receive_segments) = Default::default();
-        (self.taken, self.bytes, self.reports_waiting) = (0, 0, 0);
+        self.taken_bytes.give_back();
     }
 }
 
@@ -332,5 +357,47 @@ mod tests {
         // mlx5: max_qp_wr and max_sge of ibv_devinfo -v.
         let (wrs, sges) = (32_768, 30);
         assert!(wrs * (bytes_of(false, sges, 0) + bytes_of(true, sges, 0)) <= limit);
+    }
+
+    const LEN: usize = 60_000;
+
+    fn mirror(pool: &MirrorPool) -> Mirror {
+        let depth = QueueDepth { sends: 1 << 20, receives: 1 << 20 };
+        Mirror::new(depth, StarConfig::default().mirrored_bytes, pool)
+    }
+
+    /// Announces sends until one is refused.
+    fn fill(mirror: &mut Mirror) {
+        let flags = WqeFlags::NONE;
+        let wqe = Wqe { wr_id: 1, request: Request::Send, flags, len: LEN as u32, data: Data::Inline };
+        while mirror.push(&wqe, &[7; LEN]).is_ok() {}
+    }
+
+    #[test]
+    fn servers_that_announce_without_end_take_a_bounded_sum_and_leave_some_to_others() {
+        const ALL: usize = 64 << 20;
+        let pool = MirrorPool::new(ALL);
+        let mut mirrors: Vec<Mirror> = (0..20).map(|_| mirror(&pool)).collect();
+        mirrors.iter_mut().for_each(fill);
+        let bytes: Vec<usize> = mirrors.iter().map(|mirror| mirror.bytes).collect();
+        assert!(bytes.iter().sum::<usize>() <= ALL + mirrors.len() * UNSHARED, "{bytes:?}");
+        assert!(
+            bytes[0] > ALL / 2 - LEN && bytes.iter().all(|bytes| *bytes > UNSHARED - 2 * LEN),
+            "{bytes:?}"
+        );
+        // Its rings are as long as before until the last request completes.
+        while mirrors[0].sends.len() > 1 {
+            mirrors[0].pop_send();
+        }
+        let mut late = mirror(&pool);
+        fill(&mut late);
+        assert!(late.bytes < 2 * UNSHARED, "{}", late.bytes);
+        mirrors[0].pop_send();
+        fill(&mut late);
+        assert!(late.bytes > 8 * UNSHARED, "{}", late.bytes);
+        drop((mirrors, late));
+        let mut again = mirror(&pool);
+        fill(&mut again);
+        assert!(again.bytes > ALL / 2 - LEN);
     }
 }

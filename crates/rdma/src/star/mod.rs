@@ -5,6 +5,7 @@
 //! | `stateless/` | the stateless side: software in the card's host that announces requests to the client in WQEPs |
 //! | `stateful/` | the stateful side, the client, which executes the requests of both sides |
 //! | `mirror.rs`, `pipeline.rs`, `flight.rs` | the client's copy of the server's queues; operations and their chunks; packets in flight |
+//! | `mirror_pool.rs` | the bytes that such copies take together |
 //! | `elements.rs`, `element_room.rs` | reliable delivery of WQEPs and CQEPs, in order; the size of one |
 //! | `timer.rs`, `grace.rs` | the retransmission timer; when requests fail after the peer's Close |
 //! | `endpoint.rs` | a queue pair on either side |
@@ -34,6 +35,7 @@ mod lease;
 mod lifetime;
 mod memory_table;
 mod mirror;
+mod mirror_pool;
 mod negotiate;
 mod packet;
 mod pipeline;

@@ -7,6 +7,7 @@ use nichrome_wire::star::{Repr, STAR_PORT};
 use super::card::{CardConfig, CardCounters, StatelessCard};
 use super::card_queue::CardQueue;
 use super::config::StarConfig;
+use super::mirror_pool::MirrorPool;
 use super::packet::Incoming;
 use super::result_slots::ResultSlots;
 use super::security::{EgressCounters, EgressModule};
@@ -27,6 +28,8 @@ pub(crate) struct StarShared {
     pub(super) egress: EgressModule,
     /// Results of atomic operations, in the memory of the host.
     pub(super) slots: ResultSlots,
+    /// For the copies of servers' queues.
+    pub(super) mirrors: MirrorPool,
     /// Connections in the stateless role.
     pub(super) stateless: usize,
 }
@@ -63,7 +66,8 @@ impl Shared for StarShared {
         });
         let card = CardQueue::new(card, config.waiting_packets);
         let (environment, egress) = (environment.clone(), EgressModule::default());
-        Self { environment, config, card, egress, slots: ResultSlots::default(), stateless: 0 }
+        let (slots, mirrors) = (ResultSlots::default(), MirrorPool::new(config.mirrored_bytes_in_all));
+        Self { environment, config, card, egress, slots, mirrors, stateless: 0 }
     }
 
     fn read<'a, M: Memory>(

@@ -120,7 +120,7 @@ impl Stateful {
         shared: &StarShared,
         now: Instant,
     ) -> Self {
-        let StarShared { config, environment, .. } = shared;
+        let StarShared { config, environment, mirrors, .. } = shared;
         let control = || Control::new(&config.congestion, &environment.window, ours.first_element);
         let asking = (theirs.receives == Receives::Shared).then(|| Asking::new(&qp));
         Self {
@@ -137,7 +137,7 @@ impl Stateful {
             clock: ServerClock::set_up(admission.clock, now),
             inbox: Inbox::new(theirs.first_element),
             outbox: Outbox::new(ours.first_element),
-            mirror: Mirror::new(theirs.depth, config.mirrored_bytes),
+            mirror: Mirror::new(theirs.depth, config.mirrored_bytes, mirrors),
             asking,
             own: Pipeline::default(),
             theirs: Pipeline::default(),
