@@ -73,7 +73,7 @@ pub struct Tap {
 impl Tap {
     /// Creates the interface `name`, which is down.
     pub fn new(name: InterfaceName, offloads: Offloads) -> Result<Self, TapError> {
-        Self::open(name, offloads, 0)
+        Self::open(name, offloads, libc::IFF_TUN_EXCL)
     }
 
     /// Creates the interface `name`, which is down, with several queues. The kernel sends a connection's packets to
@@ -84,16 +84,19 @@ impl Tap {
         queues: usize,
     ) -> Result<Vec<Self>, TapError> {
         let several = if queues > 1 { libc::IFF_MULTI_QUEUE } else { 0 };
-        (0..queues).map(|_| Self::open(name, offloads, several)).collect()
+        let new = |queue| if queue == 0 { libc::IFF_TUN_EXCL } else { 0 };
+        (0..queues).map(|queue| Self::open(name, offloads, several | new(queue))).collect()
     }
 
+    /// Opens a queue of an interface, which is created if it is not there; with `IFF_TUN_EXCL` only then. Without that, the first queue
+    /// could be one of another program's interface.
     #[allow(unsafe_code)]
-    fn open(name: InterfaceName, offloads: Offloads, several: libc::c_int) -> Result<Self, TapError> {
+    fn open(name: InterfaceName, offloads: Offloads, flags: libc::c_int) -> Result<Self, TapError> {
+        let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | flags;
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd =
             open(CLONE_DEVICE, flags, Mode::empty()).map_err(|error| TapError::CloneDevice(error.into()))?;
-        let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | several;
-        let request = Request { name: name.to_c(), flags: flags as libc::c_short, unused: [0; 22] };
+        let request = Request { name: name.to_c(), flags: kind as libc::c_short, unused: [0; 22] };
         // SAFETY: TUNSETIFF reads a struct ifreq, of which `Request` has size and layout.
         unsafe { ioctl(&fd, Setter::<TUNSETIFF, _>::new(request)) }
             .map_err(|error| TapError::Interface { name, error: error.into() })?;

@@ -115,6 +115,22 @@ fn a_name_that_is_taken_is_refused() {
         .unwrap();
 }
 
+/// The kernel lets a program attach to an interface with several queues, and to one that outlives its program.
+#[test]
+fn no_queue_is_one_of_another_programs_interface() {
+    namespace()
+        .run(|| {
+            let taps = Tap::with_queues(name("tap0"), Offloads::All, 2).unwrap();
+            assert_eq!(taps.len(), 2);
+            let error = Tap::with_queues(name("tap0"), Offloads::All, 2).unwrap_err().to_string();
+            assert!(error.starts_with("cannot create the TAP interface tap0"), "{error}");
+            let words = ["tuntap", "add", "dev", "tap1", "mode", "tap", "vnet_hdr"];
+            assert!(Command::new("ip").args(words).status().unwrap().success());
+            assert!(Tap::new(name("tap1"), Offloads::All).is_err());
+        })
+        .unwrap();
+}
+
 /// The kernel takes a percent sign for a template (`tap%d`), and bytes for characters of Latin-1, one of which is a space.
 #[test]
 fn an_interface_of_every_valid_name_has_that_name() {
