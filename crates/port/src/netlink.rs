@@ -16,8 +16,8 @@ use netlink_packet_core::{
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
-    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags,
-    LinkInfo, LinkMessage, LinkXdp,
+    AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoPortKind, InfoVeth, LinkAttribute,
+    LinkFlags, LinkInfo, LinkMessage, LinkXdp,
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
@@ -93,6 +93,8 @@ pub struct Interface {
     pub is_virtual: bool,
     /// Index of the bridge, bond, … that the interface is a port of.
     pub controller: Option<u32>,
+    /// True for a port of a bridge (bridge, Open vSwitch), which forwards received frames.
+    pub is_bridged: bool,
     /// ID of the attached XDP program.
     pub xdp_program: Option<u32>,
     /// Traffic counters.
@@ -520,6 +522,7 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         arp: !link.header.flags.contains(LinkFlags::Noarp),
         is_virtual: false,
         controller: None,
+        is_bridged: false,
         xdp_program: None,
         counters: Counters::default(),
     };
@@ -533,6 +536,7 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
             }
             LinkAttribute::LinkInfo(infos) => {
                 interface.is_virtual = infos.iter().any(|info| matches!(info, LinkInfo::Kind(_)));
+                interface.is_bridged = infos.iter().any(is_bridge_port);
             }
             LinkAttribute::Xdp(attributes) => interface.xdp_program = xdp_program(attributes),
             LinkAttribute::Stats64(stats) => {
@@ -547,6 +551,15 @@ fn interface(name: InterfaceName, link: &LinkMessage) -> Interface {
         }
     }
     interface
+}
+
+/// Returns true for the kind of a bridge's port (`IFLA_INFO_SLAVE_KIND`).
+fn is_bridge_port(info: &LinkInfo) -> bool {
+    match info {
+        LinkInfo::PortKind(InfoPortKind::Bridge) => true,
+        LinkInfo::PortKind(InfoPortKind::Other(kind)) => kind == "openvswitch",
+        _ => false,
+    }
 }
 
 fn xdp_program(attributes: &[LinkXdp]) -> Option<u32> {

@@ -1,8 +1,9 @@
-//! Checks for IP forwarding: a forwarding host cannot restore the original packets of lossy aggregates.
+//! Checks for forwarding, by IP or by a bridge: a forwarding host cannot restore the original packets of lossy aggregates. Linux disables
+//! LRO for the same reason (`dev_disable_lro`).
 
 use std::fs;
 
-use nichrome_port::InterfaceName;
+use nichrome_port::{Interface, InterfaceName};
 
 /// Returns true if the kernel forwards packets from an interface, in the network namespace of this thread.
 pub(super) fn is_on(host: InterfaceName) -> bool {
@@ -13,7 +14,19 @@ pub(super) fn is_on(host: InterfaceName) -> bool {
     })
 }
 
-/// Returns the reason why `profile` is not for a forwarding host.
+/// Returns the reason why `profile` is not for this host, if it forwards.
+pub(super) fn reason(host: &Interface, profile: &str) -> Option<String> {
+    let name = host.name;
+    if host.is_bridged {
+        return Some(format!(
+            "{name} is a port of a bridge, which forwards, and what {profile} merges cannot be forwarded as it came: \
+             use --profile gro, which is lossless, or 'ip link set {name} nomaster'"
+        ));
+    }
+    is_on(name).then(|| why_not(name, profile))
+}
+
+/// Returns the reason why `profile` is not for a host with IP forwarding.
 pub(super) fn why_not(host: InterfaceName, profile: &str) -> String {
     format!(
         "forwarding is on for {host}, and what {profile} merges cannot be forwarded as it came: \

@@ -115,10 +115,10 @@ impl<'a> Watch<'a> {
         }
         if let Some(profile) = lossy
             && self.may_warn
-            && forwarding::is_on(host)
+            && let Some(reason) = forwarding::reason(&of_host, profile)
         {
             self.may_warn = false;
-            failure::warn(format_args!("{}", forwarding::why_not(host, profile)));
+            failure::warn(format_args!("{reason}"));
         }
         Ok(())
     }

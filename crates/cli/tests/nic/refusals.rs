@@ -90,6 +90,25 @@ fn forwarding_turned_on_later_causes_one_warning() {
 }
 
 #[test]
+fn a_host_that_becomes_a_port_of_a_bridge_causes_one_warning() {
+    needs_namespaces!("refusals::a_host_that_becomes_a_port_of_a_bridge_causes_one_warning");
+    for (profile, warnings) in [("npu", 1), ("gro", 0)] {
+        let lab = Lab::new();
+        lab.ip("link add br0 type bridge");
+        let mut up = lab.up(&["--profile", profile]);
+        lab.ip("link set h0 master br0");
+        if warnings > 0 {
+            up.wait_for("h0 is a port of a bridge, which forwards, and what npu merges");
+        }
+        lab.ip("link set h0 nomaster");
+        lab.ip("link set h0 master br0");
+        let logged = up.stop();
+        let found = logged.iter().filter(|line| line.contains("a port of a bridge")).count();
+        assert_eq!(found, warnings, "{logged:?}");
+    }
+}
+
+#[test]
 fn options_that_do_not_go_together_are_refused() {
     needs_namespaces!("refusals::options_that_do_not_go_together_are_refused");
     let lab = Lab::new();
