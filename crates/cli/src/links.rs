@@ -1,7 +1,7 @@
 //! Observes interfaces in use.
 
 use anyhow::{bail, ensure};
-use nichrome_port::{Interface, InterfaceName, LinkEvents, Netlink, NetlinkError};
+use nichrome_port::{Interface, LinkEvents, Netlink};
 
 use crate::{failure, threads};
 
@@ -9,15 +9,6 @@ use crate::{failure, threads};
 pub(crate) fn watch<E>(mut notify: impl FnMut() -> Result<(), E> + Send + 'static) -> anyhow::Result<()> {
     let links = LinkEvents::open()?;
     threads::start("links", move || while links.wait().is_ok() && notify().is_ok() {}).map(drop)
-}
-
-/// Returns the interface with this name, if it exists.
-pub(crate) fn find(netlink: &Netlink, name: InterfaceName) -> Result<Option<Interface>, NetlinkError> {
-    match netlink.interface(name) {
-        Ok(interface) => Ok(Some(interface)),
-        Err(NetlinkError::NoInterface(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// The user of an interface.

@@ -2,8 +2,8 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use anyhow::bail;
-use nichrome_port::{Interface, InterfaceName, Netlink, Settings};
+use anyhow::{bail, ensure};
+use nichrome_port::{Interface, Netlink, Settings};
 
 use super::{forwarding, host_interface};
 use crate::links::{self, Link, User};
@@ -30,7 +30,7 @@ pub(super) enum Ended {
 pub(super) struct Watched {
     /// `None` for a TAP device, which may move to another network namespace.
     pub(super) wire: Option<Interface>,
-    pub(super) host: InterfaceName,
+    pub(super) host: Interface,
     /// MTU of the wire when the card was started.
     pub(super) mtu: u32,
     /// The profile's name if forwarding its output deserves a warning.
@@ -105,10 +105,12 @@ impl<'a> Watch<'a> {
     }
 
     fn look(&mut self) -> anyhow::Result<()> {
-        let Watched { host, lossy, .. } = *self.watched;
-        let Some(of_host) = links::find(self.netlink, host)? else {
-            bail!("{host} was deleted: the card ends");
+        let Watched { host, lossy, .. } = self.watched;
+        let Some(of_host) = self.netlink.refresh(host)? else {
+            bail!("{} is gone: the card ends", host.name);
         };
+        // Another interface may have its name.
+        ensure!(of_host.name == host.name, "{} is called {} now: the card ends", host.name, of_host.name);
         if let Some(wire) = &mut self.wire {
             let of_wire = wire.look(self.netlink)?;
             self.compare_mtus(&of_wire, &of_host)?;

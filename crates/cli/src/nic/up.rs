@@ -173,8 +173,12 @@ impl Up {
         }
         netlink.set_up(&host_interface.interface)?;
         let stays = self.backend != Backend::Tap;
-        let watched =
-            Watched { wire: stays.then(|| interface.clone()), host, mtu: interface.mtu, lossy: self.lossy() };
+        let watched = Watched {
+            wire: stays.then(|| interface.clone()),
+            host: host_interface.interface.clone(),
+            mtu: interface.mtu,
+            lossy: self.lossy(),
+        };
         warn_of_addresses(&netlink, &interface, host)?;
         warn_of_controller(&interface);
         let identity = Identity {
@@ -214,7 +218,7 @@ impl Up {
         let (card, attached) =
             queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
         let reporter = Reporter::new(identity, card.remote(), captures.missed());
-        let socket = control::open(watched.host, reporter.clone(), session.sender())
+        let socket = control::open(watched.host.name, reporter.clone(), session.sender())
             .inspect_err(|error| failure::warn(format_args!("'nichrome nic stats' will not work: {error:#}")))
             .ok();
         if let Some(server) = metrics {

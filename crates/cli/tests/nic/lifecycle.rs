@@ -197,10 +197,32 @@ fn a_hosts_interface_that_is_deleted_ends_the_card_with_one_line() {
     let up = lab.up(&[]);
     lab.ip("link delete h0");
     let (logged, status) = up.wait();
+    assert_eq!((logged.last().unwrap().as_str(), status), ("nichrome: h0 is gone: the card ends", Some(1)));
+    assert_eq!(state(&lab.interface("w0")), state(&before));
+    assert!(lab.is_tidy());
+}
+
+#[test]
+fn a_hosts_interface_that_is_renamed_ends_the_card_even_if_another_one_has_its_name() {
+    needs_namespaces!(
+        "lifecycle::a_hosts_interface_that_is_renamed_ends_the_card_even_if_another_one_has_its_name"
+    );
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    let up = lab.up(&[]);
+    up.signal(Signal::STOP);
+    // Kernels before 6.2 rename no interface that is up.
+    lab.ip("link set h0 down");
+    lab.ip("link set h0 name h9");
+    lab.ip("link add h0 type veth peer name h1");
+    lab.ip("link set h0 mtu 1200");
+    up.signal(Signal::CONT);
+    let (logged, status) = up.wait();
     assert_eq!(
         (logged.last().unwrap().as_str(), status),
-        ("nichrome: h0 was deleted: the card ends", Some(1))
+        ("nichrome: h0 is called h9 now: the card ends", Some(1))
     );
+    assert_eq!(lab.interface("h0").mtu, 1200, "it is another program's");
     assert_eq!(state(&lab.interface("w0")), state(&before));
     assert!(lab.is_tidy());
 }
