@@ -174,10 +174,11 @@ fn offer(fill: &mut Producer<u64>, chunk: Chunk, umem: &Umem) {
     debug_assert!(offered);
 }
 
-/// Ignores errors of a wake-up that did its work or may be retried.
+/// Ignores errors of a wake-up that did its work or may be retried. Without memory for it (ENOMEM, Linux 6.17), a frame of several chunks
+/// stays in the ring.
 fn wake_up(result: io::Result<()>) -> io::Result<()> {
     match result {
-        Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR) => Ok(()),
+        Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -322,6 +323,16 @@ impl AsRef<[u8]> for XdpBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_errors_that_do_not_pass_end_a_queue() {
+        for passes in [Errno::AGAIN, Errno::BUSY, Errno::NOBUFS, Errno::NOMEM, Errno::INTR] {
+            assert_eq!(wake_up(Err(passes)), Ok(()));
+        }
+        for stays in [Errno::NETDOWN, Errno::NXIO, Errno::INVAL] {
+            assert_eq!(wake_up(Err(stays)), Err(stays));
+        }
+    }
 
     #[test]
     fn parts_are_copied_piece_by_piece() {
