@@ -35,9 +35,7 @@ const OFFLOADS: [libc::c_uint; 3] = [
 #[non_exhaustive]
 pub enum TapError {
     /// The kernel has no TAP support, or /dev/net/tun is inaccessible.
-    #[error(
-        "cannot open {CLONE_DEVICE} ({0}): the kernel needs CONFIG_TUN, and a container needs the device file"
-    )]
+    #[error("cannot open {CLONE_DEVICE} ({0}): {remedy}", remedy = what_opens_it(*.0))]
     CloneDevice(OsError),
     /// The interface cannot be created.
     #[error(
@@ -49,6 +47,15 @@ pub enum TapError {
         /// The kernel's error.
         error: OsError,
     },
+}
+
+/// Returns what makes the clone device open after this error. Its mode is 0666 where udev creates it, and 0600 where devtmpfs alone does.
+fn what_opens_it(error: OsError) -> &'static str {
+    if error == Errno::ACCESS.into() {
+        "only root may; 'sudo chmod 666 /dev/net/tun' lets all users"
+    } else {
+        "the kernel needs CONFIG_TUN, and a container needs the device file"
+    }
 }
 
 /// Which offloads the kernel may leave to this program.
@@ -163,3 +170,20 @@ impl Device for Tap {
 }
 
 const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>() && VirtioNetHeader::LEN == 10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kernel without TAP support has no such file; one that only root may open needs no other kernel.
+    #[test]
+    fn the_error_says_what_opens_the_clone_device() {
+        let text = |errno: Errno| TapError::CloneDevice(errno.into()).to_string();
+        for (errno, remedy) in
+            [(Errno::ACCESS, "chmod 666"), (Errno::NOENT, "CONFIG_TUN"), (Errno::NODEV, "CONFIG_TUN")]
+        {
+            assert!(text(errno).contains(remedy), "{}", text(errno));
+        }
+        assert!(!text(Errno::ACCESS).contains("CONFIG_TUN"));
+    }
+}
