@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, Tc
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv, sockopt};
 use serde::Serialize;
@@ -88,6 +88,18 @@ fn is_silence(error: ErrorKind) -> bool {
     matches!(error, ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable)
 }
 
+/// Describes why a server cannot listen at an address, if one is asked for, and a port.
+fn why_not_listening(error: &io::Error, asked: Option<IpAddr>, port: u16) -> anyhow::Error {
+    let remedy = match (error.kind(), asked) {
+        (ErrorKind::AddrInUse, _) => ": another program has it, choose one by --port".to_owned(),
+        (ErrorKind::AddrNotAvailable, Some(address)) => {
+            format!(": {address} is not an address of this machine ('nichrome rdma devices' lists them)")
+        }
+        _ => String::new(),
+    };
+    anyhow!("cannot listen on TCP port {port}: {error}{remedy}")
+}
+
 fn accept(options: &Options) -> anyhow::Result<TcpStream> {
     let everywhere = || IpAddr::V6(Ipv6Addr::UNSPECIFIED);
     let asked = options.address()?;
@@ -97,7 +109,7 @@ fn accept(options: &Options) -> anyhow::Result<TcpStream> {
         None => TcpListener::bind((Ipv4Addr::UNSPECIFIED, options.port)),
         Some(_) => Err(error),
     });
-    let listener = listener.with_context(|| format!("cannot listen on TCP port {}", options.port))?;
+    let listener = listener.map_err(|error| why_not_listening(&error, asked, options.port))?;
     if !options.json || options.port == 0 {
         let port = listener.local_addr()?.port();
         failure::say(format_args!("nichrome: waiting for a client on TCP port {port}"));

@@ -5,7 +5,7 @@ mod other_clients;
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -323,7 +323,12 @@ fn errors_are_one_line() {
         ("bw --qps 0 127.0.0.1", "expected a whole number from 1 to 131072", 2),
         ("bw --path-mtu 1500 127.0.0.1", "256, 512, 1024, 2048 or 4096", 2),
         ("pingpong --loss 101% 127.0.0.1", "loss", 2),
-        ("lat --ip 192.0.2.1 --port 28591", "cannot listen on TCP port 28591", 1),
+        (
+            "lat --ip 192.0.2.1 --port 28591",
+            "cannot listen on TCP port 28591: Cannot assign requested address (os error 99): 192.0.2.1 is not an address \
+             of this machine ('nichrome rdma devices' lists them)",
+            1,
+        ),
         ("bw --transport iwarp --loss 1% --port 28592", "use 'nichrome wan' for it", 2),
         (
             "pingpong --transport star --key-file /nonexistent/key --port 28593",
@@ -343,6 +348,19 @@ fn errors_are_one_line() {
         assert!(error.contains(expected), "{arguments}: {error}");
         assert_eq!(output.status.code(), Some(status), "{arguments}");
     }
+}
+
+#[test]
+fn a_server_whose_port_another_program_has_says_how_to_choose_one() {
+    let taken = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = start(&format!("bw --port {port}")).wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let expected = format!(
+        "nichrome: cannot listen on TCP port {port}: Address already in use (os error 98): another program has it, choose one \
+         by --port\n"
+    );
+    assert_eq!(error, expected);
 }
 
 /// A client may be any program.
