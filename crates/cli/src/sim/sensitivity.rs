@@ -106,6 +106,8 @@ impl Sensitivity {
         let none = Values::default();
         let (base, ends) = values.split_first().unwrap_or((&none, &[]));
         let summary = self.summary(&definition, &factors, base, ends, &samples);
+        // Both are done whichever fails: the runs take minutes.
+        let printed = if self.json { print_json(&summary) } else { print(text(&definition, &summary)) };
         if let Some(folder) = &self.out {
             let name = format!("{}-sensitivity", definition.name);
             files::write(folder, &format!("{name}.json"), &serde_json::to_vec_pretty(&summary)?)?;
@@ -113,7 +115,7 @@ impl Sensitivity {
             let svg = plot::draw(&definition, &judged::places(&definition, base, &others))?;
             files::write(folder, &format!("{name}.svg"), svg.as_bytes())?;
         }
-        if self.json { print_json(&summary) } else { print(text(&definition, &summary)) }
+        printed
     }
 
     fn summary<'a>(

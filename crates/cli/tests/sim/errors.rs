@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
 
-use crate::command::{SHORT, command, failure, names, printed, text};
+use crate::command::{SHORT, command, failure, names, printed, sim, text};
 use crate::common;
 use crate::interrupt::interrupt;
 
@@ -255,6 +255,23 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
             ],
         };
         assert_eq!(failure(&arguments), (format!("cannot write to {}: not a directory", file.display()), 1));
+    }
+}
+
+/// The runs take minutes.
+#[test]
+fn results_whose_files_cannot_be_written_are_printed() {
+    let folder = tempdir().unwrap();
+    for (command, file) in
+        [("run", "lro-netfpga-cpu.svg"), ("sensitivity", "lro-netfpga-cpu-sensitivity.json")]
+    {
+        // A file does not replace a folder.
+        fs::create_dir(folder.path().join(file)).unwrap();
+        let settings = ["--set", "frame=1514", "--samples", "1", "--out", text(folder.path())];
+        let output = sim(&[&[command], &SHORT[..], &settings].concat());
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(stdout.contains("Load of the receiving core"), "{command}: {stdout}");
     }
 }
 
