@@ -115,9 +115,8 @@ impl Coalesce {
         let ended = captures.each(|path, capture| feed(path, capture, &mut filter, &mut card))?;
         let (done, verified) = card.finish()?;
         let ended = ended.or_nothing_read()?;
-        let truncated = ended.is_early();
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
-        let summary = Summary::new(&done, profile.profile(), self.top, truncated, verified_frames);
+        let summary = Summary::new(&done, &profile, self.top, &ended, verified_frames);
         // Returned last: a summary that cannot be printed costs neither files nor verdict.
         let printed = self.print(&summary, &profile);
         let draw = |plot: PictureFile| plot.finish(&plot::draw(&self.title(&summary), &done.tally)?);
@@ -163,6 +162,7 @@ impl Coalesce {
                 format!("{input}: the output of {profile} {}", self.why_rejected())
             })?;
             comparison.add(candidate, &done, verified);
+            comparison.skipped = ended.skipped_packets();
             comparison.truncated = ended.is_early();
             last = Some(ended);
         }

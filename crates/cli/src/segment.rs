@@ -74,6 +74,7 @@ impl Segment {
             captures.each(|path, capture| self.cut(path, capture, &mut filter, &mut output, &mut summary))?;
         output.finish()?;
         let ended = ended.or_nothing_read()?;
+        summary.skipped = ended.skipped_packets();
         summary.truncated = ended.is_early();
         // Returned last: a summary that cannot be printed does not hide that the capture ends early.
         let printed = self.print(&summary);

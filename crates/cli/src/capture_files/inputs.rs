@@ -139,6 +139,11 @@ impl Ended {
         !self.early.is_empty()
     }
 
+    /// Returns the number of packets that were skipped because their link type is not supported.
+    pub(crate) fn skipped_packets(&self) -> u64 {
+        self.skipped.iter().flat_map(|(_, skipped)| skipped).map(|skipped| skipped.packets).sum()
+    }
+
     /// Fails if not a single record was read, and a capture ended early.
     ///
     /// # Errors

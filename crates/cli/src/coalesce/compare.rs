@@ -57,6 +57,8 @@ pub(super) struct Comparison {
     pub(super) packets_in: u64,
     /// Packets that `--filter` excluded; not in any other count.
     pub(super) filtered: u64,
+    /// Packets whose link type is not supported; not in any other count.
+    pub(super) skipped: u64,
     /// Packets that the capture's snap length cut.
     pub(super) snapped: u64,
     pub(super) runs: Vec<Run>,

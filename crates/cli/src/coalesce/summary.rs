@@ -1,20 +1,29 @@
 //! The results of a run. `--json` prints them: names are stable.
 
-use nichrome_lro::Profile;
+use std::time::Duration;
+
 use nichrome_lro::verify::Verified;
+use nichrome_lro::{Hold, NetfpgaConfig, ProfileConfig};
 use serde::Serialize;
 
 use super::card::Done;
 use super::counters::Named;
+use crate::capture_files::Ended;
 
 /// The summary.
 #[derive(Serialize)]
 pub(super) struct Summary {
     pub(super) profile: &'static str,
+    /// Maximum time that segments are held, in microseconds; `None` if they are held until the batch ends.
+    pub(super) hold_us: Option<f64>,
+    /// Maximum time that segments behind a gap are held, in microseconds; `None` if the profile does not reorder.
+    pub(super) reorder_hold_us: Option<f64>,
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,
     /// Packets that `--filter` excluded; not in any other count.
     pub(super) filtered: u64,
+    /// Packets whose link type is not supported; not in any other count.
+    pub(super) skipped: u64,
     /// Packets that the capture's snap length cut.
     pub(super) snapped: u64,
     /// Engines that were flushed and replaced: there were more interfaces than engines.
@@ -26,6 +35,7 @@ pub(super) struct Summary {
     pub(super) aggregates: u64,
     pub(super) mean_segments_per_aggregate: f64,
     pub(super) segments_histogram: Vec<Size>,
+    pub(super) packets_out_without_payload: u64,
     pub(super) flush_reasons: Named,
     pub(super) passes: Named,
     pub(super) drops: Named,
@@ -38,9 +48,6 @@ pub(super) struct Summary {
     /// True if the input ended early.
     pub(super) truncated: bool,
     pub(super) verified: Option<Verification>,
-    /// Packets to the host without TCP payload.
-    #[serde(skip)]
-    pub(super) without_payload: u64,
 }
 
 /// Number of packets to the host with this many segments.
@@ -77,12 +84,18 @@ impl From<Verified> for Verification {
 impl Summary {
     pub(super) fn new(
         done: &Done,
-        profile: Profile,
+        profile: &ProfileConfig,
         top: usize,
-        truncated: bool,
+        ended: &Ended,
         verified: Option<&Verified>,
     ) -> Self {
         let (sums, tally) = (&done.counters.sums, &done.tally);
+        let (hold, reorder_hold) = match profile {
+            ProfileConfig::Gro(Hold::Batch) => (None, None),
+            ProfileConfig::Gro(Hold::For(hold))
+            | ProfileConfig::Netfpga(NetfpgaConfig { timer: hold, .. }) => (Some(*hold), None),
+            ProfileConfig::Npu(npu) => (Some(npu.ceiling), Some(npu.reorder_hold)),
+        };
         let flow = |(key, counts): &(nichrome_lro::FlowKey, super::flows::FlowCounts)| Flow {
             flow: key.to_string(),
             packets_in: counts.packets_in,
@@ -91,10 +104,13 @@ impl Summary {
             mean_segments_per_aggregate: counts.mean_segments_per_aggregate(),
         };
         Self {
-            profile: profile.name(),
+            profile: profile.profile().name(),
+            hold_us: hold.map(micros),
+            reorder_hold_us: reorder_hold.map(micros),
             packets_in: sums.packets_in,
             packets_out: sums.packets_out,
             filtered: done.counters.filtered,
+            skipped: ended.skipped_packets(),
             snapped: done.counters.snapped,
             replaced_engines: done.counters.replaced_engines,
             bytes_in: sums.bytes_in,
@@ -108,6 +124,7 @@ impl Summary {
                 .iter()
                 .map(|(&segments, &packets)| Size { segments, packets })
                 .collect(),
+            packets_out_without_payload: tally.without_payload,
             flush_reasons: done.counters.flushes.clone(),
             passes: done.counters.passes.clone(),
             drops: done.counters.drops.clone(),
@@ -115,9 +132,12 @@ impl Summary {
             flow_count: tally.flows.len(),
             flow_count_exceeded: tally.flows.are_exceeded,
             flows: tally.flows.top(top).iter().map(flow).collect(),
-            truncated,
+            truncated: ended.is_early(),
             verified: verified.copied().map(Verification::from),
-            without_payload: tally.without_payload,
         }
     }
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
 }

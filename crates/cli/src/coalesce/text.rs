@@ -113,8 +113,8 @@ fn sizes(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     writeln!(f, "\n{:>10}  {:>11}", "segments", "packets")?;
     for range in &ranges {
         let bar = bar(range.packets, most);
-        let note = if range.first == 1 && summary.without_payload > 0 {
-            format!("  {} of them without TCP payload", Grouped(summary.without_payload))
+        let note = if range.first == 1 && summary.packets_out_without_payload > 0 {
+            format!("  {} of them without TCP payload", Grouped(summary.packets_out_without_payload))
         } else {
             String::new()
         };

@@ -14,6 +14,8 @@ pub(super) struct Summary {
     pub(super) packets_out: u64,
     /// Packets that `--filter` excluded.
     pub(super) filtered: u64,
+    /// Packets whose link type is not supported; not in any other count.
+    pub(super) skipped: u64,
     /// Segmented packets.
     pub(super) super_packets: u64,
     /// Resulting segments.
@@ -49,6 +51,7 @@ mod tests {
             packets_in: 10,
             packets_out: 1052,
             filtered: 3,
+            skipped: 0,
             super_packets: 1,
             segments: 1043,
             left,

@@ -85,6 +85,24 @@ fn json_has_stable_names_and_types() {
     }
 }
 
+/// The text has them, so programs need them as well.
+#[test]
+fn json_has_the_hold_times_and_the_packets_without_payload() {
+    let path = capture("tcp-loss");
+    for (profile, [hold, for_a_gap]) in [
+        ("gro", [50.0.into(), Value::Null]),
+        ("netfpga", [50.0.into(), Value::Null]),
+        ("npu", [1000.0.into(), 500.0.into()]),
+    ] {
+        let summary = summary(&[&path, "--profile", profile]);
+        assert_eq!([&summary["hold_us"], &summary["reorder_hold_us"]], [&hold, &for_a_gap], "{profile}");
+        let output = nichrome(&["coalesce", &path, "--profile", profile]);
+        let without =
+            format!(" {} of them without TCP payload", number(&summary, "packets_out_without_payload"));
+        assert!(stdout(&output).contains(&without), "{profile}: {without}");
+    }
+}
+
 #[test]
 fn the_numbers_of_the_summary_agree() {
     for path in captures() {
