@@ -16,6 +16,9 @@ const MISSED: RGBColor = RGBColor(200, 30, 30);
 /// Free space of a y axis per line of the legend, relative to its length.
 const LEGEND_LINE: f64 = 0.08;
 
+/// Selects claims of some kinds.
+type IsOfKind = fn((Claim, StatementKind)) -> bool;
+
 /// Series with common axes.
 pub(super) struct Panel<'a> {
     pub(super) label: String,
@@ -190,7 +193,7 @@ fn paint_series<'a, 'b: 'a>(
     Ok(())
 }
 
-/// Draws the paper's numbers with their tolerances. `at` returns the place of x and y.
+/// Draws the paper's numbers with their tolerances; a bound as a triangle that points to the numbers it allows. `at` returns the place of x and y.
 fn paint_paper<'a, 'b: 'a>(
     chart: &mut Chart<'a, 'b>,
     compared: &[&Compared],
@@ -199,11 +202,11 @@ fn paint_paper<'a, 'b: 'a>(
     let tolerances =
         compared.iter().map(|place| tolerated(place).filter_map(|end| at(place.x, end)).collect::<Vec<_>>());
     chart.draw_series(tolerances.map(|ends| PathElement::new(ends, INK.stroke_width(1))))?;
-    let papers = |wanted: fn(StatementKind) -> bool| {
-        let of_kind = compared.iter().filter(move |place| place.kind.is_some_and(wanted));
+    let papers = |wanted: IsOfKind| {
+        let of_kind = compared.iter().filter(move |place| place.claim.zip(place.kind).is_some_and(wanted));
         of_kind.filter_map(|place| Some((at(place.x, place.paper()?)?, place.is_near()))).collect::<Vec<_>>()
     };
-    let predicted = papers(|kind| kind == StatementKind::Predicted);
+    let predicted = papers(|(claim, kind)| is_value(claim) && kind == StatementKind::Predicted);
     if !predicted.is_empty() {
         chart
             .draw_series(
@@ -212,7 +215,7 @@ fn paint_paper<'a, 'b: 'a>(
             .label("the paper, predicted (red: beyond the tolerance)")
             .legend(|(x, y)| Circle::new((x + 7, y), 5, INK.stroke_width(2)));
     }
-    let others = papers(|kind| kind != StatementKind::Predicted);
+    let others = papers(|(claim, kind)| is_value(claim) && kind != StatementKind::Predicted);
     if !others.is_empty() {
         chart
             .draw_series(
@@ -221,7 +224,38 @@ fn paint_paper<'a, 'b: 'a>(
             .label("the paper: fitted, repeated, derived or by construction")
             .legend(|(x, y)| Cross::new((x + 7, y), 4, INK.stroke_width(1)));
     }
+    let bounds: [(&str, i32, IsOfKind); 2] = [
+        ("the paper: at least this (red: less)", -1, |(claim, _)| matches!(claim, Claim::AtLeast(_))),
+        ("the paper: at most this (red: more)", 1, |(claim, _)| matches!(claim, Claim::AtMost(_))),
+    ];
+    for (name, direction, wanted) in bounds {
+        let bounds = papers(wanted);
+        if !bounds.is_empty() {
+            let outline = move |at| triangle(at, 6, direction);
+            chart
+                .draw_series(bounds.iter().map(|(point, near)| {
+                    EmptyElement::at(*point)
+                        + PathElement::new(outline((0, 0)).to_vec(), ink(*near).stroke_width(2))
+                }))?
+                .label(name)
+                .legend(move |(x, y)| {
+                    PathElement::new(triangle((x + 7, y), 5, direction).to_vec(), INK.stroke_width(2))
+                });
+        }
+    }
     Ok(())
+}
+
+/// Returns true if a claim is a value, not a bound.
+fn is_value(claim: Claim) -> bool {
+    matches!(claim, Claim::Value(..))
+}
+
+/// Returns the outline of a triangle around a place, `size` pixels from its middle to its tip, which points up (-1) or
+/// down (1).
+fn triangle((x, y): (i32, i32), size: i32, direction: i32) -> [(i32, i32); 4] {
+    let (tip, base) = (y + direction * size, y - direction * (size - 2));
+    [(x, tip), (x + size, base), (x - size, base), (x, tip)]
 }
 
 /// Returns the color of a paper's number: red outside the tolerance.

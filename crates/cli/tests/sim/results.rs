@@ -321,3 +321,15 @@ fn a_figure_says_that_its_axis_does_not_show_0() {
     assert!(figures("0,1ms").iter().all(|figure| figure.contains(note)));
     assert!(figures("1ms").iter().all(|figure| !figure.contains(note)));
 }
+
+/// A number that the paper gives as a bound is no value that the line should meet.
+#[test]
+fn a_figure_draws_a_bound_as_a_triangle_that_points_to_what_it_allows() {
+    let folder = tempdir().unwrap();
+    let settings = ["--set", "duration=1ms", "--set", "warm-up=0"];
+    printed(&[&["run", "lro-netfpga-flows", "--out", text(folder.path())], &settings[..]].concat());
+    let svg = fs::read_to_string(folder.path().join("lro-netfpga-flows.svg")).unwrap();
+    assert!(svg.contains("the paper: at least this"), "{svg}");
+    assert!(svg.contains("the paper: at most this"), "{svg}");
+    assert!(!svg.contains("the paper, predicted"), "all of its statements about points are bounds: {svg}");
+}
