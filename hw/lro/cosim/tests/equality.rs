@@ -73,7 +73,7 @@ fn traffic(seed: u64, count: usize) -> (Config, Duration, Vec<Input>) {
     while inputs.len() < count {
         match traffic.step(&mut choose) {
             Step::Receive(frame) if !frame.is_empty() => inputs.push(Input::Frame(now, frame)),
-            Step::Batch(frames) => {
+            Step::Batch(frames) | Step::Part(frames) => {
                 let frames = frames.into_iter().filter(|frame| !frame.is_empty());
                 inputs.extend(frames.map(|frame| Input::Frame(now, frame)));
             }

@@ -65,8 +65,8 @@ impl Checked {
         let [aggregates, segments, connections] =
             [config.max_aggregates, config.max_segments, config.max_connections].map(|limit| limit as u64);
         let most_held = match profile {
-            // As many connections of UDP as of TCP.
-            ProfileConfig::Gro(_) => aggregates.min(2 * connections) * segments,
+            // As many connections of UDP as of TCP; and the segments of a burst that are alone in their flow, which take no aggregate.
+            ProfileConfig::Gro(_) => aggregates.min(2 * connections) * segments + 64,
             ProfileConfig::Netfpga(netfpga) => segments * netfpga.flows as u64,
             ProfileConfig::Npu(npu) => {
                 (aggregates * segments) + connections.min(aggregates) * npu.reorder_segments as u64
@@ -115,6 +115,18 @@ impl Checked {
                 advance(engine, *now, &mut |at, output| watch.output(at, output));
                 let mut frames = frames.into_iter().map(|bytes| watch.received(bytes, *now)).collect();
                 deliver_batch_into(engine, &mut frames, *now, outputs);
+                outputs.drain(..).for_each(|output| watch.output(*now, output));
+            }
+            Step::Part(frames) => {
+                advance(engine, *now, &mut |at, output| watch.output(at, output));
+                let mut frames = frames.into_iter().map(|bytes| watch.received(bytes, *now)).collect();
+                engine.receive_batch(&mut frames, *now);
+                engine.poll_all(outputs);
+                outputs.drain(..).for_each(|output| watch.output(*now, output));
+            }
+            Step::DrainOldest(frames) => {
+                engine.drain_oldest(frames);
+                engine.poll_all(outputs);
                 outputs.drain(..).for_each(|output| watch.output(*now, output));
             }
             Step::HostSends { segment, start, share } => {

@@ -16,6 +16,10 @@ pub enum Step {
     Receive(Vec<u8>),
     /// Frames are received together.
     Batch(Vec<Vec<u8>>),
+    /// As `Batch`, and the receive batch goes on.
+    Part(Vec<Vec<u8>>),
+    /// The driver takes this number of frames back, those held longest.
+    DrainOldest(usize),
     /// The host sends a segment, acknowledging one `share`th of what it has; the stream towards it begins at `start`.
     HostSends { segment: TcpFrame, start: SeqNumber, share: u32 },
     /// Nanoseconds pass.
@@ -34,6 +38,8 @@ pub struct Traffic {
     exchanges: Vec<Exchange>,
     /// The flow that sends now.
     current: usize,
+    /// In how many of a hundred cases another flow sends the next frame.
+    turns: u32,
     /// Frames that the network delays, with the number of steps until they come.
     delayed: Vec<(u32, Vec<u8>)>,
     medium: Medium,
@@ -46,7 +52,7 @@ pub struct Traffic {
 impl Traffic {
     /// One flow or a few.
     pub fn new(choose: &mut impl Choose, medium: Medium) -> Self {
-        let count = choose.one_of(&[1, 2, 3, 5, 12]);
+        let count = choose.one_of(&[1, 2, 3, 5, 12, 40]);
         let calm = choose.one_of(&[0, 0, 50, 90, 97]);
         let flows: Vec<Flow> = (0..count).map(|nth| Flow::new(choose, nth, calm)).collect();
         let exchanges = choose.one_of(&[0, 0, 1, 2]).min(flows.len());
@@ -54,7 +60,8 @@ impl Traffic {
         let exchanges = fields.into_iter().map(|fields| Exchange::new(choose, fields)).collect();
         let tunnels = (0..count).map(|_| Tunnel::any(choose, medium)).collect();
         let pads = medium == Medium::Ethernet && choose.chance(30);
-        Self { flows, tunnels, exchanges, current: 0, delayed: Vec::new(), medium, pads, calm }
+        let turns = choose.one_of(&[20, 20, 90]);
+        Self { flows, tunnels, exchanges, current: 0, turns, delayed: Vec::new(), medium, pads, calm }
     }
 
     /// What happens next.
@@ -70,10 +77,12 @@ impl Traffic {
         }
         match choose.below(64) {
             0..46 => self.receive(choose),
-            46..51 => Step::Wait(any_wait(choose)),
+            46..50 => Step::Wait(any_wait(choose)),
+            50 => Step::Part(self.burst(choose)),
             51..53 => Step::EndBatch,
             53..60 => self.flows[self.current].host_sends(choose),
-            60 => self.batch(choose),
+            60 => Step::Batch(self.burst(choose)),
+            61 if choose.chance(30) => Step::DrainOldest(choose.one_of(&[1, 0, 5, 40])),
             61 => Step::Keep(choose.one_of(&[0, 1, 4, 16])),
             62 => {
                 self.current = choose.below(self.flows.len() as u32) as usize;
@@ -83,17 +92,17 @@ impl Traffic {
         }
     }
 
-    fn batch(&mut self, choose: &mut impl Choose) -> Step {
-        let most = choose.one_of(&[2, 32, 70]);
+    fn burst(&mut self, choose: &mut impl Choose) -> Vec<Vec<u8>> {
+        let most = choose.one_of(&[2, 12, 32, 70]);
         let frames = (0..most).map(|_| self.receive(choose)).filter_map(|step| match step {
             Step::Receive(frame) => Some(frame),
             _ => None,
         });
-        Step::Batch(frames.collect())
+        frames.collect()
     }
 
     fn receive(&mut self, choose: &mut impl Choose) -> Step {
-        if choose.chance(20) {
+        if choose.chance(self.turns) {
             self.current = choose.below(self.flows.len() as u32) as usize;
         }
         let medium = self.medium;
