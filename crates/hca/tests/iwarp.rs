@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::thread;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use nichrome_rdma::{
     SendRequest, Status,
 };
 use nichrome_wan::Impairments;
+use nichrome_wire::iwarp::{self as wire, Crc, Fpdu, Opcode, ReadRequest, STag, Segment, fpdu_len};
 use nichrome_wire::{Instant as Time, MacAddr};
 
 #[path = "common/end.rs"]
@@ -238,6 +239,56 @@ fn a_read_fails_that_a_lost_machine_does_not_receive() {
     distant.lose();
     distant.read();
     distant.fails();
+}
+
+/// Answers READs of 8 bytes, whose segments have the numbers from 1 on.
+fn answer_reads(mut peer: TcpStream) {
+    let mut request = [0; fpdu_len(Segment::UNTAGGED_LEN + ReadRequest::LEN)];
+    for number in 1.. {
+        if peer.read_exact(&mut request).is_err() {
+            return;
+        }
+        let response = Segment {
+            is_last: true,
+            opcode: Opcode::ReadResponse,
+            place: wire::Place::Tagged { stag: STag(number), offset: 0 },
+        };
+        let len = response.header_len() + 8;
+        let mut fpdu = vec![0; fpdu_len(len)];
+        response.write(Fpdu::ulpdu_mut(&mut fpdu, len).unwrap()).unwrap();
+        Fpdu::finish(&mut fpdu, len, Crc::Unused);
+        if peer.write_all(&fpdu).is_err() {
+            return;
+        }
+    }
+}
+
+/// TCP's times of the last segment and of the last ACK are equal here, mostly: its clock ticks every few milliseconds.
+#[test]
+fn a_read_fails_that_a_busy_connections_own_interface_does_not_send() {
+    let set_down = || {
+        thread::sleep(Duration::from_millis(100));
+        let netlink = Netlink::open().unwrap();
+        netlink.set_down(&netlink.interface("wire0".parse().unwrap()).unwrap()).unwrap();
+    };
+    let fails = || {
+        let distant = Distant::connected();
+        thread::scope(|scope| {
+            let peer = distant.peer.try_clone().unwrap();
+            scope.spawn(|| answer_reads(peer));
+            scope.spawn(|| distant.near.run(set_down).unwrap());
+            let failed = loop {
+                distant.read();
+                match distant.end.cq.wait(PATIENCE).map(|done| done.status) {
+                    Some(Status::Success) => {}
+                    failed => break failed,
+                }
+            };
+            distant.peer.shutdown(Shutdown::Both).unwrap();
+            assert_eq!((failed, distant.end.qp.state()), (Some(Status::Flushed), QpState::Err));
+        });
+    };
+    thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(fails)));
 }
 
 const MESSAGE: usize = 4096;

@@ -17,6 +17,8 @@ pub struct Acknowledgements {
     pub queued: u32,
     /// Time since the peer's last ACK, in whole milliseconds.
     pub since_last: Duration,
+    /// Times that the retransmission timer has expired since an ACK covered new bytes, whether or not the interface took the segment.
+    pub expirations: u8,
 }
 
 /// Returns the acknowledgements of a connection.
@@ -41,6 +43,7 @@ pub fn acknowledgements(socket: impl AsFd) -> io::Result<Acknowledgements> {
         is_awaited: is_outstanding || info.tcpi_probes > 0,
         queued: u32::try_from(queued).unwrap_or_default(),
         since_last: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+        expirations: info.tcpi_retransmits,
     })
 }
 
@@ -58,8 +61,9 @@ mod tests {
         let _receiver = listener.accept().unwrap().0;
         sender.write_all(b"x").unwrap();
         thread::sleep(Duration::from_millis(100));
-        let Acknowledgements { is_awaited, queued, since_last } = acknowledgements(&sender).unwrap();
-        assert_eq!((is_awaited, queued), (false, 0));
+        let Acknowledgements { is_awaited, queued, since_last, expirations } =
+            acknowledgements(&sender).unwrap();
+        assert_eq!((is_awaited, queued, expirations), (false, 0, 0));
         assert!((Duration::from_millis(50)..Duration::from_secs(60)).contains(&since_last), "{since_last:?}");
         assert!(acknowledgements(UdpSocket::bind("127.0.0.1:0").unwrap()).is_err());
     }

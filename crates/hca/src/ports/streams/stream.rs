@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use nichrome_port::{Interest, acknowledgements, uninterrupted};
+use nichrome_port::{Acknowledgements, Interest, acknowledgements, uninterrupted};
 use nichrome_rdma::{QpHandle, StreamEnd};
 use nichrome_wire::Instant;
 use rustix::net::sockopt::set_socket_linger;
@@ -34,6 +34,8 @@ pub(super) struct Stream {
     pub(super) watched: Interest,
     /// Since when the peer has answered nothing, by the last check.
     unanswered: Option<Instant>,
+    /// The first check after the peer's last ACK, and the expirations of the retransmission timer that it found.
+    expirations: Option<(Instant, u8)>,
     /// Sequence numbers of the capture.
     pub(super) trace: Option<Box<Trace>>,
 }
@@ -74,6 +76,7 @@ impl Stream {
             is_stalled: false,
             watched,
             unanswered: None,
+            expirations: None,
             trace,
         }
     }
@@ -156,13 +159,29 @@ impl Stream {
 
     /// Checks what the peer has acknowledged; returns true if it has not acknowledged all.
     pub(super) fn check_answers(&mut self, now: Instant) -> bool {
-        let answers = acknowledgements(&self.socket).ok();
+        let Ok(answers) = acknowledgements(&self.socket) else {
+            self.unanswered = None;
+            return false;
+        };
+        let is_awaited = self.has_expired(&answers, now) || answers.is_awaited;
         // Counts from the first check that finds an ACK awaited: the last one may precede a long idle period.
-        self.unanswered = answers.filter(|answers| answers.is_awaited).map(|answers| match self.unanswered {
+        self.unanswered = is_awaited.then(|| match self.unanswered {
             Some(since) if since + answers.since_last >= now => since,
             _ => now,
         });
-        answers.is_some_and(|answers| answers.is_awaited || answers.queued > 0)
+        is_awaited || answers.queued > 0
+    }
+
+    /// Returns true if the retransmission timer has expired between two checks, both after the peer's last ACK. The times of
+    /// [`Acknowledgements`] do not show it if this machine's interface is down: then the kernel records no transmission.
+    fn has_expired(&mut self, answers: &Acknowledgements, now: Instant) -> bool {
+        match self.expirations {
+            Some((first, before)) if first + answers.since_last >= now => answers.expirations > before,
+            _ => {
+                self.expirations = Some((now, answers.expirations));
+                false
+            }
+        }
     }
 
     /// Returns true if the peer has answered nothing for so long, by the checks until `now`.
