@@ -138,7 +138,8 @@ impl<M: Memory> Device<M> {
         self.qp_number(handle).is_ok_and(|known| known == number).then_some(handle)
     }
 
-    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues.
+    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues; those of a target of XRC stay, which
+    /// are of shared receives.
     ///
     /// # Errors
     /// The transition or an attribute is not allowed, or a value is out of range. The queue pair is unchanged.
@@ -294,7 +295,9 @@ impl<M: Memory> Device<M> {
         let Self { qps, verbs, transports, config, .. } = self;
         qps.replace(handle, |transport| {
             let mut qp = transport.dissolve(transports, verbs);
-            for cq in [qp.send_cq, qp.receive_cq] {
+            // Those of a target are of the shared queues that requests named, whose receives are not its own.
+            let own = [qp.send_cq, qp.receive_cq].into_iter().filter(|_| qp.xrc.is_none());
+            for cq in own {
                 if let Some(cq) = verbs.cqs.get_mut(cq) {
                     cq.forget(qp.number);
                 }

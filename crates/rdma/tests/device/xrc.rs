@@ -331,3 +331,21 @@ fn a_target_that_has_received_is_destroyed_or_reset() {
     }
     device.destroy_xrc_domain(xrc.domain).unwrap();
 }
+
+/// The receives are the queue's, which other targets fill, too.
+#[test]
+fn a_target_that_is_reset_or_destroyed_leaves_the_completions_of_shared_receives() {
+    for is_reset in [true, false] {
+        let mut xrc = Xrc::new(Pair::new());
+        xrc.receive(0, 1, 0, 100);
+        xrc.post(xrc.queues[0].number, 1, Operation::Send, 0, 10);
+        xrc.pair.run();
+        let device = &mut xrc.pair.ends[1].device;
+        match is_reset {
+            true => device.modify_qp(xrc.target, &QpChange::to(QpState::Reset)).unwrap(),
+            false => device.destroy_qp(xrc.target).unwrap(),
+        }
+        let received: Vec<_> = xrc.received(0).iter().map(|wc| (wc.wr_id, wc.status)).collect();
+        assert_eq!(received, [(1, Status::Success)], "reset: {is_reset}");
+    }
+}
