@@ -100,6 +100,34 @@ fn lost_requests_and_responses_of_reads_and_atomics_are_found_by_probes() {
     }
 }
 
+#[test]
+fn the_wait_for_a_receive_is_no_part_of_the_round_trip() {
+    let mut pair = Pair::new();
+    let [a, b] = pair.connect(QpType::Rc, &Link { timeout: 14, ..Link::default() });
+    pair.ends[1].receive(b, 0, 0, 100);
+    pair.ends[0].post(a, 0, Operation::Send, 0, 100);
+    pair.run();
+    pair.ends[0].post(a, 1, Operation::Send, 0, 100);
+    pair.run_for(50_000_000);
+    assert!(pair.ends[0].device.counters().rnr_naks_received > 100);
+    (1..3).for_each(|wr_id| pair.ends[1].receive(b, wr_id, 0, 100));
+    pair.run();
+    let (began, mut is_first) = (pair.now, true);
+    pair.fates =
+        Some(Box::new(move |_, _| if std::mem::take(&mut is_first) { Fate::IsLost } else { Fate::Arrives }));
+    pair.ends[0].post(a, 2, Operation::Send, 0, 100);
+    pair.run();
+    let done = pair.ends[0].completions();
+    assert_eq!(
+        done.iter().map(|wc| (wc.wr_id, wc.status)).collect::<Vec<_>>(),
+        [0, 1, 2].map(|id| (id, Status::Success))
+    );
+    // The shortest time before a probe.
+    let took = done[2].at.nanos_since(began);
+    assert!((500_000..600_000).contains(&took), "{took}");
+    assert_eq!(pair.ends[0].device.counters().timeouts, 0);
+}
+
 /// While each answer may be one of a probe, its time is not known (Karn's rule).
 #[test]
 fn probes_end_when_the_path_has_become_longer() {

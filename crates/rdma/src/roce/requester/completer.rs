@@ -212,6 +212,8 @@ impl Requester {
         }
         self.waiting_until = Some(context.verbs.now.plus_nanos(timer.nanos()));
         (self.deadline, self.probe.due) = (None, None);
+        // The wait for a receive is no part of the round trip.
+        self.probe.repeated();
         // The packet has arrived: a gap behind it is a new one.
         self.recovering = false;
         self.send_again_from_unacked(context.qp);
