@@ -17,6 +17,7 @@ const CLONE_DEVICE: &str = "/dev/net/tun";
 
 const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
 const TUNSETOFFLOAD: Opcode = opcode::write::<libc::c_uint>(b'T', 208);
+const TUNSETCARRIER: Opcode = opcode::write::<libc::c_int>(b'T', 226);
 
 /// Offload flag sets in order of preference: the first that the kernel accepts is used.
 const OFFLOADS: [libc::c_uint; 3] = [
@@ -125,6 +126,16 @@ impl Tap {
     /// Returns the interface's name.
     pub fn name(&self) -> InterfaceName {
         self.name
+    }
+
+    /// Sets whether the interface has a carrier, as at first.
+    ///
+    /// # Errors
+    /// The interface is gone, or the kernel is older than 5.0.
+    #[allow(unsafe_code)]
+    pub fn set_carrier(&self, carrier: bool) -> io::Result<()> {
+        // SAFETY: TUNSETCARRIER reads a number.
+        unsafe { ioctl(&self.fd, Setter::<TUNSETCARRIER, _>::new(libc::c_int::from(carrier))) }
     }
 }
 

@@ -37,6 +37,11 @@ impl HostInterface {
         Ok(Self { interface, queues: queues.into_iter().map(Arc::new).collect() })
     }
 
+    /// Sets whether the interface has a carrier. Does nothing if it is gone, which ends the card.
+    pub(super) fn set_carrier(&self, carrier: bool) {
+        let _ = self.queues.first().map(|queue| queue.set_carrier(carrier));
+    }
+
     /// Returns true if the kernel accepts coalesced UDP datagrams.
     pub(super) fn udp_by_default(&self) -> UdpByDefault {
         let accepted = self.queues.iter().all(|queue| queue.takes_merged_udp());

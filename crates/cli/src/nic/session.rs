@@ -5,7 +5,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use anyhow::{bail, ensure};
 use nichrome_port::{Interface, Netlink, Settings};
 
-use super::{forwarding, host_interface};
+use super::forwarding;
+use super::host_interface::{self, HostInterface};
 use crate::links::{self, Link, User};
 use crate::{failure, signals};
 
@@ -26,11 +27,10 @@ pub(super) enum Ended {
     ByItself,
 }
 
-/// The interfaces to watch.
+/// What is watched beside the host interface.
 pub(super) struct Watched {
     /// `None` for a TAP device, which may move to another network namespace.
     pub(super) wire: Option<Interface>,
-    pub(super) host: Interface,
     /// MTU of the wire when the card was started.
     pub(super) mtu: u32,
     /// The profile's name if forwarding its output deserves a warning.
@@ -69,9 +69,9 @@ impl Session {
     ///
     /// # Errors
     /// An interface is gone.
-    pub(super) fn wait_for_the_end(&self, watched: &Watched) -> anyhow::Result<Ended> {
+    pub(super) fn wait_for_the_end(&self, watched: &Watched, host: &HostInterface) -> anyhow::Result<Ended> {
         let netlink = Netlink::open()?;
-        let mut watch = Watch::new(&netlink, watched);
+        let mut watch = Watch::new(&netlink, watched, host);
         loop {
             // Interfaces may have changed before the session.
             watch.look()?;
@@ -91,21 +91,24 @@ impl Session {
 struct Watch<'a> {
     netlink: &'a Netlink,
     watched: &'a Watched,
+    host: &'a HostInterface,
     wire: Option<Link>,
+    /// Whether the wire had a carrier at the last look, and so the host interface.
+    carrier: bool,
     wire_mtu: u32,
     host_mtu: u32,
     may_warn: bool,
 }
 
 impl<'a> Watch<'a> {
-    fn new(netlink: &'a Netlink, watched: &'a Watched) -> Self {
+    fn new(netlink: &'a Netlink, watched: &'a Watched, host: &'a HostInterface) -> Self {
         let (wire_mtu, host_mtu) = (watched.mtu, host_interface::mtu(watched.mtu));
         let wire = watched.wire.clone().map(|wire| Link::new(wire, User::CARD));
-        Self { netlink, watched, wire, wire_mtu, host_mtu, may_warn: true }
+        Self { netlink, watched, host, wire, carrier: true, wire_mtu, host_mtu, may_warn: true }
     }
 
     fn look(&mut self) -> anyhow::Result<()> {
-        let Watched { host, lossy, .. } = self.watched;
+        let host = &self.host.interface;
         let Some(of_host) = self.netlink.refresh(host)? else {
             bail!("{} is gone: the card ends", host.name);
         };
@@ -114,8 +117,9 @@ impl<'a> Watch<'a> {
         if let Some(wire) = &mut self.wire {
             let of_wire = wire.look(self.netlink)?;
             self.compare_mtus(&of_wire, &of_host)?;
+            self.compare_carriers(&of_wire);
         }
-        if let Some(profile) = lossy
+        if let Some(profile) = self.watched.lossy
             && self.may_warn
             && let Some(reason) = forwarding::reason(&of_host, profile)
         {
@@ -123,6 +127,21 @@ impl<'a> Watch<'a> {
             failure::warn(format_args!("{reason}"));
         }
         Ok(())
+    }
+
+    /// Gives the host a carrier while the wire has one: programs that watch it, as those for bonds and routes, must learn of a loss.
+    fn compare_carriers(&mut self, wire: &Interface) {
+        if wire.running == self.carrier {
+            return;
+        }
+        self.carrier = wire.running;
+        self.host.set_carrier(wire.running);
+        let (wire, host) = (wire.name, self.host.interface.name);
+        if self.carrier {
+            failure::say(format_args!("nichrome: {wire} has a carrier again, and {host}, too"));
+        } else {
+            failure::say(format_args!("nichrome: {wire} has no carrier, and neither has {host}"));
+        }
     }
 
     /// Limits the host's MTU to what the wire accepts and the card was started for.

@@ -173,12 +173,8 @@ impl Up {
         }
         netlink.set_up(&host_interface.interface)?;
         let stays = self.backend != Backend::Tap;
-        let watched = Watched {
-            wire: stays.then(|| interface.clone()),
-            host: host_interface.interface.clone(),
-            mtu: interface.mtu,
-            lossy: self.lossy(),
-        };
+        let watched =
+            Watched { wire: stays.then(|| interface.clone()), mtu: interface.mtu, lossy: self.lossy() };
         warn_of_addresses(&netlink, &interface, host)?;
         warn_of_controller(&interface);
         let identity = Identity {
@@ -218,14 +214,14 @@ impl Up {
         let (card, attached) =
             queues.start(&devices, &config, || captures.observer(), session.card_ended())?;
         let reporter = Reporter::new(identity, card.remote(), captures.missed());
-        let socket = control::open(watched.host.name, reporter.clone(), session.sender())
+        let socket = control::open(host_interface.interface.name, reporter.clone(), session.sender())
             .inspect_err(|error| failure::warn(format_args!("'nichrome nic stats' will not work: {error:#}")))
             .ok();
         if let Some(server) = metrics {
             metrics::serve(server, reporter.clone());
         }
         failure::say(format_args!("nichrome: {up}"));
-        let ended = session.wait_for_the_end(watched);
+        let ended = session.wait_for_the_end(watched, &host_interface);
         let stopped = stop(card, &reporter).context(between);
         drop(attached);
         captures.finish();

@@ -255,6 +255,38 @@ fn a_card_waits_while_its_wire_is_down() {
 }
 
 #[test]
+fn the_host_has_a_carrier_while_its_wire_has_one() {
+    needs_namespaces!("lifecycle::the_host_has_a_carrier_while_its_wire_has_one");
+    for back_end in back_ends() {
+        let lab = Lab::new();
+        let carrier = |state: &str| {
+            let ip = || Command::new("ip").args(["link", "set", "p0", state]).status().unwrap();
+            assert!(lab.there.run(ip).unwrap().success());
+        };
+        let host_follows = |carrier| {
+            until("the host's carrier", || lab.interface("h0").running == carrier);
+            assert!(lab.interface("h0").up);
+        };
+        carrier("down");
+        let mut up = lab.up(&["--backend", back_end]);
+        host_follows(false);
+        carrier("up");
+        up.wait_for("w0 has a carrier again, and h0, too");
+        host_follows(true);
+        lab.configure_host();
+        lab.wait_until_connected();
+        lab.ip("link set w0 down");
+        up.wait_for("w0 has no carrier, and neither has h0");
+        host_follows(false);
+        lab.ip("link set w0 up");
+        host_follows(true);
+        lab.wait_until_connected();
+        up.stop();
+        assert!(lab.is_tidy());
+    }
+}
+
+#[test]
 fn the_host_sends_no_longer_packets_than_the_wire_takes() {
     needs_namespaces!("lifecycle::the_host_sends_no_longer_packets_than_the_wire_takes");
     for back_end in back_ends() {
