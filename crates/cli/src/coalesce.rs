@@ -60,7 +60,7 @@ pub(crate) struct Coalesce {
     #[arg(value_name = "OUT.pcapng")]
     output: Option<PathBuf>,
     /// The engine: gro (lossless), netfpga (one flow at a time) or npu (reorders).
-    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
+    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile(), hide_possible_values = true)]
     profile: Profile,
     #[command(flatten)]
     engine: EngineOptions,

@@ -1,7 +1,9 @@
 //! Options that select and configure an engine.
 
+use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use nichrome_lro::{
     ActiveAck, BadChecksum, Config, Hold, Medium, NetfpgaConfig, NpuConfig, Profile, ProfileConfig, PshRule,
@@ -10,6 +12,7 @@ use nichrome_lro::{
 
 use crate::duration;
 use crate::failure;
+use crate::named::named;
 use crate::number;
 
 /// Hold time of `gro` and `netfpga`: typical interrupt moderation of cards.
@@ -88,8 +91,8 @@ enum Action {
 }
 
 /// Parses a profile; the error lists the profiles.
-pub(crate) fn profile(name: &str) -> Result<Profile, nichrome_lro::UnknownProfile> {
-    name.parse()
+pub(crate) fn profile() -> impl TypedValueParser<Value = Profile> {
+    named(Profile::ALL.map(Profile::name), Profile::from_str)
 }
 
 /// Returns the default configuration of a profile.

@@ -23,6 +23,7 @@ mod http;
 mod impairment_options;
 mod links;
 mod man;
+mod named;
 #[cfg(test)]
 mod named_commands;
 mod nic;

@@ -31,7 +31,7 @@ pub(crate) struct Lro {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// The engine: gro (holds until the end of each burst), netfpga or npu (with their default hold times at 10 Gb/s).
-    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile)]
+    #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile(), hide_possible_values = true)]
     profile: Profile,
     /// Use this many flows in random order instead, made from the file's first full-sized segment.
     #[arg(long, value_name = "N", value_parser = number::whole(1..=10_000_000_u32))]

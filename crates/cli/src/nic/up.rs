@@ -30,6 +30,7 @@ use crate::distinct::Distinct;
 use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config};
 use crate::failure;
 use crate::http::HttpServer;
+use crate::named::named;
 use crate::number;
 use crate::shared_device::SharedDevice;
 
@@ -47,7 +48,10 @@ pub(crate) struct Up {
     #[arg(long, value_name = "NAME", required_unless_present = "config")]
     host: Option<InterfaceName>,
     /// The engine: none, gro (lossless), netfpga (one flow at a time) or npu (reorders).
-    #[arg(long, value_name = "PROFILE", default_value = "gro")]
+    #[arg(
+        long, value_name = "PROFILE", default_value = "gro",
+        value_parser = named(Offload::names(), Offload::from_str), hide_possible_values = true
+    )]
     profile: Offload,
     #[command(flatten)]
     engine: EngineOptions,
@@ -96,6 +100,10 @@ impl FromStr for Offload {
 }
 
 impl Offload {
+    fn names() -> impl Iterator<Item = &'static str> {
+        Profile::ALL.into_iter().map(Some).chain([None]).map(|profile| Self(profile).name())
+    }
+
     const fn name(self) -> &'static str {
         match self.0 {
             Some(profile) => profile.name(),

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use crate::distinct::Distinct;
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
+use crate::named::named;
 use crate::number;
 
 /// The peer, the adapter's configuration and the faults.
@@ -44,10 +46,16 @@ pub(super) struct Options {
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
     /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
-    #[arg(long, value_name = "NAME", default_value = "roce")]
+    #[arg(
+        long, value_name = "NAME", default_value = "roce",
+        value_parser = named(Transport::ALL.map(Transport::name), Transport::from_str), hide_possible_values = true
+    )]
     transport: Transport,
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
-    #[arg(long, value_name = "SIDE", default_value = "auto")]
+    #[arg(
+        long, value_name = "SIDE", default_value = "auto",
+        value_parser = named(Stateless::ALL.map(Stateless::name), Stateless::from_str), hide_possible_values = true
+    )]
     stateless: Stateless,
     /// With --transport star, the maximum number of connections whose state this side keeps; it is
     /// stateless for further ones.
@@ -70,7 +78,10 @@ pub(super) struct Options {
     packets: bool,
     /// How packets reach other processes of this user on this machine: sockets, which use the kernel's network, where tcpdump and tc
     /// see them; or memory, which is faster and which both processes must choose.
-    #[arg(long, value_name = "PATH", default_value = "sockets")]
+    #[arg(
+        long, value_name = "PATH", default_value = "sockets",
+        value_parser = named(LocalPath::ALL.map(LocalPath::name), LocalPath::from_str), hide_possible_values = true
+    )]
     local: LocalPath,
     /// Print the result as one JSON object.
     #[arg(long)]

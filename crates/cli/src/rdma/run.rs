@@ -22,6 +22,7 @@ use super::options::{address_of, device_address};
 use super::program::Program;
 use crate::distinct::Distinct;
 use crate::failure;
+use crate::named::named;
 use crate::number;
 
 /// Run an unmodified RDMA program on a software device: replaces its libibverbs by one that speaks RoCEv2
@@ -30,10 +31,17 @@ use crate::number;
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
     /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
-    #[arg(long, value_name = "NAME", value_parser = valid::<Transport>)]
+    #[arg(
+        long, value_name = "NAME",
+        value_parser = named(Transport::ALL.map(Transport::name), valid::<Transport>), hide_possible_values = true
+    )]
     transport: Option<String>,
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
-    #[arg(long, value_name = "SIDE", value_parser = valid::<Stateless>, requires = "transport")]
+    #[arg(
+        long, value_name = "SIDE",
+        value_parser = named(Stateless::ALL.map(Stateless::name), valid::<Stateless>), hide_possible_values = true,
+        requires = "transport"
+    )]
     stateless: Option<String>,
     /// With --transport star, the maximum number of connections whose state this side keeps; it is
     /// stateless for further ones.
@@ -65,7 +73,10 @@ pub(crate) struct Run {
     packets: bool,
     /// How packets reach other processes of this user on this machine: sockets, which use the kernel's network, where tcpdump and tc
     /// see them; or memory, which is faster and which both processes must choose.
-    #[arg(long, value_name = "PATH", value_parser = valid::<LocalPath>)]
+    #[arg(
+        long, value_name = "PATH",
+        value_parser = named(LocalPath::ALL.map(LocalPath::name), valid::<LocalPath>), hide_possible_values = true
+    )]
     local: Option<String>,
     /// Packets lost in each direction: 1%, gilbert:P,R, or packets:3,7,10-12.
     #[arg(long, value_name = "LOSS", value_parser = valid::<Loss>)]

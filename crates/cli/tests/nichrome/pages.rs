@@ -47,11 +47,22 @@ fn completions_are_valid_and_name_all_commands_but_hidden_ones() {
         }
     }
     let bash = nichrome(&["completions", "bash"]);
-    let completed = Command::new("bash")
-        .args(["-c", &format!("{}\nCOMP_WORDS=(nichrome wa) COMP_CWORD=1; _nichrome nichrome wa nichrome; echo ${{COMPREPLY[@]}}", stdout(&bash))])
-        .output()
-        .unwrap();
-    assert_eq!(stdout(&completed).trim(), "wan");
+    for (words, expected) in [
+        ("nichrome wa", "wan"),
+        ("nichrome coalesce --profile n", "netfpga npu"),
+        ("nichrome nic up --profile n", "netfpga npu none"),
+        ("nichrome rdma run --transport i", "iwarp"),
+        ("nichrome rdma bw --stateless s", "self"),
+    ] {
+        let list: Vec<&str> = words.split(' ').collect();
+        let (at, [.., previous, last]) = (list.len() - 1, &list[..]) else { panic!("{words}") };
+        let ask = format!(
+            "COMP_WORDS=({words}) COMP_CWORD={at}; _nichrome nichrome {last} {previous}; echo ${{COMPREPLY[@]}}"
+        );
+        let script = format!("{}\n{ask}", stdout(&bash));
+        let completed = Command::new("bash").args(["-c", &script]).output().unwrap();
+        assert_eq!(stdout(&completed).trim(), expected, "{words}");
+    }
 }
 
 #[test]

@@ -134,6 +134,7 @@ const CLI: Layers = &[
         "impairment_options.rs",
         "links.rs",
         "man.rs",
+        "named.rs",
         "number.rs",
         "page/",
         "picture_file.rs",
