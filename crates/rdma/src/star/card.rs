@@ -9,8 +9,8 @@
 //! | authenticated | the lease has not ended, and is not void | refused: [`Reason::Lease`] |
 //! | GD | the bytes fit in a packet | refused: [`Reason::Length`] |
 //! | RDP, GD, AOP | rights and bytes of the capability | refused, with the reason |
-//! | RDP, GD, AOP | key, right and bounds of the region | refused, with the reason |
-//! | AOP | the ticket and the alignment (`result_slots.rs`) | refused: [`Reason::Atomic`] |
+//! | RDP, GD, AOP whose result is not in its slot | key, right and bounds of the region | refused, with the reason |
+//! | AOP whose result is not in its slot | the ticket and the alignment (`result_slots.rs`) | refused: [`Reason::Atomic`] |
 //!
 //! A refusal of a packet that is not authenticated has no other reason than [`Reason::Expired`] and [`Reason::Denied`].
 //! The card looks up no connection: it copies the connection's number into the answer and sends that to the packet's
@@ -218,12 +218,9 @@ impl StatelessCard {
             }
             Message::Gd(span, len) => admitted.and_then(|()| self.locate(&request, span, len, registered)),
             Message::Aop(span, atomic) => admitted.and_then(|()| {
-                let address = request.resolve(span, Atomic::WORD, Rights::ATOMIC, registered)?;
-                let server = span.capability.server;
-                found = slots
-                    .execute(server, &atomic, address, memory)
-                    .map_err(|why| request.reason_for_answer(why))?;
-                Ok(Done { address, len: Atomic::WORD })
+                let before = execute(span, &atomic, registered, memory, slots);
+                found = before.map_err(|why| request.reason_for_answer(why))?;
+                Ok(Done { address: span.address, len: Atomic::WORD })
             }),
             _ => return None,
         };
@@ -455,6 +452,23 @@ impl CardRequest<'_> {
     #[inline]
     fn reason_for_answer(&self, reason: Reason) -> Reason {
         if self.key.is_some() { reason } else { Reason::Denied }
+    }
+}
+
+/// Executes an AOP unless its result is known; returns the previous value.
+fn execute<M: Memory>(
+    span: Span,
+    atomic: &Atomic,
+    registered: &impl RegisteredMemory,
+    memory: &mut M,
+    slots: &mut ResultSlots,
+) -> Result<u64, Reason> {
+    let reach = Reach::new(span, Atomic::WORD, Rights::ATOMIC)?;
+    let server = span.capability.server;
+    // The server's program may have seen the effect and deregistered the memory since.
+    match slots.result(server, atomic) {
+        Some(before) => Ok(before),
+        None => slots.execute(server, atomic, registered.resolve(&reach)?, memory),
     }
 }
 

@@ -7,7 +7,7 @@
 //! | the ticket of the AOP | the card |
 //! |---|---|
 //! | the next after the slot's | changes the 8 bytes, writes ticket and result to the slot, and answers with the result |
-//! | the slot's: a copy, or a repetition because the answer was lost | answers with the slot's result |
+//! | the slot's: a copy, or a repetition because the answer was lost | answers with the slot's result, also if the memory was deregistered since |
 //! | any other | refuses: [`Reason::Atomic`]. The client waits for each operation before the next, so this is an old copy |
 
 use nichrome_wire::rdma::QpNumber;
@@ -41,10 +41,16 @@ impl ResultSlots {
         self.slots.remove(&server);
     }
 
-    /// Executes an operation on the 8 bytes at `address`, unless it has been executed. Returns their previous value.
+    /// The previous value that an operation found which was executed last.
+    pub(super) fn result(&self, server: QpNumber, atomic: &Atomic) -> Option<u64> {
+        let slot = self.slots.get(&server)?;
+        (atomic.ticket == slot.ticket && slot.ticket != 0).then_some(slot.before)
+    }
+
+    /// Executes an operation whose [`result`](Self::result) is not known on the 8 bytes at `address`. Returns their previous value.
     ///
     /// # Errors
-    /// The ticket is neither the last nor the next, the address is not a multiple of 8, or the memory is not mapped.
+    /// The ticket is not the next, the address is not a multiple of 8, or the memory is not mapped.
     pub(super) fn execute<M: Memory>(
         &mut self,
         server: QpNumber,
@@ -53,9 +59,6 @@ impl ResultSlots {
         memory: &mut M,
     ) -> Result<u64, Reason> {
         let slot = self.slots.get_mut(&server).ok_or(Reason::Atomic)?;
-        if atomic.ticket == slot.ticket && slot.ticket != 0 {
-            return Ok(slot.before);
-        }
         if atomic.ticket != next_ticket(slot.ticket) || !address.is_multiple_of(Atomic::WORD.into()) {
             return Err(Reason::Atomic);
         }
@@ -92,7 +95,10 @@ mod tests {
         assert_eq!(execute(add(1, 5), 0x1000), Err(Reason::Atomic), "no slot");
         let mut slots = ResultSlots::default();
         slots.open(server);
-        let mut execute = |atomic, address| slots.execute(server, &atomic, address, &mut memory);
+        let mut execute = |atomic, address| match slots.result(server, &atomic) {
+            Some(before) => Ok(before),
+            None => slots.execute(server, &atomic, address, &mut memory),
+        };
         assert_eq!(execute(add(0, 5), 0x1000), Err(Reason::Atomic), "no first ticket");
         assert_eq!([1, 1, 2, 2].map(|ticket| execute(add(ticket, 5), 0x1000)), [Ok(0), Ok(0), Ok(5), Ok(5)]);
         assert_eq!([1, 4].map(|ticket| execute(add(ticket, 5), 0x1000)), [Err(Reason::Atomic); 2]);

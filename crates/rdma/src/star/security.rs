@@ -7,6 +7,7 @@
 //! | packet | leaves if |
 //! |---|---|
 //! | RDP, GD, AOP | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
+//! | an AOP that has left before | the same, with the region that allowed it, also if that was deregistered since: the answer is the result |
 //! | CQEP, EA to a server | some connection has an entry for the destination |
 //! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
@@ -66,6 +67,8 @@ struct Entry {
 #[derive(Default)]
 pub struct EgressModule {
     entries: QpMap<Entry>,
+    /// The last AOP of each connection that has sent one: its ticket, and the region that allowed it.
+    atomics: QpMap<(u32, Registration)>,
     /// Entries for each server.
     servers: HashMap<IpAddr, usize>,
     /// Whether this host is the stateless side of any connection.
@@ -114,8 +117,19 @@ impl EgressModule {
         self.entries.get(&connection)?.memory.region(key)
     }
 
+    /// The region that an RDP, GD or AOP names; of an AOP that has left before, also one that was deregistered since.
+    pub(super) fn region_of(&self, connection: QpNumber, message: &Message) -> Option<&Registration> {
+        let key = message.span()?.key;
+        self.region(connection, key).or_else(|| {
+            let Message::Aop(_, Atomic { ticket, .. }) = message else { return None };
+            let (last, region) = self.atomics.get(&connection)?;
+            (last == ticket && region.key.0 == key).then_some(region)
+        })
+    }
+
     /// Removes the entry of a connection.
     pub fn remove(&mut self, connection: QpNumber) {
+        self.atomics.remove(&connection);
         let Some(entry) = self.entries.remove(&connection) else { return };
         if let Some(count) = self.servers.get_mut(&entry.server) {
             *count -= 1;
@@ -164,6 +178,11 @@ impl EgressModule {
     #[inline]
     pub fn check_headers(&mut self, flow: &UdpFlow, repr: &Repr, payload_len: usize) -> Result<(), Blocked> {
         let verdict = self.judge(flow, repr, payload_len);
+        if let (Ok(()), Message::Aop(_, Atomic { ticket, .. })) = (verdict, repr.message)
+            && let Some(region) = self.region_of(repr.connection, &repr.message).copied()
+        {
+            self.atomics.insert(repr.connection, (ticket, region));
+        }
         self.count(verdict)
     }
 
@@ -186,12 +205,10 @@ impl EgressModule {
         match repr.message {
             Message::Rdp(span) => {
                 let len = u16::try_from(payload_len).map_err(|_| Blocked::Malformed)?;
-                self.judge_reach(repr.connection, to, span, len, Rights::STORE)
+                self.judge_reach(repr, to, span, len, Rights::STORE)
             }
-            Message::Gd(span, len) => self.judge_reach(repr.connection, to, span, len, Rights::FETCH),
-            Message::Aop(span, _) => {
-                self.judge_reach(repr.connection, to, span, Atomic::WORD, Rights::ATOMIC)
-            }
+            Message::Gd(span, len) => self.judge_reach(repr, to, span, len, Rights::FETCH),
+            Message::Aop(span, _) => self.judge_reach(repr, to, span, Atomic::WORD, Rights::ATOMIC),
             Message::Cqep(_) | Message::Ea if is_to_server(repr) => {
                 if self.servers.contains_key(&to) {
                     Ok(())
@@ -207,20 +224,21 @@ impl EgressModule {
     #[inline]
     fn judge_reach(
         &self,
-        connection: QpNumber,
+        repr: &Repr,
         to: IpAddr,
         span: Span,
         len: u16,
         right: Rights,
     ) -> Result<(), Blocked> {
-        let entry = self.entries.get(&connection).filter(|entry| !entry.is_closed).ok_or(Blocked::Role)?;
+        let entry = self.entries.get(&repr.connection).filter(|entry| !entry.is_closed);
+        let entry = entry.ok_or(Blocked::Role)?;
         if entry.server != to {
             return Err(Blocked::Destination);
         }
         if span.capability.rights.contains(Rights::ELEMENT) {
             return Reach::new(span, len, right).map(|_| ()).map_err(Blocked::Memory);
         }
-        let region = entry.memory.region(span.key).ok_or(Blocked::Memory(Reason::Key))?;
+        let region = self.region_of(repr.connection, &repr.message).ok_or(Blocked::Memory(Reason::Key))?;
         let reach = Reach::new(span, len, right).map_err(Blocked::Memory)?;
         if !entry.access.contains(reach.right) {
             return Err(Blocked::Memory(Reason::Right));

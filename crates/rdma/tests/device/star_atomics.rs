@@ -1,7 +1,12 @@
 //! StaR's atomic operations: once each, in order, and with the right only.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use crate::common::{Fate, Faults, Link, Pair};
+use nichrome_rdma::star::{CardAuthentication, ServerSecret};
 use nichrome_rdma::*;
+use nichrome_wire::star::{PacketType, Repr};
 
 /// A counter of the stateless side, to which its client and its own program add. Each answer of the card is lost once, and each
 /// AOP arrives twice.
@@ -68,5 +73,54 @@ fn an_atomic_needs_the_right_and_an_aligned_address() {
         pair.run();
         assert_eq!(pair.ends[0].statuses(), [(1, Status::RemoteInvalidRequest)]);
         assert_eq!(pair.ends[1].bytes(0, 16), [0; 16]);
+    }
+}
+
+/// The server's program sees an atomic operation's effect and deregisters the memory, while the client retransmits because the answers
+/// are lost. Returns how the operation ends, and the client's buffer.
+fn atomic_whose_memory_is_deregistered(
+    config: impl Fn(&mut Config),
+    is_lost: impl Fn(PacketType) -> bool + 'static,
+    lost_until: u64,
+) -> (Status, u64) {
+    let mut pair = Pair::with(config);
+    let [a, _] = pair.connect_star(1, &Link::default());
+    let remote = pair.ends[1].remote(0);
+    pair.ends[1].fill(0, &40u64.to_ne_bytes());
+    let is_over = Rc::new(Cell::new(false));
+    let over = Rc::clone(&is_over);
+    pair.fates = Some(Box::new(move |_, bytes| {
+        let kind = Repr::parse(bytes).unwrap().0.message.packet_type();
+        if is_lost(kind) && !over.get() { Fate::IsLost } else { Fate::Arrives }
+    }));
+    pair.ends[0].post(a, 1, Operation::FetchAdd { remote, add: 2 }, 0, 8);
+    pair.run_for(lost_until);
+    let region = pair.ends[1].region;
+    pair.ends[1].device.deregister(region).unwrap();
+    pair.run_for(lost_until);
+    is_over.set(true);
+    pair.run();
+    let [(1, status)] = pair.ends[0].statuses()[..] else { panic!("one completion") };
+    let expected = if status == Status::Success { 42u64 } else { 40 };
+    assert_eq!(pair.ends[1].bytes(0, 8), expected.to_ne_bytes());
+    (status, u64::from_ne_bytes(pair.ends[0].bytes(0, 8).try_into().unwrap()))
+}
+
+#[test]
+fn an_atomic_whose_answer_is_lost_gets_its_result_after_its_memory_was_deregistered() {
+    let with_tags = |config: &mut Config| {
+        config.star.authentication = Some(CardAuthentication { secret: ServerSecret::new([7; 16]) });
+    };
+    for config in [(|_| {}) as fn(&mut Config), with_tags] {
+        // The client learns of the deregistration before it retransmits, or not before its operation is complete.
+        for is_lost in [(|kind| kind == PacketType::Sdp) as fn(PacketType) -> bool, |kind| {
+            matches!(kind, PacketType::Sdp | PacketType::Wqep)
+        }] {
+            let (status, found) = atomic_whose_memory_is_deregistered(config, is_lost, 5_000_000);
+            assert_eq!((status, found), (Status::Success, 40));
+        }
+        let (status, found) =
+            atomic_whose_memory_is_deregistered(config, |kind| kind == PacketType::Aop, 5_000_000);
+        assert_eq!((status, found), (Status::RemoteAccess, 0), "not executed before");
     }
 }

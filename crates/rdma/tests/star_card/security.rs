@@ -7,7 +7,8 @@ use nichrome_rdma::{Access, RKey};
 use nichrome_wire::AddressPair;
 use nichrome_wire::rdma::UdpFlow;
 use nichrome_wire::star::{
-    Completed, Cqe, Element, Flags, GrantCode, Message, Reason, Registration, Stamp, StatusCode,
+    Atomic, AtomicKind, Completed, Cqe, Element, Flags, GrantCode, Message, Operands, Reason, Registration,
+    Stamp, StatusCode,
 };
 
 use super::common::{BASE, CLIENT, EPOCH, PRIVATE, Packet, SERVER, SHARED, connection, regions};
@@ -113,6 +114,39 @@ fn entries_follow_the_elements_of_their_server_only() {
     assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Bounds)));
     module.apply(connection(17), server, &Element::Deregister(RKey(0x333)));
     assert_eq!(check(&mut module, &reach), Err(Blocked::Memory(Reason::Key)));
+}
+
+#[test]
+fn an_atomic_that_has_left_may_leave_again_after_its_region_was_deregistered() {
+    let mut module = admitted(Access::REMOTE_ATOMIC);
+    let key = 0x333;
+    let region = Registration {
+        key: RKey(key),
+        address: 0x9000,
+        len: 8,
+        rights: Access::REMOTE_ATOMIC.star_bits(),
+        code: GrantCode(0),
+    };
+    let aop = |key, ticket| {
+        let operands = Operands { compare: 0, swap_or_add: 5 };
+        let packet = Packet::aop(key, 0x9000, Atomic { kind: AtomicKind::FetchAdd, ticket, operands });
+        packet.changed(|capability| (capability.base, capability.len) = (0x9000, 8))
+    };
+    let unknown = Err(Blocked::Memory(Reason::Key));
+    assert_eq!(check(&mut module, &aop(key, 1)), unknown);
+    module.apply(connection(17), SERVER.into(), &Element::Register(region));
+    assert_eq!(check(&mut module, &aop(key, 1)), Ok(()));
+    module.apply(connection(17), SERVER.into(), &Element::Deregister(RKey(key)));
+    for (packet, expected) in [
+        (aop(key, 1), Ok(())),
+        (aop(key, 2), unknown),
+        (aop(key + 1, 1), unknown),
+        (Packet::rdp(key, 0x9000, b"data"), unknown),
+    ] {
+        assert_eq!(check(&mut module, &packet), expected);
+    }
+    module.admit(connection(17), SERVER.into(), Access::REMOTE_ATOMIC, &admission());
+    assert_eq!(check(&mut module, &aop(key, 1)), unknown, "another connection");
 }
 
 #[test]

@@ -354,10 +354,10 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
 
     fn authorize(&self, packet: Outgoing, shared: &StarShared) -> Outgoing {
         let (mut message, mut code) = (packet.repr.message, packet.code);
-        let Some(Span { key, capability, .. }) = message.span_mut() else { return packet };
+        let Some(Span { capability, .. }) = message.span_mut() else { return packet };
         capability.lease = self.lease.as_ref().map_or(Lease::default(), |lease| lease.lease);
         if !capability.rights.contains(Rights::ELEMENT)
-            && let Some(region) = shared.egress.region(self.qp.number, *key)
+            && let Some(region) = shared.egress.region_of(self.qp.number, &packet.repr.message)
         {
             let access = Access::from_bits(region.rights.into()).unwrap_or(Access::NONE);
             capability.rights = remote_rights(access, access);
