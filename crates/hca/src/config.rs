@@ -69,7 +69,7 @@ pub struct AdapterConfig {
     pub star: StarOptions,
     /// Options of iWARP; ignored by other transports.
     pub iwarp: IwarpOptions,
-    /// Options of the connection manager; ignored by transports other than RoCE.
+    /// Options of the connection manager over RoCE and StaR.
     pub cm: CmOptions,
     /// The address.
     pub place: Place,

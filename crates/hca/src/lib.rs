@@ -1,5 +1,5 @@
-//! The live RDMA adapter: the engine of `nichrome-rdma` at an IP address of this machine, over UDP (RoCEv2), without
-//! RDMA hardware, kernel module or root.
+//! The live RDMA adapter: the engine of `nichrome-rdma` at an IP address of this machine, over UDP (RoCEv2, StaR) or TCP
+//! (iWARP), without RDMA hardware, kernel module or root.
 //!
 //! | | |
 //! |---|---|

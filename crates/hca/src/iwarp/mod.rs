@@ -32,7 +32,7 @@ pub(crate) use pending::{AttachError, Request, StreamHost};
 pub(crate) use set_up::{IwarpSetup, listen};
 
 /// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an address use the following
-/// ports; StaR's ports are below.
+/// ports, up to 4863.
 pub const IWARP_PORT: u16 = 4832;
 
 /// Bits of a queue pair number below those that name the adapter at an address.

@@ -31,15 +31,15 @@ pub enum PshRule {
 /// Configuration of the `npu` profile alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NpuConfig {
-    /// Minimum timeout of a connection after its last segment.
+    /// Minimum timeout of a connection after its last segment, 0 to 60 s.
     pub floor: Duration,
     /// Maximum timeout of a connection after its last segment, and maximum time that a segment is held while
-    /// more arrive.
+    /// more arrive, 0 to 60 s.
     pub ceiling: Duration,
-    /// Time that segments wait behind a gap. A held gap hides loss from the sender: stay well below the
-    /// round-trip time.
+    /// Time that segments wait behind a gap, 0 to 60 s. A held gap hides loss from the sender: stay well below
+    /// the round-trip time.
     pub reorder_hold: Duration,
-    /// Maximum distance of a waiting segment from nextseq, in bytes.
+    /// Maximum distance of a waiting segment from nextseq, in bytes, 0 to 2³⁰.
     pub reorder_bytes: u32,
     /// Maximum number of segments of a connection behind a gap, 1 to 1,023.
     pub reorder_segments: usize,

@@ -1,5 +1,5 @@
 //! Capabilities: the parts of the server's memory that a client may access, as granted by the server's driver in the
-//! fields of an RDP or GD.
+//! fields of an RDP, GD or AOP.
 
 use std::ops::BitOr;
 
@@ -54,7 +54,7 @@ impl BitOr for Rights {
     }
 }
 
-/// The end of a connection's lease, in seconds of the server's clock.
+/// The end of a connection's lease, in seconds of the server's clock of leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease(pub u32);
 
@@ -108,8 +108,8 @@ impl Capability {
     }
 }
 
-/// A code that proves to the server's card that its driver granted a range. Not part of RDPs and GDs: their tags cover
-/// it.
+/// A code that proves to the server's card that its driver granted a range. Not part of RDPs, GDs and AOPs: their tags
+/// cover it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GrantCode(pub u64);
 

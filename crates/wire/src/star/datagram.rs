@@ -44,11 +44,11 @@ impl Authentication {
 pub struct Repr {
     /// The flags; those that the type does not have are not written.
     pub flags: Flags,
-    /// The receiver's number of the connection. On RDP and GD the client's, which the answers copy.
+    /// The receiver's number of the connection. On RDP, GD and AOP the client's, which the answers copy.
     pub connection: QpNumber,
     /// The sequence number.
     pub sequence: SeqNumber,
-    /// RDP and GD: expiry of the packet. RA and SDP: the server's time. Otherwise 0.
+    /// RDP, GD and AOP: expiry of the packet. RA and SDP: the server's time. Otherwise 0.
     pub stamp: Stamp,
     /// The content.
     pub message: Message,

@@ -12,7 +12,7 @@ use super::packet_type::PacketType;
 /// Memory of the server that a packet accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// The address in the region or window.
+    /// The address in the region.
     pub address: u64,
     /// The key: local if the capability is of an element, else remote.
     pub key: u32,
@@ -95,19 +95,19 @@ const _: () = assert!(PacketType::Aop.header_len() == CommonHeader::LEN + Span::
 pub enum Reason {
     /// The key names no region or window.
     Key = 1,
-    /// The key belongs to another protection domain.
+    /// The key is a window's, which no client is granted.
     Owner = 2,
-    /// The key does not grant this right.
+    /// The capability or the region does not grant the right.
     Right = 3,
-    /// The range exceeds the region or window.
+    /// The range exceeds that of the capability or the region.
     Bounds = 4,
-    /// The region or window is invalidated.
+    /// The region is invalidated.
     State = 5,
     /// The memory is registered, but no longer mapped.
     Fault = 6,
     /// The requested bytes exceed a packet.
     Length = 7,
-    /// The packet has expired, or its expiry is too far in the future.
+    /// The packet has expired, or expires more than a second from now.
     Expired = 8,
     /// No reason given: the card cannot authenticate the sender.
     Denied = 9,
