@@ -23,8 +23,8 @@ use crate::say::say;
 /// The open device of a process.
 pub(crate) struct Adapter {
     driver: ManuallyDrop<Driver<ProcessMemory>>,
-    /// The transport is iWARP.
-    has_streams: bool,
+    /// It calls functions of the C library that are cancellation points: it has streams or a capture.
+    has_cancellation_points: bool,
     dispatcher: Arc<EventDispatcher>,
     pub(crate) mtu: PathMtu,
     /// Whether to print the counters when the device closes or the process exits.
@@ -49,10 +49,10 @@ impl Adapter {
         self.process != process::id()
     }
 
-    /// Returns the device's driver, to be used in one statement: until its end, the thread is not cancelled if the device has streams.
+    /// Returns the device's driver, to be used in one statement: until its end, the thread is not cancelled.
     #[inline]
     pub(crate) fn driver(&self) -> WithoutCancellation<'_, Driver<ProcessMemory>> {
-        WithoutCancellation::new(&self.driver, self.has_streams.then(Uncancelled::begin))
+        WithoutCancellation::new(&self.driver, self.has_cancellation_points.then(Uncancelled::begin))
     }
 
     /// Locks and returns the process's device.
@@ -115,8 +115,9 @@ impl Adapter {
         }
         let driver = Driver::open(&config, ProcessMemory, Box::new(move |event| events.dispatch(event)))?;
         let mtu = driver.call(|device| device.config().mtu);
-        let (driver, has_streams) = (ManuallyDrop::new(driver), config.transport == Transport::Iwarp);
-        Ok(Self { driver, has_streams, dispatcher, mtu, prints_stats, process: process::id() })
+        let has_cancellation_points = config.transport == Transport::Iwarp || config.capture.is_some();
+        let driver = ManuallyDrop::new(driver);
+        Ok(Self { driver, has_cancellation_points, dispatcher, mtu, prints_stats, process: process::id() })
     }
 
     /// Calls `change` with the receivers of the device's events, under the device's lock.

@@ -9,6 +9,7 @@ use nichrome_rdma::{QpConfig, QpHandle, QpType, Signaling, XrcHandle};
 
 use crate::adapter::Adapter;
 use crate::async_source::{AsyncSource, AsyncSources};
+use crate::cancellation::Uncancelled;
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::doctor::record;
@@ -186,6 +187,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    // The device leaves multicast groups, and closes their sockets.
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the program passes a queue pair that it created.
     let this = match unsafe { known::<QueuePair>(qp.cast()) } {
         Ok(this) => this,

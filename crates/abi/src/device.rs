@@ -5,6 +5,7 @@ use std::ffi::{CStr, OsString, c_char, c_int};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
 
+use crate::cancellation::Uncancelled;
 use crate::configuration::{INTERFACE, IP, is_iwarp};
 use crate::header::{IBV_NODE_CA, IBV_NODE_RNIC, IBV_TRANSPORT_IB, IBV_TRANSPORT_IWARP, ibv_device};
 use crate::object::zeroed;
@@ -59,6 +60,7 @@ pub(crate) fn guid() -> u64 {
 /// Returns the node GUID, in network byte order, of processes with these values of `NICHROME_IP` and `NICHROME_IFACE`: locally
 /// administered, a hash of the host name and the values.
 pub(crate) fn guid_at(place: &[Option<OsString>; 2]) -> u64 {
+    let _uncancelled = Uncancelled::begin();
     let mut hasher = DefaultHasher::new();
     std::fs::read("/proc/sys/kernel/hostname").unwrap_or_default().hash(&mut hasher);
     // An empty variable counts as unset.

@@ -7,6 +7,7 @@ use nichrome_hca::JoinError;
 use nichrome_rdma::MulticastError;
 
 use crate::address_handle::in_family_of;
+use crate::cancellation::Uncancelled;
 use crate::errno::{Errno, status};
 use crate::header::{ibv_gid, ibv_qp};
 use crate::object::known;
@@ -30,6 +31,7 @@ fn refusal(error: MulticastError) -> Errno {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: guaranteed by the caller.
     let found = unsafe { arguments(qp, gid) };
     status(found.and_then(|(this, group)| {
@@ -42,6 +44,7 @@ unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: guaranteed by the caller.
     let found = unsafe { arguments(qp, gid) };
     status(found.and_then(|(this, group)| {

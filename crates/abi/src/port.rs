@@ -9,6 +9,7 @@ use nichrome_hca::Transport;
 use nichrome_port::udp::local_addresses;
 use nichrome_rdma::PathMtu;
 
+use crate::cancellation::Uncancelled;
 use crate::configuration::{is_iwarp, transport};
 use crate::context::Context;
 use crate::device::guid;
@@ -177,6 +178,7 @@ unsafe extern "C" fn ibv_query_gid(
 /// Returns an entry of the GID table. Fails with `EINVAL` if the context is closed.
 unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> Result<ibv_gid_entry, Errno> {
     record("ibv_query_gid");
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the program passes an open context.
     let address = unsafe { Context::known(context) }?.adapter().address();
     let (gid, port_num) = (gid_at(gid_index, address), u32::from(PORT));

@@ -12,6 +12,7 @@ use nichrome_hca::Transport;
 use nichrome_rdma::{Device, XrcHandle};
 
 use crate::adapter::Adapter;
+use crate::cancellation::Uncancelled;
 use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
@@ -136,6 +137,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attributes: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the program passes an open context and attributes.
     let (opened, attributes) = unsafe { (Context::known(context), &*attributes) };
     pointer(opened.and_then(|opened| {
@@ -148,6 +150,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    let _uncancelled = Uncancelled::begin();
     // SAFETY: the program passes a domain that it opened.
     let this = match unsafe { known::<XrcDomain>(xrcd) } {
         Ok(this) => this,

@@ -8,7 +8,7 @@
 //!
 //! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap: `acknowledgements`, `namespace`,
 //! `process_namespace`, `tap`, `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
-//! `quiet_thread`, `scheduling`, `sever`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `quiet_thread`, `scheduling`, `sever`, `descriptor`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 mod acknowledgements;
@@ -17,6 +17,7 @@ mod at_end;
 pub mod capture;
 mod channels;
 pub mod clock;
+mod descriptor;
 mod device;
 mod epoll;
 mod ethtool;

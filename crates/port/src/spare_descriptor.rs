@@ -1,33 +1,35 @@
 //! A descriptor in reserve, for a listener of a process that has no other free.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{self, Errno};
 use rustix::net::{SocketFlags, accept_with};
+
+use crate::descriptor::Descriptor;
 
 /// A descriptor in reserve.
 ///
 /// A process without a free descriptor cannot accept a connection, and its listener stays readable: who waits for the
 /// listener would not sleep again.
 #[derive(Debug)]
-pub(crate) struct SpareDescriptor(Option<OwnedFd>);
+pub(crate) struct SpareDescriptor(Option<Descriptor>);
 
 impl SpareDescriptor {
     /// Takes a descriptor.
     pub(crate) fn new() -> Self {
-        Self(eventfd(0, EventfdFlags::CLOEXEC).ok())
+        Self(eventfd(0, EventfdFlags::CLOEXEC).ok().map(Descriptor::from))
     }
 
     /// Accepts a connection. If no descriptor is free, closes the connection, by means of the spare descriptor.
     ///
     /// # Errors
     /// No connection waits, or no descriptor is free.
-    pub(crate) fn accept(&mut self, listener: impl AsFd, flags: SocketFlags) -> io::Result<OwnedFd> {
-        let accepted = accept_with(&listener, flags);
+    pub(crate) fn accept(&mut self, listener: impl AsFd, flags: SocketFlags) -> io::Result<Descriptor> {
+        let accepted = accept_with(&listener, flags).map(Descriptor::from);
         if matches!(accepted, Err(Errno::MFILE | Errno::NFILE)) {
             self.0 = None;
-            drop(accept_with(&listener, flags));
+            drop(accept_with(&listener, flags).map(Descriptor::from));
             *self = Self::new();
         }
         accepted

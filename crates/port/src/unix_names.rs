@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io;
 use rustix::net::sockopt::socket_peercred;
@@ -39,18 +39,18 @@ pub(crate) fn unix_socket(kind: SocketType) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 /// ECONNREFUSED: nothing listens at the name.
-pub(crate) fn connect_to(socket: &OwnedFd, name: &str) -> io::Result<()> {
+pub(crate) fn connect_to(socket: impl AsFd, name: &str) -> io::Result<()> {
     connect(socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
 /// Returns true if the process at the other end of a connection, as it was when it connected or listened, has the user ID of this thread,
 /// mapped or not: in the namespaces of `nichrome wan` the user is not mapped, and only that user and root enter them.
-pub(crate) fn has_same_user_id(connection: &OwnedFd) -> io::Result<bool> {
+pub(crate) fn has_same_user_id(connection: impl AsFd) -> io::Result<bool> {
     Ok(socket_peercred(connection)?.uid == getuid())
 }
 
 /// As [`has_same_user_id`], but false if the ID may stand for another user.
-pub(crate) fn is_of_same_user(connection: &OwnedFd) -> io::Result<bool> {
+pub(crate) fn is_of_same_user(connection: impl AsFd) -> io::Result<bool> {
     Ok(is_same_user(socket_peercred(connection)?.uid, getuid(), maps_all_users))
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn maps_all_users() -> bool {
 
 /// Sends descriptors, 67 at most, with some bytes.
 pub(crate) fn send_descriptors(
-    connection: &OwnedFd,
+    connection: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
@@ -79,7 +79,7 @@ pub(crate) fn send_descriptors(
 
 /// Receives descriptors and the bytes sent with them; returns how many bytes.
 pub(crate) fn receive_descriptors(
-    connection: &OwnedFd,
+    connection: impl AsFd,
     bytes: &mut [u8],
     flags: RecvFlags,
 ) -> io::Result<(usize, Vec<OwnedFd>)> {

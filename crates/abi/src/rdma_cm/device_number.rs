@@ -5,6 +5,8 @@ use std::fs;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
+use crate::cancellation::Uncancelled;
+
 /// The major number of miscellaneous devices (Linux, `MISC_MAJOR`).
 const MISCELLANEOUS: libc::c_uint = 10;
 
@@ -15,6 +17,7 @@ const DYNAMIC: libc::c_uint = 255;
 pub(super) fn device_number() -> libc::dev_t {
     static NUMBER: OnceLock<libc::dev_t> = OnceLock::new();
     *NUMBER.get_or_init(|| {
+        let _uncancelled = Uncancelled::begin();
         of_file(c"/dev/infiniband/rdma_cm")
             .or_else(|| parse(&fs::read_to_string("/sys/class/misc/rdma_cm/dev").ok()?))
             .unwrap_or(libc::makedev(MISCELLANEOUS, DYNAMIC))

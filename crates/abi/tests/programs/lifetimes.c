@@ -329,6 +329,35 @@ static void *waits_for_event(void *of)
 	return NULL;
 }
 
+/* Calls verbs that read files, or open and close descriptors, and sends a datagram to an address where nobody is: no link through memory
+   reaches it. Without datagrams, an RNIC only queries. */
+static void use_files(struct objects o)
+{
+	struct ibv_device_attr device;
+	struct ibv_gid_entry entry;
+	CHECK(!ibv_query_device(o.context, &device) && !ibv_query_gid_ex(o.context, 1, 1, &entry, 0));
+	struct ibv_qp_init_attr attributes = { .send_cq = o.cq, .recv_cq = o.cq, .qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp *qp = ibv_create_qp(o.pd, &attributes);
+	if (!qp)
+		return;
+	start_datagrams(qp, 7);
+	union ibv_gid group = entry.gid;
+	memcpy(&group.raw[12], (uint8_t[]){ 239, 255, 91, 3 }, 4);
+	CHECK(!ibv_attach_mcast(qp, &group, 0) && !ibv_detach_mcast(qp, &group, 0) && !ibv_attach_mcast(qp, &group, 0));
+	struct ibv_ah_attr path = { .is_global = 1, .port_num = 1, .grh = { .dgid = entry.gid, .hop_limit = 1 } };
+	path.grh.dgid.raw[14] = sent, path.grh.dgid.raw[15] = 254;
+	struct ibv_ah *ah = ibv_create_ah(o.pd, &path);
+	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_SEND, .wr.ud = { .ah = ah, .remote_qpn = 9, .remote_qkey = 7 } };
+	CHECK(ah && !ibv_post_send(qp, &wr, &bad));
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_ah(ah));
+	struct ibv_xrcd_init_attr shared = { .comp_mask = 3, .fd = o.context->async_fd, .oflags = O_CREAT };
+	for (int i = 0; i < 2; i++) {
+		struct ibv_xrcd *first = ibv_open_xrcd(o.context, &shared), *second = ibv_open_xrcd(o.context, &shared);
+		CHECK(first && second && !ibv_close_xrcd(first) && !ibv_close_xrcd(second));
+	}
+}
+
 /* Sends to itself and polls. Only verbs that wait for events are cancellation points. */
 static void *sends(void *of)
 {
@@ -345,6 +374,7 @@ static void *sends(void *of)
 	struct objects others = make();
 	connect_pair(others);
 	destroy(others);
+	use_files(*o);
 	sent++;
 	pthread_testcancel();
 	return NULL;

@@ -4,8 +4,10 @@ use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::Duration;
 
+use crate::namespaces::in_one_network;
 use crate::running::{
-    THROUGH_MEMORY, c_program, c_program_with, command, ended, free_port, is_listening, needs, turn,
+    THROUGH_MEMORY, c_program, c_program_by, c_program_with, command, ended, free_port, is_listening, needs,
+    turn,
 };
 
 /// Compiles and runs `lifetimes.c`.
@@ -50,9 +52,14 @@ fn a_forked_child_leaves_its_parent_the_events() {
 
 #[test]
 fn a_cancelled_thread_leaves_the_device_usable() {
-    for transport in ["roce", "iwarp"] {
-        c_program_with("lifetimes.c", "cancelled", &[("NICHROME_TRANSPORT", transport)]);
+    let transport = |name| ("NICHROME_TRANSPORT", name);
+    // The capture is no regular file: it is written by another function.
+    let captured = ("NICHROME_CAPTURE", "/dev/null");
+    for line in [transport("roce"), transport("star"), transport("iwarp"), THROUGH_MEMORY, captured] {
+        c_program_with("lifetimes.c", "cancelled", &[line]);
     }
+    let from_interfaces = in_one_network("10.9.0.1/24", "env NICHROME_PACKETS=1 ");
+    c_program_by(&from_interfaces, "lifetimes.c", &["cancelled"]);
 }
 
 #[test]

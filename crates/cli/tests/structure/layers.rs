@@ -258,7 +258,7 @@ const NIC: Layers = &[
 ];
 
 const PORT: Layers = &[
-    &["arena.rs"],
+    &["arena.rs", "descriptor.rs"],
     &[
         "at_end.rs",
         "clock.rs",

@@ -9,13 +9,14 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use nichrome_wire::{Instant, TrafficClass};
 use rustix::io::{self, Errno};
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, listen, recv, send};
 
+use crate::descriptor::Descriptor;
 use crate::epoll::{Epoll, Interest};
 use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{
@@ -74,13 +75,13 @@ pub enum LinkSend {
 pub struct MemoryLinks {
     address: SocketAddr,
     /// `None` if the name is in use, which any user can cause. Peers then use this process's UDP socket.
-    listener: Option<OwnedFd>,
+    listener: Option<Descriptor>,
     spare: SpareDescriptor,
     ready: Epoll,
     /// Signalled if a message arrived while its link requested a wake-up.
     message_came: Waker,
     /// Accepted connections whose first message has not arrived.
-    greetings: Vec<OwnedFd>,
+    greetings: Vec<Descriptor>,
     incoming: Vec<Incoming>,
     outgoing: HashMap<(SocketAddr, usize), Outgoing>,
     buffer: Box<[u8; MAX_MESSAGE]>,
@@ -93,7 +94,7 @@ struct Incoming {
     peer: SocketAddr,
     ring: RingReader,
     /// Readable after a wake-up, or after the peer has closed its end.
-    connection: OwnedFd,
+    connection: Descriptor,
     is_corrupt: bool,
 }
 
@@ -115,7 +116,7 @@ impl From<Corrupt> for HasEnded {
 #[derive(Debug)]
 struct Link {
     ring: RingWriter,
-    connection: OwnedFd,
+    connection: Descriptor,
     /// Time at which the ring became full, and the reader's position at that time.
     full: Option<(Instant, u64)>,
 }
@@ -132,7 +133,7 @@ impl MemoryLinks {
         let (ready, message_came) = (Epoll::new()?, Waker::new()?);
         let listener = match named(&name_of(address, slot), SocketType::SEQPACKET) {
             Err(Errno::ADDRINUSE) => None,
-            named => Some(named?),
+            named => Some(named?.into()),
         };
         if let Some(listener) = &listener {
             io::ioctl_fionbio(listener, true)?;
@@ -309,7 +310,7 @@ fn name_of(address: SocketAddr, slot: Option<usize>) -> String {
 }
 
 /// Returns true if the reader has closed its end, or has sent anything: readers send nothing.
-fn has_closed(connection: &OwnedFd) -> bool {
+fn has_closed(connection: &Descriptor) -> bool {
     recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) != Err(Errno::AGAIN)
 }
 
@@ -317,7 +318,7 @@ fn has_closed(connection: &OwnedFd) -> bool {
 ///
 /// # Errors
 /// EAGAIN if the socket's queue is full; EPIPE or ECONNRESET if the reader has closed its end.
-fn send_wake_up(connection: &OwnedFd) -> io::Result<()> {
+fn send_wake_up(connection: &Descriptor) -> io::Result<()> {
     send(connection, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL).map(drop)
 }
 
@@ -331,7 +332,7 @@ enum WakeUps {
 }
 
 /// Receives the wake-ups of a connection. With more than [`MOST_WAKE_UPS`], it stays readable.
-fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
+fn take_wake_ups(connection: &Descriptor) -> WakeUps {
     for _ in 0..MOST_WAKE_UPS {
         match recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN) => break,
@@ -343,12 +344,12 @@ fn take_wake_ups(connection: &OwnedFd) -> WakeUps {
 }
 
 /// Returns true if the process at the other end of a Unix socket has the same user.
-fn is_ours(connection: &OwnedFd) -> bool {
+fn is_ours(connection: &Descriptor) -> bool {
     is_of_same_user(connection).unwrap_or(false)
 }
 
 /// Ends the epoll's watch of a connection before it is closed, which would not end it where a child of fork has the socket too.
-fn unwatch(ready: &Epoll, connection: &OwnedFd) {
+fn unwatch(ready: &Epoll, connection: &Descriptor) {
     let _ = ready.remove(connection);
 }
 
@@ -356,17 +357,18 @@ fn unwatch(ready: &Epoll, connection: &OwnedFd) {
 ///
 /// # Errors
 /// The connection is closed, or the message is invalid.
-fn first_message(connection: &OwnedFd) -> io::Result<Option<(SocketAddr, RingReader)>> {
+fn first_message(connection: &Descriptor) -> io::Result<Option<(SocketAddr, RingReader)>> {
     let mut name = [0; 64];
     let (len, passed) = match receive_descriptors(connection, &mut name, RecvFlags::DONTWAIT) {
         Err(Errno::AGAIN) => return Ok(None),
         received => received?,
     };
     let peer = str::from_utf8(&name[..len]).ok().and_then(|name| name.parse().ok());
-    let (Some(peer), Ok([ring])) = (peer, <[OwnedFd; 1]>::try_from(passed)) else {
+    let passed: Vec<_> = passed.into_iter().map(Descriptor::from).collect();
+    let (Some(peer), [ring]) = (peer, &passed[..]) else {
         return Err(Errno::PROTO);
     };
-    Ok(Some((peer, RingReader::open(&ring)?)))
+    Ok(Some((peer, RingReader::open(ring.as_fd())?)))
 }
 
 impl Incoming {
@@ -392,7 +394,7 @@ impl Link {
     /// # Errors
     /// There is no listener, or it belongs to another user.
     fn to(peer: SocketAddr, slot: usize, own: SocketAddr) -> io::Result<Self> {
-        let connection = unix_socket(SocketType::SEQPACKET)?;
+        let connection = Descriptor::from(unix_socket(SocketType::SEQPACKET)?);
         io::ioctl_fionbio(&connection, true)?;
         connect_to(&connection, &name_of(peer, Some(slot)))
             .or_else(|_| connect_to(&connection, &name_of(peer, None)))?;

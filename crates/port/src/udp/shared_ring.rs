@@ -4,12 +4,13 @@
 //! length against the ring's bounds before using them. The reader copies a message before it is parsed. The memory is sealed against
 //! shrinking (F_SEAL_SHRINK), so no access can fault.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::{self, Errno};
 
+use crate::descriptor::Descriptor;
 use crate::mapping::Mapping;
 
 use super::ring_positions::RingPositions;
@@ -130,7 +131,7 @@ const fn room_of(len: usize) -> u64 {
 #[derive(Debug)]
 pub(crate) struct RingWriter {
     memory: Memory,
-    descriptor: OwnedFd,
+    descriptor: Descriptor,
     tail: u64,
     /// The reader's position when it was last loaded.
     head: u64,
@@ -151,7 +152,8 @@ impl RingWriter {
     /// # Errors
     /// No memory or descriptor is left.
     pub(crate) fn create() -> io::Result<Self> {
-        let descriptor = memfd_create(c"nichrome-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let descriptor = Descriptor::from(memfd_create(c"nichrome-ring", flags)?);
         ftruncate(&descriptor, SIZE)?;
         fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let memory = Memory(Mapping::of(descriptor.as_fd(), 0, SIZE as usize)?);
@@ -225,13 +227,13 @@ impl RingReader {
     ///
     /// # Errors
     /// EINVAL: the descriptor's memory has another size, or is not sealed.
-    pub(crate) fn open(descriptor: &OwnedFd) -> io::Result<Self> {
+    pub(crate) fn open(descriptor: BorrowedFd<'_>) -> io::Result<Self> {
         if !fcntl_get_seals(descriptor)?.contains(SealFlags::SHRINK)
             || u64::try_from(fstat(descriptor)?.st_size) != Ok(SIZE)
         {
             return Err(Errno::INVAL);
         }
-        Ok(Self { memory: Memory(Mapping::of(descriptor.as_fd(), 0, SIZE as usize)?), head: 0 })
+        Ok(Self { memory: Memory(Mapping::of(descriptor, 0, SIZE as usize)?), head: 0 })
     }
 
     /// Copies the next message to the start of `buffer`. Returns `None` if the ring is empty.
@@ -303,8 +305,7 @@ mod tests {
 
     fn pair() -> (RingWriter, RingReader) {
         let writer = RingWriter::create().unwrap();
-        let descriptor = writer.descriptor().try_clone_to_owned().unwrap();
-        let reader = RingReader::open(&descriptor).unwrap();
+        let reader = RingReader::open(writer.descriptor()).unwrap();
         (writer, reader)
     }
 
@@ -402,7 +403,7 @@ mod tests {
             let descriptor = memfd_create(c"test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
             ftruncate(&descriptor, size).unwrap();
             fcntl_add_seals(&descriptor, seals).unwrap();
-            RingReader::open(&descriptor).err()
+            RingReader::open(descriptor.as_fd()).err()
         };
         assert_eq!(open(SIZE, SealFlags::SHRINK), None);
         assert_eq!(open(SIZE, SealFlags::GROW), Some(Errno::INVAL));

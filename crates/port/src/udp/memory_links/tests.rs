@@ -16,14 +16,14 @@ fn send(from: &mut MemoryLinks, to: SocketAddr, bytes: &[u8]) -> LinkSend {
 }
 
 /// A connection of a process that says what it likes.
-fn connection(to: SocketAddr) -> OwnedFd {
-    let connection = unix_socket(SocketType::SEQPACKET).unwrap();
+fn connection(to: SocketAddr) -> Descriptor {
+    let connection = Descriptor::from(unix_socket(SocketType::SEQPACKET).unwrap());
     connect_to(&connection, &name_of(to, Some(3))).unwrap();
     connection
 }
 
 /// A connection with a ring that its writer has in hand.
-fn ring_at(to: SocketAddr) -> (OwnedFd, RingWriter) {
+fn ring_at(to: SocketAddr) -> (Descriptor, RingWriter) {
     let (connection, ring) = (connection(to), RingWriter::create().unwrap());
     send_descriptors(&connection, b"127.0.0.9:4791", &[ring.descriptor()]).unwrap();
     (connection, ring)
@@ -112,26 +112,26 @@ fn what_was_sent_before_the_sender_ended_is_received_and_its_link_ends() {
 fn links_that_have_ended_do_not_wake_where_a_forked_child_has_their_descriptors() {
     let ((mut from, _), (mut to, receiver)) = (links(81), links(82));
     let copy_of = |links: &MemoryLinks| match &links.outgoing[&(receiver, 3)] {
-        Outgoing::Link(link) => link.connection.try_clone().unwrap(),
+        Outgoing::Link(link) => link.connection.as_fd().try_clone_to_owned().unwrap(),
         Outgoing::Unreachable { .. } => panic!("no link"),
     };
     // Incoming: the writer closes its end.
     assert_eq!(send(&mut from, receiver, &[1]), LinkSend::Sent);
     assert_eq!(drain(&mut to).len(), 1);
-    let _incoming = to.incoming[0].connection.try_clone().unwrap();
+    let _incoming = to.incoming[0].connection.as_fd().try_clone_to_owned().unwrap();
     drop(from);
     drain(&mut to);
     // Incoming: the ring is corrupt.
     let writer = ring_at(receiver);
     drain(&mut to);
-    let _corrupt = to.incoming[0].connection.try_clone().unwrap();
+    let _corrupt = to.incoming[0].connection.as_fd().try_clone_to_owned().unwrap();
     to.incoming[0].is_corrupt = true;
     drop(writer);
     drain(&mut to);
     // The first message is invalid.
     let wrong = connection(receiver);
     drain(&mut to);
-    let _greeting = to.greetings[0].try_clone().unwrap();
+    let _greeting = to.greetings[0].as_fd().try_clone_to_owned().unwrap();
     send_wake_up(&wrong).unwrap();
     drop(wrong);
     drain(&mut to);
