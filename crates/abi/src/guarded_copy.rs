@@ -1,4 +1,4 @@
-//! Copies from and to the program's memory that return an error, rather than crash, if it is not mapped.
+//! Copies from and to the program's memory, and exchanges of a word, that return an error, rather than crash, if it is not mapped.
 //!
 //! RDMA hardware pins the pages of a region, so they outlive munmap(2); here they do not. Checking with the kernel before
 //! each copy would cost more than the copy (process_vm_readv(2): about a microsecond). So each access is made by an
@@ -18,21 +18,34 @@ pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -
     core::arch::naked_asm!("mov rcx, rdx", "rep movsb", "mov rax, rcx", "ret")
 }
 
-/// Writes to a word without changing its value. Returns 0, or 1 if the address is not writable.
+/// The result of [`compare_exchange`] for an address that is not writable.
+pub(crate) const NOT_WRITABLE: usize = 2;
+
+/// Atomically stores `new` in a word if the word has the value `*value`. Writes the word's previous value to `value`. Returns 0 if it
+/// stored, 1 if the word had another value, and [`NOT_WRITABLE`].
 ///
 /// # Safety
-/// Any address is allowed; `unsafe` because it dereferences a raw pointer.
+/// `value` is the caller's own memory; `word` is aligned, and may be any such address.
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn touch(word: *mut u64) -> usize {
-    core::arch::naked_asm!("mov eax, 1", "lock add dword ptr [rdi], 0", "xor eax, eax", "ret")
+pub(crate) unsafe extern "C" fn compare_exchange(word: *mut u64, value: *mut u64, new: u64) -> usize {
+    core::arch::naked_asm!(
+        "mov rax, [rsi]",
+        "lock cmpxchg [rdi], rdx",
+        "mov [rsi], rax",
+        "setne al",
+        "movzx eax, al",
+        "ret",
+        "mov eax, 2",
+        "ret"
+    )
 }
 
-/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or `touch`. The table
+/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or `compare_exchange`. The table
 /// holds byte offsets into these functions: of the access and of the instruction to resume at.
 fn landing(instruction: usize) -> Option<usize> {
     let copy: unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize = copy;
-    let touch: unsafe extern "C" fn(*mut u64) -> usize = touch;
-    let places = [(copy as usize, 3, 5), (touch as usize, 5, 11)];
+    let exchange: unsafe extern "C" fn(*mut u64, *mut u64, u64) -> usize = compare_exchange;
+    let places = [(copy as usize, 3, 5), (exchange as usize, 3, 18)];
     let found = places.iter().find(|(start, at, _)| start + at == instruction);
     found.map(|(start, _, behind)| start + behind)
 }
@@ -42,7 +55,7 @@ static BEFORE: [OnceLock<libc::sigaction>; 2] = [const { OnceLock::new() }; 2];
 
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Installs the signal handler that turns faults in [`copy`] and [`touch`] into errors, once.
+/// Installs the signal handler that turns faults in [`copy`] and [`compare_exchange`] into errors, once.
 pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -137,7 +150,24 @@ mod tests {
             assert_eq!(copy(start.add(PAGE - 60), ours.as_ptr(), 100), 40);
             assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE - 1), 100), 99);
             assert_eq!(copy(ours.as_mut_ptr(), ptr::null(), 100), 100);
-            assert_eq!((touch(start.cast()), touch(start.add(PAGE).cast())), (0, 1));
+        }
+    }
+
+    #[test]
+    fn a_word_is_exchanged_if_it_has_the_value_and_is_writable() {
+        guard();
+        for second in [None, Some(libc::PROT_READ)] {
+            let start = pages(second).cast::<u64>();
+            let exchange = |nth: usize, mut value: u64, new| {
+                // SAFETY: the words are aligned, and the value is this function's.
+                let result = unsafe { compare_exchange(start.add(nth), &raw mut value, new) };
+                (result, value)
+            };
+            assert_eq!(exchange(1, 0, 7), (0, 0));
+            assert_eq!(exchange(1, 5, 8), (1, 7));
+            assert_eq!(exchange(1, 7, u64::MAX), (0, 7));
+            assert_eq!(exchange(1, 7, 8), (1, u64::MAX));
+            assert_eq!(exchange(PAGE / 8, 0, 1), (NOT_WRITABLE, 0));
         }
     }
 
@@ -150,7 +180,6 @@ mod tests {
         unsafe {
             assert_eq!(copy(start.add(PAGE), ours.as_ptr(), 8), 8);
             assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE), 8), 0);
-            assert_eq!(touch(start.add(PAGE).cast()), 1);
         }
         assert_eq!(ours, [0; 8]);
     }

@@ -1,7 +1,5 @@
 //! The engine's `Memory`: the address space of this process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use nichrome_rdma::{Memory, MemoryFault};
 
 use crate::guarded_copy;
@@ -53,14 +51,19 @@ impl Memory for ProcessMemory {
 
     fn update(&mut self, address: u64, change: impl Fn(u64) -> u64) -> Result<u64, MemoryFault> {
         let place = address as *mut u64;
-        // SAFETY: `touch` accepts any address.
-        if !place.is_aligned() || unsafe { guarded_copy::touch(place) } != 0 {
+        if !place.is_aligned() {
             return Err(MemoryFault { address });
         }
-        // SAFETY: as for `write`; the word is aligned, and `touch` found it writable.
-        let word = unsafe { AtomicU64::from_ptr(place) };
-        let updated = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| Some(change(before)));
-        updated.map_err(|_| MemoryFault { address })
+        // A guess: if it is wrong, the first exchange returns the value.
+        let mut before = 0;
+        loop {
+            // SAFETY: as for `write`; the word is aligned, and `before` is this function's.
+            match unsafe { guarded_copy::compare_exchange(place, &raw mut before, change(before)) } {
+                0 => return Ok(before),
+                guarded_copy::NOT_WRITABLE => return Err(MemoryFault { address }),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -101,5 +104,48 @@ mod tests {
         memory.read(address + 8, &mut read).unwrap();
         assert_eq!(u64::from_ne_bytes(read), 8);
         assert!(memory.update(address + 4, |before| before).is_err());
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn an_update_of_memory_that_another_thread_unmaps_meanwhile_is_done_or_an_error() {
+        use std::ptr;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::thread;
+
+        guarded_copy::guard();
+        let (page, rights) = (page_size(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: a new mapping, which only this test accesses.
+        let start = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(ptr::null_mut(), page, rights, flags, -1, 0)
+        };
+        let address = start as u64;
+        let [has_begun, is_over] = [const { AtomicBool::new(false) }; 2];
+        let done = thread::scope(|scope| {
+            let updates = scope.spawn(|| {
+                let update = || ProcessMemory.update(address, |before| before + 1).is_ok();
+                let mut done = 0u64;
+                while !is_over.load(Ordering::Relaxed) {
+                    done += u64::from(update());
+                    has_begun.store(true, Ordering::Relaxed);
+                }
+                done
+            });
+            while !has_begun.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            for _ in 0..20_000 {
+                // SAFETY: the mapping is the test's.
+                unsafe {
+                    libc::mprotect(start, page, libc::PROT_NONE);
+                    libc::mprotect(start, page, rights);
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+            updates.join().unwrap()
+        });
+        // SAFETY: the word is mapped again.
+        assert_eq!(unsafe { *start.cast::<u64>() }, done);
     }
 }
