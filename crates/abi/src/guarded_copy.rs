@@ -105,15 +105,33 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
                 }
             }
             handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+                prepare(signal, before);
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
                     mem::transmute(handler);
                 handler(signal, info, context);
             }
             handler => {
+                prepare(signal, before);
                 let handler: extern "C" fn(c_int) = mem::transmute(handler);
                 handler(signal);
             }
         }
+    }
+}
+
+/// Does what the kernel does before it calls the handler of an action: a handler for one signal is removed, and signals are blocked, until
+/// the kernel restores the mask of the interrupted thread. Otherwise a handler that sends its signal again would be called again.
+fn prepare(signal: c_int, action: &libc::sigaction) {
+    let mut blocked = action.sa_mask;
+    // SAFETY: the set is initialized and the signal valid; the old mask is not requested. All are async-signal-safe (signal-safety(7)).
+    unsafe {
+        if action.sa_flags & libc::SA_RESETHAND != 0 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        if action.sa_flags & libc::SA_NODEFER == 0 {
+            libc::sigaddset(&raw mut blocked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, ptr::null_mut());
     }
 }
 

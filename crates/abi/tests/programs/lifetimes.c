@@ -310,6 +310,40 @@ static void signals(void)
 	}
 }
 
+/* Counts its calls in the exit status, and sends the signal again. */
+static void raises_again(int number)
+{
+	static int calls;
+	if (++calls > 1)
+		_exit(10 + calls);
+	raise(number);
+	_exit(calls);
+}
+
+/* Returns the status of a child with a handler and a device, whose next access faults. */
+static int status_of_fault(int flags)
+{
+	int status;
+	pid_t child = fork();
+	if (!child) {
+		struct sigaction action = { .sa_handler = raises_again, .sa_flags = flags };
+		CHECK(!sigaction(SIGSEGV, &action, NULL));
+		opened();
+		*(volatile char *)mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) = 1;
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	return status;
+}
+
+/* A handler that the program had before is called once for a fault of its own: a signal that it sends to itself is blocked, or ends the
+   program where the handler was for one signal. */
+static void faults(void)
+{
+	int blocked = status_of_fault(0), reset = status_of_fault(SA_RESETHAND | SA_NODEFER);
+	CHECK(WIFEXITED(blocked) && WEXITSTATUS(blocked) == 1);
+	CHECK(WIFSIGNALED(reset) && WTERMSIG(reset) == SIGSEGV);
+}
+
 static int sent;
 
 static void *waits_for_completion(void *of)
@@ -422,6 +456,8 @@ int main(int argc, char **argv)
 		cancelled();
 	else if (argc == 2 && !strcmp(argv[1], "signals"))
 		signals();
+	else if (argc == 2 && !strcmp(argv[1], "faults"))
+		faults();
 	else if (argc == 2 && !strcmp(argv[1], "left"))
 		left();
 	else if (argc == 2 && !strcmp(argv[1], "unmapped"))

@@ -67,6 +67,11 @@ fn a_signal_of_bad_access_that_is_sent_has_the_effect_that_it_has_without_a_devi
     lifetimes("signals");
 }
 
+#[test]
+fn a_fault_of_the_programs_own_has_the_effect_on_its_handler_that_it_has_without_a_device() {
+    lifetimes("faults");
+}
+
 /// Restores the default action of SIGINT in the program. Shells ignore it for background jobs, and the tests may be one.
 fn interruptible(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt;
