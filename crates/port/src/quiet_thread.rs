@@ -6,8 +6,10 @@
 use std::thread::{Builder, JoinHandle};
 use std::{io, mem, ptr};
 
-/// Signals for faults of the thread itself, which must not be blocked: the kernel would end the process.
-const FAULTS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+/// Signals for faults of the thread itself, and for its system calls that a filter traps (seccomp(2)), which must not be blocked: the kernel
+/// would end the process.
+const FAULTS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
 /// Starts a thread that blocks all signals except those for its own faults.
 ///
@@ -67,5 +69,6 @@ mod tests {
         let is_blocked = |signal: libc::c_int| of_thread >> (signal - 1) & 1 == 1;
         assert!([libc::SIGUSR2, libc::SIGTERM, libc::SIGCHLD, libc::SIGALRM].into_iter().all(is_blocked));
         assert!(!FAULTS.into_iter().any(is_blocked));
+        assert!(!is_blocked(libc::SIGSYS), "a system call that a filter traps");
     }
 }
