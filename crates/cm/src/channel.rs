@@ -1,6 +1,6 @@
-//! A channel: the queue of events that a program has not fetched.
+//! A channel: its identifiers, and the queue of events that a program has not fetched.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::Event;
 use crate::name::{IdName, MembershipName};
@@ -17,18 +17,47 @@ pub(crate) struct Queued {
     pub(crate) event: Event,
 }
 
-/// A queue of events.
+/// A queue of events, and the identifiers that they belong to. Thousands of connections may share it, so that nothing takes a step for
+/// each of them.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
-    pub(crate) events: VecDeque<Queued>,
+    pub(crate) identifiers: BTreeSet<IdName>,
+    /// By place in the queue.
+    events: BTreeMap<u64, Queued>,
+    /// The places of each identifier's events.
+    places: BTreeSet<(IdName, u64)>,
+    next_place: u64,
 }
 
 impl Channel {
-    /// Removes the events that `belongs` selects.
-    pub(crate) fn take(&mut self, belongs: impl Fn(&Queued) -> bool) -> Vec<Queued> {
-        let (taken, kept): (Vec<Queued>, Vec<Queued>) =
-            std::mem::take(&mut self.events).into_iter().partition(|queued| belongs(queued));
-        self.events = kept.into();
-        taken
+    /// Returns true if there is no event.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// Appends an event.
+    pub(crate) fn push(&mut self, queued: Queued) {
+        self.places.insert((queued.context, self.next_place));
+        self.events.insert(self.next_place, queued);
+        self.next_place += 1;
+    }
+
+    /// Removes the first event.
+    pub(crate) fn pop(&mut self) -> Option<Queued> {
+        let (place, queued) = self.events.pop_first()?;
+        self.places.remove(&(queued.context, place));
+        Some(queued)
+    }
+
+    /// Removes the events of an identifier that `belongs` selects, in their order.
+    pub(crate) fn take(&mut self, context: IdName, belongs: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+        let of_context = self.places.range((context, 0)..=(context, u64::MAX)).map(|(_, place)| *place);
+        let places: Vec<u64> =
+            of_context.filter(|place| self.events.get(place).is_some_and(&belongs)).collect();
+        let mut remove = |place| {
+            self.places.remove(&(context, place));
+            self.events.remove(&place)
+        };
+        places.into_iter().filter_map(&mut remove).collect()
     }
 }

@@ -19,7 +19,7 @@ impl<H> Manager<H> {
     /// No such channel.
     pub fn get_event(&mut self, channel: ChannelName) -> Result<Option<Event>, CommandError> {
         let queue = self.channels.get_mut(&channel).ok_or(CommandError::NotFound)?;
-        let Some(queued) = queue.events.pop_front() else { return Ok(None) };
+        let Some(queued) = queue.pop() else { return Ok(None) };
         if let Some(context) = self.identifiers.get_mut(&queued.context) {
             context.events_queued -= 1;
             context.events_reported += 1;
@@ -35,7 +35,7 @@ impl<H> Manager<H> {
 
     /// Returns true if a channel has an event to fetch.
     pub fn has_event(&self, channel: ChannelName) -> bool {
-        self.channels.get(&channel).is_some_and(|queue| !queue.events.is_empty())
+        self.channels.get(&channel).is_some_and(|queue| !queue.is_empty())
     }
 
     /// Queues an event that the program writes, of its own or of librdmacm's.
@@ -92,10 +92,10 @@ impl<H> Manager<H> {
             Parameters::Datagram(parameters) => parameters.private_data.truncate(MAX_PRIVATE_DATA),
             Parameters::Argument(_) => {}
         }
-        if channel.events.is_empty() {
+        if channel.is_empty() {
             self.outputs.push_back(Output::Readable(context.channel));
         }
-        channel.events.push_back(queued);
+        channel.push(queued);
     }
 
     /// Fails if the program has left as many events of the identifier as it may: the command would cause another.

@@ -32,16 +32,11 @@ impl<H: Host> Manager<H> {
     /// # Errors
     /// No such channel.
     pub fn destroy_channel(&mut self, channel: ChannelName, now: Instant) -> Result<(), CommandError> {
-        if !self.channels.contains_key(&channel) {
-            return Err(CommandError::NotFound);
-        }
-        let of_channel =
-            |(name, identifier): (&IdName, &Identifier)| (identifier.channel == channel).then_some(*name);
-        let members: Vec<IdName> = self.identifiers.iter().filter_map(of_channel).collect();
-        for id in members {
+        // With their channel, the events are dropped all at once. The requests in them are identifiers of the channel, too.
+        let Channel { identifiers, .. } = self.channels.remove(&channel).ok_or(CommandError::NotFound)?;
+        for id in identifiers {
             self.remove_identifier(id, now);
         }
-        self.channels.remove(&channel);
         Ok(())
     }
 
@@ -68,8 +63,21 @@ impl<H: Host> Manager<H> {
             return Err(CommandError::NotFound);
         }
         let name = IdName(self.next_name());
+        self.enter_channel(name, identifier.channel);
         self.identifiers.insert(name, identifier);
         Ok(name)
+    }
+
+    fn enter_channel(&mut self, id: IdName, channel: ChannelName) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.identifiers.insert(id);
+        }
+    }
+
+    fn leave_channel(&mut self, id: IdName, channel: ChannelName) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.identifiers.remove(&id);
+        }
     }
 
     /// Checks that an identifier is of a channel.
@@ -105,6 +113,7 @@ impl<H: Host> Manager<H> {
         }
         self.release_link(id, now);
         let identifier = self.identifiers.remove(&id)?;
+        self.leave_channel(id, channel);
         if identifier.owns_port {
             self.ports.release(&mut self.host, identifier.space, identifier.source.port(), id);
         }
@@ -120,7 +129,7 @@ impl<H: Host> Manager<H> {
     /// Drops the events that the program has not fetched. Requests that it has not seen end with their listener.
     fn drop_events(&mut self, id: IdName, channel: ChannelName, now: Instant) {
         let Some(queue) = self.channels.get_mut(&channel) else { return };
-        for queued in queue.take(|queued| queued.context == id) {
+        for queued in queue.take(id, |_| true) {
             if let Some(request) = queued.request {
                 self.remove_identifier(request, now);
             }
@@ -151,22 +160,22 @@ impl<H: Host> Manager<H> {
             return Err(CommandError::NotFound);
         }
         let source = self.channels.get_mut(&from).ok_or(CommandError::NotFound)?;
-        let events = source.take(|queued| queued.context == id);
+        let events = source.take(id, |_| true);
         let target = self.channels.get_mut(&to).ok_or(CommandError::NotFound)?;
-        if target.events.is_empty() && !events.is_empty() {
+        if target.is_empty() && !events.is_empty() {
             self.outputs.push_back(Output::Readable(to));
         }
         let requests: Vec<IdName> = events.iter().filter_map(|queued| queued.request).collect();
-        target.events.extend(events);
-        for request in requests {
-            // Unless the program has destroyed it.
-            if let Ok(identifier) = self.identifier_mut(request) {
-                identifier.channel = to;
+        events.into_iter().for_each(|queued| target.push(queued));
+        for moved in requests.into_iter().chain([id]) {
+            // Unless the program has destroyed the request.
+            if let Ok(identifier) = self.identifier_mut(moved) {
+                let before = std::mem::replace(&mut identifier.channel, to);
+                self.leave_channel(moved, before);
+                self.enter_channel(moved, to);
             }
         }
-        let identifier = self.identifier_mut(id)?;
-        identifier.channel = to;
-        Ok(identifier.events_reported)
+        Ok(self.identifier(id)?.events_reported)
     }
 
     /// Sets the traffic class (type of service) of the connection's packets.

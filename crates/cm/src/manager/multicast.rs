@@ -88,7 +88,7 @@ impl<H> Manager<H> {
             identifier.memberships.retain(|other| *other != name);
             let channel = self.channels.get_mut(&identifier.channel);
             let dropped =
-                channel.map_or(0, |channel| channel.take(|queued| queued.membership == Some(name)).len());
+                channel.map_or(0, |channel| channel.take(id, |queued| queued.membership == Some(name)).len());
             identifier.events_queued -= dropped as u32;
         }
         self.forget_membership(name).ok_or(CommandError::NotFound)

@@ -35,6 +35,69 @@ fn ten_thousand_connections_are_made_and_ended() {
     network.assert_nothing_leaks();
 }
 
+/// librdmacm opens a channel for each identifier that is created without one.
+#[test]
+fn closing_a_channel_takes_no_step_for_identifiers_of_others() {
+    const CHANNELS: usize = 50_000;
+    let mut network = Network::new(vec![config(0)]);
+    let manager = &mut network.nodes[0].manager;
+    let channels: Vec<_> = (0..CHANNELS).map(|_| manager.create_channel().unwrap()).collect();
+    let ids: Vec<_> = channels
+        .iter()
+        .map(|channel| manager.create_id(*channel, 1, PortSpace::Tcp, QpType::Rc).unwrap())
+        .collect();
+    let start = std::time::Instant::now();
+    for channel in channels {
+        manager.destroy_channel(channel, Instant::ZERO).unwrap();
+    }
+    let taken = start.elapsed();
+    assert!(taken.as_secs() < 1, "{taken:?}");
+    assert_eq!(manager.usage().identifiers, 0);
+    assert!(ids.iter().all(|id| manager.query(*id) == Err(CommandError::NotFound)));
+}
+
+/// A server that ends may leave an event of each connection in the channel that they share.
+#[test]
+fn destroying_an_identifier_takes_no_step_for_events_of_others() {
+    const IDENTIFIERS: u64 = 50_000;
+    for at_once in [true, false] {
+        let mut network = Network::new(vec![config(0)]);
+        let (channel, manager) = (network.nodes[0].channel, &mut network.nodes[0].manager);
+        let create = |uid| {
+            let id = manager.create_id(channel, uid, PortSpace::Tcp, QpType::Rc).unwrap();
+            manager.write_event(id, EventKind::User, 0, 0).unwrap();
+            id
+        };
+        let ids: Vec<IdName> = (1..=IDENTIFIERS).map(create).collect();
+        let start = std::time::Instant::now();
+        if at_once {
+            manager.destroy_channel(channel, Instant::ZERO).unwrap();
+        } else {
+            ids[1..].iter().for_each(|id| _ = manager.destroy_id(*id, Instant::ZERO).unwrap());
+            assert_eq!(network.events(0).iter().map(|event| event.uid).collect::<Vec<_>>(), [1]);
+        }
+        let taken = start.elapsed();
+        assert!(taken.as_secs() < 1, "{taken:?}");
+    }
+}
+
+#[test]
+fn a_channel_that_is_closed_keeps_what_has_moved_to_another() {
+    let mut network = Network::pair();
+    let listener = network.listen(1, 1, PortSpace::Tcp, 7, 0);
+    let client = network.resolved(0, 1, PortSpace::Tcp, at(1, 7));
+    network.connect(0, client, 0x100).unwrap();
+    network.pass(2 * MILLISECOND);
+    let node = &mut network.nodes[1];
+    let other = node.manager.create_channel().unwrap();
+    node.manager.migrate_id(listener, other).unwrap();
+    node.manager.destroy_channel(node.channel, Instant::ZERO).unwrap();
+    let event = node.manager.get_event(other).unwrap().unwrap();
+    assert_eq!((event.kind, node.manager.usage().identifiers), (EventKind::ConnectRequest, 2));
+    node.manager.destroy_channel(other, Instant::ZERO).unwrap();
+    assert_eq!(node.manager.usage().identifiers, 0);
+}
+
 #[test]
 fn limits_are_errors_of_commands() {
     let config = Config { max_identifiers: 2, max_channels: 2, max_memberships: 1, ..config(0) };
