@@ -83,16 +83,22 @@ impl StreamPorts {
         self.expect_answers(now);
         let Some(stream) = self.streams.get_mut(&token) else { return };
         record(stream, Sender::Local, bytes, capture, now);
+        // A stream that its queue pair has left: the queue pair may send on another by now.
+        let is_left = matches!(stream.state, State::Closing(_));
         if stream.write(bytes, &mut self.counters.sent).is_err() {
             // Reads the peer's earlier bytes, perhaps a TERMINATE, before the end.
-            device.block(stream.qp);
+            if !is_left {
+                device.block(stream.qp);
+            }
             if stream.state == State::Ended && self.paths.is_none() {
                 self.end(token, StreamEnd::Lost, device, now);
             }
             return;
         }
         if stream.is_blocked() {
-            device.block(stream.qp);
+            if !is_left {
+                device.block(stream.qp);
+            }
             self.watch(token);
         }
     }

@@ -368,6 +368,33 @@ fn a_queue_pair_that_leaves_its_stream_waits_for_a_peer_that_is_slow_to_read() {
     }
 }
 
+/// The peer of the old stream need never read: nothing would unblock the queue pair.
+#[test]
+fn bytes_of_a_stream_that_a_queue_pair_has_left_do_not_block_it_on_its_next_one() {
+    let impairments = Impairments { delay: "50ms".parse().unwrap(), ..Impairments::default() };
+    let mut bench = Bench::new(Some(&Faults { impairments, seed: 1 }));
+    let qp = handles(1)[0];
+    let _never_reads = bench.attach(qp);
+    (0..200).for_each(|nth| bench.device.send(qp, frame(nth, 60_000)));
+    while !bench.device.outgoing.is_empty() {
+        bench.ports.transmit(&mut bench.device, &mut Capture::default(), clock::now());
+    }
+    assert!(bench.device.blocked.is_empty(), "all bytes are on the impaired path");
+    bench.ports.close(qp, clock::now());
+    let mut peer = bench.attach(qp);
+    bench.until(|bench| bench.ports.streams.values().any(Stream::is_blocked));
+    assert!(!bench.device.blocked.contains(&qp));
+    bench.device.send(qp, b"next".to_vec());
+    let deadline = clock::now() + Duration::from_secs(20);
+    peer.set_nonblocking(true).unwrap();
+    let mut received = [0; 4];
+    while peer.read_exact(&mut received).is_err() {
+        assert!(clock::now() < deadline);
+        bench.progress();
+    }
+    assert_eq!(&received, b"next");
+}
+
 #[test]
 fn a_peer_that_never_reads_is_given_up() {
     let mut bench = Bench::new(None);
