@@ -107,7 +107,9 @@ impl Controller for Dctcp {
 
     fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, _: Instant) {
         let share = self.alpha / 2.0;
-        self.reduce(unacknowledged, next, 1.0 - share);
+        if !self.reduction.covers_all(next) {
+            self.reduce(unacknowledged, next, 1.0 - share);
+        }
     }
 }
 
@@ -165,6 +167,15 @@ mod tests {
         assert_eq!(window.window(), 18);
         window.timed_out();
         assert_eq!(window.window(), 2);
+    }
+
+    #[test]
+    fn notifications_without_a_new_packet_reduce_the_window_once() {
+        let mut window = Dctcp::new(&SendWindow { initial: 64, max: 64, read: 8 }, SeqNumber(0));
+        (0..3).for_each(|_| window.notified(SeqNumber(64), SeqNumber(64), Instant::ZERO));
+        assert_eq!(window.window(), 32);
+        window.notified(SeqNumber(65), SeqNumber(65), Instant::ZERO);
+        assert_eq!(window.window(), 16);
     }
 
     #[test]

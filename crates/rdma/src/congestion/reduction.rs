@@ -29,6 +29,11 @@ impl Reduction {
         self.until.is_some_and(|until| sequence.before(until))
     }
 
+    /// Returns true if all packets before `next` were sent before the last reduction.
+    pub(super) fn covers_all(&self, next: SeqNumber) -> bool {
+        self.until == Some(next)
+    }
+
     /// Handles the acknowledgement of packet `sequence`.
     #[inline]
     pub(super) fn acknowledged(&mut self, sequence: SeqNumber) {

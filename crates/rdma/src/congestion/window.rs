@@ -71,7 +71,9 @@ impl Controller for LossWindow {
     }
 
     fn notified(&mut self, unacknowledged: SeqNumber, next: SeqNumber, _: Instant) {
-        self.lost(unacknowledged, next);
+        if !self.reduction.covers_all(next) {
+            self.lost(unacknowledged, next);
+        }
     }
 }
 
@@ -100,6 +102,18 @@ mod tests {
         assert_eq!(window.window(), FLOOR);
         (0..10_000).for_each(|_| acknowledge(&mut window, 1));
         assert_eq!(window.window(), 64);
+    }
+
+    /// A peer sends CNPs for a while: the marked packets may all be acknowledged before the last one arrives.
+    #[test]
+    fn notifications_without_a_new_packet_halve_the_window_once() {
+        let mut window = LossWindow::new(&SendWindow { initial: 64, max: 64, read: 8 });
+        let mut notify = |next| {
+            window.notified(SeqNumber(next), SeqNumber(next), Instant::ZERO);
+            window.window()
+        };
+        assert_eq!([100, 100, 100].map(&mut notify), [32, 32, 32]);
+        assert_eq!([101, 101].map(&mut notify), [16, 16]);
     }
 
     #[test]
