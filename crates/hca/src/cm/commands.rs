@@ -143,7 +143,12 @@ impl ConnectionManager {
         self.engine.bind(id, SocketAddr::new(self.address, 0))?;
         self.engine.set_ack_timeout(id, attributes.timeout)?;
         self.engine.resolve_address(id, None, peer, QUERY_TIMEOUT, now)?;
-        self.drain(device, now);
+        // The caller has asked the kernel for a route to the peer: that takes a descriptor, and now none may be left.
+        while let Some(output) = self.engine.poll() {
+            if let Output::ResolveAddress { query, .. } = output {
+                self.engine.receive(Input::AddressResolved(query, Ok(self.address)), now);
+            }
+        }
         self.engine.resolve_route(id, QUERY_TIMEOUT, now)?;
         let path_mtu = attributes.mtu.min(device.config().mtu);
         while let Some(output) = self.engine.poll() {

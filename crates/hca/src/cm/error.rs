@@ -83,8 +83,12 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// The error of a search for a route, which takes a descriptor.
     pub(super) fn unreachable(error: nichrome_cm::Errno) -> Self {
-        Self::Unreachable(Errno::from_raw_os_error(error.0))
+        match Errno::from_raw_os_error(error.0) {
+            error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Self::Local(error),
+            error => Self::Unreachable(error),
+        }
     }
 
     /// The error of a `ConnectError` event, by its status.

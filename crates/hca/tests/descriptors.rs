@@ -1,0 +1,32 @@
+//! A process that has no free descriptor. The limit is the process's: this is the only test here.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::File;
+
+use nichrome_hca::{Adapter, AdapterConfig, Connection, Transport};
+use nichrome_rdma::QpCapacity;
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
+
+#[test]
+fn connecting_without_a_free_descriptor_fails_with_an_error_that_says_so() {
+    let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
+    let [adapter, peer] = [(); 2].map(|()| Adapter::open(&config).unwrap());
+    let listener = peer.listen(0, 0).unwrap();
+    let cq = adapter.completion_queue(4).unwrap();
+    let limit = Some(200);
+    setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+    let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    // The search for a route takes one descriptor for a moment, then the connection takes it.
+    for free in 0..=1 {
+        let queue_pair = adapter.queue_pair(QpCapacity::default(), &cq, &cq).unwrap();
+        let connection = Connection::new(adapter.mtu());
+        let result = adapter.connect(listener.address(), queue_pair, b"", &connection);
+        let error = result.map(drop).unwrap_err().to_string();
+        assert!(
+            error.contains(&Errno::MFILE.to_string()) && !error.contains("route"),
+            "{free} free: {error}"
+        );
+        taken.pop();
+    }
+}
