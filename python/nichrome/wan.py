@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -95,9 +96,9 @@ class Path:
         return self._process.pid
 
     def __enter__(self) -> Path:
-        # cat ends with this process, however that ends, and the path with cat.
+        # The shell ends with this process, however that ends, and the path with the shell.
         self._process = subprocess.Popen(
-            [command(), "wan", "--json", *self._options, "--", "cat"],
+            [command(), "wan", "--json", *self._options, "--", "sh", "-c", "read -r _ || :"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -151,7 +152,9 @@ class Path:
     def _end(self, process: subprocess.Popen[str]) -> str:
         """Ends the path and returns what it has printed. All pipes are closed then."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        process.stdin.close()
+        # A line ends the shell, too: a process that this one has forked meanwhile keeps the pipe open.
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write("\n")
         with process.stdout, process.stderr:
             printed = process.stdout.read()
             self._reader.join()

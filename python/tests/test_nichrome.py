@@ -3,9 +3,11 @@
 import concurrent.futures
 import decimal
 import gc
+import multiprocessing
 import os
 import subprocess
 import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -186,6 +188,15 @@ def test_no_pipe_of_a_path_stays_open():
             pass
         gc.collect()
     assert [str(warning.message) for warning in caught] == []
+
+
+def test_a_path_ends_beside_a_process_that_was_forked_within_it():
+    with nichrome.wan.Path() as path:
+        forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(10,), daemon=True)
+        forked.start()
+    assert forked.is_alive() and path.summary is not None
+    forked.kill()
+    forked.join()
 
 
 def test_a_path_is_changed_while_it_is_in_use():
