@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 import shlex
 import subprocess
@@ -151,7 +152,8 @@ def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seed
 def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, float):
+    # NumPy's, too.
+    if isinstance(value, numbers.Number) and not isinstance(value, bool):
         return word(value)
-    # JSON's strings, numbers and lists are TOML's, too, except the escapes of characters beyond U+FFFF and a bare DEL.
+    # JSON's strings are TOML's, too, except the escapes of characters beyond U+FFFF and a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -90,6 +90,13 @@ def test_a_sweep_has_small_numbers(tmp_path):
     assert {line[line.index("--set") + 1] for line in lines} == {"loss=0.00001%", "loss=0.5%"}
 
 
+@pytest.mark.parametrize("frames", [numpy.arange(64, 192, 64), numpy.array([64, 128], numpy.float32), map(decimal.Decimal, [64, 128])])
+def test_a_sweep_has_numbers_of_other_types(tmp_path, frames):
+    lines = nichrome.sim.tasks("lro-netfpga-cpu", {"frame": frames}, seeds=numpy.arange(1, 3), store=tmp_path)
+    expected = nichrome.sim.tasks("lro-netfpga-cpu", {"frame": [64, 128]}, seeds=[1, 2], store=tmp_path)
+    assert lines == expected and len(lines) > 2
+
+
 def test_a_small_number_is_an_impairment():
     with nichrome.wan.Path(loss=1e-05, to_left=["delay=1ms", "rate=1mbit"]) as path:
         shown = path.show()
