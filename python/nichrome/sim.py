@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import tempfile
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Union
 
 from nichrome._command import NichromeError, command, options, run_json, word
@@ -73,8 +73,7 @@ def sweep_records(
     with tempfile.TemporaryDirectory(prefix="nichrome-sweep-") as folder:
         kept = os.path.abspath(os.fspath(store)) if store is not None else os.path.join(folder, "store")
         if executor is not None:
-            for future in [executor.submit(_run_task, task) for task in tasks(experiment, parameters, seeds=seeds, store=kept)]:
-                future.result()
+            _run_tasks(executor, tasks(experiment, parameters, seeds=seeds, store=kept))
         # Runs what is missing.
         lines = _with_sweep_file(["sim", "sweep", "--json", "--store", kept], experiment, parameters, seeds)
         return [json.loads(line) for line in lines.splitlines()]
@@ -122,6 +121,16 @@ def sweep(experiment: str, parameters: Mapping[str, Sequence[Value]], **given: A
 
     frame: pandas.DataFrame = pandas.json_normalize(sweep_records(experiment, parameters, **given))
     return frame
+
+
+def _run_tasks(executor: Executor, lines: List[List[str]]) -> None:
+    """Runs the tasks. After the first error no other begins, and those that run have ended: their store may be temporary."""
+    futures = [executor.submit(_run_task, words) for words in lines]
+    try:
+        for future in futures:
+            future.result()
+    finally:
+        wait([future for future in futures if not future.cancel()])
 
 
 def _run_task(words: List[str]) -> None:

@@ -97,6 +97,21 @@ def test_a_sweep_has_numbers_of_other_types(tmp_path, frames):
     assert lines == expected and len(lines) > 2
 
 
+def test_no_run_begins_after_one_has_failed(monkeypatch):
+    began = []
+
+    def fail(words):
+        began.append(words)
+        time.sleep(0.1)
+        raise nichrome.NichromeError("no such run")
+
+    monkeypatch.setattr(nichrome.sim, "_run_task", fail)
+    lists = {"frame": list(range(64, 128))}
+    with concurrent.futures.ThreadPoolExecutor(1) as executor, pytest.raises(nichrome.NichromeError, match="no such run"):
+        nichrome.sim.sweep_records("lro-netfpga-cpu", lists, executor=executor)
+    assert len(began) <= 2
+
+
 def test_a_small_number_is_an_impairment():
     with nichrome.wan.Path(loss=1e-05, to_left=["delay=1ms", "rate=1mbit"]) as path:
         shown = path.show()
