@@ -44,8 +44,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Records that a test has failed, before its fixtures end."""
     outcome = yield
-    if outcome.get_result().failed:
-        setattr(item, _FAILED, True)
+    report = outcome.get_result()
+    # A test that is run again, as by pytest-rerunfailures, begins anew.
+    if report.failed or report.when == "setup":
+        setattr(item, _FAILED, report.failed)
 
 
 def _options(request: pytest.FixtureRequest, mark: str) -> Dict[str, Any]:

@@ -43,6 +43,36 @@ def test_a_failing_test_keeps_its_packets(pytester):
     assert len(kept) == 3 and kept[0].endswith("False_.pcapng") and all("x" * 100 in name for name in kept[1:]), kept
 
 
+def test_a_test_that_passes_when_it_is_run_again_keeps_the_packets_of_its_failure(pytester):
+    pytester.makeconftest(
+        """
+        from _pytest.runner import runtestprotocol
+
+        def pytest_runtest_protocol(item, nextitem):
+            # As pytest-rerunfailures does.
+            runtestprotocol(item, log=False, nextitem=nextitem)
+            item._initrequest()
+            runtestprotocol(item, nextitem=nextitem)
+            return True
+        """
+    )
+    pytester.makepyfile(
+        """
+        attempts = []
+
+        def test_ping(wan):
+            attempts.append(wan)
+            if len(attempts) == 1:
+                wan.right.run(["python3", "-c", "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x' * 1000, ('10.0.0.1', 9))"], check=True)
+            assert len(attempts) > 1
+        """
+    )
+    result = pytester.runpytest("-p", "nichrome.pytest_plugin")
+    result.assert_outcomes(passed=1)
+    (kept,) = (pytester.path / "nichrome-captures").iterdir()
+    assert kept.stat().st_size > 1000
+
+
 def test_a_path_that_fails_keeps_its_packets(pytester):
     pytester.makepyfile(
         """
