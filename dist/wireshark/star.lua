@@ -436,4 +436,14 @@ function star.dissector(tvb, pinfo, root)
   return len
 end
 
-DissectorTable.get("udp.port"):add(4793, star)
+-- Live adapters send from RoCE's port, and Wireshark asks the dissector of the lower port first.
+local ports = DissectorTable.get("udp.port")
+local roce = ports:get_dissector(4791)
+local of_either = Proto("star_or_roce", "StaR or RoCE, by the destination port")
+function of_either.dissector(tvb, pinfo, root)
+  local dissector = pinfo.dst_port == 4793 and Dissector.get("star") or roce
+  return dissector:call(tvb, pinfo, root)
+end
+
+ports:add(4793, star)
+ports:add(4791, of_either)

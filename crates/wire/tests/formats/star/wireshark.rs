@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use etherparse::PacketBuilder;
 use nichrome_wire::AddressPair;
-use nichrome_wire::rdma::{QpNumber, RKey};
+use nichrome_wire::rdma::{QpNumber, RKey, ROCE_PORT};
 use nichrome_wire::star::{
     Atomic, Authentication, CqeNotice, Data, Element, Epoch, Flags, Message, NextLease, Repr, Request,
     Target, Wqe, WqeFlags, segments,
@@ -349,12 +349,25 @@ fn target_of(request: &Request) -> Option<Target> {
     }
 }
 
-/// Packets from ports above that of StaR: Wireshark asks for the lower port's protocol first.
+/// Packets from the port of live adapters, which is below that of StaR, and from ports above.
 fn generated(count: usize) -> Vec<Generated> {
     let mut runner = TestRunner::deterministic();
     let mut packets: Vec<_> = (0..count).map(|_| packet().new_tree(&mut runner).unwrap().current()).collect();
-    packets.iter_mut().for_each(|packet| packet.flow.src_port |= 0xC000);
+    for (nth, packet) in packets.iter_mut().enumerate() {
+        let port = &mut packet.flow.src_port;
+        *port = if nth % 2 == 0 { ROCE_PORT } else { *port | 0xC000 };
+    }
     packets
+}
+
+#[test]
+fn tshark_takes_packets_to_the_port_of_roce_for_roce() {
+    let mut packets = generated(2);
+    packets.iter_mut().for_each(|packet| packet.flow.dst_port = ROCE_PORT);
+    let folder = tempfile::tempdir().unwrap();
+    let frames: Vec<Vec<u8>> = packets.iter().map(|packet| frame(packet, &[0; 32])).collect();
+    let protocols = tshark(&capture(&folder, &frames), &["-T", "fields", "-e", "_ws.col.Protocol"]);
+    assert_eq!(protocols, ["RRoCE", "RRoCE"]);
 }
 
 #[test]
