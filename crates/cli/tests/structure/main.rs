@@ -1,5 +1,6 @@
 //! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`. Tables of files are complete, and
-//! tests that run in a process of their own are found there. Files outside the workspace have its version, and the fuzz targets have a table.
+//! tests that run in a process of their own are found there. Files outside the workspace have its version, the fuzz targets have a table, and
+//! the script that runs the tests counts them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod arrows;
@@ -10,6 +11,7 @@ mod fuzz_targets;
 mod layers;
 mod modules;
 mod own_process;
+mod run_tests;
 mod samples;
 mod versions;
 
