@@ -235,10 +235,13 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     abi.qp_base.qp_context = if comp_mask & OPEN_CONTEXT != 0 { qp_context } else { ptr::null_mut() };
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
-    adapter.with_dispatcher(|_| sources.add(&events));
+    let (adapter_of, added_to, added) = (Arc::clone(&adapter), Arc::clone(&sources), Arc::clone(&events));
     let (abi, builder) = (cell(abi), None);
     let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, xrc, builder };
-    Ok(Box::write(place, made).into_abi().cast())
+    let abi = Box::write(place, made).into_abi();
+    // Not before: an event points to the structure, and who acknowledges it looks the structure up.
+    adapter_of.with_dispatcher(|_| added_to.add(&added));
+    Ok(abi.cast())
 }
 
 pub(crate) unsafe extern "C" fn open_qp(
