@@ -95,7 +95,7 @@ impl std::error::Error for NotStarted {}
 
 /// Prints a warning.
 pub(crate) fn warn(what: fmt::Arguments<'_>) {
-    say(format_args!("nichrome: warning: {what}"));
+    say_escaped(format_args!("nichrome: warning: {what}"));
 }
 
 /// Returns the first of several errors; warns about the others.
@@ -111,7 +111,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_output(error, io::stdout().as_fd()) {
         return ExitCode::SUCCESS;
     }
-    say(format_args!("nichrome: {error:#}"));
+    say_escaped(format_args!("nichrome: {error:#}"));
     if let Some(Interrupted { signal, .. }) = error.downcast_ref() {
         return signals::exit_code(*signal);
     }
@@ -149,12 +149,12 @@ pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> Exit
         };
     }
     match error.kind() {
-        ClapError::InvalidUtf8 => say(format_args!("nichrome: {}", not_utf8(env::args_os()))),
+        ClapError::InvalidUtf8 => say_escaped(format_args!("nichrome: {}", not_utf8(env::args_os()))),
         ClapError::InvalidSubcommand if error.get(ContextKind::SuggestedSubcommand).is_none() => {
             let names = subcommands(command, env::args_os().skip(1)).join(", ");
-            say(format_args!("nichrome: {}; there are: {names}", one_line(error)));
+            say_escaped(format_args!("nichrome: {}; there are: {names}", one_line(error)));
         }
-        _ => say(format_args!("nichrome: {}", one_line(error))),
+        _ => say_escaped(format_args!("nichrome: {}", one_line(error))),
     }
     ExitCode::from(2)
 }
@@ -216,6 +216,22 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
+/// As [`say`], with control characters as escapes: names of files may have some, which would begin another line, or command the
+/// terminal.
+fn say_escaped(line: fmt::Arguments<'_>) {
+    say(format_args!("{}", escaped(&line.to_string())));
+}
+
+fn escaped(line: &str) -> String {
+    line.chars().fold(String::new(), |mut escaped, character| {
+        match character.is_control() {
+            true => escaped.extend(character.escape_default()),
+            false => escaped.push(character),
+        }
+        escaped
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +254,11 @@ mod tests {
                     tip: to pass '--dealy' as a value, use '-- --dealy'\n\nUsage: nichrome";
         let expected = "unexpected argument '--dealy' found; tip: a similar argument exists: '--delay'";
         assert_eq!(paragraphs_in_one_line(both), expected);
+    }
+
+    #[test]
+    fn a_name_with_control_characters_neither_begins_a_line_nor_commands_the_terminal() {
+        assert_eq!(escaped("no\nfile\u{1b}[2J: Größe"), "no\\nfile\\u{1b}[2J: Größe");
     }
 
     #[test]
