@@ -21,6 +21,7 @@ use nichrome_wan::Impairments;
 use self::run::{Card, Plan};
 use self::summary::{Summary, Traffic};
 use crate::distinct::Distinct;
+use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
 use crate::number;
 use crate::page::PageOption;
@@ -95,8 +96,9 @@ impl Demo {
         let text = if self.json { serde_json::to_string_pretty(&summary)? } else { summary.to_string() };
         // Returned last: results that cannot be printed are still in the files.
         let printed = writeln!(io::stdout(), "{text}").context("cannot print the results");
-        plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?))?;
-        page.finish(|| page::page(&summary))?;
+        let drawn = plot.map_or(Ok(()), |file| file.finish(&plot::draw(&summary)?));
+        let paged = page.finish(|| page::page(&summary));
+        failure::first_of([drawn, paged].into_iter().filter_map(Result::err))?;
         printed
     }
 

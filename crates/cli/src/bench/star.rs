@@ -18,6 +18,7 @@ use super::output::OutputOptions;
 use super::rdma::pair::Pair;
 use super::transport::{STAR, Transport};
 use crate::distinct::Distinct;
+use crate::failure;
 use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 use crate::picture_file::{self, PictureFile};
@@ -73,8 +74,11 @@ impl Star {
         picture_file::end_on_signals()?;
         let plan = if self.quick { &QUICK } else { &FULL };
         let report = self.measure(plan)?;
-        plot.map_or(Ok(()), |file| file.finish(&plot::draw(&report.points)?))?;
-        output.finish("A server with many connections", &report, &report, |page| report.figures(page))
+        // Both are done whichever fails: the measurement takes minutes.
+        let drawn = plot.map_or(Ok(()), |file| file.finish(&plot::draw(&report.points)?));
+        let shown =
+            output.finish("A server with many connections", &report, &report, |page| report.figures(page));
+        failure::first_of([drawn, shown].into_iter().filter_map(Result::err))
     }
 
     fn measure(&self, plan: &Plan) -> anyhow::Result<Report> {

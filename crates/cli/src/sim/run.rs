@@ -16,6 +16,7 @@ use super::trace::Trace;
 use super::{files, page, parquet, plot, scoreboard, variants};
 use crate::capture_files::print_summary;
 use crate::distinct::Distinct;
+use crate::failure;
 use crate::number;
 use crate::page::PageOption;
 
@@ -121,12 +122,12 @@ impl Run {
         } else {
             Text { definition: &definition, places: &places, judged: &judged }.to_string()
         };
-        // Both are done whichever fails: the runs take minutes.
+        // All are done whichever fails: the runs take minutes.
         let printed = print_summary(&text, self.trace.capture());
-        if let Some(folder) = &self.out {
-            write_all(folder, &definition, &places, &summary, &records)?;
-        }
-        page.finish(|| page::of_run(&definition, &places, seed, &summary))?;
+        let write = |folder: &PathBuf| write_all(folder, &definition, &places, &summary, &records);
+        let written = self.out.as_ref().map_or(Ok(()), write);
+        let paged = page.finish(|| page::of_run(&definition, &places, seed, &summary));
+        failure::first_of([written, paged].into_iter().filter_map(Result::err))?;
         printed
     }
 

@@ -267,11 +267,14 @@ fn results_whose_files_cannot_be_written_are_printed() {
     {
         // A file does not replace a folder.
         fs::create_dir(folder.path().join(file)).unwrap();
+        let page = folder.path().join(format!("{command}.html"));
+        let paged = if command == "run" { &["--html", text(&page)][..] } else { &[] };
         let settings = ["--set", "frame=1514", "--samples", "1", "--out", text(folder.path())];
-        let output = sim(&[&[command], &SHORT[..], &settings].concat());
+        let output = sim(&[&[command], &SHORT[..], &settings, paged].concat());
         let stdout = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{command}");
         assert!(stdout.contains("Load of the receiving core"), "{command}: {stdout}");
+        assert_eq!(paged.is_empty(), !page.exists(), "{command}");
     }
 }
 
