@@ -7,6 +7,7 @@ mod common;
 mod generated;
 
 mod active_ack;
+mod active_ack_window;
 mod allocations;
 mod captures;
 mod checksums;
