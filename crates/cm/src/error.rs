@@ -1,5 +1,7 @@
 //! Errors of commands, and the status of events.
 
+use std::{fmt, io};
+
 use nichrome_wire::cm::PrivateDataError;
 use thiserror::Error;
 
@@ -31,6 +33,9 @@ pub enum CommandError {
     /// The port is in use at all addresses, or none is free.
     #[error("the port is in use at another address, or none is free")]
     AddressNotAvailable,
+    /// The process can open no socket for a port.
+    #[error("no socket can be opened for a port: {0}")]
+    NoSocket(Errno),
     /// As many objects or queued events as the configuration allows.
     #[error("a limit of the configuration is reached")]
     Exhausted,
@@ -48,6 +53,7 @@ impl CommandError {
             Self::NoDevice => Errno::ENODEV,
             Self::AddressInUse => Errno::EADDRINUSE,
             Self::AddressNotAvailable => Errno::EADDRNOTAVAIL,
+            Self::NoSocket(error) => error,
             Self::Exhausted => Errno::ENOMEM,
             Self::NotSupported => Errno::ENOSYS,
         }
@@ -58,6 +64,12 @@ impl CommandError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Errno(pub i32);
 
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        io::Error::from_raw_os_error(self.0).fmt(f)
+    }
+}
+
 #[allow(missing_docs)] // The names of errno.h.
 impl Errno {
     pub const ENOENT: Self = Self(2);
@@ -66,6 +78,7 @@ impl Errno {
     pub const EFAULT: Self = Self(14);
     pub const ENODEV: Self = Self(19);
     pub const EINVAL: Self = Self(22);
+    pub const EMFILE: Self = Self(24);
     pub const ENOSPC: Self = Self(28);
     pub const ENOSYS: Self = Self(38);
     pub const EPROTO: Self = Self(71);

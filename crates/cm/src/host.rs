@@ -4,6 +4,8 @@ use std::net::IpAddr;
 
 use nichrome_wire::cm::PortSpace;
 
+use crate::error::Errno;
+
 /// The use of a port by other processes at the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortUse {
@@ -24,6 +26,15 @@ pub enum PortCondition {
     Reusable,
 }
 
+/// Why a port is not reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReserveError {
+    /// Another process has it, or the condition is not met.
+    Taken,
+    /// No socket can be opened, whatever the port.
+    NoSocket(Errno),
+}
+
 /// The machine's addresses, and the ports that other processes use.
 pub trait Host {
     /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
@@ -33,15 +44,18 @@ pub trait Host {
     /// (`cma_any_addr`), one of the loopback interface. An adapter on the loopback interface has loopback addresses of its own.
     fn stands_for_all(&self, address: IpAddr) -> bool;
 
-    /// Reserves a port among the processes that share the address; returns false if another has it, or the condition is not
-    /// met. An unspecified address means all. Succeeds once for each port that this manager begins to use.
+    /// Reserves a port among the processes that share the address. An unspecified address means all. Called once for each port that
+    /// this manager begins to use.
+    ///
+    /// # Errors
+    /// The port is taken, or no socket can be opened.
     fn reserve_port(
         &mut self,
         space: PortSpace,
         address: IpAddr,
         port: u16,
         condition: PortCondition,
-    ) -> bool;
+    ) -> Result<(), ReserveError>;
 
     /// Directs peers' requests for a reserved port to this manager; returns false if another program of the machine has the port.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
@@ -70,8 +84,14 @@ impl Host for OwnAddresses {
         address.is_unspecified() || address.is_loopback() && !self.0.iter().any(IpAddr::is_loopback)
     }
 
-    fn reserve_port(&mut self, _: PortSpace, _: IpAddr, _: u16, _: PortCondition) -> bool {
-        true
+    fn reserve_port(
+        &mut self,
+        _: PortSpace,
+        _: IpAddr,
+        _: u16,
+        _: PortCondition,
+    ) -> Result<(), ReserveError> {
+        Ok(())
     }
 
     fn listen(&mut self, _: PortSpace, _: u16) -> bool {

@@ -142,7 +142,7 @@ pub use counters::Counters;
 pub use error::{CommandError, Errno};
 pub use event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 pub use exchange::{Input, Output, Query, Reception, Route, StreamFailure, StreamName, StreamParameters};
-pub use host::{Host, OwnAddresses, PortCondition, PortUse};
+pub use host::{Host, OwnAddresses, PortCondition, PortUse, ReserveError};
 pub use ib::Transmit;
 pub use identifier::IdState;
 pub use manager::{IdReport, Manager, Usage};

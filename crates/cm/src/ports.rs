@@ -7,7 +7,7 @@ use nichrome_rdma::RandomNumbers;
 use nichrome_wire::cm::PortSpace;
 
 use crate::error::CommandError;
-use crate::host::{Host, PortCondition};
+use crate::host::{Host, PortCondition, ReserveError};
 use crate::name::IdName;
 
 /// Ports that are tried to find an unused one. Each try takes system calls: with almost all ports in TIME_WAIT, all of them would
@@ -48,7 +48,7 @@ impl Ports {
             0 => self.bind_any(host, space, id, binding),
             port => {
                 self.check(space, port, id, &binding)?;
-                self.take(host, space, port, id, binding).ok_or(CommandError::AddressInUse)
+                self.take(host, space, port, id, binding)
             }
         }
     }
@@ -68,11 +68,13 @@ impl Ports {
                 .chain(first..start)
                 .filter(|port| !self.owners.contains_key(&(space, *port)))
                 .take(tries)
-                .find(|port| host.reserve_port(space, binding.source.ip(), *port, condition))
+                .map(|port| (port, host.reserve_port(space, binding.source.ip(), port, condition)))
+                .find(|(_, reserved)| *reserved != Err(ReserveError::Taken))
         };
-        let free = first_of(MOST_TRIES, PortCondition::Unused)
+        let found = first_of(MOST_TRIES, PortCondition::Unused)
             .or_else(|| first_of(usize::MAX, PortCondition::Reusable));
-        let port = free.ok_or(CommandError::AddressNotAvailable)?;
+        let (port, reserved) = found.ok_or(CommandError::AddressNotAvailable)?;
+        reserved.map_err(command_error)?;
         self.owners.insert(
             (space, port),
             vec![(id, Binding { source: with_port(binding.source, port), ..binding })],
@@ -87,13 +89,13 @@ impl Ports {
         port: u16,
         id: IdName,
         binding: Binding,
-    ) -> Option<u16> {
-        let mut reserve = || host.reserve_port(space, binding.source.ip(), port, PortCondition::Reusable);
-        if !self.owners.contains_key(&(space, port)) && !reserve() {
-            return None;
+    ) -> Result<u16, CommandError> {
+        if !self.owners.contains_key(&(space, port)) {
+            let reserved = host.reserve_port(space, binding.source.ip(), port, PortCondition::Reusable);
+            reserved.map_err(command_error)?;
         }
         self.owners.entry((space, port)).or_default().push((id, binding));
-        Some(port)
+        Ok(port)
     }
 
     /// Returns an error if another owner of the port excludes this one.
@@ -183,9 +185,17 @@ pub(crate) const fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr 
     address
 }
 
+fn command_error(error: ReserveError) -> CommandError {
+    match error {
+        ReserveError::Taken => CommandError::AddressInUse,
+        ReserveError::NoSocket(error) => CommandError::NoSocket(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Errno;
     use crate::host::{OwnAddresses, PortUse};
 
     fn binding(source: &str) -> Binding {
@@ -223,7 +233,7 @@ mod tests {
         assert_eq!(ports.bind(&mut host, PortSpace::Tcp, IdName(3), shared), Err(CommandError::AddressInUse));
     }
 
-    /// Port 7 is another process's; connections from ports 9 and up have ended.
+    /// Port 7 is another process's; connections from ports 9 and up have ended. No socket can be opened for port 6.
     struct Used;
 
     impl Host for Used {
@@ -235,8 +245,19 @@ mod tests {
             address.is_unspecified()
         }
 
-        fn reserve_port(&mut self, _: PortSpace, _: IpAddr, port: u16, condition: PortCondition) -> bool {
-            port != 7 && (port < 9 || condition == PortCondition::Reusable)
+        fn reserve_port(
+            &mut self,
+            _: PortSpace,
+            _: IpAddr,
+            port: u16,
+            condition: PortCondition,
+        ) -> Result<(), ReserveError> {
+            match port {
+                6 => Err(ReserveError::NoSocket(Errno::EMFILE)),
+                7 => Err(ReserveError::Taken),
+                9.. if condition == PortCondition::Unused => Err(ReserveError::Taken),
+                _ => Ok(()),
+            }
         }
 
         fn listen(&mut self, _: PortSpace, _: u16) -> bool {
@@ -259,6 +280,23 @@ mod tests {
         assert_eq!(bind("10.0.0.1:7"), Err(CommandError::AddressInUse));
         assert_eq!(bind("10.0.0.1:0"), Ok(8));
         assert_eq!(bind("10.0.0.1:0"), Err(CommandError::AddressNotAvailable));
+    }
+
+    #[test]
+    fn no_other_port_is_tried_if_no_socket_can_be_opened() {
+        let none = Err(CommandError::NoSocket(Errno::EMFILE));
+        for source in ["10.0.0.1:6", "10.0.0.1:0"] {
+            let mut ports = Ports::new((6, 6), 1);
+            assert_eq!(ports.bind(&mut Used, PortSpace::Tcp, IdName(1), binding(source)), none);
+        }
+        let of_any = |seed| {
+            let mut ports = Ports::new((6, 8), seed);
+            ports.bind(&mut Used, PortSpace::Tcp, IdName(1), binding("10.0.0.1:0"))
+        };
+        // From port 7 or 8 on, 8 is first.
+        let results: Vec<_> = (0..20).map(of_any).collect();
+        assert!(results.iter().all(|result| *result == none || *result == Ok(8)), "{results:?}");
+        assert!(results.contains(&none) && results.contains(&Ok(8)), "{results:?}");
     }
 
     #[test]

@@ -17,6 +17,8 @@ fn connecting_without_a_free_descriptor_fails_with_an_error_that_says_so() {
     let limit = Some(200);
     setrlimit(Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let error = adapter.listen(0, 0).map(drop).unwrap_err().to_string();
+    assert!(error.contains(&Errno::MFILE.to_string()), "{error}");
     // The search for a route takes one descriptor for a moment, then the connection takes it.
     for free in 0..=1 {
         let queue_pair = adapter.queue_pair(QpCapacity::default(), &cq, &cq).unwrap();

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use nichrome_cm::{Errno, Host, PortCondition, PortUse};
+use nichrome_cm::{Errno, Host, PortCondition, PortUse, ReserveError};
 use nichrome_port::udp::{ServicePort, ServicePorts, ServiceUse, UdpError};
 use nichrome_wire::cm::PortSpace;
 use nichrome_wire::rdma::ROCE_PORT;
@@ -86,12 +86,13 @@ impl Host for Machine {
         address: IpAddr,
         port: u16,
         condition: PortCondition,
-    ) -> bool {
+    ) -> Result<(), ReserveError> {
         if let (PortSpace::Tcp, Some(tcp), Some(own)) = (space, &mut self.tcp, self.address) {
             let address = if address.is_unspecified() { own } else { address };
             return tcp.reserve(SocketAddr::new(address, port), condition);
         }
-        self.with_service((space, port), true, ServicePorts::reserve)
+        let is_reserved = self.with_service((space, port), true, ServicePorts::reserve);
+        is_reserved.then_some(()).ok_or(ReserveError::Taken)
     }
 
     fn listen(&mut self, space: PortSpace, port: u16) -> bool {
@@ -143,7 +144,7 @@ mod tests {
         let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let mut machine = Machine::of_iwarp(here);
         for space in [PortSpace::Tcp, PortSpace::Udp] {
-            assert!(machine.reserve_port(space, here, 0, PortCondition::Reusable));
+            assert_eq!(machine.reserve_port(space, here, 0, PortCondition::Reusable), Ok(()));
         }
         machine.release_port(PortSpace::Udp, 0);
         assert!(machine.listen(PortSpace::Tcp, 0));

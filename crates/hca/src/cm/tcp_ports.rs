@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
-use nichrome_cm::PortCondition;
-use rustix::io;
+use nichrome_cm::{PortCondition, ReserveError};
+use rustix::io::{self, Errno};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
 
@@ -21,9 +21,23 @@ pub(super) struct TcpPorts {
 }
 
 impl TcpPorts {
-    /// Reserves a port; returns false if another process has it, or the condition is not met.
-    pub(super) fn reserve(&mut self, address: SocketAddr, condition: PortCondition) -> bool {
-        bound(address, condition).map(|socket| self.bound.insert(address.port(), socket)).is_ok()
+    /// Reserves a port.
+    ///
+    /// # Errors
+    /// Another process has it, the condition is not met, or no socket can be opened.
+    pub(super) fn reserve(
+        &mut self,
+        address: SocketAddr,
+        condition: PortCondition,
+    ) -> Result<(), ReserveError> {
+        let socket = bound(address, condition).map_err(|error| match error {
+            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
+                ReserveError::NoSocket(nichrome_cm::Errno(error.raw_os_error()))
+            }
+            _ => ReserveError::Taken,
+        })?;
+        self.bound.insert(address.port(), socket);
+        Ok(())
     }
 
     /// Listens at a reserved port; returns false if another process does. Identifiers of the two address families share a
@@ -45,7 +59,7 @@ impl TcpPorts {
     pub(super) fn listener_closed(&mut self, address: SocketAddr) {
         if self.listening.remove(&address.port()).is_some() {
             // Another process may be faster: then no identifier listens there any more.
-            self.reserve(address, PortCondition::Reusable);
+            let _ = self.reserve(address, PortCondition::Reusable);
         }
     }
 

@@ -424,7 +424,7 @@ mod tests {
         let parameters = StreamParameters { private_data: Vec::new(), ird: 1, ord: 1 };
         let peer = TcpListener::bind(HERE).unwrap();
         let (id, now, mut ports) = (IdName(1), clock::now(), TcpPorts::default());
-        assert!(ports.reserve(HERE, PortCondition::Reusable));
+        assert_eq!(ports.reserve(HERE, PortCondition::Reusable), Ok(()));
         let ends = (HERE, peer.local_addr().unwrap());
         streams.connect(id, ends, ports.take_bound(0), &parameters, now);
         assert!(streams.poll_timeout().is_some());
