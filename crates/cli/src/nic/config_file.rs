@@ -4,21 +4,22 @@ use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::Command;
 use nichrome_sim::experiment::read_text;
 use toml::Value;
 
-use crate::toml_file;
+use crate::{failure, toml_file};
 
-/// Returns the file's options as command line arguments of `command`.
+/// Returns the file's options as command line arguments of `command`. Wrong ones are usage errors, as on the command line.
 pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let name = file.display();
     let text = read_text(file).with_context(|| format!("cannot read {name}"))?;
-    let table = toml_file::parse(&text).map_err(|error| anyhow!("{name}, {error}"))?;
+    let table = toml_file::parse(&text).map_err(|error| failure::usage(format!("{name}, {error}")))?;
     let argument = |(key, value): (&String, &Value)| argument(key, value, command);
     let given: anyhow::Result<Vec<_>> = table.iter().map(argument).collect();
-    Ok(given.with_context(|| name.to_string())?.into_iter().flatten().collect())
+    let given = given.with_context(|| name.to_string()).map_err(failure::as_usage)?;
+    Ok(given.into_iter().flatten().collect())
 }
 
 /// Returns one option; `None` for a flag that is false.

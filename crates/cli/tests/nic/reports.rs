@@ -322,7 +322,8 @@ fn options_come_from_a_file_and_from_the_command_line() {
     ];
     for (options, words) in cases {
         fs::write(&file, options).unwrap();
-        let (line, _) = lab.failure(&["nic", "up", "--config", &file]);
+        let (line, status) = lab.failure(&["nic", "up", "--config", &file]);
+        assert_eq!(status, 2, "the service does not try again: {line}");
         assert!(line.contains(words) && line.contains("card.toml") | words.contains("names no"), "{line}");
     }
 }
