@@ -153,6 +153,10 @@ def _with_sweep_file(
 
 def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
     name = os.path.abspath(experiment) if experiment.endswith(".toml") else experiment
+    for key, values in parameters.items():
+        # A text is a sequence of its characters.
+        if isinstance(values, str):
+            raise TypeError(f"{key} needs a list of values, such as [{values!r}]")
     lines = [f"experiment = {_toml(name)}", f"seeds = {_toml(list(seeds))}", "[sweep]"]
     lines += [f"{_toml(key)} = {_toml(list(values))}" for key, values in parameters.items()]
     return "\n".join(lines) + "\n"

@@ -96,6 +96,8 @@ class Path:
         return self._process.pid
 
     def __enter__(self) -> Path:
+        if self._process is not None:
+            raise NichromeError("the path is running already: use another Path")
         # The shell ends with this process, however that ends, and the path with the shell.
         self._process = subprocess.Popen(
             [command(), "wan", "--json", *self._options, "--", "sh", "-c", "read -r _ || :"],

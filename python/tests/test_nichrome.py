@@ -97,6 +97,11 @@ def test_a_sweep_has_numbers_of_other_types(tmp_path, frames):
     assert lines == expected and len(lines) > 2
 
 
+def test_a_sweep_needs_lists(tmp_path):
+    with pytest.raises(TypeError, match=r"frame needs a list of values, such as \['64'\]"):
+        nichrome.sim.tasks("lro-netfpga-cpu", {"frame": "64"}, store=tmp_path)
+
+
 def test_no_run_begins_after_one_has_failed(monkeypatch):
     began = []
 
@@ -219,6 +224,15 @@ def test_a_path_ends_beside_a_process_that_was_forked_within_it():
     assert forked.is_alive() and path.summary is not None
     forked.kill()
     forked.join()
+
+
+def test_a_path_within_itself_is_refused_and_goes_on():
+    with nichrome.wan.Path() as path:
+        with pytest.raises(nichrome.NichromeError, match="running already"):
+            path.__enter__()
+        assert path.show()
+    with path:
+        assert path.show()
 
 
 def test_a_path_is_changed_while_it_is_in_use():
