@@ -228,7 +228,7 @@ const LRO: Layers = &[
         "recycle.rs",
         "run/",
         "template.rs",
-        "usual.rs",
+        "usual/",
     ],
     &["aggregate.rs", "config.rs", "outbox.rs"],
     &["burst.rs", "lossless.rs", "run_pool.rs"],
