@@ -235,12 +235,12 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     abi.qp_base.qp_context = if comp_mask & OPEN_CONTEXT != 0 { qp_context } else { ptr::null_mut() };
     let mut place = Box::<QueuePair>::new_uninit();
     let events = AsyncSource::new(opened.async_events(), place.as_mut_ptr());
-    let (adapter_of, added_to, added) = (Arc::clone(&adapter), Arc::clone(&sources), Arc::clone(&events));
+    let (of_adapter, of_target, source) = (Arc::clone(&adapter), Arc::clone(&sources), Arc::clone(&events));
     let (abi, builder) = (cell(abi), None);
     let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, xrc, builder };
     let abi = Box::write(place, made).into_abi();
     // Not before: an event points to the structure, and who acknowledges it looks the structure up.
-    adapter_of.with_dispatcher(|_| added_to.add(&added));
+    of_adapter.with_dispatcher(|_| of_target.add(&source));
     Ok(abi.cast())
 }
 

@@ -82,13 +82,16 @@ pub enum ConnectError {
     Wait(#[from] WaitError),
 }
 
+/// Returns true if no socket can be opened for now, wherever it would lead.
+pub(super) fn is_shortage(error: Errno) -> bool {
+    matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
+}
+
 impl ConnectError {
     /// The error of a search for a route, which takes a descriptor.
     pub(super) fn unreachable(error: nichrome_cm::Errno) -> Self {
-        match Errno::from_raw_os_error(error.0) {
-            error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => Self::Local(error),
-            error => Self::Unreachable(error),
-        }
+        let error = Errno::from_raw_os_error(error.0);
+        if is_shortage(error) { Self::Local(error) } else { Self::Unreachable(error) }
     }
 
     /// The error of a `ConnectError` event, by its status.

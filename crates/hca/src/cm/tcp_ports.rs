@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
-use nichrome_cm::{PortCondition, ReserveError};
-use rustix::io::{self, Errno};
+use nichrome_cm::{Errno, PortCondition, ReserveError};
+use rustix::io;
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
+
+use super::error::is_shortage;
 
 /// Connections that wait to be accepted, at most; net.core.somaxconn bounds it too.
 const BACKLOG: i32 = 4096;
@@ -30,11 +32,9 @@ impl TcpPorts {
         address: SocketAddr,
         condition: PortCondition,
     ) -> Result<(), ReserveError> {
-        let socket = bound(address, condition).map_err(|error| match error {
-            Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM => {
-                ReserveError::NoSocket(nichrome_cm::Errno(error.raw_os_error()))
-            }
-            _ => ReserveError::Taken,
+        let socket = bound(address, condition).map_err(|error| match is_shortage(error) {
+            true => ReserveError::NoSocket(Errno(error.raw_os_error())),
+            false => ReserveError::Taken,
         })?;
         self.bound.insert(address.port(), socket);
         Ok(())
