@@ -284,7 +284,7 @@ const PORT: Layers = &[
     ],
     &["pool.rs"],
     &["mount_namespace.rs", "namespace.rs", "process.rs", "process_namespace.rs"],
-    &["channels.rs", "ethtool.rs", "ipv6.rs", "link_events.rs", "netlink.rs", "packet_options.rs"],
+    &["channels.rs", "ethtool.rs", "ipv6.rs", "link_events.rs", "netlink/", "packet_options.rs"],
     &["acknowledgements.rs", "capture/", "packet_ring/", "packet_socket.rs", "tap.rs", "udp/", "xdp/"],
     &["tap_wire.rs"],
 ];

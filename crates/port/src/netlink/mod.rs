@@ -1,18 +1,16 @@
 //! Interfaces, addresses and neighbours via rtnetlink(7), in the network namespace of the thread that opens the
 //! socket.
 
+mod error;
+mod exchange;
+
 use std::fmt;
-use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST,
-    NetlinkBuffer, NetlinkMessage, NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -24,11 +22,10 @@ use netlink_packet_route::route::{
     RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::{AddressFamily, neighbour::NeighbourAddress};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
 use nichrome_wire::MacAddr;
-use thiserror::Error;
 
+pub use self::error::NetlinkError;
+use self::exchange::Exchange;
 use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
@@ -39,35 +36,6 @@ const CARRIER_LIMIT: Duration = Duration::from_secs(1);
 /// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under a lock that the removal of
 /// network namespaces holds, too.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
-
-/// Dumps before one that changes have interrupted is taken as it is.
-const DUMPS: usize = 10;
-
-/// A failed rtnetlink request.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum NetlinkError {
-    /// No interface of this network namespace has this name.
-    #[error("there is no interface called {0} ('ip link' lists them)")]
-    NoInterface(InterfaceName),
-    /// The interface is up but cannot send.
-    #[error("{0} has no carrier: its other end is not connected, or down")]
-    NoCarrier(InterfaceName),
-    /// The kernel returned an error.
-    #[error("cannot {what}: {error}")]
-    Refused {
-        /// The request.
-        what: String,
-        /// The kernel's error.
-        error: io::Error,
-    },
-    /// The kernel's answer has an unexpected type.
-    #[error("cannot {what}: the kernel's answer is unexpected")]
-    Answer {
-        /// The request.
-        what: String,
-    },
-}
 
 /// A snapshot of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,11 +94,7 @@ pub struct Settings {
 }
 
 /// An rtnetlink socket.
-pub struct Netlink {
-    socket: Socket,
-    /// The sequence number of the last request.
-    sequence: AtomicU32,
-}
+pub struct Netlink(Exchange);
 
 impl fmt::Debug for Netlink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,13 +105,7 @@ impl fmt::Debug for Netlink {
 impl Netlink {
     /// Opens a socket in the network namespace of this thread.
     pub fn open() -> Result<Self, NetlinkError> {
-        let open = || {
-            let mut socket = Socket::new(NETLINK_ROUTE)?;
-            socket.bind_auto()?;
-            socket.connect(&SocketAddr::new(0, 0))?;
-            Ok(Self { socket, sequence: AtomicU32::new(0) })
-        };
-        open().map_err(|error| NetlinkError::Refused { what: "open a netlink socket".into(), error })
+        Exchange::open().map(Self)
     }
 
     /// Looks up an interface by its name or an alternative one (altname, `ip link property`). The result has its name.
@@ -165,7 +123,7 @@ impl Netlink {
     /// Looks up the interface that `message` describes, which was called `name`; `None` if there is none.
     fn look_up(&self, message: LinkMessage, name: InterfaceName) -> Result<Option<Interface>, NetlinkError> {
         let what = || format!("look up the interface {name}");
-        match self.request(RouteNetlinkMessage::GetLink(message), 0, what) {
+        match self.0.request(RouteNetlinkMessage::GetLink(message), 0, what) {
             Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(Some(interface(name, &link))),
             Ok(_) => Err(NetlinkError::Answer { what: what() }),
             Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENODEV) => {
@@ -256,7 +214,7 @@ impl Netlink {
             }
             _ => None,
         };
-        Ok(self.list(&request, what)?.into_iter().filter_map(ours).collect())
+        Ok(self.0.list(&request, what)?.into_iter().filter_map(ours).collect())
     }
 
     /// Returns true if the routing table delivers packets for `address` locally.
@@ -266,7 +224,7 @@ impl Netlink {
         message.header.destination_prefix_length = if address.is_ipv4() { 32 } else { 128 };
         message.attributes = vec![RouteAttribute::Destination(route_address(address))];
         let what = || format!("look up the route to {address}");
-        match self.request(RouteNetlinkMessage::GetRoute(message), 0, what) {
+        match self.0.request(RouteNetlinkMessage::GetRoute(message), 0, what) {
             Ok(Some(RouteNetlinkMessage::NewRoute(route))) => Ok(route.header.kind == RouteType::Local),
             Ok(_) => Err(NetlinkError::Answer { what: what() }),
             Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENETUNREACH) => {
@@ -372,116 +330,8 @@ impl Netlink {
         flags: u16,
         what: impl Fn() -> String,
     ) -> Result<(), NetlinkError> {
-        self.request(message, NLM_F_ACK | flags, what).map(drop)
+        self.0.request(message, NLM_F_ACK | flags, what).map(drop)
     }
-
-    /// Sends a dump request and collects the answers of all its messages. Repeats a dump that changes have interrupted, which may lack
-    /// messages.
-    fn list(
-        &self,
-        message: &RouteNetlinkMessage,
-        what: impl Fn() -> String,
-    ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
-        let refused = |error| NetlinkError::Refused { what: what(), error };
-        let mut dump = Dump::default();
-        for _ in 0..DUMPS {
-            dump = Dump::default();
-            let sequence = self.send(message.clone(), NLM_F_DUMP).map_err(refused)?;
-            while !dump.is_done {
-                dump.read(&self.receive(sequence).map_err(refused)?, &what)?;
-            }
-            if !dump.is_interrupted {
-                break;
-            }
-        }
-        Ok(dump.messages)
-    }
-
-    /// Sends a request and returns the answer; `None` for a plain acknowledgement.
-    fn request(
-        &self,
-        message: RouteNetlinkMessage,
-        flags: u16,
-        what: impl Fn() -> String,
-    ) -> Result<Option<RouteNetlinkMessage>, NetlinkError> {
-        let answer = self.send(message, flags).and_then(|sequence| self.receive(sequence));
-        let answer = answer.map_err(|error| NetlinkError::Refused { what: what(), error })?;
-        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
-            .map_err(|_| NetlinkError::Answer { what: what() })?;
-        match answer.payload {
-            NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
-            NetlinkPayload::Error(error) if error.code.is_some() => {
-                Err(NetlinkError::Refused { what: what(), error: error.to_io() })
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// Sends a request; returns its sequence number.
-    fn send(&self, message: RouteNetlinkMessage, flags: u16) -> io::Result<u32> {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        self.socket.send(&serialize(message, flags, sequence), 0)?;
-        Ok(sequence)
-    }
-
-    /// Receives messages that answer the request with this sequence number. Drops the rest of the answer to an earlier request that was
-    /// given up at an error.
-    fn receive(&self, sequence: u32) -> io::Result<Vec<u8>> {
-        loop {
-            let (answer, _) = self.socket.recv_from_full()?;
-            let is_other = |first: NetlinkBuffer<_>| first.sequence_number() != sequence;
-            if !NetlinkBuffer::new_checked(&answer[..]).is_ok_and(is_other) {
-                return Ok(answer);
-            }
-        }
-    }
-}
-
-/// The answer to a dump request, as far as it was received.
-#[derive(Default)]
-struct Dump {
-    messages: Vec<RouteNetlinkMessage>,
-    is_done: bool,
-    /// True if what is listed has changed meanwhile (NLM_F_DUMP_INTR): messages may be missing or repeated.
-    is_interrupted: bool,
-}
-
-impl Dump {
-    /// Adds the messages in `bytes`; `what` describes the request.
-    fn read(&mut self, bytes: &[u8], what: impl Fn() -> String) -> Result<(), NetlinkError> {
-        let refused = |error| NetlinkError::Refused { what: what(), error };
-        let mut rest = bytes;
-        while !rest.is_empty() && !self.is_done {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|_| NetlinkError::Answer { what: what() })?;
-            // Messages are aligned to 4 bytes (netlink(7)).
-            let len = (message.header.length as usize).next_multiple_of(4);
-            rest = rest.get(len..).unwrap_or(&[]);
-            self.is_interrupted |= message.header.flags & NLM_F_DUMP_INTR != 0;
-            match message.payload {
-                NetlinkPayload::InnerMessage(message) => self.messages.push(message),
-                NetlinkPayload::Error(error) => return Err(refused(error.to_io())),
-                // The kernel ended the dump at an error.
-                NetlinkPayload::Done(done) if done.code < 0 => {
-                    return Err(refused(io::Error::from_raw_os_error(done.code.saturating_neg())));
-                }
-                NetlinkPayload::Done(_) => self.is_done = true,
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Serializes a request.
-fn serialize(message: RouteNetlinkMessage, flags: u16, sequence: u32) -> Vec<u8> {
-    let mut request = NetlinkMessage::from(message);
-    request.header.flags = NLM_F_REQUEST | flags;
-    request.header.sequence_number = sequence;
-    request.finalize();
-    let mut bytes = vec![0; request.buffer_len()];
-    request.serialize(&mut bytes);
-    bytes
 }
 
 /// Returns the address of this end: `IFA_LOCAL`, beside which `IFA_ADDRESS` is that of the peer on a point-to-point interface. Addresses of
@@ -597,7 +447,7 @@ const fn family(address: IpAddr) -> AddressFamily {
 
 #[cfg(test)]
 mod tests {
-    use netlink_packet_core::{DoneMessage, NetlinkHeader};
+    use netlink_packet_core::NLM_F_DUMP;
 
     use super::*;
 
@@ -606,47 +456,10 @@ mod tests {
     fn the_rest_of_an_earlier_answer_is_no_answer() {
         let netlink = Netlink::open().unwrap();
         let lo = netlink.interface("lo".parse().unwrap()).unwrap();
-        netlink.send(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP).unwrap();
-        netlink.send(RouteNetlinkMessage::GetLink(link(&lo)), 0).unwrap();
+        netlink.0.send(RouteNetlinkMessage::GetAddress(AddressMessage::default()), NLM_F_DUMP).unwrap();
+        netlink.0.send(RouteNetlinkMessage::GetLink(link(&lo)), 0).unwrap();
         let error = netlink.interface("nowhere0".parse().unwrap()).unwrap_err();
         assert!(matches!(error, NetlinkError::NoInterface(_)), "{error}");
         assert_eq!(netlink.interface("lo".parse().unwrap()).unwrap().index, lo.index);
-    }
-
-    /// Returns the bytes of a message of a dump.
-    fn message(flags: u16, payload: NetlinkPayload<RouteNetlinkMessage>) -> Vec<u8> {
-        let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
-        message.header.flags = flags;
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        bytes
-    }
-
-    fn done(code: i32) -> NetlinkPayload<RouteNetlinkMessage> {
-        let mut done = DoneMessage::default();
-        done.code = code;
-        NetlinkPayload::Done(done)
-    }
-
-    #[test]
-    fn a_dump_that_is_interrupted_or_ends_at_an_error_is_no_list() {
-        let address = || RouteNetlinkMessage::NewAddress(AddressMessage::default()).into();
-        let read = |messages: &[Vec<u8>]| {
-            let mut dump = Dump::default();
-            dump.read(&messages.concat(), || "list".into()).map(|()| dump)
-        };
-        let dump = read(&[message(0, address()), message(0, address()), message(0, done(0))]).unwrap();
-        assert_eq!((dump.messages.len(), dump.is_done, dump.is_interrupted), (2, true, false));
-        for interrupted in [
-            [message(NLM_F_DUMP_INTR, address()), message(0, done(0))],
-            [message(0, address()), message(NLM_F_DUMP_INTR, done(0))],
-        ] {
-            let dump = read(&interrupted).unwrap();
-            assert_eq!((dump.messages.len(), dump.is_done, dump.is_interrupted), (1, true, true));
-        }
-        let error = read(&[message(0, address()), message(0, done(-libc::ENOMEM))]).map(|_| ()).unwrap_err();
-        assert_eq!(error.to_string(), "cannot list: Cannot allocate memory (os error 12)");
-        assert!(!read(&[message(0, address())]).unwrap().is_done);
     }
 }
