@@ -3,7 +3,7 @@
 use nichrome_wire::{AddressPair, Instant};
 
 use super::context::Context;
-use super::fault::Fault;
+use super::fault::{Fault, Faulty};
 use super::link::{Link, Stage};
 use super::requester::is_carried;
 use super::responder::Taken;
@@ -87,10 +87,16 @@ impl Endpoint for IwarpQp {
             return 0;
         }
         let mut rest = bytes;
+        if let Some(Link { stage: Stage::Open, begun: Some(begun), .. }) = self.link {
+            rest = &rest[self.take_part(begun, rest, verbs)..];
+            if self.link.as_ref().is_some_and(|link| link.begun.is_some()) {
+                return bytes.len() - rest.len();
+            }
+        }
         while let Some(Link { stage: Stage::Open, reader, .. }) = self.link {
             let fpdu = match reader.peek(rest, &mut shared.unmarked) {
                 Ok(Some(fpdu)) => fpdu,
-                Ok(None) => return bytes.len() - rest.len(),
+                Ok(None) => return bytes.len() - rest.len() + self.take_front(rest, verbs),
                 Err(error) => {
                     self.fail(Fault::fpdu(error), None, verbs);
                     break;
@@ -98,19 +104,17 @@ impl Endpoint for IwarpQp {
             };
             match self.take(fpdu.ulpdu, verbs) {
                 Ok(Taken::Processed) => {
-                    verbs.counters.received += 1;
                     rest = &rest[fpdu.len..];
                     if let Some(link) = &mut self.link {
                         link.reader = fpdu.next;
                     }
-                    // A READ's response completes the requests behind it, of which one may have failed.
-                    self.check_failure(verbs);
+                    self.whole_taken(verbs);
                 }
                 Ok(Taken::NoReceive) => {
                     self.is_starved = true;
                     return bytes.len() - rest.len();
                 }
-                Err(fault) => self.fail(fault, Some(fpdu.ulpdu), verbs),
+                Err(fault) => self.fail(fault, Some(Faulty::whole(fpdu.ulpdu)), verbs),
             }
         }
         // Bytes after the end are dropped.

@@ -104,15 +104,30 @@ impl Fault {
     }
 }
 
-/// Returns the payload of a TERMINATE for this error in the segment `ulpdu`; `None` for errors that no segment caused.
-pub(super) fn terminate(code: TerminateCode, ulpdu: Option<&[u8]>) -> Vec<u8> {
+/// The segment with an error.
+#[derive(Clone, Copy)]
+pub(super) struct Faulty<'a> {
+    /// Its first bytes, at least the header.
+    pub(super) front: &'a [u8],
+    /// Bytes of the segment.
+    pub(super) len: usize,
+}
+
+impl<'a> Faulty<'a> {
+    pub(super) fn whole(ulpdu: &'a [u8]) -> Self {
+        Self { front: ulpdu, len: ulpdu.len() }
+    }
+}
+
+/// Returns the payload of a TERMINATE for this error in a segment; `None` for errors that no segment caused.
+pub(super) fn terminate(code: TerminateCode, faulty: Option<Faulty<'_>>) -> Vec<u8> {
     let mut payload = Vec::new();
-    let segment = ulpdu.and_then(|ulpdu| Some((ulpdu, Segment::parse(ulpdu).ok()?.0)));
-    let cause = segment.filter(|_| names_its_segment(code)).map(|(ulpdu, segment)| {
-        let (ddp, rest) = ulpdu.split_at(segment.header_len());
+    let segment = faulty.and_then(|faulty| Some((faulty, Segment::parse(faulty.front).ok()?.0)));
+    let cause = segment.filter(|_| names_its_segment(code)).map(|(faulty, segment)| {
+        let (ddp, rest) = faulty.front.split_at(segment.header_len());
         let of_request = segment.opcode == Opcode::ReadRequest && code.layer == 0;
         let rdmap = rest.get(..ReadRequest::LEN).filter(|_| of_request).unwrap_or_default();
-        TerminateCause { segment_len: ulpdu.len() as u16, ddp, rdmap }
+        TerminateCause { segment_len: faulty.len as u16, ddp, rdmap }
     });
     Terminated::write(code, cause.as_ref(), &mut payload);
     payload

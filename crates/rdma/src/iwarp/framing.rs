@@ -95,6 +95,11 @@ impl FpduReader {
         Self { crc: terms.crc, markers: terms.markers_in.then(Markers::default) }
     }
 
+    /// Returns true if FPDUs have neither CRC nor markers.
+    pub(super) fn is_plain(&self) -> bool {
+        self.crc == Crc::Unused && self.markers.is_none()
+    }
+
     /// Reads the FPDU at the front of `stream`; `None` while it is incomplete. `unmarked` is space for the FPDU without
     /// markers.
     ///

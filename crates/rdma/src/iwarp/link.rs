@@ -2,6 +2,7 @@
 
 use nichrome_wire::iwarp::{MessageNumber, Opcode, Segment, TerminateCode};
 
+use super::arrival::Begun;
 use super::fault;
 use super::framing::{FpduReader, FpduWriter};
 use super::opening::Opening;
@@ -13,6 +14,8 @@ use crate::net::StreamShutdown;
 pub(super) struct Link {
     pub(super) writer: FpduWriter,
     pub(super) reader: FpduReader,
+    /// The segment of which some has been taken from the stream, and the rest is to arrive.
+    pub(super) begun: Option<Begun>,
     pub(super) stage: Stage,
     pub(super) opening: Opening,
     /// An FPDU has arrived.
@@ -36,6 +39,7 @@ impl Link {
         Self {
             writer: FpduWriter::new(terms),
             reader: FpduReader::new(terms),
+            begun: None,
             stage: Stage::Open,
             opening: Opening::new(terms),
             has_received: false,
@@ -58,6 +62,13 @@ impl Link {
     /// Returns true if the driver is to end the stream, and nothing is to be sent before.
     pub(super) fn ends(&self) -> bool {
         matches!(self.stage, Stage::Ending(_)) && self.terminate.is_none()
+    }
+
+    /// The segment at the front of the stream, and the bytes behind its header, if its payload can be placed while it arrives. The first
+    /// segment is taken as a whole: the peer has agreed to begin with it.
+    pub(super) fn first_part<'a>(&self, stream: &'a [u8]) -> Option<(Begun, &'a [u8])> {
+        let is_open = self.stage == Stage::Open && self.has_received;
+        if is_open && self.reader.is_plain() { Begun::first(stream) } else { None }
     }
 
     /// An FPDU has arrived. Returns true if it is the first.

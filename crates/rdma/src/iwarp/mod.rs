@@ -10,6 +10,7 @@
 //! | `link.rs` | the stream beneath: who may send, how it ends |
 //! | `opening.rs` | which end sends the first FPDU |
 //! | `framing.rs` | FPDUs in the driver's buffers |
+//! | `arrival.rs` | segments that are placed while they arrive |
 //! | `requester.rs` | segments of the send queue, responses of the peer |
 //! | `responder.rs`, `responses.rs`, `atomic.rs` | execute the peer's messages, and send the responses |
 //! | `segment.rs` | the segment that leaves next |
@@ -17,6 +18,7 @@
 //! | `states.rs` | the state transitions of a queue pair |
 //! | `config.rs`, `shared.rs`, `context.rs` | configuration, state shared by queue pairs, context of requester and responder |
 
+mod arrival;
 mod atomic;
 mod config;
 mod connect;

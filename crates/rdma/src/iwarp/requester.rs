@@ -18,6 +18,7 @@ use nichrome_wire::iwarp::{
     TerminateCode,
 };
 
+use super::arrival::Arrived;
 use super::context::Context;
 use super::fault::Fault;
 use super::segment::{Body, Data, Origin, Outgoing, untagged};
@@ -388,12 +389,12 @@ impl Requester {
         qp.check_drained(self.cursor.work > 0 || self.cursor.sent > 0 || self.is_within_message(), verbs);
     }
 
-    /// A segment of a READ response has arrived.
+    /// A segment of a READ response has arrived, or a part of one.
     #[inline]
     pub(super) fn read_response<M: Memory>(
         &mut self,
         segment: &Segment,
-        payload: &[u8],
+        payload: Arrived<'_>,
         context: &mut Context<'_, M>,
     ) -> Result<(), Fault> {
         let Place::Tagged { stag, offset } = segment.place else { return Err(TerminateCode::OPCODE.into()) };
@@ -403,17 +404,17 @@ impl Requester {
             return Err(TerminateCode::TAGGED_STAG.into());
         }
         let left = (read.len - read.received) as usize;
-        let is_whole = payload.len() == left;
-        if offset != u64::from(read.received) || payload.len() > left || segment.is_last != is_whole {
+        let is_last = payload.left() == left;
+        if offset != u64::from(read.received) || payload.left() > left || segment.is_last != is_last {
             return Err(TerminateCode::TAGGED_BOUNDS.into());
         }
         let start = read.start + read.received;
-        read.received += payload.len() as u32;
+        read.received += payload.bytes.len() as u32;
         let index = read.work.map(|work| work.wrapping_sub(self.retired) as usize);
         if let Some(index) = index {
-            self.place(index, start, payload, context)?;
+            self.place(index, start, payload.bytes, context)?;
         }
-        if is_whole {
+        if is_last && payload.ends() {
             self.response_ends(index, context);
         }
         Ok(())

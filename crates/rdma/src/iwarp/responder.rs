@@ -15,6 +15,7 @@ use nichrome_wire::iwarp::{
 };
 use nichrome_wire::rdma::{ImmediateData, RKey};
 
+use super::arrival::Arrived;
 use super::atomic::applied;
 use super::config::WithoutReceive;
 use super::context::Context;
@@ -92,12 +93,12 @@ impl Responder {
         self.next_send = self.next_send.next();
     }
 
-    /// A segment of a WRITE has arrived.
+    /// A segment of a WRITE has arrived, or a part of one.
     #[inline]
     pub(super) fn write<M: Memory>(
         &mut self,
         segment: &Segment,
-        payload: &[u8],
+        payload: Arrived<'_>,
         context: &mut Context<'_, M>,
     ) -> Result<Taken, Fault> {
         let Place::Tagged { stag, offset } = segment.place else { return Err(TerminateCode::OPCODE.into()) };
@@ -109,19 +110,21 @@ impl Responder {
             return Err(TerminateCode::TAGGED_BOUNDS.into());
         }
         let Context { qp, verbs } = context;
-        let len = payload.len() as u64;
+        let len = payload.bytes.len() as u64;
         if len > 0 {
-            offset.checked_add(len).ok_or(TerminateCode::TAGGED_WRAP)?;
+            let left = payload.left() as u64;
+            offset.checked_add(left).ok_or(TerminateCode::TAGGED_WRAP)?;
             if !qp.settings.access.contains(Access::REMOTE_WRITE) {
                 return Err(Fault::tagged(Refusal::Right));
             }
-            let at = verbs.protection.remote(qp.asker(), key(stag), offset, len, Access::REMOTE_WRITE);
-            let written = at.and_then(|at| verbs.memory.write(at, payload).map_err(|_| Refusal::Bounds));
+            let at = verbs.protection.remote(qp.asker(), key(stag), offset, left, Access::REMOTE_WRITE);
+            let written =
+                at.and_then(|at| verbs.memory.write(at, payload.bytes).map_err(|_| Refusal::Bounds));
             written.map_err(Fault::tagged)?;
             verbs.counters.bytes_received += len;
         }
         let received = begun.received.saturating_add(len as u32);
-        self.write = if segment.is_last {
+        self.write = if segment.is_last && payload.ends() {
             self.written = received;
             None
         } else {
@@ -130,12 +133,12 @@ impl Responder {
         Ok(Taken::Processed)
     }
 
-    /// A segment of a SEND has arrived.
+    /// A segment of a SEND has arrived, or a part of one.
     #[inline]
     pub(super) fn send<M: Memory>(
         &mut self,
         segment: &Segment,
-        payload: &[u8],
+        payload: Arrived<'_>,
         context: &mut Context<'_, M>,
     ) -> Result<Taken, Fault> {
         let Place::Untagged { message, offset, invalidate } = segment.place else {
@@ -146,18 +149,18 @@ impl Responder {
         if self.send.is_none() && !qp.take_receive(verbs) {
             return self.no_receive();
         }
-        let total = received.saturating_add(payload.len() as u32);
-        if total > qp.receive_room(verbs) {
+        if received.saturating_add(payload.left() as u32) > qp.receive_room(verbs) {
             return Err(failed(Status::LocalLength, TerminateCode::TOO_LONG.into(), context));
         }
-        if let Err(refusal) = qp.put(received, payload, verbs) {
+        if let Err(refusal) = qp.put(received, payload.bytes, verbs) {
             let kind = if refusal == Refusal::State { FaultKind::Protocol } else { FaultKind::Access };
             let fault = Fault { code: TerminateCode::DDP_CATASTROPHIC, kind };
             return Err(failed(Status::LocalProtection, fault, context));
         }
-        verbs.counters.bytes_received += payload.len() as u64;
+        verbs.counters.bytes_received += payload.bytes.len() as u64;
+        let total = received + payload.bytes.len() as u32;
         self.send = Some(Send { opcode: segment.opcode, received: total });
-        if segment.is_last {
+        if segment.is_last && payload.ends() {
             self.send = None;
             self.next_send = message.next();
             let notice = end_of_send(segment.opcode, invalidate, context)?;

@@ -7,7 +7,7 @@ use nichrome_wire::iwarp::{
 };
 use nichrome_wire::rdma::RKey;
 
-use super::fault::{self, Fault};
+use super::fault::{self, Fault, Faulty};
 use super::segment::{Body, Data, Origin, Outgoing, untagged};
 use crate::core::protection::Refusal;
 
@@ -109,7 +109,7 @@ impl Responses {
         if let Some(body) = segment.write(&mut ulpdu) {
             body.copy_from_slice(&request.to_bytes());
         }
-        (fault, fault::terminate(fault.code, Some(&ulpdu)))
+        (fault, fault::terminate(fault.code, Some(Faulty::whole(&ulpdu))))
     }
 
     pub(super) fn clear(&mut self) {

@@ -3,8 +3,9 @@
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
 
+use super::arrival::{Arrived, Begun};
 use super::context::Context;
-use super::fault::{self, Fault, FaultKind};
+use super::fault::{self, Fault, FaultKind, Faulty};
 use super::link::Link;
 use super::requester::Requester;
 use super::responder::{Responder, Taken};
@@ -225,12 +226,12 @@ impl Stream {
         link.has_work() || is_running && (!responder.responses.is_empty() || requester.has_work(qp))
     }
 
-    /// Processes a segment of the peer.
+    /// Processes a segment of the peer, or a part of one of a SEND, WRITE or READ response.
     #[inline]
     fn process<M: Memory>(
         &mut self,
         segment: &Segment,
-        payload: &[u8],
+        payload: Arrived<'_>,
         verbs: &mut Verbs<M>,
     ) -> Result<Taken, Fault> {
         let Self { qp, requester, responder, .. } = self;
@@ -251,13 +252,13 @@ impl Stream {
                 | Opcode::SendSolicitedInvalidate,
                 _,
             ) => responder.send(segment, payload, context),
-            (Opcode::ReadRequest, _) => responder.read(segment, payload, context),
+            (Opcode::ReadRequest, _) => responder.read(segment, payload.bytes, context),
             (Opcode::Immediate | Opcode::ImmediateSolicited, _) => {
-                responder.immediate(segment, payload, context)
+                responder.immediate(segment, payload.bytes, context)
             }
-            (Opcode::AtomicRequest, _) => responder.atomic(segment, payload, context),
+            (Opcode::AtomicRequest, _) => responder.atomic(segment, payload.bytes, context),
             (Opcode::AtomicResponse, Place::Untagged { message, offset, .. }) => {
-                requester.atomic_response((message, offset), payload, context)?;
+                requester.atomic_response((message, offset), payload.bytes, context)?;
                 Ok(Taken::Processed)
             }
             (Opcode::AtomicResponse | Opcode::Terminate, _) => Err(TerminateCode::OPCODE.into()),
@@ -298,7 +299,55 @@ impl Stream {
         if is_first && self.begin(&segment, payload, verbs)? {
             return Ok(Taken::Processed);
         }
-        self.process(&segment, payload, verbs)
+        self.process(&segment, Arrived::last(payload), verbs)
+    }
+
+    /// Places what has arrived of the segment at the front of `stream`; returns the bytes that were taken.
+    #[inline]
+    pub(super) fn take_front<M: Memory>(&mut self, stream: &[u8], verbs: &mut Verbs<M>) -> usize {
+        let first = self.link.as_ref().and_then(|link| link.first_part(stream));
+        let Some((begun, payload)) = first else { return 0 };
+        match self.take_part(begun, payload, verbs) {
+            0 => 0,
+            taken => stream.len() - payload.len() + taken,
+        }
+    }
+
+    /// Places the next part of a segment, of which `stream` has the next bytes; returns those that were taken.
+    pub(super) fn take_part<M: Memory>(
+        &mut self,
+        begun: Begun,
+        stream: &[u8],
+        verbs: &mut Verbs<M>,
+    ) -> usize {
+        let Some(part) = begun.part(stream) else { return 0 };
+        match self.process(&part.segment, part.payload, verbs) {
+            Ok(Taken::Processed) => {}
+            Ok(Taken::NoReceive) => {
+                self.is_starved = true;
+                return 0;
+            }
+            Err(fault) => {
+                let (front, len) = begun.header();
+                self.fail(fault, Some(Faulty { front, len }), verbs);
+                return stream.len();
+            }
+        }
+        if let Some(link) = &mut self.link {
+            link.begun = part.next;
+        }
+        if part.next.is_none() {
+            self.whole_taken(verbs);
+        }
+        part.len
+    }
+
+    /// A segment has been processed.
+    #[inline]
+    pub(super) fn whole_taken<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
+        verbs.counters.received += 1;
+        // A READ's response completes the requests behind it, of which one may have failed.
+        self.check_failure(verbs);
     }
 
     /// The peer has sent a TERMINATE. As with siw, requests without their completion are flushed.
@@ -313,10 +362,10 @@ impl Stream {
         self.stop(verbs);
     }
 
-    /// An error of the peer, in the segment `ulpdu` if it is known: ends the connection by a TERMINATE.
-    pub(super) fn fail<M: Memory>(&mut self, fault: Fault, ulpdu: Option<&[u8]>, verbs: &mut Verbs<M>) {
+    /// An error of the peer, in a segment if it is known: ends the connection by a TERMINATE.
+    pub(super) fn fail<M: Memory>(&mut self, fault: Fault, faulty: Option<Faulty<'_>>, verbs: &mut Verbs<M>) {
         if let Some(link) = &mut self.link {
-            link.end_by_terminate(fault::terminate(fault.code, ulpdu));
+            link.end_by_terminate(fault::terminate(fault.code, faulty));
         }
         self.raise(fault, verbs);
         self.stop(verbs);

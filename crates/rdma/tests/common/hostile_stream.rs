@@ -14,7 +14,7 @@ use super::{BASE, Link, Pair};
 pub type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
 
 /// Bytes of the region that the peer may access, and of each that it may not, before and behind it.
-const ZONE: usize = 4096;
+const ZONE: usize = 16 << 10;
 
 /// Identifiers of receives begin here.
 const RECEIVES: u64 = 1 << 32;
@@ -124,7 +124,7 @@ impl Run {
                 let _ = device.modify_qp(qp, &QpChange::to(state));
             }
             _ if device.wants_stream(qp) => {
-                let len = (choose(2000)? as usize).min(self.stream.len());
+                let len = some_len(choose, 2000)?.min(self.stream.len());
                 let consumed = device.receive_stream(qp, &self.stream[..len], Instant::ZERO).unwrap();
                 assert!(consumed <= len);
                 self.stream.drain(..consumed);
@@ -136,7 +136,7 @@ impl Run {
 
     fn sge(&self, choose: &mut Choose<'_>) -> Option<Sge> {
         let address = BASE + 3 * ZONE as u64 + u64::from(choose(3000)?);
-        Some(Sge { address, len: choose(300)?, lkey: self.own.lkey })
+        Some(Sge { address, len: some_len(choose, 300)? as u32, lkey: self.own.lkey })
     }
 
     fn post(&mut self, choose: &mut Choose<'_>) -> Option<()> {
@@ -177,6 +177,12 @@ impl Run {
     }
 }
 
+/// A number below `most`, or one for which parts of a segment are placed while it arrives.
+fn some_len(choose: &mut Choose<'_>, most: u32) -> Option<usize> {
+    let len = if choose(4)? == 0 { 4096 + choose(9000)? } else { choose(most)? };
+    Some(len as usize)
+}
+
 fn bytes(choose: &mut Choose<'_>) -> Option<Vec<u8>> {
     (0..choose(100)?).map(|_| choose(256).map(|byte| byte as u8)).collect()
 }
@@ -185,7 +191,7 @@ fn bytes(choose: &mut Choose<'_>) -> Option<Vec<u8>> {
 fn segment(choose: &mut Choose<'_>, peer: &mut Peer, rkey: u32) -> Option<Vec<u8>> {
     let opcode = Opcode::ALL[choose(Opcode::ALL.len() as u32)? as usize];
     let stag = STag(if choose(8)? == 0 { choose(4)? } else { rkey });
-    let at = u64::from(choose(5000)?);
+    let at = u64::from(choose(ZONE as u32 + 900)?);
     let offset = if choose(4)? == 0 { at } else { BASE + ZONE as u64 + at };
     let is_last = choose(3)? > 0;
     let place = match opcode.queue() {
@@ -212,7 +218,7 @@ fn segment(choose: &mut Choose<'_>, peer: &mut Peer, rkey: u32) -> Option<Vec<u8
             AtomicRequest { id: 1, stag, offset, operation }.to_bytes().to_vec()
         }
         Opcode::AtomicResponse => AtomicResponse { id: choose(4)?, before: u64::MAX }.to_bytes().to_vec(),
-        _ => vec![0xFF; choose(600)? as usize],
+        _ => vec![0xFF; some_len(choose, 600)?],
     };
     let segment = Segment { is_last, opcode, place };
     let mut ulpdu = vec![0; segment.header_len() + payload.len()];

@@ -8,6 +8,7 @@ mod program;
 #[path = "../../../../tests/siw_streams.rs"]
 mod siw_streams;
 
+mod arrival;
 mod foreign;
 mod hostile;
 mod property;

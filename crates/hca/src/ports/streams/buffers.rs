@@ -1,4 +1,5 @@
-//! Receive buffers of streams. A stream has one only while it holds bytes that its transport has not consumed.
+//! Receive buffers of streams. A stream has one only while it holds bytes that its transport has not consumed, and one of the pool only if they
+//! are many.
 
 use nichrome_rdma::iwarp::Terms;
 
@@ -11,6 +12,10 @@ const MAX_LENT: usize = 64;
 
 /// Most bytes of a stream's own buffer, which holds at most [`Terms::LONGEST_FPDU`].
 const OWN_LEN: usize = 2 * Terms::LONGEST_FPDU;
+
+/// Most bytes that move out of a buffer of the pool at the end of a read, so that streams in turn are read into the same buffer, which
+/// stays in the cache: the part of an FPDU that is too short to be placed.
+const SHORT_LEN: usize = 8 << 10;
 
 /// Free space below which the bytes of the pool's buffer move to its front: an FPDU's.
 const MIN_ROOM: usize = 64 << 10;
@@ -115,11 +120,11 @@ impl Pool {
 
     /// Takes a buffer back; returns what the stream holds.
     pub(super) fn keep(&mut self, buffer: Buffer) -> Option<Buffer> {
-        let is_empty = buffer.bytes().is_empty();
-        if !is_empty && (!buffer.is_lent || self.lent <= MAX_LENT) {
+        let len = buffer.bytes().len();
+        if len > 0 && (!buffer.is_lent || len > SHORT_LEN && self.lent <= MAX_LENT) {
             return Some(buffer);
         }
-        let held = (!is_empty).then(|| Buffer::own(buffer.bytes().to_vec()));
+        let held = (len > 0).then(|| Buffer::own(buffer.bytes().to_vec()));
         self.take_back(buffer);
         held
     }
@@ -175,7 +180,7 @@ mod tests {
         let mut streams: Vec<Option<Buffer>> = (0..MAX_LENT + 10)
             .map(|nth| {
                 let mut buffer = pool.lend(&mut None);
-                buffer.extend(&[nth as u8; 100]);
+                buffer.extend(&[nth as u8; SHORT_LEN + 1]);
                 pool.keep(buffer)
             })
             .collect();
@@ -184,10 +189,26 @@ mod tests {
         assert_eq!(pool.lent, MAX_LENT);
         for (nth, held) in streams.iter_mut().enumerate() {
             let buffer = pool.lend(held);
-            assert_eq!(buffer.bytes(), [nth as u8; 100]);
+            assert_eq!(buffer.bytes(), [nth as u8; SHORT_LEN + 1]);
             pool.discard(Some(buffer));
         }
         assert_eq!((pool.lent, pool.free.len()), (0, MAX_LENT));
+    }
+
+    #[test]
+    fn streams_with_few_bytes_are_read_into_the_same_buffer() {
+        let mut pool = Pool::default();
+        let mut streams: [Option<Buffer>; 3] = Default::default();
+        let mut places = std::collections::HashSet::new();
+        for (nth, held) in (0..12).zip([0, 1, 2].into_iter().cycle()) {
+            let mut buffer = pool.lend(&mut streams[held]);
+            assert_eq!(buffer.bytes(), vec![held as u8; nth / 3 * 1000]);
+            places.insert(buffer.bytes().as_ptr());
+            buffer.extend(&[held as u8; 1000]);
+            streams[held] = pool.keep(buffer);
+            assert_eq!(pool.lent, 0);
+        }
+        assert_eq!(places.len(), 1);
     }
 
     /// A peer that sends an FPDU byte by byte would have each byte copied as often as others follow.
@@ -204,8 +225,13 @@ mod tests {
             *held = pool.keep(buffer);
             at
         };
-        let mut others: Vec<Option<Buffer>> = (0..MAX_LENT).map(|_| None).collect();
-        others.iter_mut().for_each(|held| _ = fill(&mut pool, held));
+        let mut others: Vec<Option<Buffer>> = (0..MAX_LENT)
+            .map(|_| {
+                let mut buffer = pool.lend(&mut None);
+                buffer.extend(&[0; SHORT_LEN + 1]);
+                pool.keep(buffer)
+            })
+            .collect();
         let mut held = None;
         fill(&mut pool, &mut held);
         let mut moves = 0;
@@ -219,7 +245,7 @@ mod tests {
         assert!(buffer.bytes().iter().enumerate().all(|(nth, byte)| *byte == nth as u8));
         // One of the others is done.
         let mut done = pool.lend(&mut others[0]);
-        done.consume(1);
+        done.consume(SHORT_LEN + 1);
         assert!(pool.keep(done).is_none());
         let buffer = pool.lend(&mut held);
         assert_eq!((buffer.is_lent, buffer.bytes().len(), pool.lent), (true, Terms::LONGEST_FPDU, MAX_LENT));

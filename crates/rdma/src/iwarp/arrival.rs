@@ -1,0 +1,128 @@
+//! Segments whose payload is placed while it arrives, so that the driver keeps little of a stream between its reads.
+//!
+//! Only in FPDUs without CRC and markers: those with are checked as a whole first. What the whole segment writes is checked before its first
+//! part is placed, and the rest again with each part. A message completes with its last segment, when that is whole.
+
+use nichrome_wire::iwarp::{Opcode, Place, Segment, fpdu_len};
+
+/// Fewest bytes to place before the rest arrives: to keep fewer until then costs less than to place them.
+const SHORTEST_PART: usize = 4096;
+
+/// Parts end at multiples of this in the peer's address or the message, so that no aligned word is written in two steps.
+const LINE: u64 = 64;
+
+/// Bytes of the length field of an FPDU.
+const LENGTH_LEN: usize = 2;
+
+/// Bytes of a segment's payload that have arrived.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Bytes of the payload behind them.
+    pub(super) following: usize,
+}
+
+impl<'a> Arrived<'a> {
+    /// All bytes of the payload, or its last ones.
+    #[inline]
+    pub(super) fn last(bytes: &'a [u8]) -> Self {
+        Self { bytes, following: 0 }
+    }
+
+    /// Bytes from the first of these to the payload's end.
+    #[inline]
+    pub(super) fn left(&self) -> usize {
+        self.bytes.len() + self.following
+    }
+
+    /// Returns true if the segment ends with these bytes.
+    #[inline]
+    pub(super) fn ends(&self) -> bool {
+        self.following == 0
+    }
+}
+
+/// A segment that has begun to arrive.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    header: [u8; Segment::UNTAGGED_LEN],
+    /// Bytes of the segment.
+    len: u16,
+    /// Bytes of its payload that have been placed.
+    placed: u16,
+}
+
+/// The next part of a segment.
+pub(super) struct Part<'a> {
+    /// The segment as if it began here.
+    pub(super) segment: Segment,
+    pub(super) payload: Arrived<'a>,
+    /// Bytes of the stream from the payload to the part's end.
+    pub(super) len: usize,
+    /// The segment after this part; `None` if it is whole.
+    pub(super) next: Option<Begun>,
+}
+
+impl Begun {
+    /// The segment in the FPDU at the front of `stream`, and the bytes behind its header; `None` if it is not one of a SEND, WRITE or READ
+    /// response, or its first part has not arrived.
+    pub(super) fn first(stream: &[u8]) -> Option<(Self, &[u8])> {
+        let (length, ulpdu) = stream.split_first_chunk::<LENGTH_LEN>()?;
+        let (segment, payload) = Segment::parse(ulpdu).ok()?;
+        if payload.len() < SHORTEST_PART || !carries_data(segment.opcode) {
+            return None;
+        }
+        Some((Self { header: *ulpdu.first_chunk()?, len: u16::from_be_bytes(*length), placed: 0 }, payload))
+    }
+
+    /// The header, and the bytes of the segment: what a TERMINATE says of it.
+    pub(super) fn header(&self) -> (&[u8], usize) {
+        (&self.header, self.len.into())
+    }
+
+    /// The next part, of which `stream` has the first bytes; `None` before enough have arrived.
+    pub(super) fn part<'a>(&self, stream: &'a [u8]) -> Option<Part<'a>> {
+        let (mut segment, _) = Segment::parse(&self.header).ok()?;
+        let (len, placed) = (usize::from(self.len), self.placed);
+        let left = len.checked_sub(segment.header_len() + usize::from(placed))?;
+        let start = match &mut segment.place {
+            Place::Tagged { offset, .. } => {
+                *offset = offset.wrapping_add(placed.into());
+                *offset
+            }
+            Place::Untagged { offset, .. } => {
+                *offset = offset.wrapping_add(placed.into());
+                u64::from(*offset)
+            }
+        };
+        let behind = fpdu_len(len) - LENGTH_LEN - len;
+        if stream.len() >= left + behind {
+            let payload = Arrived::last(&stream[..left]);
+            return Some(Part { segment, payload, len: left + behind, next: None });
+        }
+        // The last bytes are placed when the FPDU is whole.
+        let most = left.saturating_sub(1).min(stream.len());
+        let end = start.checked_add(most as u64)? & !(LINE - 1);
+        let len = end.saturating_sub(start) as usize;
+        if len < SHORTEST_PART {
+            return None;
+        }
+        let payload = Arrived { bytes: &stream[..len], following: left - len };
+        let next = Some(Self { placed: placed + len as u16, ..*self });
+        Some(Part { segment, payload, len, next })
+    }
+}
+
+/// Returns true for messages of any length.
+const fn carries_data(opcode: Opcode) -> bool {
+    use Opcode as O;
+    matches!(
+        opcode,
+        O::Write
+            | O::ReadResponse
+            | O::Send
+            | O::SendInvalidate
+            | O::SendSolicited
+            | O::SendSolicitedInvalidate
+    )
+}
