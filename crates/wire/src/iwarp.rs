@@ -17,7 +17,7 @@ mod terminate;
 pub use atomic::{AtomicOperation, AtomicRequest, AtomicResponse};
 pub use error::{FpduError, SegmentError, StartError};
 pub use fpdu::{CRC_LEN, Crc, Fpdu, MAX_ULPDU, crc32c, fpdu_len};
-pub use markers::{MARKER_INTERVAL, MARKER_LEN, Markers};
+pub use markers::{MARKER_INTERVAL, MARKER_LEN, MAX_MARKED_ULPDU, Markers};
 pub use read_request::ReadRequest;
 pub use segment::{MessageNumber, Opcode, Place, Queue, STag, Segment};
 pub use start::{Enhanced, MAX_PRIVATE_DATA, Rtr, StartFlags, StartFrame, StartKind};

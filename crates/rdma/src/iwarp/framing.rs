@@ -3,7 +3,10 @@
 //! A segment is built where it leaves from: header, payload, padding and CRC in one FPDU. It is received where the driver
 //! has read it to. Markers, which only hardware requests, take a copy in each direction.
 
-use nichrome_wire::iwarp::{Crc, Fpdu, FpduError, MARKER_INTERVAL, MARKER_LEN, Markers, Segment, fpdu_len};
+use nichrome_wire::iwarp::{
+    Crc, Fpdu, FpduError, MARKER_INTERVAL, MARKER_LEN, MAX_MARKED_ULPDU, MAX_ULPDU, Markers, Segment,
+    fpdu_len,
+};
 
 use super::terms::Terms;
 
@@ -23,7 +26,8 @@ pub(super) struct FpduWriter {
 impl FpduWriter {
     pub(super) fn new(terms: &Terms) -> Self {
         let markers = terms.markers_out.then(Markers::default);
-        Self { crc: terms.crc, max_ulpdu: terms.max_ulpdu.into(), markers }
+        let longest = if terms.markers_out { MAX_MARKED_ULPDU } else { MAX_ULPDU };
+        Self { crc: terms.crc, max_ulpdu: longest.min(terms.max_ulpdu.into()), markers }
     }
 
     /// Returns how many of `wanted` bytes of payload the next segment carries behind `header` bytes, in a send buffer with
@@ -121,5 +125,36 @@ impl FpduReader {
         // The CRC was checked with the markers.
         let fpdu = Fpdu::parse(unmarked, Crc::Unused)?;
         Ok(fpdu.map(|Fpdu { ulpdu, .. }| Received { ulpdu, len, next }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::terms::Role;
+    use super::*;
+    use nichrome_wire::iwarp::{MessageNumber, Opcode, Place, STag};
+
+    #[test]
+    fn markers_in_the_longest_segments_point_to_their_fpdu() {
+        let terms = Terms {
+            role: Role::Initiator,
+            crc: Crc::Used,
+            markers_out: true,
+            markers_in: false,
+            ird: 0,
+            ord: 0,
+            rtr: None,
+            extended: false,
+            max_ulpdu: Terms::LONGEST_ULPDU,
+        };
+        let (mut writer, mut buffer, mut marked) = (FpduWriter::new(&terms), vec![0; 1 << 20], Vec::new());
+        let place = Place::Untagged { message: MessageNumber(1), offset: 0, invalidate: STag(0) };
+        let segment = Segment { is_last: true, opcode: Opcode::Send, place };
+        let len = writer.payload_len(segment.header_len(), 1 << 20, buffer.len(), buffer.len()).unwrap();
+        let written = writer.write(&segment, len, &mut buffer, &mut marked, |_| Ok::<_, ()>(())).unwrap();
+        let last = (written - 1) / MARKER_INTERVAL * MARKER_INTERVAL;
+        let distance = (last - MARKER_LEN) as u32;
+        assert_eq!(buffer[last..last + MARKER_LEN], distance.to_be_bytes(), "{len} {written}");
+        assert!((64_000..=usize::from(u16::MAX)).contains(&last));
     }
 }

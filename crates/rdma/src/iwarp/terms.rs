@@ -21,7 +21,8 @@ pub struct Terms {
     pub rtr: Option<RtrMessage>,
     /// The peer has the immediate data and atomic operations of RFC 7306.
     pub extended: bool,
-    /// The longest DDP segment that is sent, in bytes (MULPDU, RFC 5044 section 3).
+    /// The longest DDP segment that is sent, in bytes (MULPDU, RFC 5044 section 3); with markers at most
+    /// [`MAX_MARKED_ULPDU`](nichrome_wire::iwarp::MAX_MARKED_ULPDU).
     pub max_ulpdu: u16,
 }
 

@@ -1,17 +1,27 @@
-//! Markers (RFC 5044 section 4.3): four bytes at the start of the stream and every 512 bytes after, each with the distance back
-//! to the start of the FPDU that it stands in. One that stands between two FPDUs belongs to the second. Markers count neither
-//! in the length of the ULPDU nor in padding; the CRC covers them.
+//! Markers (RFC 5044 section 4.3): four bytes at the start of the stream and every 512 bytes after.
+//!
+//! ```text
+//! zeros (2 B) | FPDUPTR: bytes of the stream from the length field of the marker's FPDU to the marker (2 B)
+//! ```
+//!
+//! A marker between two FPDUs belongs to the second, whose length field follows it: its FPDUPTR is 0. Markers count neither in
+//! the length of the ULPDU nor in padding; the CRC covers them.
 //!
 //! FPDUs are multiples of four bytes, so that markers split neither the length field nor the CRC.
 
 use super::error::FpduError;
-use super::fpdu::{CRC_LEN, Crc, crc32c, fpdu_len};
+use super::fpdu::{CRC_LEN, Crc, MAX_ULPDU, crc32c, fpdu_len};
 
 /// Bytes of a marker.
 pub const MARKER_LEN: usize = 4;
 
 /// Bytes of the stream from one marker to the next.
 pub const MARKER_INTERVAL: usize = 512;
+
+/// Most bytes of a ULPDU in a stream with markers, so that FPDUPTR's 16 bits suffice: the MULPDU of an EMSS of 65,535 bytes
+/// (RFC 5044 section 4.5).
+pub const MAX_MARKED_ULPDU: usize =
+    MAX_ULPDU - (6 + MARKER_LEN * MAX_ULPDU.div_ceil(MARKER_INTERVAL) + MAX_ULPDU % 4);
 
 /// The position of one direction of a stream between markers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,14 +42,15 @@ impl Markers {
         total
     }
 
-    /// Appends an FPDU to `output` with markers, and computes the CRC again.
+    /// Appends an FPDU to `output` with markers, and computes the CRC again. Its ULPDU has up to [`MAX_MARKED_ULPDU`] bytes.
     pub fn insert(&mut self, fpdu: &[u8], crc: Crc, output: &mut Vec<u8>) {
-        let start = output.len();
+        let (start, head) = (output.len(), self.head());
         let mut rest = fpdu;
         while !rest.is_empty() {
             if self.skip() > 0 {
-                let distance = (output.len() - start) as u32;
-                output.extend(distance.to_be_bytes());
+                let pointer = pointer(output.len() - start, head);
+                output.extend([0, 0]);
+                output.extend(pointer.to_be_bytes());
             }
             let (piece, behind) = rest.split_at(self.piece(rest.len()));
             output.extend(piece);
@@ -62,8 +73,7 @@ impl Markers {
         crc: Crc,
         output: &mut Vec<u8>,
     ) -> Result<Option<usize>, FpduError> {
-        let mut after = *self;
-        let head = after.skip();
+        let head = self.head();
         let Some(length) = stream.get(head..).and_then(<[u8]>::first_chunk) else { return Ok(None) };
         let mut rest = fpdu_len(u16::from_be_bytes(*length).into());
         let total = self.len_with(rest);
@@ -76,7 +86,7 @@ impl Markers {
         let (mut after, mut at, begun) = (*self, 0, output.len());
         while rest > 0 {
             let marker = after.skip();
-            if marker > 0 && usize::from(u16::from_be_bytes([fpdu[at + 2], fpdu[at + 3]])) != at {
+            if marker > 0 && read_pointer(&fpdu[at..]) != pointer(at, head) {
                 output.truncate(begun);
                 return Err(FpduError::Marker);
             }
@@ -86,6 +96,11 @@ impl Markers {
         }
         *self = after;
         Ok(Some(total))
+    }
+
+    /// Bytes of a marker before the length field of the next FPDU.
+    fn head(mut self) -> usize {
+        self.skip()
     }
 
     /// Moves past a marker if one comes next; returns its bytes.
@@ -105,22 +120,73 @@ impl Markers {
     }
 }
 
+/// The FPDUPTR of a marker that stands `at` bytes into its FPDU, whose length field is behind `head` bytes.
+fn pointer(at: usize, head: usize) -> u16 {
+    at.saturating_sub(head) as u16
+}
+
+/// The FPDUPTR of a received marker. Its two lowest bits are not defined (RFC 5044 section 4.2).
+fn read_pointer(marker: &[u8]) -> u16 {
+    u16::from_be_bytes([marker[2], marker[3]]) & !3
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fpdu::Fpdu;
     use super::*;
     use proptest::prelude::*;
 
+    /// The FPDU of a SEND with 24 zeros, as in figures 5 and 6 of RFC 5044.
+    fn send(message: u8) -> [u8; 48] {
+        let mut fpdu = [0; 48];
+        (fpdu[2], fpdu[3], fpdu[15]) = (0x41, 0x43, message);
+        assert_eq!(Fpdu::finish(&mut fpdu, 42, Crc::Used), fpdu.len());
+        fpdu
+    }
+
     #[test]
-    fn the_first_marker_points_to_itself_and_the_next_to_its_fpdu() {
+    fn fpdus_are_those_of_the_figures_of_rfc_5044() {
+        let [first, second] = [1, 2].map(send);
+        let (mut markers, mut stream) = (Markers::default(), Vec::new());
+        markers.insert(&first, Crc::Used, &mut stream);
+        let figure_5 = [&[0; 4], &first[..44], &[0x52, 0x23, 0x99, 0x83]].concat();
+        assert_eq!(stream, figure_5);
+        let mut at_492 = Markers { position: 492 };
+        stream.clear();
+        at_492.insert(&second, Crc::Used, &mut stream);
+        let figure_6 = [&second[..20], &[0, 0, 0, 0x14], &second[20..44], &[0x84, 0x92, 0x58, 0x98]].concat();
+        assert_eq!(stream, figure_6);
+    }
+
+    #[test]
+    fn markers_point_to_the_length_field_of_their_fpdu() {
         let (mut markers, mut fpdu, mut stream) = (Markers::default(), [0; 2000], Vec::new());
-        let len = Fpdu::finish(&mut fpdu, 700, Crc::Used);
+        let len = Fpdu::finish(&mut fpdu, 1200, Crc::Used);
         markers.insert(&fpdu[..len], Crc::Used, &mut stream);
-        assert_eq!((len, stream.len()), (708, 716));
-        assert_eq!((&stream[..4], &stream[512..516]), (&[0, 0, 0, 0][..], &[0, 0, 2, 0][..]));
-        let begun = stream.len();
+        let second = stream.len();
         markers.insert(&fpdu[..len], Crc::Used, &mut stream);
-        assert_eq!(stream[1024..1028], ((1024 - begun) as u32).to_be_bytes());
+        assert_eq!((len, second), (1208, 1220));
+        let pointers = stream.chunks(MARKER_INTERVAL).map(|chunk| u16::from_be_bytes([chunk[2], chunk[3]]));
+        // The first FPDU's length field is behind a marker.
+        assert_eq!(pointers.collect::<Vec<_>>(), [0, 508, 1020, 316, 828]);
+    }
+
+    #[test]
+    fn the_longest_ulpdu_has_pointers_of_16_bits_wherever_its_fpdu_begins() {
+        let len = fpdu_len(MAX_MARKED_ULPDU);
+        for position in (0..MARKER_INTERVAL).step_by(4) {
+            let total = Markers { position }.len_with(len);
+            assert!(total - CRC_LEN - MARKER_LEN <= u16::MAX.into(), "{position}: {total}");
+        }
+    }
+
+    #[test]
+    fn bits_that_are_not_defined_are_ignored() {
+        let (mut stream, mut read) = (Vec::new(), Vec::new());
+        Markers::default().insert(&send(1), Crc::Unused, &mut stream);
+        stream[..4].copy_from_slice(&[0xFF, 0xFF, 0, 3]);
+        let removed = Markers::default().remove(&stream, Crc::Unused, &mut read);
+        assert_eq!((removed, read.as_slice()), (Ok(Some(52)), &send(1)[..]));
     }
 
     proptest! {
@@ -128,12 +194,12 @@ mod tests {
         fn without_crcs_a_marker_that_points_elsewhere_is_an_error(
             len in 1000usize..3000,
             marker in 0..2usize,
-            bit in 0..16usize,
+            bit in 2..16usize,
         ) {
             let (mut fpdu, mut stream, mut read) = (vec![0x5A; fpdu_len(len)], Vec::new(), vec![7]);
             Fpdu::finish(&mut fpdu, len, Crc::Unused);
             Markers::default().insert(&fpdu, Crc::Unused, &mut stream);
-            stream[marker * MARKER_INTERVAL + 2 + bit / 8] ^= 1 << (bit % 8);
+            stream[marker * MARKER_INTERVAL + 3 - bit / 8] ^= 1 << (bit % 8);
             let mut receiver = Markers::default();
             prop_assert_eq!(receiver.remove(&stream, Crc::Unused, &mut read), Err(FpduError::Marker));
             prop_assert_eq!((receiver, read), (Markers::default(), vec![7]));
