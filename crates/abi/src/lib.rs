@@ -13,7 +13,7 @@
 //! | `device.rs`, `device_list.rs`, `query_device.rs`, `port.rs` | the device and its list; capabilities of device and port; GIDs and partition keys |
 //! | `open_device.rs`, `close_device.rs`, `sharing.rs`, `context.rs`, `unsupported.rs` | opening and closing; a context's function table; `EOPNOTSUPP` |
 //! | `adapter.rs`, `event_dispatcher.rs` | the process's device, and the delivery of its events |
-//! | `process_memory.rs`, `guarded_copy.rs`, `unguarded_copy.rs` | the device's access to the program's memory |
+//! | `process_memory.rs`, `guarded_copy/` | the device's access to the program's memory |
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
 //! | `blocking.rs`, `waiting.rs`, `cancellation.rs` | calls that block: steps between cancellation points; the wait of a thread; all other calls are not cancelled |
@@ -69,10 +69,6 @@ mod fork;
 mod from_kernel;
 mod get_async_event;
 mod get_cq_event;
-#[cfg(target_arch = "x86_64")]
-mod guarded_copy;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "unguarded_copy.rs"]
 mod guarded_copy;
 mod import;
 mod live_objects;

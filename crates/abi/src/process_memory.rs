@@ -107,7 +107,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
     fn an_update_of_memory_that_another_thread_unmaps_meanwhile_is_done_or_an_error() {
         use std::ptr;
         use std::sync::atomic::{AtomicBool, Ordering};

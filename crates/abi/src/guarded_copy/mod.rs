@@ -2,52 +2,36 @@
 //!
 //! RDMA hardware pins the pages of a region, so they outlive munmap(2); here they do not. Checking with the kernel before
 //! each copy would cost more than the copy (process_vm_readv(2): about a microsecond). So each access is made by an
-//! instruction at a known address. If it faults, a handler of SIGSEGV and SIGBUS resumes after it, and the function returns
-//! an error. Other faults go to the previous handler. A program that installs a handler later replaces this one.
+//! instruction at a known address. If it faults, a handler of SIGSEGV and SIGBUS resumes behind it, and the function returns
+//! an error. Other faults go to the previous handler. A program that installs a handler later replaces this one. The
+//! instructions and the registers are those of one processor: `x86_64.rs`, `aarch64.rs`.
+
+#[cfg(target_arch = "aarch64")]
+#[path = "aarch64.rs"]
+mod processor;
+#[cfg(target_arch = "x86_64")]
+#[path = "x86_64.rs"]
+mod processor;
 
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::sync::{Once, OnceLock};
 use std::{mem, ptr};
 
-/// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on success.
-///
-/// # Safety
-/// One side is the caller's own memory; the other may be any address. They do not overlap.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -> usize {
-    core::arch::naked_asm!("mov rcx, rdx", "rep movsb", "mov rax, rcx", "ret")
-}
+pub(crate) use processor::{compare_exchange, copy};
+
+/// Accesses to the program's memory: the address of a function, the byte offsets of its instructions that access, and the offset at which
+/// to resume after a fault of one of them.
+type Accesses = (usize, Range<usize>, usize);
 
 /// The result of [`compare_exchange`] for an address that is not writable.
 pub(crate) const NOT_WRITABLE: usize = 2;
 
-/// Atomically stores `new` in a word if the word has the value `*value`. Writes the word's previous value to `value`. Returns 0 if it
-/// stored, 1 if the word had another value, and [`NOT_WRITABLE`].
-///
-/// # Safety
-/// `value` is the caller's own memory; `word` is aligned, and may be any such address.
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn compare_exchange(word: *mut u64, value: *mut u64, new: u64) -> usize {
-    core::arch::naked_asm!(
-        "mov rax, [rsi]",
-        "lock cmpxchg [rdi], rdx",
-        "mov [rsi], rax",
-        "setne al",
-        "movzx eax, al",
-        "ret",
-        "mov eax, 2",
-        "ret"
-    )
-}
-
-/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or `compare_exchange`. The table
-/// holds byte offsets into these functions: of the access and of the instruction to resume at.
+/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or `compare_exchange`.
 fn landing(instruction: usize) -> Option<usize> {
-    let copy: unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize = copy;
-    let exchange: unsafe extern "C" fn(*mut u64, *mut u64, u64) -> usize = compare_exchange;
-    let places = [(copy as usize, 3, 5), (exchange as usize, 3, 18)];
-    let found = places.iter().find(|(start, at, _)| start + at == instruction);
-    found.map(|(start, _, behind)| start + behind)
+    let accesses = processor::accesses();
+    let is_of = |(start, offsets, _): &&Accesses| offsets.contains(&instruction.wrapping_sub(*start));
+    accesses.iter().find(is_of).map(|(start, _, resume)| start + resume)
 }
 
 /// The previous action of each signal.
@@ -81,14 +65,11 @@ pub(crate) fn guard() {
 
 extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context of the faulting thread and resumes it with that context.
-    let instruction = unsafe {
-        let context = &mut *context.cast::<libc::ucontext_t>();
-        &mut context.uc_mcontext.gregs[libc::REG_RIP as usize]
-    };
+    let thread = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     // SAFETY: the kernel passes the signal's information. Its code is positive only if the kernel raised the signal.
     let is_sent = unsafe { (*info).si_code } <= 0;
-    if !is_sent && let Some(landing) = landing(*instruction as usize) {
-        *instruction = landing as i64;
+    if !is_sent && let Some(landing) = landing(processor::instruction(thread)) {
+        processor::resume_at(thread, landing);
         return;
     }
     let nth = usize::from(signal != SIGNALS[0]);
@@ -139,19 +120,19 @@ fn prepare(signal: c_int, action: &libc::sigaction) {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::process_memory::page_size;
 
-    const PAGE: usize = 4096;
-
-    /// Maps two pages, then unmaps the second (`None`) or changes its protection.
+    /// Maps two pages, then unmaps the second (`None`) or changes its protection. Returns the start of the second.
     fn pages(second: Option<c_int>) -> *mut u8 {
+        let page = page_size();
         // SAFETY: only the new mapping is unmapped or protected.
         unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            let start = libc::mmap(ptr::null_mut(), 2 * PAGE, rights, flags, -1, 0).cast::<u8>();
+            let start = libc::mmap(ptr::null_mut(), 2 * page, rights, flags, -1, 0).cast::<u8>().add(page);
             match second {
-                Some(rights) => libc::mprotect(start.add(PAGE).cast(), PAGE, rights),
-                None => libc::munmap(start.add(PAGE).cast(), PAGE),
+                Some(rights) => libc::mprotect(start.cast(), page, rights),
+                None => libc::munmap(start.cast(), page),
             };
             start
         }
@@ -160,14 +141,37 @@ mod tests {
     #[test]
     fn unmapped_memory_is_an_error() {
         guard();
-        let start = pages(None);
+        let end = pages(None);
         let mut ours = [7u8; 100];
         // SAFETY: one side is this test's array.
         unsafe {
-            assert_eq!(copy(start, ours.as_ptr(), 100), 0);
-            assert_eq!(copy(start.add(PAGE - 60), ours.as_ptr(), 100), 40);
-            assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE - 1), 100), 99);
+            assert_eq!(copy(end.sub(100), ours.as_ptr(), 100), 0);
+            assert_eq!(copy(end.sub(60), ours.as_ptr(), 100), 40);
+            assert_eq!(copy(ours.as_mut_ptr(), end.sub(1), 100), 99);
             assert_eq!(copy(ours.as_mut_ptr(), ptr::null(), 100), 100);
+        }
+    }
+
+    /// Each instruction of the copy accesses the last bytes before the unmapped page, and the first of that page.
+    #[test]
+    fn all_bytes_before_one_that_is_not_mapped_are_copied() {
+        const MOST: usize = 150;
+        guard();
+        let end = pages(None);
+        let sent: [u8; MOST] = std::array::from_fn(|nth| nth as u8 + 1);
+        for len in 0..=MOST {
+            for mapped in 0..=len {
+                let mut back = [0; MOST];
+                // SAFETY: one side is this test's array, and bytes before the end are mapped.
+                unsafe {
+                    let start = end.sub(mapped);
+                    start.write_bytes(0, mapped);
+                    assert_eq!(copy(start, sent.as_ptr(), len), len - mapped);
+                    assert_eq!(copy(back.as_mut_ptr(), start, len), len - mapped);
+                }
+                assert_eq!(back[..mapped], sent[..mapped], "of {len}");
+                assert_eq!(back[mapped..], [0; MOST][mapped..], "of {len}");
+            }
         }
     }
 
@@ -175,29 +179,31 @@ mod tests {
     fn a_word_is_exchanged_if_it_has_the_value_and_is_writable() {
         guard();
         for second in [None, Some(libc::PROT_READ)] {
-            let start = pages(second).cast::<u64>();
-            let exchange = |nth: usize, mut value: u64, new| {
+            let end = pages(second).cast::<u64>();
+            let exchange = |word, mut value: u64, new| {
                 // SAFETY: the words are aligned, and the value is this function's.
-                let result = unsafe { compare_exchange(start.add(nth), &raw mut value, new) };
+                let result = unsafe { compare_exchange(word, &raw mut value, new) };
                 (result, value)
             };
-            assert_eq!(exchange(1, 0, 7), (0, 0));
-            assert_eq!(exchange(1, 5, 8), (1, 7));
-            assert_eq!(exchange(1, 7, u64::MAX), (0, 7));
-            assert_eq!(exchange(1, 7, 8), (1, u64::MAX));
-            assert_eq!(exchange(PAGE / 8, 0, 1), (NOT_WRITABLE, 0));
+            // SAFETY: the last word of the first page.
+            let last = unsafe { end.sub(1) };
+            assert_eq!(exchange(last, 0, 7), (0, 0));
+            assert_eq!(exchange(last, 5, 8), (1, 7));
+            assert_eq!(exchange(last, 7, u64::MAX), (0, 7));
+            assert_eq!(exchange(last, 7, 8), (1, u64::MAX));
+            assert_eq!(exchange(end, 0, 1), (NOT_WRITABLE, 0));
         }
     }
 
     #[test]
     fn a_write_to_read_only_memory_is_an_error() {
         guard();
-        let start = pages(Some(libc::PROT_READ));
+        let protected = pages(Some(libc::PROT_READ));
         let mut ours = [7u8; 8];
         // SAFETY: one side is this test's array.
         unsafe {
-            assert_eq!(copy(start.add(PAGE), ours.as_ptr(), 8), 8);
-            assert_eq!(copy(ours.as_mut_ptr(), start.add(PAGE), 8), 0);
+            assert_eq!(copy(protected, ours.as_ptr(), 8), 8);
+            assert_eq!(copy(ours.as_mut_ptr(), protected, 8), 0);
         }
         assert_eq!(ours, [0; 8]);
     }
@@ -221,7 +227,7 @@ mod tests {
     fn another_fault_ends_the_process() {
         guard();
         // SAFETY: the write is meant to fault.
-        let fault = || unsafe { ptr::write_volatile(pages(None).add(PAGE), 1) };
+        let fault = || unsafe { ptr::write_volatile(pages(None), 1) };
         assert_eq!(ended_by(fault), libc::SIGSEGV);
     }
 }
