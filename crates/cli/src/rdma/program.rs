@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use goblin::elf::Elf;
-use goblin::elf::header::{EM_X86_64, ET_EXEC};
+use goblin::elf::header::{EM_AARCH64, EM_X86_64, ET_EXEC};
 use rustix::fs::{Access, access};
 
 use crate::failure::{self, NOT_EXECUTABLE, NOT_FOUND};
@@ -34,6 +34,10 @@ const LIBRARY: &str = "libibverbs.so.1";
 
 /// A string in libibverbs, and so in programs that have it linked in statically.
 const SIGNATURE: &[u8] = b"/sys/class/infiniband_verbs\0";
+
+/// The processor that this command and its libraries are built for: as in the header of an ELF file, and its name.
+const PROCESSOR: (u16, &str) =
+    if cfg!(target_arch = "aarch64") { (EM_AARCH64, "AArch64") } else { (EM_X86_64, "x86-64") };
 
 impl Program {
     /// Finds a program as the shell does: by its path, else in the folders of `search_path`.
@@ -72,9 +76,10 @@ impl Program {
         let not_executable = |what| failure::not_started(NOT_EXECUTABLE, what);
         let elf = Elf::parse(&bytes)
             .map_err(|error| not_executable(format!("{name} is not a valid ELF file: {error}")))?;
-        if elf.header.e_machine != EM_X86_64 || !elf.is_64 {
+        let (machine, processor) = PROCESSOR;
+        if elf.header.e_machine != machine || !elf.is_64 {
             return Err(not_executable(format!(
-                "{name} is built for another processor: libibverbs is built for x86-64"
+                "{name} is built for another processor: libibverbs is built for {processor}"
             )));
         }
         if elf.header.e_type == ET_EXEC && elf.dynamic.is_none() || elf.interpreter.is_none() {
@@ -98,4 +103,16 @@ impl Program {
 
 fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_the_same_processor_can_load_the_libraries() {
+        let this = Program { path: env::current_exe().unwrap() };
+        assert_eq!(this.check().unwrap(), Linkage::default());
+    }
 }
