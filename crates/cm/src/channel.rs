@@ -1,17 +1,24 @@
 //! A channel: its identifiers, and the queue of events that a program has not fetched.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use crate::event::Event;
 use crate::name::{IdName, MembershipName};
+
+/// The identifier that a connection request created, and the source of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Requested {
+    pub(crate) id: IdName,
+    pub(crate) source: IpAddr,
+}
 
 /// An event with the objects that it belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued {
     /// The identifier that counts the event: of a connection request, the listener.
     pub(crate) context: IdName,
-    /// The identifier that a connection request created.
-    pub(crate) request: Option<IdName>,
+    pub(crate) request: Option<Requested>,
     /// The membership that also counts the event.
     pub(crate) membership: Option<MembershipName>,
     pub(crate) event: Event,
@@ -47,6 +54,18 @@ impl Channel {
         let (place, queued) = self.events.pop_first()?;
         self.places.remove(&(queued.context, place));
         Some(queued)
+    }
+
+    /// Removes the newest request of a source for a listener.
+    pub(crate) fn take_newest_request(&mut self, listener: IdName, source: IpAddr) -> Option<Requested> {
+        let request =
+            |place: &u64| self.events.get(place)?.request.filter(|request| request.source == source);
+        let newest_first = self.places.range((listener, 0)..=(listener, u64::MAX)).rev();
+        let (place, request) =
+            newest_first.map(|(_, place)| *place).find_map(|place| Some((place, request(&place)?)))?;
+        self.places.remove(&(listener, place));
+        self.events.remove(&place);
+        Some(request)
     }
 
     /// Removes the events of an identifier that `belongs` selects, in their order.

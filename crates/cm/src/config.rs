@@ -109,7 +109,7 @@ pub struct Config {
     pub max_memberships: usize,
     /// Maximum number of events of an identifier that a program has not fetched: commands that cause more fail.
     pub max_queued_events: u32,
-    /// Maximum backlog of a listener.
+    /// Maximum backlog of a listener, which sources share.
     pub max_backlog: u32,
     /// Maximum number of requests in progress from one address: further ones are dropped.
     pub max_half_open_per_source: usize,

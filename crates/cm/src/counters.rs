@@ -17,7 +17,7 @@ pub struct Counters {
     pub unexpected: u64,
     /// Requests dropped: too many half-open connections, of this source or in total.
     pub half_open_dropped: u64,
-    /// Requests dropped: the listener's backlog is full.
+    /// Requests dropped: the listener's backlog is full. Those that gave way to other sources' are included.
     pub backlog_dropped: u64,
     /// Requests dropped: no identifier is free.
     pub identifiers_exhausted: u64,

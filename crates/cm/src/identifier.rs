@@ -7,6 +7,7 @@ use nichrome_wire::Instant;
 use nichrome_wire::cm::{CommId, Ece, PortSpace};
 use nichrome_wire::rdma::{Psn, QKey, QpNumber};
 
+use crate::backlog::Backlog;
 use crate::exchange::{Route, StreamName};
 use crate::name::{ChannelName, IdName, MembershipName};
 
@@ -70,8 +71,8 @@ pub(crate) struct Identifier {
     pub(crate) owns_port: bool,
     pub(crate) route: Option<Route>,
     pub(crate) options: Options,
-    /// Requests that may still be queued.
-    pub(crate) backlog: u32,
+    /// Of a listener: the requests that the program has not fetched.
+    pub(crate) backlog: Backlog,
     pub(crate) link: Link,
     pub(crate) qp: QpNumber,
     /// PSN of the first packet received.
@@ -112,7 +113,7 @@ impl Identifier {
             owns_port: false,
             route: None,
             options: Options::default(),
-            backlog: 0,
+            backlog: Backlog::default(),
             link: Link::None,
             qp: QpNumber::default(),
             psn,

@@ -15,7 +15,8 @@
 //! - The identifier that a request creates has no name of the program's until it is accepted; its events are dropped until then.
 //! - Destroying or migrating an identifier returns the number of its events that were fetched: the program waits until it has
 //!   acknowledged as many.
-//! - A listener's backlog counts the requests that the program has not fetched.
+//! - A listener's backlog counts the requests that the program has not fetched. If it is full, the newest request of the source that has most
+//!   gives way to one of a source that has fewer. Linux drops the new request, whoever sends it.
 //! - With RoCE the initiator's event is `ConnectResponse`; the program moves its queue pair and accepts without parameters.
 //!   With streams it is `Established`.
 //!
@@ -116,11 +117,13 @@
 //! | `manager` | the API of programs and drivers |
 //! | `ib` | connections by InfiniBand's messages |
 //! | `identifier`, `channel`, `ports` | endpoints, events not fetched, ports in use |
+//! | `backlog` | the places of requests not fetched, shared fairly between their sources |
 //! | `held` | requests for ports at which a program may listen soon |
 //! | `exchange`, `event` | inputs and requests between manager and driver, events for programs |
 //! | [`ucma`] | the commands of the kernel's device file |
 #![forbid(unsafe_code)]
 
+mod backlog;
 mod channel;
 mod config;
 mod counters;

@@ -153,7 +153,7 @@ const CLI: Layers = &[
 ];
 
 const CM: Layers = &[
-    &["config.rs", "counters.rs", "deadlines.rs", "error.rs", "event.rs", "host.rs", "name.rs"],
+    &["backlog.rs", "config.rs", "counters.rs", "deadlines.rs", "error.rs", "event.rs", "host.rs", "name.rs"],
     // Connections; ports; events not fetched.
     &["channel.rs", "ib/", "ports.rs"],
     &["held.rs"],

@@ -157,7 +157,7 @@ impl Connections {
     }
 
     /// Removes a connection without sending a message.
-    pub(super) fn remove(&mut self, id: CommId) {
+    pub(crate) fn remove(&mut self, id: CommId) {
         self.set_deadline(id, None);
         self.end_half_open(id);
         self.release_qp(id);

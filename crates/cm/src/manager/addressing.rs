@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use nichrome_wire::Instant;
 
 use super::Manager;
+use crate::backlog::Backlog;
 use crate::error::{CommandError, Errno};
 use crate::event::EventKind;
 use crate::exchange::{Output, Query, Route};
@@ -176,7 +177,7 @@ impl<H: Host> Manager<H> {
         let backlog = if backlog == 0 || backlog > most { most } else { backlog };
         identifier.options.reuse_address = false;
         identifier.state = IdState::Listen;
-        identifier.backlog = backlog;
+        identifier.backlog = Backlog::new(backlog);
         let (space, local) = (identifier.space, identifier.source);
         if self.is_stream() {
             self.outputs.push_back(Output::Listen { id, local, backlog });

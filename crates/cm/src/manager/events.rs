@@ -23,8 +23,8 @@ impl<H> Manager<H> {
         if let Some(context) = self.identifiers.get_mut(&queued.context) {
             context.events_queued -= 1;
             context.events_reported += 1;
-            if queued.event.kind == EventKind::ConnectRequest {
-                context.backlog += 1;
+            if let Some(request) = queued.request {
+                context.backlog.remove(request.source);
             }
         }
         if let Some(membership) = queued.membership.and_then(|name| self.memberships.get_mut(&name)) {

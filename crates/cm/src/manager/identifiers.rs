@@ -131,7 +131,7 @@ impl<H: Host> Manager<H> {
         let Some(queue) = self.channels.get_mut(&channel) else { return };
         for queued in queue.take(id, |_| true) {
             if let Some(request) = queued.request {
-                self.remove_identifier(request, now);
+                self.remove_identifier(request.id, now);
             }
         }
     }
@@ -140,6 +140,10 @@ impl<H: Host> Manager<H> {
         if let Some(connection) = self.connection_of(id) {
             self.ib.release(connection, now);
         }
+        self.release_stream(id);
+    }
+
+    fn release_stream(&mut self, id: IdName) {
         let Some(Link::Stream(stream)) = self.identifiers.get(&id).map(|identifier| identifier.link) else {
             return;
         };
@@ -147,6 +151,17 @@ impl<H: Host> Manager<H> {
             self.incoming.remove(&number);
         }
         self.outputs.push_back(Output::Release(stream));
+    }
+
+    /// Removes the identifier of a request that the program has not fetched. The peer may retransmit the request.
+    pub(super) fn forget_request(&mut self, id: IdName) {
+        if let Some(connection) = self.connection_of(id) {
+            self.ib.remove(connection);
+        }
+        self.release_stream(id);
+        if let Some(identifier) = self.identifiers.remove(&id) {
+            self.leave_channel(id, identifier.channel);
+        }
     }
 
     /// Moves an identifier, with its events and the requests in them, from its channel to another. Returns how many of its events
@@ -165,7 +180,7 @@ impl<H: Host> Manager<H> {
         if target.is_empty() && !events.is_empty() {
             self.outputs.push_back(Output::Readable(to));
         }
-        let requests: Vec<IdName> = events.iter().filter_map(|queued| queued.request).collect();
+        let requests: Vec<IdName> = events.iter().filter_map(|queued| Some(queued.request?.id)).collect();
         events.into_iter().for_each(|queued| target.push(queued));
         for moved in requests.into_iter().chain([id]) {
             // Unless the program has destroyed the request.

@@ -7,7 +7,8 @@ use nichrome_wire::cm::{Ece, IpHeader, RejectReason, ServiceId, TransportService
 use nichrome_wire::rdma::{Psn, QKey, QpNumber};
 
 use super::Manager;
-use crate::channel::Queued;
+use crate::backlog::Room;
+use crate::channel::{Queued, Requested};
 use crate::event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 use crate::exchange::Route;
 use crate::held::Unclaimed;
@@ -149,8 +150,9 @@ impl<H: Host> Manager<H> {
     pub(super) fn admit(&mut self, arrival: Arrival) -> Result<IdName, Dropped> {
         let source_index = self.host.source_index(arrival.local.ip());
         let psn = Psn::new(self.random.next_u32());
-        let listener = self.identifiers.get_mut(&arrival.listener).ok_or(Dropped::Exhausted)?;
-        listener.backlog = listener.backlog.checked_sub(1).ok_or(Dropped::Backlog)?;
+        let source = arrival.peer.ip().to_canonical();
+        self.make_room(arrival.listener, source)?;
+        let listener = self.identifiers.get(&arrival.listener).ok_or(Dropped::Exhausted)?;
         let (channel, space, kind, uid) = (listener.channel, listener.space, listener.kind, listener.uid);
         let identifier = Identifier {
             state: IdState::Connect,
@@ -161,12 +163,10 @@ impl<H: Host> Manager<H> {
             ece: arrival.ece,
             ..Identifier::new(channel, 0, space, kind, psn)
         };
-        let Ok(id) = self.insert_identifier(identifier) else {
-            if let Some(listener) = self.identifiers.get_mut(&arrival.listener) {
-                listener.backlog += 1;
-            }
-            return Err(Dropped::Exhausted);
-        };
+        let id = self.insert_identifier(identifier).map_err(|_| Dropped::Exhausted)?;
+        if let Some(listener) = self.identifiers.get_mut(&arrival.listener) {
+            listener.backlog.add(source);
+        }
         let event = Event {
             uid,
             id: id.0,
@@ -175,8 +175,27 @@ impl<H: Host> Manager<H> {
             parameters: arrival.parameters,
             ece: arrival.ece,
         };
-        self.queue(Queued { context: arrival.listener, request: Some(id), membership: None, event });
+        let request = Some(Requested { id, source });
+        self.queue(Queued { context: arrival.listener, request, membership: None, event });
         Ok(id)
+    }
+
+    /// Removes a request of another source if the listener's backlog is full and that source has more requests: the newest, as the
+    /// program is likely to fetch the older ones before their peers give up.
+    fn make_room(&mut self, id: IdName, source: IpAddr) -> Result<(), Dropped> {
+        let listener = self.identifiers.get_mut(&id).ok_or(Dropped::Exhausted)?;
+        let holder = match listener.backlog.room_for(source) {
+            Room::Free => return Ok(()),
+            Room::HeldBy(holder) => holder,
+            Room::None => return Err(Dropped::Backlog),
+        };
+        let channel = self.channels.get_mut(&listener.channel).ok_or(Dropped::Exhausted)?;
+        let displaced = channel.take_newest_request(id, holder).ok_or(Dropped::Backlog)?;
+        listener.backlog.remove(holder);
+        listener.events_queued -= 1;
+        self.forget_request(displaced.id);
+        self.count_dropped(&Dropped::Backlog);
+        Ok(())
     }
 }
 

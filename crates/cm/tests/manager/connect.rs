@@ -346,22 +346,6 @@ fn a_lost_rtu_is_sent_again_or_replaced_by_the_first_packet() {
 }
 
 #[test]
-fn the_backlog_counts_requests_that_were_not_fetched() {
-    let mut network = Network::pair();
-    network.listen(1, 9, PortSpace::Tcp, 7, 2);
-    for n in 0..4 {
-        let client = network.resolved(0, 10 + n, PortSpace::Tcp, at(1, 7));
-        network.connect(0, client, 0x11 + n as u32).unwrap();
-    }
-    network.pass(10 * MILLISECOND);
-    assert_eq!(network.events(1).len(), 2);
-    assert_eq!(network.nodes[1].manager.counters().backlog_dropped, 2);
-    // The others repeat their requests.
-    network.pass(40 * MILLISECOND);
-    assert_eq!(network.events(1).len(), 2);
-}
-
-#[test]
 fn a_disconnected_peer_that_is_gone_is_reported_after_the_retransmissions() {
     let mut network = Network::pair();
     network.listen(1, 9, PortSpace::Tcp, 7, 0);

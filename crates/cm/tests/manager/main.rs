@@ -2,6 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod adversary;
+mod backlog;
 mod captures;
 #[path = "../common/mod.rs"]
 mod common;

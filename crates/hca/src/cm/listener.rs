@@ -46,7 +46,7 @@ impl fmt::Debug for Request {
 
 impl Adapter {
     /// Listens at a port of the adapter's address; 0 for a free one. Requests beyond `backlog` that the program has not taken are
-    /// dropped, and peers repeat them; 0 for the largest backlog, 1,024.
+    /// dropped, those of the source that has most first, and peers repeat them (not over iWARP); 0 for the largest backlog, 1,024.
     ///
     /// # Errors
     /// The port is in use, or the adapter has no connection manager.
