@@ -23,6 +23,16 @@ pub enum Congestion {
     None,
 }
 
+impl Congestion {
+    /// The parameters of DCQCN, if that is the controller.
+    pub(crate) const fn dcqcn(&self) -> Option<&Dcqcn> {
+        match self {
+            Self::Dcqcn(dcqcn) => Some(dcqcn),
+            Self::Window | Self::Dctcp | Self::None => None,
+        }
+    }
+}
+
 /// The controller of one connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Control {

@@ -12,9 +12,9 @@ const NOTIFICATION_INTERVAL: u64 = 50_000;
 /// Parameters of DCQCN; rates in bits per second, times in nanoseconds. The defaults are the paper's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dcqcn {
-    /// Rate without congestion; packets are not paced at this rate.
+    /// Rate without congestion, at least 1; packets are not paced at this rate.
     pub line_rate: u64,
-    /// Minimum rate.
+    /// Minimum rate, at least 1.
     pub min_rate: u64,
     /// Gain g of the congestion estimate alpha, 0 to 1.
     pub gain: f64,
@@ -26,9 +26,9 @@ pub struct Dcqcn {
     pub increase_bytes: u64,
     /// Number of fast recovery steps.
     pub recovery_steps: u32,
-    /// Increment of the target rate per additive increase step.
+    /// Increment of the target rate per additive increase step, at least 2⁻²⁰ of the line rate.
     pub additive: u64,
-    /// Increment of the target rate per hyper increase step.
+    /// Increment of the target rate per hyper increase step, at least 2⁻²⁰ of the line rate.
     pub hyper: u64,
 }
 
@@ -45,6 +45,20 @@ impl Default for Dcqcn {
             additive: 40_000_000,
             hyper: 200_000_000,
         }
+    }
+}
+
+impl Dcqcn {
+    /// Parameters with their values and minima. With lower increments a rate would not recover, or in so many steps that those
+    /// of an idle queue pair would keep the driver's lock.
+    pub(crate) fn minima(&self) -> [(&'static str, u64, u64); 4] {
+        let min_increment = (self.line_rate >> 20).max(1);
+        [
+            ("dcqcn.line_rate", self.line_rate, 1),
+            ("dcqcn.min_rate", self.min_rate, 1),
+            ("dcqcn.additive", self.additive, min_increment),
+            ("dcqcn.hyper", self.hyper, min_increment),
+        ]
     }
 }
 

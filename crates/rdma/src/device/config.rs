@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use nichrome_wire::rdma::PathMtu;
 use thiserror::Error;
 
-use crate::congestion::SendWindow;
+use crate::congestion::{Congestion, Dcqcn, SendWindow};
 use crate::core::attributes::QpType;
 use crate::core::limits::Limits;
 use crate::core::protection::Protection;
@@ -72,7 +72,11 @@ impl Config {
             ("window.max", self.window.max as usize, 1, 1 << 20),
             ("window.read", self.window.read as usize, 1, self.window.initial as usize),
         ];
-        for (name, value, min, max) in ranges {
+        let controllers = [&self.roce.congestion, &self.star.congestion];
+        let minima = controllers.into_iter().filter_map(Congestion::dcqcn).flat_map(Dcqcn::minima);
+        let minima = minima.map(|(name, value, min)| (name, value, min, u64::MAX));
+        let as_u64 = |(name, value, min, max)| (name, value as u64, min as u64, max as u64);
+        for (name, value, min, max) in ranges.map(as_u64).into_iter().chain(minima) {
             if !(min..=max).contains(&value) {
                 return Err(ConfigError { name, value, min, max });
             }
@@ -119,10 +123,17 @@ impl AsRef<IwarpConfig> for Config {
 
 /// A value of a [`Config`] that is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{name} is {value}, but must be between {min} and {max}")]
+#[error("{name} is {value}, but must be {}", range(*min, *max))]
 pub struct ConfigError {
     name: &'static str,
-    value: usize,
-    min: usize,
-    max: usize,
+    value: u64,
+    min: u64,
+    max: u64,
+}
+
+fn range(min: u64, max: u64) -> String {
+    match max {
+        u64::MAX => format!("at least {min}"),
+        _ => format!("between {min} and {max}"),
+    }
 }

@@ -477,6 +477,30 @@ fn a_device_has_no_more_keys_than_leave_them_random() {
 }
 
 #[test]
+fn a_rate_that_would_not_recover_is_refused() {
+    let defaults = Dcqcn::default();
+    let refused = |dcqcn: Dcqcn| {
+        let mut config = Config::new(vec![address(0)]);
+        config.roce.congestion = Congestion::Dcqcn(dcqcn);
+        let on_roce = Device::new(config.clone(), ByteMemory::new(BASE, 100)).err();
+        config.star.congestion = std::mem::take(&mut config.roce.congestion);
+        assert_eq!(Device::new(config, ByteMemory::new(BASE, 100)).err(), on_roce);
+        on_roce.map(|error| error.to_string())
+    };
+    assert_eq!(refused(defaults), None);
+    assert_eq!(refused(Dcqcn { line_rate: 1000, additive: 1, hyper: 1, ..defaults }), None);
+    let cases = [
+        (Dcqcn { additive: 0, hyper: 0, ..defaults }, "dcqcn.additive is 0, but must be at least 38146"),
+        (Dcqcn { hyper: 38_145, ..defaults }, "dcqcn.hyper is 38145, but must be at least 38146"),
+        (Dcqcn { min_rate: 0, ..defaults }, "dcqcn.min_rate is 0, but must be at least 1"),
+        (Dcqcn { line_rate: 0, ..defaults }, "dcqcn.line_rate is 0, but must be at least 1"),
+    ];
+    for (dcqcn, error) in cases {
+        assert_eq!(refused(dcqcn).as_deref(), Some(error));
+    }
+}
+
+#[test]
 fn keys_change_when_their_places_are_used_again() {
     let mut device = device_with_keys(2).unwrap();
     let domain = device.create_domain().unwrap();
