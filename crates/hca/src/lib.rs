@@ -49,6 +49,7 @@ pub mod cm;
 mod config;
 mod connect;
 mod connected_stream;
+mod descriptors;
 mod driver;
 mod exchange;
 mod handover;

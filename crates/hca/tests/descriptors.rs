@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
+use std::net::TcpStream;
+use std::time::Duration;
 
 use nichrome_hca::{Adapter, AdapterConfig, Connection, Transport};
 use nichrome_rdma::QpCapacity;
@@ -9,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, setrlimit};
 
 #[test]
-fn connecting_without_a_free_descriptor_fails_with_an_error_that_says_so() {
+fn connecting_and_accepting_without_a_free_descriptor_fail_with_errors_that_say_so() {
     let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
     let [adapter, peer] = [(); 2].map(|()| Adapter::open(&config).unwrap());
     let listener = peer.listen(0, 0).unwrap();
@@ -31,4 +33,14 @@ fn connecting_without_a_free_descriptor_fails_with_an_error_that_says_so() {
         );
         taken.pop();
     }
+    // The connection takes the last one: the listener has none for its other end.
+    taken.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
+    taken.pop();
+    let _connected = TcpStream::connect(listener.address()).unwrap();
+    taken.pop();
+    let error = listener.accept(Duration::from_secs(2)).unwrap_err().to_string();
+    assert!(
+        error.contains(&Errno::MFILE.to_string()) && error.contains("may have 200 descriptors"),
+        "{error}"
+    );
 }

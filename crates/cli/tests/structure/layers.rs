@@ -176,6 +176,7 @@ const HCA: Layers = &[
         "cm/tcp_ports.rs",
         "connect/",
         "connected_stream.rs",
+        "descriptors.rs",
         "exchange.rs",
         "parcel.rs",
         "patience.rs",

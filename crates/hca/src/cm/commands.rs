@@ -8,6 +8,7 @@ use nichrome_cm::{
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpState, QpType};
 use nichrome_wire::cm::{Ece, PortSpace, RejectReason};
 use nichrome_wire::{Engine, Instant};
+use rustix::io::Errno;
 
 use super::attributes::{Attributes, stop};
 use super::endpoint::{Connection, EndpointNumber, Progress};
@@ -97,6 +98,11 @@ impl ConnectionManager {
                 return Some(Arrival { id, peer, parameters });
             }
         }
+    }
+
+    /// Why the kernel could not accept the last connection of a peer; `None` if it did.
+    pub(crate) fn accept_error(&self) -> Option<Errno> {
+        self.joining.as_ref()?.accept_error()
     }
 
     /// Requests a connection.

@@ -80,7 +80,7 @@ impl Adapter {
         until: Option<Instant>,
         mut found: impl FnMut(&mut ConnectionManager) -> Option<T>,
     ) -> Result<Option<T>, WaitError> {
-        let waker = Arc::new(Waker::new().map_err(WaitError)?);
+        let waker = Arc::new(Waker::new().map_err(WaitError::Waker)?);
         let mut check = |manager: &mut ConnectionManager| {
             let result = found(manager);
             match result {

@@ -6,6 +6,8 @@ use nichrome_wire::cm::RejectReason;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::descriptors::remedy;
+
 /// Why an adapter has no connection manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unavailable {
@@ -35,10 +37,17 @@ pub enum ListenError {
     Command(#[from] CommandError),
 }
 
-/// Why waiting for a request fails.
+/// Why waiting for a peer fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("cannot create an eventfd to wait for the peer: {0}")]
-pub struct WaitError(pub(crate) Errno);
+#[non_exhaustive]
+pub enum WaitError {
+    /// No descriptor is free to wait with.
+    #[error("cannot create an eventfd to wait for the peer: {}{}", .0, remedy(*.0))]
+    Waker(Errno),
+    /// A peer has connected over TCP, and the connection cannot be accepted, most likely because no descriptor is free.
+    #[error("cannot accept the connections of peers: {}{}", .0, remedy(*.0))]
+    Accept(Errno),
+}
 
 /// Why a connection was not established.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -69,7 +78,7 @@ pub enum ConnectError {
     #[error("the peer's answer breaks the rules of MPA")]
     Protocol,
     /// The connection failed on this side, for example because no descriptor is left.
-    #[error("the connection failed on this side: {0}")]
+    #[error("the connection failed on this side: {}{}", .0, remedy(*.0))]
     Local(Errno),
     /// The private data is too long, the peer's address is of another family, or no port is free.
     #[error(transparent)]

@@ -48,6 +48,10 @@ impl Joining {
         if self.ready.is_empty() { self.streams.poll_timeout() } else { Some(Instant::ZERO) }
     }
 
+    pub(super) const fn accept_error(&self) -> Option<rustix::io::Errno> {
+        self.streams.accept_error()
+    }
+
     /// Executes the engine's requests. `connections` are those of Rust programs.
     pub(super) fn act<M: Memory>(
         &mut self,

@@ -65,17 +65,17 @@ impl Listener {
     /// Waits for a request; `None` after `timeout`.
     ///
     /// # Errors
-    /// No descriptor is free.
+    /// No descriptor is free to wait with or, after `timeout`, for connections that peers have made.
     pub fn accept(&self, timeout: Duration) -> Result<Option<Request>, WaitError> {
         let until = Some(clock::now() + timeout);
         let arrived =
             self.adapter.wait_for(self.name.number, until, |manager| manager.next_request(self.name))?;
-        Ok(arrived.map(|Arrival { id, peer, parameters }| Request {
-            adapter: self.adapter.clone(),
-            id: Some(id),
-            peer,
-            parameters,
-        }))
+        if let Some(Arrival { id, peer, parameters }) = arrived {
+            return Ok(Some(Request { adapter: self.adapter.clone(), id: Some(id), peer, parameters }));
+        }
+        // An adapter that has a listener has a connection manager.
+        let error = self.adapter.manage(|manager, _, _| manager.accept_error()).ok().flatten();
+        error.map_or(Ok(None), |error| Err(WaitError::Accept(error)))
     }
 }
 

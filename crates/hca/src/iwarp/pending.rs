@@ -8,12 +8,13 @@ use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::iwarp::setup::{Options, SetupError};
 use nichrome_rdma::{ConnectError, QpHandle, QpNumber};
 use nichrome_wire::Instant;
-use rustix::process::{Resource, getrlimit};
+use rustix::io::Errno;
 use thiserror::Error;
 
 use super::counters::SharedCounters;
 use crate::connect::{ConnectRequest, Context, Ends, PROGRAM_TIMEOUT, PreSharedKey, Requests};
 use crate::connected_stream::ConnectedStream;
+use crate::descriptors;
 
 /// A queue pair that is held until its connection is set up.
 pub(crate) type Request = ConnectRequest<Options>;
@@ -41,7 +42,7 @@ pub(crate) enum AttachError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error("the kernel cannot watch the connection: {0}")]
-    Watch(#[from] rustix::io::Errno),
+    Watch(#[from] Errno),
 }
 
 /// The device of queue pairs that are being connected.
@@ -92,15 +93,8 @@ impl Pending {
 
 /// The remedy, if the failure's own text does not name it.
 fn remedy(failure: &SetupFailure) -> String {
-    let errno = |error: &std::io::Error| error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
-    let is_without_descriptor = match failure {
-        SetupFailure::Io(error) => errno(error) == Some(rustix::io::Errno::MFILE),
-        _ => false,
-    };
-    match getrlimit(Resource::Nofile).current {
-        Some(limit) if is_without_descriptor => {
-            format!("; each queue pair takes a descriptor, and this process may have {limit} (ulimit -n)")
-        }
+    match failure {
+        SetupFailure::Io(error) => Errno::from_io_error(error).map(descriptors::remedy).unwrap_or_default(),
         _ => String::new(),
     }
 }

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::counters::SharedCounters;
 use super::handshake::IwarpHandshake;
 use super::pending::{Pending, Request, StreamHost};
 use super::{IwarpCounters, IwarpOptions, Shared, port_of};
 use crate::connect::{self, Connector, Limits};
+use crate::descriptors;
 
 /// Sets up the connections of an adapter's queue pairs.
 pub(crate) struct IwarpSetup {
@@ -41,7 +41,7 @@ impl IwarpSetup {
         let pending = Pending::new(host, Arc::clone(&open), Arc::clone(&counters), options.report);
         let limits = Limits::with_inbound(MAX_INBOUND);
         let connector = Connector::start::<IwarpHandshake>(limits, "nichrome-iwarp", listener, pending)?;
-        raise_descriptor_limit();
+        descriptors::raise_limit();
         Ok(Self { connector, address, options, open, counters })
     }
 
@@ -91,13 +91,6 @@ impl IwarpSetup {
     pub(crate) const fn options(&self) -> IwarpOptions {
         self.options
     }
-}
-
-/// Raises the limit of descriptors as far as this user may: each queue pair takes one.
-fn raise_descriptor_limit() {
-    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it is refused, connections beyond the limit fail, each with a line that names it.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Inbound connections in each phase of their set-up at a time.

@@ -20,6 +20,7 @@ use std::time::Duration;
 use nichrome_cm::{IdName, StreamFailure, StreamName, StreamParameters};
 use nichrome_port::{Epoll, Interest};
 use nichrome_wire::{Instant, NumberMap};
+use rustix::io::Errno;
 
 use self::call::{Call, Outcomes, failure};
 pub(super) use self::call::{Outcome, Ready};
@@ -64,6 +65,8 @@ pub(super) struct Streams {
     looks_at: Instant,
     /// While the listeners are out of the epoll.
     paused_until: Option<Instant>,
+    /// The kernel's error for the last connection to be accepted; `None` once it has accepted one or none waits.
+    accept_error: Option<Errno>,
 }
 
 impl Streams {
@@ -85,6 +88,7 @@ impl Streams {
             due: None,
             looks_at: Instant::ZERO,
             paused_until: None,
+            accept_error: None,
         })
     }
 
@@ -205,6 +209,11 @@ impl Streams {
         self.outcomes.take()
     }
 
+    /// Why the last connection could not be accepted.
+    pub(super) const fn accept_error(&self) -> Option<Errno> {
+        self.accept_error
+    }
+
     /// Deadline of the next call, or of listening again.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let outcomes = (!self.outcomes.is_empty()).then_some(Instant::ZERO);
@@ -244,14 +253,19 @@ impl Streams {
             let (socket, peer) = match socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock => return,
+                    ErrorKind::WouldBlock => {
+                        self.accept_error = None;
+                        return;
+                    }
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
                     _ => {
+                        self.accept_error = Errno::from_io_error(&error);
                         self.pause(now);
                         return;
                     }
                 },
             };
+            self.accept_error = None;
             while self.opening.len() >= MAX_OPENING
                 && let Some(yielding) = self.opening.yielding()
             {
