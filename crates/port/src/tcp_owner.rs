@@ -14,6 +14,10 @@ const BY_FAMILY: u16 = 20;
 const ERROR: u16 = 2;
 /// `NLM_F_REQUEST`.
 const REQUEST: u16 = 1;
+/// `NLM_F_DUMP`.
+const DUMP: u16 = 0x300;
+/// `NLMSG_DONE`.
+const DONE: u16 = 3;
 
 const HEADER_LEN: usize = 16;
 /// Bytes of `struct inet_diag_req_v2`.
@@ -42,23 +46,44 @@ pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
     let socket = Socket::new(NETLINK_SOCK_DIAG)?;
     socket.connect(&NetlinkAddress::new(0, 0))?;
-    socket.send(&request(peer, local), 0)?;
-    let (answer, _) = socket.recv_from_full()?;
-    parse(&answer, maps_all_users)
-        .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag"))
+    let ask = |request: &[u8]| -> io::Result<Vec<u8>> {
+        socket.send(request, 0)?;
+        Ok(socket.recv_from_full()?.0)
+    };
+    let answer = ask(&request(peer, local, Sockets::One))?;
+    let short = || io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag");
+    match parse(&answer, maps_all_users).ok_or_else(short)? {
+        // So answers a kernel without the module tcp_diag, too, but that has no list either.
+        TcpOwner::Nobody if !is_list(&ask(&request(peer, local, Sockets::NoneOfList))?) => {
+            Ok(TcpOwner::Unknown)
+        }
+        owner => Ok(owner),
+    }
 }
 
-/// Builds a request for the socket at `ours` that is connected to `theirs`.
-fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LEN] {
+/// The sockets to report.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sockets {
+    /// That of the connection.
+    One,
+    /// All in none of TCP's states: the end of the list, at once.
+    NoneOfList,
+}
+
+/// Builds a request for the socket at `ours` that is connected to `theirs`, or for a list.
+fn request(ours: SocketAddr, theirs: SocketAddr, sockets: Sockets) -> [u8; HEADER_LEN + REQUEST_LEN] {
     let mut bytes = [0; HEADER_LEN + REQUEST_LEN];
     let mut put = |at: usize, field: &[u8]| bytes[at..at + field.len()].copy_from_slice(field);
     put(0, &((HEADER_LEN + REQUEST_LEN) as u32).to_ne_bytes());
     put(4, &BY_FAMILY.to_ne_bytes());
-    put(6, &REQUEST.to_ne_bytes());
+    let (flags, states) = match sockets {
+        Sockets::One => (REQUEST, u32::MAX),
+        Sockets::NoneOfList => (REQUEST | DUMP, 0),
+    };
+    put(6, &flags.to_ne_bytes());
     let family = if ours.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     put(HEADER_LEN, &[family as u8, libc::IPPROTO_TCP as u8]);
-    // All TCP states.
-    put(HEADER_LEN + 4, &u32::MAX.to_ne_bytes());
+    put(HEADER_LEN + 4, &states.to_ne_bytes());
     put(HEADER_LEN + 8, &ours.port().to_be_bytes());
     put(HEADER_LEN + 10, &theirs.port().to_be_bytes());
     for (at, address) in [(12, ours.ip()), (28, theirs.ip())] {
@@ -70,6 +95,11 @@ fn request(ours: SocketAddr, theirs: SocketAddr) -> [u8; HEADER_LEN + REQUEST_LE
     // INET_DIAG_NOCOOKIE.
     put(HEADER_LEN + 48, &[0xFF; 8]);
     bytes
+}
+
+/// Returns true for the end of a list, which only a kernel that knows TCP's sockets gives.
+fn is_list(answer: &[u8]) -> bool {
+    answer.get(4..6) == Some(&DONE.to_ne_bytes())
 }
 
 /// Parses an answer; `None` if it is too short. [`UNMAPPED_USER`] is one user only where all are mapped.
@@ -113,6 +143,15 @@ mod tests {
         let (accepted, _) = listener.accept().unwrap();
         drop(caller);
         assert_eq!(tcp_peer_owner(&accepted).unwrap(), TcpOwner::Nobody);
+    }
+
+    /// Without the module, the kernel answers both questions by ENOENT.
+    #[test]
+    fn only_a_kernel_that_knows_the_sockets_has_a_list_of_them() {
+        let header = |kind: u16| [&20u32.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+        assert!(is_list(&[header(DONE), vec![0; 4]].concat()));
+        assert!(!is_list(&[header(ERROR), (-libc::ENOENT).to_ne_bytes().to_vec()].concat()));
+        assert!(!is_list(&[0; 3]));
     }
 
     #[test]
