@@ -180,15 +180,18 @@ fn the_ports_of_a_process_that_ends_are_free_and_lead_nowhere() {
 }
 
 #[test]
-fn a_thousand_ports_are_listened_at() {
+fn two_thousand_ports_are_listened_at() {
     let to = address(6);
     let ends = [(); 2].map(|()| End::join(to));
-    for number in 1..=1000 {
+    for number in 1..=2000 {
         let end = &ends[usize::from(number % 2)];
         assert!(end.services.reserve(port(number)));
         end.services.listen(port(number)).unwrap();
     }
-    for number in [1, 2, 500, 999, 1000] {
+    for number in [1, 2, 255, 256, 509, 510, 511, 512, 1999, 2000] {
         reaches(to, &request(REQUEST, 0x0106, number), ends[usize::from(number % 2)].port.socket());
+    }
+    for number in [0, 2001] {
+        reaches(to, &request(REQUEST, 0x0106, number), &ends[0].unclaimed);
     }
 }

@@ -141,10 +141,22 @@ impl Steering {
             finish,
             load_word(service),
         ];
-        for (ServicePort { space, port }, slot) in services {
-            let space = spaces.get(*space).copied().unwrap_or_default();
-            let name = u32::from(space) << 16 | u32::from(*port);
-            part.extend([jump_if(name, 0, 1), return_number(*slot)]);
+        let name = |ServicePort { space, port }: ServicePort| {
+            let space = spaces.get(space).copied().unwrap_or_default();
+            u32::from(space) << 16 | u32::from(port)
+        };
+        let mut services = services.to_vec();
+        services.sort_unstable_by_key(|(_, slot)| *slot);
+        for of_slot in services.chunk_by(|(_, one), (_, other)| one == other) {
+            // One instruction a port: before Linux 6.8 a program has 20 KB at most (net.core.optmem_max).
+            for ports in of_slot.chunks(usize::from(u8::MAX)) {
+                let comparisons = ports.iter().zip((1..=ports.len()).rev());
+                part.extend(
+                    comparisons.map(|((port, _), to_return)| jump_if(name(*port), to_return as u8, 0)),
+                );
+                let skip = instruction(libc::BPF_JMP | libc::BPF_JA, 1);
+                part.extend([skip, return_number(ports[0].1)]);
+            }
         }
         part.push(return_number(self.slots()));
         part

@@ -22,6 +22,9 @@ use crate::wire_queue::{
     LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, WireStats, frame_len, pending_error,
 };
 
+/// Descriptors that the kernel takes per call at most (`TX_BATCH_SIZE`).
+const TAKEN_PER_CALL: u32 = 32;
+
 /// Maximum chunks per sent frame: the page slots of a kernel socket buffer.
 const MAX_CHUNKS: u32 = 17;
 
@@ -264,6 +267,7 @@ impl WireQueue for XdpQueue {
 
     fn flush(&mut self) -> io::Result<()> {
         self.transmit.submit();
+        let mut unseen = self.transmit.unconsumed() / TAKEN_PER_CALL;
         loop {
             self.reclaim();
             let waiting = self.transmit.unconsumed();
@@ -275,9 +279,13 @@ impl WireQueue for XdpQueue {
                 self.transmit_dropped += 1;
             }
             wake_up(sent)?;
-            // The kernel takes 32 frames per call, and none while the interface's queue is full.
             if self.transmit.unconsumed() == waiting {
-                return Ok(());
+                // The kernel takes none while the interface's queue is full. An older one (6.1) does not show what it has taken before it
+                // has taken all, and says EAGAIN for both.
+                if sent != Err(Errno::AGAIN) || unseen == 0 {
+                    return Ok(());
+                }
+                unseen -= 1;
             }
         }
     }
