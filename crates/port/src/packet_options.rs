@@ -93,6 +93,21 @@ pub(crate) fn refuse_all(socket: impl AsFd) -> io::Result<()> {
     set_filter(socket, &mut [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }])
 }
 
+/// Attaches a filter that drops sent frames, in place of that of [`refuse_all`].
+pub(crate) fn refuse_outgoing(socket: impl AsFd) -> io::Result<()> {
+    const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
+    let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let accept = |len| instruction(libc::BPF_RET | libc::BPF_K, 0, len);
+    let outgoing = u32::from(libc::PACKET_OUTGOING);
+    let mut program = [
+        instruction(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, PACKET_TYPE),
+        instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, outgoing),
+        accept(0),
+        accept(u32::MAX),
+    ];
+    set_filter(socket, &mut program)
+}
+
 /// Attaches a classic BPF filter.
 pub(crate) fn set_filter(socket: impl AsFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };

@@ -22,7 +22,7 @@ use crate::interface_name::InterfaceName;
 use crate::netlink::Interface;
 use crate::os_error::OsError;
 use crate::packet_options::{
-    accept_all, bind_to_interface, make_promiscuous, option, packet_socket, refuse_all, set_option,
+    bind_to_interface, make_promiscuous, option, packet_socket, refuse_all, refuse_outgoing, set_option,
 };
 use crate::pool::{Buffer, BufferPool};
 use crate::stripped_tag::{ADDRESSES_LEN, TAG_LEN, behind_a_tag, tag_bytes};
@@ -220,7 +220,8 @@ fn join(rings: &[PacketRing], index: u32, fanout: Fanout) -> io::Result<()> {
             set_option(socket, libc::PACKET_FANOUT, group)?;
         }
     }
-    rings.iter().try_for_each(|ring| accept_all(&ring.socket))
+    // Older kernels (6.1) do not know the flag of the group, nor do they ask the sockets' own.
+    rings.iter().try_for_each(|ring| refuse_outgoing(&ring.socket))
 }
 
 /// Copies a frame out of the ring and reinserts its VLAN tag.

@@ -30,8 +30,9 @@ use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
-/// How long an interface that is up may take to run.
-const CARRIER_LIMIT: Duration = Duration::from_secs(1);
+/// How long an interface that is up may take to run. The kernel reports it once per second, by a thread that waits for the removal of network
+/// namespaces.
+const CARRIER_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under a lock that the removal of
 /// network namespaces holds, too.
