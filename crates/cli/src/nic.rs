@@ -6,6 +6,7 @@ mod config_file;
 mod control;
 mod forwarding;
 mod host_interface;
+mod mark;
 mod metrics;
 mod place;
 mod remote;

@@ -92,6 +92,27 @@ fn an_interface_that_is_found_by_another_name_has_its_own() {
 }
 
 #[test]
+fn an_alternative_name_is_of_one_interface_and_ends_with_it() {
+    namespace()
+        .run(|| {
+            let [first, second] =
+                ["tap0", "tap1"].map(|called| Tap::new(name(called), Offloads::None).unwrap());
+            let netlink = Netlink::open().unwrap();
+            let [one, other] = ["tap0", "tap1"].map(|called| netlink.interface(name(called)).unwrap());
+            let alternative = "longer-than-names-of-interfaces-are";
+            assert_eq!(netlink.name_of_alternative(alternative).unwrap(), None);
+            assert!(netlink.add_alternative_name(&one, alternative).unwrap());
+            assert!(!netlink.add_alternative_name(&other, alternative).unwrap());
+            assert_eq!(netlink.name_of_alternative(alternative).unwrap(), Some(name("tap0")));
+            drop(first);
+            assert!(netlink.add_alternative_name(&other, alternative).unwrap());
+            assert_eq!(netlink.name_of_alternative(alternative).unwrap(), Some(name("tap1")));
+            drop(second);
+        })
+        .unwrap();
+}
+
+#[test]
 fn an_interface_is_removed_with_its_device_and_a_missing_one_is_named() {
     namespace()
         .run(|| {

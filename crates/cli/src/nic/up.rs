@@ -24,7 +24,7 @@ use super::report::{Identity, Reporter};
 use super::session::{Ended, Session, Watched};
 use super::text::Text;
 use super::wire::{self, Backend, Wire};
-use super::{config_file, control, forwarding};
+use super::{config_file, control, forwarding, mark};
 use crate::control::ControlSocket;
 use crate::distinct::Distinct;
 use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config};
@@ -173,6 +173,7 @@ impl Up {
         let mut claim = Claim::take(wire, host)?;
         let (interface, queues) = self.open_wire(&netlink, wire)?;
         let host_interface = self.make_host(&netlink, host, &interface, self.host_queues(&queues)?)?;
+        mark::set(&netlink, &interface, &host_interface.interface)?;
         let captures = Captures::create(&self.capture, wire.as_str(), host.as_str())?;
         let metrics = self.metrics.map(|address| HttpServer::listen(address, "--metrics")).transpose()?;
         let session = Session::begin()?;
@@ -276,6 +277,7 @@ impl Up {
             return wire::make(netlink, name, self.queues.map_or(1, usize::from));
         }
         let interface = wire::find(netlink, name)?;
+        mark::check(netlink, &interface)?;
         let queues = Wire::open(self.backend, &interface, self.queues)?;
         Ok((interface, queues))
     }

@@ -184,9 +184,14 @@ impl Lab {
 
     /// Opens the claim of the only card.
     pub(crate) fn claim(&self) -> File {
+        File::open(self.claim_path()).unwrap()
+    }
+
+    /// Returns the path of the claim of the only card.
+    pub(crate) fn claim_path(&self) -> PathBuf {
         let claims = self.files().into_iter().filter(|path| path.extension().is_some_and(|of| of == "json"));
         let [claim] = <[_; 1]>::try_from(claims.collect::<Vec<_>>()).unwrap();
-        File::open(claim).unwrap()
+        claim
     }
 
     /// Returns the files of the cards.

@@ -41,6 +41,25 @@ fn a_wire_has_one_card() {
 }
 
 #[test]
+fn a_wire_has_one_card_of_all_users() {
+    needs_namespaces!("refusals::a_wire_has_one_card_of_all_users");
+    let lab = Lab::new();
+    let before = lab.interface("w0");
+    let first = lab.up(&["--backend", "packet"]);
+    // Another user's is in another directory.
+    let (claim, hidden) = (lab.claim_path(), lab.claim_path().with_extension("hidden"));
+    fs::rename(&claim, &hidden).unwrap();
+    let during = lab.interface("w0");
+    let (line, status) = lab.failure(&["nic", "up", "--backend", "packet", "--wire", "w0", "--host", "h1"]);
+    assert_eq!(status, 1);
+    assert!(line.contains("w0 is in use by the card behind h0, of another user"), "{line}");
+    assert_eq!((lab.interface("w0").mac, claim.exists()), (during.mac, false));
+    fs::rename(&hidden, &claim).unwrap();
+    first.stop();
+    assert_eq!(lab.interface("w0").mac, before.mac);
+}
+
+#[test]
 fn a_wire_with_several_names_has_one_card() {
     needs_namespaces!("refusals::a_wire_with_several_names_has_one_card");
     let lab = Lab::new();

@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoPortKind, InfoVeth, LinkAttribute,
-    LinkFlags, LinkInfo, LinkMessage, LinkXdp,
+    LinkFlags, LinkInfo, LinkMessage, LinkXdp, Prop,
 };
 use netlink_packet_route::neighbour::{NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::route::{
@@ -33,6 +33,9 @@ use crate::namespace::NetworkNamespace;
 /// How long an interface that is up may take to run. The kernel reports it once per second, by a thread that waits for the removal of network
 /// namespaces.
 const CARRIER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The attribute of an alternative name (linux/if_link.h), which the crate has for lists only.
+const IFLA_ALT_IFNAME: u16 = 53;
 
 /// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under a lock that the removal of
 /// network namespaces holds, too.
@@ -116,6 +119,44 @@ impl Netlink {
         self.look_up(message, name)?.ok_or(NetlinkError::NoInterface(name))
     }
 
+    /// Returns the name of the interface that has this alternative name, which may be longer than names are; `None` if there is none.
+    ///
+    /// # Errors
+    /// The kernel's: before Linux 5.5 there are no alternative names.
+    pub fn name_of_alternative(&self, alternative: &str) -> Result<Option<InterfaceName>, NetlinkError> {
+        let mut message = LinkMessage::default();
+        let value = [alternative.as_bytes(), &[0]].concat();
+        message.attributes.push(LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, value)));
+        let Some(link) = self.look_up_link(message, alternative)? else { return Ok(None) };
+        let name = link.attributes.iter().find_map(|attribute| match attribute {
+            LinkAttribute::IfName(name) => name.parse().ok(),
+            _ => None,
+        });
+        Ok(name)
+    }
+
+    /// Gives an interface an alternative name, of up to 127 bytes, which ends with it. Returns false if an interface has that name.
+    ///
+    /// # Errors
+    /// As [`Self::name_of_alternative`].
+    pub fn add_alternative_name(
+        &self,
+        interface: &Interface,
+        alternative: &str,
+    ) -> Result<bool, NetlinkError> {
+        let mut message = link(interface);
+        message.attributes.push(LinkAttribute::PropList(vec![Prop::AltIfName(alternative.into())]));
+        let flags = NLM_F_CREATE | NLM_F_EXCL;
+        let what = || format!("give {} the alternative name {alternative}", interface.name);
+        match self.command(RouteNetlinkMessage::NewLinkProp(message), flags, what) {
+            Ok(()) => Ok(true),
+            Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::EEXIST) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Looks up an interface again, by its index: its name may have changed. `None` if it is gone.
     pub fn refresh(&self, known: &Interface) -> Result<Option<Interface>, NetlinkError> {
         self.look_up(link(known), known.name)
@@ -123,9 +164,14 @@ impl Netlink {
 
     /// Looks up the interface that `message` describes, which was called `name`; `None` if there is none.
     fn look_up(&self, message: LinkMessage, name: InterfaceName) -> Result<Option<Interface>, NetlinkError> {
+        let link = self.look_up_link(message, name.as_str())?;
+        Ok(link.map(|link| interface(name, &link)))
+    }
+
+    fn look_up_link(&self, message: LinkMessage, name: &str) -> Result<Option<LinkMessage>, NetlinkError> {
         let what = || format!("look up the interface {name}");
         match self.0.request(RouteNetlinkMessage::GetLink(message), 0, what) {
-            Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(Some(interface(name, &link))),
+            Ok(Some(RouteNetlinkMessage::NewLink(link))) => Ok(Some(link)),
             Ok(_) => Err(NetlinkError::Answer { what: what() }),
             Err(NetlinkError::Refused { error, .. }) if error.raw_os_error() == Some(libc::ENODEV) => {
                 Ok(None)
