@@ -375,10 +375,14 @@ impl<M: Memory + Send + 'static> Driver<M> {
         false
     }
 
-    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait.
+    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait. If several others drive it, only waits.
     pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
         let SharedDevice { handover, events, ports, .. } = &*self.shared;
-        handover.begin_wait();
+        if !handover.begin_wait() {
+            // A signal or an error ends the wait early; the caller checks for its event, and waits again.
+            let _ = clock::wait([waker.as_fd()], until);
+            return;
+        }
         loop {
             let due = {
                 let live = &mut *self.shared.live();

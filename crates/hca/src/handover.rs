@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | `polled_at` | programs, each poll | time of the last poll |
 //! | `busy_at` | programs, polls and verbs that moved a datagram | time of the last traffic |
-//! | `waiters` | programs in [`wait`](Handover::begin_wait) | programs that wait for the ports themselves |
+//! | `waiters` | programs in [`wait`](Handover::begin_wait) | programs that wait for the ports themselves, [`MOST_WAITERS`] at most |
 //! | `attended` | programs in [`attend`](Handover::attend) | programs that wait for an event on a descriptor of their own |
 //! | `is_napping` | thread; cleared by `attend` | the thread waits for the waker alone, for a bounded time |
 //! | `wakes_at` | thread; cleared by `call_for` | when the thread's wait ends by itself; 0 while it is awake or naps |
@@ -58,6 +58,10 @@ use crate::sync::{AsFd, AtomicBool, AtomicU64, AtomicUsize, Ordering, Source, Wa
 
 /// Time without a poll after which the program counts as not polling.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
+
+/// Threads of programs that wait for the ports at a time. Each datagram wakes all of them; further threads wait for their own event only,
+/// which one of these reports.
+const MOST_WAITERS: usize = 4;
 
 /// The protocol of the module's documentation.
 pub(crate) struct Handover {
@@ -108,9 +112,10 @@ impl Handover {
         Instant::from_nanos(self.busy_at.load(Ordering::Relaxed))
     }
 
-    /// The calling program waits for the ports from now on. To be followed by [`Handover::end_wait`].
-    pub(crate) fn begin_wait(&self) {
-        self.waiters.fetch_add(1, Ordering::SeqCst);
+    /// Returns true if the calling program is to wait for the ports from now on, until [`Handover::end_wait`]; false if enough others do.
+    pub(crate) fn begin_wait(&self) -> bool {
+        let one_more = |waiters| (waiters < MOST_WAITERS).then_some(waiters + 1);
+        self.waiters.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
     /// The calling program no longer waits for the ports.
@@ -271,6 +276,15 @@ mod tests {
         handover.begin_wait();
         ports.wake();
         ends(sleep, || side_ports.wake());
+    }
+
+    #[test]
+    fn of_many_programs_few_wait_for_the_ports() {
+        let handover = Handover::new().unwrap();
+        let at_ports = (0..10 * MOST_WAITERS).filter(|_| handover.begin_wait()).count();
+        assert_eq!(at_ports, MOST_WAITERS);
+        handover.end_wait();
+        assert!(handover.begin_wait());
     }
 
     #[test]
