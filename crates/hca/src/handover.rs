@@ -241,6 +241,10 @@ mod tests {
         assert!(clock::now() - start < SOON / 2);
     }
 
+    fn is_armed(handover: &Handover) -> bool {
+        handover.wakes_at.load(Ordering::SeqCst) != 0
+    }
+
     fn sleep(handover: &Handover, ports: &Waker) {
         handover.arm();
         handover.sleep(Some(clock::now() + SOON), ports.as_fd(), None).unwrap();
@@ -249,7 +253,14 @@ mod tests {
     #[test]
     fn each_change_that_must_end_the_threads_wait_ends_it() {
         let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
-        ends(|| sleep(&handover, &ports), || handover.call_for(Some(clock::now())));
+        let calls = || {
+            // A call before the thread has announced its wait would be none.
+            while !is_armed(&handover) {
+                thread::yield_now();
+            }
+            handover.call_for(Some(clock::now()));
+        };
+        ends(|| sleep(&handover, &ports), calls);
         ends(|| sleep(&handover, &ports), || handover.end());
         ends(|| handover.nap(SOON), || handover.attend());
         handover.leave();

@@ -41,7 +41,7 @@ fn connected(config: &AdapterConfig) -> [End; 2] {
 }
 
 fn connect(ends: &[End; 2]) {
-    connect_with(ends, &Connection { timeout: 10, ..Connection::new(PathMtu::B4096) });
+    connect_with(ends, &Connection::new(PathMtu::B4096));
 }
 
 fn does_everything(ends: &[End; 2], sizes: &[usize]) {
