@@ -48,7 +48,7 @@ impl End {
 }
 
 pub(crate) fn connection() -> Connection {
-    Connection { timeout: 12, ..Connection::new(PathMtu::B1024) }
+    Connection::new(PathMtu::B1024)
 }
 
 /// Connects both ends: the second listens.
