@@ -105,24 +105,30 @@ fn with_equal_keys_star_runs_anywhere() {
 fn with_other_keys_no_connection_is_set_up_and_a_line_at_each_side_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let keys = [key_file(&folder, "one", 7), key_file(&folder, "other", 8)];
-    let start = Instant::now();
-    let status = elsewhere(|[low, high]| {
-        // The lower address connects.
-        let ends = [config(low, keys[0].clone()), config(high, keys[1].clone())];
-        write(&ends.map(|mut config| {
-            config.star.report = |line| LINES.lock().unwrap().push(line.to_owned());
-            config
-        }))
-    });
-    assert_eq!(status, Status::Flushed);
-    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
-    let mut lines = LINES.lock().unwrap();
-    lines.sort();
-    let [ours, theirs] = &lines[..] else { panic!("{lines:?}") };
-    let why = "refused a connection from 192.0.2.1: the peer's set-up is encrypted with another key: both sides need the \
-               same --key-file";
-    assert_eq!(theirs, why);
-    assert!(ours.ends_with("the peer does not accept this side's key: both sides need the same --key-file"));
+    let time_until_refused = || {
+        let start = Instant::now();
+        let status = elsewhere(|[low, high]| {
+            // The lower address connects.
+            let ends = [config(low, keys[0].clone()), config(high, keys[1].clone())];
+            write(&ends.map(|mut config| {
+                config.star.report = |line| LINES.lock().unwrap().push(line.to_owned());
+                config
+            }))
+        });
+        assert_eq!(status, Status::Flushed);
+        let mut lines = std::mem::take(&mut *LINES.lock().unwrap());
+        lines.sort();
+        let [ours, theirs] = &lines[..] else { panic!("{lines:?}") };
+        let why = "refused a connection from 192.0.2.1: the peer's set-up is encrypted with another key: both sides need the \
+                   same --key-file";
+        assert_eq!(theirs, why);
+        assert!(
+            ours.ends_with("the peer does not accept this side's key: both sides need the same --key-file")
+        );
+        start.elapsed()
+    };
+    // On a machine that does much else, one may take longer.
+    assert!((0..5).any(|_| time_until_refused() < Duration::from_secs(2)), "refused only after a time limit");
 }
 
 #[test]
