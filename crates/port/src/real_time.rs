@@ -272,15 +272,17 @@ mod tests {
         // SAFETY: thread 0 is the calling one.
         let policy = || unsafe { libc::sched_getscheduler(0) };
         let test = move || {
+            let begun = clock::now();
             let mut real_time = RealTime::if_permitted(Onset::Waking);
             let in_turn = if real_time.is_permitted() { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
             assert_eq!(policy(), in_turn);
-            let begun = clock::now();
-            while clock::now().nanos_since(begun) < TURN {}
+            let begun_to_work = clock::now();
+            while clock::now().nanos_since(begun_to_work) < TURN {}
             real_time.worked();
             assert_eq!(policy(), libc::SCHED_OTHER);
-            // Longer than the pause.
-            real_time.sleep(|| thread::sleep(Duration::from_millis(10)));
+            // Longer than the pause, however long the turn was.
+            let turn = clock::now() - begun;
+            real_time.sleep(|| thread::sleep(turn));
             real_time.worked();
             assert_eq!(policy(), in_turn);
         };

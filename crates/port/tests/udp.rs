@@ -29,11 +29,14 @@ const STEERING: Steering = Steering { byte: 5, bits: 5, others: None, management
 /// A received datagram: sender, traffic class, bytes.
 type Seen = (SocketAddr, TrafficClass, Vec<u8>);
 
-/// Receives until there are `count` datagrams, or none arrives for a few seconds.
+/// More than a datagram takes, or another process that is started meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Receives until there are `count` datagrams, or [`PATIENCE`] is over.
 fn received(socket: &UdpSocket, count: usize) -> Vec<Seen> {
     let mut batch = ReceiveBatch::default();
     let mut seen = Vec::new();
-    let until = clock::now() + Duration::from_secs(5);
+    let until = clock::now() + PATIENCE;
     while seen.len() < count && clock::now() < until {
         batch.receive(socket).unwrap();
         for arrival in batch.arrivals() {
@@ -164,7 +167,7 @@ fn wire() -> (Tap, [IpAddr; 2]) {
 fn packets_on(tap: &Tap, count: usize) -> Vec<(u16, bool, u8, TrafficClass)> {
     let mut buffer = vec![0; MAX_RECEIVE];
     let mut seen = Vec::new();
-    let until = clock::now() + Duration::from_secs(5);
+    let until = clock::now() + PATIENCE;
     while seen.len() < count && clock::now() < until {
         clock::wait([tap.as_fd()], Some(until)).unwrap();
         while let Some(received) = tap.receive(&mut buffer).unwrap() {
@@ -203,7 +206,7 @@ fn identification_is_zero_and_counts_the_segments_of_a_send() {
 /// Checks that an address gets free. While another test starts a process, that process holds the descriptors of this one
 /// until it executes its program.
 fn assert_gets_free(address: SocketAddr) {
-    let until = clock::now() + Duration::from_secs(5);
+    let until = clock::now() + PATIENCE;
     while let Err(error) = UdpSocket::open(address) {
         assert!(matches!(error, UdpError::Taken(_)) && clock::now() < until, "{error}");
         thread::sleep(Duration::from_millis(1));
@@ -254,7 +257,7 @@ fn the_next_process_of_a_slot_receives_after_one_that_received_packets() {
     let next = SharedPort::join(address, STEERING).unwrap();
     assert_eq!(next.slot(), slot);
     send(&sender, envelope(address), &[for_slot(slot); 3].concat(), 8);
-    clock::wait([next.socket().as_fd()], Some(clock::now() + Duration::from_secs(5))).unwrap();
+    clock::wait([next.socket().as_fd()], Some(clock::now() + PATIENCE)).unwrap();
     let mut batch = ReceiveBatch::default();
     batch.receive(next.socket()).unwrap();
     let counts: Vec<_> = batch.arrivals().map(|arrival| arrival.datagrams().count()).collect();
