@@ -53,6 +53,9 @@ pub enum ProbeError {
 /// Time between probes until the first is answered.
 const GREETING_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Datagrams that are read at most when the time for answers is over: what a socket's buffer of the usual size holds.
+const MOST_WAITING: usize = 1024;
+
 /// How long answers may take after the last probe: this, or four round trips.
 const LATE: Duration = Duration::from_millis(250);
 
@@ -122,7 +125,7 @@ fn send(socket: &UdpSocket, probing: &mut Probing) {
     let _ = socket.send(&probing.send(clock::now()));
 }
 
-/// Receives until it is `until`, or `is_enough`.
+/// Receives what comes until it is `until`, or `is_enough`.
 fn receive_until(
     socket: &UdpSocket,
     probing: &mut Probing,
@@ -138,6 +141,14 @@ fn receive_until(
         // An error is of an earlier probe: there is no listener yet.
         if let Ok(len) = socket.recv(&mut datagram) {
             probing.receive(&datagram[..len], clock::now());
+        }
+    }
+    // This thread may not have run since before `until`: answers that wait are not lost. A peer may send more than them.
+    for _ in 0..MOST_WAITING {
+        match socket.recv(&mut datagram) {
+            Ok(len) => probing.receive(&datagram[..len], clock::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(_) => {}
         }
     }
     Ok(())
@@ -198,6 +209,18 @@ mod tests {
         let socket = UdpSocket::bind(peer).unwrap();
         thread::spawn(move || while answer_probe(&socket).is_ok() {});
         assert_eq!(measured.join().unwrap().unwrap().lost, 0);
+    }
+
+    #[test]
+    fn answers_that_wait_when_the_time_is_over_are_not_lost() {
+        let (answering, peer) = bound();
+        let (socket, mut probing) = (connected(HERE, peer).unwrap(), Probing::new(1));
+        for _ in 0..10 {
+            send(&socket, &mut probing);
+            answer_probe(&answering).unwrap();
+        }
+        receive_until(&socket, &mut probing, Instant::ZERO, |_| false).unwrap();
+        assert!(probing.is_complete());
     }
 
     #[test]
