@@ -220,7 +220,7 @@ fn join(rings: &[PacketRing], index: u32, fanout: Fanout) -> io::Result<()> {
             set_option(socket, libc::PACKET_FANOUT, group)?;
         }
     }
-    // Older kernels (6.1) do not know the flag of the group, nor do they ask the sockets' own.
+    // Older kernels (6.1) heed neither the group's flag nor the sockets' option.
     rings.iter().try_for_each(|ring| refuse_outgoing(&ring.socket))
 }
 

@@ -30,8 +30,8 @@ use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
-/// How long an interface that is up may take to run. The kernel reports it once per second, by a thread that waits for the removal of network
-/// namespaces.
+/// How long an interface that is up may take to run. The kernel reports it once per second at most, under a lock that the removal of
+/// network namespaces holds, too.
 const CARRIER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The attribute of an alternative name (linux/if_link.h), which the crate has for lists only.

@@ -52,18 +52,12 @@ fn response(offset: u64, is_last: bool) -> Segment {
     Segment { is_last, opcode: Opcode::ReadResponse, place }
 }
 
-fn effects(alone: &mut Alone) -> (Vec<u8>, Vec<Completion>, Vec<u8>) {
-    let sent = alone.bytes();
-    let done = alone.end().completions();
-    (alone.end().bytes(0, 400_000).to_vec(), done, sent)
-}
-
 #[test]
 fn a_stream_of_long_segments_means_the_same_however_it_is_split() {
     let mut whole = receiver(PLAIN);
     let stream = stream(&whole, PLAIN.crc);
     assert_eq!(whole.deliver_bytes(&stream), stream.len());
-    let expected = effects(&mut whole);
+    let expected = whole.effects(400_000);
     assert_eq!(expected.1.len(), 3);
     let counters = *whole.end().device.counters();
     for step in (1..14_000).step_by(97).chain([1, 4096, 16_384, 65_536]) {
@@ -75,7 +69,7 @@ fn a_stream_of_long_segments_means_the_same_however_it_is_split() {
             assert!(to - from <= MOST_LEFT, "{} bytes left", to - from);
         }
         assert_eq!(from, stream.len(), "steps of {step} bytes");
-        assert!(effects(&mut alone) == expected, "steps of {step} bytes");
+        assert!(alone.effects(400_000) == expected, "steps of {step} bytes");
         assert_eq!(*alone.end().device.counters(), counters);
     }
 }
@@ -134,7 +128,7 @@ fn of_a_segment_that_does_not_fit_no_part_is_placed() {
             let arrived = &fpdu[..if is_whole { fpdu.len() } else { 20_000 }];
             assert_eq!(alone.deliver_bytes(arrived), arrived.len(), "case {nth}");
             assert!(alone.end().bytes(0, MEMORY).iter().all(|byte| *byte == 0), "case {nth}");
-            (alone.end().device.counters().bytes_received, effects(&mut alone), alone.ending)
+            (alone.end().device.counters().bytes_received, alone.effects(400_000), alone.ending)
         };
         // The TERMINATE says the length of the whole segment.
         assert!(outcome(false) == outcome(true), "case {nth}");

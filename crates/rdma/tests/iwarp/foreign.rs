@@ -74,6 +74,13 @@ impl Alone {
         std::mem::take(&mut self.sent)
     }
 
+    /// Takes everything that the stream has done: the first `len` bytes of memory, the completions, and the bytes that are sent.
+    pub(crate) fn effects(&mut self, len: usize) -> (Vec<u8>, Vec<Completion>, Vec<u8>) {
+        let sent = self.bytes();
+        let done = self.end().completions();
+        (self.end().bytes(0, len).to_vec(), done, sent)
+    }
+
     /// Takes the segments that are sent.
     pub(crate) fn segments(&mut self) -> Vec<Sent> {
         let bytes = self.bytes();

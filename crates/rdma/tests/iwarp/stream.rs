@@ -31,13 +31,6 @@ fn conversation(terms: Terms) -> (Vec<u8>, impl Fn() -> Alone) {
     (sender.bytes(), receiver)
 }
 
-/// Everything that the stream has done.
-fn effects(alone: &mut Alone) -> (Vec<u8>, Vec<Completion>, Vec<u8>) {
-    let sent = alone.bytes();
-    let done = alone.end().completions();
-    (alone.end().bytes(0, 8000).to_vec(), done, sent)
-}
-
 #[test]
 fn a_stream_means_the_same_however_it_is_split() {
     for (crc, markers) in [(Crc::Used, false), (Crc::Unused, true), (Crc::Used, true)] {
@@ -45,21 +38,21 @@ fn a_stream_means_the_same_however_it_is_split() {
         let (stream, receiver) = conversation(terms);
         let mut whole = receiver();
         assert_eq!(whole.deliver_bytes(&stream), stream.len());
-        let expected = effects(&mut whole);
+        let expected = whole.effects(8000);
         assert_eq!(expected.1.len(), 2);
         for split in 0..=stream.len() {
             let mut alone = receiver();
             let consumed = alone.deliver_bytes(&stream[..split]);
             let rest = alone.deliver_bytes(&stream[consumed..]);
             assert_eq!(consumed + rest, stream.len(), "split at {split}");
-            assert_eq!(effects(&mut alone), expected, "split at {split}");
+            assert_eq!(alone.effects(8000), expected, "split at {split}");
         }
         let mut alone = receiver();
         let mut from = 0;
         for to in 0..=stream.len() {
             from += alone.deliver_bytes(&stream[from..to]);
         }
-        assert_eq!((from, effects(&mut alone)), (stream.len(), expected), "byte by byte");
+        assert_eq!((from, alone.effects(8000)), (stream.len(), expected), "byte by byte");
     }
 }
 
