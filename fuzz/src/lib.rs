@@ -20,7 +20,8 @@ impl Choose for Input<'_> {
     }
 }
 
-/// Runs the operations that `data` stands for through an engine of the `nth` profile (`gro`, `netfpga`, `npu`).
+/// Runs the operations that `data` stands for through an engine of the `nth` profile (`gro`, `netfpga`,
+/// `npu`).
 ///
 /// # Panics
 /// The engine breaks a promise.

@@ -1,5 +1,6 @@
-//! A bulk transfer over QUIC (quinn) between two hosts with a card each, without and with packet loss, with UDP coalescing off and
-//! on: throughput, the receiver's processor time, and datagrams in a packet to its kernel.
+//! A bulk transfer over QUIC (quinn) between two hosts with a card each, without and with packet loss, with
+//! UDP coalescing off and on: throughput, the receiver's processor time, and datagrams in a packet to its
+//! kernel.
 
 mod measure;
 mod transfer;

@@ -42,8 +42,8 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
-/// Prints the receiver's certificate as a line of JSON once it listens, measures for `time` after a second of warm-up, prints a
-/// [`Transfer`], and ends the connection.
+/// Prints the receiver's certificate as a line of JSON once it listens, measures for `time` after a second of
+/// warm-up, prints a [`Transfer`], and ends the connection.
 pub(crate) async fn receive(address: SocketAddr, time: Duration) -> anyhow::Result<()> {
     let key = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     let private = PrivateKeyDer::try_from(key.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;

@@ -29,7 +29,8 @@ pub(crate) struct Adapter {
     pub(crate) mtu: PathMtu,
     /// Whether to print the counters when the device closes or the process exits.
     prints_stats: bool,
-    /// ID of the process that opened the device. A forked child inherits the memory but not the driver's thread.
+    /// ID of the process that opened the device. A forked child inherits the memory but not the driver's
+    /// thread.
     process: u32,
 }
 
@@ -60,15 +61,15 @@ impl Adapter {
         lock(&CURRENT)
     }
 
-    /// Returns the address of the process's device, or `None` if it is closed or another thread holds the lock. Does not
-    /// block.
+    /// Returns the address of the process's device, or `None` if it is closed or another thread holds the
+    /// lock. Does not block.
     pub(crate) fn open_address() -> Option<IpAddr> {
         let adapter = CURRENT.try_lock().ok()?.upgrade()?;
         (!adapter.is_inherited()).then(|| adapter.address())
     }
 
-    /// Returns the process's device and opens it first if necessary, at the configured place. Fails with `ENODEV`; the cause,
-    /// which errno cannot carry, is printed to standard error.
+    /// Returns the process's device and opens it first if necessary, at the configured place. Fails with
+    /// `ENODEV`; the cause, which errno cannot carry, is printed to standard error.
     pub(crate) fn open() -> Result<Arc<Self>, Errno> {
         Self::open_unless_configured(None)
     }
@@ -130,8 +131,8 @@ impl Adapter {
         self.driver().local().ip()
     }
 
-    /// Prints to standard error the write error that ended the capture, if there was one, and the device's counters, if `NICHROME_STATS`
-    /// asks for them.
+    /// Prints to standard error the write error that ended the capture, if there was one, and the device's
+    /// counters, if `NICHROME_STATS` asks for them.
     fn report(&self) {
         if let Some(error) = self.driver().capture_error() {
             say(&format!("{error}: the program went on without the capture"));
@@ -201,7 +202,8 @@ impl Adapter {
 }
 
 impl Drop for Adapter {
-    /// Closes the device. Does nothing in a forked child: the driver would wait for a thread that does not exist there.
+    /// Closes the device. Does nothing in a forked child: the driver would wait for a thread that does not
+    /// exist there.
     fn drop(&mut self) {
         if self.is_inherited() {
             return;
@@ -213,13 +215,14 @@ impl Drop for Adapter {
     }
 }
 
-/// How long an exiting process waits for the device's lock. A signal handler that exits may have interrupted the thread that
-/// holds the lock; then ACKs and counters are left out. The capture needs no lock: each packet is in the file when it is sent.
+/// How long an exiting process waits for the device's lock. A signal handler that exits may have interrupted
+/// the thread that holds the lock; then ACKs and counters are left out. The capture needs no lock: each
+/// packet is in the file when it is sent.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections of the connection
-/// manager, as the kernel does when it closes a process's files, sends the outstanding ACKs, which the peers wait for, and the bytes
-/// of streams, and prints the [report](Adapter::report).
+/// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections
+/// of the connection manager, as the kernel does when it closes a process's files, sends the outstanding
+/// ACKs, which the peers wait for, and the bytes of streams, and prints the [report](Adapter::report).
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
@@ -241,8 +244,8 @@ fn end_at_exit() {
     });
 }
 
-/// Closes the capture and cuts the device off from the network. Runs after all atexit(3) handlers of the program, which may
-/// still send.
+/// Closes the capture and cuts the device off from the network. Runs after all atexit(3) handlers of the
+/// program, which may still send.
 extern "C" fn end_capture() {
     let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());
     if let Some(adapter) = adapter {

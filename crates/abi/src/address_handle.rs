@@ -33,8 +33,9 @@ unsafe impl Object for AddressHandle {
     }
 }
 
-/// Converts a multicast GID of the form `ffXX::ffff:a.b.c.d`, with which programs name IPv4 groups too, to the group's IPv4
-/// address on a device whose address `local` is an IPv4 address. Returns any other address unchanged.
+/// Converts a multicast GID of the form `ffXX::ffff:a.b.c.d`, with which programs name IPv4 groups too, to
+/// the group's IPv4 address on a device whose address `local` is an IPv4 address. Returns any other address
+/// unchanged.
 pub(crate) fn in_family_of(local: IpAddr, destination: IpAddr) -> IpAddr {
     let IpAddr::V6(ip) = destination else { return destination };
     let [0xFF00..=0xFFFF, 0, 0, 0, 0, 0xFFFF, ..] = ip.segments() else { return destination };
@@ -46,8 +47,9 @@ pub(crate) fn in_family_of(local: IpAddr, destination: IpAddr) -> IpAddr {
 /// Default hop limit, used if the program passes 0.
 const HOP_LIMIT: u8 = 64;
 
-/// Converts address attributes to the engine's address vector. Fails with `EINVAL` without a global route, which RoCE
-/// requires, and for another port than the only one. GID indices 0 to `GIDS` − 1 are one address and map to the engine's index 0.
+/// Converts address attributes to the engine's address vector. Fails with `EINVAL` without a global route,
+/// which RoCE requires, and for another port than the only one. GID indices 0 to `GIDS` − 1 are one address
+/// and map to the engine's index 0.
 pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if attributes.is_global == 0 || attributes.port_num != PORT {
         return Err(Errno::INVALID);
@@ -118,8 +120,8 @@ impl<'a> ReceivedHeader<'a> {
         Some(Self { v6: Ipv6Header::new(bytes)?, v4: Ipv4Header::new(bytes.get(IPV4_AT..)?)? })
     }
 
-    /// Returns true if the header is IPv4's. The unused bytes may look like the beginning of an IPv6 header: an IPv4 header
-    /// with the right checksum is believed before it.
+    /// Returns true if the header is IPv4's. The unused bytes may look like the beginning of an IPv6 header:
+    /// an IPv4 header with the right checksum is believed before it.
     fn is_v4(&self) -> Result<bool, Errno> {
         match (self.v6.version(), self.v4.version()) {
             (6, _) => Ok(self.v4.header_len() == Ipv4Header::LEN && self.v4.has_valid_checksum()),
@@ -187,7 +189,8 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     header: *mut ibv_grh,
     out: *mut ibv_ah_attr,
 ) -> c_int {
-    // SAFETY: the program passes an open context, a completion, the header before its payload, and memory for attributes.
+    // SAFETY: the program passes an open context, a completion, the header before its payload, and memory for
+    // attributes.
     minus_one(unsafe { from_completion(context, port, &*completion, header).map(|found| *out = found) })
 }
 

@@ -70,8 +70,8 @@ impl AsyncSource {
         }
     }
 
-    /// Prepares for the object's destruction: discards its queued events and blocks until the program has acknowledged the
-    /// ones it has taken.
+    /// Prepares for the object's destruction: discards its queued events and blocks until the program has
+    /// acknowledged the ones it has taken.
     pub(crate) fn retire(&self) {
         if let Some(events) = self.events.upgrade() {
             events.remove(|event| std::ptr::eq(Arc::as_ptr(&event.source), self));
@@ -80,8 +80,8 @@ impl AsyncSource {
     }
 }
 
-/// The structures of a queue pair, each of which has its events: those of a target that `ibv_open_qp` returned, too. Used under the device's
-/// lock only, as the [dispatcher](crate::event_dispatcher) is.
+/// The structures of a queue pair, each of which has its events: those of a target that `ibv_open_qp`
+/// returned, too. Used under the device's lock only, as the [dispatcher](crate::event_dispatcher) is.
 #[derive(Default)]
 pub(crate) struct AsyncSources(Mutex<Vec<Arc<AsyncSource>>>);
 

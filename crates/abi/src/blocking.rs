@@ -1,7 +1,8 @@
 //! Calls that block until an event comes, and so are cancellation points (pthreads(7)).
 //!
-//! A cancelled thread unwinds through the frames of the call, whose destructors need not run (RFC 2945). So the only frames during a
-//! wait are those of the exported function and of [`until_done`], which own nothing and hold no lock.
+//! A cancelled thread unwinds through the frames of the call, whose destructors need not run (RFC 2945). So
+//! the only frames during a wait are those of the exported function and of [`until_done`], which own nothing
+//! and hold no lock.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;

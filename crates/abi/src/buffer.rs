@@ -1,7 +1,8 @@
-//! Buffers that the library allocates: `ibv_alloc_buf`, `ibv_reg_buf_mr`, and `ibv_reg_mr_ex`, which registers them too.
+//! Buffers that the library allocates: `ibv_alloc_buf`, `ibv_reg_buf_mr`, and `ibv_reg_mr_ex`, which
+//! registers them too.
 //!
-//! A device in a confidential virtual machine needs memory that the machine shares. This device is a part of the process, and
-//! any memory will do: a buffer is pages of anonymous memory. None has a DMA buffer.
+//! A device in a confidential virtual machine needs memory that the machine shares. This device is a part of
+//! the process, and any memory will do: a buffer is pages of anonymous memory. None has a DMA buffer.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};

@@ -1,10 +1,11 @@
 //! Calls during which a thread is not cancelled (pthread_setcancelstate(3)).
 //!
-//! The C library's recv, send, open and close are cancellation points (pthreads(7)). A thread that is cancelled there would leave the device
-//! locked and half changed, and unwind through frames that cannot be unwound. A cancellation that is requested during a call takes effect
-//! at the program's next cancellation point, as with a device in hardware. Datagrams and shared memory need no such function of the C
-//! library: the device of RoCE and StaR without a capture spares the calls, which take 30 ns with glibc 2.36. Verbs that open or close
-//! files make them.
+//! The C library's recv, send, open and close are cancellation points (pthreads(7)). A thread that is
+//! cancelled there would leave the device locked and half changed, and unwind through frames that cannot be
+//! unwound. A cancellation that is requested during a call takes effect at the program's next cancellation
+//! point, as with a device in hardware. Datagrams and shared memory need no such function of the C library:
+//! the device of RoCE and StaR without a capture spares the calls, which take 30 ns with glibc 2.36. Verbs
+//! that open or close files make them.
 
 use std::ffi::c_int;
 use std::marker::PhantomData;

@@ -1,5 +1,5 @@
-//! The file behind `cmd_fd`, by which rdma-core sends commands to the kernel. Here it names the device of the process: an empty
-//! file in memory, recognized by its device and inode even if the descriptor was copied.
+//! The file behind `cmd_fd`, by which rdma-core sends commands to the kernel. Here it names the device of the
+//! process: an empty file in memory, recognized by its device and inode even if the descriptor was copied.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -37,8 +37,9 @@ unsafe impl Object for CompChannel {
 }
 
 impl CompChannel {
-    /// Removes the next event, after adding it to those that the program must acknowledge. Returns `None` if the descriptor must be
-    /// read first; before a read that may block, drives the device for a time, and announces the wait.
+    /// Removes the next event, after adding it to those that the program must acknowledge. Returns `None` if
+    /// the descriptor must be read first; before a read that may block, drives the device for a time, and
+    /// announces the wait.
     pub(crate) fn take(&self, prior: PriorRead) -> Result<Option<Arc<CqNotifier>>, Errno> {
         let CompletionEvents { queue, patience } = &*self.events;
         if prior == PriorRead::None {

@@ -193,7 +193,8 @@ fn place() -> Result<Place, ConfigurationError> {
     Ok(Place::Address(found.ok_or_else(none)?))
 }
 
-/// Returns the address of `NICHROME_IP` or `NICHROME_IFACE`; `None` if neither is set or the interface has no address.
+/// Returns the address of `NICHROME_IP` or `NICHROME_IFACE`; `None` if neither is set or the interface has no
+/// address.
 pub(crate) fn configured_address() -> Option<IpAddr> {
     match place() {
         Ok(Place::Address(address)) => Some(address),

@@ -23,7 +23,8 @@ pub(crate) struct Context {
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Allocates a context and returns the program's pointer, which points to the last field of `verbs_context`.
+    /// Allocates a context and returns the program's pointer, which points to the last field of
+    /// `verbs_context`.
     pub(crate) fn into_abi(
         abi: verbs_context,
         adapter: Arc<Adapter>,
@@ -71,7 +72,8 @@ impl Context {
 
     /// Returns the start of the `Context` that holds the program's `ibv_context`.
     unsafe fn start(context: *mut ibv_context) -> *mut Self {
-        // SAFETY: the caller passes a pointer to this field, and `verbs_context` is the first field of a `Context`.
+        // SAFETY: the caller passes a pointer to this field, and `verbs_context` is the first field of a
+        // `Context`.
         unsafe { context.byte_sub(offset_of!(verbs_context, context)).cast() }
     }
 

@@ -57,8 +57,8 @@ impl CqNotifier {
         self.cq as *mut ibv_cq
     }
 
-    /// Records that the program will wait for an event. Returns true if it did not wait before, and if the driver's thread must bring
-    /// the event about.
+    /// Records that the program will wait for an event. Returns true if it did not wait before, and if the
+    /// driver's thread must bring the event about.
     pub(crate) fn begin_wait(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| !channel.are_looked_for())
             && !self.is_awaited.swap(true, Ordering::SeqCst)
@@ -69,8 +69,8 @@ impl CqNotifier {
         self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
-    /// Prepares for the queue's destruction: discards its queued events and blocks until the program has acknowledged the
-    /// ones it has taken.
+    /// Prepares for the queue's destruction: discards its queued events and blocks until the program has
+    /// acknowledged the ones it has taken.
     pub(crate) fn retire(this: &Arc<Self>) {
         if let Some(channel) = &this.channel {
             channel.queue.remove(|events| Arc::ptr_eq(events, this));

@@ -43,7 +43,8 @@ struct Wanted {
 
 unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     let mut capacity = capacity(&wanted.cap);
-    // As much as fits in the place of a request's buffers, as on rxe: programs send a few bytes inline without asking for them.
+    // As much as fits in the place of a request's buffers, as on rxe: programs send a few bytes inline
+    // without asking for them.
     capacity.inline = capacity.inline.max(capacity.send_sges * size_of::<ibv_sge>());
     let kind = kind(wanted.qp_type)?;
     if !wanted.srq.is_null() || kind == QpType::XrcSend {
@@ -140,7 +141,8 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init
     pointer(unsafe { create(&mut wanted, None).inspect(|_| (*attributes).cap = wanted.cap) })
 }
 
-/// `enum ibv_qp_init_attr_mask`: protection domain, XRC domain, creation flags, operations of extended posting.
+/// `enum ibv_qp_init_attr_mask`: protection domain, XRC domain, creation flags, operations of extended
+/// posting.
 const MASK_DOMAIN: u32 = 1;
 const MASK_XRC_DOMAIN: u32 = 1 << 1;
 const MASK_FLAGS: u32 = 1 << 2;
@@ -224,7 +226,8 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
     let (adapter, xrc) = (Arc::clone(domain.adapter()), Some(domain.handle()));
-    // Another thread may destroy the structure that is found, but not the queue pair once this one is counted.
+    // Another thread may destroy the structure that is found, but not the queue pair once this one is
+    // counted.
     let found = find(qp_num, |qp: &QueuePair| {
         let is_target = qp.xrc == xrc && Arc::ptr_eq(&qp.adapter, &adapter) && qp.shared.join();
         is_target.then(|| (qp.handle, Arc::clone(&qp.sources), Arc::clone(&qp.shared)))

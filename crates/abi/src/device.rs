@@ -13,8 +13,9 @@ use crate::object::zeroed;
 /// The device's name.
 pub(crate) const NAME: &CStr = c"nichrome0";
 
-/// The device's structure with the field behind it where rdma-core keeps a pointer to the driver's operations. rdma-core's
-/// driver libraries compare this pointer with their own to recognise their devices, and do not dereference it.
+/// The device's structure with the field behind it where rdma-core keeps a pointer to the driver's
+/// operations. rdma-core's driver libraries compare this pointer with their own to recognise their devices,
+/// and do not dereference it.
 #[repr(C)]
 struct Device {
     abi: ibv_device,
@@ -57,8 +58,8 @@ pub(crate) fn guid() -> u64 {
     guid_at(&[IP, INTERFACE].map(env::var_os))
 }
 
-/// Returns the node GUID, in network byte order, of processes with these values of `NICHROME_IP` and `NICHROME_IFACE`: locally
-/// administered, a hash of the host name and the values.
+/// Returns the node GUID, in network byte order, of processes with these values of `NICHROME_IP` and
+/// `NICHROME_IFACE`: locally administered, a hash of the host name and the values.
 pub(crate) fn guid_at(place: &[Option<OsString>; 2]) -> u64 {
     let _uncancelled = Uncancelled::begin();
     let mut hasher = DefaultHasher::new();

@@ -15,7 +15,8 @@ unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_dev
     let _uncancelled = Uncancelled::begin();
     record("ibv_get_device_list");
     redirect_librdmacm();
-    // SAFETY: allocates two pointers. Allocated by malloc, because some programs pass the list to free() themselves.
+    // SAFETY: allocates two pointers. Allocated by malloc, because some programs pass the list to free()
+    // themselves.
     let list = unsafe { libc::malloc(2 * size_of::<*mut ibv_device>()) }.cast::<*mut ibv_device>();
     if list.is_null() {
         return pointer(Err(Errno::NO_MEMORY));

@@ -8,7 +8,8 @@ use std::process;
 use crate::cancellation::Uncancelled;
 use crate::configuration::DOCTOR;
 
-/// Records a verb, or `open_rdma_cm` for the connection manager's device file: appends a line to the file that `NICHROME_DOCTOR` names, if it is set. Failures are ignored.
+/// Records a verb, or `open_rdma_cm` for the connection manager's device file: appends a line to the file
+/// that `NICHROME_DOCTOR` names, if it is set. Failures are ignored.
 pub(crate) fn record(verb: &str) {
     let Some(path) = env::var_os(DOCTOR) else { return };
     let _uncancelled = Uncancelled::begin();

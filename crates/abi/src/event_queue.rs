@@ -11,8 +11,9 @@ use nichrome_port::try_read_eventfd;
 use crate::blocking::PriorRead;
 use crate::errno::Errno;
 
-/// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty. A forked child has a
-/// queue of its own, but shares the eventfd with its parent: it neither reads nor writes it.
+/// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty. A
+/// forked child has a queue of its own, but shares the eventfd with its parent: it neither reads nor writes
+/// it.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
@@ -21,8 +22,8 @@ pub(crate) struct EventQueue<T> {
     events: Mutex<VecDeque<T>>,
 }
 
-/// Locked while the events of any queue are accessed: a thread that forks cannot lock each queue, and its child must find all of them
-/// unlocked and whole. No other lock is taken under it.
+/// Locked while the events of any queue are accessed: a thread that forks cannot lock each queue, and its
+/// child must find all of them unlocked and whole. No other lock is taken under it.
 static ALL: Mutex<()> = Mutex::new(());
 
 /// All queues, locked.
@@ -77,13 +78,14 @@ impl<T> EventQueue<T> {
         if self.is_inherited() {
             return;
         }
-        // Fails only if the count would exceed 2⁶⁴ − 2. No cancellation point (pthreads(7)), as the C library's function is: the device
-        // is locked.
+        // Fails only if the count would exceed 2⁶⁴ − 2. No cancellation point (pthreads(7)), as the C
+        // library's function is: the device is locked.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
-    /// Removes the next event and returns `convert(event)`, called under the queue's lock. Returns `None` if the eventfd must be read
-    /// first. A forked child does not read it: it gets `ENODEV` if there is no event.
+    /// Removes the next event and returns `convert(event)`, called under the queue's lock. Returns `None` if
+    /// the eventfd must be read first. A forked child does not read it: it gets `ENODEV` if there is no
+    /// event.
     ///
     /// # Errors
     /// Those of the read: `EAGAIN` if the program has made the descriptor non-blocking.
@@ -123,15 +125,16 @@ impl<T> EventQueue<T> {
             return;
         }
         for _ in events.len()..before {
-            // A read that blocks under the lock would stop `push`, and with it the device. EAGAIN: a concurrent `take` has decremented
-            // the count. Kernels before 5.8 leave it too large: a program that polls the descriptor may then find no event.
+            // A read that blocks under the lock would stop `push`, and with it the device. EAGAIN: a
+            // concurrent `take` has decremented the count. Kernels before 5.8 leave it too large: a program
+            // that polls the descriptor may then find no event.
             let _ = try_read_eventfd(self.fd.as_fd());
         }
     }
 }
 
-/// Count of the events of an object that the program has taken but not acknowledged. The object must not be freed before
-/// the count is 0.
+/// Count of the events of an object that the program has taken but not acknowledged. The object must not be
+/// freed before the count is 0.
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     count: AtomicU32,

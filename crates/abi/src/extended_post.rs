@@ -14,7 +14,8 @@ use crate::queue_pair::QueuePair;
 use crate::request_builder::{Builder, Content, Request};
 use crate::work_request::{bind, buffer, flags, immediate, recipient, set_key};
 
-/// Returns the operations that a queue pair type supports on a transport (`enum ibv_qp_create_send_ops_flags`).
+/// Returns the operations that a queue pair type supports on a transport
+/// (`enum ibv_qp_create_send_ops_flags`).
 pub(crate) fn offered(transport: Transport, kind: QpType) -> u64 {
     const WRITES: u64 = 0b11;
     const SEND: u64 = 1 << 2;
@@ -65,14 +66,15 @@ pub(crate) fn fill(qp: &mut ibv_qp_ex) {
 
 /// Returns the queue pair's request builder; valid between `wr_start` and `wr_complete` or `wr_abort`.
 unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
-    // SAFETY: the program passes a queue pair that it created. `wr_start` locked it for this thread, and no function of
-    // this file keeps the reference after it returns, so there is only one.
+    // SAFETY: the program passes a queue pair that it created. `wr_start` locked it for this thread, and no
+    // function of this file keeps the reference after it returns, so there is only one.
     unsafe { QueuePair::builder(qp) }
 }
 
 /// Locks the queue pair for the calling thread until `wr_complete` or `wr_abort`.
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program passes a queue pair that it created, and calls `wr_complete` or `wr_abort` afterwards.
+    // SAFETY: the program passes a queue pair that it created, and calls `wr_complete` or `wr_abort`
+    // afterwards.
     unsafe { libc::pthread_mutex_lock(&raw mut (*qp).qp_base.mutex) };
     // SAFETY: the queue pair is locked.
     if let Some(builder) = unsafe { builder(qp) } {
@@ -108,7 +110,8 @@ unsafe fn take_keys_back(builder: &mut Builder) {
     }
 }
 
-/// Posts the requests and unlocks the queue pair. Posts none and returns the first error if a builder call failed.
+/// Posts the requests and unlocks the queue pair. Posts none and returns the first error if a builder call
+/// failed.
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     // SAFETY: called after `wr_start`.
     let posted = unsafe { builder(qp) }.ok_or(Errno::INVALID).and_then(|builder| {
@@ -186,7 +189,8 @@ unsafe extern "C" fn bind_window(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: the program passes a window that it created, and what to bind; called between `wr_start` and `wr_complete`.
+    // SAFETY: the program passes a window that it created, and what to bind; called between `wr_start` and
+    // `wr_complete`.
     unsafe {
         match bind(mw, rkey, &*info) {
             Ok(operation) => {
@@ -301,7 +305,8 @@ unsafe extern "C" fn set_bytes(qp: *mut ibv_qp_ex, bytes: *mut c_void, len: usiz
 }
 
 unsafe extern "C" fn set_byte_list(qp: *mut ibv_qp_ex, count: usize, first: *const ibv_data_buf) {
-    // SAFETY: the program passes `count` pieces, each a pointer and its length; called between `wr_start` and `wr_complete`.
+    // SAFETY: the program passes `count` pieces, each a pointer and its length; called between `wr_start` and
+    // `wr_complete`.
     unsafe {
         let pieces = list(first, count);
         let bytes = pieces.iter().map(|piece| list(piece.addr.cast::<u8>().cast_const(), piece.length));

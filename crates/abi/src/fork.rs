@@ -1,10 +1,10 @@
 //! fork(2) with an open device, and the verbs around `ibv_fork_init`.
 //!
-//! Registered pages need no treatment, because no hardware accesses them by DMA. The device does: a child inherits its
-//! parent's objects, but the socket stays the parent's and the driver's thread does not exist in the child. So the device is
-//! paused during a fork, and the child's copy is cut off from the network. A device that the child opens is its own. The locks of
-//! this library are held, too: the child finds what they protect unlocked and whole. Threads that need several take them in the order
-//! of [`prepare`].
+//! Registered pages need no treatment, because no hardware accesses them by DMA. The device does: a child
+//! inherits its parent's objects, but the socket stays the parent's and the driver's thread does not exist in
+//! the child. So the device is paused during a fork, and the child's copy is cut off from the network. A
+//! device that the child opens is its own. The locks of this library are held, too: the child finds what they
+//! protect unlocked and whole. Threads that need several take them in the order of [`prepare`].
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};

@@ -1,4 +1,5 @@
-//! Conversions of the kernel's structures, by which librdmacm turns the answers of `rdma_cm` into arguments of verbs.
+//! Conversions of the kernel's structures, by which librdmacm turns the answers of `rdma_cm` into arguments
+//! of verbs.
 
 use crate::header::{
     ib_user_path_rec, ib_uverbs_ah_attr, ib_uverbs_qp_attr, ibv_ah_attr, ibv_gid, ibv_qp_attr,

@@ -48,8 +48,9 @@ unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     let Some(event_type) = EventType::ALL.into_iter().find(|known| *known as c_int == event_type) else {
         return;
     };
-    // SAFETY: the verb that destroys the object waits for this acknowledgement. `known` does not find a queue pair that
-    // `ibv_close_device` has destroyed. The counter is in the structure of the object that it finds.
+    // SAFETY: the verb that destroys the object waits for this acknowledgement. `known` does not find a queue
+    // pair that `ibv_close_device` has destroyed. The counter is in the structure of the object that it
+    // finds.
     let found = unsafe {
         match event_type {
             EventType::CqError => known::<CompletionQueue>(element.cast()).map(|cq| {

@@ -1,8 +1,9 @@
 //! Objects of another context of the process, by their handles: `ibv_import_device` and the import verbs.
 //!
-//! A program passes the other context's `cmd_fd`, or a copy of that descriptor, which only this process's device can have
-//! opened. An imported object is the same object of the device under another structure. `ibv_unimport_*` ends the structure;
-//! the verbs that destroy end the object, whose other structures may only be unimported then.
+//! A program passes the other context's `cmd_fd`, or a copy of that descriptor, which only this process's
+//! device can have opened. An imported object is the same object of the device under another structure.
+//! `ibv_unimport_*` ends the structure; the verbs that destroy end the object, whose other structures may
+//! only be unimported then.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -63,7 +64,8 @@ unsafe fn import_mr(pd: *mut ibv_pd, handle: u32) -> Result<*mut ibv_mr, Errno> 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
-    // SAFETY: the program passes a domain that it created or imported, and a handle of a region that it created.
+    // SAFETY: the program passes a domain that it created or imported, and a handle of a region that it
+    // created.
     pointer(unsafe { import_mr(pd, handle) })
 }
 

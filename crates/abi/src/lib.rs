@@ -1,11 +1,12 @@
 //! `libibverbs.so.1`: the C ABI of rdma-core's verbs on `nichrome-hca`, for unmodified programs.
 //!
-//! The crate is a static library. `scripts/build-libibverbs` links it with the version script `libibverbs.map`, and builds
-//! `libnichrome-devices.so` from `shim/`, which shows the device in `/sys` and `/dev` (see `shim/shim.h`). Functions have
-//! the names, arguments and results of `infiniband/verbs.h`. Each object that a program holds a pointer to begins with the
-//! structure that the header declares (`header`). A process has one device, which stays open as long as one of its objects exists;
-//! a context that is closed takes its queue pairs, windows and regions with it (`close_device.rs`).
-//! Environment variables configure it ([`configuration`]).
+//! The crate is a static library. `scripts/build-libibverbs` links it with the version script
+//! `libibverbs.map`, and builds `libnichrome-devices.so` from `shim/`, which shows the device in `/sys` and
+//! `/dev` (see `shim/shim.h`). Functions have the names, arguments and results of `infiniband/verbs.h`. Each
+//! object that a program holds a pointer to begins with the structure that the header declares (`header`). A
+//! process has one device, which stays open as long as one of its objects exists; a context that is closed
+//! takes its queue pairs, windows and regions with it (`close_device.rs`). Environment variables configure it
+//! ([`configuration`]).
 //!
 //! | file | concept |
 //! |---|---|

@@ -1,9 +1,10 @@
 //! The objects that the program holds, by their addresses.
 //!
-//! Hardware's library passes an object's `handle` to the kernel, which refuses one that it does not know. Here verbs that
-//! make, change and destroy objects look the pointer up first, so that a stale pointer, one to an object of another kind, or
-//! an object whose handle was overwritten is an error and not an invalid memory access. Polling looks nothing up;
-//! posting compares the handle only (`retired.rs` has what happens after a queue is destroyed).
+//! Hardware's library passes an object's `handle` to the kernel, which refuses one that it does not know.
+//! Here verbs that make, change and destroy objects look the pointer up first, so that a stale pointer, one
+//! to an object of another kind, or an object whose handle was overwritten is an error and not an invalid
+//! memory access. Polling looks nothing up; posting compares the handle only (`retired.rs` has what happens
+//! after a queue is destroyed).
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -31,8 +32,8 @@ pub(crate) struct Held {
     _table: MutexGuard<'static, BTreeMap<usize, Live>>,
 }
 
-/// Locks the table until the result is dropped: for a process that is about to fork, whose child would otherwise find it locked by
-/// a thread that does not exist there.
+/// Locks the table until the result is dropped: for a process that is about to fork, whose child would
+/// otherwise find it locked by a thread that does not exist there.
 pub(crate) fn hold() -> Held {
     Held { _table: live() }
 }
@@ -47,8 +48,8 @@ pub(crate) fn remove(address: *const ()) {
     live().remove(&(address as usize));
 }
 
-/// Removes the objects of this kind for which `is_left` returns true, and returns their addresses. None is destroyed while
-/// `is_left` is called for it.
+/// Removes the objects of this kind for which `is_left` returns true, and returns their addresses. None is
+/// destroyed while `is_left` is called for it.
 pub(crate) fn remove_where<T: 'static>(is_left: impl Fn(*const ()) -> bool) -> Vec<*const ()> {
     let mut live = live();
     let is_left =
@@ -64,7 +65,8 @@ pub(crate) fn all<T: 'static>() -> Vec<usize> {
     live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>()).map(|(address, _)| *address).collect()
 }
 
-/// Returns true if an object's C structure, most of which begin with the pointer to their context, names this one.
+/// Returns true if an object's C structure, most of which begin with the pointer to their context, names this
+/// one.
 ///
 /// # Safety
 /// All objects begin with 8 initialized bytes, aligned as pointers are.
@@ -82,8 +84,8 @@ pub(crate) fn handle_at<T: 'static>(address: *const ()) -> Result<u32, Errno> {
     found.filter(|found| found.kind == TypeId::of::<T>()).map(|found| found.handle).ok_or(Errno::INVALID)
 }
 
-/// Calls `take` with the addresses of the objects of this kind that have this handle, until it returns a result. None of them is
-/// destroyed during the call, and `take` does not call this module.
+/// Calls `take` with the addresses of the objects of this kind that have this handle, until it returns a
+/// result. None of them is destroyed during the call, and `take` does not call this module.
 pub(crate) fn find<T: 'static, R>(handle: u32, take: impl FnMut(*const ()) -> Option<R>) -> Option<R> {
     let live = live();
     let of_kind = live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>() && found.handle == handle);

@@ -62,7 +62,8 @@ fn paging(flags: c_uint) -> Paging {
     if flags & ON_DEMAND == 0 { Paging::AtRegistration } else { Paging::OnDemand }
 }
 
-/// Returns the configuration of a region whose remote addresses start at `io_address`, or at 0 with `ZERO_BASED`.
+/// Returns the configuration of a region whose remote addresses start at `io_address`, or at 0 with
+/// `ZERO_BASED`.
 fn wanted(address: u64, len: usize, io_address: u64, flags: c_uint) -> Result<RegionConfig, Errno> {
     let io_address = if flags & ZERO_BASED == 0 { io_address } else { 0 };
     let access = access(flags & !(ZERO_BASED | ON_DEMAND))?;
@@ -138,7 +139,8 @@ unsafe extern "C" fn ibv_reg_mr(
     len: usize,
     access: c_int,
 ) -> *mut ibv_mr {
-    // SAFETY: the program passes a domain that it created, and keeps the memory mapped while it is registered.
+    // SAFETY: the program passes a domain that it created, and keeps the memory mapped while it is
+    // registered.
     pointer(unsafe { register(pd, address, len, address as u64, access as c_uint) })
 }
 
@@ -198,12 +200,13 @@ const CHANGE_TRANSLATION: c_int = 1;
 const CHANGE_DOMAIN: c_int = 1 << 1;
 const CHANGE_ACCESS: c_int = 1 << 2;
 
-/// Return values if the region is unchanged (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`). −3 means that it has changed.
+/// Return values if the region is unchanged (`IBV_REREG_MR_ERR_INPUT`, `IBV_REREG_MR_ERR_CMD`). −3 means that
+/// it has changed.
 const ERROR_IN_INPUT: c_int = -1;
 const ERROR_IN_COMMAND: c_int = -4;
 
-/// Returns the result of `ibv_rereg_mr` for arguments that contradict each other, as libibverbs (`verbs.c`) and the kernel
-/// (`ib_uverbs_rereg_mr`) check them.
+/// Returns the result of `ibv_rereg_mr` for arguments that contradict each other, as libibverbs (`verbs.c`)
+/// and the kernel (`ib_uverbs_rereg_mr`) check them.
 fn refused(flags: c_int, address: *mut c_void, len: usize, access_flags: c_int) -> Option<c_int> {
     let has_others = flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0;
     let is_empty = flags & CHANGE_TRANSLATION != 0 && (address.is_null() || len == 0);

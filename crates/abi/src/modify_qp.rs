@@ -56,8 +56,8 @@ impl Mask {
     /// Unsupported attributes: alternate path, capacities, rate limit.
     const UNSUPPORTED: c_int = !0x17_BFFF;
 
-    /// Ignores what an end of XRC does not have, as the kernel does (`modify_qp_mask` in `uverbs_cmd.c`): an initiator has no
-    /// responder, a target no requester.
+    /// Ignores what an end of XRC does not have, as the kernel does (`modify_qp_mask` in `uverbs_cmd.c`): an
+    /// initiator has no responder, a target no requester.
     fn of_type(bits: c_int, qp_type: c_int) -> Self {
         let ignored = match qp_type {
             XRC_SEND => Self::MAX_DEST_RD_ATOMIC | Self::MIN_RNR_TIMER,
@@ -204,7 +204,8 @@ unsafe extern "C" fn ibv_query_qp(
     }))
 }
 
-/// Returns `EOPNOTSUPP`, and no options, as rdma-core does for a device without enhanced connection establishment.
+/// Returns `EOPNOTSUPP`, and no options, as rdma-core does for a device without enhanced connection
+/// establishment.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     // SAFETY: the program passes memory for the options.

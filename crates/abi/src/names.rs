@@ -1,4 +1,5 @@
-//! Names of codes for display: `ibv_wc_status_str` and similar functions. Programs compare them with rdma-core's (`enum_strs.c`).
+//! Names of codes for display: `ibv_wc_status_str` and similar functions. Programs compare them with
+//! rdma-core's (`enum_strs.c`).
 
 use std::ffi::{CStr, c_char, c_int};
 

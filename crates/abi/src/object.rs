@@ -61,8 +61,8 @@ pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
     unsafe { Box::from_raw(abi.cast::<T>()) }
 }
 
-/// Takes ownership of the objects for which `is_left` returns true back from the program. `is_left` may read what only the
-/// creation of an object writes.
+/// Takes ownership of the objects for which `is_left` returns true back from the program. `is_left` may read
+/// what only the creation of an object writes.
 ///
 /// # Safety
 /// Nothing uses these objects but the result.
@@ -72,8 +72,9 @@ pub(crate) unsafe fn take_back_where<T: Object>(is_left: impl Fn(*const T::Abi) 
     left.into_iter().map(|address| unsafe { Box::from_raw(address.cast_mut().cast::<T>()) }).collect()
 }
 
-/// Calls `take` with the objects of this type that have this handle, until it returns a result. None of them is destroyed during the
-/// call; `take` calls no verb. A forked child also finds the objects of its parent's device.
+/// Calls `take` with the objects of this type that have this handle, until it returns a result. None of them
+/// is destroyed during the call; `take` calls no verb. A forked child also finds the objects of its parent's
+/// device.
 pub(crate) fn find<T: Object, R>(handle: u32, mut take: impl FnMut(&T) -> Option<R>) -> Option<R> {
     // SAFETY: the table has addresses from `into_abi`, and none is taken back while it is locked.
     live_objects::find::<T, R>(handle, |address| take(unsafe { &*address.cast::<T>() }))
@@ -151,7 +152,8 @@ mod tests {
     #[test]
     fn wrong_and_stale_pointers_and_overwritten_handles_are_errors() {
         let abi = made(&Arc::new(()));
-        // SAFETY: `known` does not access an object that it does not find; the other pointers are from `into_abi`.
+        // SAFETY: `known` does not access an object that it does not find; the other pointers are from
+        // `into_abi`.
         unsafe {
             assert_eq!(known::<Other>(abi.cast()).err(), Some(Errno::INVALID));
             assert_eq!(known::<Thing>(abi.wrapping_add(1)).err(), Some(Errno::INVALID));

@@ -1,7 +1,8 @@
 //! Thread domains, and parent domains, which combine a protection domain with a thread domain.
 //!
-//! Both tell a driver how it may lock and allocate its queues. Here every verb locks the device and no queue is in the
-//! program's memory: a parent domain is its protection domain under another pointer, and its allocators are not called.
+//! Both tell a driver how it may lock and allocate its queues. Here every verb locks the device and no queue
+//! is in the program's memory: a parent domain is its protection domain under another pointer, and its
+//! allocators are not called.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -47,7 +48,8 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut c_void) -> c_int {
     status(freed)
 }
 
-/// `enum ibv_parent_domain_init_attr_mask`: allocators and their context; memory that a confidential machine shares.
+/// `enum ibv_parent_domain_init_attr_mask`: allocators and their context; memory that a confidential machine
+/// shares.
 const KNOWN: u32 = 0b111;
 
 unsafe fn allocate(

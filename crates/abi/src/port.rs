@@ -24,8 +24,9 @@ use crate::object::zeroed;
 /// Number of the only port.
 pub(crate) const PORT: u8 = 1;
 
-/// Number of GID indices, all for the device's address but index 0 of iWARP. Adapters usually have a RoCE v1 and a RoCE v2 GID for each address,
-/// and programs written for them expect the RoCE v2 GID of an IPv4 address at a fixed index, often 3.
+/// Number of GID indices, all for the device's address but index 0 of iWARP. Adapters usually have a RoCE v1
+/// and a RoCE v2 GID for each address, and programs written for them expect the RoCE v2 GID of an IPv4
+/// address at a fixed index, often 3.
 pub(crate) const GIDS: u8 = 4;
 
 /// Port speed in units of 100 Mb/s: one lane of 25 Gb/s.
@@ -53,15 +54,17 @@ pub(crate) fn gid(address: IpAddr) -> ibv_gid {
     ibv_gid { raw }
 }
 
-/// Entries of the GID table. Queries for higher indices below [`GIDS`] succeed, and return the GID of the IP address.
+/// Entries of the GID table. Queries for higher indices below [`GIDS`] succeed, and return the GID of the IP
+/// address.
 const TABLE_LEN: u8 = 1;
 
-/// The first bytes of the hardware address of an RNIC with an IPv4 address, which is the rest: locally administered.
+/// The first bytes of the hardware address of an RNIC with an IPv4 address, which is the rest: locally
+/// administered.
 const RNIC_PREFIX: [u8; 2] = [2, 0];
 
-/// Returns the GID at an index below [`GIDS`]. Index 0 of iWARP is the hardware address in the first six bytes, as RNICs have it
-/// (siw: `siw_query_gid`). With an IPv4 address it contains that, so that programs that connect without rdma_cm find the device;
-/// with an IPv6 address they use another index.
+/// Returns the GID at an index below [`GIDS`]. Index 0 of iWARP is the hardware address in the first six
+/// bytes, as RNICs have it (siw: `siw_query_gid`). With an IPv4 address it contains that, so that programs
+/// that connect without rdma_cm find the device; with an IPv6 address they use another index.
 pub(crate) fn gid_at(index: u32, address: IpAddr) -> ibv_gid {
     gid_of(transport(), guid, index, address)
 }
@@ -102,8 +105,8 @@ pub(crate) fn gid_type_name(transport: Transport) -> &'static str {
     if transport == Transport::Iwarp { "IB/RoCE v1" } else { "RoCE v2" }
 }
 
-/// Returns the capabilities of the port: of an RNIC, those of siw (connection management, device management); else that GIDs are
-/// IP addresses.
+/// Returns the capabilities of the port: of an RNIC, those of siw (connection management, device management);
+/// else that GIDs are IP addresses.
 pub(crate) fn capabilities(transport: Transport) -> u32 {
     if transport == Transport::Iwarp { 1 << 16 | 1 << 19 } else { 1 << 26 }
 }
@@ -128,7 +131,8 @@ fn attributes(active: PathMtu, longest_message: u32) -> ibv_port_attr {
     }
 }
 
-/// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter structure.
+/// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter
+/// structure.
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
@@ -186,7 +190,8 @@ unsafe fn entry(context: *mut ibv_context, gid_index: u32) -> Result<ibv_gid_ent
     Ok(ibv_gid_entry { gid, gid_index, port_num, gid_type: gid_type(), ndev_ifindex })
 }
 
-/// Returns the name of the interface that owns an address; loopback addresses belong to the loopback interface.
+/// Returns the name of the interface that owns an address; loopback addresses belong to the loopback
+/// interface.
 pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
     let addresses = local_addresses().ok()?;
     let is_owner = |owned: &IpAddr| *owned == address || owned.is_loopback() && address.is_loopback();
@@ -258,7 +263,8 @@ unsafe extern "C" fn ibv_query_port_speed(_context: *mut ibv_context, port: u32,
     0
 }
 
-/// Writes the GID type by the numbers of `enum ibv_gid_type_sysfs`: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
+/// Writes the GID type by the numbers of `enum ibv_gid_type_sysfs`: 0 for InfiniBand and RoCE v1, 1 for RoCE
+/// v2.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     _context: *mut ibv_context,

@@ -11,8 +11,8 @@ use crate::queue_pair::{self, QueuePair, type_code};
 use crate::shared_receive_queue;
 use crate::work_request::{Buffers, INLINE, flags, operation, recipient, sends_bytes, set_key};
 
-/// Posts the requests in order. At the first failure, sets `bad` to that request and returns the error; the requests before
-/// it stay posted.
+/// Posts the requests in order. At the first failure, sets `bad` to that request and returns the error; the
+/// requests before it stay posted.
 unsafe fn post_all<T>(
     mut next: *mut T,
     bad: *mut *mut T,

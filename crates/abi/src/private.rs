@@ -1,7 +1,7 @@
 //! Private symbols that other libraries of rdma-core import: driver libraries (mlx5, efa, ...) and librdmacm.
 //!
-//! With these symbols the libraries load beside this one. Each function returns `EOPNOTSUPP` or does nothing: the drivers'
-//! devices do not exist here.
+//! With these symbols the libraries load beside this one. Each function returns `EOPNOTSUPP` or does nothing:
+//! the drivers' devices do not exist here.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::{fs, ptr};

@@ -6,8 +6,8 @@ use crate::guarded_copy;
 
 /// The memory of this process.
 ///
-/// An access to a registered page that the program has since unmapped returns a [`MemoryFault`]. RDMA hardware, which pins
-/// registered pages, would still reach it.
+/// An access to a registered page that the program has since unmapped returns a [`MemoryFault`]. RDMA
+/// hardware, which pins registered pages, would still reach it.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessMemory;
 
@@ -17,8 +17,8 @@ pub(crate) fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Extends a range to the start of its first page, as msync(2) requires; returns address and length. `None` if the kernel, which rounds
-/// the length up to whole pages, would take it for empty, since it wraps around.
+/// Extends a range to the start of its first page, as msync(2) requires; returns address and length. `None`
+/// if the kernel, which rounds the length up to whole pages, would take it for empty, since it wraps around.
 fn from_page_start(address: u64, len: u64, page: u64) -> Option<(u64, usize)> {
     let first = address & !(page - 1);
     let end = address.checked_add(len).filter(|end| end.checked_next_multiple_of(page).is_some())?;
@@ -29,22 +29,24 @@ impl Memory for ProcessMemory {
     /// Returns true if the whole range is mapped. Does not check whether it is writable.
     fn covers(&self, address: u64, len: u64) -> bool {
         let Some((first, len)) = from_page_start(address, len, page_size() as u64) else { return false };
-        // By its number: the C library's function is a cancellation point (pthreads(7)), and the device is locked.
-        // SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
+        // By its number: the C library's function is a cancellation point (pthreads(7)), and the device is
+        // locked. SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
         let result = unsafe { libc::syscall(libc::SYS_msync, first, len, libc::MS_ASYNC) };
         result == 0
     }
 
     #[inline]
     fn read(&self, address: u64, into: &mut [u8]) -> Result<(), MemoryFault> {
-        // SAFETY: `into` is a Rust slice; the source is the program's memory, a registered region or inline bytes.
+        // SAFETY: `into` is a Rust slice; the source is the program's memory, a registered region or inline
+        // bytes.
         let missing = unsafe { guarded_copy::copy(into.as_mut_ptr(), address as *const u8, into.len()) };
         if missing == 0 { Ok(()) } else { Err(MemoryFault { address }) }
     }
 
     #[inline]
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault> {
-        // SAFETY: `bytes` is a Rust slice; the destination is a region that the program registered as writable.
+        // SAFETY: `bytes` is a Rust slice; the destination is a region that the program registered as
+        // writable.
         let missing = unsafe { guarded_copy::copy(address as *mut u8, bytes.as_ptr(), bytes.len()) };
         if missing == 0 { Ok(()) } else { Err(MemoryFault { address }) }
     }

@@ -15,8 +15,8 @@ use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_odp_caps, ibv_values_ex};
 use crate::object::zeroed;
 
-/// `enum ibv_device_cap_flags` of all transports: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN, SRQ_RESIZE, MEM_WINDOW,
-/// MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
+/// `enum ibv_device_cap_flags` of all transports: CURR_QP_STATE_MOD, SYS_IMAGE_GUID, RC_RNR_NAK_GEN,
+/// SRQ_RESIZE, MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: u64 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
 
 /// Capabilities of RoCE, on which the ends of StaR may agree: XRC, FLUSH_GLOBAL, ATOMIC_WRITE.
@@ -29,9 +29,9 @@ fn capabilities(transport: Transport) -> u64 {
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
 
-/// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a service are SEND,
-/// receive, WRITE, READ, atomics, receive from a shared queue, FLUSH, ATOMIC WRITE (`enum ibv_odp_transport_cap_bits`); RC,
-/// UC, UD.
+/// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a
+/// service are SEND, receive, WRITE, READ, atomics, receive from a shared queue, FLUSH, ATOMIC WRITE
+/// (`enum ibv_odp_transport_cap_bits`); RC, UC, UD.
 fn paging(transport: Transport) -> ibv_odp_caps {
     let per_transport_caps = match transport {
         Transport::Roce | Transport::Star => [0b1111_1111, 0b10_0111, 0b10_0011],
@@ -106,7 +106,8 @@ unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, out: *mut ibv_d
     status(unsafe { Context::known(context).map(|opened| *out = attributes(opened.adapter())) })
 }
 
-/// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter structure.
+/// Writes the first `size` bytes of the attributes: programs built with older headers pass a shorter
+/// structure.
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
     input: *const c_uint,
@@ -149,7 +150,8 @@ pub(crate) unsafe extern "C" fn query_rt_values(_: *mut ibv_context, values: *mu
         return status(Err(Errno::INVALID));
     }
     let now = clock::now().as_nanos();
-    // Programs either add the seconds or ignore them, as mlx5 leaves them 0: the nanoseconds hold the whole value.
+    // Programs either add the seconds or ignore them, as mlx5 leaves them 0: the nanoseconds hold the whole
+    // value.
     values.raw_clock = timespec { tv_sec: 0, tv_nsec: now as libc::c_long };
     0
 }

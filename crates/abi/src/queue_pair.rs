@@ -62,7 +62,8 @@ impl QueuePair {
     /// Returns the requests under construction; `None` after the queue pair was destroyed.
     ///
     /// # Safety
-    /// The pointer is to a queue pair that exists, or to one that [`Self::refuse`] changed. The caller has locked it.
+    /// The pointer is to a queue pair that exists, or to one that [`Self::refuse`] changed. The caller has
+    /// locked it.
     pub(crate) unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
         // SAFETY: guaranteed by the caller; only this field is accessed.
         unsafe {
@@ -82,7 +83,8 @@ impl QueuePair {
     }
 }
 
-/// Destroys the queue pairs that the program has left in a context that it closes. Their events end with the context.
+/// Destroys the queue pairs that the program has left in a context that it closes. Their events end with the
+/// context.
 pub(crate) fn destroy_left_qps(context: *const ibv_context) {
     // SAFETY: the program uses nothing of a context that it closes.
     let left = unsafe { take_back_where::<QueuePair>(|qp| ptr::eq((*qp).qp_base.context, context)) };
@@ -151,8 +153,8 @@ pub(crate) fn capacities(capacity: &QpCapacity) -> ibv_qp_cap {
 mod tests {
     use super::*;
 
-    /// `offsetof(struct ibv_qp_ex, wr_flush)` with the headers of rdma-core 65 on x86-64. The structure has a mutex of the C library,
-    /// whose size differs between processors.
+    /// `offsetof(struct ibv_qp_ex, wr_flush)` with the headers of rdma-core 65 on x86-64. The structure has a
+    /// mutex of the C library, whose size differs between processors.
     #[test]
     fn flush_has_the_position_of_newer_headers() {
         let other_fields = 352 - 40;

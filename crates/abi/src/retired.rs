@@ -1,9 +1,10 @@
 //! The memory of destroyed queues and closed contexts.
 //!
-//! `ibv_post_send`, `ibv_poll_cq` and the other inline functions of `infiniband/verbs.h` follow pointers in the structure before
-//! they call the library, so a check there would come too late. The memory of a destroyed queue is kept instead, and its
-//! structure names a context whose operations fail with `EINVAL`. The operations of existing queues do not change. They follow the
-//! pointer to a context that the program has closed, too.
+//! `ibv_post_send`, `ibv_poll_cq` and the other inline functions of `infiniband/verbs.h` follow pointers in
+//! the structure before they call the library, so a check there would come too late. The memory of a
+//! destroyed queue is kept instead, and its structure names a context whose operations fail with `EINVAL`.
+//! The operations of existing queues do not change. They follow the pointer to a context that the program has
+//! closed, too.
 
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
@@ -15,7 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc};
 
-/// Number of queues whose memory is kept, and of other objects. One more frees the oldest: about half a megabyte of queue pairs.
+/// Number of queues whose memory is kept, and of other objects. One more frees the oldest: about half a
+/// megabyte of queue pairs.
 const KEPT: usize = 1024;
 
 /// The memory of a destroyed object.
@@ -24,7 +26,8 @@ struct Kept {
     layout: Layout,
 }
 
-// SAFETY: only the list refers to the memory; a program that uses the destroyed object calls functions that access no field.
+// SAFETY: only the list refers to the memory; a program that uses the destroyed object calls functions that
+// access no field.
 unsafe impl Send for Kept {}
 
 /// Kept memory, the oldest first. Queues have a list of their own: programs destroy far more regions.
@@ -49,7 +52,8 @@ pub(crate) fn hold() -> Held {
     Held { _lists: all() }
 }
 
-/// Drops a queue and keeps its memory. `refuse` then changes the C structure, and may write fields of the queue.
+/// Drops a queue and keeps its memory. `refuse` then changes the C structure, and may write fields of the
+/// queue.
 ///
 /// # Safety
 /// `refuse` reads no field of the queue but its C structure.

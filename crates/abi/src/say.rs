@@ -4,8 +4,9 @@ use std::io;
 
 use nichrome_port::uninterrupted;
 
-/// Prints lines. They leave in one write, so that those of several processes on one pipe or terminal do not mix. Takes no lock, which
-/// another thread could hold while the program forks: the child would wait for it forever.
+/// Prints lines. They leave in one write, so that those of several processes on one pipe or terminal do not
+/// mix. Takes no lock, which another thread could hold while the program forks: the child would wait for it
+/// forever.
 pub(crate) fn say(lines: &str) {
     let text: String = lines.lines().map(|line| format!("nichrome: {line}\n")).collect();
     let mut rest = text.as_bytes();

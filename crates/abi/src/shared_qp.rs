@@ -1,7 +1,7 @@
 //! What the structures of one queue pair share: `ibv_open_qp` returns further structures for a target of XRC.
 //!
-//! The queue pair is destroyed with the last of them. Threads may destroy the last two at the same time, or open another one meanwhile:
-//! one of them finds that it has the last.
+//! The queue pair is destroyed with the last of them. Threads may destroy the last two at the same time, or
+//! open another one meanwhile: one of them finds that it has the last.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,8 @@ use crate::object::zeroed;
 pub(crate) struct SharedQp {
     /// Number of structures that are not being destroyed.
     structures: AtomicUsize,
-    /// The path as the program gave it, with the fields that RoCE ignores. Locked under the device's lock only.
+    /// The path as the program gave it, with the fields that RoCE ignores. Locked under the device's lock
+    /// only.
     path: Mutex<ibv_ah_attr>,
 }
 

@@ -171,7 +171,8 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     if destroyed.is_ok() {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.srqs.remove(&this.handle));
         this.events.retire();
-        // SAFETY: the program does not use it after this call, or calls what refuses. The C structure is the first field.
+        // SAFETY: the program does not use it after this call, or calls what refuses. The C structure is the
+        // first field.
         unsafe {
             retired::keep_queue(take_back::<SharedReceiveQueue>(srq), |srq| {
                 (*srq.cast::<ibv_srq>()).context = retired::context();

@@ -1,4 +1,5 @@
-//! Contexts that share objects, as descriptors of one file do: none with left objects is destroyed before the last of them closes.
+//! Contexts that share objects, as descriptors of one file do: none with left objects is destroyed before the
+//! last of them closes.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

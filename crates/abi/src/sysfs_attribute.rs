@@ -1,4 +1,5 @@
-//! Values of the `/sys` attributes that differ between processes, for `libnichrome-devices.so` and for mounted files.
+//! Values of the `/sys` attributes that differ between processes, for `libnichrome-devices.so` and for
+//! mounted files.
 
 use std::ffi::{CStr, OsString, c_char};
 use std::net::IpAddr;
@@ -11,8 +12,8 @@ use crate::configuration::{address_at, configured_address, transport};
 use crate::device::{guid, guid_at};
 use crate::port::{GIDS, capabilities, gid_of, gid_type_name, interface_of};
 
-/// Returns the address of the open device, else the configured one. `None` for a closed device in 127.0.0.0/8, whose
-/// address is chosen when it opens.
+/// Returns the address of the open device, else the configured one. `None` for a closed device in
+/// 127.0.0.0/8, whose address is chosen when it opens.
 fn address() -> Option<IpAddr> {
     Adapter::open_address().or_else(configured_address)
 }
@@ -29,7 +30,8 @@ fn value(name: &str) -> Option<String> {
     value_at(name, transport(), guid, address)
 }
 
-/// Returns the value of an attribute of a device with this transport, GUID and address, or `None` if it depends on none of them.
+/// Returns the value of an attribute of a device with this transport, GUID and address, or `None` if it
+/// depends on none of them.
 fn value_at(
     name: &str,
     transport: Transport,
@@ -59,15 +61,16 @@ fn value_at(
     is_gid(index).then(interface)
 }
 
-/// Returns the value of an attribute, named by its path below nichrome0's folder, in a process with this transport and these values
-/// of `NICHROME_IP` and `NICHROME_IFACE` that has not opened the device. `None` if the attribute is the same in all processes.
+/// Returns the value of an attribute, named by its path below nichrome0's folder, in a process with this
+/// transport and these values of `NICHROME_IP` and `NICHROME_IFACE` that has not opened the device. `None` if
+/// the attribute is the same in all processes.
 #[must_use]
 pub fn configured(name: &str, transport: Transport, place: &[Option<OsString>; 2]) -> Option<String> {
     value_at(name, transport, || guid_at(place), || address_at(place))
 }
 
-/// Writes an attribute's value and a line feed to `out`. Returns their length in bytes, or −1 if the attribute is the same
-/// in all processes or longer than `size`.
+/// Writes an attribute's value and a line feed to `out`. Returns their length in bytes, or −1 if the
+/// attribute is the same in all processes or longer than `size`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nichrome_attribute(name: *const c_char, out: *mut c_char, size: usize) -> isize {
     // SAFETY: the caller passes a string.

@@ -1,4 +1,5 @@
-//! Unsupported operations: functions that return `EOPNOTSUPP`, and a function table of them, which has no null pointers.
+//! Unsupported operations: functions that return `EOPNOTSUPP`, and a function table of them, which has no
+//! null pointers.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -6,8 +7,8 @@ use std::ptr;
 use crate::errno::{Errno, pointer, status};
 use crate::header::*;
 
-/// Returns `EOPNOTSUPP`, for functions that return a status. Ignores the arguments: the C calling convention allows a callee
-/// to declare fewer than it is called with.
+/// Returns `EOPNOTSUPP`, for functions that return a status. Ignores the arguments: the C calling convention
+/// allows a callee to declare fewer than it is called with.
 pub(crate) extern "C" fn no_status() -> c_int {
     status(Err(Errno::UNSUPPORTED))
 }

@@ -1,5 +1,5 @@
-//! The announcement to the driver that a thread blocks until an event comes. It ends with the wait, or with the thread, which may be
-//! cancelled meanwhile.
+//! The announcement to the driver that a thread blocks until an event comes. It ends with the wait, or with
+//! the thread, which may be cancelled meanwhile.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};

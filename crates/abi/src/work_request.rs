@@ -23,8 +23,8 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Reads a scatter-gather list, which may be misaligned: libiscsi keeps its elements in packed structures. Fails with `EINVAL` if
-    /// it has more than `MAX_BUFFERS` elements, or is null and has any.
+    /// Reads a scatter-gather list, which may be misaligned: libiscsi keeps its elements in packed
+    /// structures. Fails with `EINVAL` if it has more than `MAX_BUFFERS` elements, or is null and has any.
     ///
     /// # Safety
     /// `list` has `count` elements, or is null.
@@ -115,8 +115,8 @@ pub(crate) unsafe fn bind(mw: *mut ibv_mw, key: u32, info: &ibv_mw_bind_info) ->
     Ok(Operation::BindWindow(Bind { window, key_byte, region, address, len, access }))
 }
 
-/// Sets the low byte of the window's key in its C structure after a bind was posted. The next bind looks the window up by
-/// this key.
+/// Sets the low byte of the window's key in its C structure after a bind was posted. The next bind looks the
+/// window up by this key.
 ///
 /// # Safety
 /// The window is valid.

@@ -1,7 +1,7 @@
 //! XRC domains: `ibv_open_xrcd`, `ibv_close_xrcd`.
 //!
-//! A domain that is opened with a file descriptor is shared by all who open it with a descriptor of the same file. Processes do
-//! not share domains: each has a device of its own.
+//! A domain that is opened with a file descriptor is shared by all who open it with a descriptor of the same
+//! file. Processes do not share domains: each has a device of its own.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -45,7 +45,8 @@ struct OpenFile {
 struct Identity(u64, u64);
 
 impl Shared {
-    /// Returns true if it is the domain of this file on this device. A forked child inherits the domains of its parent's device.
+    /// Returns true if it is the domain of this file on this device. A forked child inherits the domains of
+    /// its parent's device.
     fn is_of(&self, adapter: &Arc<Adapter>, file: Identity) -> bool {
         Arc::ptr_eq(&self.adapter, adapter) && self.file.as_ref().is_some_and(|own| own.identity == file)
     }
@@ -63,7 +64,8 @@ pub(crate) struct Held {
     _open: MutexGuard<'static, Vec<Weak<Shared>>>,
 }
 
-/// Locks the list until the result is dropped: for a process that is about to fork. The caller does not hold the device's lock.
+/// Locks the list until the result is dropped: for a process that is about to fork. The caller does not hold
+/// the device's lock.
 pub(crate) fn hold() -> Held {
     Held { _open: all_open() }
 }

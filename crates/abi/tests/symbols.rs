@@ -8,7 +8,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::process::Command;
 
-/// Returns the exported symbols as `name@version`, only default versions: the 1.0 forms date from before 2006.
+/// Returns the exported symbols as `name@version`, only default versions: the 1.0 forms date from before
+/// 2006.
 fn exported(library: &Path) -> BTreeSet<String> {
     let output =
         Command::new("nm").args(["-D", "--with-symbol-versions", "--defined-only"]).arg(library).output();

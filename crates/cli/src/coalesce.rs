@@ -52,8 +52,8 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Coalesce {
-    /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a folder for
-    /// all captures in it and its subfolders, as parts of one.
+    /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a
+    /// folder for all captures in it and its subfolders, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, in pcapng: every packet as the host receives it; - for standard output.
@@ -67,14 +67,15 @@ pub(crate) struct Coalesce {
     /// File for the ACKs that the card sends by itself; needs --active-ack.
     #[arg(long, value_name = "ACKS.pcapng")]
     acks: Option<PathBuf>,
-    /// Compare all profiles with several hold times in one table: which card would have helped. Segments with a wrong
-    /// checksum are passed unless --bad-checksum is given.
+    /// Compare all profiles with several hold times in one table: which card would have helped. Segments with
+    /// a wrong checksum are passed unless --bad-checksum is given.
     #[arg(long, conflicts_with_all = [
         "output", "profile", "hold", "reorder_hold", "psh", "rules", "active_ack", "acks", "top"
     ])]
     compare: bool,
-    /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port
-    /// NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not' before any.
+    /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net
+    /// ADDRESS/BITS, port NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not'
+    /// before any.
     #[arg(long, value_name = "TERMS")]
     filter: Option<Filter>,
     /// Segment the output again and check that nothing is lost, added or out of order.
@@ -131,7 +132,8 @@ impl Coalesce {
         printed
     }
 
-    /// Passes the capture through all candidates, one after another: each engine reserves memory per interface.
+    /// Passes the capture through all candidates, one after another: each engine reserves memory per
+    /// interface.
     fn compare(&self) -> anyhow::Result<()> {
         if is_stream(&self.input) {
             let input = self.input.display();

@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use crate::deadline::left;
 use crate::{runtime_dir, threads};
 
-/// Maximum length of a request or answer, in bytes: one that contains the longest text file ([`read_text`]), whose line
-/// ends have two bytes in JSON.
+/// Maximum length of a request or answer, in bytes: one that contains the longest text file ([`read_text`]),
+/// whose line ends have two bytes in JSON.
 ///
 /// [`read_text`]: nichrome_sim::experiment::read_text
 const LONGEST: usize = 1 << 27;
@@ -26,7 +26,8 @@ const LONGEST: usize = 1 << 27;
 /// Timeout of a client for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Timeout for a client's request, and again for the answer. The other clients wait meanwhile, for [`PATIENCE`].
+/// Timeout for a client's request, and again for the answer. The other clients wait meanwhile, for
+/// [`PATIENCE`].
 const TURN: Duration = Duration::from_secs(2);
 
 /// Time until the next attempt to accept a client, after one has failed.
@@ -82,8 +83,8 @@ fn listen(file: &Path) -> anyhow::Result<UnixListener> {
     }
 }
 
-/// Sends a request to the process at the other end, which must be this user's or root's, since others may have created
-/// its directory.
+/// Sends a request to the process at the other end, which must be this user's or root's, since others may
+/// have created its directory.
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
     let peer = socket_peercred(stream).context("cannot identify the owner of the process that answers")?.uid;
     ensure!(is_trusted(peer, geteuid()), "the process that answers belongs to another user");

@@ -1,4 +1,5 @@
-//! A loop that copies frames between two devices unchanged, in the priority of a card: the baseline of measurements.
+//! A loop that copies frames between two devices unchanged, in the priority of a card: the baseline of
+//! measurements.
 
 use std::io::IoSlice;
 use std::os::fd::AsFd;

@@ -40,7 +40,8 @@ between the cards. No root is needed, and nothing leaves this machine.";
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Demo {
-    /// Fewer and shorter runs: twenty seconds instead of two minutes. Over a path with delay, each run warms up for ten round trips.
+    /// Fewer and shorter runs: twenty seconds instead of two minutes. Over a path with delay, each run warms
+    /// up for ten round trips.
     #[arg(long)]
     quick: bool,
     /// Measure every run N times, in rounds over all runs, and report each run's median by throughput.

@@ -71,8 +71,8 @@ fn refuse_one_of(
     }
 }
 
-/// Returns a path's identity, where `-` is the file behind `standard`; `None` for devices, which may be used twice, and
-/// for unreadable paths.
+/// Returns a path's identity, where `-` is the file behind `standard`; `None` for devices, which may be used
+/// twice, and for unreadable paths.
 fn identity(path: &Path, standard: &str) -> Option<Identity> {
     if path.as_os_str() == "-" {
         // A stream can be used once, whatever is behind it.

@@ -21,34 +21,34 @@ const INTERRUPT_MODERATION: Duration = Duration::from_micros(50);
 /// Options of an engine.
 #[derive(Clone, Args)]
 pub(crate) struct EngineOptions {
-    /// Maximum time that segments are held, such as 50us or 5ms [default: 50us; with gro on a live card until the
-    /// receive batch ends; npu: ten average intervals, at most 1ms].
+    /// Maximum time that segments are held, such as 50us or 5ms [default: 50us; with gro on a live card until
+    /// the receive batch ends; npu: ten average intervals, at most 1ms].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     hold: Option<Duration>,
-    /// Maximum time that segments behind a gap are held (npu only) [default: 500us, or as --hold; with --rules paper
-    /// 60s].
+    /// Maximum time that segments behind a gap are held (npu only) [default: 500us, or as --hold; with
+    /// --rules paper 60s].
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     reorder_hold: Option<Duration>,
     /// Maximum IP packet length of an aggregate, in bytes, from 576 to 65535 [default: 65535].
     #[arg(long, value_name = "N", value_parser = number::bytes(576..=65_535_u32))]
     max_bytes: Option<u32>,
-    /// Whether to coalesce UDP datagrams of one flow and equal size (gro only) [default: off; on a live card, on if
-    /// the kernel accepts them, as Linux does since 6.2].
+    /// Whether to coalesce UDP datagrams of one flow and equal size (gro only) [default: off; on a live card,
+    /// on if the kernel accepts them, as Linux does since 6.2].
     #[arg(long, value_name = "SWITCH")]
     udp: Option<Switch>,
-    /// Whether to coalesce TCP within IP (IPIP, 6in4, IP within IPv6) and PPP over Ethernet (gro only) [default: off:
-    /// a host that forwards such packets cannot segment them again].
+    /// Whether to coalesce TCP within IP (IPIP, 6in4, IP within IPv6) and PPP over Ethernet (gro only)
+    /// [default: off: a host that forwards such packets cannot segment them again].
     #[arg(long, value_name = "SWITCH")]
     tunnels: Option<Switch>,
-    /// Whether to coalesce segments whose CWR and AE flags are equal, as Linux 7 does for accurate ECN (gro only)
-    /// [default: off: a host that forwards such packets segments them with CWR on the first only].
+    /// Whether to coalesce segments whose CWR and AE flags are equal, as Linux 7 does for accurate ECN (gro
+    /// only) [default: off: a host that forwards such packets segments them with CWR on the first only].
     #[arg(long, value_name = "SWITCH")]
     accurate_ecn: Option<Switch>,
     /// Whether PSH ends an aggregate (end) or is held like other data (npu only) [default: hold].
     #[arg(long, value_name = "RULE")]
     psh: Option<Psh>,
-    /// Whether npu keeps connections alive where the paper's rules break them (safe), or follows the paper, without
-    /// limits to hold times other than --hold and --reorder-hold [default: safe].
+    /// Whether npu keeps connections alive where the paper's rules break them (safe), or follows the paper,
+    /// without limits to hold times other than --hold and --reorder-hold [default: safe].
     #[arg(long, value_name = "RULES")]
     rules: Option<RuleSet>,
     /// When the card sends ACKs by itself (npu only) [default: off].

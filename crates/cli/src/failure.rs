@@ -1,5 +1,5 @@
-//! Error reporting: one line on standard error, and the exit status: 1, 2 for a usage error, 126 or 127 for a program that
-//! cannot be started.
+//! Error reporting: one line on standard error, and the exit status: 1, 2 for a usage error, 126 or 127 for a
+//! program that cannot be started.
 
 use std::env;
 use std::ffi::OsString;
@@ -57,7 +57,8 @@ impl fmt::Display for Interrupted {
 
 impl std::error::Error for Interrupted {}
 
-/// The exit status for a program that is not found, and for one that cannot be executed (POSIX, Shell Command Language 2.8.2).
+/// The exit status for a program that is not found, and for one that cannot be executed (POSIX, Shell Command
+/// Language 2.8.2).
 pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 
@@ -73,7 +74,8 @@ pub(crate) fn not_started(status: u8, what: String) -> anyhow::Error {
     NotStarted { status, what }.into()
 }
 
-/// Returns the error for a program that fork(2) or exec(2) has not started. It is the program's unless a resource is exhausted.
+/// Returns the error for a program that fork(2) or exec(2) has not started. It is the program's unless a
+/// resource is exhausted.
 pub(crate) fn not_executed(error: io::Error, what: String) -> anyhow::Error {
     let status = match Errno::from_io_error(&error) {
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
@@ -105,8 +107,8 @@ pub(crate) fn first_of(mut errors: impl Iterator<Item = anyhow::Error>) -> anyho
     Err(first)
 }
 
-/// Reports a command's error. The exit status for a signal is 128 plus its number. An output pipe that its reader has
-/// closed is no error; a connection that its peer has closed is one.
+/// Reports a command's error. The exit status for a signal is 128 plus its number. An output pipe that its
+/// reader has closed is no error; a connection that its peer has closed is one.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_output(error, io::stdout().as_fd()) {
         return ExitCode::SUCCESS;
@@ -122,8 +124,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Returns the exit status of a command whose work has ended with `status`. A failure of the work stays the status also if nothing
-/// reads the output, and an error in `written` is then reported only.
+/// Returns the exit status of a command whose work has ended with `status`. A failure of the work stays the
+/// status also if nothing reads the output, and an error in `written` is then reported only.
 pub(crate) fn status_of(status: ExitCode, written: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     match written {
         Err(error) if status != ExitCode::SUCCESS => {
@@ -134,8 +136,8 @@ pub(crate) fn status_of(status: ExitCode, written: anyhow::Result<()>) -> anyhow
     }
 }
 
-/// Reports a usage error, or prints the requested help or version. If an unknown subcommand has no similar name, the
-/// message lists the subcommands of `command`.
+/// Reports a usage error, or prints the requested help or version. If an unknown subcommand has no similar
+/// name, the message lists the subcommands of `command`.
 pub(crate) fn report_usage(error: &clap::Error, command: &clap::Command) -> ExitCode {
     let help_wanted = matches!(error.kind(), ClapError::DisplayHelpOnMissingArgumentOrSubcommand);
     if !error.use_stderr() || help_wanted {
@@ -194,8 +196,8 @@ fn paragraphs_in_one_line(message: &str) -> String {
     described.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns true if the error is that the reader of an output file or of `standard_output` has closed its pipe. EPIPE
-/// alone may also be a socket's.
+/// Returns true if the error is that the reader of an output file or of `standard_output` has closed its
+/// pipe. EPIPE alone may also be a socket's.
 fn is_closed_output(error: &anyhow::Error, standard_output: BorrowedFd<'_>) -> bool {
     let is_broken = |error: &io::Error| error.kind() == ErrorKind::BrokenPipe;
     error.chain().any(|cause| match cause.downcast_ref::<WriteError>() {
@@ -216,8 +218,8 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// As [`say`], with control characters as escapes: names of files may have some, which would begin another line, or command the
-/// terminal.
+/// As [`say`], with control characters as escapes: names of files may have some, which would begin another
+/// line, or command the terminal.
 fn say_escaped(line: fmt::Arguments<'_>) {
     say(format_args!("{}", escaped(&line.to_string())));
 }

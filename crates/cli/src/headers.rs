@@ -17,8 +17,8 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Parses the headers of a packet of `len` bytes, of which `bytes` are the first. `None` if it is not a TCP
-    /// segment, is a fragment, or is truncated.
+    /// Parses the headers of a packet of `len` bytes, of which `bytes` are the first. `None` if it is not a
+    /// TCP segment, is a fragment, or is truncated.
     pub(crate) fn read(bytes: &[u8], len: usize, medium: Medium) -> Option<Self> {
         let (ethertype, network, tags) = link(bytes, medium)?;
         let is_ip = matches!(ethertype, EtherType::IPV4 | EtherType::IPV6);

@@ -1,4 +1,5 @@
-//! A minimal HTTP server (RFC 9112): one request per connection, each on its own thread; clients, bytes and time are bounded.
+//! A minimal HTTP server (RFC 9112): one request per connection, each on its own thread; clients, bytes and
+//! time are bounded.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -61,8 +62,9 @@ impl HttpServer {
         self.0.local_addr()
     }
 
-    /// Answers requests on threads named `name`, for at most `clients` at once: a further client ends the connection of
-    /// the one that has waited longest. Closes a connection without a response if `answer` returns `None`.
+    /// Answers requests on threads named `name`, for at most `clients` at once: a further client ends the
+    /// connection of the one that has waited longest. Closes a connection without a response if `answer`
+    /// returns `None`.
     pub(crate) fn serve(
         self,
         name: &'static str,
@@ -94,7 +96,8 @@ impl HttpServer {
                 }
                 let (stream, answer) = (Arc::new(stream), Arc::clone(&answer));
                 served.push_back(Arc::downgrade(&stream));
-                // If no thread can be created, the connection is closed. A client that disconnects misses the response.
+                // If no thread can be created, the connection is closed. A client that disconnects misses the
+                // response.
                 let _ = thread::Builder::new().name(name.into()).stack_size(STACK).spawn(move || {
                     let answered = converse(&stream, &*answer);
                     drop(answer);
@@ -169,8 +172,8 @@ enum Parsed {
     Wrong(&'static str),
 }
 
-/// Returns the path of a request's target: of a path, or of an absolute address as proxies send it (RFC 9112, section
-/// 3.2.2).
+/// Returns the path of a request's target: of a path, or of an absolute address as proxies send it (RFC 9112,
+/// section 3.2.2).
 fn path_of(target: &str) -> Option<String> {
     let path = match target.strip_prefix("http://") {
         Some(rest) => &rest[rest.find(['/', '?']).unwrap_or(rest.len())..],
@@ -228,7 +231,8 @@ impl Request {
         &self.path
     }
 
-    /// Returns a header's value by its lower-case name; `None` if the header is repeated, since it is then ambiguous.
+    /// Returns a header's value by its lower-case name; `None` if the header is repeated, since it is then
+    /// ambiguous.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(of, _)| of == name).map(|(_, value)| value.as_str());
         values.next().filter(|_| values.next().is_none())

@@ -1,4 +1,5 @@
-//! Impairments from options, a TOML file, or requests to a running path: names with values, parsed by the same rules.
+//! Impairments from options, a TOML file, or requests to a running path: names with values, parsed by the
+//! same rules.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -18,15 +19,16 @@ use crate::{failure, toml_file};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Impairments, in each direction")]
 pub(crate) struct ImpairmentOptions {
-    /// Delay of a packet: 40ms, 1.5ms, 50us. Applies to each direction, so the round trip takes twice as long.
+    /// Delay of a packet: 40ms, 1.5ms, 50us. Applies to each direction, so the round trip takes twice as
+    /// long.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
-    /// Variation of the delay: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms, or file:SAMPLES with one time
-    /// per line.
+    /// Variation of the delay: 5ms (uniform), normal:5ms, pareto:5ms, pareto-normal:5ms, or file:SAMPLES with
+    /// one time per line.
     #[arg(long, value_name = "JITTER", allow_hyphen_values = true)]
     jitter: Option<String>,
-    /// Whether jitter may reorder packets: keep (the default; a packet waits for those before it, which raises the
-    /// mean where packets are close together) or reorder (independent delays, as with netem).
+    /// Whether jitter may reorder packets: keep (the default; a packet waits for those before it, which
+    /// raises the mean where packets are close together) or reorder (independent delays, as with netem).
     #[arg(long, value_name = "WHETHER")]
     jitter_order: Option<String>,
     /// Packet loss: 1%, gilbert:P,R, gilbert:P,R,LOSS_GOOD,LOSS_BAD, or packets:3,7,10-12.
@@ -41,8 +43,8 @@ pub(crate) struct ImpairmentOptions {
     /// Share of packets held back while others overtake them: 1%, or 1%:5ms.
     #[arg(long, value_name = "SHARE[:TIME]", allow_hyphen_values = true)]
     reorder: Option<String>,
-    /// Rate of the bottleneck: 10mbit, 1.5gbit. Ethernet headers count; preamble, frame check sequence and gaps do
-    /// not.
+    /// Rate of the bottleneck: 10mbit, 1.5gbit. Ethernet headers count; preamble, frame check sequence and
+    /// gaps do not.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
     /// Rate of the bottleneck over time: a file in Mahimahi's format. Bytes of IP packets count.
@@ -54,11 +56,13 @@ pub(crate) struct ImpairmentOptions {
     /// Active queue management: tail-drop (the default), codel or codel:TARGET,INTERVAL.
     #[arg(long, value_name = "AQM")]
     aqm: Option<String>,
-    /// ECN marking: off (the default), mark (where CoDel would drop), or mark:30p (also above this queue length).
+    /// ECN marking: off (the default), mark (where CoDel would drop), or mark:30p (also above this queue
+    /// length).
     #[arg(long, value_name = "WHEN")]
     ecn: Option<String>,
-    /// Path MTU: the maximum IP packet length in bytes. Longer packets are dropped and their senders get an ICMP
-    /// error, except RDMA devices; IPv4 packets without DF are fragmented. IPv6 packets of up to 1280 bytes always pass.
+    /// Path MTU: the maximum IP packet length in bytes. Longer packets are dropped and their senders get an
+    /// ICMP error, except RDMA devices; IPv4 packets without DF are fragmented. IPv6 packets of up to 1280
+    /// bytes always pass.
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     mtu: Option<String>,
     /// Maximum number of packets in flight.
@@ -74,8 +78,8 @@ pub(crate) struct ImpairmentOptions {
     #[arg(long, value_name = "NAME=VALUE")]
     to_left: Vec<String>,
     /// A TOML file of impairments by the names of these options; tables [to-right] and [to-left] apply to one
-    /// direction. Paths in it are relative to the file. Options take precedence; 'none' removes an impairment of the
-    /// file.
+    /// direction. Paths in it are relative to the file. Options take precedence; 'none' removes an impairment
+    /// of the file.
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 }
@@ -166,8 +170,8 @@ impl ImpairmentOptions {
         Ok(Asked(settings))
     }
 
-    /// Returns what is asked for, and the impairments of both directions, the left one's first. Adds the files that they
-    /// are read from to `files`.
+    /// Returns what is asked for, and the impairments of both directions, the left one's first. Adds the
+    /// files that they are read from to `files`.
     ///
     /// # Errors
     /// The impairments are invalid, or a file of them is written.
@@ -254,8 +258,8 @@ impl Asked {
         })
     }
 
-    /// Returns a warning for the first bare fraction of 0.1 or more: other programs interpret such a number as
-    /// percent.
+    /// Returns a warning for the first bare fraction of 0.1 or more: other programs interpret such a number
+    /// as percent.
     pub(crate) fn likely_percent(&self) -> Option<String> {
         self.0.iter().find_map(|Setting { direction, name, value, .. }| {
             if !["loss", "duplicate", "corrupt", "reorder"].contains(&name.as_str()) {
@@ -347,7 +351,8 @@ impl Setting {
         }
     }
 
-    /// Reads the file that the value names, if any, and makes its path absolute. The path is relative to `folder`.
+    /// Reads the file that the value names, if any, and makes its path absolute. The path is relative to
+    /// `folder`.
     fn read_file(&mut self, folder: &Path) -> anyhow::Result<()> {
         let Some((prefix, path)) = self.file() else { return Ok(()) };
         ensure!(!path.is_empty(), "the name of a file is missing");

@@ -39,7 +39,8 @@ impl Link {
         Self { interface, user }
     }
 
-    /// Returns the interface's current state. Reports if it went down or up, or was renamed, since the last call.
+    /// Returns the interface's current state. Reports if it went down or up, or was renamed, since the last
+    /// call.
     ///
     /// # Errors
     /// The interface is gone, even if another one has its name; or it was renamed, which ends its user.

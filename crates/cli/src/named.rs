@@ -5,7 +5,8 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Command, Error};
 
-/// Parses as `parser` does, and with its errors; completions offer `names`. Hide them from the help if its text has them already.
+/// Parses as `parser` does, and with its errors; completions offer `names`. Hide them from the help if its
+/// text has them already.
 pub(crate) fn named<P>(names: impl IntoIterator<Item = &'static str>, parser: P) -> Named<P> {
     Named { names: names.into_iter().collect(), parser }
 }

@@ -18,7 +18,8 @@ struct Named {
     words: Vec<String>,
 }
 
-/// Returns the words of the simple commands in a line, as a shell splits them, without redirections and comments.
+/// Returns the words of the simple commands in a line, as a shell splits them, without redirections and
+/// comments.
 fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -162,8 +163,8 @@ fn in_source(place: &str, text: &str) -> Vec<Named> {
     named
 }
 
-/// Returns the commands in the examples of a command's help and its subcommands'. Two spaces separate an example from
-/// its explanation.
+/// Returns the commands in the examples of a command's help and its subcommands'. Two spaces separate an
+/// example from its explanation.
 fn in_examples(command: &Command) -> Vec<Named> {
     let mut named = Vec::new();
     if let Some(help) = command.get_after_help() {
@@ -177,7 +178,8 @@ fn in_examples(command: &Command) -> Vec<Named> {
     named
 }
 
-/// Returns the parser's error for a command, if any. A text may leave out required arguments, but not name unknown ones.
+/// Returns the parser's error for a command, if any. A text may leave out required arguments, but not name
+/// unknown ones.
 fn refused(words: &[String]) -> Option<String> {
     let error = match Arguments::command().try_get_matches_from(words) {
         Ok(matches) => return stray(&matches),

@@ -1,4 +1,5 @@
-//! Results as one self-contained HTML page: figures that zoom, tables that sort, and the origin of the numbers.
+//! Results as one self-contained HTML page: figures that zoom, tables that sort, and the origin of the
+//! numbers.
 
 mod escaped;
 mod figure;
@@ -64,7 +65,8 @@ impl Page {
         self.body += &table.html();
     }
 
-    /// Adds a report with the values of its JSON: one table for plain values, and one for each list of objects.
+    /// Adds a report with the values of its JSON: one table for plain values, and one for each list of
+    /// objects.
     pub(crate) fn report(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
         let report = serde_json::to_value(report)?;
         let mut values = Table::new("values", ["name", "value"]);
@@ -94,7 +96,8 @@ impl Page {
     }
 }
 
-/// Adds the plain values of an object to `values`, and its lists of objects to `lists`, with the path of keys as name.
+/// Adds the plain values of an object to `values`, and its lists of objects to `lists`, with the path of keys
+/// as name.
 fn collect<'a>(value: &'a Value, name: &str, values: &mut Table, lists: &mut Vec<(String, &'a [Value])>) {
     match value {
         Value::Object(entries) => {

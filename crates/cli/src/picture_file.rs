@@ -14,8 +14,8 @@ use nichrome_port::capture::WriteError;
 use crate::failure;
 use crate::signals;
 
-/// Files and folders that were created and are not finished. Not held while a pipe is opened or written, which may block: a signal
-/// needs it.
+/// Files and folders that were created and are not finished. Not held while a pipe is opened or written,
+/// which may block: a signal needs it.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -115,8 +115,8 @@ fn is_of_another_kind(path: &Path, endings: &[&str]) -> bool {
     KINDS.contains(&&*ending) && !endings.contains(&&*ending)
 }
 
-/// An open output file. An existing file keeps its content, and a new one is removed, unless [`PictureFile::finish`] is
-/// called.
+/// An open output file. An existing file keeps its content, and a new one is removed, unless
+/// [`PictureFile::finish`] is called.
 pub(crate) struct PictureFile {
     path: PathBuf,
     file: File,

@@ -54,7 +54,8 @@ pub(crate) enum Missed {
 }
 
 impl Recording {
-    /// Creates the file with interfaces of these names. Calls `failed` when writing fails. Waits for the reader of a named pipe.
+    /// Creates the file with interfaces of these names. Calls `failed` when writing fails. Waits for the
+    /// reader of a named pipe.
     pub(crate) fn create(
         path: &Path,
         interfaces: &[&str],
@@ -93,8 +94,8 @@ impl Recording {
         self.recorder.clone()
     }
 
-    /// Writes the remaining packets after all recorders are gone. Gives up, with a warning, if the reader of a pipe takes
-    /// nothing.
+    /// Writes the remaining packets after all recorders are gone. Gives up, with a warning, if the reader of
+    /// a pipe takes nothing.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
         drop(self.recorder.packets);
         let (mut progress, mut left) = (time::Instant::now(), usize::MAX);
@@ -135,7 +136,8 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    /// Ends a recording whose writer makes no progress for 200 ms; returns true if that has written everything then.
+    /// Ends a recording whose writer makes no progress for 200 ms; returns true if that has written
+    /// everything then.
     fn is_waited_for(patience: Option<Duration>) -> bool {
         let (packets, _waiting) = sync_channel(1);
         let recorder = Recorder { packets, bytes_waiting: Arc::default() };

@@ -1,4 +1,5 @@
-//! The book's reference, generated from the command's help and the models' parameters; NICHROME_UPDATE=1 rewrites it.
+//! The book's reference, generated from the command's help and the models' parameters; NICHROME_UPDATE=1
+//! rewrites it.
 
 use std::env;
 use std::fmt::Write;

@@ -17,8 +17,8 @@ pub(crate) fn of_user() -> PathBuf {
     within(std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from))
 }
 
-/// Returns this user's directory in the given runtime directory. A relative one is ignored (XDG Base Directory Specification): a
-/// command that runs in another directory would not find it.
+/// Returns this user's directory in the given runtime directory. A relative one is ignored (XDG Base
+/// Directory Specification): a command that runs in another directory would not find it.
 fn within(runtime_dir: Option<PathBuf>) -> PathBuf {
     match runtime_dir.filter(|path| path.is_absolute()) {
         Some(path) => path.join("nichrome"),
@@ -37,8 +37,8 @@ pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
     create_with(directory, || Ok(()))
 }
 
-/// As [`create`], and creates by `make` a file in the directory. Repeats both if another process has removed the directory
-/// while it was empty.
+/// As [`create`], and creates by `make` a file in the directory. Repeats both if another process has removed
+/// the directory while it was empty.
 pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
     let begun = Instant::now();
     loop {

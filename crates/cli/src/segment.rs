@@ -29,16 +29,16 @@ Examples:
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Segment {
-    /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a folder for
-    /// all captures in it and its subfolders, as parts of one.
+    /// The capture to read: pcap or pcapng, optionally compressed by gzip or zstd; - for standard input; a
+    /// folder for all captures in it and its subfolders, as parts of one.
     #[arg(value_name = "IN")]
     input: PathBuf,
     /// The capture to write, in pcapng; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: PathBuf,
-    /// Maximum IP packet length, in bytes [default: 1500; in a capture that 'nichrome coalesce' wrote, aggregates of gro
-    /// become the segments that were merged, those of the other profiles segments of the size of the largest, and all
-    /// other packets stay as they are].
+    /// Maximum IP packet length, in bytes [default: 1500; in a capture that 'nichrome coalesce' wrote,
+    /// aggregates of gro become the segments that were merged, those of the other profiles segments of the
+    /// size of the largest, and all other packets stay as they are].
     #[arg(long, value_name = "BYTES", value_parser = number::bytes(68..=u16::MAX))]
     mtu: Option<u16>,
     /// Maximum payload of each segment, in bytes, instead of an MTU.
@@ -49,8 +49,9 @@ pub(crate) struct Segment {
         conflicts_with = "mtu"
     )]
     mss: Option<NonZeroU16>,
-    /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net ADDRESS/BITS, port
-    /// NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not' before any.
+    /// Use only packets that meet all terms, joined by 'and': tcp, udp, ip, ip6, host ADDRESS, net
+    /// ADDRESS/BITS, port NUMBER, after TIME, before TIME (since the first packet, such as 1.5s), and 'not'
+    /// before any.
     #[arg(long, value_name = "TERMS")]
     filter: Option<Filter>,
     /// Print the summary as one JSON object.

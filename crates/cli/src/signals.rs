@@ -10,8 +10,8 @@ use signal_hook::iterator::{Signals, SignalsInfo};
 
 use crate::threads;
 
-/// Passes these signals to `notify` on a separate thread instead of ending the process, until `notify` returns an
-/// error.
+/// Passes these signals to `notify` on a separate thread instead of ending the process, until `notify`
+/// returns an error.
 pub(crate) fn forward<E>(
     signals: &[i32],
     notify: impl FnMut(i32) -> Result<(), E> + Send + 'static,
@@ -20,7 +20,8 @@ pub(crate) fn forward<E>(
     threads::start("signals", move || drop(signals.forever().try_for_each(notify))).map(drop)
 }
 
-/// As [`forward`], without Ctrl-C and Ctrl-\ at the terminal: the kernel sends their signals to all processes in the foreground, unlike SIGHUP.
+/// As [`forward`], without Ctrl-C and Ctrl-\ at the terminal: the kernel sends their signals to all processes
+/// in the foreground, unlike SIGHUP.
 pub(crate) fn forward_without_keys<E>(
     signals: &[i32],
     mut notify: impl FnMut(i32) -> Result<(), E> + Send + 'static,
@@ -33,24 +34,27 @@ pub(crate) fn forward_without_keys<E>(
     threads::start("signals", work).map(drop)
 }
 
-/// Returns true if a key at the terminal caused the signal: a positive code is the kernel's (sigaction(2), si_code).
+/// Returns true if a key at the terminal caused the signal: a positive code is the kernel's (sigaction(2),
+/// si_code).
 fn is_of_key(signal: i32, code: i32) -> bool {
     code > 0 && [SIGINT, SIGQUIT].contains(&signal)
 }
 
-/// Returns the signals that ask a command to end: SIGINT, SIGTERM and, unless it is ignored as under nohup(1), SIGHUP.
+/// Returns the signals that ask a command to end: SIGINT, SIGTERM and, unless it is ignored as under
+/// nohup(1), SIGHUP.
 pub(crate) fn ending() -> Vec<i32> {
     let hangup = (!ignores_hangup().unwrap_or_default()).then_some(SIGHUP);
     [SIGINT, SIGTERM].into_iter().chain(hangup).collect()
 }
 
-/// Returns the [`ending`] signals and SIGQUIT: for commands that surely end by them. Others leave SIGQUIT its default action, as the
-/// last resort.
+/// Returns the [`ending`] signals and SIGQUIT: for commands that surely end by them. Others leave SIGQUIT its
+/// default action, as the last resort.
 pub(crate) fn ending_or_quitting() -> Vec<i32> {
     [ending(), vec![SIGQUIT]].concat()
 }
 
-/// Returns true if this process ignores SIGHUP; `None` if the kernel does not say (proc_pid_status(5), SigIgn).
+/// Returns true if this process ignores SIGHUP; `None` if the kernel does not say (proc_pid_status(5),
+/// SigIgn).
 fn ignores_hangup() -> Option<bool> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;

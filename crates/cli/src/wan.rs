@@ -77,16 +77,16 @@ pub(crate) struct Wan {
     /// The command for the right host; its exit status is this command's.
     #[arg(long, value_name = "COMMAND", help_heading = "Hosts", conflicts_with_all = ["command", "between"])]
     right: Option<String>,
-    /// Open a shell on the left host; all programs end with it. Without a right command, its exit status is this
-    /// command's.
+    /// Open a shell on the left host; all programs end with it. Without a right command, its exit status is
+    /// this command's.
     #[arg(long, help_heading = "Hosts", conflicts_with_all = ["left", "between"])]
     shell: bool,
     /// MTU of the hosts' interfaces. Below 1280 there is no IPv6.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = number::bytes(576..=65_521_u32), help_heading = "Hosts", conflicts_with = "between")]
     interface_mtu: u32,
     /// Connect two interfaces of this machine, which are restored at the end. Needs root or CAP_NET_RAW and
-    /// CAP_NET_ADMIN. The interfaces should have no addresses, or this machine would answer too. If an interface goes
-    /// down, the path waits for it; if one is deleted, the path ends.
+    /// CAP_NET_ADMIN. The interfaces should have no addresses, or this machine would answer too. If an
+    /// interface goes down, the path waits for it; if one is deleted, the path ends.
     #[arg(long, num_args = 2, value_names = ["IFACE", "IFACE"], help_heading = "Interfaces", conflicts_with_all = ["left", "command"])]
     between: Option<Vec<InterfaceName>>,
     /// Seed of all random choices; by default random.
@@ -101,9 +101,9 @@ pub(crate) struct Wan {
     /// Plot the measured delays, and the throughput over time, to this file, as SVG.
     #[arg(long, value_name = "FILE.svg", value_parser = picture_file::svg(), help_heading = "Results")]
     plot: Option<PathBuf>,
-    /// Serve a page for a browser at this address or port, with sliders for the impairments and the path's current state. By
-    /// default a free port of 127.0.0.1. Anyone who can reach the address can change the path; at other addresses than
-    /// loopback only with the printed token.
+    /// Serve a page for a browser at this address or port, with sliders for the impairments and the path's
+    /// current state. By default a free port of 127.0.0.1. Anyone who can reach the address can change the
+    /// path; at other addresses than loopback only with the printed token.
     #[arg(
         long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "0", value_parser = web::address,
         help_heading = "Results",
@@ -112,7 +112,8 @@ pub(crate) struct Wan {
     /// Internal: a command without '--' before it, which is reported.
     #[arg(hide = true)]
     stray: Vec<OsString>,
-    /// The program for the right host, at this terminal, and its arguments; $PEER and the other variables are replaced.
+    /// The program for the right host, at this terminal, and its arguments; $PEER and the other variables are
+    /// replaced.
     #[arg(last = true, value_name = "COMMAND", help_heading = "Hosts")]
     command: Vec<OsString>,
 }
@@ -282,7 +283,8 @@ impl Wan {
         }
     }
 
-    /// Opens the files that the command writes. Precedes the session: signals end a process that waits for the reader of a pipe.
+    /// Opens the files that the command writes. Precedes the session: signals end a process that waits for
+    /// the reader of a pipe.
     fn open(&self) -> anyhow::Result<Outputs> {
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;

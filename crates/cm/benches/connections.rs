@@ -1,7 +1,8 @@
-//! Connections per second of the engine: two managers exchange REQ, REP, RTU, DREQ and DREP, without a network.
+//! Connections per second of the engine: two managers exchange REQ, REP, RTU, DREQ and DREP, without a
+//! network.
 //!
-//! `cargo bench -p nichrome-cm --bench connections` prints the median of both ends together, by the number of connections that
-//! stand meanwhile.
+//! `cargo bench -p nichrome-cm --bench connections` prints the median of both ends together, by the number of
+//! connections that stand meanwhile.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::net::{IpAddr, SocketAddr};

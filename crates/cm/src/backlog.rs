@@ -1,4 +1,5 @@
-//! A listener's backlog: the number of its requests that the program has not fetched, shared fairly between their sources.
+//! A listener's backlog: the number of its requests that the program has not fetched, shared fairly between
+//! their sources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

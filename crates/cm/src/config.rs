@@ -13,7 +13,8 @@ pub enum Bearer {
     Iwarp,
 }
 
-/// The top bits of communication identifiers, by which messages reach one of several processes that share an address.
+/// The top bits of communication identifiers, by which messages reach one of several processes that share an
+/// address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommIdPrefix {
     /// Number of bits, 0 to 16.
@@ -35,7 +36,8 @@ impl CommIdPrefix {
 pub struct RnrTimers {
     /// If the REQ requests unlimited RNR retries.
     pub unlimited: u8,
-    /// If it limits them: a longer delay, so that a program that posts its receives late does not use them up.
+    /// If it limits them: a longer delay, so that a program that posts its receives late does not use them
+    /// up.
     pub limited: u8,
 }
 
@@ -46,7 +48,8 @@ impl Default for RnrTimers {
     }
 }
 
-/// Limits for holding requests for a port without a listener, if a listener was closed there or a program has bound it.
+/// Limits for holding requests for a port without a listener, if a listener was closed there or a program has
+/// bound it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldLimits {
     /// Nanoseconds after which a request is refused.
@@ -74,8 +77,8 @@ pub struct Config {
     pub guid: Guid,
     /// Random ports and PSNs follow from the seed.
     pub seed: u128,
-    /// Communication identifiers and the GUID in messages follow from this seed. If an earlier run at the address had the same, peers may
-    /// take requests for its retransmissions.
+    /// Communication identifiers and the GUID in messages follow from this seed. If an earlier run at the
+    /// address had the same, peers may take requests for its retransmissions.
     pub identity_seed: u128,
     /// The top bits of communication identifiers.
     pub comm_ids: CommIdPrefix,
@@ -107,7 +110,8 @@ pub struct Config {
     pub max_identifiers: usize,
     /// Maximum number of multicast memberships.
     pub max_memberships: usize,
-    /// Maximum number of events of an identifier that a program has not fetched: commands that cause more fail.
+    /// Maximum number of events of an identifier that a program has not fetched: commands that cause more
+    /// fail.
     pub max_queued_events: u32,
     /// Maximum backlog of a listener, which sources share.
     pub max_backlog: u32,
@@ -115,8 +119,8 @@ pub struct Config {
     pub max_half_open_per_source: usize,
     /// Maximum number of requests in progress.
     pub max_half_open: usize,
-    /// Maximum number of connections that their program has destroyed and that wait for their last messages: the oldest are removed,
-    /// those last whose DREQ is not acknowledged.
+    /// Maximum number of connections that their program has destroyed and that wait for their last messages:
+    /// the oldest are removed, those last whose DREQ is not acknowledged.
     pub max_lingering: usize,
     /// Requests for ports at which a program may listen soon.
     pub hold: HoldLimits,

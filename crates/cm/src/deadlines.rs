@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use nichrome_wire::Instant;
 
-/// Deadlines in the order of time. The owner of a deadline keeps it too, and passes it to [`Deadlines::change`].
+/// Deadlines in the order of time. The owner of a deadline keeps it too, and passes it to
+/// [`Deadlines::change`].
 #[derive(Debug)]
 pub(crate) struct Deadlines<N>(BTreeSet<(Instant, N)>);
 

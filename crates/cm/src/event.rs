@@ -48,7 +48,8 @@ pub struct ConnectionParameters {
     pub qp: QpNumber,
     /// The queue pair's key, for datagram services with a key of their own; otherwise 0.
     pub qkey: QKey,
-    /// Private data for the other program, at most 255 bytes. In events of RoCE, the message's whole field, with zeros at the end.
+    /// Private data for the other program, at most 255 bytes. In events of RoCE, the message's whole field,
+    /// with zeros at the end.
     pub private_data: Vec<u8>,
     /// The queue pair has a shared receive queue.
     pub srq: bool,
@@ -97,7 +98,8 @@ pub struct Event {
     pub id: u32,
     /// The kind of event.
     pub kind: EventKind,
-    /// 0, a negative error number, or a reason of the peer's: REJ's in `Rejected`, SIDR's status in `Unreachable`.
+    /// 0, a negative error number, or a reason of the peer's: REJ's in `Rejected`, SIDR's status in
+    /// `Unreachable`.
     pub status: i32,
     /// The parameters.
     pub parameters: Parameters,

@@ -8,7 +8,8 @@ use crate::error::Errno;
 use crate::ib::Transmit;
 use crate::name::{ChannelName, IdName, MembershipName};
 
-/// A question to the driver. An answer that arrives after the program has asked again, or destroyed its identifier, is ignored.
+/// A question to the driver. An answer that arrives after the program has asked again, or destroyed its
+/// identifier, is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Query {
     pub(crate) id: IdName,

@@ -1,10 +1,10 @@
 //! Requests held until their port has a listener.
 //!
 //! A program may send its peer a port before it listens there. perftest listens again after each connection,
-//! while its client requests the next one already; qperf 0.4.11 sends the number of its port before it listens. Requests for ports at
-//! which a listener was closed recently, or which a program has bound, are therefore held for a limited time instead of being refused at
-//! once. Both the ports and the requests are bounded, the requests shared fairly between peers; a request that the peer retransmits is
-//! held once.
+//! while its client requests the next one already; qperf 0.4.11 sends the number of its port before it
+//! listens. Requests for ports at which a listener was closed recently, or which a program has bound, are
+//! therefore held for a limited time instead of being refused at once. Both the ports and the requests are
+//! bounded, the requests shared fairly between peers; a request that the peer retransmits is held once.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -39,8 +39,8 @@ impl Unclaimed {
         self.destination().0.port()
     }
 
-    /// Nanoseconds until the peer gives up its request, as far as the request states it. A late rejection should still
-    /// reach a waiting peer.
+    /// Nanoseconds until the peer gives up its request, as far as the request states it. A late rejection
+    /// should still reach a waiting peer.
     fn patience(&self) -> u64 {
         match self {
             Self::Connection(request) => {
@@ -81,7 +81,8 @@ impl HeldRequests {
         Self { limits, closed: VecDeque::new(), requests: Vec::new() }
     }
 
-    /// Records that a listener at the port was closed. Returns the oldest port if it is removed because there are too many.
+    /// Records that a listener at the port was closed. Returns the oldest port if it is removed because there
+    /// are too many.
     pub(crate) fn close(&mut self, service: Service, now: Instant) -> Option<Service> {
         self.closed.retain(|(_, known)| *known != service);
         self.closed.push_back((now.plus_nanos(self.limits.port_time), service));
@@ -101,8 +102,9 @@ impl HeldRequests {
         self.requests.extract_if(.., is_for).map(|(_, request)| request).collect()
     }
 
-    /// Holds a request, unless it is held already: for the configured time, or for half the time until the peer gives up if that is
-    /// shorter. Returns the request that gives way to it if too many are held: the newest of the peer that has most.
+    /// Holds a request, unless it is held already: for the configured time, or for half the time until the
+    /// peer gives up if that is shorter. Returns the request that gives way to it if too many are held: the
+    /// newest of the peer that has most.
     ///
     /// # Errors
     /// Too many requests are held, and no peer has more than this one would have.
@@ -120,7 +122,8 @@ impl HeldRequests {
         Ok(displaced)
     }
 
-    /// The place of the newest request of the peer that has most, if that is more than `peer` would have with another one.
+    /// The place of the newest request of the peer that has most, if that is more than `peer` would have with
+    /// another one.
     fn gives_way_to(&self, peer: IpAddr) -> Option<usize> {
         let share = |peer: IpAddr| self.requests.iter().filter(|(_, held)| held.peer() == peer).count();
         let most = self.requests.iter().map(|(_, held)| held.peer()).max_by_key(|peer| share(*peer))?;

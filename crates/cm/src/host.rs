@@ -40,12 +40,13 @@ pub trait Host {
     /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
     fn source_index(&mut self, address: IpAddr) -> Option<u8>;
 
-    /// Returns true if an identifier that is bound to this address is bound to all: an unspecified one and, as with Linux
-    /// (`cma_any_addr`), one of the loopback interface. An adapter on the loopback interface has loopback addresses of its own.
+    /// Returns true if an identifier that is bound to this address is bound to all: an unspecified one and,
+    /// as with Linux (`cma_any_addr`), one of the loopback interface. An adapter on the loopback interface
+    /// has loopback addresses of its own.
     fn stands_for_all(&self, address: IpAddr) -> bool;
 
-    /// Reserves a port among the processes that share the address. An unspecified address means all. Called once for each port that
-    /// this manager begins to use.
+    /// Reserves a port among the processes that share the address. An unspecified address means all. Called
+    /// once for each port that this manager begins to use.
     ///
     /// # Errors
     /// The port is taken, or no socket can be opened.
@@ -57,7 +58,8 @@ pub trait Host {
         condition: PortCondition,
     ) -> Result<(), ReserveError>;
 
-    /// Directs peers' requests for a reserved port to this manager; returns false if another program of the machine has the port.
+    /// Directs peers' requests for a reserved port to this manager; returns false if another program of the
+    /// machine has the port.
     fn listen(&mut self, space: PortSpace, port: u16) -> bool;
 
     /// Returns the use of a port by other processes at the address.

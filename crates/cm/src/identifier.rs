@@ -57,7 +57,8 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Identifier {
     pub(crate) channel: ChannelName,
-    /// The program's name of it. Events are dropped while it is 0: the program does not know of the identifier yet.
+    /// The program's name of it. Events are dropped while it is 0: the program does not know of the
+    /// identifier yet.
     pub(crate) uid: u64,
     pub(crate) space: PortSpace,
     pub(crate) kind: QpType,

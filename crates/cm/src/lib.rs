@@ -1,38 +1,44 @@
 //! The connection manager as an engine: connections by address and port, known to programs as `rdma_cm`.
 //!
-//! A [`Manager`] holds channels of events and the identifiers of programs, binds them to ports, resolves addresses and routes,
-//! connects, listens, accepts, rejects and disconnects, resolves datagram services, and joins multicast groups. It does no I/O
-//! and has no clock and no threads: a driver passes it inputs ([`Input`]) and the time, and executes its requests
-//! ([`Output`]), by the contract of [`nichrome_wire::engine`]. Commands of programs are methods; after each the driver drains
+//! A [`Manager`] holds channels of events and the identifiers of programs, binds them to ports, resolves
+//! addresses and routes, connects, listens, accepts, rejects and disconnects, resolves datagram services, and
+//! joins multicast groups. It does no I/O and has no clock and no threads: a driver passes it inputs
+//! ([`Input`]) and the time, and executes its requests ([`Output`]), by the contract of
+//! [`nichrome_wire::engine`]. Commands of programs are methods; after each the driver drains
 //! [`poll`](nichrome_wire::Engine::poll) too.
 //!
-//! Connections over RoCEv2 and StaR ([`Bearer::Roce`]) are set up by InfiniBand's messages on queue pair 1, here. Those over iWARP
-//! have a set-up of their own, which the driver runs: the manager requests connections, and the driver reports the results.
+//! Connections over RoCEv2 and StaR ([`Bearer::Roce`]) are set up by InfiniBand's messages on queue pair 1,
+//! here. Those over iWARP have a set-up of their own, which the driver runs: the manager requests
+//! connections, and the driver reports the results.
 //!
-//! The semantics are those of Linux's `rdma_ucm` (drivers/infiniband/core/ucma.c, cma.c and cm.c; the table in `ib/mod.rs` says
-//! where the messages differ), so that [`ucma`], the commands of `/dev/infiniband/rdma_cm`, is a thin layer on top:
+//! The semantics are those of Linux's `rdma_ucm` (drivers/infiniband/core/ucma.c, cma.c and cm.c; the table
+//! in `ib/mod.rs` says where the messages differ), so that [`ucma`], the commands of
+//! `/dev/infiniband/rdma_cm`, is a thin layer on top:
 //!
-//! - The identifier that a request creates has no name of the program's until it is accepted; its events are dropped until then.
-//! - Destroying or migrating an identifier returns the number of its events that were fetched: the program waits until it has
-//!   acknowledged as many.
-//! - A listener's backlog counts the requests that the program has not fetched. If it is full, the newest request of the source that has most
-//!   gives way to one of a source that has fewer. Linux drops the new request, whoever sends it.
-//! - With RoCE the initiator's event is `ConnectResponse`; the program moves its queue pair and accepts without parameters.
-//!   With streams it is `Established`.
+//! - The identifier that a request creates has no name of the program's until it is accepted; its events are
+//!   dropped until then.
+//! - Destroying or migrating an identifier returns the number of its events that were fetched: the program
+//!   waits until it has acknowledged as many.
+//! - A listener's backlog counts the requests that the program has not fetched. If it is full, the newest
+//!   request of the source that has most gives way to one of a source that has fewer. Linux drops the new
+//!   request, whoever sends it.
+//! - With RoCE the initiator's event is `ConnectResponse`; the program moves its queue pair and accepts
+//!   without parameters. With streams it is `Established`.
 //!
 //! # Bounds
 //!
-//! Identifiers, memberships, channels, events of an identifier, requests in progress from one source and in total, and
-//! connections that their program has destroyed are bounded by [`Config`]. A request beyond a bound is dropped and counted
-//! ([`Counters`]); the peer retransmits it.
+//! Identifiers, memberships, channels, events of an identifier, requests in progress from one source and in
+//! total, and connections that their program has destroyed are bounded by [`Config`]. A request beyond a
+//! bound is dropped and counted ([`Counters`]); the peer retransmits it.
 //!
 //! # Forged messages
 //!
-//! A message changes a connection only if it comes from the address that the connection began with, to the same own address,
-//! and names the connection by its random 32-bit identifier (a REQ's receiver is not known yet, so the first answer names one;
-//! all later messages both). A REQ from the address of an established connection's peer that names the peer's adapter and queue pair
-//! ends that connection, as IBA 12.9.8.3.1 requires: the peer no longer has it. The messages have no authentication: nothing here
-//! protects against senders on the path, or against senders with the peer's address.
+//! A message changes a connection only if it comes from the address that the connection began with, to the
+//! same own address, and names the connection by its random 32-bit identifier (a REQ's receiver is not known
+//! yet, so the first answer names one; all later messages both). A REQ from the address of an established
+//! connection's peer that names the peer's adapter and queue pair ends that connection, as IBA 12.9.8.3.1
+//! requires: the peer no longer has it. The messages have no authentication: nothing here protects against
+//! senders on the path, or against senders with the peer's address.
 //!
 //! # Example
 //!

@@ -10,8 +10,8 @@ use crate::error::CommandError;
 use crate::host::{Host, PortCondition, ReserveError};
 use crate::name::IdName;
 
-/// Ports that are tried to find an unused one. Each try takes system calls: with almost all ports in TIME_WAIT, all of them would
-/// take a tenth of a second for each connection.
+/// Ports that are tried to find an unused one. Each try takes system calls: with almost all ports in
+/// TIME_WAIT, all of them would take a tenth of a second for each connection.
 const MOST_TRIES: usize = 1024;
 
 /// Options for binding an identifier.
@@ -53,7 +53,8 @@ impl Ports {
         }
     }
 
-    /// Binds to the first unused port from a random one on; if there is none among the first ones, to the first reusable one.
+    /// Binds to the first unused port from a random one on; if there is none among the first ones, to the
+    /// first reusable one.
     fn bind_any<H: Host>(
         &mut self,
         host: &mut H,
@@ -148,7 +149,8 @@ impl Ports {
         }
     }
 
-    /// Returns the identifiers that are bound to a port and take requests to `destination`: those bound to the address first.
+    /// Returns the identifiers that are bound to a port and take requests to `destination`: those bound to
+    /// the address first.
     pub(crate) fn bound(
         &self,
         space: PortSpace,
@@ -233,7 +235,8 @@ mod tests {
         assert_eq!(ports.bind(&mut host, PortSpace::Tcp, IdName(3), shared), Err(CommandError::AddressInUse));
     }
 
-    /// Port 7 is another process's; connections from ports 9 and up have ended. No socket can be opened for port 6.
+    /// Port 7 is another process's; connections from ports 9 and up have ended. No socket can be opened for
+    /// port 6.
     struct Used;
 
     impl Host for Used {

@@ -2,8 +2,8 @@
 //!
 //!     cargo run --release -p nichrome-hca --example key_value_store
 //!
-//! The table is an array of slots in registered memory. A reader READs the slot of a key and the following ones until
-//! it finds the key or an empty slot. If a slot is being changed, it READs the slot again.
+//! The table is an array of slots in registered memory. A reader READs the slot of a key and the following
+//! ones until it finds the key or an empty slot. If a slot is being changed, it READs the slot again.
 
 #[path = "common/slots.rs"]
 mod slots;

@@ -25,8 +25,8 @@ use crate::driver::Driver;
 use crate::iwarp::IwarpCounters;
 use crate::wire::{Wire, WireCounters};
 
-/// An RDMA adapter at an IP address of this machine. Clones refer to the same adapter, which closes when all of them and all
-/// of its objects are dropped.
+/// An RDMA adapter at an IP address of this machine. Clones refer to the same adapter, which closes when all
+/// of them and all of its objects are dropped.
 #[derive(Clone)]
 pub struct Adapter {
     pub(crate) inner: Arc<Inner>,
@@ -55,7 +55,8 @@ impl Channels {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the program that waits for a completion queue. After a CQ overrun the queue gets no more completions.
+    /// Wakes the program that waits for a completion queue. After a CQ overrun the queue gets no more
+    /// completions.
     fn notify(&self, event: Event) {
         if let Event::Completion(cq) | Event::CqError(cq) = event
             && let Some(waker) = self.get().get(&cq)
@@ -66,7 +67,8 @@ impl Channels {
 }
 
 impl Adapter {
-    /// Checks the parts of a configuration that do not depend on the address, for programs that learn their address later.
+    /// Checks the parts of a configuration that do not depend on the address, for programs that learn their
+    /// address later.
     ///
     /// # Errors
     /// The faults, StaR's key file, or options that exclude each other.

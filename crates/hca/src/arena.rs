@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use nichrome_rdma::{Memory, MemoryFault};
 
-/// Pieces of memory at virtual addresses. Program and adapter access them under the adapter's lock, so neither sees a
-/// partial write of the other.
+/// Pieces of memory at virtual addresses. Program and adapter access them under the adapter's lock, so
+/// neither sees a partial write of the other.
 #[derive(Debug)]
 pub struct Arena {
     pieces: BTreeMap<u64, Vec<u8>>,

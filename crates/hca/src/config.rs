@@ -83,8 +83,8 @@ pub struct AdapterConfig {
     pub faults: Option<Faults>,
     /// File for a capture of all datagrams (pcapng).
     pub capture: Option<PathBuf>,
-    /// Seed of memory keys, queue pair numbers and packet numbers, for repeatable runs; anyone who knows it can
-    /// compute them. `None` uses the kernel's random numbers.
+    /// Seed of memory keys, queue pair numbers and packet numbers, for repeatable runs; anyone who knows it
+    /// can compute them. `None` uses the kernel's random numbers.
     pub seed: Option<u64>,
 }
 
@@ -101,11 +101,12 @@ pub enum Place {
 /// Where datagrams are received from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reception {
-    /// A UDP socket, in batches. It hides the IPv4 identification, which the ICRC covers: a datagram is accepted if its
-    /// ICRC is right for an identification that the peer may have used.
+    /// A UDP socket, in batches. It hides the IPv4 identification, which the ICRC covers: a datagram is
+    /// accepted if its ICRC is right for an identification that the peer may have used.
     #[default]
     Socket,
-    /// The interfaces (AF_PACKET), one packet at a time, with the identification. IPv4 only; needs CAP_NET_RAW.
+    /// The interfaces (AF_PACKET), one packet at a time, with the identification. IPv4 only; needs
+    /// CAP_NET_RAW.
     Packets,
 }
 
@@ -115,7 +116,8 @@ pub enum LocalPath {
     /// Through the kernel's network, where other tools see and impair them.
     #[default]
     Sockets,
-    /// Through memory that the two processes share, if both have chosen this; else through the kernel's network.
+    /// Through memory that the two processes share, if both have chosen this; else through the kernel's
+    /// network.
     Memory,
 }
 
@@ -170,7 +172,8 @@ pub enum OpenError {
     /// StaR is not safe at the address.
     #[error(transparent)]
     Star(#[from] StarAddressError),
-    /// The kernel gives no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret come from.
+    /// The kernel gives no random numbers, which memory keys, queue pair numbers, and StaR's epoch and secret
+    /// come from.
     #[error("no random numbers from the kernel: {0}")]
     Random(Errno),
     /// The connection manager's options are out of range.
@@ -194,7 +197,8 @@ pub enum OpenError {
     /// The device cannot create a protection domain.
     #[error(transparent)]
     Object(ObjectError),
-    /// [`LocalPath::Memory`] with another transport than RoCE, with [`Reception::Packets`], or with [`Faults`].
+    /// [`LocalPath::Memory`] with another transport than RoCE, with [`Reception::Packets`], or with
+    /// [`Faults`].
     #[error("{0} go through sockets only, not through memory")]
     NotThroughMemory(&'static str),
     /// Other processes cannot be listened for.
@@ -275,8 +279,8 @@ impl RoceSocket {
         }
     }
 
-    /// The service ports of the slot, and the socket of requests for ports that no process has; `None` where the address is not
-    /// shared.
+    /// The service ports of the slot, and the socket of requests for ports that no process has; `None` where
+    /// the address is not shared.
     ///
     /// # Errors
     /// The kernel's.
@@ -351,14 +355,15 @@ pub(crate) fn seed(given: Option<u64>) -> Result<u128, OpenError> {
     Ok(u128::from_ne_bytes(bytes))
 }
 
-/// Nanoseconds that an ACK is delayed so that a response can carry it: the time of a program that responds at once, and at
-/// most a wake-up of the driver's thread.
+/// Nanoseconds that an ACK is delayed so that a response can carry it: the time of a program that responds at
+/// once, and at most a wake-up of the driver's thread.
 const ACKNOWLEDGEMENT_DELAY: u64 = 60_000;
 
 /// Bytes of the socket's receive buffer that the kernel charges for a full packet.
 const ROOM_OF_A_PACKET: usize = 2 * 4096;
 
-/// Largest send window, in packets: the number that the peer's socket buffers while its thread waits for a busy processor.
+/// Largest send window, in packets: the number that the peer's socket buffers while its thread waits for a
+/// busy processor.
 const MOST_PACKETS: u32 = 1024;
 
 /// Bytes of headers and trailer of a packet at most: IPv6, UDP, BTH, RETH, immediate data, ICRC.

@@ -1,7 +1,8 @@
 //! Drives a device: the program that polls it, else a thread of the driver (see [`crate::handover`]).
 //!
-//! A program that polls receives and sends inline, which saves two context switches per message. After a time of empty polls
-//! it yields its processor, because the peer that it waits for may need it (see [`crate::spin`]).
+//! A program that polls receives and sends inline, which saves two context switches per message. After a time
+//! of empty polls it yields its processor, because the peer that it waits for may need it (see
+//! [`crate::spin`]).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -32,11 +33,12 @@ use crate::spin::Spin;
 use crate::star::{Host, StarSetup};
 use crate::wire::{Wire, WireCounters};
 
-/// Copies of the last ACK sent when a queue pair is destroyed. Later retransmissions of the peer get no answer, so a
-/// single lost ACK would turn its success into an error.
+/// Copies of the last ACK sent when a queue pair is destroyed. Later retransmissions of the peer get no
+/// answer, so a single lost ACK would turn its success into an error.
 const LAST_ACKS: usize = 3;
 
-/// Intervals of a closing driver: between retransmissions of the ends of connections, for all answers, and between checks for them.
+/// Intervals of a closing driver: between retransmissions of the ends of connections, for all answers, and
+/// between checks for them.
 const DISCONNECT_INTERVAL: Duration = Duration::from_millis(100);
 const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
 const EXIT_POLL: Duration = Duration::from_micros(200);
@@ -95,8 +97,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Ok(Self { shared, spin: Spin::new(), set_up, thread: Some(thread.map_err(failed)?) })
     }
 
-    /// Opens a channel for a program that speaks the commands of `/dev/infiniband/rdma_cm`. It must not outlive the driver,
-    /// which drives it.
+    /// Opens a channel for a program that speaks the commands of `/dev/infiniband/rdma_cm`. It must not
+    /// outlive the driver, which drives it.
     ///
     /// # Errors
     /// The adapter has no connection manager, or no channel or descriptor is left.
@@ -115,8 +117,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.manage(commands)
     }
 
-    /// As [`manage`](Self::manage), for commands that connect queue pairs: they change them by the function that they get. A queue pair
-    /// whose transport must be negotiated is held until then.
+    /// As [`manage`](Self::manage), for commands that connect queue pairs: they change them by the function
+    /// that they get. A queue pair whose transport must be negotiated is held until then.
     ///
     /// # Errors
     /// As [`manage`](Self::manage).
@@ -139,15 +141,16 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
 
-    /// Destroys all channels: sends DREQ for connections, and REJ for unanswered requests. Waits until the peers have
-    /// answered, for 1 s at most.
+    /// Destroys all channels: sends DREQ for connections, and REJ for unanswered requests. Waits until the
+    /// peers have answered, for 1 s at most.
     pub fn close_cm_channels(&self) {
         self.shared.act(LiveDevice::close_channels);
         self.await_disconnections();
     }
 
-    /// Waits up to 1 s until all peers have acknowledged the end of their connections; retransmits ten times per
-    /// second. After this driver is closed, nothing retransmits, and a peer without the message waits for its timeout.
+    /// Waits up to 1 s until all peers have acknowledged the end of their connections; retransmits ten times
+    /// per second. After this driver is closed, nothing retransmits, and a peer without the message waits for
+    /// its timeout.
     fn await_disconnections(&self) {
         let (mut repetition, end) = (clock::now() + DISCONNECT_INTERVAL, clock::now() + DISCONNECT_LIMIT);
         while self.shared.live().awaits_disconnection() && clock::now() < end {
@@ -160,7 +163,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         }
     }
 
-    /// Waits up to 10 s until the sockets have accepted the bytes of all streams: the requests in them have completed.
+    /// Waits up to 10 s until the sockets have accepted the bytes of all streams: the requests in them have
+    /// completed.
     pub fn await_sent(&self) {
         let end = clock::now() + STREAM_LINGER;
         while self.shared.live().wire.has_unsent() && clock::now() < end {
@@ -198,8 +202,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Ok(())
     }
 
-    /// Changes a queue pair by these steps, none of them to RESET. Its connection cannot fail between them, which would move it
-    /// to ERROR.
+    /// Changes a queue pair by these steps, none of them to RESET. Its connection cannot fail between them,
+    /// which would move it to ERROR.
     ///
     /// # Errors
     /// As [`Device::modify_qp`]; the steps before the failed one remain.
@@ -248,8 +252,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.attach(qp, terms, connected)
     }
 
-    /// Attaches a queue pair to a multicast group. For the first one of a group, the adapter joins it on the interface of its
-    /// address.
+    /// Attaches a queue pair to a multicast group. For the first one of a group, the adapter joins it on the
+    /// interface of its address.
     ///
     /// # Errors
     /// As [`Device::attach_multicast`]; or the group cannot be joined.
@@ -319,10 +323,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
         f(self.shared.live().device.memory_mut())
     }
 
-    /// Receives, sends, then calls verbs: for programs that poll. Yields the processor if `verbs` finds nothing and there
-    /// was no traffic for 1 ms, or if the peer needs the processor: two ends of a connection that poll on one processor would otherwise
-    /// block each other for a time slice. Then polls once more: a program that finds nothing may continue with a later event,
-    /// such as the end of the connection, and destroy the queue pair before it has polled its completions.
+    /// Receives, sends, then calls verbs: for programs that poll. Yields the processor if `verbs` finds
+    /// nothing and there was no traffic for 1 ms, or if the peer needs the processor: two ends of a
+    /// connection that poll on one processor would otherwise block each other for a time slice. Then polls
+    /// once more: a program that finds nothing may continue with a later event, such as the end of the
+    /// connection, and destroy the queue pair before it has polled its completions.
     pub fn poll<T>(&self, mut verbs: impl FnMut(&mut Device<M>) -> Option<T>) -> Option<T> {
         let look = self.look(&mut verbs);
         let Look::Idle = look else { return look.found() };
@@ -352,10 +357,11 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
-    /// Drives the device before a wait for an event that the driver reports: for the time that `patience` gives, until `has_come` returns
-    /// true. Events that follow each other closely then cost no wake-up, neither of the program nor of the driver's
-    /// thread. If it has not come, returns when the wait began. The caller then calls [`attend`](Self::attend), blocks, and calls
-    /// [`leave`](Self::leave) and [`Patience::waited`].
+    /// Drives the device before a wait for an event that the driver reports: for the time that `patience`
+    /// gives, until `has_come` returns true. Events that follow each other closely then cost no wake-up,
+    /// neither of the program nor of the driver's thread. If it has not come, returns when the wait began.
+    /// The caller then calls [`attend`](Self::attend), blocks, and calls [`leave`](Self::leave) and
+    /// [`Patience::waited`].
     pub fn poll_before_wait(&self, patience: &Patience, has_come: impl Fn() -> bool) -> Option<Instant> {
         let start = clock::now();
         if !self.look_for(start.plus_nanos(patience.nanos()), has_come) {
@@ -375,7 +381,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         false
     }
 
-    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait. If several others drive it, only waits.
+    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait. If
+    /// several others drive it, only waits.
     pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
         let SharedDevice { handover, events, ports, .. } = &*self.shared;
         if !handover.begin_wait() {
@@ -409,8 +416,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.handover.leave();
     }
 
-    /// Locks the device for as long as the result lives: for a process that is about to fork, whose child would otherwise
-    /// find the device locked or half changed.
+    /// Locks the device for as long as the result lives: for a process that is about to fork, whose child
+    /// would otherwise find the device locked or half changed.
     pub fn pause(&self) -> Paused<'_, M> {
         self.paused(self.shared.live())
     }
@@ -419,8 +426,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Paused { live, shared: &self.shared, set_up: &self.set_up }
     }
 
-    /// As [`Driver::pause`], but returns `None` if the device stays locked for `time`. A signal handler may have interrupted
-    /// this thread while it holds the lock.
+    /// As [`Driver::pause`], but returns `None` if the device stays locked for `time`. A signal handler may
+    /// have interrupted this thread while it holds the lock.
     pub fn pause_within(&self, time: Duration) -> Option<Paused<'_, M>> {
         let until = clock::now() + time;
         loop {
@@ -481,8 +488,9 @@ impl<M> fmt::Debug for Paused<'_, M> {
 }
 
 impl<M> Paused<'_, M> {
-    /// Disconnects the device from the network and from the channels of programs permanently, in a forked child: closes the
-    /// sockets there, so that the address is free once the parent has ended, and leaves the channels' descriptors as they are.
+    /// Disconnects the device from the network and from the channels of programs permanently, in a forked
+    /// child: closes the sockets there, so that the address is free once the parent has ended, and leaves the
+    /// channels' descriptors as they are.
     pub fn cut_off(&mut self) {
         self.live.cut_off();
         self.shared.sever();

@@ -1,9 +1,10 @@
 //! The hand-over of a device between the programs that poll it and the driver's thread.
 //!
-//! A device needs a thread that receives and serves timers. A program that polls does so inline. The target's program of
-//! a WRITE or READ calls no verb, so the driver's thread waits for the ports while no program
-//! polls. [`Handover`] decides which of them waits, without a lock and without a system call per poll. The device itself
-//! is behind a mutex: the hand-over only decides who *waits*, so a wrong decision costs time, never consistency.
+//! A device needs a thread that receives and serves timers. A program that polls does so inline. The target's
+//! program of a WRITE or READ calls no verb, so the driver's thread waits for the ports while no program
+//! polls. [`Handover`] decides which of them waits, without a lock and without a system call per poll. The
+//! device itself is behind a mutex: the hand-over only decides who *waits*, so a wrong decision costs time,
+//! never consistency.
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
@@ -24,26 +25,28 @@
 //!                                                       waiters > 0: the waker and the side ports
 //! ```
 //!
-//! A nap is bounded and doubles while the program keeps polling. So a program that polls sometimes, and in between
-//! reads memory that its peer writes, is served at least every 640 µs.
+//! A nap is bounded and doubles while the program keeps polling. So a program that polls sometimes, and in
+//! between reads memory that its peer writes, is served at least every 640 µs.
 //!
 //! ## No wake-up is lost
 //!
-//! Three changes must end the thread's wait. Each is a store and then a load on either side, all `SeqCst`, so that at least
-//! one side sees the other's store.
+//! Three changes must end the thread's wait. Each is a store and then a load on either side, all `SeqCst`, so
+//! that at least one side sees the other's store.
 //!
-//! 1. *A timer earlier than the thread's deadline.* The thread stores `wakes_at = u64::MAX` in [`arm`](Handover::arm)
-//!    before it takes the lock, reads the device's deadline under the lock, and lowers `wakes_at` to it by `fetch_min`. A
-//!    program sets a timer under the lock and then calls [`call_for`](Handover::call_for). If the program had the lock
-//!    first, the thread reads the new deadline. Otherwise the program sees `wakes_at` armed, exchanges it for 0 and signals
-//!    the waker; of several programs one signals. The exchange is repeated if the thread lowers `wakes_at` in between: the
-//!    lowered value may still be later than the program's timer. The waker keeps the signal, so it may come before the
-//!    thread waits.
-//! 2. *A program begins to wait for an event* ([`attend`](Handover::attend)) *while the thread naps.* The thread stores
-//!    `is_napping`, then reads `attended`. The program increments `attended`, then swaps `is_napping`. Either the thread
-//!    does not nap or the program signals the waker.
+//! 1. *A timer earlier than the thread's deadline.* The thread stores `wakes_at = u64::MAX` in
+//!    [`arm`](Handover::arm) before it takes the lock, reads the device's deadline under the lock, and lowers
+//!    `wakes_at` to it by `fetch_min`. A program sets a timer under the lock and then calls
+//!    [`call_for`](Handover::call_for). If the program had the lock first, the thread reads the new deadline.
+//!    Otherwise the program sees `wakes_at` armed, exchanges it for 0 and signals the waker; of several
+//!    programs one signals. The exchange is repeated if the thread lowers `wakes_at` in between: the lowered
+//!    value may still be later than the program's timer. The waker keeps the signal, so it may come before
+//!    the thread waits.
+//! 2. *A program begins to wait for an event* ([`attend`](Handover::attend)) *while the thread naps.* The
+//!    thread stores `is_napping`, then reads `attended`. The program increments `attended`, then swaps
+//!    `is_napping`. Either the thread does not nap or the program signals the waker.
 //! 3. *The last program stops waiting for the ports.* The thread may wait for the waker alone, so
-//!    [`end_wait`](Handover::end_wait) decrements `waiters` and then calls the thread as for a timer that is due.
+//!    [`end_wait`](Handover::end_wait) decrements `waiters` and then calls the thread as for a timer that is
+//!    due.
 //!
 //! `tests/loom` checks these three, and `end`, in all interleavings.
 //!
@@ -59,8 +62,8 @@ use crate::sync::{AsFd, AtomicBool, AtomicU64, AtomicUsize, Ordering, Source, Wa
 /// Time without a poll after which the program counts as not polling.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// Threads of programs that wait for the ports at a time. Each datagram wakes all of them; further threads wait for their own event only,
-/// which one of these reports.
+/// Threads of programs that wait for the ports at a time. Each datagram wakes all of them; further threads
+/// wait for their own event only, which one of these reports.
 const MOST_WAITERS: usize = 4;
 
 /// The protocol of the module's documentation.
@@ -112,7 +115,8 @@ impl Handover {
         Instant::from_nanos(self.busy_at.load(Ordering::Relaxed))
     }
 
-    /// Returns true if the calling program is to wait for the ports from now on, until [`Handover::end_wait`]; false if enough others do.
+    /// Returns true if the calling program is to wait for the ports from now on, until
+    /// [`Handover::end_wait`]; false if enough others do.
     pub(crate) fn begin_wait(&self) -> bool {
         let one_more = |waiters| (waiters < MOST_WAITERS).then_some(waiters + 1);
         self.waiters.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
@@ -125,8 +129,8 @@ impl Handover {
         self.call_for(Some(Instant::ZERO));
     }
 
-    /// The calling program is about to wait for an event on a descriptor of its own: the thread stays at the ports until
-    /// [`Handover::leave`], however often programs poll.
+    /// The calling program is about to wait for an event on a descriptor of its own: the thread stays at the
+    /// ports until [`Handover::leave`], however often programs poll.
     pub(crate) fn attend(&self) {
         self.attended.fetch_add(1, Ordering::SeqCst);
         if self.is_napping.swap(false, Ordering::SeqCst) {
@@ -183,8 +187,8 @@ impl Handover {
         self.is_napping.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if the thread is not to look at the ports any longer: since [`arm`](Handover::arm) a program has called it, or waits
-    /// for the ports itself.
+    /// Returns true if the thread is not to look at the ports any longer: since [`arm`](Handover::arm) a
+    /// program has called it, or waits for the ports itself.
     pub(crate) fn is_called(&self) -> bool {
         self.wakes_at.load(Ordering::SeqCst) == 0 || self.waiters.load(Ordering::SeqCst) > 0
     }
@@ -194,8 +198,8 @@ impl Handover {
         self.wakes_at.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// Waits until `due`, for the waker, for `ports` unless a program waits for them, and for the `side_ports` if
-    /// any was opened.
+    /// Waits until `due`, for the waker, for `ports` unless a program waits for them, and for the
+    /// `side_ports` if any was opened.
     pub(crate) fn sleep(
         &self,
         due: Option<Instant>,

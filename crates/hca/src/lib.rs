@@ -1,5 +1,5 @@
-//! The live RDMA adapter: the engine of `nichrome-rdma` at an IP address of this machine, over UDP (RoCEv2, StaR) or TCP
-//! (iWARP), without RDMA hardware, kernel module or root.
+//! The live RDMA adapter: the engine of `nichrome-rdma` at an IP address of this machine, over UDP (RoCEv2,
+//! StaR) or TCP (iWARP), without RDMA hardware, kernel module or root.
 //!
 //! | | |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | [`reach`] | measures the path to a peer, and chooses the transport |
 //! | [`exchange`], [`Endpoint`] | out-of-band exchange of connection parameters over TCP |
 //!
-//! The program that polls drives the adapter. While none polls, the adapter's thread does, and sleeps until a datagram
-//! arrives or a timer is due. Memory belongs to the adapter and is accessed under its lock: a program never sees part of a
-//! packet's payload, and needs completions to see a whole message.
+//! The program that polls drives the adapter. While none polls, the adapter's thread does, and sleeps until a
+//! datagram arrives or a timer is due. Memory belongs to the adapter and is accessed under its lock: a
+//! program never sees part of a packet's payload, and needs completions to see a whole message.
 //!
 //! ```
 //! use std::time::Duration;

@@ -45,8 +45,8 @@ impl<M> LiveDevice<M> {
 }
 
 impl<M: Memory> LiveDevice<M> {
-    /// Drives a device on its wire. `cm` are the options of the connection manager and the seed of its identifiers; `iwarp` is `None` on
-    /// other transports.
+    /// Drives a device on its wire. `cm` are the options of the connection manager and the seed of its
+    /// identifiers; `iwarp` is `None` on other transports.
     pub(crate) fn new(
         mut device: Device<M>,
         wire: Wire,
@@ -59,8 +59,8 @@ impl<M: Memory> LiveDevice<M> {
 
     /// Receives, serves timers and sends, up to [`ROUNDS`] batches; returns the time of the last.
     ///
-    /// Timers come after the datagrams that wait: if the thread has not run for a while, the answer that a timer stands for may be
-    /// among them.
+    /// Timers come after the datagrams that wait: if the thread has not run for a while, the answer that a
+    /// timer stands for may be among them.
     pub(crate) fn progress(&mut self, events: &EventSink) -> Instant {
         self.is_unfinished = true;
         let mut now = Instant::ZERO;
@@ -124,7 +124,8 @@ impl<M: Memory> LiveDevice<M> {
         management.adopt(place, device, wire)
     }
 
-    /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened since the last call.
+    /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened
+    /// since the last call.
     pub(crate) fn take_side_ports(&mut self) -> Option<OwnedFd> {
         self.management.take_side_ports()
     }
@@ -142,8 +143,8 @@ impl<M: Memory> LiveDevice<M> {
         }
     }
 
-    /// Sends the datagrams on the outbound impaired path, for [`LINGER`] at most, or the bytes of the streams, and waits for the
-    /// peers to close these, for [`STREAM_LINGER`] at most.
+    /// Sends the datagrams on the outbound impaired path, for [`LINGER`] at most, or the bytes of the
+    /// streams, and waits for the peers to close these, for [`STREAM_LINGER`] at most.
     pub(crate) fn linger(&mut self) {
         let has_streams = self.wire.streams().is_some();
         let until = clock::now() + if has_streams { STREAM_LINGER } else { LINGER };

@@ -15,8 +15,8 @@ use crate::iwarp;
 use crate::management_steering::prefix_of;
 use crate::wire::Wire;
 
-/// The connection manager of a device. The first command of its program starts it; where the address is not shared, so does the
-/// first message of a peer, which is answered although no program listens.
+/// The connection manager of a device. The first command of its program starts it; where the address is not
+/// shared, so does the first message of a peer, which is answered although no program listens.
 pub(crate) struct Management {
     options: CmOptions,
     /// The kernel's: see [`nichrome_cm::Config::identity_seed`].
@@ -72,7 +72,8 @@ impl Management {
         }
     }
 
-    /// Calls the connection manager, which starts if it has not, then joins and leaves the multicast groups that it requests.
+    /// Calls the connection manager, which starts if it has not, then joins and leaves the multicast groups
+    /// that it requests.
     ///
     /// # Errors
     /// The adapter has no connection manager.
@@ -89,7 +90,8 @@ impl Management {
         Ok(result)
     }
 
-    /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened since the last call.
+    /// Takes a descriptor that is readable while a datagram waits at a side port, if side ports were opened
+    /// since the last call.
     pub(crate) fn take_side_ports(&mut self) -> Option<OwnedFd> {
         self.side_ports.take()
     }
@@ -126,8 +128,8 @@ impl Management {
         }
     }
 
-    /// Takes over a connection manager that programs use already, unless this adapter has one and no program uses the
-    /// other.
+    /// Takes over a connection manager that programs use already, unless this adapter has one and no program
+    /// uses the other.
     ///
     /// # Errors
     /// The adapter has no connection manager: `place` keeps its own.

@@ -1,8 +1,9 @@
 //! Steers RoCE's datagrams to one of several processes at an address.
 //!
-//! The process's slot is in the top bits of the receiving queue pair's number. Queue pair 1 is every process's: management
-//! datagrams have the slot in the top bits of the communication identifier that the receiver chose. Requests name a service
-//! port, whose process the kernel knows; those for a port without a process go to a socket that all processes receive from.
+//! The process's slot is in the top bits of the receiving queue pair's number. Queue pair 1 is every
+//! process's: management datagrams have the slot in the top bits of the communication identifier that the
+//! receiver chose. Requests name a service port, whose process the kernel knows; those for a port without a
+//! process go to a socket that all processes receive from.
 
 use nichrome_cm::CommIdPrefix;
 use nichrome_port::udp::{ManagementSteering, SPACES, ServicePort, Steering};

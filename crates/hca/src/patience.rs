@@ -1,8 +1,10 @@
-//! How long a thread looks for what it waits for before it sleeps: longer while datagrams follow each other closely.
+//! How long a thread looks for what it waits for before it sleeps: longer while datagrams follow each other
+//! closely.
 //!
-//! To wake a thread costs the sender an interrupt of another processor, and the datagram waits until the thread runs. The target of
-//! WRITEs would sleep and wake between any two bursts. So it looks for a while first, as KVM does before it halts (halt polling): the time
-//! grows when a sleep was so short that looking would have spared it, and becomes nothing after a long one.
+//! To wake a thread costs the sender an interrupt of another processor, and the datagram waits until the
+//! thread runs. The target of WRITEs would sleep and wake between any two bursts. So it looks for a while
+//! first, as KVM does before it halts (halt polling): the time grows when a sleep was so short that looking
+//! would have spared it, and becomes nothing after a long one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -44,8 +44,8 @@ pub struct Connection {
     pub rnr_retry: u8,
     /// Outstanding READs and atomics, in each direction.
     pub rd_atomic: u8,
-    /// Sends ECT(0), so that a congested path can mark packets instead of dropping them. The peer must answer marks by CNPs
-    /// (annex A17.9.3): Nichrome does, Linux's rxe does not.
+    /// Sends ECT(0), so that a congested path can mark packets instead of dropping them. The peer must answer
+    /// marks by CNPs (annex A17.9.3): Nichrome does, Linux's rxe does not.
     pub ecn: bool,
 }
 
@@ -155,7 +155,8 @@ impl QueuePair {
         Endpoint { address: self.adapter.address(), qp: self.number, psn: self.psn }
     }
 
-    /// Moves the queue pair to RTS, connected to `peer`, which must connect to this [`endpoint`](Self::endpoint).
+    /// Moves the queue pair to RTS, connected to `peer`, which must connect to this
+    /// [`endpoint`](Self::endpoint).
     ///
     /// # Errors
     /// The queue pair is connected already, or the peer's address is of another family.
@@ -189,8 +190,8 @@ impl QueuePair {
         self.adapter.inner.driver.modify_qp_by_steps(self.handle, &steps)
     }
 
-    /// Moves the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at this address and
-    /// port; returns the peer's private data. Waits for up to 10 s.
+    /// Moves the queue pair to RTS, connected to a [`Listener`](crate::Listener) or a program of rdma_cm at
+    /// this address and port; returns the peer's private data. Waits for up to 10 s.
     ///
     /// # Errors
     /// The adapter's transport is not iWARP, the connection fails, or the peer rejects it.

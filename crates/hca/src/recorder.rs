@@ -22,7 +22,8 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Creates the file, with one interface named `interface`, or adds a section to the capture of an earlier adapter of this process.
+    /// Creates the file, with one interface named `interface`, or adds a section to the capture of an earlier
+    /// adapter of this process.
     pub(crate) fn create(path: &Path, interface: &str) -> Result<Self, WriteError> {
         Ok(Self { recorder: Some(Recorder::create(path, interface)?), error: None })
     }
@@ -85,8 +86,8 @@ impl Capture {
     }
 }
 
-/// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not report. The IPv4
-/// identification is the one that the ICRC is right for, else 0.
+/// Writes datagrams to a capture file with reconstructed IP and UDP headers, which a socket does not report.
+/// The IPv4 identification is the one that the ICRC is right for, else 0.
 struct Recorder {
     writer: Writer<Box<dyn Write + Send>>,
     interface: u32,

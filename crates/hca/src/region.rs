@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
 
-/// A further protection domain of the adapter: its regions are for its queue pairs only. Clones refer to the same domain.
+/// A further protection domain of the adapter: its regions are for its queue pairs only. Clones refer to the
+/// same domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(crate) shared: Arc<SharedDomain>,
@@ -142,8 +143,8 @@ impl Region {
         self.piece.len == 0
     }
 
-    /// A scatter/gather element of `len` bytes from `at` on. If it exceeds the region, the work request completes with an
-    /// error.
+    /// A scatter/gather element of `len` bytes from `at` on. If it exceeds the region, the work request
+    /// completes with an error.
     pub fn slice(&self, at: usize, len: usize) -> Sge {
         // Longer than every region that a request may name.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -160,7 +161,8 @@ impl Region {
         self.adapter.inner.driver.touch(|memory| f(memory.piece_mut(self.piece.address)))
     }
 
-    /// Drives the adapter, then evaluates `condition` on the bytes, at most twice: for programs that wait for a peer's WRITE.
+    /// Drives the adapter, then evaluates `condition` on the bytes, at most twice: for programs that wait for
+    /// a peer's WRITE.
     pub fn poll(&self, mut condition: impl FnMut(&[u8]) -> bool) -> bool {
         let driver = &self.adapter.inner.driver;
         driver.poll(|device| condition(device.memory().piece(self.piece.address)).then_some(())).is_some()

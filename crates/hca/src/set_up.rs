@@ -27,7 +27,8 @@ pub(crate) enum SetUpPorts {
 }
 
 impl SetUpPorts {
-    /// Opens the ports at the address of `socket`, for an adapter whose lowest queue pair number is `first_qp`.
+    /// Opens the ports at the address of `socket`, for an adapter whose lowest queue pair number is
+    /// `first_qp`.
     ///
     /// # Errors
     /// A port is taken, or StaR is not safe at the address.
@@ -55,8 +56,8 @@ pub(crate) enum SetUpRequest {
 }
 
 impl SetUp {
-    /// Changes a queue pair, and holds it if its connection must be set up; the request is for [`SetUp::request`], without the
-    /// device's lock.
+    /// Changes a queue pair, and holds it if its connection must be set up; the request is for
+    /// [`SetUp::request`], without the device's lock.
     ///
     /// # Errors
     /// As [`Device::modify_qp`].
@@ -89,8 +90,8 @@ impl SetUp {
         }
     }
 
-    /// Ends the set-up of a queue pair's connection: returns when it can no longer change the queue pair. To be called without the
-    /// device's lock.
+    /// Ends the set-up of a queue pair's connection: returns when it can no longer change the queue pair. To
+    /// be called without the device's lock.
     pub(crate) fn withdraw(&self, qp: QpNumber) {
         match self {
             Self::None => {}
@@ -143,8 +144,8 @@ impl SetUp {
     }
 }
 
-/// Whether a change drains a queue pair in ERROR, as librdmacm does before it disconnects one whose peer has: on an RNIC there is
-/// nothing left to drain.
+/// Whether a change drains a queue pair in ERROR, as librdmacm does before it disconnects one whose peer has:
+/// on an RNIC there is nothing left to drain.
 fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChange) -> bool {
     change.state == Some(QpState::Sqd) && device.query_qp(qp).is_ok_and(|report| report.state == QpState::Err)
 }

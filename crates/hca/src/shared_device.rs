@@ -1,5 +1,5 @@
-//! The device that the program and the driver's thread share: calls by either, and the loop of the thread, which drives the device
-//! while no program polls.
+//! The device that the program and the driver's thread share: calls by either, and the loop of the thread,
+//! which drives the device while no program polls.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -31,8 +31,8 @@ pub(crate) struct SharedDevice<M> {
     pub(crate) live: Mutex<LiveDevice<M>>,
     /// Readable while a datagram waits at any port.
     pub(crate) ports: OwnedFd,
-    /// Readable while a datagram waits at a side port: a multicast group's, or that of requests of connection managers. Set when
-    /// the first is opened.
+    /// Readable while a datagram waits at a side port: a multicast group's, or that of requests of connection
+    /// managers. Set when the first is opened.
     pub(crate) side_ports: OnceLock<OwnedFd>,
     pub(crate) local: SocketAddr,
     pub(crate) handover: Handover,
@@ -47,7 +47,8 @@ impl<M> SharedDevice<M> {
 }
 
 impl<M: Memory> SharedDevice<M> {
-    /// Locks the device. A panic under the lock leaves the device in some state of its state machine, which is usable.
+    /// Locks the device. A panic under the lock leaves the device in some state of its state machine, which
+    /// is usable.
     pub(crate) fn live(&self) -> MutexGuard<'_, LiveDevice<M>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,14 +115,15 @@ impl<M: Memory> SharedDevice<M> {
         }
     }
 
-    /// Returns true if a program polls, or is likely to poll soon: one that calls verbs in a row. A program that waits
-    /// for an event does not count, however often it polls.
+    /// Returns true if a program polls, or is likely to poll soon: one that calls verbs in a row. A program
+    /// that waits for an event does not count, however often it polls.
     fn is_polled(&self) -> bool {
         !self.handover.is_attended()
             && (self.handover.was_polled() || matches!(self.live.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
-    /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or sent.
+    /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or
+    /// sent.
     fn watch(&self, patience: &Patience) -> rustix::io::Result<bool> {
         self.handover.arm();
         let (due, has_moved) = {
@@ -140,8 +142,8 @@ impl<M: Memory> SharedDevice<M> {
         Ok(has_moved)
     }
 
-    /// Looks at the ports without sleeping, until a time or until a program needs or replaces the thread. Returns true if a datagram
-    /// waits.
+    /// Looks at the ports without sleeping, until a time or until a program needs or replaces the thread.
+    /// Returns true if a datagram waits.
     fn look(&self, until: Instant) -> rustix::io::Result<bool> {
         while clock::now() < until && !self.handover.is_called() && !self.is_polled() {
             if let [true] = clock::wait([self.ports.as_fd()], Some(Instant::ZERO))? {

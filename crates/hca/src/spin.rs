@@ -10,8 +10,8 @@ use std::time::Duration;
 use nichrome_port::current_processor;
 use nichrome_wire::Instant;
 
-/// Longer than a peer on another processor takes to answer, shorter than a time slice. A shorter time would let the
-/// scheduler leave both ends of a connection on one processor.
+/// Longer than a peer on another processor takes to answer, shorter than a time slice. A shorter time would
+/// let the scheduler leave both ends of a connection on one processor.
 const SPIN: Duration = Duration::from_millis(1);
 
 /// The time without traffic after which a driver's programs yield.
@@ -35,8 +35,9 @@ impl Spin {
         Self { own: is_pinned.then(own) }
     }
 
-    /// Time without traffic after which a program that polls yields its processor: zero if its peer needs it. `incoming`
-    /// is the processor that took in the last packet; it is called once after each time of traffic, `busy_at`.
+    /// Time without traffic after which a program that polls yields its processor: zero if its peer needs it.
+    /// `incoming` is the processor that took in the last packet; it is called once after each time of
+    /// traffic, `busy_at`.
     pub(crate) fn limit(&self, busy_at: Instant, incoming: impl FnOnce() -> Option<u32>) -> Duration {
         let Some(OwnProcessor { read_after, has_peer }) = &self.own else { return SPIN };
         if read_after.swap(busy_at.as_nanos(), Ordering::Relaxed) != busy_at.as_nanos() {

@@ -1,4 +1,5 @@
-//! The primitives of the hand-over. `tests/loom` compiles `handover.rs` with those of a model checker in their place.
+//! The primitives of the hand-over. `tests/loom` compiles `handover.rs` with those of a model checker in
+//! their place.
 
 pub(crate) use std::os::fd::AsFd;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

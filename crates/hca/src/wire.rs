@@ -22,7 +22,8 @@ use crate::recorder::Capture;
 /// Bytes of one send at most: a UDP payload over IPv4.
 const MAX_TRANSMIT: usize = 65_507;
 
-/// Bytes of one send at most while there is a link to another process: it works on what has come while this one prepares the next.
+/// Bytes of one send at most while there is a link to another process: it works on what has come while this
+/// one prepares the next.
 const MAX_TRANSMIT_WITH_LINKS: usize = 16_384;
 
 /// Datagram counters of an adapter.
@@ -38,8 +39,8 @@ pub struct WireCounters {
     pub refused: u64,
     /// Datagrams dropped by a fault, or with headers damaged by one.
     pub lost: u64,
-    /// Messages of several datagrams, sent together by a process of this machine, that the kernel dropped: with
-    /// [`Reception::Packets`](crate::Reception::Packets) before Linux 6.2.
+    /// Messages of several datagrams, sent together by a process of this machine, that the kernel dropped:
+    /// with [`Reception::Packets`](crate::Reception::Packets) before Linux 6.2.
     pub dropped_offloads: u64,
 }
 
@@ -149,8 +150,9 @@ impl Wire {
         self.ports.slot()
     }
 
-    /// Receives requests of connection managers from now on. Returns the service ports of this process and a descriptor that is
-    /// readable while a datagram waits at a side port; `None` where the address is not shared.
+    /// Receives requests of connection managers from now on. Returns the service ports of this process and a
+    /// descriptor that is readable while a datagram waits at a side port; `None` where the address is not
+    /// shared.
     ///
     /// # Errors
     /// The kernel's.
@@ -197,8 +199,8 @@ impl Wire {
         self.ports.leave(group);
     }
 
-    /// The processor that took in the last packet of a stream, if the kernel says. It does not for datagrams, whose sockets have
-    /// many peers.
+    /// The processor that took in the last packet of a stream, if the kernel says. It does not for datagrams,
+    /// whose sockets have many peers.
     pub(crate) fn incoming_processor(&self) -> Option<u32> {
         self.ports.streams().and_then(StreamPorts::incoming_processor)
     }
@@ -270,8 +272,8 @@ impl Wire {
         self.ports.streams().map(AsFd::as_fd)
     }
 
-    /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and the capture is
-    /// closed.
+    /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and
+    /// the capture is closed.
     pub(crate) fn close(&mut self) {
         self.is_cut_off = true;
         self.capture.close();
@@ -339,8 +341,8 @@ impl Wire {
         }
     }
 
-    /// Sends a batch of the device's datagrams and writes out the capture of what was received and sent; returns true if the
-    /// device may have more.
+    /// Sends a batch of the device's datagrams and writes out the capture of what was received and sent;
+    /// returns true if the device may have more.
     #[inline]
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         let has_more = match self.ports.streams_mut() {

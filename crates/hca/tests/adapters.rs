@@ -123,7 +123,8 @@ fn a_request_completes_before_the_peers_answer_to_it_arrives() {
     });
 }
 
-/// Segments of one send have consecutive identifications, so the ICRC is checked exactly. Older kernels would drop such sends.
+/// Segments of one send have consecutive identifications, so the ICRC is checked exactly. Older kernels would
+/// drop such sends.
 #[test]
 fn everything_is_done_where_packets_are_received_from_the_interface() {
     nichrome_port::gain_network_admin().unwrap();
@@ -145,8 +146,8 @@ fn everything_is_done_where_packets_are_received_from_the_interface() {
     nichrome_port::NetworkNamespace::new().unwrap().run(from_the_interface).unwrap();
 }
 
-/// Every kernel drops a datagram that a driver of a virtual machine leaves to the card for fragmentation: no virtio_net_hdr of AF_PACKET
-/// describes it.
+/// Every kernel drops a datagram that a driver of a virtual machine leaves to the card for fragmentation: no
+/// virtio_net_hdr of AF_PACKET describes it.
 #[test]
 fn packets_that_the_kernel_cannot_describe_are_counted() {
     const OURS: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -196,7 +197,8 @@ fn rough() -> Faults {
     Faults { impairments, seed: 4 }
 }
 
-/// What an attacker would have to guess: a key, a queue pair number and a first packet number of each of some objects.
+/// What an attacker would have to guess: a key, a queue pair number and a first packet number of each of some
+/// objects.
 fn secrets(seed: Option<u64>) -> Vec<[u32; 3]> {
     let adapter = Adapter::open(&AdapterConfig { seed, ..AdapterConfig::default() }).unwrap();
     let cq = adapter.completion_queue(16).unwrap();
@@ -362,7 +364,8 @@ fn an_adapter_that_nobody_uses_sleeps() {
     }
     let ends = connected(&AdapterConfig::default());
     does_everything(&ends, &[4096]);
-    // The last ACK is delayed, and timers run once more: the adapter then has to stay asleep for a whole interval.
+    // The last ACK is delayed, and timers run once more: the adapter then has to stay asleep for a whole
+    // interval.
     let until = Instant::now() + PATIENCE;
     let mut before = 0;
     while wake_ups() != before {

@@ -150,7 +150,8 @@ fn a_queue_pair_whose_connection_over_iwarp_fails_enters_error() {
     assert_eq!((kind, of, qp.state()), (REJECTED, id, QpState::Err));
 }
 
-/// Listens at `address` on one channel and connects to it on another; returns the identifiers of the client and of its request.
+/// Listens at `address` on one channel and connects to it on another; returns the identifiers of the client
+/// and of its request.
 fn request(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr) -> [u32; 2] {
     let listener = create(listening, 1, TCP);
     bind(listening, listener, address).unwrap();
@@ -169,7 +170,8 @@ fn connects(channel: &CmChannel, address: SocketAddr, qp: u32) -> u32 {
     client
 }
 
-/// Connects a queue pair on one channel to a listener of another; returns the identifiers of the client and of its request.
+/// Connects a queue pair on one channel to a listener of another; returns the identifiers of the client and
+/// of its request.
 fn requests(listening: &CmChannel, connecting: &CmChannel, address: SocketAddr, qp: u32) -> [u32; 2] {
     let client = connects(connecting, address, qp);
     let (kind, accepted, _) = event(listening);

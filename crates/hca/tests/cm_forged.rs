@@ -1,5 +1,5 @@
-//! Forged and replayed messages of the connection manager against a live adapter. The ICRC of each is right: nothing but the
-//! sender's address gives them away.
+//! Forged and replayed messages of the connection manager against a live adapter. The ICRC of each is right:
+//! nothing but the sender's address gives them away.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -91,8 +91,9 @@ impl Host {
         }
     }
 
-    /// Waits until the victim has taken in all that was sent to it before: it answers the DREQ of a connection that it does not
-    /// know. `known` is one of its own, whose first bits name the process at the address.
+    /// Waits until the victim has taken in all that was sent to it before: it answers the DREQ of a
+    /// connection that it does not know. `known` is one of its own, whose first bits name the process at the
+    /// address.
     fn waits_until_taken(&self, known: CommId) {
         let ids = CommIds { local: CommId(0x7777_7777), remote: CommId(known.0 ^ 0x0055_5555) };
         self.send(&dreq(TransactionId(77), ids, QP));

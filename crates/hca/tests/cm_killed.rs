@@ -1,4 +1,5 @@
-//! Connections whose peer is killed at each step, over RoCE and iWARP: the other end gives up, and keeps nothing of them.
+//! Connections whose peer is killed at each step, over RoCE and iWARP: the other end gives up, and keeps
+//! nothing of them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ const PORT: u16 = 7176;
 const OWN: &str = "127.0.78.1";
 const PEER: &str = "127.0.78.2";
 
-/// More than an end takes to give up, four waits of 134 ms and 537 ms of an MRA, and less than others take, 69 s.
+/// More than an end takes to give up, four waits of 134 ms and 537 ms of an MRA, and less than others take,
+/// 69 s.
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(30);
 
 fn end(transport: &str, address: &str) -> End {
@@ -119,7 +121,8 @@ fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The resources that an end keeps for connections: in its connection manager, bytes of state of the card, descriptors of the process.
+/// The resources that an end keeps for connections: in its connection manager, bytes of state of the card,
+/// descriptors of the process.
 fn kept(end: &End) -> (Usage, usize, usize) {
     let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
     (end.adapter.cm_usage().unwrap(), end.adapter.card_state_bytes(), descriptors)
@@ -191,7 +194,8 @@ fn outlives(transport: &str, side: &str) {
             _ => connection_to_a_server(&end, &mut peer),
         };
         drop(peer);
-        // The accepting side waits for the RTU, which iWARP does not have; the connecting side is ready with the answer.
+        // The accepting side waits for the RTU, which iWARP does not have; the connecting side is ready with
+        // the answer.
         let stands = match step {
             "requested" => Some(false),
             "answered" => (transport == "roce").then_some(side == "server"),

@@ -18,7 +18,8 @@ mod peer_process;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More than an end takes to give up, four waits of 134 ms and 537 ms of an MRA, and less than others take, 69 s.
+/// More than an end takes to give up, four waits of 134 ms and 537 ms of an MRA, and less than others take,
+/// 69 s.
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Messages are repeated every 134 ms, three times. A peer that lives may have to wait for a processor.
@@ -145,8 +146,8 @@ fn packets_of_all_processes_are_no_way_to_share_ports() {
 /// Port of [`Peer`]s.
 const PORT: u16 = 7175;
 
-/// What a [`Peer`] runs: it listens at [`PORT`], and does nothing more (`listen`), takes a request and does not answer it
-/// (`take`), or accepts requests for ever (`accept`).
+/// What a [`Peer`] runs: it listens at [`PORT`], and does nothing more (`listen`), takes a request and does
+/// not answer it (`take`), or accepts requests for ever (`accept`).
 #[test]
 #[ignore = "the other process of these tests, which start it"]
 fn a_peer_in_another_process() {

@@ -35,7 +35,8 @@ const IMPATIENT: CmOptions = CmOptions {
     guid: None,
 };
 
-/// More than an impatient end takes to give up, four waits of 34 ms and 268 ms of an MRA, and less than others take, 69 s.
+/// More than an impatient end takes to give up, four waits of 34 ms and 268 ms of an MRA, and less than
+/// others take, 69 s.
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(30);
 
 fn impatient() -> [End; 2] {
@@ -72,7 +73,8 @@ fn the_end_waits_until_the_last_message_is_polled() {
     polls_the_last_message_before_the_end(&pair());
 }
 
-/// A server remembers the end of a connection: the request of the next run must not look like a retransmission.
+/// A server remembers the end of a connection: the request of the next run must not look like a
+/// retransmission.
 #[test]
 fn a_second_run_with_the_same_seed_connects() {
     let server = End::open(&AdapterConfig::default());
@@ -196,7 +198,8 @@ fn lost_messages_are_repeated() {
     let ends = [open(1), open(2)];
     let listener = ends[1].adapter.listen(0, 0).unwrap();
     for _ in 0..5 {
-        // No data: with 7 retries a reliable connection may give up where the connection manager, with 15, does not.
+        // No data: with 7 retries a reliable connection may give up where the connection manager, with 15,
+        // does not.
         let [client, server] = connected(&ends, &listener);
         drop(client);
         assert!(server.wait_disconnected(PATIENCE).unwrap());
@@ -244,7 +247,8 @@ fn a_program_that_does_not_answer_a_request_is_given_up() {
     let [client, server] = impatient();
     let listener = server.adapter.listen(0, 0).unwrap();
     assert_eq!(gives_up(|| client.connect(listener.address(), b"").err()), Some(ConnectError::TimedOut));
-    // The peer has withdrawn its request; its REJ may still be in flight, and the listener does not show when it has arrived.
+    // The peer has withdrawn its request; its REJ may still be in flight, and the listener does not show when
+    // it has arrived.
     thread::sleep(Duration::from_millis(100));
     let request = listener.accept(PATIENCE).unwrap().unwrap();
     let late = request.accept(server.queue_pair(), b"", &connection());

@@ -86,7 +86,8 @@ fn messages_of_every_size_arrive_with_and_without_crc() {
     }
 }
 
-/// A connection to itself is refused by the thread of the set-up, which may run between any two steps of the verb.
+/// A connection to itself is refused by the thread of the set-up, which may run between any two steps of the
+/// verb.
 #[test]
 fn a_queue_pair_is_connected_whose_set_up_fails_at_once() {
     let adapter = Adapter::open(&AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() });
@@ -263,7 +264,8 @@ fn answer_reads(mut peer: TcpStream) {
     }
 }
 
-/// TCP's times of the last segment and of the last ACK are equal here, mostly: its clock ticks every few milliseconds.
+/// TCP's times of the last segment and of the last ACK are equal here, mostly: its clock ticks every few
+/// milliseconds.
 #[test]
 fn a_read_fails_that_a_busy_connections_own_interface_does_not_send() {
     let set_down = || {
@@ -317,8 +319,8 @@ fn a_machine_is_noticed_that_is_lost_while_its_window_is_closed() {
 fn a_live_peer_without_a_receive_is_waited_for() {
     let [a, b] = connected(&impatient());
     let mut completed = fill_window(&a);
-    // Its window is closed for longer than its machine may be silent, until TCP's probes of it come further apart. The peer's thread may have
-    // taken more bytes only now.
+    // Its window is closed for longer than its machine may be silent, until TCP's probes of it come further
+    // apart. The peer's thread may have taken more bytes only now.
     while let Some(done) = a.cq.wait(Duration::from_secs(8)) {
         assert_eq!(done.status, Status::Success);
         completed += 1;
@@ -430,8 +432,8 @@ fn a_capture_has_every_message_for_wireshark() {
     let fields = fields.iter().flat_map(|field| ["-e", field]);
     let rows = tshark(&options.into_iter().chain(fields).collect::<Vec<_>>());
     let rows: Vec<Vec<&str>> = rows.iter().map(|row| row.split('\t').collect()).collect();
-    // Two messages of each kind and two empty SENDs; 300,000 bytes take five FPDUs. The initiator repeats its empty WRITE if the other
-    // end is slow; a tagged header has 14 bytes.
+    // Two messages of each kind and two empty SENDs; 300,000 bytes take five FPDUs. The initiator repeats its
+    // empty WRITE if the other end is slow; a tagged header has 14 bytes.
     let (first, rest): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row[0] == "0x00" && row[4] == "14");
     assert!((1..=5).contains(&first.len()), "{rows:?}");
     let count = |opcode| rest.iter().filter(|row| row[0] == opcode).count();

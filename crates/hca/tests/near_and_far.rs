@@ -1,4 +1,5 @@
-//! The key-value store of `examples/near_and_far`: a client's reports of servers that lie, die or are slow, and a server's of clients.
+//! The key-value store of `examples/near_and_far`: a client's reports of servers that lie, die or are slow,
+//! and a server's of clients.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;

@@ -138,7 +138,8 @@ fn random_bytes_after_an_offer_for_an_unknown_queue_pair_are_refused() {
     let (ends, streams) = attacked(|end| {
         let mut stream = dial(end, source);
         stream.write_all(&offer(IpAddr::from(source))).unwrap();
-        // The case under test: the offer is processed before the next bytes arrive. Nothing shows the peer that it is.
+        // The case under test: the offer is processed before the next bytes arrive. Nothing shows the peer
+        // that it is.
         thread::sleep(Duration::from_millis(50));
         stream
     });

@@ -1,7 +1,9 @@
-//! Against the soft-iWARP device (siw) of a Linux kernel: `scripts/siw-kernel-peer` boots one and runs these tests.
+//! Against the soft-iWARP device (siw) of a Linux kernel: `scripts/siw-kernel-peer` boots one and runs these
+//! tests.
 //!
-//! The kernel's side is rping of rdma-core, in both roles: a SEND names a region, which the server READs, and a second one that it
-//! WRITEs to; and for messages that rping has not, a program that takes commands over TCP.
+//! The kernel's side is rping of rdma-core, in both roles: a SEND names a region, which the server READs, and
+//! a second one that it WRITEs to; and for messages that rping has not, a program that takes commands over
+//! TCP.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 use std::net::SocketAddr;
@@ -34,8 +36,9 @@ const ALL_SIZES: [usize; 8] = [1, 2, 3, 1023, 1425, 65_487, 65_536, REGION];
 const RPING_PORT: u16 = 7174;
 
 const REGION: usize = 1 << 20;
-/// How long siw may take to bring a queue pair to RTS after its Reply. siw forgets data that arrives meanwhile, until more
-/// arrives: siw_qp_llp_data_ready gives up where the state is locked. The guest is slow.
+/// How long siw may take to bring a queue pair to RTS after its Reply. siw forgets data that arrives
+/// meanwhile, until more arrives: siw_qp_llp_data_ready gives up where the state is locked. The guest is
+/// slow.
 const SIW_RTS: Duration = Duration::from_millis(500);
 
 /// Offsets in the region: rping's two buffers, the SEND and the receive.
@@ -282,7 +285,8 @@ fn bytes_of_every_size_arrive_both_ways(peer: &mut Peer, sizes: &[usize], crc: b
     for open in [Told::accepted, Told::connected] {
         let connection = open(peer, crc);
         for len in sizes {
-            // A responder sends behind the initiator's first FPDU (RFC 5044 section 7.1), and the kernel is both.
+            // A responder sends behind the initiator's first FPDU (RFC 5044 section 7.1), and the kernel is
+            // both.
             connection.kernel_writes_reads_and_sends(peer, *len);
             connection.writes_reads_and_sends(peer, *len);
         }

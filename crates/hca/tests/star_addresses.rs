@@ -200,8 +200,8 @@ fn where_adapters_share_an_address_no_other_program_gets_the_port_that_callers_t
     assert_eq!(errors, [Some(ErrorKind::AddrInUse); 2]);
 }
 
-/// Three adapters share the server's address, and three the client's; each has a slot of its own. WRITEs and atomic operations
-/// of both sides reach the memory of their peer.
+/// Three adapters share the server's address, and three the client's; each has a slot of its own. WRITEs and
+/// atomic operations of both sides reach the memory of their peer.
 #[test]
 fn several_adapters_share_an_address() {
     let folder = tempfile::tempdir().unwrap();

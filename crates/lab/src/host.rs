@@ -38,7 +38,8 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
-    /// Creates the host on `side` of the path, with an interface MTU of `mtu` bytes; without IPv6 if the kernel has none.
+    /// Creates the host on `side` of the path, with an interface MTU of `mtu` bytes; without IPv6 if the
+    /// kernel has none.
     ///
     /// # Errors
     /// The kernel refuses the namespace or the interface.
@@ -59,8 +60,8 @@ impl Host {
         &self.namespace
     }
 
-    /// Runs `work` on a thread in the host's network namespace. Its sockets, threads and child processes belong to the
-    /// host.
+    /// Runs `work` on a thread in the host's network namespace. Its sockets, threads and child processes
+    /// belong to the host.
     ///
     /// # Errors
     /// The thread cannot enter the namespace.
@@ -82,7 +83,8 @@ impl Host {
     }
 }
 
-/// Returns the environment variables for programs on the host on `side`; those for IPv6 are empty without IPv6.
+/// Returns the environment variables for programs on the host on `side`; those for IPv6 are empty without
+/// IPv6.
 pub fn variables(side: Side, has_ipv6: bool) -> Variables {
     let (here, peer) = (side, side.other());
     let ipv6 = |side: Side| if has_ipv6 { side.ipv6().to_string() } else { String::new() };
@@ -99,8 +101,8 @@ const fn mac(side: Side) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, side.number()])
 }
 
-/// Configures the interface, in this thread's namespace. Neighbours are static: only packets of programs cross the path,
-/// and connections need no address resolution.
+/// Configures the interface, in this thread's namespace. Neighbours are static: only packets of programs
+/// cross the path, and connections need no address resolution.
 fn connect(
     side: Side,
     name: InterfaceName,

@@ -8,14 +8,16 @@ use std::process::{self, Command};
 
 use nichrome_port::NetworkNamespace;
 
-/// Environment variable of the new process: the path of the file to which a test that has passed writes its name.
+/// Environment variable of the new process: the path of the file to which a test that has passed writes its
+/// name.
 const WITHIN: &str = "NICHROME_LAB_WITHIN";
 
-/// Runs a test that creates network namespaces: directly for root, else again in a new process and user namespace, by
-/// unshare(1). `name` is the test's name with its modules: `module::name_of_the_test`.
+/// Runs a test that creates network namespaces: directly for root, else again in a new process and user
+/// namespace, by unshare(1). `name` is the test's name with its modules: `module::name_of_the_test`.
 ///
 /// # Panics
-/// The test fails, the executable has no test of this name that is not ignored, or the system denies user namespaces.
+/// The test fails, the executable has no test of this name that is not ignored, or the system denies user
+/// namespaces.
 pub fn in_namespaces(name: &str, test: impl FnOnce()) {
     if NetworkNamespace::new().is_ok() {
         test();

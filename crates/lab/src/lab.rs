@@ -45,8 +45,8 @@ impl fmt::Debug for Lab {
 }
 
 impl Lab {
-    /// Creates both hosts, and a path with these impairments towards the left and towards the right host. The seed
-    /// determines all random choices.
+    /// Creates both hosts, and a path with these impairments towards the left and towards the right host. The
+    /// seed determines all random choices.
     ///
     /// # Errors
     /// The kernel refuses a namespace or an interface, or the impairments contradict each other.
@@ -54,8 +54,8 @@ impl Lab {
         Self::build(impairments, seed, Threads::ByHost, (Config::default(), None))
     }
 
-    /// As [`Lab::new`], with more throughput; both hosts receive through a card that coalesces with `profile`, if it is given. A host's
-    /// packets are lost if more than a thousand wait for a busy CPU.
+    /// As [`Lab::new`], with more throughput; both hosts receive through a card that coalesces with
+    /// `profile`, if it is given. A host's packets are lost if more than a thousand wait for a busy CPU.
     ///
     /// # Errors
     /// As for [`Lab::new`], or a value of `engine` or `profile` is out of its range.
@@ -111,8 +111,8 @@ impl Lab {
         side.of(&self.hosts)
     }
 
-    /// Replaces the impairments of packets to the host on `to`. Packets that the bottleneck has sent keep their delays;
-    /// those in its queue are sent at the new rate, with the new delay.
+    /// Replaces the impairments of packets to the host on `to`. Packets that the bottleneck has sent keep
+    /// their delays; those in its queue are sent at the new rate, with the new delay.
     ///
     /// # Errors
     /// The impairments contradict each other; the path keeps its own.

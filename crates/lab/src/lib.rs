@@ -1,8 +1,8 @@
 //! Two hosts on this machine and a wide-area path between them, for tests of programs that use the network.
 //!
-//! A [`Host`] is a network namespace with the kernel's own TCP/IP and one interface, whose wire is this process. A [`Lab`]
-//! joins two hosts by a path with the impairments of `nichrome-wan`, seeded; [`Lab::impair`] changes them while the path is
-//! in use. [`in_namespaces`] runs a test without root.
+//! A [`Host`] is a network namespace with the kernel's own TCP/IP and one interface, whose wire is this
+//! process. A [`Lab`] joins two hosts by a path with the impairments of `nichrome-wan`, seeded;
+//! [`Lab::impair`] changes them while the path is in use. [`in_namespaces`] runs a test without root.
 //!
 //! ```no_run
 //! use std::io::{Read, Write};

@@ -133,8 +133,9 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         (self.0.layout.tunnel == Tunnel::Ipv4).then_some(self.0.outer_identification)
     }
 
-    /// Returns true if all segments have the header's CWR flag, as [`accurate_ecn`](crate::Config::accurate_ecn) allows: a
-    /// kernel that segments the packet keeps it on the first only.
+    /// Returns true if all segments have the header's CWR flag, as
+    /// [`accurate_ecn`](crate::Config::accurate_ecn) allows: a kernel that segments the packet keeps it on
+    /// the first only.
     pub fn repeats_cwr(&self) -> bool {
         !self.is_udp() && self.0.flags.contains(TcpFlags::CWR)
     }

@@ -29,8 +29,8 @@ pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
 /// Number of tag values of flows: the counters fit in the nearest cache, and few frames of a burst collide.
 const TAGS: usize = 512;
 
-/// Returns, as bits with the last frame lowest, the [common frames](usual) of a burst of Ethernet frames that share their flow with no
-/// other one. May miss some. Returns 0 for bursts of more than [`MOST`].
+/// Returns, as bits with the last frame lowest, the [common frames](usual) of a burst of Ethernet frames that
+/// share their flow with no other one. May miss some. Returns 0 for bursts of more than [`MOST`].
 #[inline(never)]
 pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
     const NONE: u16 = u16::MAX;
@@ -56,14 +56,16 @@ pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
 #[inline(always)]
 fn tag(head: &Head) -> usize {
     let (addresses, ports) = usual::flow_words(head);
-    // The highest bits of each product depend on all bits of its factors, and ports that count with the addresses do not cancel them.
+    // The highest bits of each product depend on all bits of its factors, and ports that count with the
+    // addresses do not cancel them.
     let sum = addresses
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(u64::from(ports).wrapping_mul(0xC2B2_AE3D_27D4_EB4F));
     (sum >> (u64::BITS - TAGS.ilog2())) as usize
 }
 
-/// Returns true for an IPv4 packet with options or a fragment: its ports are not where a common frame has them.
+/// Returns true for an IPv4 packet with options or a fragment: its ports are not where a common frame has
+/// them.
 fn may_be_of_any_flow(frame: &[u8]) -> bool {
     let is_ipv4 = EthernetHeader::new(frame).is_some_and(|link| link.ethertype() == EtherType::IPV4);
     let ip = frame.get(EthernetHeader::LEN..).and_then(Ipv4Header::new).filter(|_| is_ipv4);

@@ -1,5 +1,5 @@
-//! Verifies the checksums of received frames: the IPv4 header checksum of every frame, as Linux's `inet_gro_receive` does, and the
-//! transport checksum if its status is unknown.
+//! Verifies the checksums of received frames: the IPv4 header checksum of every frame, as Linux's
+//! `inet_gro_receive` does, and the transport checksum if its status is unknown.
 
 use nichrome_wire::{AddressPair, Ipv4Header, Ipv6Header};
 

@@ -77,8 +77,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         each!(self, engine => engine.drain());
     }
 
-    /// Flushes the flows that have held segments the longest, until this number of frames has left or none is held:
-    /// for a driver that runs low on buffers.
+    /// Flushes the flows that have held segments the longest, until this number of frames has left or none is
+    /// held: for a driver that runs low on buffers.
     pub fn drain_oldest(&mut self, frames: usize) {
         each!(self, engine => engine.drain_oldest(frames));
     }
@@ -98,8 +98,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         }
     }
 
-    /// Returns the number of flows in the engine's table: with `npu` those with a descriptor or with held segments,
-    /// else those that hold segments.
+    /// Returns the number of flows in the engine's table: with `npu` those with a descriptor or with held
+    /// segments, else those that hold segments.
     pub fn connections(&self) -> usize {
         each!(self, engine => engine.connections())
     }

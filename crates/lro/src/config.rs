@@ -79,8 +79,8 @@ pub enum Hold {
 ///
 /// An engine reserves at most 500 KB, 250 bytes per connection (500 with UDP), and per aggregate 760 bytes
 /// and `max_segments` frames (a buffer and 8 bytes each). For every eight aggregates, `npu` also reserves
-/// `reorder_segments` frames and 96 bytes each. No engine allocates more later, except in the first batches: room for as many outputs as
-/// one batch has.
+/// `reorder_segments` frames and 96 bytes each. No engine allocates more later, except in the first batches:
+/// room for as many outputs as one batch has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The outermost header of the frames.
@@ -94,9 +94,9 @@ pub struct Config {
     /// header cannot name the tunnel, so the host must terminate it: a router could not segment the packets
     /// again.
     pub tunnels: bool,
-    /// Coalesces segments whose CWR and AE flags are equal, as Linux 7 does for accurate ECN (RFC 9768; `gro` only).
-    /// A host that segments the packets again keeps CWR on the first segment only, so the host must terminate the
-    /// connections.
+    /// Coalesces segments whose CWR and AE flags are equal, as Linux 7 does for accurate ECN (RFC 9768; `gro`
+    /// only). A host that segments the packets again keeps CWR on the first segment only, so the host must
+    /// terminate the connections.
     pub accurate_ecn: bool,
     /// Maximum size of an aggregate's IP packet in bytes, 576 to 65,535.
     pub max_bytes: u32,
@@ -140,7 +140,8 @@ pub struct ConfigError {
 }
 
 impl Config {
-    /// Returns how many connections may hold segments at a time, if only these are in the table: each holds an aggregate.
+    /// Returns how many connections may hold segments at a time, if only these are in the table: each holds
+    /// an aggregate.
     pub(crate) fn holding_connections(&self) -> usize {
         self.max_connections.min(self.max_aggregates)
     }

@@ -147,7 +147,8 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         Ok(())
     }
 
-    /// Consumes a frame that [`Datagrams::receive`] has returned: holds it, or passes it if still no aggregate is free.
+    /// Consumes a frame that [`Datagrams::receive`] has returned: holds it, or passes it if still no
+    /// aggregate is free.
     #[cold]
     pub(crate) fn receive_again(
         &mut self,

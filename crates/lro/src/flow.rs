@@ -3,16 +3,17 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// One direction of one TCP connection, or of one exchange of UDP datagrams: the four-tuple (lro-npu IV.A), the protocol,
-/// the IP version and the VLAN identifiers. The ACK number is not part of it: it changes within a connection.
+/// One direction of one TCP connection, or of one exchange of UDP datagrams: the four-tuple (lro-npu IV.A),
+/// the protocol, the IP version and the VLAN identifiers. The ACK number is not part of it: it changes within
+/// a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FlowKey {
     /// Source and destination: both in the first word for IPv4, two words each for IPv6.
     addresses: (u64, u64, u64, u64),
     /// Source port above destination port.
     ports: u32,
-    /// IP version in the top 4 bits, then whether it is [`UDP`] and [`TUNNEL`]ed, then the number of VLAN tags in 2 bits, then
-    /// up to two VLAN identifiers of 12 bits.
+    /// IP version in the top 4 bits, then whether it is [`UDP`] and [`TUNNEL`]ed, then the number of VLAN
+    /// tags in 2 bits, then up to two VLAN identifiers of 12 bits.
     network: u32,
 }
 

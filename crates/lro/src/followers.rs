@@ -1,7 +1,7 @@
 //! The frames of an aggregate after the first.
 //!
-//! They are stored in places that exist already. A push to a vector would first test whether it must grow, with a call that moves the
-//! frame through memory.
+//! They are stored in places that exist already. A push to a vector would first test whether it must grow,
+//! with a call that moves the frame through memory.
 
 use std::mem;
 use std::vec::IntoIter;

@@ -2,7 +2,8 @@
 
 use nichrome_wire::ChecksumState;
 
-/// Status of the TCP or UDP checksum of a received frame. The engines verify the IPv4 header checksum of every frame.
+/// Status of the TCP or UDP checksum of a received frame. The engines verify the IPv4 header checksum of
+/// every frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumStatus {
     /// Unknown: the engine verifies the checksum.

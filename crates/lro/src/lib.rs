@@ -1,5 +1,5 @@
-//! Receive coalescing (large receive offload): engines that merge the TCP segments of a flow into packets of up to
-//! 64 KB before a network stack sees them.
+//! Receive coalescing (large receive offload): engines that merge the TCP segments of a flow into packets of
+//! up to 64 KB before a network stack sees them.
 //!
 //! | | [`Gro`] (default) | [`Netfpga`] | [`Npu`] |
 //! |---|---|---|---|

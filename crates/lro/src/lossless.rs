@@ -48,7 +48,8 @@ pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: UsualChecksums) ->
     usual.ip && (usual.tcp || frame.checksum == ChecksumStatus::Unfinished)
 }
 
-/// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`]. Flags in `free` do not prevent it.
+/// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`]. Flags in `free` do not prevent
+/// it.
 #[inline(always)]
 pub(crate) fn why_not_held<B: AsRef<[u8]>>(
     segment: &Segment,

@@ -113,7 +113,8 @@ pub(crate) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Returns the fields that differ of an IPv4 packet with the first one's header and an identification that is greater by `steps`.
+    /// Returns the fields that differ of an IPv4 packet with the first one's header and an identification
+    /// that is greater by `steps`.
     #[inline(always)]
     pub(crate) fn after(&self, steps: u16) -> IdentAndChecksum {
         let ip = self.header.get(self.network..).and_then(|ip| ip.first_chunk()).unwrap_or(&[0; 12]);

@@ -1,9 +1,10 @@
-//! The `netfpga` profile: the stateless hardware module of lro-netfpga, and the specification of the RTL in `hw/lro`.
+//! The `netfpga` profile: the stateless hardware module of lro-netfpga, and the specification of the RTL in
+//! `hw/lro`.
 //!
-//! A received packet is parsed to an `LroStruct` (section 5, Figure 5), whose AGGR bit says whether it is eligible
-//! (section 3) and whose CSUM bit says whether its checksums are right. Without CSUM it is dropped; without AGGR it
-//! goes to the forward block, which passes it untouched; otherwise the store block (Figures 6 and 7) stitches it to
-//! the stored aggregate, or closes that one and starts anew.
+//! A received packet is parsed to an `LroStruct` (section 5, Figure 5), whose AGGR bit says whether it is
+//! eligible (section 3) and whose CSUM bit says whether its checksums are right. Without CSUM it is dropped;
+//! without AGGR it goes to the forward block, which passes it untouched; otherwise the store block (Figures 6
+//! and 7) stitches it to the stored aggregate, or closes that one and starts anew.
 //!
 //! | rule | the paper | here |
 //! |---|---|---|

@@ -37,8 +37,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Returns the headers as a parser finds them that does not read the content of IPv6 extension headers: any of them may change
-    /// what the TCP checksum covers.
+    /// Returns the headers as a parser finds them that does not read the content of IPv6 extension headers:
+    /// any of them may change what the TCP checksum covers.
     pub(crate) fn with_opaque_extension_headers(self) -> Self {
         let barrier = if self.extension_headers { Some(PassReason::IpOptions) } else { self.barrier };
         Self { barrier, ..self }
@@ -63,11 +63,12 @@ pub(crate) fn read(frame: &[u8], medium: Medium, protocol: IpProtocol) -> Result
     }
 }
 
-/// As [`read`], through one tunnel. A first fragment of a tunnel's packet, a packet whose tunnel header has options, and one that ends
-/// before the tunnel does are barriers for the flow within.
+/// As [`read`], through one tunnel. A first fragment of a tunnel's packet, a packet whose tunnel header has
+/// options, and one that ends before the tunnel does are barriers for the flow within.
 ///
 /// # Errors
-/// There is no tunnel, the tunnel header is a later fragment's or malformed, or the inner headers cannot be read.
+/// There is no tunnel, the tunnel header is a later fragment's or malformed, or the inner headers cannot be
+/// read.
 pub(crate) fn read_tunneled(
     frame: &[u8],
     medium: Medium,
@@ -166,8 +167,8 @@ fn barrier_of(fragment: Option<Fragment>, has_options: bool) -> Result<Option<Pa
     }
 }
 
-/// Reads the first part of an IP packet at `start`, whose rest is in other fragments of its tunnel: addresses and the position of
-/// the transport header.
+/// Reads the first part of an IP packet at `start`, whose rest is in other fragments of its tunnel: addresses
+/// and the position of the transport header.
 fn first_part(
     frame: &[u8],
     start: usize,
@@ -283,7 +284,8 @@ fn ipv6(frame: &[u8], start: usize, vlans: Vlans, protocol: IpProtocol) -> Resul
             // An atomic fragment is a whole packet, but its fragment header could not be re-created.
             barrier = Some(PassReason::Fragment);
         }
-        // A routing header or a home address changes an address that the checksum covers; AH signs fields that merging changes.
+        // A routing header or a home address changes an address that the checksum covers; AH signs fields
+        // that merging changes.
         let is_opaque = |extension: &Ipv6Extension<'_>| {
             matches!(extension.protocol, IpProtocol::ROUTING | IpProtocol::AH) || extension.has_home_address()
         };

@@ -75,7 +75,8 @@ impl<B: AsRef<[u8]>> Outbox<B> {
         self.push(Output::ToHost(Packet::Frame(frame)));
     }
 
-    /// As [`Outbox::flush_frame`], for all `frames`, with `payload` bytes of TCP payload in total. Their vector is empty afterwards.
+    /// As [`Outbox::flush_frame`], for all `frames`, with `payload` bytes of TCP payload in total. Their
+    /// vector is empty afterwards.
     #[inline]
     pub(crate) fn flush_frames(&mut self, frames: &mut Vec<Frame<B>>, payload: u64, reason: FlushReason) {
         let count = frames.len() as u64;

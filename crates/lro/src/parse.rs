@@ -17,8 +17,8 @@ pub(crate) enum Parsed {
     /// A TCP segment.
     Tcp(Segment),
     /// A TCP segment of this flow that is incomplete (a first fragment), or whose checksum covers unknown
-    /// bytes (a routing header, a home address). Its flow is flushed before it passes. The sequence number is known unless the
-    /// fragment ends before it.
+    /// bytes (a routing header, a home address). Its flow is flushed before it passes. The sequence number is
+    /// known unless the fragment ends before it.
     Barrier { flow: FlowKey, seq: Option<SeqNumber>, reason: PassReason },
     /// Any other frame, which passes.
     Other(PassReason),
@@ -133,7 +133,8 @@ pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     }
 }
 
-/// As [`parse`], without the content of IPv6 extension headers: what follows any but a fragment header is a barrier.
+/// As [`parse`], without the content of IPv6 extension headers: what follows any but a fragment header is a
+/// barrier.
 #[inline]
 pub(crate) fn parse_without_extensions(frame: &[u8], medium: Medium) -> Parsed {
     if let Some(segment) = parse_usual(frame, medium) {
@@ -173,9 +174,9 @@ fn tcp(frame: &[u8], ip: &Network) -> Parsed {
     }
 }
 
-/// Reads the flow of a segment that passes for `reason`. A first fragment may end within the TCP header, as an MTU of 68 bytes and
-/// IP options need (RFC 791), but not before the sequence number; in a tunnel's fragment, whose inner packet is cut, not always
-/// before the ports.
+/// Reads the flow of a segment that passes for `reason`. A first fragment may end within the TCP header, as
+/// an MTU of 68 bytes and IP options need (RFC 791), but not before the sequence number; in a tunnel's
+/// fragment, whose inner packet is cut, not always before the ports.
 fn barrier(bytes: &[u8], ip: &Network, reason: PassReason) -> Parsed {
     let Some([a, b, c, d]) = bytes.first_chunk().copied() else {
         return Parsed::Other(PassReason::Malformed);

@@ -58,11 +58,13 @@ reasons! {
         ShortSegment = "short_segment",
         /// The next segment is longer than those before it.
         LongSegment = "long_segment",
-        /// The next segment has other header fields (addresses, TTL, TOS, ECN, window, ACK number, options, …).
+        /// The next segment has other header fields (addresses, TTL, TOS, ECN, window, ACK number, options,
+        /// …).
         UnequalField = "unequal_field",
         /// The next segment does not follow in sequence.
         OutOfOrder = "out_of_order",
-        /// The next frame of the flow cannot be coalesced and must not overtake (SYN, FIN, RST, URG, pure ACK, …).
+        /// The next frame of the flow cannot be coalesced and must not overtake (SYN, FIN, RST, URG, pure
+        /// ACK, …).
         Barrier = "barrier",
         /// A segment of another flow came, and there is room for one flow only.
         FlowMismatch = "flow_mismatch",
@@ -92,7 +94,8 @@ reasons! {
         Malformed = "malformed",
         /// An IP fragment.
         Fragment = "fragment",
-        /// IP options (IPv4), or extension headers that the profile does not merge or that are too long to keep.
+        /// IP options (IPv4), or extension headers that the profile does not merge or that are too long to
+        /// keep.
         IpOptions = "ip_options",
         /// Bytes after the IP packet that could not be re-created.
         Trailer = "trailer",
@@ -144,7 +147,8 @@ reasons! {
         TcpChecksum = "tcp_checksum",
         /// The UDP checksum is wrong.
         UdpChecksum = "udp_checksum",
-        /// All its bytes came before (Algorithms 1 and 2 as written; otherwise only what the host acknowledged).
+        /// All its bytes came before (Algorithms 1 and 2 as written; otherwise only what the host
+        /// acknowledged).
         Duplicate = "duplicate",
     }
 }

@@ -228,7 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any mix of additions, removals and drains finds what is there, and gives it back in the order of its beginning.
+        /// Any mix of additions, removals and drains finds what is there, and gives it back in the order of
+        /// its beginning.
         #[test]
         fn agrees_with_a_list(steps in proptest::collection::vec((0u16..40, 0u8..20), 0..300)) {
             let (mut recent, mut run) = (Recent::new(), runs());

@@ -21,7 +21,8 @@ pub(crate) struct Index(pub(crate) u32);
 /// are on a stack, so that taking and releasing a descriptor allocates nothing.
 pub(crate) struct ConnectionTable<D> {
     hasher: KeyHasher,
-    /// Connections by some bits of their hashes, in the nearest cache: most absent ones are known by a 0. A count of 255 stays.
+    /// Connections by some bits of their hashes, in the nearest cache: most absent ones are known by a 0. A
+    /// count of 255 stays.
     counts: Box<[u8; COUNTS]>,
     /// First slot of each chain; a power of two.
     buckets: Box<[u32]>,
@@ -144,7 +145,8 @@ impl<D> ConnectionTable<D> {
         None
     }
 
-    /// As [`ConnectionTable::likely`], which may find the connection at this place: the first of its chain, when that was looked up.
+    /// As [`ConnectionTable::likely`], which may find the connection at this place: the first of its chain,
+    /// when that was looked up.
     #[inline(always)]
     pub(crate) fn likely_at(&self, place: u32, hash: u32) -> Option<Index> {
         match self.slots.get(place as usize) {
@@ -159,8 +161,8 @@ impl<D> ConnectionTable<D> {
         prefetch_index(&*self.buckets, self.bucket(hash));
     }
 
-    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is absent, and prefetches these slots.
-    /// Their buckets are [prefetched](Self::prefetch_bucket) before.
+    /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is
+    /// absent, and prefetches these slots. Their buckets are [prefetched](Self::prefetch_bucket) before.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
         for (place, hash) in places.iter_mut().zip(hashes) {

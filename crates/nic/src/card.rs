@@ -37,9 +37,9 @@ struct Running {
 }
 
 impl Card {
-    /// Starts a worker for each queue of the wire. The host has as many queues, or one. Calls `ended` on a worker's
-    /// thread when the worker ends, for whatever reason. Workers that sleep have real-time priority in turns, if permitted:
-    /// see [`RealTime`](nichrome_port::RealTime).
+    /// Starts a worker for each queue of the wire. The host has as many queues, or one. Calls `ended` on a
+    /// worker's thread when the worker ends, for whatever reason. Workers that sleep have real-time priority
+    /// in turns, if permitted: see [`RealTime`](nichrome_port::RealTime).
     pub fn start<W: WireQueue + 'static>(
         queues: Vec<Queue<W>>,
         hosts: &[Host],
@@ -70,9 +70,9 @@ impl Card {
         Ok(card)
     }
 
-    /// Starts a worker that carries the packets of one host to the other, in one direction: it segments them, sends them through the
-    /// wire, which it also receives from, and coalesces them. Their bytes so stay in one core's cache. Calls `ended` as
-    /// [`Card::start`] does.
+    /// Starts a worker that carries the packets of one host to the other, in one direction: it segments them,
+    /// sends them through the wire, which it also receives from, and coalesces them. Their bytes so stay in
+    /// one core's cache. Calls `ended` as [`Card::start`] does.
     pub fn between<W: WireQueue + 'static>(
         [from, to]: [Host; 2],
         queue: Queue<W>,
@@ -94,8 +94,8 @@ impl Card {
         Remote::new(self.workers.iter().map(|worker| worker.control.clone()).collect())
     }
 
-    /// Stops all workers and returns their counters. The engines' held packets are delivered, and those on the way between
-    /// workers; those in a wire within the process, or waiting for a full wire, are lost.
+    /// Stops all workers and returns their counters. The engines' held packets are delivered, and those on
+    /// the way between workers; those in a wire within the process, or waiting for a full wire, are lost.
     pub fn stop(mut self) -> Result<Vec<QueueStats>, CardError> {
         self.end()
     }

@@ -16,7 +16,8 @@ pub(crate) enum ControlMessage {
     Stop,
 }
 
-/// The receiving end of a worker's control messages, and its waker, which also signals frames from other workers.
+/// The receiving end of a worker's control messages, and its waker, which also signals frames from other
+/// workers.
 pub(crate) struct Inbox {
     messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,

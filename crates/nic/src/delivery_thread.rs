@@ -1,4 +1,5 @@
-//! The destination of a worker's packets: its own host queue, or the delivery thread that several workers share.
+//! The destination of a worker's packets: its own host queue, or the delivery thread that several workers
+//! share.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -78,8 +79,8 @@ pub(crate) struct DeliveryThread {
 }
 
 impl DeliveryThread {
-    /// Starts the thread for this many workers; returns their deliveries too. Calls `ended` on the thread when it
-    /// ends.
+    /// Starts the thread for this many workers; returns their deliveries too. Calls `ended` on the thread
+    /// when it ends.
     pub(crate) fn start<W: WireQueue + 'static>(
         host: Host,
         workers: usize,

@@ -15,8 +15,8 @@ impl Distribution {
         Self { hash: Toeplitz::new(&RssKey::SYMMETRIC), workers: workers.max(1) }
     }
 
-    /// Returns the worker of a frame, from 0, by the Toeplitz hash of addresses and ports. Frames without them go to
-    /// worker 0.
+    /// Returns the worker of a frame, from 0, by the Toeplitz hash of addresses and ports. Frames without
+    /// them go to worker 0.
     #[inline]
     pub fn worker(&self, frame: &[u8]) -> usize {
         if self.workers == 1 {

@@ -11,14 +11,15 @@ use thiserror::Error;
 
 use crate::partial_checksum::partial_checksum;
 
-/// Maximum slices of a write (`UIO_MAXIOV`): headers, and the payloads of as many segments as an aggregate may have.
+/// Maximum slices of a write (`UIO_MAXIOV`): headers, and the payloads of as many segments as an aggregate
+/// may have.
 const SLICES: usize = 1024;
 
 /// Slices collected on the stack; enough for usual aggregates.
 const FEW: usize = 66;
 
-/// Length up to which the slices of a packet are copied together, in bytes: Linux takes longer for another slice of a write to a TAP
-/// device than a copy of so many bytes takes.
+/// Length up to which the slices of a packet are copied together, in bytes: Linux takes longer for another
+/// slice of a write to a TAP device than a copy of so many bytes takes.
 const SHORT: usize = 2048;
 
 /// A queue of the host.
@@ -131,8 +132,8 @@ fn has_short_slices<B: AsRef<[u8]>>(packet: &Packet<B>) -> bool {
     }
 }
 
-/// Passes a packet to the kernel. An aggregate that the kernel refuses, as some kernels do, is passed segment by
-/// segment. Returns true in that case.
+/// Passes a packet to the kernel. An aggregate that the kernel refuses, as some kernels do, is passed segment
+/// by segment. Returns true in that case.
 pub(crate) fn send_or_segment<B: AsRef<[u8]>>(
     device: &(impl Device + ?Sized),
     packet: &Packet<B>,

@@ -1,5 +1,5 @@
-//! The live card: coalesces frames from a wire and passes packets of up to 64 KB to the kernel; segments the kernel's
-//! packets for the wire and completes their checksums.
+//! The live card: coalesces frames from a wire and passes packets of up to 64 KB to the kernel; segments the
+//! kernel's packets for the wire and completes their checksums.
 //!
 //! ```text
 //! wire queue ──► distribution ──► engine ──► delivery ──► host queue (TAP) ──► kernel
@@ -8,10 +8,10 @@
 //!     └── packets ◄── segmentation ◄──┴──────────────── host queue (TAP) ◄── kernel
 //! ```
 //!
-//! A [`Card`] has workers, each a thread with a queue of the wire, a queue of the host, and its own engine, without
-//! shared state or locks: the receive threads of lro-npu, section IV. A worker passes frames of other workers'
-//! connections on to them ([`Distribution`]). If the host has one queue only, a separate thread takes packets from the
-//! workers in turn ([`delivery`]): the load balancer of lro-npu, section V.B.
+//! A [`Card`] has workers, each a thread with a queue of the wire, a queue of the host, and its own engine,
+//! without shared state or locks: the receive threads of lro-npu, section IV. A worker passes frames of other
+//! workers' connections on to them ([`Distribution`]). If the host has one queue only, a separate thread
+//! takes packets from the workers in turn ([`delivery`]): the load balancer of lro-npu, section V.B.
 //!
 //! A worker may also carry the packets of one host to another, in one direction ([`Card::between`]).
 //!

@@ -32,7 +32,8 @@ pub struct MemoryDirection {
     opposite: Opposite,
 }
 
-/// The ICMP errors for packets that exceed the MTU of a direction's path: they pass the path of the other one.
+/// The ICMP errors for packets that exceed the MTU of a direction's path: they pass the path of the other
+/// one.
 struct Opposite {
     errors_from: Consumer<(Instant, Carried)>,
     errors_to: Producer<(Instant, Carried)>,

@@ -10,14 +10,15 @@ use nichrome_wire::{Engine, Instant};
 
 use crate::carried::Carried;
 
-/// Frames sent and not yet received that a direction has room for: four receive batches, so that a sender seldom waits while its reader
-/// delivers one. Twice as many gain nothing.
+/// Frames sent and not yet received that a direction has room for: four receive batches, so that a sender
+/// seldom waits while its reader delivers one. Twice as many gain nothing.
 pub(crate) const ROOM: usize = 1024;
 
 /// Length of a block of memory for frames in several parts, which are ACKs, in bytes.
 pub(crate) const BLOCK: usize = 1 << 16;
 
-/// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the wire.
+/// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the
+/// wire.
 #[derive(Clone)]
 pub struct MemoryPath {
     direction: Arc<Mutex<Direction>>,

@@ -39,8 +39,8 @@ impl fmt::Debug for MemoryWire {
     }
 }
 
-/// Creates both ends of a wire for frames of up to `max` bytes. The first impairments apply to the first end's
-/// received frames.
+/// Creates both ends of a wire for frames of up to `max` bytes. The first impairments apply to the first
+/// end's received frames.
 ///
 /// # Errors
 /// The impairments contradict each other, or no descriptor is free.

@@ -20,8 +20,8 @@ pub(crate) struct Mesh<B> {
     to: Vec<Option<Neighbour<B>>>,
     /// From each other worker.
     from: Vec<Consumer<WireFrame<B>>>,
-    /// The ring in `from` that is emptied first: another one each time, so that a busy worker does not keep another's
-    /// frames waiting.
+    /// The ring in `from` that is emptied first: another one each time, so that a busy worker does not keep
+    /// another's frames waiting.
     first: usize,
     /// The worker's own frames while a batch is distributed; otherwise empty.
     own: Vec<WireFrame<B>>,

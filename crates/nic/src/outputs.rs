@@ -14,8 +14,8 @@ use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
 
-/// Maximum wait of a batch for room in a full delivery queue before packets are dropped: a few times what the host
-/// needs for a queue of packets.
+/// Maximum wait of a batch for room in a full delivery queue before packets are dropped: a few times what the
+/// host needs for a queue of packets.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Routes the outputs of an engine.

@@ -5,8 +5,8 @@ use nichrome_wire::{ChecksumState, EtherType, IpProtocol, Ipv4Header, Ipv6Header
 /// Offset of the checksum in a TCP header, in bytes.
 const OFFSET: u16 = 16;
 
-/// Returns the state of a partial checksum of the TCP segment in `frame`; `None` if the frame is not TCP directly in
-/// IPv4 or IPv6, or a fragment.
+/// Returns the state of a partial checksum of the TCP segment in `frame`; `None` if the frame is not TCP
+/// directly in IPv4 or IPv6, or a fragment.
 #[inline]
 pub(crate) fn partial_checksum(frame: &[u8]) -> Option<ChecksumState> {
     let link = LinkHeader::new(frame)?;

@@ -18,8 +18,8 @@ pub struct QueueStats {
     pub distribution_dropped: u64,
     /// Received frames that contradict their virtio_net_hdr.
     pub receive_malformed: u64,
-    /// Received frames of local senders with pending segmentation, or a pending checksum other than that of a TCP segment,
-    /// which the engine takes unfinished.
+    /// Received frames of local senders with pending segmentation, or a pending checksum other than that of a
+    /// TCP segment, which the engine takes unfinished.
     pub receive_unfinished: u64,
     /// Frames that resulted from those.
     pub receive_finished: u64,

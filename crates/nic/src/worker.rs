@@ -30,8 +30,9 @@ use crate::stats::QueueStats;
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Maximum frames that the engine takes at once, and number of segments of local senders' frames behind which no other frame is begun
-/// before the host has its turn. Such a frame may have as many segments as bytes, each in a buffer.
+/// Maximum frames that the engine takes at once, and number of segments of local senders' frames behind which
+/// no other frame is begun before the host has its turn. Such a frame may have as many segments as bytes,
+/// each in a buffer.
 const AT_ONCE: usize = 4096;
 
 /// Packets sent for the host before the wire is served.
@@ -39,17 +40,19 @@ const AT_ONCE: usize = 4096;
 pub(crate) struct Turn(usize);
 
 impl Turn {
-    /// For the host that the worker delivers to: as many as [`Worker::receive`] takes from the wire, since the host may acknowledge
-    /// each of them, and the host's queue drops packets that are not read in time.
+    /// For the host that the worker delivers to: as many as [`Worker::receive`] takes from the wire, since
+    /// the host may acknowledge each of them, and the host's queue drops packets that are not read in time.
     pub(crate) const SAME_HOST: Self = Self(2 * BATCH);
-    /// For another host, whose packets the worker itself delivers: few, so that they are still in the nearest cache.
+    /// For another host, whose packets the worker itself delivers: few, so that they are still in the nearest
+    /// cache.
     pub(crate) const OTHER_HOST: Self = Self(64);
 }
 
 /// Time without sleep after which a worker reads its control messages, in nanoseconds.
 const LOOK_UP: u64 = 1_000_000;
 
-/// Room before a frame of the host for the headers of its segments: 46 of 1,448 bytes of payload with headers of 89 bytes, in bytes.
+/// Room before a frame of the host for the headers of its segments: 46 of 1,448 bytes of payload with headers
+/// of 89 bytes, in bytes.
 const BEFORE: usize = 4096;
 
 /// Length of a block of memory for frames, in bytes: those of a [`Turn`], and room to receive another.
@@ -94,14 +97,16 @@ pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
     busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
-    /// Frames received behind those of local senders with many segments; the wire is not read before they are processed.
+    /// Frames received behind those of local senders with many segments; the wire is not read before they are
+    /// processed.
     postponed: VecDeque<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
     /// Outputs of the engine.
     outputs: Vec<Output<Received<W::Buffer>>>,
     /// For the frames of the host, and for segments of a local sender's frames.
     arena: Arena,
-    /// Packets from the host that found the wire full; the host's next frame is not read before they are sent.
+    /// Packets from the host that found the wire full; the host's next frame is not read before they are
+    /// sent.
     unsent: VecDeque<(Piece, ChecksumState)>,
     /// True if the wire was down at its last use.
     wire_is_down: bool,
@@ -126,7 +131,8 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Runs until [`ControlMessage::Stop`]; then delivers what other workers have passed to this one, and what the engine holds.
+    /// Runs until [`ControlMessage::Stop`]; then delivers what other workers have passed to this one, and
+    /// what the engine holds.
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
         // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
@@ -187,8 +193,8 @@ impl<W: WireQueue> Worker<W> {
         self.process()
     }
 
-    /// Passes the batch to the engine and routes its outputs; returns false if it is empty. Postpones what is behind [`AT_ONCE`]
-    /// segments: the host's packets would wait.
+    /// Passes the batch to the engine and routes its outputs; returns false if it is empty. Postpones what is
+    /// behind [`AT_ONCE`] segments: the host's packets would wait.
     fn process(&mut self) -> Result<bool, CardError> {
         let now = clock::now();
         let busy = !self.batch.is_empty();
@@ -236,9 +242,9 @@ impl<W: WireQueue> Worker<W> {
         Ok(())
     }
 
-    /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes as many frames as a
-    /// batch has: the kernel would drop frames for lack of those that the engine holds, and also while all of them are
-    /// delivered.
+    /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes as many
+    /// frames as a batch has: the kernel would drop frames for lack of those that the engine holds, and also
+    /// while all of them are delivered.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
         let Parts { queue, mesh, .. } = &mut self.parts;
         let is_low = queue.wire.is_low();
@@ -249,7 +255,8 @@ impl<W: WireQueue> Worker<W> {
         self.coalesce_and_drain(now, if releases { BATCH } else { 0 })
     }
 
-    /// Passes the frames to the engine, then drains at least `drained` of the frames that it has held the longest, and routes all outputs.
+    /// Passes the frames to the engine, then drains at least `drained` of the frames that it has held the
+    /// longest, and routes all outputs.
     fn coalesce_and_drain(&mut self, now: Instant, drained: usize) -> Result<(), CardError> {
         let Parts { queue, host, offload, .. } = &mut self.parts;
         let observes_host = offload.as_ref().is_some_and(|offload| offload.observes_host);
@@ -410,8 +417,8 @@ impl<W: WireQueue> Worker<W> {
     }
 }
 
-/// Returns true if the wire is up, by its last result. A wire that is down may come up again; the card's owner notices
-/// one that is gone.
+/// Returns true if the wire is up, by its last result. A wire that is down may come up again; the card's
+/// owner notices one that is gone.
 fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
     match result {
         Ok(()) => Ok(true),
@@ -420,8 +427,8 @@ fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
     }
 }
 
-/// Returns the state of the checksum of a frame that the engine takes as it is; `None` if it must be segmented or
-/// completed.
+/// Returns the state of the checksum of a frame that the engine takes as it is; `None` if it must be
+/// segmented or completed.
 #[inline]
 fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<ChecksumState> {
     match VirtioNetRepr::parse(virtio, frame.len()).ok()? {
@@ -433,8 +440,8 @@ fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<Checksu
     }
 }
 
-/// Writes the packets of the frame of `len` bytes at `at` in the arena's room to where the room begins, over the frame. Returns the length
-/// of all of them, and that of each but the last.
+/// Writes the packets of the frame of `len` bytes at `at` in the arena's room to where the room begins, over
+/// the frame. Returns the length of all of them, and that of each but the last.
 fn write_in_place(packets: InPlace, arena: &mut Arena, mut at: usize, len: usize) -> (usize, usize) {
     let before = packets.needs_before();
     let mut room = arena.room(at + len);

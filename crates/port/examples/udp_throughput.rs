@@ -1,10 +1,11 @@
-//! Measures the throughput of the UDP driver alone, between two processes on the loopback interface, each on its own
-//! processor: datagrams of a RoCE packet's size, sent with segmentation offload and received coalesced.
+//! Measures the throughput of the UDP driver alone, between two processes on the loopback interface, each on
+//! its own processor: datagrams of a RoCE packet's size, sent with segmentation offload and received
+//! coalesced.
 //!
 //!     cargo run --release -p nichrome-port --example udp_throughput [SECONDS]
 //!
-//! In mode `plain`, datagrams are neither written nor read. In mode `icrc`, the sender builds each from a message in
-//! memory with its ICRC; the receiver checks it and copies the payload to memory, as a card would.
+//! In mode `plain`, datagrams are neither written nor read. In mode `icrc`, the sender builds each from a
+//! message in memory with its ICRC; the receiver checks it and copies the payload to memory, as a card would.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};

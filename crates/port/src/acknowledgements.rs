@@ -11,13 +11,15 @@ use crate::packet_options::check;
 /// The acknowledgements of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgements {
-    /// True if a segment, or a probe of a closed window or of an idle peer, was sent after the peer's last ACK, and no ACK has covered it.
+    /// True if a segment, or a probe of a closed window or of an idle peer, was sent after the peer's last
+    /// ACK, and no ACK has covered it.
     pub is_awaited: bool,
     /// Bytes that the kernel has sent or will send, and that are not acknowledged.
     pub queued: u32,
     /// Time since the peer's last ACK, in whole milliseconds.
     pub since_last: Duration,
-    /// Times that the retransmission timer has expired since an ACK covered new bytes, whether or not the interface took the segment.
+    /// Times that the retransmission timer has expired since an ACK covered new bytes, whether or not the
+    /// interface took the segment.
     pub expirations: u8,
 }
 
@@ -31,7 +33,8 @@ pub fn acknowledgements(socket: impl AsFd) -> io::Result<Acknowledgements> {
     let mut info: libc::tcp_info = unsafe { mem::zeroed() };
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: getsockopt(2) writes at most `len` bytes to `info`, which has that length and accepts any bytes.
+    // SAFETY: getsockopt(2) writes at most `len` bytes to `info`, which has that length and accepts any
+    // bytes.
     check(unsafe {
         libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut len)
     })?;

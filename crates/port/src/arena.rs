@@ -1,8 +1,8 @@
 //! Memory for frames that are filled in one place, and dropped by others in any order.
 //!
-//! An [`Arena`] has blocks for many frames each, and gives out the bytes of one from its start to its end: who fills them needs no
-//! length in advance, and frames that are written together are together in the cache. A [`Piece`] is as small as a slice. Dropping it
-//! takes one atomic operation and no lock.
+//! An [`Arena`] has blocks for many frames each, and gives out the bytes of one from its start to its end:
+//! who fills them needs no length in advance, and frames that are written together are together in the cache.
+//! A [`Piece`] is as small as a slice. Dropping it takes one atomic operation and no lock.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -39,7 +39,8 @@ impl fmt::Debug for Arena {
 }
 
 impl Arena {
-    /// Creates an arena with blocks of `block_len` bytes. A piece keeps its whole block from being used again.
+    /// Creates an arena with blocks of `block_len` bytes. A piece keeps its whole block from being used
+    /// again.
     ///
     /// # Panics
     /// Blocks would have 4 GB or more.
@@ -48,7 +49,8 @@ impl Arena {
         Self { block, taken: 0, others, enough: ENOUGH, block_len }
     }
 
-    /// Returns the bytes that [`Arena::take`] takes next, `len` or more: the same ones until it does. They have any values at first.
+    /// Returns the bytes that [`Arena::take`] takes next, `len` or more: the same ones until it does. They
+    /// have any values at first.
     #[inline]
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         if self.block.len() - self.taken < len {
@@ -90,12 +92,13 @@ impl Arena {
     #[inline]
     fn rest(&mut self) -> &mut [u8] {
         let len = self.block.len() - self.taken;
-        // SAFETY: the bytes are in the block. Pieces have those before `taken`, and only this arena, which is borrowed, gives out
-        // others.
+        // SAFETY: the bytes are in the block. Pieces have those before `taken`, and only this arena, which is
+        // borrowed, gives out others.
         unsafe { slice::from_raw_parts_mut(self.block.start().add(self.taken), len) }
     }
 
-    /// Begins a block with room for `len` bytes: the same one again or another, if it has no pieces, or a new one.
+    /// Begins a block with room for `len` bytes: the same one again or another, if it has no pieces, or a new
+    /// one.
     #[cold]
     fn renew(&mut self, len: usize) {
         let is_free = |block: &mut Arc<Block>| Arc::get_mut(block).is_some_and(|block| block.len() >= len);
@@ -103,7 +106,8 @@ impl Arena {
             self.taken = 0;
             return;
         }
-        // Pieces are mostly dropped in the order of their blocks. Others are looked for once there are many blocks.
+        // Pieces are mostly dropped in the order of their blocks. Others are looked for once there are many
+        // blocks.
         let looks = if self.others.len() < self.enough { 1 } else { self.others.len() };
         let block = match self.others.iter_mut().take(looks).position(is_free) {
             Some(free) => {

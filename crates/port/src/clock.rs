@@ -17,8 +17,8 @@ pub fn now() -> Instant {
     read(ClockId::Monotonic)
 }
 
-/// Returns nanoseconds since 1970, for capture timestamps. May jump when the clock is set; [`now`] plus an offset
-/// taken once does not.
+/// Returns nanoseconds since 1970, for capture timestamps. May jump when the clock is set; [`now`] plus an
+/// offset taken once does not.
 pub fn wall_clock() -> Instant {
     read(ClockId::Realtime)
 }
@@ -29,8 +29,8 @@ fn read(clock: ClockId) -> Instant {
     Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Sets the timer slack of this thread to its minimum (default 50 µs) and asks for a short time slice, so that the
-/// thread runs as soon as its timer expires.
+/// Sets the timer slack of this thread to its minimum (default 50 µs) and asks for a short time slice, so
+/// that the thread runs as soon as its timer expires.
 pub fn sleep_precisely() -> io::Result<()> {
     // Not supported by older schedulers: the thread then waits for its turn.
     let _ = scheduling::request_short_slices();

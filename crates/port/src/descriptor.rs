@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io;
 
-/// An open descriptor, closed when dropped. By the kernel's call: the C library's close(2), which [`OwnedFd`] calls, is a cancellation point
-/// (pthreads(7)), and a thread that is cancelled there leaves what it has locked.
+/// An open descriptor, closed when dropped. By the kernel's call: the C library's close(2), which [`OwnedFd`]
+/// calls, is a cancellation point (pthreads(7)), and a thread that is cancelled there leaves what it has
+/// locked.
 #[derive(Debug)]
 pub(crate) struct Descriptor(ManuallyDrop<OwnedFd>);
 
@@ -19,7 +20,8 @@ impl From<OwnedFd> for Descriptor {
 impl Drop for Descriptor {
     #[allow(unsafe_code)]
     fn drop(&mut self) {
-        // SAFETY: the descriptor is open, and neither used nor closed after this: `ManuallyDrop` drops nothing.
+        // SAFETY: the descriptor is open, and neither used nor closed after this: `ManuallyDrop` drops
+        // nothing.
         unsafe { io::close(self.0.as_raw_fd()) };
     }
 }

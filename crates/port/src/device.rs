@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use nichrome_wire::VirtioNetHeader;
 use rustix::io;
 
-/// Maximum length of a received frame in bytes: virtio_net_hdr, Ethernet header, two VLAN tags, 64 KB IP packet.
+/// Maximum length of a received frame in bytes: virtio_net_hdr, Ethernet header, two VLAN tags, 64 KB IP
+/// packet.
 pub const MAX_RECEIVE: usize = VirtioNetHeader::LEN + 14 + 8 + 65_535;
 
 /// A received frame and its pending offloads.
@@ -31,11 +32,12 @@ impl<'a> Received<'a> {
 
 /// An interface that exchanges frames with a virtio_net_hdr of 10 bytes.
 pub trait Device: AsFd {
-    /// Receives a frame into `buffer`, which has [`MAX_RECEIVE`] bytes; longer frames are truncated. Returns `None` if
-    /// no frame is pending.
+    /// Receives a frame into `buffer`, which has [`MAX_RECEIVE`] bytes; longer frames are truncated. Returns
+    /// `None` if no frame is pending.
     fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>>;
 
-    /// Sends a frame, the concatenation of at most 1,024 `parts`. The first part begins with the virtio_net_hdr.
+    /// Sends a frame, the concatenation of at most 1,024 `parts`. The first part begins with the
+    /// virtio_net_hdr.
     fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<()>;
 
     /// Sends a contiguous frame that begins with its virtio_net_hdr.

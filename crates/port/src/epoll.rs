@@ -8,12 +8,13 @@ use rustix::io::{self, Errno};
 
 use crate::clock;
 
-/// A level-triggered set of descriptors. The set is a descriptor too: readable while one of its members is ready, so
-/// that [`clock::wait`] waits for all of them.
+/// A level-triggered set of descriptors. The set is a descriptor too: readable while one of its members is
+/// ready, so that [`clock::wait`] waits for all of them.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
-/// The readiness that a member of an [`Epoll`] is watched for. Errors and hang-ups are always reported, even with [`Interest::NONE`].
+/// The readiness that a member of an [`Epoll`] is watched for. Errors and hang-ups are always reported, even
+/// with [`Interest::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest(EventFlags);
 
@@ -64,8 +65,8 @@ impl Epoll {
         epoll::delete(&self.0, member)
     }
 
-    /// Waits until a member is ready or it is `until`, and replaces `ready` by the tokens of ready members. The
-    /// resolution is 1 ms, rounded up. A signal ends the wait with no token.
+    /// Waits until a member is ready or it is `until`, and replaces `ready` by the tokens of ready members.
+    /// The resolution is 1 ms, rounded up. A signal ends the wait with no token.
     ///
     /// # Errors
     /// The kernel's.

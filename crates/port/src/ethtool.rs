@@ -1,4 +1,5 @@
-//! Offloads of a network interface (ethtool(8), `linux/ethtool.h`) in the network namespace of the calling thread.
+//! Offloads of a network interface (ethtool(8), `linux/ethtool.h`) in the network namespace of the calling
+//! thread.
 
 use std::os::fd::AsFd;
 
@@ -64,7 +65,8 @@ impl Feature {
     }
 }
 
-/// Returns true if the interface takes the VLAN tags out of received frames (`rx-vlan-offload`). They are lost by AF_XDP.
+/// Returns true if the interface takes the VLAN tags out of received frames (`rx-vlan-offload`). They are
+/// lost by AF_XDP.
 pub fn strips_vlan_tags(name: InterfaceName) -> io::Result<bool> {
     const ETHTOOL_GFLAGS: u32 = 0x25;
     const ETH_FLAG_RXVLAN: u32 = 1 << 8;
@@ -96,8 +98,8 @@ struct Request<T> {
 pub(crate) unsafe fn issue<T>(socket: impl AsFd, name: InterfaceName, data: &mut T) -> io::Result<()> {
     const { assert!(size_of::<Request<T>>() == size_of::<libc::ifreq>()) };
     let request = Request { name: name.to_c(), data: &raw mut *data, unused: [0; 24 - size_of::<usize>()] };
-    // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout. The caller guarantees that
-    // `data`, to which it points, is the command's structure; it lives until the call returns.
+    // SAFETY: SIOCETHTOOL reads a struct ifreq, of which `Request` has size and layout. The caller guarantees
+    // that `data`, to which it points, is the command's structure; it lives until the call returns.
     unsafe { ioctl(socket, Setter::<SIOCETHTOOL, _>::new(request)) }
 }
 

@@ -8,8 +8,8 @@ use rustix::net::netdevice::index_to_name;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 use thiserror::Error;
 
-/// A valid interface name: 1 to 15 bytes, no spaces, slashes or colons, not `.` or `..` (Linux's `dev_valid_name`), and no percent signs, by
-/// which Linux numbers a new interface (`tap%d`).
+/// A valid interface name: 1 to 15 bytes, no spaces, slashes or colons, not `.` or `..` (Linux's
+/// `dev_valid_name`), and no percent signs, by which Linux numbers a new interface (`tap%d`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct InterfaceName {
     bytes: [u8; Self::MAX_LEN],
@@ -64,7 +64,8 @@ impl FromStr for InterfaceName {
     }
 }
 
-/// Returns true for what Linux's `isspace` takes for a space in Latin-1. The no-break space is also the last byte of some letters in UTF-8.
+/// Returns true for what Linux's `isspace` takes for a space in Latin-1. The no-break space is also the last
+/// byte of some letters in UTF-8.
 const fn is_space(byte: u8) -> bool {
     const VERTICAL_TAB: u8 = 0x0B;
     const NO_BREAK_SPACE: u8 = 0xA0;

@@ -1,14 +1,15 @@
 //! Packet I/O: capture files, network interfaces, UDP sockets, and buffer pools.
 //!
-//! [`capture`] reads and writes capture files; a [`BufferPool`] holds receive buffers, an [`Arena`] frames to send. A [`Device`] ([`Tap`],
-//! [`PacketSocket`]) exchanges single frames with their virtio_net_hdr. A [`WireQueue`] is one queue of a card, which
-//! receives in batches and belongs to one worker: [`XdpQueue`] where the kernel allows AF_XDP, [`PacketRing`]
-//! elsewhere. [`NetworkNamespace`]s give sandboxes without root, [`Netlink`] configures the interfaces in them, and
-//! [`clock`] reads time and waits.
+//! [`capture`] reads and writes capture files; a [`BufferPool`] holds receive buffers, an [`Arena`] frames to
+//! send. A [`Device`] ([`Tap`], [`PacketSocket`]) exchanges single frames with their virtio_net_hdr. A
+//! [`WireQueue`] is one queue of a card, which receives in batches and belongs to one worker: [`XdpQueue`]
+//! where the kernel allows AF_XDP, [`PacketRing`] elsewhere. [`NetworkNamespace`]s give sandboxes without
+//! root, [`Netlink`] configures the interfaces in them, and [`clock`] reads time and waits.
 //!
-//! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap: `acknowledgements`, `namespace`,
-//! `process_namespace`, `tap`, `packet_socket`, `packet_options`, `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`,
-//! `quiet_thread`, `scheduling`, `sever`, `descriptor`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap:
+//! `acknowledgements`, `namespace`, `process_namespace`, `tap`, `packet_socket`, `packet_options`,
+//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`, `quiet_thread`, `scheduling`, `sever`,
+//! `descriptor`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 mod acknowledgements;

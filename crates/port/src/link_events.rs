@@ -1,5 +1,5 @@
-//! Notifications of interface changes: rtnetlink(7)'s link group, in the network namespace of the thread that opens
-//! the socket.
+//! Notifications of interface changes: rtnetlink(7)'s link group, in the network namespace of the thread that
+//! opens the socket.
 
 use std::fmt;
 use std::io;

@@ -33,8 +33,8 @@ pub(crate) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the pages belong to the process and not to a thread. A mapping hands out only their address: each reader and
-// writer argues for its own exclusion.
+// SAFETY: the pages belong to the process and not to a thread. A mapping hands out only their address: each
+// reader and writer argues for its own exclusion.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapping {}
 // SAFETY: as above; a shared reference gives out only the address.

@@ -17,9 +17,10 @@ use crate::namespace::{NamespaceError, enter_user_namespace, may_administer, ref
 pub struct MountNamespace(());
 
 impl MountNamespace {
-    /// Moves this process, which must have one thread only, into a mount namespace of its own. Later mounts of the machine
-    /// appear in it; its mounts do not appear outside. Without `CAP_SYS_ADMIN`, the process also moves into a user namespace,
-    /// where it keeps its user and group IDs; programs that it executes have no capabilities there.
+    /// Moves this process, which must have one thread only, into a mount namespace of its own. Later mounts
+    /// of the machine appear in it; its mounts do not appear outside. Without `CAP_SYS_ADMIN`, the process
+    /// also moves into a user namespace, where it keeps its user and group IDs; programs that it executes
+    /// have no capabilities there.
     ///
     /// # Errors
     /// The kernel refuses one of the namespaces.
@@ -34,8 +35,9 @@ impl MountNamespace {
         Ok(Self(()))
     }
 
-    /// Mounts a tmpfs over a folder in which files may be created that only this namespace shows. The folder's entries are
-    /// bound into it, except those named in `hidden`. Entries that the folder gets later do not appear.
+    /// Mounts a tmpfs over a folder in which files may be created that only this namespace shows. The
+    /// folder's entries are bound into it, except those named in `hidden`. Entries that the folder gets later
+    /// do not appear.
     ///
     /// # Errors
     /// The folder does not exist, or the kernel refuses a mount.

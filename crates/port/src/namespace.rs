@@ -1,7 +1,8 @@
-//! Network namespaces (network_namespaces(7)), and user namespaces for users without root (user_namespaces(7)).
+//! Network namespaces (network_namespaces(7)), and user namespaces for users without root
+//! (user_namespaces(7)).
 //!
-//! A namespace lives as long as a descriptor, thread or process refers to it and needs no clean-up. Interfaces,
-//! sockets and child processes belong to the namespace of the thread that creates them.
+//! A namespace lives as long as a descriptor, thread or process refers to it and needs no clean-up.
+//! Interfaces, sockets and child processes belong to the namespace of the thread that creates them.
 
 use std::fs;
 use std::io;
@@ -20,7 +21,8 @@ use thiserror::Error;
 /// The network namespace of the calling thread.
 const CURRENT: &str = "/proc/thread-self/ns/net";
 
-/// Sysctl that denies user namespaces to programs without a matching AppArmor profile (Ubuntu 23.10 and later).
+/// Sysctl that denies user namespaces to programs without a matching AppArmor profile (Ubuntu 23.10 and
+/// later).
 const APPARMOR: &str = "kernel.apparmor_restrict_unprivileged_userns";
 
 /// Capabilities of child processes within a namespace: interfaces, raw sockets, ports below 1,024.
@@ -77,7 +79,8 @@ impl NamespaceError {
 pub struct NetworkNamespace(OwnedFd);
 
 impl NetworkNamespace {
-    /// Creates a namespace with a loopback interface, which is down. Requires `CAP_SYS_ADMIN`; see [`gain_network_admin`].
+    /// Creates a namespace with a loopback interface, which is down. Requires `CAP_SYS_ADMIN`; see
+    /// [`gain_network_admin`].
     pub fn new() -> Result<Self, NamespaceError> {
         let before = Self::current()?;
         // Requires the right to return.
@@ -94,9 +97,9 @@ impl NetworkNamespace {
         fd.map(Self).map_err(NamespaceError::failed("open this thread's network namespace"))
     }
 
-    /// Moves this process, which must be single-threaded, into the namespace that process `pid` holds as `descriptor`,
-    /// and into that process's user namespace if it differs. Programs that this process executes keep the network
-    /// capabilities of the namespace.
+    /// Moves this process, which must be single-threaded, into the namespace that process `pid` holds as
+    /// `descriptor`, and into that process's user namespace if it differs. Programs that this process
+    /// executes keep the network capabilities of the namespace.
     ///
     /// # Errors
     /// The process has ended, or belongs to another user.
@@ -117,8 +120,8 @@ impl NetworkNamespace {
         network.enter_permanently()
     }
 
-    /// Runs `work` with the calling thread in the namespace. Sockets, interfaces, threads and child processes that it
-    /// creates belong to the namespace. Other threads are not affected.
+    /// Runs `work` with the calling thread in the namespace. Sockets, interfaces, threads and child processes
+    /// that it creates belong to the namespace. Other threads are not affected.
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         let before = Self::current()?;
         self.enter_permanently()?;
@@ -152,14 +155,15 @@ impl Drop for Back<'_> {
     }
 }
 
-/// Gives this process, which must be single-threaded, the right to create network namespaces. Root has it. For another
-/// user, the process enters a user namespace with unchanged user and group IDs and gets network capabilities inside
-/// it, inherited by child processes. It also leaves the machine's network namespace for a new one and cannot return.
+/// Gives this process, which must be single-threaded, the right to create network namespaces. Root has it.
+/// For another user, the process enters a user namespace with unchanged user and group IDs and gets network
+/// capabilities inside it, inherited by child processes. It also leaves the machine's network namespace for a
+/// new one and cannot return.
 pub fn gain_network_admin() -> Result<(), NamespaceError> {
     if may_administer() {
         return match NetworkNamespace::current()?.enter_permanently() {
-            // Root of a user namespace that is still in the machine's network namespace: without a new one, it could
-            // not return.
+            // Root of a user namespace that is still in the machine's network namespace: without a new one,
+            // it could not return.
             Err(_) => unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error)),
             Ok(()) => Ok(()),
         };
@@ -173,8 +177,8 @@ pub(crate) fn may_administer() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// Moves this process, which must be single-threaded, into a new user namespace with unchanged user and group IDs, and
-/// into a namespace of another kind owned by it.
+/// Moves this process, which must be single-threaded, into a new user namespace with unchanged user and group
+/// IDs, and into a namespace of another kind owned by it.
 pub(crate) fn enter_user_namespace(other: UnshareFlags, kind: &'static str) -> Result<(), NamespaceError> {
     let (user, group) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).map_err(|error| refused("user", error))?;
@@ -207,13 +211,14 @@ pub(crate) fn refused(kind: &'static str, error: impl Into<io::Error>) -> Namesp
     NamespaceError::Refused { kind, error, hint }
 }
 
-/// Returns a hint that names the setting that denies a namespace of this kind. `read` returns a sysctl's value.
+/// Returns a hint that names the setting that denies a namespace of this kind. `read` returns a sysctl's
+/// value.
 fn hint(kind: &str, error: &io::Error, read: impl Fn(&str) -> Option<String>) -> String {
     let is = |name: &str, value: &str| {
         read(&format!("/proc/sys/{}", name.replace('.', "/"))).is_some_and(|now| now.trim() == value)
     };
-    // ENOSPC: the limit of this user namespace or an ancestor is reached (unshare(2)). The limit applies to root too,
-    // but root needs no user namespace.
+    // ENOSPC: the limit of this user namespace or an ancestor is reached (unshare(2)). The limit applies to
+    // root too, but root needs no user namespace.
     if error.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) {
         let (name, otherwise) = match kind {
             "user" => ("user.max_user_namespaces", ", or run this as root"),

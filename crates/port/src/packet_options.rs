@@ -32,8 +32,9 @@ pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> 
     bind(socket, libc::ETH_P_ALL as u16, index)
 }
 
-/// Binds the socket to the received packets of an EtherType, of all interfaces. A packet that a VLAN, bridge, bond or macvlan interface
-/// receives through another one is passed on once, where the network layer receives it. Packets sent are not.
+/// Binds the socket to the received packets of an EtherType, of all interfaces. A packet that a VLAN, bridge,
+/// bond or macvlan interface receives through another one is passed on once, where the network layer receives
+/// it. Packets sent are not.
 pub(crate) fn bind_to_protocol(socket: &OwnedFd, ether_type: u16) -> io::Result<()> {
     const EVERY_INTERFACE: u32 = 0;
     bind(socket, ether_type, EVERY_INTERFACE)
@@ -82,7 +83,8 @@ pub(crate) fn option<T: Plain>(socket: &OwnedFd, name: libc::c_int) -> io::Resul
     // SAFETY: all bit patterns are valid for `T`, and so is this one.
     let mut value: T = unsafe { mem::zeroed() };
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: getsockopt(2) writes at most `len` bytes to `value`, which has that length and accepts any bytes.
+    // SAFETY: getsockopt(2) writes at most `len` bytes to `value`, which has that length and accepts any
+    // bytes.
     check(unsafe { libc::getsockopt(fd, libc::SOL_PACKET, name, (&raw mut value).cast(), &raw mut len) })?;
     Ok(value)
 }

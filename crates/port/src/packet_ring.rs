@@ -1,12 +1,13 @@
 //! AF_PACKET with a receive ring in shared memory (TPACKET_V3): the fallback where AF_XDP is unavailable.
 //!
-//! Frames carry a virtio_net_hdr, which describes pending offloads of local senders. Frames coalesced by the kernel,
-//! or not yet segmented, have up to 64 KB. VLAN tags that the kernel strips are reinserted. The kernel's own stack
-//! receives the same frames.
+//! Frames carry a virtio_net_hdr, which describes pending offloads of local senders. Frames coalesced by the
+//! kernel, or not yet segmented, have up to 64 KB. VLAN tags that the kernel strips are reinserted. The
+//! kernel's own stack receives the same frames.
 //!
-//! **Latency.** The kernel hands over a block when it is full, or when a timer of 1 ms (the minimum; up to one tick, 4
-//! ms, before Linux 6.18) finds frames in it. So a single frame is delayed by up to 1 ms. Each period can consume a
-//! block: a worker may pause for as many ms as there are blocks before frames are dropped.
+//! **Latency.** The kernel hands over a block when it is full, or when a timer of 1 ms (the minimum; up to
+//! one tick, 4 ms, before Linux 6.18) finds frames in it. So a single frame is delayed by up to 1 ms. Each
+//! period can consume a block: a worker may pause for as many ms as there are blocks before frames are
+//! dropped.
 
 mod blocks;
 mod transmit;
@@ -115,8 +116,8 @@ impl Fanout {
     }
 }
 
-/// A receive ring for all frames of an interface, and a transmit queue. Frames sent through it are not received. The
-/// interface is in promiscuous mode while the ring is open.
+/// A receive ring for all frames of an interface, and a transmit queue. Frames sent through it are not
+/// received. The interface is in promiscuous mode while the ring is open.
 #[derive(Debug)]
 pub struct PacketRing {
     blocks: Blocks,
@@ -205,8 +206,8 @@ fn make_ring(socket: &OwnedFd, blocks: usize) -> io::Result<Blocks> {
     Blocks::map(socket.as_fd(), BLOCK_SIZE, blocks)
 }
 
-/// Binds the rings and joins them to a group. A filter drops all frames until then, since each ring would receive
-/// every frame.
+/// Binds the rings and joins them to a group. A filter drops all frames until then, since each ring would
+/// receive every frame.
 fn join(rings: &[PacketRing], index: u32, fanout: Fanout) -> io::Result<()> {
     let mut group = fanout.type_and_flags() << 16;
     for (place, PacketRing { socket, .. }) in rings.iter().enumerate() {

@@ -34,9 +34,10 @@ pub struct PacketSocketError {
     error: OsError,
 }
 
-/// A socket that receives all frames of an interface and sends through it. Frames carry a virtio_net_hdr, which
-/// describes coalesced frames and pending offloads. VLAN tags that the kernel strips are reinserted. Frames sent
-/// through the socket are not received. The interface is in promiscuous mode while the socket is open.
+/// A socket that receives all frames of an interface and sends through it. Frames carry a virtio_net_hdr,
+/// which describes coalesced frames and pending offloads. VLAN tags that the kernel strips are reinserted.
+/// Frames sent through the socket are not received. The interface is in promiscuous mode while the socket is
+/// open.
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
@@ -50,8 +51,8 @@ impl PacketSocket {
         open(interface.index).map_err(|error| PacketSocketError { name: interface.name, error: error.into() })
     }
 
-    /// Returns the number of frames that the kernel has dropped because they were not read in time, or because no
-    /// virtio_net_hdr describes their offloads: fragmentation of UDP, segmentation of SCTP.
+    /// Returns the number of frames that the kernel has dropped because they were not read in time, or
+    /// because no virtio_net_hdr describes their offloads: fragmentation of UDP, segmentation of SCTP.
     pub fn dropped(&self) -> io::Result<u64> {
         let new: libc::tpacket_stats_v3 = option(&self.fd, libc::PACKET_STATISTICS)?;
         let new = u64::from(new.tp_drops);
@@ -85,8 +86,9 @@ pub(crate) fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Opt
     message.msg_iovlen = slices.len();
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // recvmsg(2) by its number: the C library's function is a cancellation point (pthreads(7)), and the caller may hold locks.
-    // SAFETY: recvmsg(2) writes at most their lengths to the buffer of the one slice and to `control`.
+    // recvmsg(2) by its number: the C library's function is a cancellation point (pthreads(7)), and the
+    // caller may hold locks. SAFETY: recvmsg(2) writes at most their lengths to the buffer of the one slice
+    // and to `control`.
     let len = unsafe { libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| last_error())?;
     Ok((len, auxiliary_data(&message)))
@@ -107,7 +109,8 @@ fn auxiliary_data(message: &libc::msghdr) -> Option<libc::tpacket_auxdata> {
     if (cmsg_level, cmsg_type) != (libc::SOL_PACKET, libc::PACKET_AUXDATA) || cmsg_len < len {
         return None;
     }
-    // SAFETY: the length check above: a whole tpacket_auxdata follows the header, and any bytes are valid in it.
+    // SAFETY: the length check above: a whole tpacket_auxdata follows the header, and any bytes are valid in
+    // it.
     Some(unsafe { ptr::read_unaligned(libc::CMSG_DATA(header).cast()) })
 }
 

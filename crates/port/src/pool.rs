@@ -1,8 +1,8 @@
 //! A bounded pool of receive buffers that return when dropped.
 //!
-//! The owner takes buffers from a private list, without a lock or an atomic operation. A buffer dropped on any thread
-//! goes to a shared list behind a lock, which the owner empties once its private list is empty: one lock for many
-//! buffers, and the cache line of lock and reference count changes its core as seldom.
+//! The owner takes buffers from a private list, without a lock or an atomic operation. A buffer dropped on
+//! any thread goes to a shared list behind a lock, which the owner empties once its private list is empty:
+//! one lock for many buffers, and the cache line of lock and reference count changes its core as seldom.
 
 use std::fmt;
 use std::mem;
@@ -67,8 +67,8 @@ impl Buffer {
         Self { bytes: Vec::with_capacity(home.size), home: Arc::clone(home) }
     }
 
-    /// Lets `fill` write the buffer. Content beyond the pool's buffer size is reallocated, and freed when the buffer
-    /// returns.
+    /// Lets `fill` write the buffer. Content beyond the pool's buffer size is reallocated, and freed when the
+    /// buffer returns.
     #[inline]
     pub fn fill<T>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         fill(&mut self.bytes)

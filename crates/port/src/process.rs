@@ -10,6 +10,7 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 #[allow(unsafe_code)]
 pub fn kill_with_parent(command: &mut Command) {
     let prepare = || set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from);
-    // SAFETY: between fork and exec only async-signal-safe functions may be called; prctl(2) is a system call.
+    // SAFETY: between fork and exec only async-signal-safe functions may be called; prctl(2) is a system
+    // call.
     unsafe { command.pre_exec(prepare) };
 }

@@ -1,7 +1,7 @@
 //! Process namespaces (pid_namespaces(7)): all processes in one end with the process that created it.
 //!
-//! The namespace's init process only waits for the end of its creator, which closes a socket between the two. When
-//! init ends, the kernel kills all processes of the namespace, including daemons.
+//! The namespace's init process only waits for the end of its creator, which closes a socket between the two.
+//! When init ends, the kernel kills all processes of the namespace, including daemons.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -32,10 +32,12 @@ pub struct ProcessNamespace {
 }
 
 impl ProcessNamespace {
-    /// Creates a namespace. Requires `CAP_SYS_ADMIN`, as a network namespace does, and permission to mount /proc: with
-    /// the parent's /proc, programs would see the wrong processes. Containers that mask parts of /proc deny the mount.
+    /// Creates a namespace. Requires `CAP_SYS_ADMIN`, as a network namespace does, and permission to mount
+    /// /proc: with the parent's /proc, programs would see the wrong processes. Containers that mask parts of
+    /// /proc deny the mount.
     pub fn new() -> Result<Self, NamespaceError> {
-        // The calling thread cannot create threads after unshare(CLONE_NEWPID), so a short-lived thread does it.
+        // The calling thread cannot create threads after unshare(CLONE_NEWPID), so a short-lived thread does
+        // it.
         on_another_thread(Self::make)
             .map_err(|error| NamespaceError::Failed { what: "make a process namespace", error })
     }
@@ -64,7 +66,8 @@ impl ProcessNamespace {
     /// Starts a command in the namespace with its own /proc. Mounts of the command are private.
     #[allow(unsafe_code)]
     pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
-        // SAFETY: between fork and exec only async-signal-safe functions may be called; these are system calls.
+        // SAFETY: between fork and exec only async-signal-safe functions may be called; these are system
+        // calls.
         unsafe { command.pre_exec(|| mount_proc().map_err(io::Error::from)) };
         on_another_thread(|| {
             move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::ProcessID))?;
@@ -80,8 +83,8 @@ fn on_another_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io
     done.unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
 }
 
-/// Mounts the /proc of the calling process's namespace. The process must be single-threaded. Mounts of the parent
-/// namespace propagate in; its own do not propagate out.
+/// Mounts the /proc of the calling process's namespace. The process must be single-threaded. Mounts of the
+/// parent namespace propagate in; its own do not propagate out.
 fn mount_proc() -> rustix::io::Result<()> {
     unshare(UnshareFlags::NEWNS)?;
     mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;

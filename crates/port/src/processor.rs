@@ -10,8 +10,9 @@ pub fn current_processor() -> u32 {
     u32::try_from(sched_getcpu()).unwrap_or(u32::MAX)
 }
 
-/// Returns the CPU that processed the last received packet of a connected socket (SO_INCOMING_CPU of socket(7)); for a
-/// local sender, the sender's CPU. `None` before the first packet, and for unconnected sockets.
+/// Returns the CPU that processed the last received packet of a connected socket (SO_INCOMING_CPU of
+/// socket(7)); for a local sender, the sender's CPU. `None` before the first packet, and for unconnected
+/// sockets.
 pub fn incoming_processor(socket: impl AsFd) -> Option<u32> {
     socket_incoming_cpu(socket).ok().filter(|processor| i32::try_from(*processor).is_ok())
 }

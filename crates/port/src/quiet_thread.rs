@@ -1,13 +1,13 @@
 //! Threads of a library, which block the signals of the program that contains it (signal(7)).
 //!
-//! A program may block a signal in its own threads, to wait for it by signalfd(2). In a thread that does not block the
-//! signal, its default action would end the program.
+//! A program may block a signal in its own threads, to wait for it by signalfd(2). In a thread that does not
+//! block the signal, its default action would end the program.
 
 use std::thread::{Builder, JoinHandle};
 use std::{io, mem, ptr};
 
-/// Signals for faults of the thread itself, and for its system calls that a filter traps (seccomp(2)), which must not be blocked: the kernel
-/// would end the process.
+/// Signals for faults of the thread itself, and for its system calls that a filter traps (seccomp(2)), which
+/// must not be blocked: the kernel would end the process.
 const FAULTS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 

@@ -6,7 +6,8 @@ use nichrome_wire::Instant;
 
 use crate::{clock, scheduling};
 
-/// Nanoseconds of work in real-time priority, after which the thread is an ordinary one: a tick of usual kernels.
+/// Nanoseconds of work in real-time priority, after which the thread is an ordinary one: a tick of usual
+/// kernels.
 const TURN: u64 = 4_000_000;
 
 /// Nanoseconds of work in real-time priority that a nanosecond asleep or as an ordinary thread makes up for.
@@ -20,7 +21,8 @@ const BUSY: u64 = 100_000;
 pub enum Onset {
     /// At once: for work at a given time.
     Waking,
-    /// After 100 µs of work: for work that others make. They go on meanwhile, so that there is more of it at a time.
+    /// After 100 µs of work: for work that others make. They go on meanwhile, so that there is more of it at
+    /// a time.
     Working,
 }
 
@@ -33,9 +35,9 @@ impl Onset {
     }
 }
 
-/// Real-time priority (`SCHED_FIFO`, sched(7)) of a thread: it preempts ordinary threads, and the threads that it wakes do not
-/// preempt it, as with an interrupt handler. In turns: over time the thread is asleep or an ordinary one for a fifth at least,
-/// so that the ordinary threads of its CPU go on under any load.
+/// Real-time priority (`SCHED_FIFO`, sched(7)) of a thread: it preempts ordinary threads, and the threads
+/// that it wakes do not preempt it, as with an interrupt handler. In turns: over time the thread is asleep or
+/// an ordinary one for a fifth at least, so that the ordinary threads of its CPU go on under any load.
 #[derive(Debug, Default)]
 pub struct RealTime {
     /// `None`: always an ordinary thread.
@@ -85,7 +87,8 @@ impl RealTime {
     }
 }
 
-/// Changes the priority of the calling thread. Failing to get real-time priority again, the thread goes on as an ordinary one.
+/// Changes the priority of the calling thread. Failing to get real-time priority again, the thread goes on as
+/// an ordinary one.
 fn set(is_real_time: bool) {
     let _ = if is_real_time { scheduling::run_in_real_time() } else { scheduling::request_short_slices() };
 }
@@ -202,8 +205,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a thread does: of any time, four fifths and a turn at most are real-time work, which is noticed after each
-        /// piece. Most threads sleep too little, so that they need pauses.
+        /// Whatever a thread does: of any time, four fifths and a turn at most are real-time work, which is
+        /// noticed after each piece. Most threads sleep too little, so that they need pauses.
         #[test]
         fn a_fifth_of_the_time_is_left_to_others(
             onset in prop_oneof![Just(Onset::Waking), Just(Onset::Working)],

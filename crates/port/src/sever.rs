@@ -6,8 +6,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{DupFlags, dup3};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-/// Closes the files behind descriptors, which this process shares with its parent. The descriptors stay open, since objects own them: each
-/// refers to an unconnected socket that is never readable and cannot send. Without a free descriptor for that socket, nothing changes.
+/// Closes the files behind descriptors, which this process shares with its parent. The descriptors stay open,
+/// since objects own them: each refers to an unconnected socket that is never readable and cannot send.
+/// Without a free descriptor for that socket, nothing changes.
 #[allow(unsafe_code)]
 pub fn sever<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

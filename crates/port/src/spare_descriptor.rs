@@ -10,8 +10,8 @@ use crate::descriptor::Descriptor;
 
 /// A descriptor in reserve.
 ///
-/// A process without a free descriptor cannot accept a connection, and its listener stays readable: who waits for the
-/// listener would not sleep again.
+/// A process without a free descriptor cannot accept a connection, and its listener stays readable: who waits
+/// for the listener would not sleep again.
 #[derive(Debug)]
 pub(crate) struct SpareDescriptor(Option<Descriptor>);
 
@@ -21,7 +21,8 @@ impl SpareDescriptor {
         Self(eventfd(0, EventfdFlags::CLOEXEC).ok().map(Descriptor::from))
     }
 
-    /// Accepts a connection. If no descriptor is free, closes the connection, by means of the spare descriptor.
+    /// Accepts a connection. If no descriptor is free, closes the connection, by means of the spare
+    /// descriptor.
     ///
     /// # Errors
     /// No connection waits, or no descriptor is free.

@@ -50,7 +50,8 @@ pub enum TapError {
     },
 }
 
-/// Returns what makes the clone device open after this error. Its mode is 0666 where udev creates it, and 0600 where devtmpfs alone does.
+/// Returns what makes the clone device open after this error. Its mode is 0666 where udev creates it, and
+/// 0600 where devtmpfs alone does.
 fn what_opens_it(error: OsError) -> &'static str {
     if error == Errno::ACCESS.into() {
         "only root may; 'sudo chmod 666 /dev/net/tun' lets all users"
@@ -68,9 +69,10 @@ pub enum Offloads {
     None,
 }
 
-/// A TAP device, or one of its queues. The interface is deleted when all queues are dropped. It belongs to the network
-/// namespace of the creating thread and can be used from any thread. The kernel has processed a frame before `send` returns.
-/// It does so without NAPI (`IFF_NAPI`), which costs more and coalesces nothing of frames that are sent one by one.
+/// A TAP device, or one of its queues. The interface is deleted when all queues are dropped. It belongs to
+/// the network namespace of the creating thread and can be used from any thread. The kernel has processed a
+/// frame before `send` returns. It does so without NAPI (`IFF_NAPI`), which costs more and coalesces nothing
+/// of frames that are sent one by one.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,
@@ -84,8 +86,8 @@ impl Tap {
         Self::open(name, offloads, libc::IFF_TUN_EXCL)
     }
 
-    /// Creates the interface `name`, which is down, with several queues. The kernel sends a connection's packets to
-    /// the queue that last delivered its frames.
+    /// Creates the interface `name`, which is down, with several queues. The kernel sends a connection's
+    /// packets to the queue that last delivered its frames.
     pub fn with_queues(
         name: InterfaceName,
         offloads: Offloads,
@@ -96,8 +98,8 @@ impl Tap {
         (0..queues).map(|queue| Self::open(name, offloads, several | new(queue))).collect()
     }
 
-    /// Opens a queue of an interface, which is created if it is not there; with `IFF_TUN_EXCL` only then. Without that, the first queue
-    /// could be one of another program's interface.
+    /// Opens a queue of an interface, which is created if it is not there; with `IFF_TUN_EXCL` only then.
+    /// Without that, the first queue could be one of another program's interface.
     #[allow(unsafe_code)]
     fn open(name: InterfaceName, offloads: Offloads, flags: libc::c_int) -> Result<Self, TapError> {
         let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | flags;
@@ -117,8 +119,8 @@ impl Tap {
         Ok(Self { fd, name, takes_merged_udp })
     }
 
-    /// Returns true if the kernel accepts coalesced UDP datagrams: it does if it also leaves their segmentation to us
-    /// (USO, Linux 6.2).
+    /// Returns true if the kernel accepts coalesced UDP datagrams: it does if it also leaves their
+    /// segmentation to us (USO, Linux 6.2).
     pub fn takes_merged_udp(&self) -> bool {
         self.takes_merged_udp
     }

@@ -1,5 +1,5 @@
-//! A TAP device used as a wire: frames that the kernel sends through the interface are received by a card, and vice
-//! versa.
+//! A TAP device used as a wire: frames that the kernel sends through the interface are received by a card,
+//! and vice versa.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};

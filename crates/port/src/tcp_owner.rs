@@ -31,8 +31,8 @@ const INODE: usize = 68;
 pub enum TcpOwner {
     /// The user ID.
     User(u32),
-    /// No known user. Either no socket of this network namespace is the remote one: the peer is remote, closed, or not accepted yet. Or
-    /// this process's user namespace does not map its user.
+    /// No known user. Either no socket of this network namespace is the remote one: the peer is remote,
+    /// closed, or not accepted yet. Or this process's user namespace does not map its user.
     Nobody,
     /// The kernel does not report the owner.
     Unknown,

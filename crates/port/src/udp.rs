@@ -1,11 +1,12 @@
-//! UDP sockets for user-space transports: batched sending and receiving with segmentation offload (UDP_SEGMENT),
-//! coalescing (UDP_GRO), ECN bits, and IP identification 0 with DF.
+//! UDP sockets for user-space transports: batched sending and receiving with segmentation offload
+//! (UDP_SEGMENT), coalescing (UDP_GRO), ECN bits, and IP identification 0 with DF.
 //!
 //! A [`UdpSocket`] sends a [`SendBatch`] and fills a [`ReceiveBatch`]. It has an address of its own;
-//! [`UdpSocket::open_loopback`] finds a free one in 127.0.0.0/8. [`SharedPort`] lets several processes share an
-//! address: the kernel delivers each datagram to the process whose slot number its first bytes contain. Each process
-//! has its own socket for a multicast group. A [`PacketReceiver`] replaces a socket's receive side where IPv4
-//! identifications are needed. [`MemoryLinks`] carry datagrams between processes of one user past the kernel's network.
+//! [`UdpSocket::open_loopback`] finds a free one in 127.0.0.0/8. [`SharedPort`] lets several processes share
+//! an address: the kernel delivers each datagram to the process whose slot number its first bytes contain.
+//! Each process has its own socket for a multicast group. A [`PacketReceiver`] replaces a socket's receive
+//! side where IPv4 identifications are needed. [`MemoryLinks`] carry datagrams between processes of one user
+//! past the kernel's network.
 
 mod control;
 mod local_addresses;

@@ -1,4 +1,5 @@
-//! Unix sockets with abstract names, which are local to the network namespace, and descriptors passed through them.
+//! Unix sockets with abstract names, which are local to the network namespace, and descriptors passed through
+//! them.
 
 use std::fs;
 use std::io::{IoSlice, IoSliceMut};
@@ -17,7 +18,8 @@ use rustix::process::{Uid, getuid};
 /// Descriptors in one message at most.
 const MOST_PASSED: usize = 67;
 
-/// User ID that stands for all users without a mapping in this process's user namespace (`kernel.overflowuid`).
+/// User ID that stands for all users without a mapping in this process's user namespace
+/// (`kernel.overflowuid`).
 pub(crate) const UNMAPPED_USER: u32 = 65_534;
 
 /// Opens a socket that has a name. The kernel frees the name when the last duplicate is closed.
@@ -43,8 +45,9 @@ pub(crate) fn connect_to(socket: impl AsFd, name: &str) -> io::Result<()> {
     connect(socket, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Returns true if the process at the other end of a connection, as it was when it connected or listened, has the user ID of this thread,
-/// mapped or not: in the namespaces of `nichrome wan` the user is not mapped, and only that user and root enter them.
+/// Returns true if the process at the other end of a connection, as it was when it connected or listened, has
+/// the user ID of this thread, mapped or not: in the namespaces of `nichrome wan` the user is not mapped, and
+/// only that user and root enter them.
 pub(crate) fn has_same_user_id(connection: impl AsFd) -> io::Result<bool> {
     Ok(socket_peercred(connection)?.uid == getuid())
 }
@@ -59,7 +62,8 @@ fn is_same_user(peer: Uid, own: Uid, maps_all_users: impl FnOnce() -> bool) -> b
     peer == own && (own.as_raw() != UNMAPPED_USER || maps_all_users())
 }
 
-/// Returns true if each user of the machine has an ID of its own in this process's user namespace, as in the first namespace.
+/// Returns true if each user of the machine has an ID of its own in this process's user namespace, as in the
+/// first namespace.
 pub(crate) fn maps_all_users() -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_whitespace().eq(["0", "0", "4294967295"])

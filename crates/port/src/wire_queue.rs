@@ -51,8 +51,8 @@ pub struct WireStats {
     pub receive_dropped: u64,
     /// Frames dropped because the receive ring was full.
     pub receive_ring_full: u64,
-    /// AF_XDP: times that the kernel found no free buffer. In copy mode each one is also in `receive_dropped`; a
-    /// zero-copy card may have kept the frame.
+    /// AF_XDP: times that the kernel found no free buffer. In copy mode each one is also in
+    /// `receive_dropped`; a zero-copy card may have kept the frame.
     pub fill_ring_empty: u64,
     /// AF_XDP: invalid descriptors in the fill ring.
     pub receive_invalid: u64,
@@ -60,7 +60,8 @@ pub struct WireStats {
     pub freezes: u64,
     /// Frames that the kernel refused to send.
     pub transmit_invalid: u64,
-    /// Frames that the kernel dropped on their way out: accepted and then dropped, or dropped each time that they were sent.
+    /// Frames that the kernel dropped on their way out: accepted and then dropped, or dropped each time that
+    /// they were sent.
     pub transmit_dropped: u64,
 }
 
@@ -71,22 +72,24 @@ impl WireStats {
     }
 }
 
-/// A queue of an interface, for one worker. Its descriptor is readable while frames are pending; no method blocks.
+/// A queue of an interface, for one worker. Its descriptor is readable while frames are pending; no method
+/// blocks.
 pub trait WireQueue: AsFd + Send {
-    /// A received frame. Returns to the queue when dropped, on any thread; may outlive the queue. The kernel drops new
-    /// frames while too many are held.
+    /// A received frame. Returns to the queue when dropped, on any thread; may outlive the queue. The kernel
+    /// drops new frames while too many are held.
     type Buffer: AsRef<[u8]> + Send;
 
-    /// Appends up to `max` pending frames to `batch`: a receive batch of a card. Reuses buffers dropped since the last
-    /// call, so call again until no frame comes before waiting. Returns an error once when the interface goes down or
-    /// away.
+    /// Appends up to `max` pending frames to `batch`: a receive batch of a card. Reuses buffers dropped since
+    /// the last call, so call again until no frame comes before waiting. Returns an error once when the
+    /// interface goes down or away.
     fn receive(&mut self, batch: &mut Vec<WireFrame<Self::Buffer>>, max: usize) -> io::Result<()>;
 
     /// Returns true if the last [`Self::receive`] found no free buffer. The descriptor's readiness is then
     /// meaningless: call `receive` again after dropping frames, or a little later.
     fn is_starved(&self) -> bool;
 
-    /// Returns true if free buffers run low: the driver should release held frames before the kernel drops new ones.
+    /// Returns true if free buffers run low: the driver should release held frames before the kernel drops
+    /// new ones.
     fn is_low(&self) -> bool {
         self.is_starved()
     }
@@ -99,21 +102,22 @@ pub trait WireQueue: AsFd + Send {
         false
     }
 
-    /// As [`Self::transmit`], for a frame in one piece that was sent at `now`. `checksum` may be partial only if the wire
-    /// carries that. A wire within this process passes the piece on to its reader.
+    /// As [`Self::transmit`], for a frame in one piece that was sent at `now`. `checksum` may be partial only
+    /// if the wire carries that. A wire within this process passes the piece on to its reader.
     fn transmit_whole(&mut self, frame: Piece, checksum: ChecksumState, now: Instant) -> Result<(), Unsent> {
         let _ = (checksum, now);
         self.transmit(&[IoSlice::new(&frame)]).map_err(|error| Unsent { frame, error })
     }
 
-    /// Submits queued frames to the kernel. Those it does not accept stay queued ([`Self::unsent`]): flush again a
-    /// little later.
+    /// Submits queued frames to the kernel. Those it does not accept stay queued ([`Self::unsent`]): flush
+    /// again a little later.
     fn flush(&mut self) -> io::Result<()>;
 
     /// Returns the number of queued frames, or parts of frames, that the kernel has not accepted yet.
     fn unsent(&self) -> usize;
 
-    /// Returns when frames become available without readiness of the descriptor; `None` for kernel-driven queues.
+    /// Returns when frames become available without readiness of the descriptor; `None` for kernel-driven
+    /// queues.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }

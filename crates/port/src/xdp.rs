@@ -10,8 +10,8 @@
 //! | `umem.rs`, `return_list.rs` | the memory for frames, its chunks, and their return |
 //! | `ring.rs` | the rings that pass chunks between kernel and process |
 //!
-//! Attaching a program in native mode turns off the segmentation offloads of a veth's peer; detaching turns them on
-//! again. Unprivileged user namespaces may not call bpf(2), so AF_XDP is unavailable there.
+//! Attaching a program in native mode turns off the segmentation offloads of a veth's peer; detaching turns
+//! them on again. Unprivileged user namespaces may not call bpf(2), so AF_XDP is unavailable there.
 
 mod bpf;
 mod config;

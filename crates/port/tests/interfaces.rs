@@ -136,7 +136,8 @@ fn a_name_that_is_taken_is_refused() {
         .unwrap();
 }
 
-/// The kernel lets a program attach to an interface with several queues, and to one that outlives its program.
+/// The kernel lets a program attach to an interface with several queues, and to one that outlives its
+/// program.
 #[test]
 fn no_queue_is_one_of_another_programs_interface() {
     namespace()
@@ -152,7 +153,8 @@ fn no_queue_is_one_of_another_programs_interface() {
         .unwrap();
 }
 
-/// The kernel takes a percent sign for a template (`tap%d`), and bytes for characters of Latin-1, one of which is a space.
+/// The kernel takes a percent sign for a template (`tap%d`), and bytes for characters of Latin-1, one of
+/// which is a space.
 #[test]
 fn an_interface_of_every_valid_name_has_that_name() {
     let names = (1..256).filter_map(char::from_u32).map(|c| format!("a{c}b"));
@@ -244,7 +246,8 @@ fn an_address_with_a_peer_is_the_local_one() {
         .unwrap();
 }
 
-/// Sends a datagram through the kernel, returns it with exchanged addresses, and checks that the kernel accepts it.
+/// Sends a datagram through the kernel, returns it with exchanged addresses, and checks that the kernel
+/// accepts it.
 fn echo(device: &impl Device, ours: IpAddr, theirs: IpAddr) {
     let socket = UdpSocket::bind((ours, 7000)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();

@@ -31,7 +31,8 @@ fn ip(commands: &[&str]) {
     }
 }
 
-/// Creates the tun interface `tun0` with the link type `link_type` (an `ARPHRD_` number, linux/if_arp.h), an address and no header.
+/// Creates the tun interface `tun0` with the link type `link_type` (an `ARPHRD_` number, linux/if_arp.h), an
+/// address and no header.
 fn tun(link_type: u16) -> OwnedFd {
     const TUNSETIFF: Opcode = opcode::write::<libc::c_int>(b'T', 202);
     const TUNSETLINK: Opcode = opcode::write::<libc::c_int>(b'T', 205);
@@ -54,7 +55,8 @@ fn receiver() -> (UdpSocket, PacketReceiver) {
     (socket, receiver)
 }
 
-/// Returns identification and bytes of the datagrams that arrive up to a datagram that is `last`, and for a moment after.
+/// Returns identification and bytes of the datagrams that arrive up to a datagram that is `last`, and for a
+/// moment after.
 fn received(receiver: &mut PacketReceiver, last: &[u8]) -> Vec<(u16, Vec<u8>)> {
     let mut datagrams = Vec::new();
     let mut until = clock::now() + Duration::from_secs(5);
@@ -80,8 +82,8 @@ fn packet(ident: u16, payload: &[u8]) -> Vec<u8> {
     [&start[..], &THEIRS.octets(), &OURS.octets(), ports.as_flattened(), &len, &[0, 0], payload].concat()
 }
 
-/// A peer in another namespace, which is connected by a veth pair, sends three datagrams. `here` and `there` are commands of ip(8) that
-/// set up the interfaces over `near0` and `far0`, to which the addresses belong.
+/// A peer in another namespace, which is connected by a veth pair, sends three datagrams. `here` and `there`
+/// are commands of ip(8) that set up the interfaces over `near0` and `far0`, to which the addresses belong.
 fn each_datagram_arrives_once(here: &[&str], there: &[&str]) {
     gain_network_admin().unwrap();
     let [near, far] = [(); 2].map(|()| NetworkNamespace::new().unwrap());
@@ -160,7 +162,8 @@ fn an_interface_with_an_unknown_link_layer_header_is_refused() {
     );
 }
 
-/// Linux 6.2 and later describe UDP_SEGMENT, but not fragmentation by the card, for which a driver of a virtual machine leaves a datagram.
+/// Linux 6.2 and later describe UDP_SEGMENT, but not fragmentation by the card, for which a driver of a
+/// virtual machine leaves a datagram.
 #[test]
 fn packets_whose_offloads_cannot_be_described_are_counted() {
     gain_network_admin().unwrap();

@@ -149,7 +149,8 @@ fn used_and_foreign_addresses_are_refused() {
     assert!(matches!(UdpSocket::open(foreign), Err(UdpError::NotLocal(_))));
 }
 
-/// Creates a TAP interface, whose frames are those on the wire, with an address and a neighbour in its network.
+/// Creates a TAP interface, whose frames are those on the wire, with an address and a neighbour in its
+/// network.
 fn wire() -> (Tap, [IpAddr; 2]) {
     let addresses = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 9, 0, last)));
     let tap = Tap::new("tap0".parse().unwrap(), Offloads::None).unwrap();
@@ -163,7 +164,8 @@ fn wire() -> (Tap, [IpAddr; 2]) {
     (tap, addresses)
 }
 
-/// Returns identification, DF, time to live and traffic class of the next `count` UDP packets on the interface.
+/// Returns identification, DF, time to live and traffic class of the next `count` UDP packets on the
+/// interface.
 fn packets_on(tap: &Tap, count: usize) -> Vec<(u16, bool, u8, TrafficClass)> {
     let mut buffer = vec![0; MAX_RECEIVE];
     let mut seen = Vec::new();
@@ -203,8 +205,8 @@ fn identification_is_zero_and_counts_the_segments_of_a_send() {
     NetworkNamespace::new().unwrap().run(watch).unwrap();
 }
 
-/// Checks that an address gets free. While another test starts a process, that process holds the descriptors of this one
-/// until it executes its program.
+/// Checks that an address gets free. While another test starts a process, that process holds the descriptors
+/// of this one until it executes its program.
 fn assert_gets_free(address: SocketAddr) {
     let until = clock::now() + PATIENCE;
     while let Err(error) = UdpSocket::open(address) {

@@ -1,4 +1,5 @@
-//! VLAN tags through a packet socket with the kernel of this machine, which strips the outermost tag of each frame.
+//! VLAN tags through a packet socket with the kernel of this machine, which strips the outermost tag of each
+//! frame.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::IoSlice;

@@ -1,4 +1,5 @@
-//! What the engine costs without I/O: two devices in one process, checks computed and checked where there are any.
+//! What the engine costs without I/O: two devices in one process, checks computed and checked where there are
+//! any.
 //!
 //! `cargo bench -p nichrome-rdma`. Nothing is copied between the two but what they copy themselves.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
@@ -102,8 +103,8 @@ impl Cost {
     }
 }
 
-/// Rounds of `depth` messages of `len` bytes on each queue pair, for about a second: the middle round counts, since
-/// others may have to wait for the processor.
+/// Rounds of `depth` messages of `len` bytes on each queue pair, for about a second: the middle round counts,
+/// since others may have to wait for the processor.
 fn run(
     name: &str,
     transport: Transport,

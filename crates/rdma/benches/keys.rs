@@ -1,5 +1,5 @@
-//! Cost of finding a region by its key: in the table of random keys, and in a slab indexed by the key's upper 24 bits,
-//! which is the lower bound but has predictable keys.
+//! Cost of finding a region by its key: in the table of random keys, and in a slab indexed by the key's upper
+//! 24 bits, which is the lower bound but has predictable keys.
 //!
 //! `cargo bench -p nichrome-rdma --bench keys` prints medians in nanoseconds; the two structures alternate.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -37,7 +37,8 @@ fn contents(is_window: bool, words: &[u64]) -> u64 {
     words.iter().fold(u64::from(is_window), |all, word| all | word)
 }
 
-/// Nanoseconds per lookup. Each lookup depends on the result of the one before, as those of packets do not overlap.
+/// Nanoseconds per lookup. Each lookup depends on the result of the one before, as those of packets do not
+/// overlap.
 #[inline]
 fn timed(keys: impl Iterator<Item = u32>, get: impl Fn(u32) -> Option<u64>) -> f64 {
     let start = Clock::now();

@@ -1,7 +1,8 @@
 //! What an answer of the stateless card costs, without tags and with them.
 //!
-//! `cargo bench -p nichrome-rdma --bench star_card` prints nanoseconds, medians of rounds in which all cases take turns.
-//! For instructions, one case alone, so many packets: the difference of two counts leaves out the start.
+//! `cargo bench -p nichrome-rdma --bench star_card` prints nanoseconds, medians of rounds in which all cases
+//! take turns. For instructions, one case alone, so many packets: the difference of two counts leaves out the
+//! start.
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/deps/star_card-… 'RDP 8 B, tag' 20000

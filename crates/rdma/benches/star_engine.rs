@@ -1,7 +1,9 @@
-//! What StaR costs each side without I/O, beside RoCE: two devices in one process, end 0 the client, end 1 the server.
+//! What StaR costs each side without I/O, beside RoCE: two devices in one process, end 0 the client, end 1
+//! the server.
 //!
-//! `cargo bench -p nichrome-rdma --bench star_engine` prints nanoseconds per packet with payload, medians of rounds in which the
-//! transports take turns. For a profile, one transport alone, by connections, WRITEs on each, their bytes, and rounds:
+//! `cargo bench -p nichrome-rdma --bench star_engine` prints nanoseconds per packet with payload, medians of
+//! rounds in which the transports take turns. For a profile, one transport alone, by connections, WRITEs on
+//! each, their bytes, and rounds:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/deps/star_engine-… tags 1 64 65536 100
@@ -55,8 +57,8 @@ impl Lane {
         Self { kind, pair, qps, buffer: vec![0; 65_507], times: Vec::new() }
     }
 
-    /// Posts `depth` WRITEs of `len` bytes on each queue pair, [`AT_ONCE`] queue pairs at a time, and carries packets until they
-    /// are complete.
+    /// Posts `depth` WRITEs of `len` bytes on each queue pair, [`AT_ONCE`] queue pairs at a time, and carries
+    /// packets until they are complete.
     fn round(&mut self, depth: u64, len: usize) {
         let mut cost = [Duration::ZERO; 2];
         for qps in std::mem::take(&mut self.qps).chunks(AT_ONCE) {

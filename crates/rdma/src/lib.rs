@@ -1,9 +1,10 @@
 //! RDMA verbs over RoCEv2, StaR and iWARP, in user space, as an engine.
 //!
-//! A [`Device`] holds protection domains, memory regions and windows, completion queues, shared receive queues, queue
-//! pairs and address handles, and runs RoCEv2, StaR or iWARP for each queue pair. It does no I/O and has no clock and no
-//! threads: a driver passes it datagrams and the time, and takes datagrams, completions and events from it. It accesses
-//! the program's memory through [`Memory`] only, and checks every packet of a peer against a region or window first.
+//! A [`Device`] holds protection domains, memory regions and windows, completion queues, shared receive
+//! queues, queue pairs and address handles, and runs RoCEv2, StaR or iWARP for each queue pair. It does no
+//! I/O and has no clock and no threads: a driver passes it datagrams and the time, and takes datagrams,
+//! completions and events from it. It accesses the program's memory through [`Memory`] only, and checks every
+//! packet of a peer against a region or window first.
 //!
 //! # The driver
 //!
@@ -14,10 +15,11 @@
 //! device.poll_event()                                until None
 //! ```
 //!
-//! This is the contract of [`nichrome_wire::engine`], with buffers that the driver lends: the device builds a packet in
-//! the driver's send buffer, header, payload and ICRC in one pass, and copies a received payload once, from the datagram
-//! to the program's memory. A [`Transmit`] holds many datagrams of one length for one destination, for one system call
-//! (`UDP_SEGMENT`). The data path does not allocate in the steady state; queues grow to their highest use.
+//! This is the contract of [`nichrome_wire::engine`], with buffers that the driver lends: the device builds a
+//! packet in the driver's send buffer, header, payload and ICRC in one pass, and copies a received payload
+//! once, from the datagram to the program's memory. A [`Transmit`] holds many datagrams of one length for one
+//! destination, for one system call (`UDP_SEGMENT`). The data path does not allocate in the steady state;
+//! queues grow to their highest use.
 //!
 //! A queue pair on [`iwarp`] has a stream in place of datagrams, which the driver opens and negotiates:
 //!
@@ -32,17 +34,17 @@
 //! # Features
 //!
 //! - RC, UC, UD and XRC queue pairs; multicast to UD queue pairs.
-//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and add, FLUSH
-//!   (of global visibility), ATOMIC WRITE.
+//! - SEND and WRITE with and without immediate data, SEND with invalidate, READ, compare and swap, fetch and
+//!   add, FLUSH (of global visibility), ATOMIC WRITE.
 //! - Memory windows bound and keys invalidated by work requests.
 //! - Inline, fenced, solicited and unsignaled requests of up to 255 buffers; [`Limits`] bounds the sizes.
 //! - READs longer than [`SendWindow::read`] are split, so that responses respect the window.
 //! - Selective repeat between two devices of this crate ([`SelectiveRepeat`]), go-back-N with others.
 //! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
-//! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no state. StaR has
-//!   no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
-//! - [`iwarp`] for reliable connections over TCP. No SEND with immediate data, no FLUSH and no ATOMIC WRITE; atomics and WRITE
-//!   with immediate data between peers with RFC 7306.
+//! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no
+//!   state. StaR has no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
+//! - [`iwarp`] for reliable connections over TCP. No SEND with immediate data, no FLUSH and no ATOMIC WRITE;
+//!   atomics and WRITE with immediate data between peers with RFC 7306.
 //!
 //! Not supported: path migration, atomics on more than 8 bytes, partitions other than the default.
 //!

@@ -1,9 +1,10 @@
-//! Incast: several hosts answer one client at the same time, and their packets meet in the queue of the switch's port
-//! to it.
+//! Incast: several hosts answer one client at the same time, and their packets meet in the queue of the
+//! switch's port to it.
 //!
 //!     cargo run --release -p nichrome-sim --example incast
 //!
-//! Prints the time until all have answered, and the number of packets that the queue drops, by number of hosts.
+//! Prints the time until all have answered, and the number of packets that the queue drops, by number of
+//! hosts.
 
 use nichrome_sim::host::{Host, HostConfig, Role};
 use nichrome_sim::{

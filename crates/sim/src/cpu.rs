@@ -62,8 +62,8 @@ impl Server {
         Self { most_waiting, waiting, idle_from, accepted: 0, refused: 0, work: 0 }
     }
 
-    /// Accepts a job that arrives at `now` and costs `cost` nanoseconds; returns its completion time. `now` must not
-    /// decrease.
+    /// Accepts a job that arrives at `now` and costs `cost` nanoseconds; returns its completion time. `now`
+    /// must not decrease.
     ///
     /// # Errors
     /// The queue is full: the job is rejected.
@@ -94,8 +94,8 @@ impl Server {
         self.idle_from
     }
 
-    /// Returns the busy time until `now` in nanoseconds; `now` is not before the last job. The difference of two calls
-    /// is the load of the interval.
+    /// Returns the busy time until `now` in nanoseconds; `now` is not before the last job. The difference of
+    /// two calls is the load of the interval.
     pub fn busy_nanos(&self, now: Instant) -> u64 {
         self.work.saturating_sub(self.idle_from.nanos_since(now))
     }

@@ -4,16 +4,16 @@ use nichrome_lro::{Config, NpuConfig};
 
 use crate::experiment::RunError;
 
-/// What an engine reserves for an aggregate, for each segment of it, and for each segment of `npu` behind a gap (nichrome_lro::Config),
-/// in bytes.
+/// What an engine reserves for an aggregate, for each segment of it, and for each segment of `npu` behind a
+/// gap (nichrome_lro::Config), in bytes.
 const AGGREGATE: u64 = 760;
 const SEGMENT: u64 = 8 + size_of::<Vec<u8>>() as u64;
 const WAITING: u64 = 96 + SEGMENT;
 /// Maximum bytes that the engines of a card may reserve.
 const MOST_RESERVED: u64 = 4 << 30;
 
-/// Checks that `engines` engines of this configuration do not reserve too much. The error says that `holders` hold aggregates of
-/// `segments`.
+/// Checks that `engines` engines of this configuration do not reserve too much. The error says that `holders`
+/// hold aggregates of `segments`.
 ///
 /// # Errors
 /// The engines would reserve more than [`MOST_RESERVED`] bytes.

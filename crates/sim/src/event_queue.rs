@@ -1,10 +1,10 @@
 //! The event queue, ordered by (time, sequence).
 //!
-//! A hierarchical timing wheel with a slot for each value of six time bits: level 0 resolves nanoseconds, level 10
-//! holds the highest bits. An event waits at the level of the highest bit in which its time differs from now, and
-//! moves down at most once per level as the clock approaches. All events of a lower level precede those of a higher
-//! one, and a slot keeps events in scheduling order. So operations take constant time for any number of pending
-//! events; a binary heap has a cache miss per level.
+//! A hierarchical timing wheel with a slot for each value of six time bits: level 0 resolves nanoseconds,
+//! level 10 holds the highest bits. An event waits at the level of the highest bit in which its time differs
+//! from now, and moves down at most once per level as the clock approaches. All events of a lower level
+//! precede those of a higher one, and a slot keeps events in scheduling order. So operations take constant
+//! time for any number of pending events; a binary heap has a cache miss per level.
 //!
 //! Only a time and an index move down; events stay in place. A slot's entries are in chunks that are accessed
 //! sequentially, since a list of single entries costs a cache miss each.
@@ -179,8 +179,8 @@ impl<E> EventQueue<E> {
         (self.now & above) | ((slot as u64) << shift)
     }
 
-    /// Returns the time of a slot's first entry if it precedes all others: at level 0 the times are equal; at a higher
-    /// level only if the entry is alone, which saves moving it down.
+    /// Returns the time of a slot's first entry if it precedes all others: at level 0 the times are equal; at
+    /// a higher level only if the entry is alone, which saves moving it down.
     #[inline]
     fn first_alone(&self, level: usize, slot: usize) -> Option<u64> {
         let chunk = &self.chunks[self.levels[level].slots[slot].first as usize];
@@ -302,7 +302,8 @@ impl<E> EventQueue<E> {
     }
 }
 
-/// Returns the slot for an event at `time`: the level of the highest bits that differ from `now`, and their value.
+/// Returns the slot for an event at `time`: the level of the highest bits that differ from `now`, and their
+/// value.
 #[inline]
 fn slot_of(now: u64, time: u64) -> (usize, usize) {
     let level = (now ^ time).checked_ilog2().unwrap_or(0) / BITS;

@@ -87,8 +87,8 @@ pub struct Generated {
     pub packet: Packet,
 }
 
-/// An endless iterator of frames in time order. Interleaves flows as evenly as their weights allow, in a deterministic
-/// order.
+/// An endless iterator of frames in time order. Interleaves flows as evenly as their weights allow, in a
+/// deterministic order.
 #[derive(Clone, Debug)]
 pub struct Generator {
     config: GeneratorConfig,

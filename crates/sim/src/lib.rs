@@ -1,10 +1,10 @@
 //! A discrete-event simulator: Nichrome's engines inside hardware models, in virtual time.
 //!
-//! A [`World`] is a struct of parts and an enum of events. Parts are plain structs whose methods return when something
-//! happens ([`Link::send`]: when a packet arrives, or that it is dropped); the world schedules the event. A
-//! [`Simulation`] runs one world on one thread, in the order of (time, sequence); several may run in parallel,
-//! independently. [`Parts`] of a world whose messages to each other take time may have a thread each. Nothing reads a
-//! clock, and randomness derives from seeds, so that equal configurations give equal
+//! A [`World`] is a struct of parts and an enum of events. Parts are plain structs whose methods return when
+//! something happens ([`Link::send`]: when a packet arrives, or that it is dropped); the world schedules the
+//! event. A [`Simulation`] runs one world on one thread, in the order of (time, sequence); several may run in
+//! parallel, independently. [`Parts`] of a world whose messages to each other take time may have a thread
+//! each. Nothing reads a clock, and randomness derives from seeds, so that equal configurations give equal
 //! [trace hashes](Simulation::trace_hash) on every machine.
 //!
 //! | part | what it is |

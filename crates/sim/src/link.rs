@@ -10,8 +10,8 @@ use thiserror::Error;
 
 use crate::{Pacer, Packet, Rate};
 
-/// Overhead of an Ethernet frame on the wire in bytes: preamble and start of frame 8, frame check sequence 4, gap 12
-/// (IEEE 802.3).
+/// Overhead of an Ethernet frame on the wire in bytes: preamble and start of frame 8, frame check sequence 4,
+/// gap 12 (IEEE 802.3).
 pub const ETHERNET_OVERHEAD: u32 = 24;
 
 /// The configuration of a link.
@@ -227,8 +227,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every packet arrives or is dropped; order is kept; the rate is never exceeded; the link is never idle while
-        /// something waits; the queue keeps its limit.
+        /// Every packet arrives or is dropped; order is kept; the rate is never exceeded; the link is never
+        /// idle while something waits; the queue keeps its limit.
         #[test]
         fn a_link_is_a_queue_before_a_rate(
             queue in limit(),

@@ -1,8 +1,9 @@
 //! A simulation in parts, which may run on several threads.
 //!
-//! Parts affect each other by messages only, which take at least the lookahead, such as the delay of a link. Time is cut
-//! into windows of that length: within a window each part runs alone, and at its end messages are exchanged, in the order of
-//! sender and sending. So a run does not depend on the number of threads (conservative windows: Nicol, JACM 40(2), 1993).
+//! Parts affect each other by messages only, which take at least the lookahead, such as the delay of a link.
+//! Time is cut into windows of that length: within a window each part runs alone, and at its end messages are
+//! exchanged, in the order of sender and sending. So a run does not depend on the number of threads
+//! (conservative windows: Nicol, JACM 40(2), 1993).
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -55,7 +56,8 @@ struct Shared<'a, E> {
     events: AtomicU64,
 }
 
-/// Where the threads of a run wait for each other. They poll: a window is shorter than a thread takes to wake.
+/// Where the threads of a run wait for each other. They poll: a window is shorter than a thread takes to
+/// wake.
 struct Barrier {
     threads: usize,
     arrived: AtomicUsize,
@@ -98,8 +100,8 @@ struct Lane<'a, W: Part> {
 type ProgressHook<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 impl<W: Part> Parts<W> {
-    /// Creates a simulation of these parts that uses up to `threads` threads, at least 1. Messages take at least `lookahead`
-    /// nanoseconds, at least 1; a single part sends none.
+    /// Creates a simulation of these parts that uses up to `threads` threads, at least 1. Messages take at
+    /// least `lookahead` nanoseconds, at least 1; a single part sends none.
     pub fn new(parts: Vec<Simulation<W>>, lookahead: u64, threads: usize) -> Self {
         let lookahead = if parts.len() > 1 { lookahead.max(1) } else { u64::MAX };
         let mailboxes = parts.iter().map(|_| parts.iter().map(|_| Mutex::default()).collect()).collect();
@@ -189,7 +191,8 @@ where
 }
 
 impl<W: Part> Lane<'_, W> {
-    /// Runs windows up to the limit, the first one until `end`; returns the end of the window that comes next.
+    /// Runs windows up to the limit, the first one until `end`; returns the end of the window that comes
+    /// next.
     fn run(
         &mut self,
         mut end: Instant,

@@ -1,8 +1,8 @@
 //! PCIe between a card and its host's memory.
 //!
-//! A write is posted: it takes bus time plus latency, without a response. A read is split into requests of limited
-//! size and number; data returns after a round trip, one completion after another. The two directions are independent;
-//! request packets take no bus time.
+//! A write is posted: it takes bus time plus latency, without a response. A read is split into requests of
+//! limited size and number; data returns after a round trip, one completion after another. The two directions
+//! are independent; request packets take no bus time.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU32, NonZeroUsize};

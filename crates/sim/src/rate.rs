@@ -62,8 +62,8 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Transmits pieces one after another at a rate. Fractions of a nanosecond carry over while busy, so that rounding
-/// errors do not accumulate.
+/// Transmits pieces one after another at a rate. Fractions of a nanosecond carry over while busy, so that
+/// rounding errors do not accumulate.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Rate,

@@ -29,8 +29,8 @@ pub trait Advance {
     /// Handles all events due at or before `limit`, where the clock ends.
     fn run_until(&mut self, limit: Instant) -> Stop;
 
-    /// As [`Self::run_until`], calling `progress` about every [`Simulation::EVENTS_PER_PROGRESS`] events; its result says
-    /// whether to continue.
+    /// As [`Self::run_until`], calling `progress` about every [`Simulation::EVENTS_PER_PROGRESS`] events; its
+    /// result says whether to continue.
     fn run_with_progress(
         &mut self,
         limit: Instant,
@@ -86,8 +86,8 @@ impl<W: World> Simulation<W> {
         self.reached()
     }
 
-    /// As [`Self::run_until`], calling `progress` every [`Simulation::EVENTS_PER_PROGRESS`] events; its result says
-    /// whether to continue.
+    /// As [`Self::run_until`], calling `progress` every [`Simulation::EVENTS_PER_PROGRESS`] events; its
+    /// result says whether to continue.
     pub fn run_with_progress(
         &mut self,
         limit: Instant,

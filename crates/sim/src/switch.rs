@@ -61,8 +61,8 @@ impl Switch {
         self.routes[place] = Some(port);
     }
 
-    /// Forwards a packet that arrived at `now`; marks it CE if the queue exceeds the threshold. `now` must not
-    /// decrease.
+    /// Forwards a packet that arrived at `now`; marks it CE if the queue exceeds the threshold. `now` must
+    /// not decrease.
     ///
     /// # Errors
     /// The packet is dropped.

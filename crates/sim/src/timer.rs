@@ -6,16 +6,16 @@ use crate::EventQueue;
 
 /// Keeps one event scheduled for an engine's earliest timeout.
 ///
-/// A timeout that moves later costs nothing: the event fires at the earlier time, the engine finds nothing due, and
-/// the timer is armed again.
+/// A timeout that moves later costs nothing: the event fires at the earlier time, the engine finds nothing
+/// due, and the timer is armed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timer {
     set: Option<Instant>,
 }
 
 impl Timer {
-    /// Schedules `event` for `due`, unless this timer has an earlier event. Call after everything that may change the
-    /// engine's timeout; `due` is its `poll_timeout`.
+    /// Schedules `event` for `due`, unless this timer has an earlier event. Call after everything that may
+    /// change the engine's timeout; `due` is its `poll_timeout`.
     pub fn arm<E>(&mut self, due: Option<Instant>, queue: &mut EventQueue<E>, event: E) {
         let now = queue.now();
         let is_set = |due: &Instant| self.set.is_some_and(|set| set >= now && set <= *due);

@@ -1,4 +1,5 @@
-//! The memory of a simulated host's connection. The only test of its process, because it measures the process.
+//! The memory of a simulated host's connection. The only test of its process, because it measures the
+//! process.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -37,7 +38,7 @@ fn a_connection_costs_what_the_card_holds_of_it() {
     let few = peak_with(FEW);
     let each = (peak_with(MANY) - few) / (MANY - FEW);
     println!("{each} bytes a connection");
-    // TCP of both ends, a page of the send buffer, and an aggregate with its places: about 32 KB. 40 KB of each connection's stream have
-    // arrived by then: a receiver that keeps them does not pass.
+    // TCP of both ends, a page of the send buffer, and an aggregate with its places: about 32 KB. 40 KB of
+    // each connection's stream have arrived by then: a receiver that keeps them does not pass.
     assert!((4 << 10..48 << 10).contains(&each), "{each} bytes a connection");
 }

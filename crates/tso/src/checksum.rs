@@ -6,8 +6,8 @@ use nichrome_wire::{ChecksumState, VirtioNetRepr, transmitted_checksum};
 use crate::error::SegmentError;
 use crate::udp;
 
-/// Completes the checksum of a frame in place. Does nothing if the checksum is complete already. The frame must not
-/// need segmentation.
+/// Completes the checksum of a frame in place. Does nothing if the checksum is complete already. The frame
+/// must not need segmentation.
 ///
 /// # Errors
 /// The frame needs segmentation, or the checksum field lies beyond its end. The frame is unchanged then.

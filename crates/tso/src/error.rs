@@ -56,11 +56,12 @@ pub enum SegmentError {
     /// The packet has an authentication header, which covers fields that segmentation changes.
     #[error("a packet with an authentication header cannot be segmented")]
     Authenticated,
-    /// The packet has a routing header with segments left: the checksum covers a destination that is not in the IPv6
-    /// header.
+    /// The packet has a routing header with segments left: the checksum covers a destination that is not in
+    /// the IPv6 header.
     #[error("a packet with a routing header that is not at its end cannot be segmented")]
     Routed,
-    /// The packet has a home address option (RFC 6275 section 6.3): the checksum covers a source that is not in the IPv6 header.
+    /// The packet has a home address option (RFC 6275 section 6.3): the checksum covers a source that is not
+    /// in the IPv6 header.
     #[error("a packet with a home address option cannot be segmented")]
     HomeAddress,
     /// Bytes follow the packet in a tunnel, as in datagrams of the tunnel that were merged.

@@ -29,8 +29,8 @@ pub(crate) struct FragmentFields {
 }
 
 impl FragmentFields {
-    /// Reads the fields of `packet` and sums the datagram. Also returns the payload length of all fragments but the
-    /// last: `size` rounded down to a multiple of 8.
+    /// Reads the fields of `packet` and sums the datagram. Also returns the payload length of all fragments
+    /// but the last: `size` rounded down to a multiple of 8.
     pub(crate) fn read(
         frame: &[u8],
         packet: &IpPacket<'_>,
@@ -60,7 +60,8 @@ impl FragmentFields {
         Ok((fields, payload_size))
     }
 
-    /// Writes the fields of the fragment `packet`, which begins with the original headers of `header_len` bytes.
+    /// Writes the fields of the fragment `packet`, which begins with the original headers of `header_len`
+    /// bytes.
     pub(crate) fn write(&mut self, packet: &mut [u8], header_len: usize, place: Place) {
         let total_len = packet.len() - self.network;
         let field = if place.is_last { self.units } else { self.units | MORE_FRAGMENTS };

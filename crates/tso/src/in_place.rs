@@ -4,8 +4,9 @@ use std::ops::Range;
 
 use crate::plan::Plan;
 
-/// The packets of a frame, to be written over it, one behind the other. The last payload stays where it is; each other one moves towards
-/// the start, by the headers of the packets behind it. The memory that is written is in the cache already.
+/// The packets of a frame, to be written over it, one behind the other. The last payload stays where it is;
+/// each other one moves towards the start, by the headers of the packets behind it. The memory that is
+/// written is in the cache already.
 #[derive(Clone, Debug)]
 pub struct InPlace(Plan);
 
@@ -32,7 +33,8 @@ impl InPlace {
     /// Writes the packets of the frame that is at `frame_at` in `memory`.
     ///
     /// # Panics
-    /// There are less than [`InPlace::needs_before`] bytes before the frame, or less than the frame's behind them.
+    /// There are less than [`InPlace::needs_before`] bytes before the frame, or less than the frame's behind
+    /// them.
     pub fn write(self, memory: &mut [u8], frame_at: usize) -> Placed {
         let before = self.needs_before();
         let Self(mut plan) = self;

@@ -97,7 +97,8 @@ impl<'a> IpPacket<'a> {
         self.transport + self.payload.len()
     }
 
-    /// Checks that the packet ends at this offset in the frame, where the tunnel that contains it ends, in bytes.
+    /// Checks that the packet ends at this offset in the frame, where the tunnel that contains it ends, in
+    /// bytes.
     pub(crate) fn until(self, end: usize) -> Result<Self, SegmentError> {
         match end - self.end() {
             0 => Ok(self),
@@ -128,7 +129,8 @@ impl<'a> IpPacket<'a> {
 fn check_extension(extension: &Ipv6Extension<'_>) -> Result<(), SegmentError> {
     match (extension.protocol, extension.bytes) {
         (IpProtocol::AH, _) => Err(SegmentError::Authenticated),
-        // Segments left (RFC 8200 section 4.4): if not 0, the checksum covers another destination (section 8.1).
+        // Segments left (RFC 8200 section 4.4): if not 0, the checksum covers another destination (section
+        // 8.1).
         (IpProtocol::ROUTING, [_, _, _, 1..=255, ..]) => Err(SegmentError::Routed),
         _ if extension.has_home_address() => Err(SegmentError::HomeAddress),
         _ => Ok(()),
@@ -138,7 +140,8 @@ fn check_extension(extension: &Ipv6Extension<'_>) -> Result<(), SegmentError> {
 /// The per-packet fields of the IP header, and the constant part of the header checksum.
 #[derive(Clone, Debug)]
 pub(crate) enum IpFields {
-    /// Checksum sum of the header without total length, identification and checksum; the next packet's identification.
+    /// Checksum sum of the header without total length, identification and checksum; the next packet's
+    /// identification.
     V4 {
         sum: Sum,
         ident: u16,

@@ -1,9 +1,9 @@
-//! Transmit segmentation and checksum offload: segments frames of up to 64 KB that a kernel passes on unsegmented
-//! (generic segmentation offload, GSO), and completes partial checksums.
+//! Transmit segmentation and checksum offload: segments frames of up to 64 KB that a kernel passes on
+//! unsegmented (generic segmentation offload, GSO), and completes partial checksums.
 //!
-//! [`Segments`] turns one frame, with its virtio header (from a TAP or an AF_PACKET socket), into packets for the
-//! wire. It borrows the frame, allocates nothing, and never reads beyond the IP packet. The rules are those of Linux's
-//! `tcp_gso_segment`, `__udp_gso_segment` and `inet_gso_segment`:
+//! [`Segments`] turns one frame, with its virtio header (from a TAP or an AF_PACKET socket), into packets for
+//! the wire. It borrows the frame, allocates nothing, and never reads beyond the IP packet. The rules are
+//! those of Linux's `tcp_gso_segment`, `__udp_gso_segment` and `inet_gso_segment`:
 //!
 //! | case | what happens |
 //! |---|---|
@@ -23,8 +23,9 @@
 //! | no virtio header, as in a capture ([`Segments::within`]) | TCP or UDP as above, with a given MTU or payload size; in IPIP, IP in IPv6 and PPP over Ethernet, too, with the tunnel header's length, checksum and identification (increased by one, or fixed); also in VXLAN and Geneve at their ports ([`Segments::within_any_tunnel`]) |
 //! | the frame's own checksum | ignored if the frame needs segmentation: recomputed from the addresses in the IP header |
 //!
-//! Frames that cannot be segmented give a [`SegmentError`]. Every packet carries at least one byte of payload, so
-//! there are fewer than 65,535, however small `gso_size` is; [`Segments::remaining`] returns the number in advance.
+//! Frames that cannot be segmented give a [`SegmentError`]. Every packet carries at least one byte of
+//! payload, so there are fewer than 65,535, however small `gso_size` is; [`Segments::remaining`] returns the
+//! number in advance.
 //!
 //! ```
 //! use nichrome_tso::Segments;

@@ -96,8 +96,8 @@ impl Plan {
         if self.fields.needs_sum() { Sum::new().add_bytes(payload) } else { Sum::new() }
     }
 
-    /// Writes the fields of the packet whose payload was taken last and has this sum. Its header is the frame's or that of the packet
-    /// before it.
+    /// Writes the fields of the packet whose payload was taken last and has this sum. Its header is the
+    /// frame's or that of the packet before it.
     #[inline]
     pub(crate) fn write_fields(&mut self, packet: &mut [u8], sum: Sum) {
         let place = Place { is_first: self.is_first, is_last: self.remaining == 1 };

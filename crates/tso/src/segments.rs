@@ -85,18 +85,21 @@ impl<'a> Segments<'a> {
         Ok(Self { frame, plan: plan.in_tunnel(tunnel) })
     }
 
-    /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams within
-    /// `limit`, also in a tunnel: IP in IP, or PPP over Ethernet. Datagrams of VXLAN and Geneve are cut as any others.
+    /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams
+    /// within `limit`, also in a tunnel: IP in IP, or PPP over Ethernet. Datagrams of VXLAN and Geneve are
+    /// cut as any others.
     ///
     /// # Errors
-    /// The frame has no TCP segment or UDP datagram that can be segmented, or the limit leaves no room for payload.
+    /// The frame has no TCP segment or UDP datagram that can be segmented, or the limit leaves no room for
+    /// payload.
     pub fn within(frame: &'a [u8], limit: Limit) -> Result<Self, SegmentError> {
         let (tunnel, packet) = Tunnel::enter(frame)?;
         Self::cut_within(frame, tunnel, &packet, limit)
     }
 
-    /// As [`Segments::within`], also in VXLAN and Geneve at the ports that IANA has assigned. Not for datagrams that were
-    /// merged: the first may have the lengths of a packet of the tunnel that contains all of them.
+    /// As [`Segments::within`], also in VXLAN and Geneve at the ports that IANA has assigned. Not for
+    /// datagrams that were merged: the first may have the lengths of a packet of the tunnel that contains all
+    /// of them.
     ///
     /// # Errors
     /// As for [`Segments::within`], or the packet in VXLAN or Geneve does not end with the datagram.
@@ -131,9 +134,9 @@ impl<'a> Segments<'a> {
         Ok(Self { frame, plan: Plan::of(packet, header_len, size, fields).in_tunnel(tunnel) })
     }
 
-    /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that completes or ignores
-    /// them. Returns their state; `None` if the frame needs no TCP segmentation, or is in a tunnel, whose checksum may cover
-    /// them.
+    /// Leaves the checksums of TCP segments partial, with the pseudo-header's sum, for a receiver that
+    /// completes or ignores them. Returns their state; `None` if the frame needs no TCP segmentation, or is
+    /// in a tunnel, whose checksum may cover them.
     pub fn leave_tcp_checksums(&mut self) -> Option<ChecksumState> {
         match (&mut self.plan.fields, &self.plan.tunnel) {
             (Fields::Tcp(fields), None) => Some(fields.leave_checksum()),
@@ -141,8 +144,8 @@ impl<'a> Segments<'a> {
         }
     }
 
-    /// Makes all TCP segments have the frame's CWR flag, as the ACE counter of accurate ECN (RFC 9768) needs; otherwise only
-    /// the first has it.
+    /// Makes all TCP segments have the frame's CWR flag, as the ACE counter of accurate ECN (RFC 9768) needs;
+    /// otherwise only the first has it.
     pub fn repeat_cwr(&mut self) {
         if let Fields::Tcp(fields) = &mut self.plan.fields {
             fields.repeat_cwr();
@@ -175,7 +178,8 @@ impl<'a> Segments<'a> {
         self.plan.bytes_remaining()
     }
 
-    /// Returns the length of the next packet, including headers; 0 if there is none. Later packets are not longer.
+    /// Returns the length of the next packet, including headers; 0 if there is none. Later packets are not
+    /// longer.
     #[inline]
     pub fn packet_len(&self) -> usize {
         self.plan.packet_len()
@@ -186,8 +190,8 @@ impl<'a> Segments<'a> {
         InPlace::new(self.plan)
     }
 
-    /// Writes the next packet to the start of `out`, which has [`Segments::packet_len`] bytes or more, as [`Segments::append_next`]
-    /// does; returns its length.
+    /// Writes the next packet to the start of `out`, which has [`Segments::packet_len`] bytes or more, as
+    /// [`Segments::append_next`] does; returns its length.
     ///
     /// # Panics
     /// `out` is shorter.
@@ -212,8 +216,8 @@ impl<'a> Segments<'a> {
         true
     }
 
-    /// Takes the next packet's header, payload, and sum of the payload. It is summed before it is copied: that reads ahead better, and
-    /// leaves the payload in the cache for the copy.
+    /// Takes the next packet's header, payload, and sum of the payload. It is summed before it is copied:
+    /// that reads ahead better, and leaves the payload in the cache for the copy.
     fn next_parts(&mut self) -> Option<(&'a [u8], &'a [u8], Sum)> {
         let payload = &self.frame[self.plan.next_payload()?];
         Some((&self.frame[..self.plan.header_len], payload, self.plan.sum(payload)))

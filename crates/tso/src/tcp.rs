@@ -19,8 +19,8 @@ pub(crate) struct TcpFields {
     seq: SeqNumber,
     /// Flags of the original segment.
     flags: TcpFlags,
-    /// Checksum sum of the common fields: pseudo-header without length, TCP header without sequence number, flags and
-    /// checksum.
+    /// Checksum sum of the common fields: pseudo-header without length, TCP header without sequence number,
+    /// flags and checksum.
     shared: Sum,
     /// Checksum sum of the pseudo-header without length.
     pseudo_header: Sum,
@@ -88,8 +88,8 @@ impl TcpFields {
         Ok((fields, header_len))
     }
 
-    /// Writes the fields of the segment `packet`, which begins with the original headers of `header_len` bytes.
-    /// `payload` is the checksum sum of its payload.
+    /// Writes the fields of the segment `packet`, which begins with the original headers of `header_len`
+    /// bytes. `payload` is the checksum sum of its payload.
     #[inline]
     pub(crate) fn write(&mut self, packet: &mut [u8], header_len: usize, payload: Sum, place: Place) {
         let payload_len = (packet.len() - header_len) as u32;

@@ -63,8 +63,8 @@ enum Kind {
 }
 
 impl Tunnel {
-    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there; it must end where the tunnel's payload ends. A tunnel
-    /// within a tunnel is not entered.
+    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there; it must end where the
+    /// tunnel's payload ends. A tunnel within a tunnel is not entered.
     pub(crate) fn enter(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
         let link = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;
         if link.ethertype() == EtherType::PPPOE_SESSION {
@@ -97,8 +97,8 @@ impl Tunnel {
         Ok((Some(tunnel), packet))
     }
 
-    /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the frame's own, or that
-    /// within a tunnel, which may also be GRE, and at any port VXLAN or Geneve.
+    /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the
+    /// frame's own, or that within a tunnel, which may also be GRE, and at any port VXLAN or Geneve.
     pub(crate) fn enter_until(
         frame: &[u8],
         transport: u16,

@@ -40,8 +40,8 @@ impl UdpFields {
         })
     }
 
-    /// Writes the fields of the datagram `packet`, which begins with the original headers. `payload` is the checksum
-    /// sum of its payload.
+    /// Writes the fields of the datagram `packet`, which begins with the original headers. `payload` is the
+    /// checksum sum of its payload.
     #[inline]
     pub(crate) fn write(&mut self, packet: &mut [u8], payload: Sum) {
         let length = packet.len() - self.transport;

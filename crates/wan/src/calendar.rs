@@ -60,8 +60,8 @@ impl Calendar {
         self.first
     }
 
-    /// Adds `entry`, due at `at`. Returns false if that day is over, today, or beyond the calendar. No entry may be
-    /// due before `now`.
+    /// Adds `entry`, due at `at`. Returns false if that day is over, today, or beyond the calendar. No entry
+    /// may be due before `now`.
     #[inline]
     pub(crate) fn put(&mut self, entry: u32, at: Instant, now: Instant) -> bool {
         let day = Day::of(at);

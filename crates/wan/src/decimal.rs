@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Parses a decimal number and multiplies it by `scale`. `None` if the text is not digits with at most one decimal
-/// point, if the product is not an integer, or if it exceeds 64 bits.
+/// Parses a decimal number and multiplies it by `scale`. `None` if the text is not digits with at most one
+/// decimal point, if the product is not an integer, or if it exceeds 64 bits.
 pub fn parse(text: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     if !is_digits(whole) || !is_digits(fraction) {

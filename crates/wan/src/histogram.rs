@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::duration::LONGEST;
 
-/// A histogram of delays from 0 to four hours with a resolution of 1 in 16,384 (1.2 µs at 20 ms). Quantiles count
-/// longer delays as four hours. Reserves about 4 MB of address space, of which only touched pages use memory. A copy has the
-/// buckets from the shortest to the longest delay only: observing a live path then delays its packets less.
+/// A histogram of delays from 0 to four hours with a resolution of 1 in 16,384 (1.2 µs at 20 ms). Quantiles
+/// count longer delays as four hours. Reserves about 4 MB of address space, of which only touched pages use
+/// memory. A copy has the buckets from the shortest to the longest delay only: observing a live path then
+/// delays its packets less.
 pub struct DelayHistogram {
     /// Number of delays per bucket, from `first` on.
     counts: Vec<u64>,
@@ -25,8 +26,8 @@ const MOST: u64 = 4 * LONGEST.as_nanos() as u64;
 /// Buckets per power of two, as a power of two.
 const PRECISION: u32 = 14;
 
-/// Returns the bucket of a delay. Delays below 2 · 2^[`PRECISION`] have one bucket per nanosecond; of longer ones, the
-/// leading bits count.
+/// Returns the bucket of a delay. Delays below 2 · 2^[`PRECISION`] have one bucket per nanosecond; of longer
+/// ones, the leading bits count.
 #[inline]
 const fn place(nanos: u64) -> usize {
     let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION + 1);
@@ -36,8 +37,8 @@ const fn place(nanos: u64) -> usize {
 /// Number of buckets.
 const PLACES: usize = place(MOST) + 1;
 
-/// Returns the rank of a quantile among `count` values. A share such as 0.14 is not exact in binary: a product within
-/// rounding error of an integer is that integer.
+/// Returns the rank of a quantile among `count` values. A share such as 0.14 is not exact in binary: a
+/// product within rounding error of an integer is that integer.
 fn rank_of(count: u64, quantile: f64) -> f64 {
     let product = count as f64 * quantile;
     let whole = product.round();

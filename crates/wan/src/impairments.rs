@@ -8,7 +8,8 @@ use thiserror::Error;
 use crate::{Aqm, Bandwidth, Delay, EcnMode, Jitter, JitterOrder, Loss, ParseError, Probability};
 use crate::{QueueLimit, Reorder, Trace};
 
-/// The impairments of one direction of a path. The default has no delay, no loss, and no limit but [`Limit::default`].
+/// The impairments of one direction of a path. The default has no delay, no loss, and no limit but
+/// [`Limit::default`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairments {
     /// The propagation delay of each packet.
@@ -35,8 +36,8 @@ pub struct Impairments {
     pub aqm: Aqm,
     /// ECN marking by the bottleneck's queue.
     pub ecn: EcnMode,
-    /// The maximum packet length behind the link header, in bytes. Longer IPv4 packets without DF are fragmented,
-    /// others dropped; IPv6 packets of up to 1,280 bytes always pass (RFC 8200 section 5).
+    /// The maximum packet length behind the link header, in bytes. Longer IPv4 packets without DF are
+    /// fragmented, others dropped; IPv6 packets of up to 1,280 bytes always pass (RFC 8200 section 5).
     pub mtu: Option<Mtu>,
     /// The maximum number of packets in flight.
     pub limit: Limit,
@@ -135,14 +136,14 @@ impl fmt::Display for Stage {
     }
 }
 
-/// The order in which packets pass the impairments, each at most once: `loss,rate,delay`. All impairments that are set
-/// must be named.
+/// The order in which packets pass the impairments, each at most once: `loss,rate,delay`. All impairments
+/// that are set must be named.
 ///
-/// The default is `mtu,loss,corrupt,duplicate,rate,delay,reorder`. The MTU applies at the entry of the path. Loss,
-/// corruption and duplication precede the bottleneck, so that their rates refer to sent packets regardless of queue
-/// drops. The bottleneck precedes the propagation delay, as the queue of a real access link does: packets queue before
-/// they travel, and the receiver sees their spacing. Reordering is last: a later stage that keeps order would delay
-/// the other packets along with those held back.
+/// The default is `mtu,loss,corrupt,duplicate,rate,delay,reorder`. The MTU applies at the entry of the path.
+/// Loss, corruption and duplication precede the bottleneck, so that their rates refer to sent packets
+/// regardless of queue drops. The bottleneck precedes the propagation delay, as the queue of a real access
+/// link does: packets queue before they travel, and the receiver sees their spacing. Reordering is last: a
+/// later stage that keeps order would delay the other packets along with those held back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order(Vec<Stage>);
 
@@ -225,8 +226,8 @@ impl fmt::Display for Mtu {
     }
 }
 
-/// The maximum number of packets in flight: 1 to 16,777,216. Bounds the memory of a path: about 100 bytes plus the
-/// packet for each.
+/// The maximum number of packets in flight: 1 to 16,777,216. Bounds the memory of a path: about 100 bytes
+/// plus the packet for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit(u32);
 

@@ -11,9 +11,9 @@
 //! | `pareto-normal:J` | one part of `normal` to three of `pareto`, as in netem, but drawn independently; scaled to standard deviation 1 |
 //! | samples | one of a list of times, each as likely, added to the delay as it is |
 //!
-//! Delays never become negative: a deviation that would make one negative makes it 0, which raises the mean. This
-//! affects delays below J for `uniform` and `pareto`, and below about 3 J for `normal`. [`JitterOrder::Keep`] also
-//! raises the mean if packets are closer together than the delay varies.
+//! Delays never become negative: a deviation that would make one negative makes it 0, which raises the mean.
+//! This affects delays below J for `uniform` and `pareto`, and below about 3 J for `normal`.
+//! [`JitterOrder::Keep`] also raises the mean if packets are closer together than the delay varies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -42,13 +42,13 @@ pub enum Jitter {
 /// Whether jitter may change the order of packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum JitterOrder {
-    /// No packet overtakes another. If packets are closer together than the delay varies, each waits for the slowest
-    /// before it: the mean rises towards the maximum delay, and the deviation falls; [`crate::Stats::kept_in_order`]
-    /// has the added delay. `keep`.
+    /// No packet overtakes another. If packets are closer together than the delay varies, each waits for the
+    /// slowest before it: the mean rises towards the maximum delay, and the deviation falls;
+    /// [`crate::Stats::kept_in_order`] has the added delay. `keep`.
     #[default]
     Keep,
-    /// Each packet has its own delay, as with netem, so packets may be reordered. The distribution is as configured,
-    /// but TCP takes overtaken packets for lost. `reorder`.
+    /// Each packet has its own delay, as with netem, so packets may be reordered. The distribution is as
+    /// configured, but TCP takes overtaken packets for lost. `reorder`.
     Reorder,
 }
 

@@ -1,10 +1,10 @@
 //! A wide-area path in software: the delay generator *degen* of papers/rdma-over-ip (Jin, Narravula, Brown,
-//! Vaidyanathan, Balaji, Panda: "Performance Evaluation of RDMA over IP: A Case Study with the Ammasso Gigabit
-//! Ethernet NIC"), and further impairments.
+//! Vaidyanathan, Balaji, Panda: "Performance Evaluation of RDMA over IP: A Case Study with the Ammasso
+//! Gigabit Ethernet NIC"), and further impairments.
 //!
-//! A [`Path`] is one direction. A packet is timestamped on arrival and passes the configured stages. Each stage passes
-//! it on with the packet's own logical time, so that neither bursts nor late timers add to delays. The stages in the
-//! default order ([`Order`] explains and changes it):
+//! A [`Path`] is one direction. A packet is timestamped on arrival and passes the configured stages. Each
+//! stage passes it on with the packet's own logical time, so that neither bursts nor late timers add to
+//! delays. The stages in the default order ([`Order`] explains and changes it):
 //!
 //! | stage | fields of [`Impairments`] | notation |
 //! |---|---|---|
@@ -20,12 +20,13 @@
 //! | | [`jitter`](Impairments::jitter) and [`jitter_order`](Impairments::jitter_order) | `5ms`, `normal:5ms`, `pareto:5ms`, `pareto-normal:5ms`; `keep`, `reorder` |
 //! | `reorder` | [`reorder`](Impairments::reorder): holds a packet back while others overtake it | `1%`, `1%:5ms` |
 //!
-//! [`limit`](Impairments::limit) bounds the packets in flight, and so the memory; packets beyond it are dropped before
-//! all stages. Every type parses its notation ([`std::str::FromStr`]) and formats as the same notation; errors state
-//! what is expected.
+//! [`limit`](Impairments::limit) bounds the packets in flight, and so the memory; packets beyond it are
+//! dropped before all stages. Every type parses its notation ([`std::str::FromStr`]) and formats as the same
+//! notation; errors state what is expected.
 //!
 //! Random choices depend on the seed alone, and each stage has its own random stream. `normal`, `pareto` and
-//! `pareto-normal` call the platform's logarithm and square root, whose last digit may differ between platforms.
+//! `pareto-normal` call the platform's logarithm and square root, whose last digit may differ between
+//! platforms.
 //!
 //! ```
 //! use std::time::Duration;

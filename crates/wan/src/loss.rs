@@ -16,9 +16,9 @@ pub enum Loss {
     Packets(PacketList),
 }
 
-/// A two-state channel (Gilbert 1960, Elliott 1963) that starts in the good state. Each packet first may change the
-/// state, then may be lost. In the long run the share `p / (p + r)` of packets meets the bad state, in runs of `1 / r`
-/// packets on average.
+/// A two-state channel (Gilbert 1960, Elliott 1963) that starts in the good state. Each packet first may
+/// change the state, then may be lost. In the long run the share `p / (p + r)` of packets meets the bad
+/// state, in runs of `1 / r` packets on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GilbertElliott {
     /// Transition probability from good to bad.
@@ -74,8 +74,8 @@ impl fmt::Display for Loss {
 pub struct PacketList(Box<[(u64, u64)]>);
 
 impl PacketList {
-    /// Creates a list from ranges of first and last number, in any order. `None` if there is no range, a 0, or a range
-    /// that ends before it starts.
+    /// Creates a list from ranges of first and last number, in any order. `None` if there is no range, a 0,
+    /// or a range that ends before it starts.
     pub fn new(runs: &[(u64, u64)]) -> Option<Self> {
         if runs.is_empty() || runs.iter().any(|(first, last)| *first == 0 || last < first) {
             return None;

@@ -15,14 +15,14 @@ pub trait Packet: Sized {
         self.wire_len().saturating_sub(nichrome_wire::EthernetHeader::LEN)
     }
 
-    /// Returns the length behind the link header, in bytes, up to which packets pass whatever the MTU is: links below
-    /// the minimum MTU of a protocol must fragment and reassemble by themselves. Default 0.
+    /// Returns the length behind the link header, in bytes, up to which packets pass whatever the MTU is:
+    /// links below the minimum MTU of a protocol must fragment and reassemble by themselves. Default 0.
     fn least_mtu(&self) -> usize {
         0
     }
 
-    /// Fragments the packet as a router does, to a [`Packet::network_len`] of at most `mtu`. `None` if its protocol
-    /// forbids that, and by default.
+    /// Fragments the packet as a router does, to a [`Packet::network_len`] of at most `mtu`. `None` if its
+    /// protocol forbids that, and by default.
     fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
         let _ = mtu;
         None

@@ -10,9 +10,9 @@ use crate::{ConfigError, Departure, Impairments, Order, Output, Packet, Stage, S
 
 /// One direction of a path.
 ///
-/// Events take effect in the order of their scheduled times, however late the driver passes the time: equal inputs
-/// give equal outputs with equal [`Departure::due`](crate::Departure::due). Allocates nothing in the steady state;
-/// memory grows to the maximum number of packets in flight.
+/// Events take effect in the order of their scheduled times, however late the driver passes the time: equal
+/// inputs give equal outputs with equal [`Departure::due`](crate::Departure::due). Allocates nothing in the
+/// steady state; memory grows to the maximum number of packets in flight.
 pub struct Path<P> {
     stages: Stages<P>,
     /// The active stages, in order.
@@ -39,9 +39,10 @@ impl<P: Packet> Path<P> {
         Ok(path)
     }
 
-    /// Changes the impairments from `now` on. Packets that are delayed, held back or in transmission keep their times;
-    /// packets in the bottleneck's queue are sent at the new rate; each continues from its stage's new position. No
-    /// accepted packet is lost, and counters continue. A stage whose impairment is unchanged keeps its state.
+    /// Changes the impairments from `now` on. Packets that are delayed, held back or in transmission keep
+    /// their times; packets in the bottleneck's queue are sent at the new rate; each continues from its
+    /// stage's new position. No accepted packet is lost, and counters continue. A stage whose impairment is
+    /// unchanged keeps its state.
     ///
     /// # Errors
     /// The impairments contradict each other. The path is unchanged then.
@@ -56,7 +57,8 @@ impl<P: Packet> Path<P> {
         Ok(())
     }
 
-    /// As [`Engine::receive`]. Returns the packet if it leaves at once, as all do without impairments: [`Engine::poll`] does not.
+    /// As [`Engine::receive`]. Returns the packet if it leaves at once, as all do without impairments:
+    /// [`Engine::poll`] does not.
     #[inline]
     pub fn receive_at_once(&mut self, packet: P, now: Instant) -> Option<Departure<P>> {
         self.pass_time(now);
@@ -68,8 +70,8 @@ impl<P: Packet> Path<P> {
         None
     }
 
-    /// Counts packets of these lengths in bytes that arrive at `now` and leave at once. Returns false, and does nothing, if the path has
-    /// impairments or pending outputs.
+    /// Counts packets of these lengths in bytes that arrive at `now` and leave at once. Returns false, and
+    /// does nothing, if the path has impairments or pending outputs.
     #[inline]
     pub fn count_passed(&mut self, lens: impl Iterator<Item = usize>, now: Instant) -> bool {
         if !self.is_clear() {
@@ -86,8 +88,8 @@ impl<P: Packet> Path<P> {
         self.route.is_empty() && !self.exits.has_outputs()
     }
 
-    /// Returns true if the path may hold packets that it receives: it has a bottleneck, a delay or reordering. Without these, each
-    /// packet leaves at once or is dropped.
+    /// Returns true if the path may hold packets that it receives: it has a bottleneck, a delay or
+    /// reordering. Without these, each packet leaves at once or is dropped.
     pub fn holds_packets(&self) -> bool {
         self.route.iter().any(|stage| matches!(stage, Stage::Bottleneck | Stage::Delay | Stage::Reorder))
     }
@@ -118,8 +120,8 @@ impl<P: Packet> Path<P> {
         true
     }
 
-    /// Returns the time and stage position of the next event. Of simultaneous events the last stage goes first, so
-    /// that packets leave before others take their places.
+    /// Returns the time and stage position of the next event. Of simultaneous events the last stage goes
+    /// first, so that packets leave before others take their places.
     #[inline]
     fn next_event(&self) -> Option<(Instant, usize)> {
         let due = |(place, stage): (usize, &Stage)| Some((self.stages.get(*stage).due()?, place));
@@ -181,7 +183,8 @@ impl<P: Packet> Engine for Path<P> {
         self.next_event().map(|(at, _)| at)
     }
 
-    /// Defers all work to [`Engine::poll`], which produces one output at a time, so that outputs never accumulate.
+    /// Defers all work to [`Engine::poll`], which produces one output at a time, so that outputs never
+    /// accumulate.
     #[inline]
     fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);

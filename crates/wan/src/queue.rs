@@ -168,8 +168,8 @@ pub enum EcnMode {
     Off,
     /// Where CoDel would drop. `mark`.
     Mark,
-    /// Where CoDel would drop, and when a packet finds a longer queue than this, as in data centers (RFC 8257 section
-    /// 3.1). `mark:30p`.
+    /// Where CoDel would drop, and when a packet finds a longer queue than this, as in data centers (RFC 8257
+    /// section 3.1). `mark:30p`.
     MarkAbove(QueueLimit),
 }
 

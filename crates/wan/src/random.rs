@@ -23,8 +23,8 @@ impl From<Probability> for Chance {
 }
 
 impl Random {
-    /// Creates the stream of `stage`. Streams are spaced by the golden ratio of 2⁶⁴, so that consecutive seeds may be
-    /// used.
+    /// Creates the stream of `stage`. Streams are spaced by the golden ratio of 2⁶⁴, so that consecutive
+    /// seeds may be used.
     pub(crate) fn new(seed: u64, stage: Stage) -> Self {
         let apart = (stage as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Self { generator: Pcg64Mcg::seed_from_u64(seed.wrapping_add(apart)), spare: None }
@@ -62,7 +62,8 @@ impl Random {
     }
 }
 
-/// Returns two standard normal numbers for a point within the unit circle, `None` for its centre and other points.
+/// Returns two standard normal numbers for a point within the unit circle, `None` for its centre and other
+/// points.
 fn polar(x: f64, y: f64) -> Option<(f64, f64)> {
     let square = x * x + y * y;
     let is_usable = square > 0.0 && square < 1.0;
@@ -83,8 +84,8 @@ mod tests {
         assert!((0..10_000).all(|_| random.happens(Probability::ALWAYS.into())));
     }
 
-    /// A stream whose next number is `number`. The generator multiplies its state by an odd constant, and its output is
-    /// the exclusive or of the state's halves, rotated by the upper half's upper bits.
+    /// A stream whose next number is `number`. The generator multiplies its state by an odd constant, and its
+    /// output is the exclusive or of the state's halves, rotated by the upper half's upper bits.
     fn stream_that_yields(number: u64) -> Random {
         const MULTIPLIER: u128 = 0x2360_ED05_1FC6_5DA4_4385_DF64_9FCC_F645;
         // Newton's iteration: each step doubles the number of low bits that are right.

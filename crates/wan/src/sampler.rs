@@ -12,7 +12,8 @@ pub(crate) enum Sampler {
     Samples(Samples),
 }
 
-/// Where a Pareto number of shape 3 and minimum 1 is cut: netem's table ends at four of its units, `4 · 3/4 + 1.5`.
+/// Where a Pareto number of shape 3 and minimum 1 is cut: netem's table ends at four of its units,
+/// `4 · 3/4 + 1.5`.
 const PARETO_CUT: f64 = 4.5;
 /// The mean of the cut distribution: `1 + ∫ t⁻³ dt` from 1 to the cut.
 const PARETO_MEAN: f64 = 1.0 + (1.0 - 1.0 / (PARETO_CUT * PARETO_CUT)) / 2.0;

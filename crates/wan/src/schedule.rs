@@ -1,8 +1,8 @@
 //! A priority queue of packets by departure time.
 //!
-//! Items whose times do not go back, as with a fixed delay, wait in a FIFO. Others go to a [`Calendar`] by day; a
-//! day's items move to a heap when the day comes: a heap of one day fits the fastest cache, a heap of all packets in
-//! flight would not. Items due today, or beyond the calendar's range, go to the heap directly.
+//! Items whose times do not go back, as with a fixed delay, wait in a FIFO. Others go to a [`Calendar`] by
+//! day; a day's items move to a heap when the day comes: a heap of one day fits the fastest cache, a heap of
+//! all packets in flight would not. Items due today, or beyond the calendar's range, go to the heap directly.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -1,8 +1,8 @@
 //! The stages that packets pass, each a small state machine.
 //!
-//! A stage receives a packet with the packet's own logical time and passes it on with that time or a later one: a late
-//! timer in one stage does not delay the next. To add a stage: a type in its own file that implements [`Impair`], a
-//! variant of [`crate::Stage`], and a field of [`Stages`].
+//! A stage receives a packet with the packet's own logical time and passes it on with that time or a later
+//! one: a late timer in one stage does not delay the next. To add a stage: a type in its own file that
+//! implements [`Impair`], a variant of [`crate::Stage`], and a field of [`Stages`].
 
 mod backlog;
 mod bottleneck;

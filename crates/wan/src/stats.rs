@@ -2,8 +2,8 @@
 
 use crate::{DelayHistogram, Drops};
 
-/// The counters of a path since its creation. Every received packet, copy and fragment is in flight, or is counted
-/// once as fragmented, released or dropped.
+/// The counters of a path since its creation. Every received packet, copy and fragment is in flight, or is
+/// counted once as fragmented, released or dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// Packets received.
@@ -30,8 +30,8 @@ pub struct Stats {
     pub ce_marked: u64,
     /// Dropped packets by reason.
     pub drops: Drops,
-    /// Scheduled delay of released packets, from arrival to [`Departure::due`](crate::Departure::due). Excludes the
-    /// driver's lateness.
+    /// Scheduled delay of released packets, from arrival to [`Departure::due`](crate::Departure::due).
+    /// Excludes the driver's lateness.
     pub delay: DelayHistogram,
     /// Delays drawn by jitter, before [`JitterOrder::Keep`](crate::JitterOrder::Keep) extends them.
     pub drawn: DelayHistogram,

@@ -1,5 +1,6 @@
-//! Recorded bandwidth in Mahimahi's format: each line is a time in whole milliseconds at which up to 1500 bytes may
-//! leave. The last line's time is also the period after which the trace repeats. Times may be repeated.
+//! Recorded bandwidth in Mahimahi's format: each line is a time in whole milliseconds at which up to 1500
+//! bytes may leave. The last line's time is also the period after which the trace repeats. Times may be
+//! repeated.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ impl Trace {
         self.opportunities.last().map_or(1, |last| nanos(*last))
     }
 
-    /// Returns the time of the `nth` opportunity (from 0, over all repetitions) of a trace that began at `start`.
+    /// Returns the time of the `nth` opportunity (from 0, over all repetitions) of a trace that began at
+    /// `start`.
     pub(crate) fn time(&self, start: Instant, nth: u64) -> Instant {
         let count = self.opportunities.len() as u64;
         let within = self.opportunities.get((nth % count) as usize).copied().map_or(0, nanos);

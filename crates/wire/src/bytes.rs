@@ -1,6 +1,7 @@
 //! Reads and writes big-endian fields at constant offsets.
 //!
-//! Every caller passes a constant `at`, so that bounds checks are resolved at compile time and a read is one load.
+//! Every caller passes a constant `at`, so that bounds checks are resolved at compile time and a read is one
+//! load.
 
 /// Returns the `LEN` bytes at offset `at`.
 #[inline(always)]

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use pulp::{Arch, Simd, WithSimd, bytemuck};
 
-/// A one's complement sum under construction. Pieces are added in order, as if they were one buffer; each may have an
-/// odd length.
+/// A one's complement sum under construction. Pieces are added in order, as if they were one buffer; each may
+/// have an odd length.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
     /// The unfolded sum of the 16-bit words so far.
@@ -21,15 +21,16 @@ impl Sum {
         Self { total: 0, odd: false }
     }
 
-    /// Returns the sum of a TCP or UDP pseudo-header over IPv4 (RFC 9293 section 3.1); `length` counts header and
-    /// payload.
+    /// Returns the sum of a TCP or UDP pseudo-header over IPv4 (RFC 9293 section 3.1); `length` counts header
+    /// and payload.
     #[inline]
     pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, length: u32) -> Self {
         let [src, dst] = [src, dst].map(|a| u64::from(u32::from(a)));
         Self { total: src + dst + u64::from(protocol) + u64::from(length), odd: false }
     }
 
-    /// Returns the sum of a pseudo-header over IPv6 (RFC 8200 section 8.1); `length` counts header and payload.
+    /// Returns the sum of a pseudo-header over IPv6 (RFC 8200 section 8.1); `length` counts header and
+    /// payload.
     #[inline]
     pub fn pseudo_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, length: u32) -> Self {
         Self::new()
@@ -80,8 +81,9 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold_u32(!checksum as u32 + !old as u32 + new as u32)
 }
 
-/// Returns the one's complement sum of the 16-bit words of `total`. The upper half of the sum of a number and itself with
-/// the halves exchanged is the one's complement sum of its halves: the lower half brings the carry.
+/// Returns the one's complement sum of the 16-bit words of `total`. The upper half of the sum of a number and
+/// itself with the halves exchanged is the one's complement sum of its halves: the lower half brings the
+/// carry.
 #[inline]
 const fn fold(total: u64) -> u16 {
     fold_u32((total.wrapping_add(total.rotate_left(32)) >> 32) as u32)
@@ -93,8 +95,9 @@ const fn fold_u32(total: u32) -> u16 {
     (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
-/// Returns true if the checksum of an IPv4 header without options is correct: the sum of its 16-bit words is a multiple of
-/// 0xFFFF. So is that of its longer words, since the powers of 0x10000 are 1 modulo 0xFFFF. The version is not 0: the sum is not 0.
+/// Returns true if the checksum of an IPv4 header without options is correct: the sum of its 16-bit words is
+/// a multiple of 0xFFFF. So is that of its longer words, since the powers of 0x10000 are 1 modulo 0xFFFF. The
+/// version is not 0: the sum is not 0.
 #[inline(always)]
 pub const fn is_valid_ipv4(header: &[u8; 20]) -> bool {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = *header;
@@ -109,8 +112,8 @@ pub const fn is_valid_ipv4(header: &[u8; 20]) -> bool {
 /// Length in bytes from which vector instructions pay for the run-time check that the CPU has them.
 const LONG: usize = 96;
 
-/// Returns the folded sum of the big-endian 16-bit words of `bytes`; the last is padded with zero. The sum is independent of byte order but
-/// for a final swap (RFC 1071 section 2): words are added in little endian.
+/// Returns the folded sum of the big-endian 16-bit words of `bytes`; the last is padded with zero. The sum is
+/// independent of byte order but for a final swap (RFC 1071 section 2): words are added in little endian.
 #[inline]
 fn sum_words(bytes: &[u8]) -> u16 {
     folded(if bytes.len() < LONG { sum(bytes, bytes) } else { sum_long(bytes) })
@@ -136,7 +139,8 @@ fn sum_long(bytes: &[u8]) -> u64 {
     Arch::new().dispatch(SumLong(bytes))
 }
 
-/// [`sum_long`], by vectors of 32-bit words. Compilers vectorize the same loop well in some places and badly in others.
+/// [`sum_long`], by vectors of 32-bit words. Compilers vectorize the same loop well in some places and badly
+/// in others.
 struct SumLong<'a>(&'a [u8]);
 
 impl SumLong<'_> {
@@ -195,8 +199,8 @@ const fn halves(word: u64) -> u64 {
     (word >> 32) + (word & 0xFFFF_FFFF)
 }
 
-/// Returns the last `count` bytes, at most 7, as a little-endian word. They are read with the bytes before them: a copy of a few bytes
-/// is a call.
+/// Returns the last `count` bytes, at most 7, as a little-endian word. They are read with the bytes before
+/// them: a copy of a few bytes is a call.
 #[inline(always)]
 fn last_word(bytes: &[u8], count: usize) -> u64 {
     match bytes.last_chunk() {
@@ -226,7 +230,8 @@ mod tests {
         assert_eq!(checksum(&bytes), !0xddf2);
     }
 
-    /// The sum of the 32-bit words is 0x1_0000_FFFF_FFFF: the fold to 16 bits carries three times. That takes 256 KiB.
+    /// The sum of the 32-bit words is 0x1_0000_FFFF_FFFF: the fold to 16 bits carries three times. That takes
+    /// 256 KiB.
     #[test]
     fn the_third_carry_of_a_long_sum_is_added() {
         let mut bytes = vec![0xFF; 4 * 0x1_0001];

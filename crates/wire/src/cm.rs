@@ -1,8 +1,10 @@
-//! InfiniBand connection management (InfiniBand Architecture Specification volume 1, chapter 12), as RoCEv2 uses it.
+//! InfiniBand connection management (InfiniBand Architecture Specification volume 1, chapter 12), as RoCEv2
+//! uses it.
 //!
-//! A [`Mad`] is a datagram of 256 bytes between the queue pairs 1 of two adapters: a MAD header of 24 bytes, then the body of
-//! one [`Message`]. Programs that address each other by IP put an [`IpHeader`] (annex A11) in front of their private data in
-//! [`Req`] and [`SidrReq`], and derive the [`ServiceId`] from port space and port.
+//! A [`Mad`] is a datagram of 256 bytes between the queue pairs 1 of two adapters: a MAD header of 24 bytes,
+//! then the body of one [`Message`]. Programs that address each other by IP put an [`IpHeader`] (annex A11)
+//! in front of their private data in [`Req`] and [`SidrReq`], and derive the [`ServiceId`] from port space
+//! and port.
 
 mod body;
 mod error;

@@ -5,14 +5,15 @@
 //!
 //! 1. `now` never goes backwards.
 //! 2. After every input (`receive`, `receive_batch`, `end_of_batch`, `handle_timeout`) the driver drains
-//!    [`Engine::poll`] until it is empty, or calls [`Engine::poll_all`]. An engine relies on that to bound its memory;
-//!    nothing is lost when a driver breaks the rule.
-//! 3. The driver calls [`Engine::handle_timeout`] no earlier than [`Engine::poll_timeout`] says, and soon after. A
-//!    timeout with nothing to do is allowed.
-//! 4. Everything given to `receive` comes out of `poll` once: passed on, transformed, or dropped with a reason.
+//!    [`Engine::poll`] until it is empty, or calls [`Engine::poll_all`]. An engine relies on that to bound
+//!    its memory; nothing is lost when a driver breaks the rule.
+//! 3. The driver calls [`Engine::handle_timeout`] no earlier than [`Engine::poll_timeout`] says, and soon
+//!    after. A timeout with nothing to do is allowed.
+//! 4. Everything given to `receive` comes out of `poll` once: passed on, transformed, or dropped with a
+//!    reason.
 //!
-//! [`deliver`], [`deliver_batch`], [`deliver_batch_into`], [`end_batch`] and [`advance`] are that loop, written once;
-//! every driver uses them.
+//! [`deliver`], [`deliver_batch`], [`deliver_batch_into`], [`end_batch`] and [`advance`] are that loop,
+//! written once; every driver uses them.
 
 use std::iter;
 
@@ -28,8 +29,8 @@ pub trait Engine {
     /// Processes one input that arrived at `now`.
     fn receive(&mut self, input: Self::Input, now: Instant);
 
-    /// Processes inputs that arrived together, in order, and empties the vector. Engines override this where knowing
-    /// the next input saves time.
+    /// Processes inputs that arrived together, in order, and empties the vector. Engines override this where
+    /// knowing the next input saves time.
     fn receive_batch(&mut self, inputs: &mut Vec<Self::Input>, now: Instant) {
         for input in inputs.drain(..) {
             self.receive(input, now);
@@ -44,8 +45,8 @@ pub trait Engine {
     /// Returns the next output in transmission order.
     fn poll(&mut self) -> Option<Self::Output>;
 
-    /// Appends all outputs to `outputs`, in order. If `outputs` is empty, an engine may swap it for its own vector
-    /// instead, which is cheapest if a driver passes the same one each time.
+    /// Appends all outputs to `outputs`, in order. If `outputs` is empty, an engine may swap it for its own
+    /// vector instead, which is cheapest if a driver passes the same one each time.
     fn poll_all(&mut self, outputs: &mut Vec<Self::Output>) {
         outputs.extend(iter::from_fn(|| self.poll()));
     }
@@ -57,8 +58,8 @@ pub trait Engine {
     fn handle_timeout(&mut self, now: Instant);
 }
 
-/// Fires every timer due at or before `now`, each at its own time; `sink` gets the outputs with the time at which they
-/// left.
+/// Fires every timer due at or before `now`, each at its own time; `sink` gets the outputs with the time at
+/// which they left.
 #[inline]
 pub fn advance<E: Engine>(engine: &mut E, now: Instant, sink: &mut impl FnMut(Instant, E::Output)) {
     while let Some(due) = engine.poll_timeout() {

@@ -75,8 +75,8 @@ impl<'a> EthernetHeader<'a> {
 
 /// Reads the tags, the first of which `ethertype` announces, and the EtherType behind them.
 ///
-/// Not inlined, and separate from the view: the view of an untagged frame then stays in registers, which halves the
-/// time to parse a frame down to TCP.
+/// Not inlined, and separate from the view: the view of an untagged frame then stays in registers, which
+/// halves the time to parse a frame down to TCP.
 #[inline(never)]
 fn read_tags(mut ethertype: EtherType, mut rest: &[u8]) -> Option<(Tags, EtherType)> {
     let mut tags = Tags::NONE;
@@ -91,8 +91,8 @@ fn read_tags(mut ethertype: EtherType, mut rest: &[u8]) -> Option<(Tags, EtherTy
 
 /// A view of a frame's Ethernet header with its tags.
 ///
-/// Reads at most two tags. [`LinkHeader::ethertype`] of a frame with three is the third tag's, so that the payload is
-/// not taken for IP.
+/// Reads at most two tags. [`LinkHeader::ethertype`] of a frame with three is the third tag's, so that the
+/// payload is not taken for IP.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkHeader<'a> {
     ethernet: EthernetHeader<'a>,

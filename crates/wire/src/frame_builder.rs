@@ -11,8 +11,8 @@ use crate::ipv6::{FlowLabel, Ipv6Repr};
 use crate::tcp::TcpRepr;
 use crate::{SeqNumber, TcpFlags, VlanTag};
 
-/// A TCP segment in its frame. Enforces no rules, so that a test can build invalid frames; but truncates options at 40
-/// bytes, and length fields saturate at 65,535.
+/// A TCP segment in its frame. Enforces no rules, so that a test can build invalid frames; but truncates
+/// options at 40 bytes, and length fields saturate at 65,535.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpFrame {
     /// The source.

@@ -15,8 +15,8 @@ impl HeaderOptions {
     /// No options.
     pub const NONE: Self = Self { bytes: [0; Self::MAX_LEN], len: 0 };
 
-    /// Creates options, padded with zeros to a multiple of 4, which both protocols parse as the end of the list.
-    /// `None` if longer than 40 bytes.
+    /// Creates options, padded with zeros to a multiple of 4, which both protocols parse as the end of the
+    /// list. `None` if longer than 40 bytes.
     pub fn new(options: &[u8]) -> Option<Self> {
         let mut all = Self::NONE;
         all.bytes.get_mut(..options.len())?.copy_from_slice(options);

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point in time, in nanoseconds since an origin that the driver chooses: boot for live drivers, 1970 for captures,
-/// 0 for simulations. Never decreases within one engine.
+/// A point in time, in nanoseconds since an origin that the driver chooses: boot for live drivers, 1970 for
+/// captures, 0 for simulations. Never decreases within one engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 

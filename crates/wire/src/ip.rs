@@ -67,7 +67,8 @@ pub enum Ecn {
     Ce = 0b11,
 }
 
-/// The octet that IPv4 calls type of service and IPv6 traffic class: six bits DSCP (RFC 2474), two bits [`Ecn`].
+/// The octet that IPv4 calls type of service and IPv6 traffic class: six bits DSCP (RFC 2474), two bits
+/// [`Ecn`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct TrafficClass(pub u8);
 
@@ -158,8 +159,8 @@ impl Fragment {
         self.offset.0 == 0
     }
 
-    /// Returns true if a fragment may have `len` bytes of payload: a multiple of 8 unless it is the last, and no byte
-    /// beyond 65,535 (RFC 791 section 3.2, RFC 8200 section 4.5).
+    /// Returns true if a fragment may have `len` bytes of payload: a multiple of 8 unless it is the last, and
+    /// no byte beyond 65,535 (RFC 791 section 3.2, RFC 8200 section 4.5).
     pub(crate) fn may_carry(self, len: usize) -> bool {
         self.is_whole()
             || (!self.more_fragments || len.is_multiple_of(8)) && usize::from(self.offset.0) + len <= 0xFFFF

@@ -130,8 +130,8 @@ impl<'a> Ipv4Header<'a> {
         self.rest.get(..self.header_len().checked_sub(Self::LEN)?)
     }
 
-    /// Returns the payload without bytes behind the total length (Ethernet padding). `None` if header length, total
-    /// length and the number of bytes are inconsistent.
+    /// Returns the payload without bytes behind the total length (Ethernet padding). `None` if header length,
+    /// total length and the number of bytes are inconsistent.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         let start = self.header_len().checked_sub(Self::LEN)?;
@@ -150,8 +150,8 @@ impl<'a> Ipv4Header<'a> {
     }
 }
 
-/// Returns the checksum of a header. A sum over a constant 20 bytes costs a third of one over a variable length, and
-/// options are rare.
+/// Returns the checksum of a header. A sum over a constant 20 bytes costs a third of one over a variable
+/// length, and options are rare.
 #[inline]
 fn header_checksum(fixed: &[u8; Ipv4Header::LEN], options: &[u8]) -> u16 {
     let sum = Sum::new().add_bytes(fixed);

@@ -1,4 +1,5 @@
-//! IPv4 fragmentation (RFC 791 section 3.2), as routers do it to packets without DF that exceed the next link's MTU.
+//! IPv4 fragmentation (RFC 791 section 3.2), as routers do it to packets without DF that exceed the next
+//! link's MTU.
 
 use crate::{EtherType, EthernetRepr, Fragment, FragmentOffset, HeaderOptions, Ipv4Repr};
 
@@ -11,9 +12,9 @@ const END: u8 = 0;
 /// No-operation option.
 const NO_OPERATION: u8 = 1;
 
-/// Fragments the IPv4 packet in `frame` to packets of up to `mtu` bytes, each in a frame with the same link header.
-/// Also fragments a fragment further. `None` if the packet fits, has DF set, is not valid IPv4, or `mtu` leaves no
-/// room for 8 bytes of payload.
+/// Fragments the IPv4 packet in `frame` to packets of up to `mtu` bytes, each in a frame with the same link
+/// header. Also fragments a fragment further. `None` if the packet fits, has DF set, is not valid IPv4, or
+/// `mtu` leaves no room for 8 bytes of payload.
 pub fn ipv4_fragments(frame: &[u8], mtu: u16) -> Option<Vec<Vec<u8>>> {
     let (link, packet) = EthernetRepr::parse(frame).ok()?;
     if link.ethertype() != EtherType::IPV4 {

@@ -107,8 +107,8 @@ impl<'a> Ipv6Header<'a> {
         Ipv6Addr::from(array::<16, _>(self.fixed, 24))
     }
 
-    /// Returns extension headers and upper layer without bytes behind the payload length (Ethernet padding). `None` if
-    /// the payload length exceeds the bytes.
+    /// Returns extension headers and upper layer without bytes behind the payload length (Ethernet padding).
+    /// `None` if the payload length exceeds the bytes.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         self.rest.get(..usize::from(self.payload_len()))

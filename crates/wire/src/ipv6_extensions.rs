@@ -30,8 +30,8 @@ pub struct Ipv6Extension<'a> {
 }
 
 impl Ipv6Extension<'_> {
-    /// Returns true for destination options with a home address (RFC 6275 section 6.3): transport checksums cover it in place of
-    /// the source address.
+    /// Returns true for destination options with a home address (RFC 6275 section 6.3): transport checksums
+    /// cover it in place of the source address.
     pub fn has_home_address(&self) -> bool {
         const PAD_1: u8 = 0;
         const HOME_ADDRESS: u8 = 0xC9;
@@ -75,8 +75,8 @@ impl Ipv6Fragment {
 
 /// Iterates over the extension headers of a packet. A malformed one yields an error and ends the iteration.
 ///
-/// Ends at the upper layer, at ESP (encrypted from there on), at "no next header", and behind the fragment header of
-/// any fragment but the first, which has no further header.
+/// Ends at the upper layer, at ESP (encrypted from there on), at "no next header", and behind the fragment
+/// header of any fragment but the first, which has no further header.
 #[derive(Clone, Debug)]
 pub struct Ipv6Extensions<'a> {
     payload: &'a [u8],
@@ -159,7 +159,8 @@ pub struct UpperLayer {
 }
 
 impl UpperLayer {
-    /// Finds the upper layer in `payload`, the bytes behind the IPv6 header, whose next header field is `first`.
+    /// Finds the upper layer in `payload`, the bytes behind the IPv6 header, whose next header field is
+    /// `first`.
     #[inline]
     pub fn find(first: IpProtocol, payload: &[u8]) -> Result<Self, ExtensionError> {
         if is_extension(first) {

@@ -1,9 +1,10 @@
-//! iWARP: RDMAP (RFC 5040) over DDP (RFC 5041) over MPA (RFC 5044, RFC 6581) over TCP, with the atomic operations and immediate
-//! data of RFC 7306.
+//! iWARP: RDMAP (RFC 5040) over DDP (RFC 5041) over MPA (RFC 5044, RFC 6581) over TCP, with the atomic
+//! operations and immediate data of RFC 7306.
 //!
-//! A connection starts with two [`StartFrame`]s, the initiator's Request and the responder's Reply. After that each
-//! direction is a sequence of [`Fpdu`]s, optionally with [`Markers`] every 512 bytes. An FPDU holds one DDP segment: a
-//! [`Segment`] header, then payload or, in untagged segments, an RDMAP header such as [`ReadRequest`].
+//! A connection starts with two [`StartFrame`]s, the initiator's Request and the responder's Reply. After
+//! that each direction is a sequence of [`Fpdu`]s, optionally with [`Markers`] every 512 bytes. An FPDU holds
+//! one DDP segment: a [`Segment`] header, then payload or, in untagged segments, an RDMAP header such as
+//! [`ReadRequest`].
 
 mod atomic;
 mod error;

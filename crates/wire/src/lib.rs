@@ -1,9 +1,9 @@
 //! Packet formats of Nichrome's engines, and their common types: [`Instant`], [`SeqNumber`], the Internet
 //! [`checksum`], and the [`Engine`] contract.
 //!
-//! Each format has an unchecked view, a struct over bytes whose length was checked once, so that reading a field
-//! cannot fail; and a validated representation, `Repr`, that cannot express an invalid header. Parsing never panics
-//! and never reads out of bounds.
+//! Each format has an unchecked view, a struct over bytes whose length was checked once, so that reading a
+//! field cannot fail; and a validated representation, `Repr`, that cannot express an invalid header. Parsing
+//! never panics and never reads out of bounds.
 //!
 //! The feature `rdma` (default) adds the formats of RoCEv2, iWARP, StaR and the connection manager.
 #![forbid(unsafe_code)]

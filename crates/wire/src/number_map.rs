@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map for per-packet lookups. This machine assigns its keys, mostly consecutively, so the hash need not resist
-/// chosen keys.
+/// A map for per-packet lookups. This machine assigns its keys, mostly consecutively, so the hash need not
+/// resist chosen keys.
 pub type NumberMap<K, T> = HashMap<K, T, BuildHasherDefault<NumberHasher>>;
 
 /// Multiplies by 2⁶⁴ divided by the golden ratio, which spreads consecutive numbers over all bits.

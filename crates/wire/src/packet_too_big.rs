@@ -1,5 +1,5 @@
-//! ICMP errors of a router for packets that exceed the next link's MTU: ICMP "fragmentation needed and DF set" (RFC
-//! 792, RFC 1191 section 4) and ICMPv6 "packet too big" (RFC 4443 section 3.2).
+//! ICMP errors of a router for packets that exceed the next link's MTU: ICMP "fragmentation needed and DF
+//! set" (RFC 792, RFC 1191 section 4) and ICMPv6 "packet too big" (RFC 4443 section 3.2).
 //!
 //! | no error is sent for | source |
 //! |---|---|
@@ -20,8 +20,8 @@ use crate::{
     Ipv4Repr, Ipv6Header, Ipv6Repr, TrafficClass, UpperLayer,
 };
 
-/// Maximum length of an ICMP error including its IP header, in bytes (RFC 1812 section 4.3.2.3). With a lower MTU it is the MTU: the
-/// error has DF set, and the way back may have the same MTU.
+/// Maximum length of an ICMP error including its IP header, in bytes (RFC 1812 section 4.3.2.3). With a lower
+/// MTU it is the MTU: the error has DF set, and the way back may have the same MTU.
 const LONGEST_V4: usize = 576;
 
 /// Maximum length of an ICMPv6 error, in bytes: the minimum MTU (RFC 4443 section 2.4 (c)).
@@ -33,9 +33,10 @@ const ICMP_LEN: usize = 8;
 /// TTL or hop limit of an error.
 const HOPS: u8 = 64;
 
-/// Returns the ICMP error for `frame`, which exceeds a link MTU of `mtu` bytes; `None` if none may be sent. Its source
-/// is the destination of `frame`; a router would use its own address. A link below IPv6's minimum MTU fragments and
-/// reassembles IPv6 packets by itself (RFC 8200 section 5), so the reported MTU is never lower.
+/// Returns the ICMP error for `frame`, which exceeds a link MTU of `mtu` bytes; `None` if none may be sent.
+/// Its source is the destination of `frame`; a router would use its own address. A link below IPv6's minimum
+/// MTU fragments and reassembles IPv6 packets by itself (RFC 8200 section 5), so the reported MTU is never
+/// lower.
 pub fn packet_too_big(frame: &[u8], mtu: u16) -> Option<Vec<u8>> {
     let (link, packet) = EthernetRepr::parse(frame).ok().filter(|(link, _)| !link.dst.is_multicast())?;
     let mut answer = Vec::with_capacity(EthernetHeader::LEN + 8 + LONGEST_V6);
@@ -249,7 +250,8 @@ mod tests {
         assert!(packet_too_big(&v4(|_| {}), 1500).is_none() && packet_too_big(&v6(|_| {}), 1500).is_none());
     }
 
-    /// RFC 4443 section 2.4 (e): no error answers an error. A later fragment does not contain its message's type.
+    /// RFC 4443 section 2.4 (e): no error answers an error. A later fragment does not contain its message's
+    /// type.
     #[test]
     fn of_a_fragmented_icmpv6_message_the_first_fragment_is_answered() {
         let fragment = |offset: u16| {

@@ -15,8 +15,8 @@ impl PppoeHeader {
     /// Leading bytes that the length field does not cover.
     pub const UNCOVERED: usize = 6;
 
-    /// Reads the headers: version and type 1, code 0, session, length, PPP protocol. `None` if the data is of no session, or is no
-    /// IP packet.
+    /// Reads the headers: version and type 1, code 0, session, length, PPP protocol. `None` if the data is of
+    /// no session, or is no IP packet.
     #[inline]
     pub fn new(data: &[u8]) -> Option<Self> {
         let [0x11, 0, _, _, high, low, 0, protocol] = data.first_chunk()? else { return None };

@@ -1,8 +1,9 @@
-//! RoCEv2: InfiniBand's transport over UDP (InfiniBand Architecture Specification volume 1, chapter 9 and annex A17).
+//! RoCEv2: InfiniBand's transport over UDP (InfiniBand Architecture Specification volume 1, chapter 9 and
+//! annex A17).
 //!
-//! A datagram is a base transport header ([`Bth`]), the extension headers of its opcode, the payload, up to 3 bytes of
-//! padding and the invariant CRC. [`Repr`] holds typed headers: a [`Message`] cannot combine an opcode with the wrong
-//! extension headers. One table ([`Opcode`]) drives parsing and building.
+//! A datagram is a base transport header ([`Bth`]), the extension headers of its opcode, the payload, up to 3
+//! bytes of padding and the invariant CRC. [`Repr`] holds typed headers: a [`Message`] cannot combine an
+//! opcode with the wrong extension headers. One table ([`Opcode`]) drives parsing and building.
 
 mod aeth;
 mod bth;

@@ -2,8 +2,8 @@
 
 use std::ops::{Add, AddAssign, Sub};
 
-/// A TCP sequence number with serial arithmetic modulo 2³² (RFC 9293 section 3.4, RFC 1982). Numbers 2³¹ or more apart
-/// are unordered, so this type has no `Ord`.
+/// A TCP sequence number with serial arithmetic modulo 2³² (RFC 9293 section 3.4, RFC 1982). Numbers 2³¹ or
+/// more apart are unordered, so this type has no `Ord`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SeqNumber(pub u32);
 

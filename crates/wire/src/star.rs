@@ -1,9 +1,9 @@
-//! StaR: RDMA between a stateful peer and a peer whose card keeps no connection state ("Towards Stateless RNIC for
-//! Data Center Networks", APNet 2019). The specification is `docs/star.md`.
+//! StaR: RDMA between a stateful peer and a peer whose card keeps no connection state ("Towards Stateless
+//! RNIC for Data Center Networks", APNet 2019). The specification is `docs/star.md`.
 //!
 //! A datagram is a common header, the header of its type (the table is in [`PacketType`]), the payload, an
-//! [`Authentication`] if the connection uses tags, and the [integrity check](PacketCheck). [`Repr`] holds typed
-//! headers. "Server" is the stateless peer and "client" the stateful one, as in the paper.
+//! [`Authentication`] if the connection uses tags, and the [integrity check](PacketCheck). [`Repr`] holds
+//! typed headers. "Server" is the stateless peer and "client" the stateful one, as in the paper.
 
 mod capability;
 mod check;

@@ -173,8 +173,8 @@ pub enum TcpError {
     TooLong(usize),
 }
 
-/// A valid TCP header. The checksum derives from payload and addresses. Reserved bits are ignored when parsed and sent
-/// as zero (RFC 9293 section 3.1).
+/// A valid TCP header. The checksum derives from payload and addresses. Reserved bits are ignored when parsed
+/// and sent as zero (RFC 9293 section 3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TcpRepr {
     /// The sender's port.

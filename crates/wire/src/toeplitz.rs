@@ -1,8 +1,8 @@
 //! The Toeplitz hash of receive-side scaling (Microsoft, "RSS hashing types" and "Verifying the RSS hash
 //! calculation").
 //!
-//! The hash is the XOR, over all set bits `i` of the input, of the 32 key bits from bit `i` on. A table holds the
-//! contribution of each byte value at each position, so that a hash costs one load per byte.
+//! The hash is the XOR, over all set bits `i` of the input, of the 32 key bits from bit `i` on. A table holds
+//! the contribution of each byte value at each position, so that a hash costs one load per byte.
 
 use std::fmt;
 
@@ -27,8 +27,8 @@ impl RssKey {
         0xB7, 0x3B, 0xBE, 0xAC, 0x01, 0xFA,
     ]);
 
-    /// A key with a period of 16 bits, which gives both directions of a connection the same hash (Woo and Park,
-    /// "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling", 2012).
+    /// A key with a period of 16 bits, which gives both directions of a connection the same hash (Woo and
+    /// Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling", 2012).
     pub const SYMMETRIC: Self = {
         let mut key = [0x6D; Self::LEN];
         let mut place = 1;
@@ -95,9 +95,9 @@ impl Toeplitz {
         self.hash_addresses(addresses) ^ ports
     }
 
-    /// Hashes `frame` as a card does to choose a queue: addresses and ports of TCP and UDP over IPv4 or IPv6, behind
-    /// up to two VLAN tags and any IPv6 extension headers; only addresses of other packets and of all fragments, so
-    /// that a packet's fragments stay together. `None` if it is not IP.
+    /// Hashes `frame` as a card does to choose a queue: addresses and ports of TCP and UDP over IPv4 or IPv6,
+    /// behind up to two VLAN tags and any IPv6 extension headers; only addresses of other packets and of all
+    /// fragments, so that a packet's fragments stay together. `None` if it is not IP.
     #[inline]
     pub fn hash_frame(&self, frame: &[u8]) -> Option<u32> {
         let link = LinkHeader::new(frame)?;
@@ -168,7 +168,8 @@ mod tests {
     use proptest::prelude::*;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-    /// Microsoft's "Verifying the RSS hash calculation": receiver, sender, hash of the addresses, and with ports.
+    /// Microsoft's "Verifying the RSS hash calculation": receiver, sender, hash of the addresses, and with
+    /// ports.
     const SUITE: [(&str, &str, u32, u32); 8] = [
         ("161.142.100.80:1766", "66.9.149.187:2794", 0x323E_8FC2, 0x51CC_C178),
         ("65.69.140.83:4739", "199.92.111.2:14230", 0xD718_262A, 0xC626_B0EA),

@@ -47,7 +47,8 @@ impl<'a> UdpHeader<'a> {
         be16(self.fixed, 6)
     }
 
-    /// Returns the payload without bytes behind the length; `None` if the length is below 8 or beyond the bytes.
+    /// Returns the payload without bytes behind the length; `None` if the length is below 8 or beyond the
+    /// bytes.
     #[inline]
     pub fn payload(&self) -> Option<&'a [u8]> {
         self.rest.get(..usize::from(self.length()).checked_sub(Self::LEN)?)
@@ -80,7 +81,8 @@ impl<'a> UdpHeaderMut<'a> {
     }
 }
 
-/// Returns the transmitted form of a computed checksum: 0 means no checksum, so 0xFFFF, its equal, is sent (RFC 768).
+/// Returns the transmitted form of a computed checksum: 0 means no checksum, so 0xFFFF, its equal, is sent
+/// (RFC 768).
 #[inline]
 pub const fn transmitted_checksum(checksum: u16) -> u16 {
     if checksum == 0 { 0xFFFF } else { checksum }
@@ -134,8 +136,8 @@ pub struct UdpRepr {
 }
 
 impl UdpRepr {
-    /// Parses the header of `datagram`, an IP payload between `addresses`; returns it and the UDP payload without
-    /// bytes behind the length.
+    /// Parses the header of `datagram`, an IP payload between `addresses`; returns it and the UDP payload
+    /// without bytes behind the length.
     pub fn parse<'a>(datagram: &'a [u8], addresses: &AddressPair) -> Result<(Self, &'a [u8]), UdpError> {
         let truncated = |expected| UdpError::Truncated { len: datagram.len(), expected };
         let header = UdpHeader::new(datagram).ok_or(truncated(UdpHeader::LEN))?;

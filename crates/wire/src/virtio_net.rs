@@ -1,5 +1,5 @@
-//! The virtio_net_hdr in front of each frame of a virtio network card or a TAP device with `IFF_VNET_HDR` (virtio 1.2
-//! section 5.1.6, `linux/virtio_net.h`): pending checksum and segmentation offloads.
+//! The virtio_net_hdr in front of each frame of a virtio network card or a TAP device with `IFF_VNET_HDR`
+//! (virtio 1.2 section 5.1.6, `linux/virtio_net.h`): pending checksum and segmentation offloads.
 
 use std::num::NonZeroU16;
 
@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use crate::bytes::{array, put};
 
-/// A raw `struct virtio_net_hdr`; little-endian, as in virtio 1.0 and on TAP devices of little-endian machines.
+/// A raw `struct virtio_net_hdr`; little-endian, as in virtio 1.0 and on TAP devices of little-endian
+/// machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VirtioNetHeader {
     /// [`VirtioNetHeader::NEEDS_CSUM`] and [`VirtioNetHeader::DATA_VALID`].
@@ -129,8 +130,8 @@ pub enum ChecksumState {
     Unchecked,
     /// Verified as correct.
     Valid,
-    /// Partial: the field holds the pseudo-header's sum; the sum of all bytes from `start` on is to be added and
-    /// inverted.
+    /// Partial: the field holds the pseudo-header's sum; the sum of all bytes from `start` on is to be added
+    /// and inverted.
     Partial {
         /// Where checksumming starts, in bytes from the start of the frame.
         start: u16,
@@ -175,7 +176,8 @@ pub struct Gso {
 
 /// A valid header.
 ///
-/// Allows segmentation without a partial checksum, which virtio 1.2 section 5.1.6.2 forbids but Linux accepts.
+/// Allows segmentation without a partial checksum, which virtio 1.2 section 5.1.6.2 forbids but Linux
+/// accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct VirtioNetRepr {
     /// State of the checksum.

@@ -8,8 +8,9 @@ use crate::Instant;
 const SLOTS: usize = 4096;
 const NIL: u32 = u32::MAX;
 
-/// Timers for the rows of a table. A timer fires at its deadline or up to one tick of `TICK` nanoseconds later. A
-/// timer beyond the wheel's range of 4096 ticks fires at the end of the range, and the owner sets it again.
+/// Timers for the rows of a table. A timer fires at its deadline or up to one tick of `TICK` nanoseconds
+/// later. A timer beyond the wheel's range of 4096 ticks fires at the end of the range, and the owner sets it
+/// again.
 pub struct TimingWheel<const TICK: u64> {
     /// First timer of each slot.
     heads: Box<[u32; SLOTS]>,
@@ -76,8 +77,8 @@ impl<const TICK: u64> TimingWheel<TICK> {
         Instant::from_nanos(deadline.as_nanos().div_ceil(TICK).saturating_mul(TICK))
     }
 
-    /// Arms the timer for `deadline`'s tick; a timer that fires earlier is unchanged. A connection beyond the capacity has
-    /// none.
+    /// Arms the timer for `deadline`'s tick; a timer that fires earlier is unchanged. A connection beyond the
+    /// capacity has none.
     #[inline(always)]
     pub fn set(&mut self, index: u32, deadline: Instant, now: Instant) {
         let (tick, now) = (deadline.as_nanos().div_ceil(TICK), now.as_nanos() / TICK);
@@ -103,8 +104,8 @@ impl<const TICK: u64> TimingWheel<TICK> {
         self.cursor + (u64::from(slot).wrapping_sub(self.cursor) % SLOTS as u64)
     }
 
-    /// Prefetches the timers of these connections, so that the cache misses of a batch overlap. Skipped if none is
-    /// armed.
+    /// Prefetches the timers of these connections, so that the cache misses of a batch overlap. Skipped if
+    /// none is armed.
     pub fn look_ahead(&self, connections: &[u32]) {
         if self.set == 0 {
             return;
@@ -276,7 +277,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every timer fires once, not before its deadline and at most a tick after, whatever is set and cancelled.
+        /// Every timer fires once, not before its deadline and at most a tick after, whatever is set and
+        /// cancelled.
         #[test]
         fn fires_within_a_tick_of_the_deadline(
             steps in proptest::collection::vec((0u32..20, 0u64..4_000_000, 0u64..300_000, any::<bool>()), 1..200),

@@ -1,15 +1,16 @@
-//! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL` is where the RTL
-//! is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default), `NICHROME_RTL_OPT` the compiler's level, 2 by
-//! default. `NICHROME_RTL_NETLIST` is a folder with a netlist of the one model that is made, and with what its cells are.
-//! With `NICHROME_RTL_COVERAGE`, a folder, the models count what they run and write it there. With `NICHROME_RTL_UNMADE` none is
-//! made, which is enough for lints: they do not link.
+//! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL`
+//! is where the RTL is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default),
+//! `NICHROME_RTL_OPT` the compiler's level, 2 by default. `NICHROME_RTL_NETLIST` is a folder with a netlist
+//! of the one model that is made, and with what its cells are. With `NICHROME_RTL_COVERAGE`, a folder, the
+//! models count what they run and write it there. With `NICHROME_RTL_UNMADE` none is made, which is enough
+//! for lints: they do not link.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Word width, flows and pages of each model; `src/model.rs` has the same list. No configuration of the tests runs out of 512 KB;
-/// the last model is for what happens when pages do run out.
+/// Word width, flows and pages of each model; `src/model.rs` has the same list. No configuration of the tests
+/// runs out of 512 KB; the last model is for what happens when pages do run out.
 const MODELS: [(u32, u32, u32); 9] = [
     (64, 1, 4096),
     (64, 4, 4096),
@@ -148,8 +149,8 @@ fn parts(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     sources.into_iter().partition(|path| path.to_string_lossy().ends_with("Slow.cpp"))
 }
 
-/// Writes files that include the parts: the compiler reads Verilator's headers once for each, which takes it a second. A netlist
-/// becomes several, which are compiled at once.
+/// Writes files that include the parts: the compiler reads Verilator's headers once for each, which takes it
+/// a second. A netlist becomes several, which are compiled at once.
 fn units(out: &Path, name: &str, defines: &[(&str, String)], parts: Vec<PathBuf>) -> Vec<PathBuf> {
     const MOST_BYTES: u64 = 1_000_000;
     let defines: String = defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What must happen in the simulations beside every line and toggle: each reason that the module gives, and each rotation of a piece.
-// Each is one bit, whose toggles are counted.
+// What must happen in the simulations beside every line and toggle: each reason that the module gives, and
+// each rotation of a piece. Each is one bit, whose toggles are counted.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

@@ -38,8 +38,8 @@ module formal_closer
     close.aggregate.tcp_checksum = tcp_checksum;
   end
 
-  // A short queue, which is full within the depth of the proof. What is on its way to the queue and behind it fits the queue
-  // and its output register.
+  // A short queue, which is full within the depth of the proof. What is on its way to the queue and behind it
+  // fits the queue and its output register.
   localparam int DEPTH = 8;
   localparam logic [4:0] PLACES = 5'(DEPTH + 1);
   lro_closer #(.DEPTH(DEPTH)) dut (.*);

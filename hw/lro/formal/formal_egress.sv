@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The stitcher against a model of bytes: the byte that leaves at any place is the one that the pieces put there, and packets end
-// where pieces end them. A word of the output stays as it is until it is taken.
+// The stitcher against a model of bytes: the byte that leaves at any place is the one that the pieces put
+// there, and packets end where pieces end them. A word of the output stays as it is until it is taken.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

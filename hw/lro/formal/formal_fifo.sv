@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The queue hands on what it got, in order, and says how much it has, an entry that left the memory a cycle ago among it.
+// The queue hands on what it got, in order, and says how much it has, an entry that left the memory a cycle
+// ago among it.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

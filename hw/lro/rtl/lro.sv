@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Stateless large receive offload in front of a host's receive queue: merges consecutive TCP segments of a flow.
+// Stateless large receive offload in front of a host's receive queue: merges consecutive TCP segments of a
+// flow.
 //
 // The rules are those of crates/lro/src/netfpga.rs; README.md has the block diagram and the registers.
 `resetall
@@ -23,12 +24,14 @@ module lro
     // Time in ns, which never goes back.
     input wire [63:0] now,
 
-    // Whether frames are on their way through; what is stored does not count. When the oldest aggregate is closed.
+    // Whether frames are on their way through; what is stored does not count. When the oldest aggregate is
+    // closed.
     output logic busy,
     output logic deadline_valid,
     output logic [63:0] deadline,
 
-    // Frames from the MAC, without FCS. `s_axis_arrival` counts with the first word, `s_axis_tuser` (bad frame) with the last.
+    // Frames from the MAC, without FCS. `s_axis_arrival` counts with the first word, `s_axis_tuser` (bad
+    // frame) with the last.
     input wire [DATA_W-1:0] s_axis_tdata,
     input wire [DATA_W/8-1:0] s_axis_tkeep,
     input wire s_axis_tvalid,
@@ -277,8 +280,9 @@ module lro
   logic starved_reg;
   logic [4:0] starving_reg;
   logic working;
-  // The page queue may be empty for a few cycles while there are free pages. An aggregate that is closed shows in `nothing_leaves` two
-  // cycles after decide has worked: one is closed for each 32 cycles without a page.
+  // The page queue may be empty for a few cycles while there are free pages. An aggregate that is closed
+  // shows in `nothing_leaves` two cycles after decide has worked: one is closed for each 32 cycles without a
+  // page.
   always_ff @(posedge clk) begin
     nothing_leaves <= closer_empty && fetch_empty && egress_empty;
     starving_reg <= (ready && !has_page && nothing_leaves && !working) ? starving_reg + 5'd1 : '0;

@@ -18,7 +18,8 @@ module lro_checksum
     input wire chunks_last,
     input chunk_t [DATA_W/32-1:0] chunks,
 
-    // Four cycles after the chunks, that of the payload a cycle later; not folded. The sum of TCP lacks protocol and length.
+    // Four cycles after the chunks, that of the payload a cycle later; not folded. The sum of TCP lacks
+    // protocol and length.
     output logic sums_valid,
     output logic [HEADER_SUM_W-1:0] ip_sum,
     output logic [HEADER_SUM_W-1:0] tcp_sum,
@@ -30,8 +31,8 @@ module lro_checksum
   localparam int WORD_SUM_W = 16 + $clog2(CHUNKS) + 1;
   localparam int BEFORE_W = $clog2(36 + 4 * CHUNKS);
 
-  // Bytes of the IP packet from the word of `payload_chunks_reg` on. That is a cycle behind, because the payload may begin in the
-  // word after the one that has the packet's length.
+  // Bytes of the IP packet from the word of `payload_chunks_reg` on. That is a cycle behind, because the
+  // payload may begin in the word after the one that has the packet's length.
   logic begins_reg;
   logic [17:0] begins_left_reg;
   logic [17:0] left_reg;
@@ -42,7 +43,8 @@ module lro_checksum
   logic [CHUNKS-1:0][31:0] tcp_masked;
   logic [CHUNKS-1:0][31:0] payload_masked;
 
-  // The packet's length as it is in its header, and the bytes of the word and of the header that it does not count.
+  // The packet's length as it is in its header, and the bytes of the word and of the header that it does not
+  // count.
   logic begins;
   logic [15:0] length;
   logic [BEFORE_W-1:0] before_length;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// LRO_STRUCT of a frame: whether it is eligible (AGGR), whether its checksums are right (CSUM), and what decide compares.
+// LRO_STRUCT of a frame: whether it is eligible (AGGR), whether its checksums are right (CSUM), and what
+// decide compares.
 //
-// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so that what is latched stays, the
-// fields from one cycle after `fields_valid` to ten cycles after it.
+// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so that what is
+// latched stays, the fields from one cycle after `fields_valid` to ten cycles after it.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -190,8 +191,8 @@ module lro_classify
   wire has_timestamps = options.state == OPTIONS_BEHIND || options.state == OPTIONS_END;
   wire ip_options = !v6 && fields_reg.header_len > 4'd5;
 
-  // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs. What comes before the options in its order
-  // is known while they are still read.
+  // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs. What comes before the
+  // options in its order is known while they are still read.
   logic before_found;
   pass_reason_t before_options;
   always_comb begin
@@ -307,7 +308,8 @@ module lro_classify
     end
   end
 
-  // The next frame's last word is held back while two frames wait, so that all above stays until it is taken here.
+  // The next frame's last word is held back while two frames wait, so that all above stays until it is taken
+  // here.
   logic waiting_reg;
   wire load = (stage_reg[VERDICT] || waiting_reg) && !struct_valid;
 

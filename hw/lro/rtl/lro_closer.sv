@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Closer: completes the header of an aggregate: lengths, IPv4 and TCP checksum; queues decisions in their order.
+// Closer: completes the header of an aggregate: lengths, IPv4 and TCP checksum; queues decisions in their
+// order.
 //
 // Both checksums change by differences (RFC 1624, equation 3): what is subtracted is added inverted.
 `resetall

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Counters of 64 bits: what is added waits in queues, and one addition takes a cycle. The lower bits of all are in one memory, the upper
-// ones in another.
+// Counters of 64 bits: what is added waits in queues, and one addition takes a cycle. The lower bits of all
+// are in one memory, the upper ones in another.
 //
-// A frame that is taken adds to three totals; a packet that is closed to a reason, and to three totals, an aggregate to five.
-// A read of the registers waits until what was queued when it began is added. Then no addition begins until it is answered: at most 17
-// cycles, in which two or three frames come.
+// A frame that is taken adds to three totals; a packet that is closed to a reason, and to three totals, an
+// aggregate to five. A read of the registers waits until what was queued when it began is added. Then no
+// addition begins until it is answered: at most 17 cycles, in which two or three frames come.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

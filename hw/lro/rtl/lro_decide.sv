@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Decide: the flow table, the rule of the store block (Figure 7), and the timer. The twin of crates/lro/src/netfpga.rs.
+// Decide: the flow table, the rule of the store block (Figure 7), and the timer. The twin of
+// crates/lro/src/netfpga.rs.
 //
-// Nine cycles a frame that joins an aggregate, one more where the aggregate is closed. All comparisons are registered; those of
-// keys in parts, which are joined a cycle later. What a state enables many registers by has a register of its own.
+// Nine cycles a frame that joins an aggregate, one more where the aggregate is closed. All comparisons are
+// registered; those of keys in parts, which are joined a cycle later. What a state enables many registers by
+// has a register of its own.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -101,8 +103,8 @@ module lro_decide
   logic [TIME_W-1:0] oldest_deadline_reg;
   logic [TIME_W-1:0] deadline_reg;
 
-  // A flow is in one slot at most. With many slots, what they are joined to is near the clock's period: each slot's hit, its
-  // template and the slot that the next flow takes are registered before they are.
+  // A flow is in one slot at most. With many slots, what they are joined to is near the clock's period: each
+  // slot's hit, its template and the slot that the next flow takes are registered before they are.
   localparam int HIT_GROUPS = (FLOWS + 3) / 4;
   logic [4*HIT_GROUPS-1:0] hits;
   logic [FLOWS-1:0] hits_reg;
@@ -178,7 +180,8 @@ module lro_decide
     full_count_reg <= aggregate_reg.count + 11'd1 >= max_segments;
     too_long_reg <= length_reg > 18'(max_bytes);
     full_length_reg <= length_and_one_more_reg > 18'(max_bytes);
-    // What joins is taken from the checksum: the payload, its length, and the change of ACK number and window.
+    // What joins is taken from the checksum: the payload, its length, and the change of ACK number and
+    // window.
     sum_a_reg <= 18'(aggregate_reg.tcp_checksum) + {2'b00, ~payload_sum};
     ack_change_reg <= 18'(aggregate_reg.ack_window_sum) + {2'b00, ~frame_reg.ack_window_sum};
     sum_b_reg <= {2'b00, ~frame_reg.payload_len} + (ack_newer_reg ? ack_change_reg : 18'd0);
@@ -351,7 +354,8 @@ module lro_decide
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The slot to be closed or to be joined, and what follows a close; they do not matter while nothing is stored.
+    // The slot to be closed or to be joined, and what follows a close; they do not matter while nothing is
+    // stored.
     if (state_reg[STATE_PICK]) begin
       check_reg <= !due_reg && store_reg && hit;
       slot_reg  <= (!due_reg && !pass_all_reg && hit) ? hit_slot : order_reg[0];
@@ -385,7 +389,8 @@ module lro_decide
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The table is written a cycle later, while the frame is still there; one bit a slot, for each reaches hundreds of registers.
+    // The table is written a cycle later, while the frame is still there; one bit a slot, for each reaches
+    // hundreds of registers.
     if (state_reg[STATE_START]) slot_reg <= free_slot_reg;
     started_reg <= starting;
     for (int i = 0; i < FLOWS; i++) begin
@@ -412,8 +417,8 @@ module lro_decide
   assign working = !state_reg[STATE_IDLE];
   assign deadline = oldest_deadline_reg;
 
-  // Slots in the order in which they were begun; what is behind the `stored` first does not matter. A slot that is closed was
-  // loaded a cycle earlier at least.
+  // Slots in the order in which they were begun; what is behind the `stored` first does not matter. A slot
+  // that is closed was loaded a cycle earlier at least.
   logic [FLOWS-1:0] behind_slot;
   logic [FLOWS-1:0] behind_slot_reg;
   always_comb begin

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Egress: reads pieces from the store, a word a cycle, writes the fields of an aggregate's header as they pass, rotates the
-// bytes of each piece to where the last one ended (section 5's stitcher), and gives the pages back.
+// Egress: reads pieces from the store, a word a cycle, writes the fields of an aggregate's header as they
+// pass, rotates the bytes of each piece to where the last one ended (section 5's stitcher), and gives the
+// pages back.
 //
-// What a word needs on its way is known when its address is: `word_t` travels with it. The pipeline never stops; an
-// address is issued only where the output queue has room for all that is on its way.
+// What a word needs on its way is known when its address is: `word_t` travels with it. The pipeline never
+// stops; an address is issued only where the output queue has room for all that is on its way.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -242,9 +243,9 @@ module lro_egress
     if (rst) write_bank_reg <= '0;
   end
 
-  // Which field a 16-bit word is, a cycle ahead of it. The IP header begins at an odd one, so that the fields at odd places
-  // are at even ones of the frame: length, IPv4 checksum, low half of the ACK number, window; at odd ones are the length of
-  // IPv6, the high half of the ACK number, the TCP checksum.
+  // Which field a 16-bit word is, a cycle ahead of it. The IP header begins at an odd one, so that the fields
+  // at odd places are at even ones of the frame: length, IPv4 checksum, low half of the ACK number, window;
+  // at odd ones are the length of IPv6, the high half of the ACK number, the TCP checksum.
   typedef struct packed {
     logic valid;
     logic [1:0] field;

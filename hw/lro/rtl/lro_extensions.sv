@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// IPv6 extension headers: their flags, where TCP begins, and whether all of it is within the parser's reach of 256 bytes.
+// IPv6 extension headers: their flags, where TCP begins, and whether all of it is within the parser's reach
+// of 256 bytes.
 //
-// Stages: the extension header among two chunks, of which at most one begins one; where it ends; what it says.
+// Stages: the extension header among two chunks, of which at most one begins one; where it ends; what it
+// says.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -28,7 +30,8 @@ module lro_extensions
   localparam int CHUNKS = DATA_W / 32;
   localparam int PAIRS = CHUNKS / 2;
 
-  // Chunks that may end before 14 + 4 * n + 8 or 20 bytes exceed 256: an extension's length or TCP must still be in reach.
+  // Chunks that may end before 14 + 4 * n + 8 or 20 bytes exceed 256: an extension's length or TCP must still
+  // be in reach.
   localparam logic [10:0] REACH_OF_EXTENSION = 11'd62;
   localparam logic [10:0] REACH_OF_TCP = 11'd59;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Fetch: turns decisions into the pieces of frames that leave, ahead of the egress, and hands it what a packet's header needs.
+// Fetch: turns decisions into the pieces of frames that leave, ahead of the egress, and hands it what a
+// packet's header needs.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Ingress: writes frames to the store and gives them to the parser, two bytes later, so that every header from the
-// EtherType on begins at a multiple of four bytes.
+// Ingress: writes frames to the store and gives them to the parser, two bytes later, so that every header
+// from the EtherType on begins at a multiple of four bytes.
 //
-// A frame of W words takes W + 1 cycles: in the last one the parser gets the two bytes that were left over. That one waits until
-// the blocks behind have room for the frame.
+// A frame of W words takes W + 1 cycles: in the last one the parser gets the two bytes that were left over.
+// That one waits until the blocks behind have room for the frame.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -14,7 +14,8 @@ module lro_ingress
     parameter int DATA_W = 64,
     // Cycles from the end of one frame to that of the next, at least: what the blocks behind the parser take.
     parameter int SPACING = 10,
-    // Cycles between frames in which nothing is taken: a frame's TCP options begin after the verdict on those before.
+    // Cycles between frames in which nothing is taken: a frame's TCP options begin after the verdict on those
+    // before.
     parameter int GAP = DATA_W == 64 ? 0 : 6,
     parameter int STORE_ADDR_W = 13
 ) (
@@ -94,7 +95,8 @@ module lro_ingress
     else open_next = in_frame_reg || (enable && !gap);
   end
 
-  // What means something only with a word that is taken is written with every word: whether it is taken is known late.
+  // What means something only with a word that is taken is written with every word: whether it is taken is
+  // known late.
   always_ff @(posedge clk) begin
     ready_reg <= open_next && (next_valid_reg || page_valid || (has_page && !page_ends));
     if (page_ends || !has_page) begin

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// TCP options: one chunk a cycle with words of 8 bytes, else two: each waits for the one before it. The verdict on 40 bytes of
-// options is there twelve cycles after the frame's last word at the latest, its counts a cycle later; it stays until the next
-// frame's options begin.
+// TCP options: one chunk a cycle with words of 8 bytes, else two: each waits for the one before it. The
+// verdict on 40 bytes of options is there twelve cycles after the frame's last word at the latest, its counts
+// a cycle later; it stays until the next frame's options begin.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

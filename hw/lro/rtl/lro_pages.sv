@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Page allocator: a linked list of free pages, and the links between the pages of a frame.
 //
-// A frame takes pages in the order in which they lie in the free list, so that they are linked already: a link is written
-// only when a frame comes back, from the last page of the list to the frame's first. The last page of the list is never
-// given out: the next frame that comes back is linked to it.
+// A frame takes pages in the order in which they lie in the free list, so that they are linked already: a
+// link is written only when a frame comes back, from the last page of the list to the frame's first. The last
+// page of the list is never given out: the next frame that comes back is linked to it.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -74,7 +74,8 @@ module lro_pages
       .read_data(link)
   );
 
-  // While the walk is at the last page, and for a cycle after, `wait_reg` is not 0; what is walked never becomes the last page.
+  // While the walk is at the last page, and for a cycle after, `wait_reg` is not 0; what is walked never
+  // becomes the last page.
   wire walk = ready && wait_reg == 0 && queued < ($bits(queued))'(QUEUE - 1);
 
   lro_fifo #(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Parser: the header of a frame, four bytes at a time, as many a cycle as a word has.
 //
-// Stages: hints, what the walk may ask about a chunk; the walk over the headers; what each chunk is; chunks turned to where their
-// place in their header says; fields.
+// Stages: hints, what the walk may ask about a chunk; the walk over the headers; what each chunk is; chunks
+// turned to where their place in their header says; fields.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -27,7 +27,8 @@ module lro_parser
     output logic chunks_last,
     output chunk_t [DATA_W/32-1:0] chunks,
 
-    // TCP header and options a cycle later: chunk j of them, the options from 5 on, is that of place j % CHUNKS.
+    // TCP header and options a cycle later: chunk j of them, the options from 5 on, is that of place j %
+    // CHUNKS.
     output logic [DATA_W/32-1:0][31:0] tcp_data,
     output logic [DATA_W/32-1:0] option_valid,
     output logic [DATA_W/32-1:0][3:0] option_at,
@@ -56,7 +57,8 @@ module lro_parser
     end
   end
 
-  // Second stage: the walk. It is at the start again when a frame begins. A loop of one cycle, so nothing else is in it.
+  // Second stage: the walk. It is at the start again when a frame begins. A loop of one cycle, so nothing
+  // else is in it.
   walk_t walk_reg;
   walk_t walk_next;
   always_comb begin
@@ -175,7 +177,8 @@ module lro_parser
     end
   end
 
-  // Fifth stage: fields. Behind the EtherType come the tags, which are in their lanes: no chunk of TCP is in their word.
+  // Fifth stage: fields. Behind the EtherType come the tags, which are in their lanes: no chunk of TCP is in
+  // their word.
   always_ff @(posedge clk) begin
     fields_valid <= turned_last_reg;
 

@@ -22,7 +22,8 @@ package lro_parser_pkg;
   // Bits of the sums of headers: at most 36 numbers of 16 bits.
   localparam int HEADER_SUM_W = 22;
 
-  // What a chunk is part of: places in `parts_t`, of which one bit is set, or none behind a header that the walk does not know.
+  // What a chunk is part of: places in `parts_t`, of which one bit is set, or none behind a header that the
+  // walk does not know.
   typedef enum logic [3:0] {
     PART_ETHERNET,
     PART_TAG0,
@@ -49,8 +50,9 @@ package lro_parser_pkg;
     NEXT_DESTINATION
   } next_t;
 
-  // Chunks of a part behind this one, so that the end of the part is one bit, and the next count is a shift: bit i of `left` where
-  // there are i, and 16 more for each of `laps`; bit 16 where there are 16 for each of `laps`, which are not 0.
+  // Chunks of a part behind this one, so that the end of the part is one bit, and the next count is a shift:
+  // bit i of `left` where there are i, and 16 more for each of `laps`; bit 16 where there are 16 for each of
+  // `laps`, which are not 0.
   localparam int LAP = 16;
   typedef struct packed {
     logic [LAP:0] left;
@@ -100,8 +102,8 @@ package lro_parser_pkg;
     logic length6;
   } chunk_t;
 
-  // Where the walk over the headers is. What follows a part is known before its end, and a header's first chunk has a bit: the
-  // steps of two chunks are in one cycle.
+  // Where the walk over the headers is. What follows a part is known before its end, and a header's first
+  // chunk has a bit: the steps of two chunks are in one cycle.
   typedef struct packed {
     parts_t parts;
     logic [3:0] index;
@@ -200,8 +202,8 @@ package lro_parser_pkg;
     return after;
   endfunction
 
-  // The walk after one more chunk. What a chunk is depends on few bits, for two of them pass in one cycle; what the headers say
-  // is found behind.
+  // The walk after one more chunk. What a chunk is depends on few bits, for two of them pass in one cycle;
+  // what the headers say is found behind.
   function automatic walk_t walk_step(walk_t walk, hint_t hint);
     walk_t after;
     parts_t parts;

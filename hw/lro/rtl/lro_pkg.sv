@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Constants that the module shares with the engine. Written by the test `package` of hw/lro/cosim: do not edit.
+// Constants that the module shares with the engine. Written by the test `package` of hw/lro/cosim: do not
+// edit.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

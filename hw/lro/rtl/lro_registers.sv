@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Registers on AXI-Lite: configuration, status and counters. The low half of a counter is read first; it latches the high half.
+// Registers on AXI-Lite: configuration, status and counters. The low half of a counter is read first; it
+// latches the high half.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -55,8 +56,8 @@ module lro_registers
   assign s_axil_bresp = 2'b00;
   assign s_axil_rresp = 2'b00;
 
-  // Address and data are taken at once, and answered a cycle later. Whole words are written; a write with other strobes changes
-  // nothing. Which register it is is known a cycle before.
+  // Address and data are taken at once, and answered a cycle later. Whole words are written; a write with
+  // other strobes changes nothing. Which register it is is known a cycle before.
   logic whole_reg, control_reg, timer_ns_reg, max_bytes_reg, max_segments_reg;
   wire write = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid && !s_axil_awready;
   always_ff @(posedge clk) begin
@@ -94,7 +95,8 @@ module lro_registers
   assign read_index = {is_total, is_total ? 6'(address_reg[3+:$clog2(TOTALS)]) : address_reg[8:3]};
   assign s_axil_arready = !busy_reg;
 
-  // Which register is read, a cycle after the address; its value, a cycle later; no register has two addresses.
+  // Which register is read, a cycle after the address; its value, a cycle later; no register has two
+  // addresses.
   localparam int VALUES = 9;
   logic [VALUES-1:0] chosen_reg;
   logic [VALUES-1:0][31:0] values;

@@ -2,11 +2,13 @@
 
 use std::ops::Range;
 
-/// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on success.
+/// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on
+/// success.
 ///
-/// As on x86-64, programs that poll memory find what the peer wrote in its order: the barriers keep loads and stores of one copy before
-/// those of the next one, and an aligned word is written by one instruction, so that it is never seen in part. After a fault among words,
-/// the bytes from there are copied one by one, up to the one that faults.
+/// As on x86-64, programs that poll memory find what the peer wrote in its order: the barriers keep loads and
+/// stores of one copy before those of the next one, and an aligned word is written by one instruction, so
+/// that it is never seen in part. After a fault among words, the bytes from there are copied one by one, up
+/// to the one that faults.
 ///
 /// # Safety
 /// One side is the caller's own memory; the other may be any address. They do not overlap.
@@ -63,8 +65,9 @@ pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -
     )
 }
 
-/// Atomically stores `new` in a word if the word has the value `*value`. Writes the word's previous value to `value`. Returns 0 if it
-/// stored, 1 if the word had another value, and [`NOT_WRITABLE`](super::NOT_WRITABLE).
+/// Atomically stores `new` in a word if the word has the value `*value`. Writes the word's previous value to
+/// `value`. Returns 0 if it stored, 1 if the word had another value, and
+/// [`NOT_WRITABLE`](super::NOT_WRITABLE).
 ///
 /// # Safety
 /// `value` is the caller's own memory; `word` is aligned, and may be any such address.

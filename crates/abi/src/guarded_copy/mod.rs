@@ -1,10 +1,12 @@
-//! Copies from and to the program's memory, and exchanges of a word, that return an error, rather than crash, if it is not mapped.
+//! Copies from and to the program's memory, and exchanges of a word, that return an error, rather than crash,
+//! if it is not mapped.
 //!
-//! RDMA hardware pins the pages of a region, so they outlive munmap(2); here they do not. Checking with the kernel before
-//! each copy would cost more than the copy (process_vm_readv(2): about a microsecond). So each access is made by an
-//! instruction at a known address. If it faults, a handler of SIGSEGV and SIGBUS resumes behind it, and the function returns
-//! an error. Other faults go to the previous handler. A program that installs a handler later replaces this one. The
-//! instructions and the registers are those of one processor: `x86_64.rs`, `aarch64.rs`.
+//! RDMA hardware pins the pages of a region, so they outlive munmap(2); here they do not. Checking with the
+//! kernel before each copy would cost more than the copy (process_vm_readv(2): about a microsecond). So each
+//! access is made by an instruction at a known address. If it faults, a handler of SIGSEGV and SIGBUS resumes
+//! behind it, and the function returns an error. Other faults go to the previous handler. A program that
+//! installs a handler later replaces this one. The instructions and the registers are those of one processor:
+//! `x86_64.rs`, `aarch64.rs`.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -20,14 +22,15 @@ use std::{mem, ptr};
 
 pub(crate) use processor::{compare_exchange, copy};
 
-/// Accesses to the program's memory: the address of a function, the byte offsets of its instructions that access, and the offset at which
-/// to resume after a fault of one of them.
+/// Accesses to the program's memory: the address of a function, the byte offsets of its instructions that
+/// access, and the offset at which to resume after a fault of one of them.
 type Accesses = (usize, Range<usize>, usize);
 
 /// The result of [`compare_exchange`] for an address that is not writable.
 pub(crate) const NOT_WRITABLE: usize = 2;
 
-/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or `compare_exchange`.
+/// Returns where to resume after a fault at `instruction`, or `None` if it is not an access of `copy` or
+/// `compare_exchange`.
 fn landing(instruction: usize) -> Option<usize> {
     let accesses = processor::accesses();
     let is_of = |(start, offsets, _): &&Accesses| offsets.contains(&instruction.wrapping_sub(*start));
@@ -44,7 +47,8 @@ pub(crate) fn guard() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for (signal, before) in SIGNALS.into_iter().zip(&BEFORE) {
-            // SAFETY: an all-zero sigaction is valid, and the handler has the signature that SA_SIGINFO requires.
+            // SAFETY: an all-zero sigaction is valid, and the handler has the signature that SA_SIGINFO
+            // requires.
             unsafe {
                 let mut old: libc::sigaction = mem::zeroed();
                 libc::sigaction(signal, ptr::null(), &raw mut old);
@@ -66,7 +70,8 @@ pub(crate) fn guard() {
 extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the context of the faulting thread and resumes it with that context.
     let thread = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    // SAFETY: the kernel passes the signal's information. Its code is positive only if the kernel raised the signal.
+    // SAFETY: the kernel passes the signal's information. Its code is positive only if the kernel raised the
+    // signal.
     let is_sent = unsafe { (*info).si_code } <= 0;
     if !is_sent && let Some(landing) = landing(processor::instruction(thread)) {
         processor::resume_at(thread, landing);
@@ -74,8 +79,9 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
     let nth = usize::from(signal != SIGNALS[0]);
     let Some(before) = BEFORE[nth].get() else { return };
-    // SAFETY: the previous handler is called as the kernel would call it. Without one, the default action is restored and
-    // applies when the instruction faults again, or when the signal is sent again. The kernel ignores no fault.
+    // SAFETY: the previous handler is called as the kernel would call it. Without one, the default action is
+    // restored and applies when the instruction faults again, or when the signal is sent again. The kernel
+    // ignores no fault.
     unsafe {
         match before.sa_sigaction {
             libc::SIG_IGN if is_sent => {}
@@ -100,11 +106,13 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
 }
 
-/// Does what the kernel does before it calls the handler of an action: a handler for one signal is removed, and signals are blocked, until
-/// the kernel restores the mask of the interrupted thread. Otherwise a handler that sends its signal again would be called again.
+/// Does what the kernel does before it calls the handler of an action: a handler for one signal is removed,
+/// and signals are blocked, until the kernel restores the mask of the interrupted thread. Otherwise a handler
+/// that sends its signal again would be called again.
 fn prepare(signal: c_int, action: &libc::sigaction) {
     let mut blocked = action.sa_mask;
-    // SAFETY: the set is initialized and the signal valid; the old mask is not requested. All are async-signal-safe (signal-safety(7)).
+    // SAFETY: the set is initialized and the signal valid; the old mask is not requested. All are
+    // async-signal-safe (signal-safety(7)).
     unsafe {
         if action.sa_flags & libc::SA_RESETHAND != 0 {
             libc::signal(signal, libc::SIG_DFL);
@@ -122,7 +130,8 @@ mod tests {
     use super::*;
     use crate::process_memory::page_size;
 
-    /// Maps two pages, then unmaps the second (`None`) or changes its protection. Returns the start of the second.
+    /// Maps two pages, then unmaps the second (`None`) or changes its protection. Returns the start of the
+    /// second.
     fn pages(second: Option<c_int>) -> *mut u8 {
         let page = page_size();
         // SAFETY: only the new mapping is unmapped or protected.
@@ -152,7 +161,8 @@ mod tests {
         }
     }
 
-    /// Each instruction of the copy accesses the last bytes before the unmapped page, and the first of that page.
+    /// Each instruction of the copy accesses the last bytes before the unmapped page, and the first of that
+    /// page.
     #[test]
     fn all_bytes_before_one_that_is_not_mapped_are_copied() {
         const MOST: usize = 150;

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on success.
+/// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on
+/// success.
 ///
 /// # Safety
 /// One side is the caller's own memory; the other may be any address. They do not overlap.
@@ -11,8 +12,9 @@ pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -
     core::arch::naked_asm!("mov rcx, rdx", "rep movsb", "mov rax, rcx", "ret")
 }
 
-/// Atomically stores `new` in a word if the word has the value `*value`. Writes the word's previous value to `value`. Returns 0 if it
-/// stored, 1 if the word had another value, and [`NOT_WRITABLE`](super::NOT_WRITABLE).
+/// Atomically stores `new` in a word if the word has the value `*value`. Writes the word's previous value to
+/// `value`. Returns 0 if it stored, 1 if the word had another value, and
+/// [`NOT_WRITABLE`](super::NOT_WRITABLE).
 ///
 /// # Safety
 /// `value` is the caller's own memory; `word` is aligned, and may be any such address.

@@ -6,7 +6,8 @@ use libc::{pthread_mutex_t, timespec};
 
 use super::{ibv_context_ops, ibv_device};
 
-/// `__VERBS_ABI_IS_EXTENDED`, the value of `abi_compat` if the context is the last field of a `verbs_context`.
+/// `__VERBS_ABI_IS_EXTENDED`, the value of `abi_compat` if the context is the last field of a
+/// `verbs_context`.
 pub const VERBS_ABI_IS_EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 super::abi! {

@@ -1,5 +1,5 @@
-//! Structures of the kernel's headers that librdmacm has converted (`rdma/ib_user_verbs.h`, `rdma/ib_user_sa.h`), and the one
-//! of `infiniband/sa.h` that they become.
+//! Structures of the kernel's headers that librdmacm has converted (`rdma/ib_user_verbs.h`,
+//! `rdma/ib_user_sa.h`), and the one of `infiniband/sa.h` that they become.
 
 use super::ibv_gid;
 

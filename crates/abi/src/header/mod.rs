@@ -1,5 +1,5 @@
-//! The structures of `infiniband/verbs.h`, and of the kernel's headers that librdmacm needs, under their C names. The layout test compares every size and offset with the C
-//! compiler's.
+//! The structures of `infiniband/verbs.h`, and of the kernel's headers that librdmacm needs, under their C
+//! names. The layout test compares every size and offset with the C compiler's.
 #![allow(missing_debug_implementations, reason = "C structures with unions and pointers")]
 
 mod address;

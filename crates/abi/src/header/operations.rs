@@ -48,8 +48,8 @@ super::abi! {
         _compat_async_event: Other,
     }
 
-    /// A context with the newer operations before it. New fields are added at the front; programs hold a pointer to
-    /// `context`, and `sz` is the size of the whole structure in bytes.
+    /// A context with the newer operations before it. New fields are added at the front; programs hold a
+    /// pointer to `context`, and `sz` is the size of the whole structure in bytes.
     struct verbs_context {
         query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
         advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_int, u32, *mut ibv_sge, u32) -> c_int>,

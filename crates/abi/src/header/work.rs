@@ -14,7 +14,8 @@ super::abi! {
     /// A receive work request.
     struct ibv_recv_wr { wr_id: u64, next: *mut ibv_recv_wr, sg_list: *mut ibv_sge, num_sge: c_int }
 
-    /// A send work request. `imm_data` is a union with the key to invalidate; `wr` and `bind_mw` depend on the opcode.
+    /// A send work request. `imm_data` is a union with the key to invalidate; `wr` and `bind_mw` depend on
+    /// the opcode.
     struct ibv_send_wr {
         wr_id: u64,
         next: *mut ibv_send_wr,

@@ -1,4 +1,5 @@
-//! Replacements of open(2), fstat(2), write(2) and close(2) for librdmacm. Calls for other files go to the C library.
+//! Replacements of open(2), fstat(2), write(2) and close(2) for librdmacm. Calls for other files go to the C
+//! library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::RawFd;
@@ -26,8 +27,9 @@ fn returned<T: From<i8>>(result: Result<T, Errno>) -> T {
     })
 }
 
-/// Opens the device file, or another file. The C library's function takes a variable number of arguments, which on this ABI are
-/// passed as those of one with three; `__open_2` takes two, and no file is created with it.
+/// Opens the device file, or another file. The C library's function takes a variable number of arguments,
+/// which on this ABI are passed as those of one with three; `__open_2` takes two, and no file is created with
+/// it.
 pub(super) unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller passes a C string.
     unsafe {

@@ -13,7 +13,8 @@ const MISCELLANEOUS: libc::c_uint = 10;
 /// A minor number that the kernel gives to no device of its own (`MISC_DYNAMIC_MINOR`).
 const DYNAMIC: libc::c_uint = 255;
 
-/// Returns the number of the machine's own device, which librdmacm asks the kernel for and compares, if it has one.
+/// Returns the number of the machine's own device, which librdmacm asks the kernel for and compares, if it
+/// has one.
 pub(super) fn device_number() -> libc::dev_t {
     static NUMBER: OnceLock<libc::dev_t> = OnceLock::new();
     *NUMBER.get_or_init(|| {
@@ -24,12 +25,12 @@ pub(super) fn device_number() -> libc::dev_t {
     })
 }
 
-/// Returns the number of a character device; `None` if there is none. Asks the kernel, and not the C library: the preloaded
-/// library shows a device of its own there.
+/// Returns the number of a character device; `None` if there is none. Asks the kernel, and not the C library:
+/// the preloaded library shows a device of its own there.
 fn of_file(path: &CStr) -> Option<libc::dev_t> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the path is null-terminated, and the structure has room for the result, whose layout is the kernel's on 64-bit
-    // systems.
+    // SAFETY: the path is null-terminated, and the structure has room for the result, whose layout is the
+    // kernel's on 64-bit systems.
     let result =
         unsafe { libc::syscall(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), status.as_mut_ptr(), 0) };
     if result != 0 {

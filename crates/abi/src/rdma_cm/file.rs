@@ -1,4 +1,5 @@
-//! Open device files. Each is a channel of the connection manager; its descriptor is the eventfd of the channel's events.
+//! Open device files. Each is a channel of the connection manager; its descriptor is the eventfd of the
+//! channel's events.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -35,7 +36,8 @@ pub(crate) struct Held {
     _files: MutexGuard<'static, BTreeMap<RawFd, Arc<File>>>,
 }
 
-/// Locks the table until the result is dropped: for a process that is about to fork, which holds the adapter's lock already.
+/// Locks the table until the result is dropped: for a process that is about to fork, which holds the
+/// adapter's lock already.
 pub(crate) fn hold() -> Held {
     Held { _files: files() }
 }
@@ -77,19 +79,21 @@ impl File {
         files().contains_key(&fd)
     }
 
-    /// Closes the device file with this descriptor, which destroys its identifiers. Returns false if it is none.
+    /// Closes the device file with this descriptor, which destroys its identifiers. Returns false if it is
+    /// none.
     pub(super) fn close(fd: RawFd) -> bool {
         // Dropped without the lock: closing an adapter takes time.
         let file = files().remove(&fd);
         file.is_some()
     }
 
-    /// Carries out a command, as one write(2) of the file with this descriptor. GET_EVENT first reads the descriptor, which blocks while
-    /// there is no event, unless the program has made it non-blocking.
+    /// Carries out a command, as one write(2) of the file with this descriptor. GET_EVENT first reads the
+    /// descriptor, which blocks while there is no event, unless the program has made it non-blocking.
     ///
     /// # Errors
-    /// Those of the command and of the read: `EAGAIN`: no event, and the program has made the descriptor non-blocking. `EINTR`: a handler
-    /// without `SA_RESTART` ran. `ENODEV`: the caller is a forked child, which would take the parent's event.
+    /// Those of the command and of the read: `EAGAIN`: no event, and the program has made the descriptor
+    /// non-blocking. `EINTR`: a handler without `SA_RESTART` ran. `ENODEV`: the caller is a forked child,
+    /// which would take the parent's event.
     pub(super) fn write(fd: RawFd, written: &[u8], prior: PriorRead) -> Result<Step<()>, Errno> {
         waiting::end();
         if let PriorRead::Failed(errno) = prior {

@@ -1,7 +1,7 @@
 //! The process's connection manager, and the adapter that it opens at the program's address.
 //!
-//! A program creates identifiers before it names an address. Its first command that needs one opens the adapter there, unless a
-//! context of the process has opened it before.
+//! A program creates identifiers before it names an address. Its first command that needs one opens the
+//! adapter there, unless a context of the process has opened it before.
 
 use std::mem;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -42,7 +42,8 @@ pub(crate) struct Held {
     _manager: Option<Arc<Manager>>,
 }
 
-/// Locks the connection manager until the result is dropped: for a process that is about to fork, and holds no other lock yet.
+/// Locks the connection manager until the result is dropped: for a process that is about to fork, and holds
+/// no other lock yet.
 pub(crate) fn hold() -> Held {
     let process = process();
     let manager = process.upgrade();
@@ -66,14 +67,15 @@ impl Manager {
         let host = CmHost::new(config.transport, u64::from_be(guid()), config.seed)
             .map_err(|error| report(&error))?;
         let manager = Arc::new(Self { host, adapter: OnceLock::new(), process: std::process::id() });
-        // An open adapter may drive a connection manager already: channels must belong to that one from the start.
+        // An open adapter may drive a connection manager already: channels must belong to that one from the
+        // start.
         Adapter::opened().map_or(Ok(()), |adapter| manager.attach(adapter))?;
         *process = Arc::downgrade(&manager);
         Ok(manager)
     }
 
-    /// Returns true in a forked child of the process whose adapter drives it. Without an adapter, the first process that needs one
-    /// opens its own: a program may open its channels and then become a daemon.
+    /// Returns true in a forked child of the process whose adapter drives it. Without an adapter, the first
+    /// process that needs one opens its own: a program may open its channels and then become a daemon.
     fn has_inherited_adapter(&self) -> bool {
         self.adapter.get().is_some_and(|adapter| adapter.is_inherited())
     }
@@ -128,8 +130,9 @@ fn report(error: &dyn std::error::Error) -> Errno {
     Errno(libc::ENODEV)
 }
 
-/// Returns the address of the adapter that a command needs: the one that it names or that the kernel would send from, else the
-/// loopback address: 127.0.0.1, unless the identifier is limited to IPv6. `None` if it needs no adapter.
+/// Returns the address of the adapter that a command needs: the one that it names or that the kernel would
+/// send from, else the loopback address: 127.0.0.1, unless the identifier is limited to IPv6. `None` if it
+/// needs no adapter.
 fn place_of(command: &Command, is_family_only: impl FnOnce(IdName) -> bool) -> Result<Option<IpAddr>, Errno> {
     let address = match command {
         Command::Bind { id, source } if source.ip().is_unspecified() => {

@@ -1,8 +1,9 @@
 //! `/dev/infiniband/rdma_cm`, emulated within the process for rdma-core's own librdmacm.
 //!
-//! librdmacm opens the file, writes commands to it, and polls it for events. When it asks for the device list, which it does
-//! first, its calls of open(2), fstat(2), write(2) and close(2) are redirected to this module's ([`redirect_librdmacm`]). Other
-//! libraries' calls are not. A statically linked librdmacm has no calls that can be redirected.
+//! librdmacm opens the file, writes commands to it, and polls it for events. When it asks for the device
+//! list, which it does first, its calls of open(2), fstat(2), write(2) and close(2) are redirected to this
+//! module's ([`redirect_librdmacm`]). Other libraries' calls are not. A statically linked librdmacm has no
+//! calls that can be redirected.
 //!
 //! | file | concept |
 //! |---|---|

@@ -1,8 +1,10 @@
-//! Redirects librdmacm's calls of open(2), fstat(2), write(2) and close(2) to this library's, in librdmacm alone.
+//! Redirects librdmacm's calls of open(2), fstat(2), write(2) and close(2) to this library's, in librdmacm
+//! alone.
 //!
-//! A dynamically linked library calls another's function through a slot of its global offset table, whose address its
-//! relocations name. The loader has filled the slots when the first function of this library is called, and may have made
-//! their page read-only (RELRO); such a page is writable only while its slots change.
+//! A dynamically linked library calls another's function through a slot of its global offset table, whose
+//! address its relocations name. The loader has filled the slots when the first function of this library is
+//! called, and may have made their page read-only (RELRO); such a page is writable only while its slots
+//! change.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::slice;
@@ -16,8 +18,8 @@ struct Replacement {
     function: *const c_void,
 }
 
-/// The functions by which librdmacm uses its device file: those of glibc 2.33 and later, and those of older versions, of
-/// 32-bit file offsets and of `_FORTIFY_SOURCE`.
+/// The functions by which librdmacm uses its device file: those of glibc 2.33 and later, and those of older
+/// versions, of 32-bit file offsets and of `_FORTIFY_SOURCE`.
 fn replacements() -> [Replacement; 10] {
     let of = |name, function| Replacement { name, function };
     [
@@ -80,7 +82,8 @@ const SLOTS: [u32; 2] = [6, 7];
 #[cfg(target_arch = "aarch64")]
 const SLOTS: [u32; 2] = [1025, 1026];
 
-/// Reads the dynamic section. The loader of glibc has turned its addresses into absolute ones; musl's leaves them relative.
+/// Reads the dynamic section. The loader of glibc has turned its addresses into absolute ones; musl's leaves
+/// them relative.
 ///
 /// # Safety
 /// `info` describes a loaded object.

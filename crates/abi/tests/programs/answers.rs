@@ -1,4 +1,5 @@
-//! Results of verbs that large programs depend on. UCX, NCCL, sideway and google/rdma-unit-test failed on each of them once.
+//! Results of verbs that large programs depend on. UCX, NCCL, sideway and google/rdma-unit-test failed on
+//! each of them once.
 
 use crate::running::c_program;
 

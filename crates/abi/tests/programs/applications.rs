@@ -1,5 +1,6 @@
-//! Communication libraries that look for the device in `/sys` and `/dev` before they call libibverbs: UCX, libfabric, pyverbs.
-//! docs/verbs.md has a table of all applications, which a test compares with the constants of these tests.
+//! Communication libraries that look for the device in `/sys` and `/dev` before they call libibverbs: UCX,
+//! libfabric, pyverbs. docs/verbs.md has a table of all applications, which a test compares with the
+//! constants of these tests.
 
 use std::process::Command;
 
@@ -53,7 +54,8 @@ const OF_PYTHON: [Application; 6] = [NEW_OPENMPI, NEW_MPICH, MPI4PY, MOONCAKE, N
 
 const CRATES: [Application; 1] = [SIDEWAY];
 
-/// Returns the variables that `nichrome rdma run` sets for UCX, and those that select the device and `transport`.
+/// Returns the variables that `nichrome rdma run` sets for UCX, and those that select the device and
+/// `transport`.
 pub(crate) const fn ucx(transport: &'static str) -> [(&'static str, &'static str); 4] {
     [
         ("UCX_TLS", transport),

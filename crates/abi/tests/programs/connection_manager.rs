@@ -73,7 +73,8 @@ const FIO: Application = Application {
 
 pub(crate) const OF_LIBRDMACM: [Application; 5] = [EXAMPLES_OF_LIBRDMACM, LIBRSPRELOAD, PERFTEST, QPERF, FIO];
 
-/// A server and its client; `@` is the server's address, `#` a folder. A server that never ends has a `!`, and is killed after its client.
+/// A server and its client; `@` is the server's address, `#` a folder. A server that never ends has a `!`,
+/// and is killed after its client.
 pub(crate) struct Pair<'a>(pub(crate) &'a str, pub(crate) &'a str);
 
 /// Debian's package rdmacm-utils.
@@ -124,7 +125,8 @@ fn spawn(line: &str, address: &str, more: &[(&str, &str)]) -> Child {
     command(&line, &[], &environment).process_group(0).spawn().unwrap()
 }
 
-/// A server, killed when dropped, with the processes that it has started: they would keep its address if the test fails.
+/// A server, killed when dropped, with the processes that it has started: they would keep its address if the
+/// test fails.
 struct Server(Option<Child>);
 
 impl Server {
@@ -184,8 +186,8 @@ fn children(process: u32) -> Vec<u32> {
     children.unwrap_or_default().split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// Returns true if a process at its adapter's address listens at a port of the connection manager: the file of service ports
-/// names its slot.
+/// Returns true if a process at its adapter's address listens at a port of the connection manager: the file
+/// of service ports names its slot.
 fn has_service_port(process: u32) -> bool {
     let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
     let is_table = |path: &std::path::PathBuf| {
@@ -245,9 +247,10 @@ fn run_each(pair: &Pair<'_>, environments: [&[(&str, &str)]; 2]) {
 /// Times that a pair is run that loses a race of its own.
 const TRIES: usize = 5;
 
-/// Whether the client was refused because its server was not ready yet. After the first connection perftest's server ends its listener and
-/// makes another at the same port; its client does not wait for it, and is refused by TCP. dtestx's server answers its client over TCP
-/// before it creates its listener (`connect_ep`). riostream's server listens before it makes room for the client's mappings (`server_connect`).
+/// Whether the client was refused because its server was not ready yet. After the first connection perftest's
+/// server ends its listener and makes another at the same port; its client does not wait for it, and is
+/// refused by TCP. dtestx's server answers its client over TCP before it creates its listener (`connect_ep`).
+/// riostream's server listens before it makes room for the client's mappings (`server_connect`).
 fn came_too_early(client: &Output) -> bool {
     let refusals = [
         "Event: RDMA_CM_EVENT_REJECTED; error: -111.",
@@ -260,8 +263,9 @@ fn came_too_early(client: &Output) -> bool {
     })
 }
 
-/// Whether rping closed its event channel while its thread `cm_thread` was between two events. The thread, which should wait in
-/// `rdma_get_cm_event` until the process ends, then finds no file and exits with 255. On a busy machine only.
+/// Whether rping closed its event channel while its thread `cm_thread` was between two events. The thread,
+/// which should wait in `rdma_get_cm_event` until the process ends, then finds no file and exits with 255. On
+/// a busy machine only.
 fn closed_its_channel_too_early(end: &Output) -> bool {
     String::from_utf8_lossy(&end.stderr).ends_with("rdma_get_cm_event: Bad file descriptor\n")
 }
@@ -307,8 +311,8 @@ fn connections_are_made_and_ended_with_packet_loss() {
     [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[6]].into_iter().for_each(|pair| run(pair, &environment));
 }
 
-/// Datagrams, multicast and XRC are not on iWARP; atomics are not known to be at the peer; and the client of qperf connects before its
-/// server listens, which TCP refuses.
+/// Datagrams, multicast and XRC are not on iWARP; atomics are not known to be at the peer; and the client of
+/// qperf connects before its server listens, which TCP refuses.
 const NOT_ON_IWARP: &[&str] = &["udaddy", "rdma_xserver", "mckey", "ib_atomic_lat", "!qperf"];
 
 #[test]
@@ -366,8 +370,8 @@ fn a_process_that_exits_ends_its_connections() {
     run(&Pair("rping -s -a @", &client), &[]);
 }
 
-/// A server that returns 100,000 bytes in reverse. Python's own `socket` and `accept` pass SOCK_CLOEXEC, for which librspreload leaves
-/// sockets to the kernel.
+/// A server that returns 100,000 bytes in reverse. Python's own `socket` and `accept` pass SOCK_CLOEXEC, for
+/// which librspreload leaves sockets to the kernel.
 const SERVER_OF_SOCKETS: &str = "import ctypes, socket
 calls = ctypes.CDLL(None)
 def of(fd):

@@ -10,7 +10,8 @@ use crate::installed::tshark;
 use crate::lifetimes::output_text;
 use crate::running::{command, compile, ended};
 
-/// Runs `endings.c`, which sends 100 messages and ends in this way. Returns its exit status after reading its capture.
+/// Runs `endings.c`, which sends 100 messages and ends in this way. Returns its exit status after reading its
+/// capture.
 fn ending(way: &str) -> ExitStatus {
     let folder = tempfile::tempdir().unwrap();
     let [program, capture] = ["program", "capture.pcapng"].map(|name| folder.path().join(name));
@@ -25,8 +26,8 @@ fn ending(way: &str) -> ExitStatus {
     output.status
 }
 
-/// Returns the numbers of the messages in a capture, each of which is sent and received once. Fails if the file is not a whole
-/// capture.
+/// Returns the numbers of the messages in a capture, each of which is sent and received once. Fails if the
+/// file is not a whole capture.
 fn messages(capture: &Path) -> Vec<usize> {
     let mut reader = Reader::new(File::open(capture).unwrap()).unwrap();
     let mut packet = Vec::new();

@@ -72,7 +72,8 @@ fn a_fault_of_the_programs_own_has_the_effect_on_its_handler_that_it_has_without
     lifetimes("faults");
 }
 
-/// Restores the default action of SIGINT in the program. Shells ignore it for background jobs, and the tests may be one.
+/// Restores the default action of SIGINT in the program. Shells ignore it for background jobs, and the tests
+/// may be one.
 fn interruptible(command: &mut Command) -> &mut Command {
     use std::os::unix::process::CommandExt;
     // SAFETY: only signal(2) is called between fork and exec, which is async-signal-safe.
@@ -91,8 +92,8 @@ fn ticks(child: &Child) -> u64 {
     after_name.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
 }
 
-/// Starts both ends of a perftest program, each with its own environment, which sets its address. Returns once the client has
-/// used 30 clock ticks of CPU time: it is polling for completions.
+/// Starts both ends of a perftest program, each with its own environment, which sets its address. Returns
+/// once the client has used 30 clock ticks of CPU time: it is polling for completions.
 pub(crate) fn pair(line: &str, [of_server, of_client]: [&[(&str, &str)]; 2]) -> [Child; 2] {
     let port = free_port();
     let more = ["-F", "-x", "0", "-p", &port];
@@ -121,8 +122,8 @@ pub(crate) fn send(signal: libc::c_int, to: &Child) {
     assert_eq!(unsafe { libc::kill(to.id() as libc::pid_t, signal) }, 0);
 }
 
-/// A sender whose receiver is killed completes in error. A receiver does not notice that its sender is killed, as with
-/// hardware, so the test interrupts it. Each round reuses the addresses.
+/// A sender whose receiver is killed completes in error. A receiver does not notice that its sender is
+/// killed, as with hardware, so the test interrupts it. Each round reuses the addresses.
 #[test]
 fn a_killed_program_frees_its_address_and_its_peer_ends() {
     for signal in [libc::SIGINT, libc::SIGKILL] {

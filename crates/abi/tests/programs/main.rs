@@ -1,4 +1,5 @@
-//! Unmodified programs: rdma-core's examples, perftest, pyverbs' tests, communication libraries. The tables list what is tested.
+//! Unmodified programs: rdma-core's examples, perftest, pyverbs' tests, communication libraries. The tables
+//! list what is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod answers;
@@ -107,7 +108,8 @@ const UNDER_LOSS: &[&str] = &[
     "ib_send_bw -n 100 -c XRC",
 ];
 
-/// Programs also run over StaR, with a stateless server and with a stateless client, each with and without 1 % loss.
+/// Programs also run over StaR, with a stateless server and with a stateless client, each with and without 1
+/// % loss.
 const OVER_STAR: &[&str] = &[
     "ibv_rc_pingpong -n 100 -c",
     "ibv_rc_pingpong -n 100 -e",
@@ -121,8 +123,9 @@ const OVER_STAR: &[&str] = &[
     "ib_write_bw -n 20 -q 16",
 ];
 
-/// Programs also run over iWARP. Left out: what perftest does without the connection manager. The server of `ib_send_bw` sends
-/// credits before it brings its queue pair to RTS, and with -b it frees its domain before the region of the credits.
+/// Programs also run over iWARP. Left out: what perftest does without the connection manager. The server of
+/// `ib_send_bw` sends credits before it brings its queue pair to RTS, and with -b it frees its domain before
+/// the region of the credits.
 const OVER_IWARP: &[&str] = &[
     "ibv_rc_pingpong -n 200 -c",
     "ibv_rc_pingpong -n 50 -s 1 -c",
@@ -262,7 +265,8 @@ fn programs_run_where_one_side_keeps_no_state() {
 fn programs_run_over_iwarp() {
     needs("ib_write_bw", "perftest");
     needs("ibv_rc_pingpong", "ibverbs-utils");
-    // GID 0 of an RNIC is its hardware address, which contains its IPv4 address; the others are its IP address.
+    // GID 0 of an RNIC is its hardware address, which contains its IPv4 address; the others are its IP
+    // address.
     let choices = [("0", &["-F"][..], OVER_IWARP), ("1", &["-F", "-x", "1"], OVER_IWARP_WITH_CRC)];
     for (crc, of_perftest, lines) in choices {
         let environment = [("NICHROME_TRANSPORT", "iwarp"), ("NICHROME_CRC", crc)];
@@ -273,8 +277,9 @@ fn programs_run_over_iwarp() {
     }
 }
 
-/// On an RNIC the server of ib_send_bw grants credits, which it posts before its queue pair is in RTS. perftest does not deregister
-/// their region, cannot free its protection domain, and fails at its end, on any RNIC.
+/// On an RNIC the server of ib_send_bw grants credits, which it posts before its queue pair is in RTS.
+/// perftest does not deregister their region, cannot free its protection domain, and fails at its end, on any
+/// RNIC.
 #[test]
 fn ib_send_bw_transfers_over_iwarp() {
     needs("ib_send_bw", "perftest");

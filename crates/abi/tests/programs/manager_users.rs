@@ -117,7 +117,8 @@ fn qemu_migrates_a_guest() {
     }
 }
 
-/// tgtd waits for the signals of its threads by signalfd: they must not end the process in a thread of the adapter.
+/// tgtd waits for the signals of its threads by signalfd: they must not end the process in a thread of the
+/// adapter.
 #[test]
 fn a_disk_is_served_over_iser() {
     needs("iscsi-inq", "libiscsi-bin");
@@ -128,7 +129,8 @@ fn a_disk_is_served_over_iser() {
     }
 }
 
-/// A process with endpoints of datagrams ends by connecting to its own name server over the loopback interface.
+/// A process with endpoints of datagrams ends by connecting to its own name server over the loopback
+/// interface.
 #[test]
 fn libfabric_connects_between_two_namespaces() {
     needs("fi_pingpong", FI_PINGPONG.package);

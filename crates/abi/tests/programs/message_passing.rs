@@ -132,7 +132,8 @@ fn the_tests_of_mpi4py_pass() {
     let launcher = format!("{} {WITH_UCX}", python.program("mpirun"));
     let tests = installed("NICHROME_MPI4PY_TESTS");
     for module in ["test_p2p_buf", "test_cco_buf"] {
-        // OpenMPI writes to freed memory after partitioned operations on communicators that are freed: see docs/verbs.md.
+        // OpenMPI writes to freed memory after partitioned operations on communicators that are freed: see
+        // docs/verbs.md.
         let [one, other] = ["PartSelfDup", "PartWorldDup"];
         let arguments = [&python.program("python3"), &tests, "-q", "-i", module, "-x", one, "-x", other];
         let output = run(&launcher, &arguments, &ucx("rc_v,self"));

@@ -1,5 +1,5 @@
-//! Multicast between the processes of one machine: on its loopback interface, with an address each, and on another, with one
-//! address for all.
+//! Multicast between the processes of one machine: on its loopback interface, with an address each, and on
+//! another, with one address for all.
 
 use crate::namespaces::in_one_network;
 use crate::running::c_program_by;

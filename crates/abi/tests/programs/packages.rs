@@ -1,4 +1,5 @@
-//! Programs from Python packages and from crates, which `./check --full` installs and names by environment variables.
+//! Programs from Python packages and from crates, which `./check --full` installs and names by environment
+//! variables.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

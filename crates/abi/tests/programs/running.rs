@@ -39,7 +39,8 @@ pub(crate) fn compile(source: &str, program: &Path) {
     assert!(cc.status().unwrap().success(), "the tests need Debian's package libibverbs-dev");
 }
 
-/// Compiles a C program of this folder and runs it with one argument; panics with its standard error if it fails.
+/// Compiles a C program of this folder and runs it with one argument; panics with its standard error if it
+/// fails.
 pub(crate) fn c_program(source: &str, argument: &str) {
     c_program_with(source, argument, &[]);
 }
@@ -74,7 +75,8 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// TCP ports below those that Linux gives to outgoing connections, which would take one before a program listens.
+/// TCP ports below those that Linux gives to outgoing connections, which would take one before a program
+/// listens.
 const PORTS: Range<u16> = 20_000..32_768;
 
 /// Returns a TCP port that no socket uses and no other call returns soon.

@@ -1,5 +1,5 @@
-//! Transfer libraries of training and inference, from Python packages: Mooncake, which uses verbs, NIXL, which bundles its own
-//! UCX and libibverbs, and NCCL's transport for InfiniBand and RoCE.
+//! Transfer libraries of training and inference, from Python packages: Mooncake, which uses verbs, NIXL,
+//! which bundles its own UCX and libibverbs, and NCCL's transport for InfiniBand and RoCE.
 
 use crate::applications::{Application, ucx};
 use crate::packages::{Python, bytes_sent, run, source};

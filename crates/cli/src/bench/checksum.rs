@@ -29,8 +29,8 @@ const PLAN: Plan = Plan { runs: 15, bytes: 64 << 20 };
 /// With --quick.
 const QUICK: Plan = Plan { runs: 1, bytes: 1 << 20 };
 
-/// Measure the Internet checksum and iWARP's CRC-32C of packets in the cache, beside a plain read of the same bytes, in
-/// gigabytes per second.
+/// Measure the Internet checksum and iWARP's CRC-32C of packets in the cache, beside a plain read of the same
+/// bytes, in gigabytes per second.
 #[derive(Args)]
 pub(crate) struct Checksum {
     /// Measure each value once, briefly, to check that it works. The results are rough.

@@ -19,7 +19,8 @@ pub(super) fn medians(of: usize, one: &str, several: &str) -> String {
     if of == 1 { format!("one {one}") } else { format!("medians of {of} {several}") }
 }
 
-/// Rounds to two decimals, or to three significant digits where that is finer: what was measured does not become zero.
+/// Rounds to two decimals, or to three significant digits where that is finer: what was measured does not
+/// become zero.
 pub(super) fn rounded(number: f64) -> f64 {
     if number.abs() < 1.0 { significant(number, 3) } else { (number * 100.0).round() / 100.0 }
 }

@@ -27,8 +27,8 @@ const fn row(flows: u32, in_a_row: u32, merges: bool) -> Interleaving {
     Interleaving { flows, in_a_row, merges }
 }
 
-/// The rows of the table. With 64 or more flows round robin, one segment at a time, nothing merges within a burst of
-/// 32.
+/// The rows of the table. With 64 or more flows round robin, one segment at a time, nothing merges within a
+/// burst of 32.
 const ROWS: [Interleaving; 24] = [
     row(1, 1, true),
     row(4, 1, true),
@@ -238,8 +238,9 @@ fn count(path: &Path, nth: usize, profile: Profile) -> anyhow::Result<Cost> {
     }
 }
 
-/// Writes the packets of one pass of each row as a pcap file to a directory, which is created if it is missing, in a
-/// format that every benchmark reads. The file name has the row's flows, segments in a row, and whether they merge.
+/// Writes the packets of one pass of each row as a pcap file to a directory, which is created if it is
+/// missing, in a format that every benchmark reads. The file name has the row's flows, segments in a row, and
+/// whether they merge.
 pub(super) fn write_captures(file: &File, directory: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     for interleaving in ROWS {

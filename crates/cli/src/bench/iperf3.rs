@@ -34,7 +34,8 @@ pub(super) struct Stream<'a> {
 }
 
 impl Stream<'_> {
-    /// Runs one stream from client to server; returns the received Gbit/s. `spawn` starts each end in its namespace.
+    /// Runs one stream from client to server; returns the received Gbit/s. `spawn` starts each end in its
+    /// namespace.
     pub(super) fn measure(
         &self,
         spawn: impl Fn(End, &mut Command) -> anyhow::Result<Child>,

@@ -1,8 +1,8 @@
 //! A lane: one engine under measurement, with its traffic and receive buffers.
 //!
-//! Bursts of 32 frames are copied into receive buffers before the clock starts. The engine gets each burst as a batch,
-//! its outputs are polled after it, and dropped after the clock stops. The benchmarks of the peers work in the same
-//! way.
+//! Bursts of 32 frames are copied into receive buffers before the clock starts. The engine gets each burst as
+//! a batch, its outputs are polled after it, and dropped after the clock stops. The benchmarks of the peers
+//! work in the same way.
 
 use std::time::Instant as Clock;
 
@@ -20,8 +20,8 @@ use crate::engine_options::default_profile_config;
 
 /// Frames per burst.
 pub(super) const BURST: usize = 32;
-/// Number of receive buffers allocated at a time by default: few, so that those in use stay in the cache, as with DPDK's per-core
-/// buffer cache.
+/// Number of receive buffers allocated at a time by default: few, so that those in use stay in the cache, as
+/// with DPDK's per-core buffer cache.
 pub(super) const BUFFERS: usize = 64;
 /// Size of a receive buffer in bytes.
 const BUFFER: usize = 2048;
@@ -50,8 +50,8 @@ pub(super) struct Measured {
 
 /// The source of frames.
 pub(super) enum Traffic<'f> {
-    /// A file's frames, and frames that close its flows after each pass ([`File::endings`]), so that the next pass does not look
-    /// like retransmissions.
+    /// A file's frames, and frames that close its flows after each pass ([`File::endings`]), so that the next
+    /// pass does not look like retransmissions.
     File(&'f File, &'f [[Vec<u8>; 2]]),
     Flows(Flows),
 }
@@ -197,8 +197,8 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.outputs.clear();
     }
 
-    /// Passes the frames that close a file's flows, and takes the packets that the engine still held: the next pass
-    /// opens the flows again.
+    /// Passes the frames that close a file's flows, and takes the packets that the engine still held: the
+    /// next pass opens the flows again.
     fn end_flows(&mut self) {
         let Traffic::File(_, endings) = self.traffic else { return };
         for ending in endings.iter().flatten() {

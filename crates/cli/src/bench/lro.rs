@@ -30,18 +30,19 @@ pub(crate) struct Lro {
     /// The capture to take IP packets from, in order, in bursts of 32, repeatedly.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The engine: gro (holds until the end of each burst), netfpga or npu (with their default hold times at 10 Gb/s).
+    /// The engine: gro (holds until the end of each burst), netfpga or npu (with their default hold times at
+    /// 10 Gb/s).
     #[arg(long, value_name = "PROFILE", default_value_t, value_parser = profile(), hide_possible_values = true)]
     profile: Profile,
     /// Use this many flows in random order instead, made from the file's first full-sized segment.
     #[arg(long, value_name = "N", value_parser = number::whole(1..=10_000_000_u32))]
     flows: Option<u32>,
-    /// Print a table for all profiles with interleaved flows: varying numbers of flows and of segments in a row, made
-    /// from the file's first full-sized segment.
+    /// Print a table for all profiles with interleaved flows: varying numbers of flows and of segments in a
+    /// row, made from the file's first full-sized segment.
     #[arg(long, conflicts_with_all = ["profile", "flows"])]
     interleave: bool,
-    /// Use this many receive buffers in turn (more if the engine holds more). With few, all that is used stays in the nearest caches;
-    /// with a card's number, 4096, the state of many flows does not.
+    /// Use this many receive buffers in turn (more if the engine holds more). With few, all that is used
+    /// stays in the nearest caches; with a card's number, 4096, the state of many flows does not.
     #[arg(
         long,
         value_name = "N",
@@ -50,8 +51,8 @@ pub(crate) struct Lro {
         conflicts_with_all = ["instructions", "captures"]
     )]
     buffers: usize,
-    /// With --interleave: count instructions per packet, without checksum, by valgrind. Independent of other load on
-    /// the machine.
+    /// With --interleave: count instructions per packet, without checksum, by valgrind. Independent of other
+    /// load on the machine.
     #[arg(long, requires = "interleave")]
     instructions: bool,
     /// With --interleave: write the packets of each row to a pcap file in this directory instead.

@@ -58,8 +58,8 @@ Examples:
 
 No root is needed, and nothing leaves this machine.";
 
-/// Compare RDMA over IP with sockets: latency, overlap, progress and processor use over sockets, iWARP, RoCE and StaR, between
-/// two hosts with a delaying path between them. Takes about ten minutes.
+/// Compare RDMA over IP with sockets: latency, overlap, progress and processor use over sockets, iWARP, RoCE
+/// and StaR, between two hosts with a delaying path between them. Takes about ten minutes.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Overip {

@@ -14,8 +14,8 @@ pub(super) fn pin() {
     }
 }
 
-/// Parses a thread's CPU from /proc (proc_pid_stat(5), field 39). The system call would use the vDSO, which valgrind
-/// hides.
+/// Parses a thread's CPU from /proc (proc_pid_stat(5), field 39). The system call would use the vDSO, which
+/// valgrind hides.
 fn core_of(stat: &str) -> Option<usize> {
     const STATE: usize = 3;
     const PROCESSOR: usize = 39;

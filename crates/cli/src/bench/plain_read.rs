@@ -7,8 +7,8 @@ use nichrome_port::Buffer;
 use nichrome_wire::{Engine, Instant};
 use pulp::{Arch, Simd, WithSimd, bytemuck};
 
-/// Reads the bytes with the vectors that a checksum is computed with; combines them by XOR, so that the reads are not optimized
-/// away.
+/// Reads the bytes with the vectors that a checksum is computed with; combines them by XOR, so that the reads
+/// are not optimized away.
 pub(super) fn read(bytes: &[u8]) -> u64 {
     Arch::new().dispatch(Read(bytes))
 }

@@ -28,20 +28,22 @@ use crate::picture_file;
 pub(crate) use self::ping_pong::TcpPingPong;
 pub(crate) use self::tcp_connect::TcpConnect;
 
-/// Measure RDMA and TCP between two processes on loopback, each on its own processor: throughput, latency, message rate, and
-/// memory and throughput of many connections. Takes about a minute, with --transport iwarp five; with --connect one.
+/// Measure RDMA and TCP between two processes on loopback, each on its own processor: throughput, latency,
+/// message rate, and memory and throughput of many connections. Takes about a minute, with --transport iwarp
+/// five; with --connect one.
 #[derive(Args)]
 pub(crate) struct Rdma {
     /// The transport: roce, with up to 100,000 connections; or iwarp with up to 10,000, beside roce and star.
     #[arg(long, value_enum, value_name = "NAME", default_value = "roce")]
     transport: Subject,
-    /// Measure instead the set-up of connections by address and port (rdma_cm), over roce, star and iwarp, compared with TCP: latency,
-    /// connections per second, and memory of 10,000 in one process.
+    /// Measure instead the set-up of connections by address and port (rdma_cm), over roce, star and iwarp,
+    /// compared with TCP: latency, connections per second, and memory of 10,000 in one process.
     #[arg(long, conflicts_with = "transport")]
     connect: bool,
     #[command(flatten)]
     output: OutputOptions,
-    /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
+    /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results
+    /// are rough.
     #[arg(long)]
     quick: bool,
 }
@@ -85,8 +87,8 @@ struct Report {
     messages_per_s: f64,
     /// Growth of a process's resident memory per idle connection, at the largest number of connections.
     bytes_per_qp: u64,
-    /// Throughput of 64 KB WRITEs, 128 outstanding on all connections together, by the number of connections, which are
-    /// used in turn.
+    /// Throughput of 64 KB WRITEs, 128 outstanding on all connections together, by the number of connections,
+    /// which are used in turn.
     qps: Vec<Throughput>,
     rounds: usize,
 }

@@ -20,8 +20,8 @@ use crate::picture_file;
 /// Measured runs, after one to warm up.
 const RUNS: usize = 9;
 
-/// Measure the simulator on one core: its event queue with 65,000 pending events compared with a binary heap, and a
-/// simulated network of links and a switch.
+/// Measure the simulator on one core: its event queue with 65,000 pending events compared with a binary heap,
+/// and a simulated network of links and a switch.
 #[derive(Args)]
 pub(crate) struct Sim {
     /// Measure each value once, to check that it works. The results are rough.
@@ -103,7 +103,8 @@ fn events_per_second(work: impl FnOnce() -> u64) -> f64 {
     events as f64 / (seconds() - start)
 }
 
-/// Measures `runs` runs after one to warm up. Alternates queue, heap and network, so that noise affects all alike.
+/// Measures `runs` runs after one to warm up. Alternates queue, heap and network, so that noise affects all
+/// alike.
 fn measure(runs: usize) -> anyhow::Result<Report> {
     let (mut queue, mut heap) = (hold::Queue::new(), hold::Heap::new());
     let mut network = network::Network::new()?;

@@ -23,8 +23,9 @@ use crate::number::Grouped;
 use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 use crate::picture_file::{self, PictureFile};
 
-/// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a stateless server and
-/// over RoCE: memory of both ends, throughput, latency. Each connection has a memory region of its own. Takes some minutes.
+/// Measure a server with 1 to 100,000 connections between two processes on loopback, over StaR with a
+/// stateless server and over RoCE: memory of both ends, throughput, latency. Each connection has a memory
+/// region of its own. Takes some minutes.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  nichrome bench star --plot star.svg\n  nichrome bench star --quick --json"
@@ -35,7 +36,8 @@ pub(crate) struct Star {
     /// Draw the results as an SVG figure.
     #[arg(long, value_name = "FILE.svg", value_parser = picture_file::svg())]
     plot: Option<PathBuf>,
-    /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results are rough.
+    /// Measure each value once, briefly, with at most 1000 connections, to check that it works. The results
+    /// are rough.
     #[arg(long)]
     quick: bool,
     /// Do not authenticate packets to the stateless server.

@@ -72,9 +72,9 @@ impl File {
         Ok(file)
     }
 
-    /// Returns two frames for each TCP flow: a SYN, which restarts the flow whatever state an engine has of it, and a FIN in sequence
-    /// behind it, with which the engine forgets it. Both are copies of the flow's first frame with other flags and sequence numbers,
-    /// and a wrong checksum.
+    /// Returns two frames for each TCP flow: a SYN, which restarts the flow whatever state an engine has of
+    /// it, and a FIN in sequence behind it, with which the engine forgets it. Both are copies of the flow's
+    /// first frame with other flags and sequence numbers, and a wrong checksum.
     pub(super) fn endings(&self) -> Vec<[Vec<u8>; 2]> {
         let mut seen: HashSet<FlowKey> = HashSet::new();
         let mut ending = |frame: &Vec<u8>| {

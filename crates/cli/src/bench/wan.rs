@@ -20,12 +20,12 @@ use crate::picture_file;
 
 pub(crate) use self::probe::Probe;
 
-/// Measure the wide-area path: packets per second in virtual time, accuracy of delays on live hosts, and iperf3's
-/// throughput compared with a bare copy loop.
+/// Measure the wide-area path: packets per second in virtual time, accuracy of delays on live hosts, and
+/// iperf3's throughput compared with a bare copy loop.
 #[derive(Args)]
 pub(crate) struct Wan {
-    /// Measure each value once, briefly, with delays of up to 20 ms and without Mahimahi, to check that it works. The
-    /// results are rough.
+    /// Measure each value once, briefly, with delays of up to 20 ms and without Mahimahi, to check that it
+    /// works. The results are rough.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! The program names in the section headers of written captures. `nichrome segment` recognizes the captures of `nichrome
-//! coalesce` by theirs.
+//! The program names in the section headers of written captures. `nichrome segment` recognizes the captures
+//! of `nichrome coalesce` by theirs.
 
 /// The name that `nichrome coalesce` writes.
 pub(crate) const COALESCE: &str = concat!("nichrome ", env!("CARGO_PKG_VERSION"), " coalesce");

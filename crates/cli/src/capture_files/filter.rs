@@ -245,7 +245,8 @@ mod tests {
         Record { time, interface: 0, link_type: LinkType::Ethernet, original_len: 0 }
     }
 
-    /// Returns true if the filter takes a TCP segment of 10.0.0.1:1 to 10.0.0.2:443 a second after the first packet.
+    /// Returns true if the filter takes a TCP segment of 10.0.0.1:1 to 10.0.0.2:443 a second after the first
+    /// packet.
     fn takes(filter: &str) -> bool {
         let mut filter: Filter = filter.parse().unwrap();
         filter.takes(&record(5), &[]);
@@ -326,7 +327,8 @@ mod tests {
         assert!("not tcp".parse::<Filter>().unwrap().takes(&record(0), &[7; 60]));
     }
 
-    /// A packet of UDP between ports 1000 and 2000 behind this extension header, a later fragment's with ports 80 in its place.
+    /// A packet of UDP between ports 1000 and 2000 behind this extension header, a later fragment's with
+    /// ports 80 in its place.
     fn udp_behind(extension: [u8; 8], protocol: IpProtocol, ports: [u16; 2]) -> Vec<u8> {
         let [src, dst] = ports.map(u16::to_be_bytes);
         let udp = [&src[..], &dst, &508u16.to_be_bytes(), &[0; 502]].concat();

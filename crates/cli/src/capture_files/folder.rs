@@ -20,8 +20,8 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of files that are named because they are skipped.
 const NAMED: u64 = 20;
 
-/// Finds the captures below a folder, in the order of their first packets. Warns about everything else and skips it,
-/// also symbolic links to folders, which can form circles.
+/// Finds the captures below a folder, in the order of their first packets. Warns about everything else and
+/// skips it, also symbolic links to folders, which can form circles.
 ///
 /// # Errors
 /// The folder cannot be read, or has no capture.

@@ -1,5 +1,5 @@
-//! The captures of an input: a file, standard input, or a folder whose captures form one, such as those of `tcpdump
-//! -C`, with its subfolders.
+//! The captures of an input: a file, standard input, or a folder whose captures form one, such as those of
+//! `tcpdump -C`, with its subfolders.
 
 use std::io::Read;
 use std::mem;

@@ -123,7 +123,8 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
     joined(merged.to_string(), comments)
 }
 
-/// Adds comments to a text, one per line, as many whole ones as fit into [`MAX_COMMENT`] bytes, and how many do not.
+/// Adds comments to a text, one per line, as many whole ones as fit into [`MAX_COMMENT`] bytes, and how many
+/// do not.
 fn joined<'a>(mut text: String, comments: impl Iterator<Item = &'a str>) -> String {
     let mut left_out = 0;
     for comment in comments {

@@ -12,8 +12,8 @@ use crate::capture_files::Interface;
 /// Maximum number of ports. A further one replaces the port that was idle for longest.
 pub(super) const MOST: usize = 1024;
 
-/// Ports whose engines have their default size: port `n` above them has the `WHOLE / n`th part of it, so that all
-/// engines together reserve about five times the memory of these.
+/// Ports whose engines have their default size: port `n` above them has the `WHOLE / n`th part of it, so that
+/// all engines together reserve about five times the memory of these.
 const WHOLE: usize = 16;
 
 /// An interface with its engine.

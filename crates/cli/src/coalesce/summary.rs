@@ -16,7 +16,8 @@ pub(super) struct Summary {
     pub(super) profile: &'static str,
     /// Maximum time that segments are held, in microseconds; `None` if they are held until the batch ends.
     pub(super) hold_us: Option<f64>,
-    /// Maximum time that segments behind a gap are held, in microseconds; `None` if the profile does not reorder.
+    /// Maximum time that segments behind a gap are held, in microseconds; `None` if the profile does not
+    /// reorder.
     pub(super) reorder_hold_us: Option<f64>,
     pub(super) packets_in: u64,
     pub(super) packets_out: u64,

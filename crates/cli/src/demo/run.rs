@@ -104,8 +104,9 @@ impl Plan {
         impairments: &[Impairments; 2],
     ) -> anyhow::Result<Run> {
         let mark = || -> anyhow::Result<Mark> {
-            // Kernel time of the thread that delivers counts as the host's: it stands for the kernel's interrupt handling. Reading the
-            // sending host's packets is in it, as the sender's interrupts are in those of kernel GRO.
+            // Kernel time of the thread that delivers counts as the host's: it stands for the kernel's
+            // interrupt handling. Reading the sending host's packets is in it, as the sender's interrupts are
+            // in those of kernel GRO.
             let interrupts = match self.card {
                 Card::KernelGro => usage::of_soft_interrupts(),
                 _ => usage::of_threads(Side::Left.name()).kernel,

@@ -93,7 +93,8 @@ impl Summary {
         Self { runs: medians(runs, |run| run.gbps), unsegmented: medians(unsegmented, |one| one.gbps) }
     }
 
-    /// Returns the ratios of `gro` to the kernel's GRO and to frames passed through, with this number of connections.
+    /// Returns the ratios of `gro` to the kernel's GRO and to frames passed through, with this number of
+    /// connections.
     fn ratios(&self, connections: usize) -> Option<(f64, f64)> {
         let gro = self.bulk("gro", connections)?.gbps;
         let kernel = self.bulk("kernel-gro", connections)?.gbps;

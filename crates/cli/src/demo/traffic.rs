@@ -108,9 +108,9 @@ struct Connection {
     receiver: JoinHandle<io::Result<()>>,
 }
 
-/// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, the first after windows have
-/// opened; on a busy machine both can be late. Connections are reset afterwards. Also returns the results of `mark`, which is
-/// called at both.
+/// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, the first
+/// after windows have opened; on a busy machine both can be late. Connections are reset afterwards. Also
+/// returns the results of `mark`, which is called at both.
 pub(super) fn transfer<T>(
     [receiver, sender]: [&NetworkNamespace; 2],
     address: Ipv4Addr,
@@ -154,8 +154,8 @@ pub(super) fn transfer<T>(
     Ok((Received { of_each, time: ended - begun }, [before?, after?]))
 }
 
-/// Connects to `address` as often as this, at once: over a path with delay, one after the other would take minutes. The threads are in
-/// the network namespace of the calling one.
+/// Connects to `address` as often as this, at once: over a path with delay, one after the other would take
+/// minutes. The threads are in the network namespace of the calling one.
 fn connect(address: Ipv4Addr, connections: usize) -> anyhow::Result<Vec<TcpStream>> {
     thread::scope(|scope| {
         let connecting: Vec<_> =
@@ -191,8 +191,8 @@ fn send(mut stream: TcpStream, shared: &Shared, rate: Rate) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts the bytes received on the connection `nth` until the measurement is over. What is then on the way may be lost, and come
-/// seconds later: closing resets the connection.
+/// Counts the bytes received on the connection `nth` until the measurement is over. What is then on the way
+/// may be lost, and come seconds later: closing resets the connection.
 fn receive(mut stream: TcpStream, shared: &Shared, nth: usize) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK_UP))?;
     let mut buffer = vec![0; CHUNK];

@@ -35,7 +35,8 @@ pub(super) fn of_threads(prefix: &str) -> Usage {
     sum
 }
 
-/// Parses fields 14 and 15 of `/proc/PID/stat`, user and system time (proc_pid_stat(5)), if the thread's name begins with `prefix`.
+/// Parses fields 14 and 15 of `/proc/PID/stat`, user and system time (proc_pid_stat(5)), if the thread's name
+/// begins with `prefix`.
 fn whole_ticks(stat: &str, prefix: &str) -> Option<[Duration; 2]> {
     let (start, rest) = stat.rsplit_once(')')?;
     start.split_once('(')?.1.starts_with(prefix).then_some(())?;
@@ -44,8 +45,8 @@ fn whole_ticks(stat: &str, prefix: &str) -> Option<[Duration; 2]> {
     Some([time()?, time()?])
 }
 
-/// Returns the middle of the possible system times: user and system time are `total`, and each is less than a tick longer than its
-/// whole ticks.
+/// Returns the middle of the possible system times: user and system time are `total`, and each is less than a
+/// tick longer than its whole ticks.
 fn kernel_time(total: Duration, [user, kernel]: [Duration; 2]) -> Duration {
     let least = kernel.max(total.saturating_sub(user + TICK));
     let most = total.saturating_sub(user).min(kernel + TICK);
@@ -60,7 +61,8 @@ pub(super) fn of_soft_interrupts() -> Duration {
     Duration::from_secs(ticks.unwrap_or(0)) / TICKS
 }
 
-/// IPv4 packets that a kernel has received, and their bytes, headers included. The kernel counts both in one place (`ip_rcv_core`).
+/// IPv4 packets that a kernel has received, and their bytes, headers included. The kernel counts both in one
+/// place (`ip_rcv_core`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IpReceived {
     pub(super) packets: u64,

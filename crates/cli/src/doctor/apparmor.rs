@@ -1,7 +1,7 @@
 //! The AppArmor profile that allows user namespaces to this command.
 //!
-//! Ubuntu 23.10 and later deny capabilities in user namespaces to programs without a profile that says `userns`
-//! (`kernel.apparmor_restrict_unprivileged_userns`).
+//! Ubuntu 23.10 and later deny capabilities in user namespaces to programs without a profile that says
+//! `userns` (`kernel.apparmor_restrict_unprivileged_userns`).
 
 use std::path::Path;
 

@@ -197,7 +197,8 @@ fn no_driver() -> Refusal {
     Refusal { error: "the kernel has no driver 'tun'".into(), remedy: None }
 }
 
-/// New network namespaces do not have this one's setting, but the compiled one, unless `devconf_inherit_init_net` is 1 or 3.
+/// New network namespaces do not have this one's setting, but the compiled one, unless
+/// `devconf_inherit_init_net` is 1 or 3.
 fn ipv6(machine: &impl Machine) -> Check {
     let subject = Subject::Ipv6;
     if machine.read(DISABLE_IPV6).is_none() {

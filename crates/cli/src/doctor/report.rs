@@ -25,7 +25,8 @@ impl Report {
         Self { version: env!("CARGO_PKG_VERSION"), checks, commands }
     }
 
-    /// Returns true if the machine refuses no command that needs no root. A missing iperf3 only makes `bench wan` fail.
+    /// Returns true if the machine refuses no command that needs no root. A missing iperf3 only makes
+    /// `bench wan` fail.
     pub(super) fn works_without_root(&self) -> bool {
         !self.commands.iter().any(|command| {
             command.without_root

@@ -1,5 +1,5 @@
-//! The claim on a card's wire interface: a locked file with the owner and the original settings. The lock ends with
-//! its process; the next command then restores the interface.
+//! The claim on a card's wire interface: a locked file with the owner and the original settings. The lock
+//! ends with its process; the next command then restores the interface.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -44,7 +44,8 @@ struct Identity {
 }
 
 impl Claim {
-    /// Claims the interface `wire` for the card behind `host`; first restores it if a killed card left it changed.
+    /// Claims the interface `wire` for the card behind `host`; first restores it if a killed card left it
+    /// changed.
     pub(super) fn take(wire: InterfaceName, host: InterfaceName) -> anyhow::Result<Self> {
         let path = place::of_claim(wire.as_str())?;
         let context = || format!("cannot claim {wire} with {}", path.display());
@@ -72,8 +73,8 @@ impl Claim {
         Ok(Self { file, path, record })
     }
 
-    /// Stops the kernel from accepting the host's frames on `wire`: gives `wire` another MAC address, since the host
-    /// has its address now, and disables ARP on it.
+    /// Stops the kernel from accepting the host's frames on `wire`: gives `wire` another MAC address, since
+    /// the host has its address now, and disables ARP on it.
     pub(super) fn hide(&mut self, netlink: &Netlink, wire: &Interface) -> anyhow::Result<()> {
         let Some(mac) = wire.mac else { bail!("{} is not an Ethernet interface", wire.name) };
         let given = local_address();
@@ -176,7 +177,8 @@ impl Record {
         Ok(())
     }
 
-    /// Restores the interface; returns false if there was nothing to do. Keeps settings that others changed since.
+    /// Restores the interface; returns false if there was nothing to do. Keeps settings that others changed
+    /// since.
     fn put_back(&self) -> anyhow::Result<bool> {
         let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
         let netlink = Netlink::open()?;

@@ -1,5 +1,5 @@
-//! Checks for forwarding, by IP or by a bridge: a forwarding host cannot restore the original packets of lossy aggregates. Linux disables
-//! LRO for the same reason (`dev_disable_lro`).
+//! Checks for forwarding, by IP or by a bridge: a forwarding host cannot restore the original packets of
+//! lossy aggregates. Linux disables LRO for the same reason (`dev_disable_lro`).
 
 use std::fs;
 

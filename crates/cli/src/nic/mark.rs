@@ -1,6 +1,6 @@
-//! The mark of a wire that has a card, which cards of all users respect: an alternative name (altname) of the card's host interface. Such names
-//! are unique in a network namespace, and end with the interface, however the card ends. Only who may create interfaces can give one: no
-//! other user can keep a card from a wire.
+//! The mark of a wire that has a card, which cards of all users respect: an alternative name (altname) of the
+//! card's host interface. Such names are unique in a network namespace, and end with the interface, however
+//! the card ends. Only who may create interfaces can give one: no other user can keep a card from a wire.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -32,7 +32,8 @@ pub(super) fn set(netlink: &Netlink, wire: &Interface, host: &Interface) -> anyh
     }
 }
 
-/// Returns the mark's name. The host interface may be moved to another network namespace, where indices of wires mean others.
+/// Returns the mark's name. The host interface may be moved to another network namespace, where indices of
+/// wires mean others.
 fn name_of(wire: &Interface) -> anyhow::Result<String> {
     let namespace =
         fs::metadata("/proc/thread-self/ns/net").context("cannot identify the network namespace")?;

@@ -129,7 +129,8 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Gives the host a carrier while the wire has one: programs that watch it, as those for bonds and routes, must learn of a loss.
+    /// Gives the host a carrier while the wire has one: programs that watch it, as those for bonds and
+    /// routes, must learn of a loss.
     fn compare_carriers(&mut self, wire: &Interface) {
         if wire.running == self.carrier {
             return;

@@ -21,8 +21,8 @@ use crate::{duration, number};
 /// Lines between two headings.
 const PAGE: u64 = 20;
 
-/// Watch a running card: rates, sizes, losses and their reasons. Prints one line per interval if the output is no
-/// terminal.
+/// Watch a running card: rates, sizes, losses and their reasons. Prints one line per interval if the output
+/// is no terminal.
 #[derive(Args)]
 pub(crate) struct Top {
     /// The host interface of the card; not needed if there is only one card.

@@ -55,7 +55,8 @@ pub(crate) struct Up {
     profile: Offload,
     #[command(flatten)]
     engine: EngineOptions,
-    /// Number of workers, each with a queue of the wire [default: with xdp the receive queues of IFACE, otherwise 1].
+    /// Number of workers, each with a queue of the wire [default: with xdp the receive queues of IFACE,
+    /// otherwise 1].
     #[arg(long, value_name = "N", value_parser = number::whole(QUEUES))]
     queues: Option<u16>,
     /// Number of queues of the host interface: one per worker, or 1 that they share [default: as --queues].

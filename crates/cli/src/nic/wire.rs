@@ -27,10 +27,11 @@ const BUFFER_SIZES: [u32; 2] = [2048, 9216];
 /// How to exchange frames with the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
-    /// xdp for real cards whose driver supports it and that leave VLAN tags in received frames, otherwise packet.
+    /// xdp for real cards whose driver supports it and that leave VLAN tags in received frames, otherwise
+    /// packet.
     Auto,
-    /// AF_XDP, in the driver if supported, otherwise behind it; senders must complete checksums, and IFACE must leave VLAN tags in
-    /// received frames ('ethtool -K IFACE rxvlan off').
+    /// AF_XDP, in the driver if supported, otherwise behind it; senders must complete checksums, and IFACE
+    /// must leave VLAN tags in received frames ('ethtool -K IFACE rxvlan off').
     Xdp,
     /// AF_PACKET, for any interface; IFACE gets another MAC address while the card is up.
     Packet,
@@ -88,8 +89,8 @@ impl Wire {
                 ));
                 packet(interface, queues)
             }
-            // Local senders leave checksums unfinished, which AF_XDP does not report. So may the hosts of virtual machines, whose
-            // drivers accept no program then.
+            // Local senders leave checksums unfinished, which AF_XDP does not report. So may the hosts of
+            // virtual machines, whose drivers accept no program then.
             Backend::Auto if !interface.is_virtual => {
                 match xdp(interface, queues, XdpChoice::Only(XdpMode::Native)) {
                     Err(error) if !is_gone(&error) => {
@@ -125,8 +126,8 @@ impl Wire {
         matches!(self, Self::Packet(_))
     }
 
-    /// Starts a card. `observer` creates the observer of a queue. A returned interface must be kept for the card's
-    /// lifetime.
+    /// Starts a card. `observer` creates the observer of a queue. A returned interface must be kept for the
+    /// card's lifetime.
     pub(super) fn start(
         self,
         hosts: &[SharedDevice],

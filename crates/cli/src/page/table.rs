@@ -29,8 +29,8 @@ impl Table {
         }
     }
 
-    /// Creates a table with a column for each name in any object, and a row for each object. An object that contains a
-    /// list of objects has a row for each of these.
+    /// Creates a table with a column for each name in any object, and a row for each object. An object that
+    /// contains a list of objects has a row for each of these.
     pub(super) fn of(caption: &str, objects: &[Value]) -> Self {
         let rows: Vec<Vec<(String, String)>> = objects.iter().flat_map(rows).collect();
         let mut header: Vec<String> = Vec::new();
@@ -90,8 +90,8 @@ fn is_number(text: &str) -> bool {
         && number.chars().all(|of| !of.is_alphabetic() && !":→".contains(of) || of == 'e')
 }
 
-/// Returns the rows of an object: one for each object in its first list of objects, each with the object's other
-/// values.
+/// Returns the rows of an object: one for each object in its first list of objects, each with the object's
+/// other values.
 fn rows(object: &Value) -> Vec<Vec<(String, String)>> {
     let is_list = |value: &Value| {
         value.as_array().is_some_and(|values| !values.is_empty() && values.iter().all(Value::is_object))

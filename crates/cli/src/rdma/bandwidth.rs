@@ -89,8 +89,8 @@ impl Parameters {
         usize::from(self.depth).div_ceil(self.qps as usize)
     }
 
-    /// Returns the requests on one connection. A SEND that completes at the client may not have been polled at the server: without
-    /// a further receive, the next one would meet an RNR NAK.
+    /// Returns the requests on one connection. A SEND that completes at the client may not have been polled
+    /// at the server: without a further receive, the next one would meet an RNR NAK.
     fn depths(self) -> Depths {
         let sends = self.depth_per_qp();
         let receives = match self.op {
@@ -150,7 +150,8 @@ impl Bandwidth {
     }
 }
 
-/// Keeps the send queues full for `duration`. Returns the number of completed messages and the time that they took.
+/// Keeps the send queues full for `duration`. Returns the number of completed messages and the time that they
+/// took.
 fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyhow::Result<(u64, Duration)> {
     let operation = |nth| match parameters.op {
         Transfer::Write => Operation::Write(session.peer_of(nth).at(0)),
@@ -193,8 +194,8 @@ fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyh
     Ok((done, time))
 }
 
-/// Waits until all messages have arrived, however slow the path is as long as the peer's machine answers, by a READ behind them on
-/// each connection: over iWARP a message completes when TCP has taken its bytes.
+/// Waits until all messages have arrived, however slow the path is as long as the peer's machine answers, by
+/// a READ behind them on each connection: over iWARP a message completes when TCP has taken its bytes.
 fn confirm(session: &Session) -> anyhow::Result<()> {
     for (nth, qp) in session.qps.iter().enumerate() {
         let buffers = [session.region_of(nth).slice(0, 1)];
@@ -208,8 +209,8 @@ fn confirm(session: &Session) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Receives SENDs on all connections until the client is done. For other operations only waits for the client. Returns the
-/// number of received messages, if any could be, and the time.
+/// Receives SENDs on all connections until the client is done. For other operations only waits for the
+/// client. Returns the number of received messages, if any could be, and the time.
 fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u64>, Duration)> {
     let start = Instant::now();
     if parameters.op != Transfer::Send {
@@ -235,7 +236,8 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u
     Ok((Some(done), start.elapsed()))
 }
 
-/// Counts received messages, and posts each receive again, until the client is done. Fails at the first receive that does.
+/// Counts received messages, and posts each receive again, until the client is done. Fails at the first
+/// receive that does.
 fn receive(
     session: &Session,
     is_done: impl Fn() -> bool,

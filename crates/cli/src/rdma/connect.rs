@@ -25,8 +25,8 @@ const CONNECTIONS: RangeInclusive<u32> = 1..=100_000;
 /// The allowed numbers of connections set up at a time.
 const PARALLEL: RangeInclusive<u32> = 1..=64;
 
-/// Measure the set-up of connections by address and port, as programs of rdma_cm do: duration, rate, and memory per connection.
-/// The server sends each client one message.
+/// Measure the set-up of connections by address and port, as programs of rdma_cm do: duration, rate, and
+/// memory per connection. The server sends each client one message.
 #[derive(Args)]
 pub(crate) struct Connect {
     #[command(flatten)]
@@ -37,7 +37,8 @@ pub(crate) struct Connect {
     /// Number of connections set up at a time.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = number::whole(PARALLEL))]
     parallel: u32,
-    /// Keep all connections until the last is established, and measure their memory. Without it each ends after its message.
+    /// Keep all connections until the last is established, and measure their memory. Without it each ends
+    /// after its message.
     #[arg(long)]
     keep: bool,
 }

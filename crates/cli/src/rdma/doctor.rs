@@ -20,8 +20,8 @@ use self::observation::Observation;
 use super::run::Run;
 use crate::{failure, signals};
 
-/// Run a program as 'nichrome rdma run' does, record the verbs and device paths that it uses, and print why it does not open
-/// the device.
+/// Run a program as 'nichrome rdma run' does, record the verbs and device paths that it uses, and print why
+/// it does not open the device.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Doctor {

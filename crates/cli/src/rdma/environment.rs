@@ -1,4 +1,5 @@
-//! The environment of a program under `nichrome rdma run`: preloads Nichrome's libraries and configures other libraries.
+//! The environment of a program under `nichrome rdma run`: preloads Nichrome's libraries and configures other
+//! libraries.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -94,8 +95,8 @@ impl Libraries {
 
     /// Returns the variables to set for a program.
     ///
-    /// Both libraries are preloaded, because programs that bundle a libibverbs would otherwise use their own. The folder is
-    /// also in `LD_LIBRARY_PATH`, for programs that open `libibverbs.so` by name (NCCL).
+    /// Both libraries are preloaded, because programs that bundle a libibverbs would otherwise use their own.
+    /// The folder is also in `LD_LIBRARY_PATH`, for programs that open `libibverbs.so` by name (NCCL).
     pub(super) fn variables(&self, checks_link_order: bool) -> Vec<(&'static str, OsString)> {
         let mut variables = vec![
             ("LD_LIBRARY_PATH", with_others(self.folder.as_os_str(), "LD_LIBRARY_PATH", ":")),
@@ -103,8 +104,8 @@ impl Libraries {
             ("PATH", self.search_path()),
         ];
         if checks_link_order {
-            // Without it AddressSanitizer refuses to run after preloaded libraries. The user's options come later and take
-            // precedence.
+            // Without it AddressSanitizer refuses to run after preloaded libraries. The user's options come
+            // later and take precedence.
             let option = OsStr::new("verify_asan_link_order=0");
             variables.push(("ASAN_OPTIONS", with_others(option, "ASAN_OPTIONS", ":")));
         }
@@ -118,8 +119,8 @@ impl Libraries {
         with_others(self.folder.join("bin").as_os_str(), "PATH", ":")
     }
 
-    /// Returns the value of `LD_PRELOAD`. The loader splits it at spaces, too, so if the folder's path contains one, the libraries
-    /// are given by name and found through `LD_LIBRARY_PATH`.
+    /// Returns the value of `LD_PRELOAD`. The loader splits it at spaces, too, so if the folder's path
+    /// contains one, the libraries are given by name and found through `LD_LIBRARY_PATH`.
     fn preloaded(&self) -> OsString {
         let divides = self.folder.as_os_str().as_encoded_bytes().contains(&b' ');
         let folder = if divides { Path::new("") } else { &self.folder };

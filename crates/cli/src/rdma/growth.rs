@@ -7,7 +7,8 @@ use stats_alloc::Stats;
 
 use crate::allocator::ALLOCATOR;
 
-/// Growth of the process's memory per connection before the first message, in bytes; `None` below 1000 connections.
+/// Growth of the process's memory per connection before the first message, in bytes; `None` below 1000
+/// connections.
 #[derive(Clone, Copy, Default, Serialize)]
 pub(super) struct Growth {
     /// Resident memory.
@@ -18,8 +19,8 @@ pub(super) struct Growth {
     pub(super) heap: Option<u64>,
 }
 
-/// Minimum number of connections to measure memory with: the memory of fewer is too small beside the process's other
-/// allocations.
+/// Minimum number of connections to measure memory with: the memory of fewer is too small beside the
+/// process's other allocations.
 const MIN_TO_MEASURE: usize = 1000;
 
 /// The process's memory at one time.

@@ -99,8 +99,8 @@ impl Latency {
     }
 }
 
-/// One end of the measurement. Its region has two halves: the first receives messages, the second holds the message to
-/// send.
+/// One end of the measurement. Its region has two halves: the first receives messages, the second holds the
+/// message to send.
 struct Ends<'a> {
     session: &'a Session,
     size: usize,
@@ -130,7 +130,8 @@ impl Ends<'_> {
         })?)
     }
 
-    /// Measures WRITEs: each end polls its memory for the other's WRITE, then posts its own. The client begins.
+    /// Measures WRITEs: each end polls its memory for the other's WRITE, then posts its own. The client
+    /// begins.
     fn write(&self, role: Role, iters: u32, times: &mut DelayHistogram) -> anyhow::Result<()> {
         let Self { session, size } = *self;
         let operation = Operation::Write(session.peer.at(0));
@@ -211,7 +212,8 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// Returns the non-empty bins of a histogram: upper bound in microseconds, number of messages. The bounds double from 1 µs on.
+/// Returns the non-empty bins of a histogram: upper bound in microseconds, number of messages. The bounds
+/// double from 1 µs on.
 fn bins(times: &DelayHistogram) -> Vec<(f64, u64)> {
     let mut before = 0;
     let doubled = std::iter::successors(Some(Duration::from_micros(1)), |bound| Some(*bound * 2));

@@ -1,4 +1,5 @@
-//! Creates the files and links that libraries from a wheel or package lack, since these contain regular files only.
+//! Creates the files and links that libraries from a wheel or package lack, since these contain regular files
+//! only.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,12 +10,12 @@ use anyhow::{Context, bail};
 
 use crate::runtime_dir;
 
-/// A list of the files and links in the folder `devices`: each line has a path and a text, or a path, `->` and a
-/// target.
+/// A list of the files and links in the folder `devices`: each line has a path and a text, or a path, `->`
+/// and a target.
 const TABLE: &str = "devices.table";
 
-/// Returns a folder with the content of `folder` and with the files and links in its table. Without a table this is
-/// `folder` itself; otherwise it is created once in this user's runtime directory.
+/// Returns a folder with the content of `folder` and with the files and links in its table. Without a table
+/// this is `folder` itself; otherwise it is created once in this user's runtime directory.
 ///
 /// # Errors
 /// The table is malformed, the folder cannot be created, or the runtime directory belongs to another user.

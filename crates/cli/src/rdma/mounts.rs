@@ -23,9 +23,9 @@ const ATTRIBUTES: &str = "/sys/devices/platform/nichrome.0/infiniband/nichrome0"
 /// The device's file. `devices` has a link to /dev/null in its place.
 const CHARACTER_DEVICE: &str = "/dev/infiniband/uverbs0";
 
-/// Moves this process into a mount namespace that shows the files of the folder `devices` of `libraries` in `/sys` and `/dev`.
-/// Attributes that depend on the device's transport and address have the values that `transport` and `place`, the values of
-/// `NICHROME_IP` and `NICHROME_IFACE`, determine.
+/// Moves this process into a mount namespace that shows the files of the folder `devices` of `libraries` in
+/// `/sys` and `/dev`. Attributes that depend on the device's transport and address have the values that
+/// `transport` and `place`, the values of `NICHROME_IP` and `NICHROME_IFACE`, determine.
 ///
 /// # Errors
 /// The kernel refuses the namespace or a mount, or a file cannot be copied.
@@ -49,7 +49,8 @@ pub(super) fn show_device(
     namespace.bind(Path::new("/dev/null"), Path::new(CHARACTER_DEVICE)).context("--mount")
 }
 
-/// Copies a file, a link or a folder with everything in it. The attributes for which `value` returns one have that value.
+/// Copies a file, a link or a folder with everything in it. The attributes for which `value` returns one have
+/// that value.
 fn copy(from: &Path, to: &Path, value: &impl Fn(&str) -> Option<String>) -> std::io::Result<()> {
     let kind = fs::symlink_metadata(from)?.file_type();
     if kind.is_dir() {

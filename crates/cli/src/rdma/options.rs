@@ -31,8 +31,8 @@ pub(super) struct Options {
     /// The server's host name or address; without it this end is the server.
     #[arg(value_name = "SERVER")]
     pub(super) server: Option<String>,
-    /// The adapter's address, one of this machine's. By default the local address of the TCP connection or, on loopback, a
-    /// free address in 127.0.0.0/8.
+    /// The adapter's address, one of this machine's. By default the local address of the TCP connection or,
+    /// on loopback, a free address in 127.0.0.0/8.
     #[arg(long, value_name = "ADDRESS", value_parser = device_address)]
     ip: Option<IpAddr>,
     /// The interface whose address the adapter takes.
@@ -41,8 +41,8 @@ pub(super) struct Options {
     /// The server's TCP port, over which the two ends exchange parameters.
     #[arg(long, value_name = "PORT", default_value_t = 18_515, value_parser = number::whole(0..=u16::MAX))]
     pub(super) port: u16,
-    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface; with
-    /// pingpong 1024.
+    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the
+    /// interface; with pingpong 1024.
     #[arg(long, value_name = "BYTES", value_parser = path_mtu)]
     pub(super) path_mtu: Option<PathMtu>,
     /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
@@ -51,7 +51,8 @@ pub(super) struct Options {
         value_parser = named(Transport::ALL.map(Transport::name), Transport::from_str), hide_possible_values = true
     )]
     transport: Transport,
-    /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
+    /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used
+    /// up).
     #[arg(
         long, value_name = "SIDE", default_value = "auto",
         value_parser = named(Stateless::ALL.map(Stateless::name), Stateless::from_str), hide_possible_values = true
@@ -61,23 +62,24 @@ pub(super) struct Options {
     /// stateless for further ones.
     #[arg(long, value_name = "NUMBER", value_parser = number::whole(0..=usize::MAX))]
     connection_budget: Option<usize>,
-    /// With --transport star, the file with the key that protects connection set-up, the same at both sides: at least
-    /// 32 bytes, not accessible to other users. Required unless the address is a loopback address.
+    /// With --transport star, the file with the key that protects connection set-up, the same at both sides:
+    /// at least 32 bytes, not accessible to other users. Required unless the address is a loopback address.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
-    /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses only, where
-    /// every process can then read and write registered memory.
+    /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses
+    /// only, where every process can then read and write registered memory.
     #[arg(long)]
     no_authenticate: bool,
     /// With --transport iwarp, request CRC-32C in every FPDU. It is used if either side requests it.
     #[arg(long)]
     crc: bool,
-    /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC
-    /// covers. Needs CAP_NET_RAW.
+    /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4
+    /// identification, which the ICRC covers. Needs CAP_NET_RAW.
     #[arg(long)]
     packets: bool,
-    /// How packets reach other processes of this user on this machine: sockets, which use the kernel's network, where tcpdump and tc
-    /// see them; or memory, which is faster and which both processes must choose.
+    /// How packets reach other processes of this user on this machine: sockets, which use the kernel's
+    /// network, where tcpdump and tc see them; or memory, which is faster and which both processes must
+    /// choose.
     #[arg(
         long, value_name = "PATH", default_value = "sockets",
         value_parser = named(LocalPath::ALL.map(LocalPath::name), LocalPath::from_str), hide_possible_values = true
@@ -89,8 +91,8 @@ pub(super) struct Options {
     /// Record every packet in a pcapng file; - for standard output, with the result on standard error.
     #[arg(long, value_name = "FILE.pcapng")]
     pub(super) capture: Option<PathBuf>,
-    /// Seed of the impairments, memory keys, queue pair numbers and packet numbers. Anyone who knows the seed can guess the
-    /// keys. By default random.
+    /// Seed of the impairments, memory keys, queue pair numbers and packet numbers. Anyone who knows the seed
+    /// can guess the keys. By default random.
     #[arg(long, value_name = "NUMBER", value_parser = number::seed)]
     seed: Option<u64>,
     #[command(flatten)]
@@ -120,8 +122,8 @@ fn path_mtu(text: &str) -> Result<PathMtu, String> {
     found.ok_or_else(|| "a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
-/// Fails if a file cannot be written, or created in its folder; `-` is standard output. It is opened when the adapter is, after the
-/// peer has connected.
+/// Fails if a file cannot be written, or created in its folder; `-` is standard output. It is opened when the
+/// adapter is, after the peer has connected.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     if path.as_os_str() == "-" {
         return Ok(());

@@ -18,8 +18,8 @@ use super::report::{self, Row, Traffic};
 use super::session::{check, check_family};
 use crate::{failure, number};
 
-/// Exchange messages as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends need the same --size, --iters
-/// and --path-mtu (1024 by default).
+/// Exchange messages as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends need the same
+/// --size, --iters and --path-mtu (1024 by default).
 #[derive(Args)]
 pub(crate) struct PingPong {
     #[command(flatten)]
@@ -147,7 +147,8 @@ impl Player {
         Ok(self.qp.post_send(&SendRequest::new(2, Operation::Send, &buffers))?)
     }
 
-    /// Sends and receives `iters` messages each: sends the next after the last one has completed and the peer's has arrived.
+    /// Sends and receives `iters` messages each: sends the next after the last one has completed and the
+    /// peer's has arrived.
     fn play(&self, iters: u32, adapter: &Adapter) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let (mut posted, mut sent, mut received) = (0, 0, 0);
@@ -179,7 +180,8 @@ impl Player {
         Ok(start.elapsed())
     }
 
-    /// Checks the content of a received message. ibv_rc_pingpong with -c sends other content and fails this check.
+    /// Checks the content of a received message. ibv_rc_pingpong with -c sends other content and fails this
+    /// check.
     fn check_content(&self, received: u32) -> anyhow::Result<()> {
         let theirs = content(if self.role == Role::Client { Role::Server } else { Role::Client });
         let wrong = self.region.with(|bytes| {
@@ -194,7 +196,8 @@ impl Player {
     }
 }
 
-/// ibv_rc_pingpong's handshake over TCP: each end sends its endpoint and a zero byte, then the client sends `done`.
+/// ibv_rc_pingpong's handshake over TCP: each end sends its endpoint and a zero byte, then the client sends
+/// `done`.
 struct Handshake<'a>(&'a TcpStream);
 
 /// Bytes of an endpoint as text, with the zero byte.

@@ -35,7 +35,8 @@ const LIBRARY: &str = "libibverbs.so.1";
 /// A string in libibverbs, and so in programs that have it linked in statically.
 const SIGNATURE: &[u8] = b"/sys/class/infiniband_verbs\0";
 
-/// The processor that this command and its libraries are built for: as in the header of an ELF file, and its name.
+/// The processor that this command and its libraries are built for: as in the header of an ELF file, and its
+/// name.
 const PROCESSOR: (u16, &str) =
     if cfg!(target_arch = "aarch64") { (EM_AARCH64, "AArch64") } else { (EM_X86_64, "x86-64") };
 

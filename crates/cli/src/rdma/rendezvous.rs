@@ -47,7 +47,8 @@ pub(super) fn meet(options: &Options) -> anyhow::Result<(Role, TcpStream)> {
     Ok((role, stream))
 }
 
-/// Has the connection fail when the peer's machine does not answer for [`SILENCE`], also while nothing is sent.
+/// Has the connection fail when the peer's machine does not answer for [`SILENCE`], also while nothing is
+/// sent.
 fn limit_silence(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, PROBE_INTERVAL)?;
@@ -147,9 +148,9 @@ pub(super) fn here(stream: &TcpStream) -> anyhow::Result<IpAddr> {
     Ok(stream.local_addr()?.ip().to_canonical())
 }
 
-/// Waits until the peer may miss this end: it could still need an acknowledgment, or be the program that `nichrome wan` stops
-/// when the other one ends. The server waits until the client has finished, the client until the server has reported and
-/// closed the connection, as ibv_rc_pingpong does long before.
+/// Waits until the peer may miss this end: it could still need an acknowledgment, or be the program that
+/// `nichrome wan` stops when the other one ends. The server waits until the client has finished, the client
+/// until the server has reported and closed the connection, as ibv_rc_pingpong does long before.
 pub(super) fn part_from_peer(role: Role, mut stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     // A peer that failed or is silent needs nothing more.

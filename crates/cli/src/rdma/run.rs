@@ -36,7 +36,8 @@ pub(crate) struct Run {
         value_parser = named(Transport::ALL.map(Transport::name), valid::<Transport>), hide_possible_values = true
     )]
     transport: Option<String>,
-    /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used up).
+    /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used
+    /// up).
     #[arg(
         long, value_name = "SIDE",
         value_parser = named(Stateless::ALL.map(Stateless::name), valid::<Stateless>), hide_possible_values = true,
@@ -47,12 +48,12 @@ pub(crate) struct Run {
     /// stateless for further ones.
     #[arg(long, value_name = "NUMBER", requires = "transport", value_parser = number::whole(0..=usize::MAX))]
     connection_budget: Option<usize>,
-    /// With --transport star, the file with the key that protects connection set-up, the same at both sides: at least
-    /// 32 bytes, not accessible to other users. Required unless the address is a loopback address.
+    /// With --transport star, the file with the key that protects connection set-up, the same at both sides:
+    /// at least 32 bytes, not accessible to other users. Required unless the address is a loopback address.
     #[arg(long, value_name = "FILE", requires = "transport")]
     key_file: Option<PathBuf>,
-    /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses only, where
-    /// every process can then read and write registered memory.
+    /// With --transport star, do not authenticate packets where this side is stateless: on loopback addresses
+    /// only, where every process can then read and write registered memory.
     #[arg(long, requires = "transport")]
     no_authenticate: bool,
     /// With --transport iwarp, request CRC-32C in every FPDU. It is used if either side requests it.
@@ -64,15 +65,17 @@ pub(crate) struct Run {
     /// The interface whose first address the device takes.
     #[arg(long, value_name = "NAME")]
     iface: Option<InterfaceName>,
-    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the interface.
+    /// Maximum payload of a packet: 256, 512, 1024, 2048 or 4096. By default the largest that fits the
+    /// interface.
     #[arg(long, value_name = "BYTES", value_parser = ["256", "512", "1024", "2048", "4096"])]
     path_mtu: Option<String>,
-    /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4 identification, which the ICRC
-    /// covers. Needs CAP_NET_RAW.
+    /// Receive packets from the interfaces (AF_PACKET) instead of a UDP socket, to see the IPv4
+    /// identification, which the ICRC covers. Needs CAP_NET_RAW.
     #[arg(long)]
     packets: bool,
-    /// How packets reach other processes of this user on this machine: sockets, which use the kernel's network, where tcpdump and tc
-    /// see them; or memory, which is faster and which both processes must choose.
+    /// How packets reach other processes of this user on this machine: sockets, which use the kernel's
+    /// network, where tcpdump and tc see them; or memory, which is faster and which both processes must
+    /// choose.
     #[arg(
         long, value_name = "PATH",
         value_parser = named(LocalPath::ALL.map(LocalPath::name), valid::<LocalPath>), hide_possible_values = true
@@ -99,16 +102,17 @@ pub(crate) struct Run {
     /// Rate of the bottleneck: 10mbit, 1.5gbit.
     #[arg(long, value_name = "RATE", value_parser = valid::<Bandwidth>)]
     rate: Option<String>,
-    /// Seed of the faults, memory keys and queue pair numbers. Anyone who knows the seed can guess the keys. By default
-    /// random.
+    /// Seed of the faults, memory keys and queue pair numbers. Anyone who knows the seed can guess the keys.
+    /// By default random.
     #[arg(long, value_name = "NUMBER", value_parser = number::seed)]
     seed: Option<u64>,
-    /// Record every packet in a pcapng file. %p in its name is the number of the process: programs that start others need
-    /// a file for each.
+    /// Record every packet in a pcapng file. %p in its name is the number of the process: programs that start
+    /// others need a file for each.
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
-    /// Also show the device in /sys and /dev by mounts that only the program and its children see: for statically linked
-    /// programs, programs that make system calls without the C library (Go), and unusual paths.
+    /// Also show the device in /sys and /dev by mounts that only the program and its children see: for
+    /// statically linked programs, programs that make system calls without the C library (Go), and unusual
+    /// paths.
     #[arg(long)]
     mount: bool,
     /// Print the device's counters when the program exits.
@@ -182,7 +186,8 @@ impl Run {
     /// Returns the command to run the program, with arguments and environment.
     ///
     /// # Errors
-    /// The program cannot load the libraries, or they are missing. A statically linked program is accepted with `--mount`.
+    /// The program cannot load the libraries, or they are missing. A statically linked program is accepted
+    /// with `--mount`.
     pub(super) fn command(&self) -> anyhow::Result<Command> {
         let (name, arguments) = self.program.split_first().context("there is no program to run")?;
         if name.as_encoded_bytes().starts_with(b"-") {

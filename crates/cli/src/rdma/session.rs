@@ -102,7 +102,8 @@ impl Meeting {
     /// Exchanges parameters with the peer and returns the client's.
     ///
     /// # Errors
-    /// The peer ended, runs another command or uses another transport, or the client's parameters are out of their ranges.
+    /// The peer ended, runs another command or uses another transport, or the client's parameters are out of
+    /// their ranges.
     pub(super) fn agree<T: Agreed>(&self, parameters: T) -> anyhow::Result<T> {
         let ours = Offer { transport: self.adapter.transport().name().to_owned(), parameters };
         let theirs = exchange(&self.stream, &ours)?;
@@ -194,7 +195,8 @@ impl Meeting {
         }
         await_transports(&adapter, &qps, &stream)?;
         let growth = before.growth(count);
-        // Barrier: neither end starts before both are connected. The peer ends if its side of a connection has failed.
+        // Barrier: neither end starts before both are connected. The peer ends if its side of a connection
+        // has failed.
         exchange(&stream, &Ready {}).or_else(|error| check_transports(&adapter, &qps).and(Err(error)))?;
         let peer = theirs.region;
         Ok(Session { role, adapter, region, peer, cq, qps, mtu, growth, own_regions, stream })
@@ -210,8 +212,8 @@ pub(super) fn check_family(ours: IpAddr, theirs: IpAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails if a connection
-/// could not be set up, the peer is lost, or there is no progress for 30 s.
+/// Waits until the transports of all connections are negotiated; until then posted requests are held. Fails
+/// if a connection could not be set up, the peer is lost, or there is no progress for 30 s.
 fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) -> anyhow::Result<()> {
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
@@ -243,7 +245,8 @@ fn check_transports(adapter: &Adapter, qps: &[QueuePair]) -> anyhow::Result<()> 
     }
 }
 
-/// Returns true if the peer has closed the TCP connection or does so in 100 ms: the kernel closes a process's sockets in any order.
+/// Returns true if the peer has closed the TCP connection or does so in 100 ms: the kernel closes a process's
+/// sockets in any order.
 fn hangs_up(stream: &TcpStream) -> bool {
     const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&WAIT)).is_ok_and(|ready| ready > 0)
@@ -256,7 +259,8 @@ pub(super) const INLINE: usize = 256;
 #[derive(Serialize, Deserialize)]
 struct Ready {}
 
-/// Waits until the peer calls this function too, then parts from it: without a time limit as long as its machine answers.
+/// Waits until the peer calls this function too, then parts from it: without a time limit as long as its
+/// machine answers.
 fn finish(role: Role, stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
     exchange(stream, &Ready {})?;
@@ -291,8 +295,8 @@ impl Session {
         finish(self.role, &self.stream)
     }
 
-    /// Returns `result`, or if it is an error the failure of a connection, for which the peer ends. The peer may have ended before the
-    /// device took what it had sent.
+    /// Returns `result`, or if it is an error the failure of a connection, for which the peer ends. The peer
+    /// may have ended before the device took what it had sent.
     pub(super) fn or_failure<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         /// Time for the device to take what the peer had sent, also on a busy machine.
         const ARRIVAL: Duration = Duration::from_millis(500);
@@ -320,7 +324,8 @@ impl Session {
         self.check_all(completions)
     }
 
-    /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in error, or after 30 s.
+    /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in
+    /// error, or after 30 s.
     pub(super) fn drain(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
         self.drain_within(PATIENCE, completions)
     }
@@ -339,7 +344,8 @@ impl Session {
         self.check_all(completions)
     }
 
-    /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends meanwhile.
+    /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends
+    /// meanwhile.
     pub(super) fn until(&self, condition: impl FnMut() -> bool) -> anyhow::Result<()> {
         self.until_within(PATIENCE, condition)
     }
@@ -380,7 +386,8 @@ impl Session {
     }
 }
 
-/// Calls `condition` until it returns true, and `look` now and then. Fails after `patience`, or if `look` does.
+/// Calls `condition` until it returns true, and `look` now and then. Fails after `patience`, or if `look`
+/// does.
 fn until(
     patience: Duration,
     mut condition: impl FnMut() -> bool,
@@ -418,7 +425,8 @@ pub(super) fn check(completion: &Completion, adapter: &Adapter) -> anyhow::Resul
     }
 }
 
-/// Returns what moved a connected queue pair to ERROR, as [`cause`] does. Over iWARP, what no counter tells is the end of the stream.
+/// Returns what moved a connected queue pair to ERROR, as [`cause`] does. Over iWARP, what no counter tells
+/// is the end of the stream.
 fn cause_of_end(adapter: &Adapter) -> &'static str {
     match cause(adapter) {
         "" if adapter.transport() == Transport::Iwarp => ": the stream was closed or lost",
@@ -426,8 +434,8 @@ fn cause_of_end(adapter: &Adapter) -> &'static str {
     }
 }
 
-/// Returns what moved queue pairs to ERROR or kept them from being connected, as far as the counters tell: the status of flushed
-/// requests does not.
+/// Returns what moved queue pairs to ERROR or kept them from being connected, as far as the counters tell:
+/// the status of flushed requests does not.
 fn cause(adapter: &Adapter) -> &'static str {
     let counters = adapter.counters();
     if adapter.transport() != Transport::Iwarp {

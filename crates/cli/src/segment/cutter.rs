@@ -113,8 +113,8 @@ impl Cutter {
         Found::SuperPacket { segments, header, skipped, comment }
     }
 
-    /// Classifies a record that the capture's snap length cut by its headers, with zeros for what is missing. Headers of a shorter
-    /// packet than the record's say nothing.
+    /// Classifies a record that the capture's snap length cut by its headers, with zeros for what is missing.
+    /// Headers of a shorter packet than the record's say nothing.
     fn look_at_part<'a>(
         &mut self,
         record: &Record,
@@ -160,8 +160,8 @@ impl Cutter {
         }
     }
 
-    /// Returns the limit for packets without a comment of an aggregate; `None` if they stay as they are, because
-    /// `nichrome coalesce` received them so.
+    /// Returns the limit for packets without a comment of an aggregate; `None` if they stay as they are,
+    /// because `nichrome coalesce` received them so.
     fn limit_of_others(&self, application: Option<&str>) -> Option<Limit> {
         let is_coalesced = application.is_some_and(application::is_coalesce);
         self.limit.or((!is_coalesced).then_some(Limit::Packet(MTU)))
@@ -173,8 +173,9 @@ fn fits(record: &Record, error: &SegmentError, limit: Limit) -> bool {
     record.original_len <= most_without(error, limit) + most_link_len(record.link_type)
 }
 
-/// Returns the maximum length of a packet that is no super-packet although it has no segments, in bytes without its link header.
-/// A limit of payload does not apply to packets of other protocols, nor to fragments.
+/// Returns the maximum length of a packet that is no super-packet although it has no segments, in bytes
+/// without its link header. A limit of payload does not apply to packets of other protocols, nor to
+/// fragments.
 fn most_without(error: &SegmentError, limit: Limit) -> u32 {
     u32::from(match (limit, error) {
         (Limit::Packet(mtu), _) => mtu,
@@ -183,7 +184,8 @@ fn most_without(error: &SegmentError, limit: Limit) -> u32 {
     })
 }
 
-/// Writes a packet of another link type behind an Ethernet header to `frame`. Returns the header that this replaces.
+/// Writes a packet of another link type behind an Ethernet header to `frame`. Returns the header that this
+/// replaces.
 fn put_behind_ethernet<'a>(frame: &mut Vec<u8>, link_type: LinkType, bytes: &'a [u8]) -> &'a [u8] {
     let (ethernet, len) = match link_type.cooked(bytes) {
         Some(cooked) => (cooked.to_ethernet(), cooked.header_len()),
@@ -203,8 +205,8 @@ fn put_behind_ethernet<'a>(frame: &mut Vec<u8>, link_type: LinkType, bytes: &'a 
     header
 }
 
-/// Returns true for an IPv4 packet longer than the usual MTU with the total length 0: a card would have set the length of each
-/// segment, as in captures of senders on Windows.
+/// Returns true for an IPv4 packet longer than the usual MTU with the total length 0: a card would have set
+/// the length of each segment, as in captures of senders on Windows.
 fn lacks_length(frame: &[u8]) -> bool {
     ipv4_packet(frame)
         .is_some_and(|at| frame.len() - at > usize::from(MTU) && frame.get(at + 2..at + 4) == Some(&[0, 0]))

@@ -14,7 +14,8 @@ pub(super) struct Experiment {
     /// The name of an experiment (nichrome sim list), or a file that ends in .toml
     #[arg(value_name = "NAME|FILE")]
     name: String,
-    /// Set a parameter, such as dma-start=5us; the parameter of the x axis takes several values: connections=1,8,64
+    /// Set a parameter, such as dma-start=5us; the parameter of the x axis takes several values:
+    /// connections=1,8,64
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
 }

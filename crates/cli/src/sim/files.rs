@@ -25,8 +25,8 @@ fn writing() -> MutexGuard<'static, Vec<PathBuf>> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Writes a file into a folder under a temporary name, then renames it. Creates the folder if it is missing: another process that
-/// created it may have failed, and removed it.
+/// Writes a file into a folder under a temporary name, then renames it. Creates the folder if it is missing:
+/// another process that created it may have failed, and removed it.
 pub(super) fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
     let _writing = writing();
     let write = || {

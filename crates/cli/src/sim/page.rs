@@ -51,8 +51,8 @@ pub(super) fn of_run(
     Ok(page)
 }
 
-/// Returns the page of a sweep: a figure for each metric, with a line for each series and combination of settings, and
-/// a table of all runs.
+/// Returns the page of a sweep: a figure for each metric, with a line for each series and combination of
+/// settings, and a table of all runs.
 pub(super) fn of_sweep(lists: &Sweep, tasks: &[Task], store: &Store) -> anyhow::Result<Page> {
     let definition = &lists.definition;
     let seeds: Vec<_> = lists.seeds.iter().map(u64::to_string).collect();

@@ -166,7 +166,8 @@ fn paint(area: &Area<'_>, definition: &Definition, panel: &Panel<'_>) -> Painted
     legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }
 
-/// Draws the values of a series, and their ranges over readings and samples. `at` returns the place of x and y.
+/// Draws the values of a series, and their ranges over readings and samples. `at` returns the place of x and
+/// y.
 fn paint_series<'a, 'b: 'a>(
     chart: &mut Chart<'a, 'b>,
     name: &str,
@@ -193,7 +194,8 @@ fn paint_series<'a, 'b: 'a>(
     Ok(())
 }
 
-/// Draws the paper's numbers with their tolerances; a bound as a triangle that points to the numbers it allows. `at` returns the place of x and y.
+/// Draws the paper's numbers with their tolerances; a bound as a triangle that points to the numbers it
+/// allows. `at` returns the place of x and y.
 fn paint_paper<'a, 'b: 'a>(
     chart: &mut Chart<'a, 'b>,
     compared: &[&Compared],
@@ -251,8 +253,8 @@ fn is_value(claim: Claim) -> bool {
     matches!(claim, Claim::Value(..))
 }
 
-/// Returns the outline of a triangle around a place, `size` pixels from its middle to its tip, which points up (-1) or
-/// down (1).
+/// Returns the outline of a triangle around a place, `size` pixels from its middle to its tip, which points
+/// up (-1) or down (1).
 fn triangle((x, y): (i32, i32), size: i32, direction: i32) -> [(i32, i32); 4] {
     let (tip, base) = (y + direction * size, y - direction * (size - 2));
     [(x, tip), (x + size, base), (x - size, base), (x, tip)]

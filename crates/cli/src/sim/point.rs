@@ -11,7 +11,8 @@ use super::store::Store;
 use crate::failure::{as_usage, usage};
 use crate::number;
 
-/// Run one point of an experiment and add it to a store, unless the store has it; nichrome sim tasks prints such commands
+/// Run one point of an experiment and add it to a store, unless the store has it; nichrome sim tasks prints
+/// such commands
 #[derive(Args)]
 pub(crate) struct Point {
     #[command(flatten)]

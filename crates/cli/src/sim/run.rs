@@ -28,8 +28,8 @@ pub(crate) struct Run {
     /// The seed [default: the experiment's]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
-    /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl, NAME.parquet) to a
-    /// folder
+    /// Write the figure (NAME.svg), the points (NAME.json) and the records of all runs (NAME.jsonl,
+    /// NAME.parquet) to a folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]

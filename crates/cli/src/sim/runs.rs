@@ -132,8 +132,8 @@ fn last_words() -> String {
     format!("interrupted after {} of {}", Grouped(done), plural(all, "run", "runs"))
 }
 
-/// Processes all tasks in parallel; results are in the order of the tasks. A signal ends the process, but not while a
-/// file is written.
+/// Processes all tasks in parallel; results are in the order of the tasks. A signal ends the process, but not
+/// while a file is written.
 pub(super) fn each<T: Sync, R: Send>(
     tasks: &[T],
     jobs: &Jobs,

@@ -18,7 +18,8 @@ use crate::number;
 /// Minimum relative change that is shown.
 const MATTERS: f64 = 0.01;
 
-/// Vary an experiment's assumed parameters, one at a time and all together, and print the effect on its predictions
+/// Vary an experiment's assumed parameters, one at a time and all together, and print the effect on its
+/// predictions
 #[derive(Args)]
 pub(crate) struct Sensitivity {
     #[command(flatten)]
@@ -29,7 +30,8 @@ pub(crate) struct Sensitivity {
     /// The seed of the runs and of the samples [default: the experiment's]
     #[arg(long, value_name = "N", value_parser = number::seed)]
     seed: Option<u64>,
-    /// Write the figure with the intervals (NAME-sensitivity.svg) and the results (NAME-sensitivity.json) to a folder
+    /// Write the figure with the intervals (NAME-sensitivity.svg) and the results (NAME-sensitivity.json) to
+    /// a folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -189,7 +191,8 @@ fn effects(
     effects
 }
 
-/// Returns the largest relative change of a statement's numbers: 1 from 0, and where a number appears or is missing.
+/// Returns the largest relative change of a statement's numbers: 1 from 0, and where a number appears or is
+/// missing.
 fn change(base: &Statement<'_>, other: &Statement<'_>) -> f64 {
     let change = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
         _ if a == b => 0.0,

@@ -33,7 +33,8 @@ impl Store {
         self.get(runner, parameters, seed).map(|record| record.is_some())
     }
 
-    /// Returns the record of a run; `None` if the store has none. A file of this name with other content is an error.
+    /// Returns the record of a run; `None` if the store has none. A file of this name with other content is
+    /// an error.
     pub(super) fn get(
         &self,
         runner: &dyn Runner,

@@ -12,7 +12,8 @@ use super::output::print;
 use super::store::Store;
 use super::sweep;
 
-/// Print a command line for each run of a sweep that the store lacks, for GNU parallel, a Slurm array or HyperQueue
+/// Print a command line for each run of a sweep that the store lacks, for GNU parallel, a Slurm array or
+/// HyperQueue
 #[derive(Args)]
 pub(crate) struct Tasks {
     /// A sweep file, as for nichrome sim sweep

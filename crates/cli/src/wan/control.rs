@@ -81,7 +81,8 @@ impl Controlled {
     pub(super) fn open(controlled: Arc<Mutex<Self>>) -> anyhow::Result<ControlSocket> {
         let file = runtime_dir::of_user().join(format!("wan-{}.sock", process::id()));
         ControlSocket::open(file, move |request| {
-            // A request assigns everything that it changes, so the state stays valid even if a request panics.
+            // A request assigns everything that it changes, so the state stays valid even if a request
+            // panics.
             controlled.lock().unwrap_or_else(PoisonError::into_inner).answer(&request)
         })
     }

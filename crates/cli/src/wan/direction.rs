@@ -1,8 +1,8 @@
-//! One direction of a live path: frames from one device are segmented to packets, pass the path, and go to the other
-//! device; packets that leave together are coalesced again.
+//! One direction of a live path: frames from one device are segmented to packets, pass the path, and go to
+//! the other device; packets that leave together are coalesced again.
 //!
-//! Each packet is stamped when it is read. The path computes with these stamps, so that a late thread does not delay
-//! later packets.
+//! Each packet is stamped when it is read. The path computes with these stamps, so that a late thread does
+//! not delay later packets.
 
 use std::collections::VecDeque;
 use std::hint;
@@ -30,8 +30,8 @@ use crate::side::Side;
 /// Maximum frames read before due packets are sent.
 const FRAMES: usize = 16;
 
-/// Time that the kernel may take to wake an ordinary thread after its timer, in nanoseconds: the thread does not sleep
-/// for this time before a packet is due.
+/// Time that the kernel may take to wake an ordinary thread after its timer, in nanoseconds: the thread does
+/// not sleep for this time before a packet is due.
 const WAKE_UP: u64 = 60_000;
 
 /// Rounds without sleep after which control messages are read.
@@ -88,8 +88,8 @@ impl Direction {
     /// Carries packets until [`ControlMessage::Stop`].
     pub(super) fn run(mut self) -> anyhow::Result<Report> {
         clock::sleep_precisely().context("cannot set the timer slack")?;
-        // Most users may not use SCHED_FIFO. With it, the thread is woken in time, and staying awake would block other
-        // threads.
+        // Most users may not use SCHED_FIFO. With it, the thread is woken in time, and staying awake would
+        // block other threads.
         let mut real_time = RealTime::if_permitted(Onset::Waking);
         let stay_awake = if real_time.is_permitted() { 0 } else { WAKE_UP };
         let mut buffer = vec![0; MAX_RECEIVE];
@@ -230,7 +230,8 @@ impl Link {
         self.given.received(segments.bytes_remaining(), now);
         while segments.remaining() > 0 {
             let packet = if path.holds_packets() {
-                // A piece of the arena would keep its whole block. The path bounds the number of packets, not of blocks.
+                // A piece of the arena would keep its whole block. The path bounds the number of packets, not
+                // of blocks.
                 let mut own = Vec::new();
                 segments.append_next(&mut own);
                 own.into()
@@ -245,8 +246,8 @@ impl Link {
         }
     }
 
-    /// Collects packets that are due; returns false if more may follow. Sends ICMP errors for packets that exceed the
-    /// MTU through `from_device`.
+    /// Collects packets that are due; returns false if more may follow. Sends ICMP errors for packets that
+    /// exceed the MTU through `from_device`.
     fn collect(&mut self, path: &mut Path<Carried>, from_device: &dyn Device) -> bool {
         while self.burst.len() < BURST {
             match path.poll() {
@@ -266,8 +267,8 @@ impl Link {
         false
     }
 
-    /// Sends the ICMP error for `frame`, which exceeds the MTU, as a router at the start of the path does: the impairments of
-    /// the return direction do not apply.
+    /// Sends the ICMP error for `frame`, which exceeds the MTU, as a router at the start of the path does:
+    /// the impairments of the return direction do not apply.
     fn send_too_big(&mut self, frame: &[u8], device: &dyn Device) {
         let now = clock::now();
         let Some(answer) = self.too_big.answer(frame, now) else { return };

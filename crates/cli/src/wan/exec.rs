@@ -16,7 +16,8 @@ use crate::failure;
 use crate::number;
 use crate::side::Side;
 
-/// Run a program on a host of a running path. If the path ends first, the program continues without a connection.
+/// Run a program on a host of a running path. If the path ends first, the program continues without a
+/// connection.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Exec {

@@ -50,7 +50,8 @@ struct Control {
 pub(crate) struct Remote([Control; 2]);
 
 impl LivePath {
-    /// Starts carrying packets. Calls `ended` on a direction's thread when the direction ends, for whatever reason.
+    /// Starts carrying packets. Calls `ended` on a direction's thread when the direction ends, for whatever
+    /// reason.
     pub(crate) fn start(
         setup: &Setup<'_>,
         ended: impl Fn() + Clone + Send + 'static,
@@ -84,7 +85,8 @@ impl LivePath {
         Remote([left.control.clone(), right.control.clone()])
     }
 
-    /// Stops both directions and returns their reports, the one to the left first. Packets in flight are lost.
+    /// Stops both directions and returns their reports, the one to the left first. Packets in flight are
+    /// lost.
     pub(crate) fn stop(self) -> anyhow::Result<[Report; 2]> {
         for direction in &self.directions {
             // Fails only if the direction has ended already.

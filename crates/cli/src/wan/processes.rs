@@ -1,7 +1,7 @@
 //! The processes on the hosts: started so that they end with this process, and stopped at the end.
 //!
-//! If the system allows it, each host's programs run in their own process namespace, whose end kills all of them,
-//! including daemons. Otherwise children of the programs survive if nichrome is killed by SIGKILL.
+//! If the system allows it, each host's programs run in their own process namespace, whose end kills all of
+//! them, including daemons. Otherwise children of the programs survive if nichrome is killed by SIGKILL.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,8 +16,8 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreape
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Time that programs interrupted from the terminal get before SIGTERM: one that is already ending should not be
-/// disturbed.
+/// Time that programs interrupted from the terminal get before SIGTERM: one that is already ending should not
+/// be disturbed.
 const AFTER_AN_INTERRUPT: Duration = Duration::from_millis(300);
 
 /// Maximum wait for a killed process, which the kernel may delay while it waits for a device.
@@ -81,8 +81,8 @@ impl Processes {
     }
 }
 
-/// Sends the signal once to each process that `left` returns, until it returns none or the time is up. Returns the
-/// processes that are left.
+/// Sends the signal once to each process that `left` returns, until it returns none or the time is up.
+/// Returns the processes that are left.
 fn signal_until_gone(signal: Signal, at_most: Duration, left: impl Fn() -> Vec<Pid>) -> Vec<Pid> {
     let begun = Instant::now();
     let mut signaled = Vec::new();
@@ -151,7 +151,8 @@ fn descendants() -> Vec<Process> {
     found
 }
 
-/// Parses state and parent in `/proc/PID/stat`, behind the name, which may contain anything (proc_pid_stat(5)).
+/// Parses state and parent in `/proc/PID/stat`, behind the name, which may contain anything
+/// (proc_pid_stat(5)).
 fn state_and_parent(stat: &str) -> Option<(&str, i32)> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
     Some((fields.next()?, fields.next()?.parse().ok()?))

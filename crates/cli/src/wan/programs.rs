@@ -54,7 +54,8 @@ pub(super) struct Running {
 }
 
 impl Program {
-    /// Starts the program on `host`. Calls `ended` on another thread when it has ended and its output is printed.
+    /// Starts the program on `host`. Calls `ended` on another thread when it has ended and its output is
+    /// printed.
     pub(super) fn start(
         &self,
         host: &Host,
@@ -171,8 +172,9 @@ fn label(source: impl Read, side: Side, print: Print) {
     }
 }
 
-/// Returns true if this thread's network namespace has a listening TCP socket, or a UDP socket that is not connected. The resolver of a
-/// program that is about to listen may have a connected one; musl's does not connect it.
+/// Returns true if this thread's network namespace has a listening TCP socket, or a UDP socket that is not
+/// connected. The resolver of a program that is about to listen may have a connected one; musl's does not
+/// connect it.
 pub(super) fn anyone_listens() -> bool {
     let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
     // The fourth column is the state.

@@ -10,8 +10,9 @@ use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
 use crate::number;
 
-/// Change the impairments of a running path. Others are unchanged; 'none' removes an impairment: --loss none. Packets
-/// that the bottleneck has sent keep their delays; those in its queue are sent at the new rate, with the new delay.
+/// Change the impairments of a running path. Others are unchanged; 'none' removes an impairment: --loss none.
+/// Packets that the bottleneck has sent keep their delays; those in its queue are sent at the new rate, with
+/// the new delay.
 #[derive(Args)]
 pub(super) struct Set {
     #[command(flatten)]

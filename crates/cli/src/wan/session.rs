@@ -51,8 +51,8 @@ impl Session {
         move || drop(sender.send(Event::PathEnded))
     }
 
-    /// Waits until a signal or the path ends the session. If one of the two interfaces goes down, waits until it is up
-    /// again.
+    /// Waits until a signal or the path ends the session. If one of the two interfaces goes down, waits until
+    /// it is up again.
     ///
     /// # Errors
     /// One of the interfaces is gone.
@@ -77,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Runs programs on the left and right host. Returns the right one's exit status, or that of a shell without a
-    /// right program.
+    /// Runs programs on the left and right host. Returns the right one's exit status, or that of a shell
+    /// without a right program.
     pub(super) fn run(
         &mut self,
         hosts: &[Host; 2],
@@ -133,8 +133,8 @@ impl Session {
         }
     }
 
-    /// Waits until a program on `host` [listens](programs::anyone_listens), while it is active and likely to do so. Returns an exit
-    /// status if an event ends the session meanwhile.
+    /// Waits until a program on `host` [listens](programs::anyone_listens), while it is active and likely to
+    /// do so. Returns an exit status if an event ends the session meanwhile.
     fn wait_until_ready(&self, host: &Host, processes: &Processes) -> anyhow::Result<Option<ExitCode>> {
         let mut busy = Instant::now();
         let mut report_at = Some(busy + LONG_WAIT);

@@ -26,8 +26,8 @@ pub(crate) struct Summary {
     pub(crate) not_captured: u64,
 }
 
-/// One direction. Times are in microseconds, from the timestamp of reading a packet at one end to that of writing it
-/// at the other.
+/// One direction. Times are in microseconds, from the timestamp of reading a packet at one end to that of
+/// writing it at the other.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct DirectionSummary {
     /// Current impairments, by the names of their options.
@@ -60,8 +60,8 @@ pub(crate) struct DirectionSummary {
     /// Delays drawn by `--delay` and `--jitter`; omitted without jitter.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub(crate) jitter: Option<JitterSummary>,
-    /// Time that the direction was runnable and waited for a CPU: the machine's part of the error. Omitted if the
-    /// kernel does not report it.
+    /// Time that the direction was runnable and waited for a CPU: the machine's part of the error. Omitted if
+    /// the kernel does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) waited_us: Option<f64>,
     /// Throughput from the first packet to the last one.
@@ -122,8 +122,8 @@ impl JitterSummary {
 }
 
 impl Summary {
-    /// Builds the summary from the reports of the directions to the left and to the right, and the number of packets
-    /// that the kernel dropped unread at the left and right end.
+    /// Builds the summary from the reports of the directions to the left and to the right, and the number of
+    /// packets that the kernel dropped unread at the left and right end.
     pub(crate) fn new(seed: u64, [to_left, to_right]: &[Report; 2], unread: [u64; 2]) -> Self {
         Self {
             seed,

@@ -1,9 +1,9 @@
 //! `nichrome wan --web`: a page that shows and changes a running path.
 //!
-//! Pages of other sites cannot use it: a request's Host must be an address or localhost, which prevents DNS rebinding,
-//! and a request that changes the path must have this page as its Origin. At other addresses than loopback, reading and
-//! changing the state also need a printed token. Values that name files are rejected: users of the page must not read
-//! this machine's files.
+//! Pages of other sites cannot use it: a request's Host must be an address or localhost, which prevents DNS
+//! rebinding, and a request that changes the path must have this page as its Origin. At other addresses than
+//! loopback, reading and changing the state also need a printed token. Values that name files are rejected:
+//! users of the page must not read this machine's files.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -185,8 +185,8 @@ impl Site {
     }
 }
 
-/// The state that the page draws. Counts and delays are sums since the start, so that each client computes the
-/// differences between its own requests. The names of the fields are JSON keys.
+/// The state that the page draws. Counts and delays are sums since the start, so that each client computes
+/// the differences between its own requests. The names of the fields are JSON keys.
 #[derive(Serialize)]
 struct State {
     time_s: f64,
@@ -243,16 +243,16 @@ fn is_address(host: &str) -> bool {
     bare.eq_ignore_ascii_case("localhost") || is_ip(bare)
 }
 
-/// Returns true if a request comes from this server's page or from a program that is no browser: browsers state the
-/// Origin of a POST.
+/// Returns true if a request comes from this server's page or from a program that is no browser: browsers
+/// state the Origin of a POST.
 fn is_own(request: &Request) -> bool {
     let own = request.header("host").map(|host| format!("http://{host}"));
     let same_origin = match request.header("origin") {
         Some(origin) => own.as_deref() == Some(origin),
         None => !request.has("origin"),
     };
-    // For this type, browsers ask the server for permission before another site's page may send it (CORS preflight);
-    // this server grants none.
+    // For this type, browsers ask the server for permission before another site's page may send it (CORS
+    // preflight); this server grants none.
     same_origin && request.header("content-type") == Some("application/json")
 }
 

@@ -22,7 +22,8 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// Collects link targets within the book, missing pictures, element IDs, the page's width and its length of text.
+/// Collects link targets within the book, missing pictures, element IDs, the page's width and its length of
+/// text.
 const FOUND: &str = "({
     links: [...document.querySelectorAll('a[href]')].map(of => of.href).filter(of => of.startsWith('file:')),
     missing: [...document.images].filter(of => !of.complete || of.naturalWidth === 0).map(of => of.src),

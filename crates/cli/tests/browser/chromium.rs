@@ -1,5 +1,5 @@
-//! Chromium without a window, controlled by the DevTools protocol over a pipe: JSON messages, each followed by a zero
-//! byte.
+//! Chromium without a window, controlled by the DevTools protocol over a pipe: JSON messages, each followed
+//! by a zero byte.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -28,7 +28,8 @@ fn open(browser: &mut Browser, folder: &Path, arguments: &str) {
     browser.open(&format!("file://{}/page.html", folder.display()));
 }
 
-/// Sizes of the window and color schemes in which pages are checked; the last one remains for the other checks.
+/// Sizes of the window and color schemes in which pages are checked; the last one remains for the other
+/// checks.
 const SHOWN: [((u32, u32), &str); 4] =
     [((400, 800), "light"), ((1900, 1000), "light"), ((1200, 900), "dark"), ((1200, 900), "light")];
 
@@ -57,9 +58,9 @@ fn check(browser: &mut Browser, arguments: &str) {
     assert_eq!(browser.complaints(), [] as [&Value; 0], "{arguments}");
 }
 
-/// Returns the faults of the layout: a page wider than the window, text of a figure outside the figure or over other
-/// text, and colors with too little contrast to the background (WCAG 2: 4.5 for text; 1.9 here for lines, which the
-/// legend also names).
+/// Returns the faults of the layout: a page wider than the window, text of a figure outside the figure or
+/// over other text, and colors with too little contrast to the background (WCAG 2: 4.5 for text; 1.9 here for
+/// lines, which the legend also names).
 const LAYOUT: &str = "(() => {
     const wrong = [], box = of => of.getBoundingClientRect();
     if (document.documentElement.scrollWidth > document.documentElement.clientWidth) wrong.push('wider than the window');
@@ -142,8 +143,8 @@ fn ends_with_a_scroll(browser: &mut Browser, nth: u64) {
     assert_eq!(left, 0, "a rectangle is left");
 }
 
-/// Points at the middle of a figure's first mark and checks that the output shows the line's name and value; then hides
-/// a line.
+/// Points at the middle of a figure's first mark and checks that the output shows the line's name and value;
+/// then hides a line.
 fn reads(browser: &mut Browser, nth: u64) {
     let at = browser.evaluate(&format!(
         "(() => {{ const of = document.querySelectorAll('.figure svg')[{nth}]; of.scrollIntoView(); \

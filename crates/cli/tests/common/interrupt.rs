@@ -16,7 +16,8 @@ pub(crate) fn interrupt(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
-/// Returns true if the process has a handler for SIGINT, and handles or ignores the signal (proc_pid_status(5), SigCgt and SigIgn).
+/// Returns true if the process has a handler for SIGINT, and handles or ignores the signal
+/// (proc_pid_status(5), SigCgt and SigIgn).
 fn is_ready(signal: Signal, status: &str) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
     let mask = |name: &str| u64::from_str_radix(field(name), 16).unwrap();

@@ -1,6 +1,6 @@
-//! A peer floods the card with malformed frames and SYNs, for a few seconds at a rate that a debug build handles, or
-//! for `NICHROME_HOSTILE_SECONDS` at full rate with SYNs of ten million connections. The card keeps working, its memory
-//! does not grow, every frame is accounted for, and regular connections continue.
+//! A peer floods the card with malformed frames and SYNs, for a few seconds at a rate that a debug build
+//! handles, or for `NICHROME_HOSTILE_SECONDS` at full rate with SYNs of ten million connections. The card
+//! keeps working, its memory does not grow, every frame is accounted for, and regular connections continue.
 
 use std::io::IoSlice;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,8 +23,8 @@ const TUPLES: u64 = 10_000_000;
 /// Frames sent by one call.
 const BATCH: usize = 64;
 
-/// Number of prepared frames other than SYNs. They are sent repeatedly, and each batch replaces one, because generating
-/// a frame takes longer than sending it.
+/// Number of prepared frames other than SYNs. They are sent repeatedly, and each batch replaces one, because
+/// generating a frame takes longer than sending it.
 const KEPT: usize = 1024;
 
 /// Bytes by which memory may grow after the warm-up: allocators keep freed memory.
@@ -110,8 +110,8 @@ impl Rubbish {
         frame
     }
 
-    /// Returns the next of ten million SYNs. Bytes that the card ignores compensate for those that change, so that the
-    /// checksums stay correct.
+    /// Returns the next of ten million SYNs. Bytes that the card ignores compensate for those that change, so
+    /// that the checksums stay correct.
     fn syn(&mut self) -> &[u8] {
         const IDENT: usize = 14 + 4;
         const ADDRESS: usize = 14 + 14;
@@ -167,7 +167,8 @@ fn segment(card: MacAddr, network: Network, src_port: u16) -> TcpFrame {
     TcpFrame { dst_mac: card, src_mac, network, src_port, dst_port: 5001, ..TcpFrame::default() }
 }
 
-/// Sends random frames until it is stopped, three SYNs and one other frame in turn; returns the number of frames.
+/// Sends random frames until it is stopped, three SYNs and one other frame in turn; returns the number of
+/// frames.
 fn send_rubbish(lab: &Lab, card: MacAddr, flood: &Flood) -> u64 {
     let mut wire = lab
         .there
@@ -224,8 +225,8 @@ fn once_still<T: PartialEq>(counts: impl Fn() -> T) -> T {
     }
 }
 
-/// Transfers data over regular connections during the flood. Returns the number of transfers, and the card's memory in
-/// bytes after the warm-up and at the end.
+/// Transfers data over regular connections during the flood. Returns the number of transfers, and the card's
+/// memory in bytes after the warm-up and at the end.
 fn transfers_meanwhile(lab: &Lab, up: &Up, flood: &Flood) -> (u32, u64, u64) {
     let _ending = Ending(flood);
     let (time, syns, _) = asked();

@@ -24,8 +24,8 @@ const PORT: u16 = 5001;
 /// Environment variable that is set if the test runs in a user namespace.
 const SANDBOX: &str = "NICHROME_TEST_SANDBOX";
 
-/// Returns true if this process may create network namespaces. Otherwise runs the test in a process that may, in a user
-/// namespace, and returns false.
+/// Returns true if this process may create network namespaces. Otherwise runs the test in a process that may,
+/// in a user namespace, and returns false.
 pub(crate) fn is_able(test: &str) -> bool {
     if NetworkNamespace::new().is_ok() {
         return true;
@@ -226,8 +226,8 @@ impl Lab {
         assert!(received == data, "{direction:?} {family:?}: {} of {} bytes", received.len(), data.len());
     }
 
-    /// Sends UDP datagrams to the host and checks that they arrive unchanged in order. Sends `at_once` datagrams before
-    /// it receives them: the socket and the queue of an unresolved neighbour hold few.
+    /// Sends UDP datagrams to the host and checks that they arrive unchanged in order. Sends `at_once`
+    /// datagrams before it receives them: the socket and the queue of an unresolved neighbour hold few.
     pub(crate) fn send_datagrams(&self, datagrams: &[Vec<u8>], at_once: usize, family: Family) {
         let to = SocketAddr::new(address(family, 1), PORT);
         let receiver = self.here.run(|| UdpSocket::bind(to).unwrap()).unwrap();
@@ -260,8 +260,8 @@ impl Lab {
     }
 }
 
-/// Listens at an address whose last listener has been closed: a child that another test has forked keeps the descriptor
-/// open until it executes its program.
+/// Listens at an address whose last listener has been closed: a child that another test has forked keeps the
+/// descriptor open until it executes its program.
 fn listen(address: SocketAddr) -> TcpListener {
     let mut listener = None;
     until("a listener", || match TcpListener::bind(address) {
@@ -303,8 +303,8 @@ pub(crate) fn add_addresses(called: &str, number: u8) {
     netlink.add_address(&interface, address(Family::V6, number), 64).unwrap();
 }
 
-/// A running card; ended on drop, since it would otherwise leave files that belong to another namespace with the same
-/// number.
+/// A running card; ended on drop, since it would otherwise leave files that belong to another namespace with
+/// the same number.
 pub(crate) struct Up {
     child: Child,
     lines: Receiver<String>,

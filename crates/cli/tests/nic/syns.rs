@@ -1,5 +1,6 @@
-//! The experiment of lro-npu, section V.B: connections are set up while established ones send at full speed. The paper's
-//! first card let the established connections fill its queue to the host, and the SYNs of the others timed out.
+//! The experiment of lro-npu, section V.B: connections are set up while established ones send at full speed.
+//! The paper's first card let the established connections fill its queue to the host, and the SYNs of the
+//! others timed out.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -15,7 +15,8 @@ use crate::run::{
     Given, PROFILES, capture, nichrome, number, printed, records, stderr, summary, text, write_capture,
 };
 
-/// Writes a capture as several files into a folder; the order of their names differs from that of their packets.
+/// Writes a capture as several files into a folder; the order of their names differs from that of their
+/// packets.
 fn split(input: &str, folder: &Path, names: &[&str]) {
     let all = records(Path::new(input));
     for (part, name) in all.chunks(all.len().div_ceil(names.len())).zip(names) {

@@ -131,13 +131,15 @@ fn frames_other_than_ip_pass_unchanged_and_in_order() {
     assert!(records(&output).iter().map(|(_, bytes)| bytes).eq(&frames));
 }
 
-/// Returns the packet of an Ethernet frame behind a cooked header v2 with this interface index and packet type.
+/// Returns the packet of an Ethernet frame behind a cooked header v2 with this interface index and packet
+/// type.
 fn of_any(frame: &[u8], index: u16, kind: u8) -> Vec<u8> {
     let [high, low] = index.to_be_bytes();
     [&[8, 0, 0, 0, 0, 0, high, low, 0, 1, kind, 6, 1, 1, 1, 1, 1, 1, 0, 0][..], &frame[ETHERNET..]].concat()
 }
 
-/// Writes a capture of `any`, in which this number of interfaces takes turns, each with `turns` segments of one flow.
+/// Writes a capture of `any`, in which this number of interfaces takes turns, each with `turns` segments of
+/// one flow.
 fn write_capture_of_any(path: &Path, interfaces: u16, turns: usize) -> String {
     let flows: Vec<Vec<Vec<u8>>> = (0..interfaces).map(|nth| segments(1 + nth, turns as u32)).collect();
     let turn = |turn: usize| (1..).zip(&flows).map(move |(index, flow)| of_any(&flow[turn], index, 0));

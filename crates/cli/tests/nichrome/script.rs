@@ -8,7 +8,8 @@ use std::process::Command;
 use crate::run::stdout;
 use tempfile::tempdir;
 
-/// A `cargo` that prints its folder and arguments to standard error, and builds a program that prints its own.
+/// A `cargo` that prints its folder and arguments to standard error, and builds a program that prints its
+/// own.
 const CARGO: &str = r#"#!/bin/sh
 echo "in $(pwd): $*" >&2
 echo '{"reason":"compiler-artifact","executable":null}'

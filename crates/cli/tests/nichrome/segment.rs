@@ -59,7 +59,8 @@ fn the_segments_of_every_capture_come_back_bit_for_bit() {
     }
 }
 
-/// Returns the packet of an Ethernet frame behind a cooked header with this address and padding, and the tag of a VLAN.
+/// Returns the packet of an Ethernet frame behind a cooked header with this address and padding, and the tag
+/// of a VLAN.
 fn tagged(link_type: LinkType, frame: &[u8], address: u8, padding: u8, vlan: u8) -> Vec<u8> {
     let address = [2, 0, 0, 0, 0, address, padding, 7];
     let header = match link_type {
@@ -337,8 +338,8 @@ fn ipv4_header(is_ipv4: bool, len: u16, ident: u16) -> Vec<u8> {
     header
 }
 
-/// Returns the frames of a capture, each in a tunnel. They are grouped by sender, so that the tunnel's identifications
-/// increase by one within a flow.
+/// Returns the frames of a capture, each in a tunnel. They are grouped by sender, so that the tunnel's
+/// identifications increase by one within a flow.
 fn tunneled(capture: &Path, wrap: Wrap) -> Vec<(Vec<u8>, Option<u32>)> {
     let mut frames: Vec<Vec<u8>> = records(capture).into_iter().map(|(_, bytes)| bytes).collect();
     frames.sort_by_key(|frame| frame[6..12].to_vec());

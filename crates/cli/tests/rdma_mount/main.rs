@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 use self::programs::copy_program;
 
-/// Creates a folder that all users can access, with the command, its libraries, and a statically linked program that
-/// looks for the device.
+/// Creates a folder that all users can access, with the command, its libraries, and a statically linked
+/// program that looks for the device.
 fn room() -> TempDir {
     let room = tempfile::tempdir().unwrap();
     fs::set_permissions(room.path(), Permissions::from_mode(0o777)).unwrap();

@@ -1,6 +1,6 @@
-//! The document `docs/experiments.md` has the current output of all experiments. After a change that changes results:
-//! `NICHROME_UPDATE=1 cargo test --package nichrome-cli --test sim document -- --include-ignored --test-threads 1`, and
-//! read the difference.
+//! The document `docs/experiments.md` has the current output of all experiments. After a change that changes
+//! results: `NICHROME_UPDATE=1 cargo test --package nichrome-cli --test sim document -- --include-ignored
+//! --test-threads 1`, and read the difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -102,8 +102,8 @@ fn the_document_has_the_tables_and_figures_of_long_runs() {
     is_as_in_the_document(takes_long);
 }
 
-/// Returns true if a command takes long: it runs its experiment many times, with values drawn from the ranges of its
-/// parameters, or simulates many packets.
+/// Returns true if a command takes long: it runs its experiment many times, with values drawn from the ranges
+/// of its parameters, or simulates many packets.
 fn takes_long(command: &str) -> bool {
     let is_sampled = command.starts_with("sensitivity") || command.contains("--samples");
     is_sampled || LONG.iter().any(|name| command.split(' ').nth(1) == Some(name))

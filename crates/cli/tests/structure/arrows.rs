@@ -12,8 +12,8 @@ pub(crate) type Names = BTreeMap<String, usize>;
 
 /// The imports between the files of one crate, by importing and imported file.
 ///
-/// A name belongs to the file that defines it, whichever module re-exports it. Declaring a module and re-exporting its
-/// definitions are no imports. Importing a module counts by the names used from it.
+/// A name belongs to the file that defines it, whichever module re-exports it. Declaring a module and
+/// re-exporting its definitions are no imports. Importing a module counts by the names used from it.
 #[derive(Default)]
 pub(crate) struct Arrows(pub(crate) BTreeMap<(String, String), Names>);
 
@@ -54,8 +54,8 @@ impl Arrows {
 }
 
 impl ModuleTree {
-    /// Returns the module that defines the item at a path, seen from the module at `place`, and the item's name. `None`
-    /// for a module, and for items of other crates.
+    /// Returns the module that defines the item at a path, seen from the module at `place`, and the item's
+    /// name. `None` for a module, and for items of other crates.
     fn resolve(&self, place: usize, path: &[String]) -> Option<(usize, String)> {
         match self.follow(place, path, LONGEST_CHAIN)? {
             Found::Item(module, name) => Some((module, name)),
@@ -79,8 +79,8 @@ impl ModuleTree {
         }
     }
 
-    /// As [`ModuleTree::look_up`]. Definitions by a macro are unknown: such a name belongs to the module that it is
-    /// imported from.
+    /// As [`ModuleTree::look_up`]. Definitions by a macro are unknown: such a name belongs to the module that
+    /// it is imported from.
     fn look_up_or_place(&self, look: Look, path: &[String], chain: usize) -> Option<Found> {
         let name = path.first()?;
         self.look_up(look, path, chain).or_else(|| Some(Found::Item(look.into, name.clone())))
@@ -95,7 +95,8 @@ impl ModuleTree {
             .filter(|definition| self.is_visible(look, definition))
             .filter_map(|definition| {
                 let found = self.defined(look, definition, path, chain)?;
-                // A module may have the same name as an item beside it. Only the module contains further names.
+                // A module may have the same name as an item beside it. Only the module contains further
+                // names.
                 let is_second_choice = match rest {
                     [] => matches!(found, Found::Module(_)),
                     _ => !matches!(definition, Definition::Module(_)),

@@ -4,8 +4,8 @@ use super::arrows::Arrows;
 use super::layers::{Layers, Siblings};
 use super::modules::{Sources, is_root};
 
-/// Reports a crate's violations of its layers: imports of a higher layer or a sibling, files without a layer, and
-/// entries without a file.
+/// Reports a crate's violations of its layers: imports of a higher layer or a sibling, files without a layer,
+/// and entries without a file.
 pub(crate) fn direction(
     crate_name: &str,
     layers: Layers,
@@ -38,7 +38,8 @@ fn misplaced(crate_name: &str, layers: Layers, siblings: Siblings, sources: &Sou
     without_layer.chain(without_file).collect()
 }
 
-/// Returns the layer of a file, from 0. The crate's root is above all layers; any other file without an entry has none.
+/// Returns the layer of a file, from 0. The crate's root is above all layers; any other file without an entry
+/// has none.
 fn layer_of(layers: Layers, file: &str) -> Option<usize> {
     if is_root(file) {
         return Some(layers.len());
@@ -49,8 +50,8 @@ fn layer_of(layers: Layers, file: &str) -> Option<usize> {
     held.max_by_key(|(entry, _)| entry.len()).map(|(_, layer)| layer)
 }
 
-/// Returns true if an entry is this file or a folder that contains it. The module of a folder may be beside it: `x.rs`
-/// belongs to `x/`.
+/// Returns true if an entry is this file or a folder that contains it. The module of a folder may be beside
+/// it: `x.rs` belongs to `x/`.
 fn holds(entry: &str, file: &str) -> bool {
     match entry.strip_suffix('/') {
         Some(folder) => file.starts_with(entry) || file.strip_suffix(".rs") == Some(folder),

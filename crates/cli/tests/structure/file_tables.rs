@@ -1,4 +1,5 @@
-//! The tables of files at the head of modules (`| file | concept |`): each names the files of its module's folder.
+//! The tables of files at the head of modules (`| file | concept |`): each names the files of its module's
+//! folder.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! The allowed directions of imports within each crate.
 
-/// The layers of a crate, the lowest first, each with its files and folders (with a slash at the end). The longest
-/// entry that contains a file applies.
+/// The layers of a crate, the lowest first, each with its files and folders (with a slash at the end). The
+/// longest entry that contains a file applies.
 pub(crate) type Layers = &'static [&'static [&'static str]];
 
 /// Groups of files and folders that must not import each other.

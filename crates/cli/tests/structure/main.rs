@@ -1,10 +1,12 @@
-//! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`. Tables of files are complete, and
-//! tests that run in a process of their own are found there. Files outside the workspace have its version, the fuzz targets have a table, and
-//! the script that runs the tests counts them.
+//! The imports between the files of each crate form no circle, and follow the tables in `layers.rs`. Tables
+//! of files are complete, and tests that run in a process of their own are found there. Files outside the
+//! workspace have its version, the fuzz targets have a table, and the script that runs the tests counts them.
+//! Comments are as wide as code.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod arrows;
 mod circles;
+mod comments;
 mod direction;
 mod file_tables;
 mod fuzz_targets;
@@ -21,6 +23,7 @@ use std::sync::LazyLock;
 
 use self::arrows::Arrows;
 use self::circles::circles;
+use self::comments::too_wide;
 use self::direction::direction;
 use self::file_tables::wrong_entries;
 use self::layers::{KNOTS, LAYERS, NOT_CHECKED, SIBLINGS};
@@ -69,6 +72,18 @@ fn read_folder(folder: &Path, prefix: &str, sources: &mut Sources) {
             sources.insert(format!("{prefix}{name}"), fs::read_to_string(&path).unwrap());
         }
     }
+}
+
+/// Reads the source files and the tests of a crate.
+fn with_tests(name: &str) -> Sources {
+    let mut sources = Sources::new();
+    for folder in ["src", "tests"] {
+        let path = Path::new(CRATES).join(name).join(folder);
+        if path.is_dir() {
+            read_folder(&path, &format!("{folder}/"), &mut sources);
+        }
+    }
+    sources
 }
 
 /// Returns a crate's entry in a table.
@@ -127,17 +142,21 @@ fn tables_of_files_name_each_file() {
 fn tests_that_run_in_a_process_of_their_own_have_their_name() {
     let mut found = Vec::new();
     for name in entries(Path::new(CRATES)) {
-        let mut sources = Sources::new();
-        for folder in ["src", "tests"] {
-            let path = Path::new(CRATES).join(&name).join(folder);
-            if path.is_dir() {
-                read_folder(&path, &format!("{folder}/"), &mut sources);
-            }
+        for (path, source) in with_tests(&name) {
+            let wrong = wrong_names(&path, &source);
+            found.extend(wrong.iter().map(|wrong| format!("crates/{name}/{path}: {wrong}")));
         }
-        for (path, source) in &sources {
-            found.extend(
-                wrong_names(path, source).iter().map(|wrong| format!("crates/{name}/{path}: {wrong}")),
-            );
+    }
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn comments_are_as_wide_as_code() {
+    let mut found = Vec::new();
+    for name in entries(Path::new(CRATES)) {
+        for (path, source) in with_tests(&name) {
+            let wide = too_wide(&source);
+            found.extend(wide.iter().map(|(nth, line)| format!("crates/{name}/{path}:{nth}: {line}")));
         }
     }
     assert!(found.is_empty(), "\n{}", found.join("\n"));

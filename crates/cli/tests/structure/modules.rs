@@ -271,7 +271,8 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 }
 
-/// Returns the paths among tokens, with their lines. A name after a dot is a field or a method, and is not included.
+/// Returns the paths among tokens, with their lines. A name after a dot is a field or a method, and is not
+/// included.
 fn paths_in(tokens: &TokenStream) -> Vec<(Path, usize)> {
     let mut paths: Vec<(Path, usize)> = Vec::new();
     let mut separator = String::new();
@@ -332,8 +333,8 @@ fn path_attribute(attributes: &[Attribute]) -> Option<String> {
     }
 }
 
-/// Returns the attributes of an item and the name that it defines. Modules and imports, which are read separately, have
-/// no name here.
+/// Returns the attributes of an item and the name that it defines. Modules and imports, which are read
+/// separately, have no name here.
 fn attributes_and_name(item: &Item) -> (&[Attribute], Option<&syn::Ident>) {
     match item {
         Item::Const(item) => (&item.attrs, Some(&item.ident)),

@@ -1,4 +1,5 @@
-//! Tests that run again in a process of their own, by `--exact` and their name: a wrong name would select no test there, and pass.
+//! Tests that run again in a process of their own, by `--exact` and their name: a wrong name would select no
+//! test there, and pass.
 
 /// The option that selects one test.
 const EXACT: &str = "\"--exact\",";
@@ -6,7 +7,8 @@ const EXACT: &str = "\"--exact\",";
 /// What the name follows; the last in files with [`EXACT`] only.
 const MARKS: [&str; 4] = ["needs_namespaces!(", "in_namespaces(", EXACT, "let name = \""];
 
-/// Returns the names in `source`, the file at `path` from the crate's `src` or `tests` on, that are not those of its tests.
+/// Returns the names in `source`, the file at `path` from the crate's `src` or `tests` on, that are not those
+/// of its tests.
 pub(crate) fn wrong_names<'a>(path: &str, source: &'a str) -> Vec<&'a str> {
     let modules = modules_of(path);
     let is_own = |name: &str| {
@@ -16,8 +18,8 @@ pub(crate) fn wrong_names<'a>(path: &str, source: &'a str) -> Vec<&'a str> {
     names(source).filter(|name| !is_own(name)).collect()
 }
 
-/// Returns the literals behind the marks that look like the name of a test. Those of `--ignored` are of another end, which is missed
-/// if it does not run.
+/// Returns the literals behind the marks that look like the name of a test. Those of `--ignored` are of
+/// another end, which is missed if it does not run.
 fn names(source: &str) -> impl Iterator<Item = &str> {
     let marks = if source.contains(EXACT) { &MARKS[..] } else { &MARKS[..2] };
     let behind = marks.iter().flat_map(|mark| source.match_indices(*mark).map(|(at, _)| &source[at..]));

@@ -1,5 +1,5 @@
-//! `nichrome wan --between`, between two interfaces. These are in namespaces that represent the machine, which needs
-//! root.
+//! `nichrome wan --between`, between two interfaces. These are in namespaces that represent the machine,
+//! which needs root.
 
 use std::fs::{self, File};
 use std::io::{IoSlice, Read, Write};
@@ -109,7 +109,8 @@ fn ip(words: &[&str]) {
     assert!(Command::new("ip").args(words).status().unwrap().success(), "ip {words:?}");
 }
 
-/// Sends `sent` from the right host to the left one. Returns the received bytes, and the duration of connecting.
+/// Sends `sent` from the right host to the left one. Returns the received bytes, and the duration of
+/// connecting.
 fn transfer(machines: &Machines, addresses: [IpAddr; 2], sent: &[u8]) -> (Vec<u8>, Duration) {
     let listener = machines.on_host(0, |_| TcpListener::bind((addresses[0], 7000)).unwrap());
     let begun = Instant::now();

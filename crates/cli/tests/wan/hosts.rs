@@ -172,8 +172,8 @@ fn a_direction_without_delivered_packets_has_no_delays() {
     assert!(given.contains(" – ") && given.ends_with("s"), "{text}");
 }
 
-/// A burst stays in order: the drawn delays are as configured, and the extra delay to keep the order is reported
-/// separately.
+/// A burst stays in order: the drawn delays are as configured, and the extra delay to keep the order is
+/// reported separately.
 #[test]
 fn drawn_jitter_is_reported_apart_from_the_delay_of_order() {
     let right = python("send $PEER 300");

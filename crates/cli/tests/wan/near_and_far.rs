@@ -1,4 +1,5 @@
-//! The key-value store of `crates/hca/examples/near_and_far`: a server on each host, and a client on the right one.
+//! The key-value store of `crates/hca/examples/near_and_far`: a server on each host, and a client on the
+//! right one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +28,8 @@ fn example() -> PathBuf {
     path
 }
 
-/// Returns the client's report on the near server and on the far one, which is beyond a path with these impairments.
+/// Returns the client's report on the near server and on the far one, which is beyond a path with these
+/// impairments.
 fn peers_over(path: &[&str]) -> [Value; 2] {
     let (room, nichrome) = open_room();
     copy_program(example(), room.file("near_and_far"));

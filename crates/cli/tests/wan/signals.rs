@@ -14,8 +14,8 @@ fn namespaces(path: &Started) -> [PathBuf; 2] {
     ["left  | in ", "right | in "].map(|mark| path.wait_for(mark).into())
 }
 
-/// Returns a shell command that prints its namespace, starts a daemon without parent, terminal and inherited output,
-/// and continues with `then`.
+/// Returns a shell command that prints its namespace, starts a daemon without parent, terminal and inherited
+/// output, and continues with `then`.
 fn with_daemon(then: &str) -> String {
     format!("(setsid sleep 4711 </dev/null >/dev/null 2>&1 &); echo in $(readlink /proc/self/ns/net); {then}")
 }
@@ -32,7 +32,8 @@ fn assert_gone(room: &Room, namespaces: &[PathBuf; 2]) {
     assert!(room.is_tidy());
 }
 
-/// Fails unless hosts have process namespaces: the kernel refuses them in containers that hide parts of /proc.
+/// Fails unless hosts have process namespaces: the kernel refuses them in containers that hide parts of
+/// /proc.
 fn assert_processes_are_confined() {
     let of_host = text(&Room::new().run(&["--", "sh", "-c", "readlink /proc/self/ns/pid"]).stdout);
     let ours = fs::read_link("/proc/self/ns/pid").unwrap();

@@ -204,7 +204,8 @@ impl Connections {
     }
 }
 
-/// The ACK timeout for a peer that takes `delay` to acknowledge (IBA 12.7.34): the smallest power of two above the sum.
+/// The ACK timeout for a peer that takes `delay` to acknowledge (IBA 12.7.34): the smallest power of two
+/// above the sum.
 fn with_ack_delay(timeout: TimeExponent, delay: TimeExponent) -> TimeExponent {
     let (timeout, delay) = (timeout.exponent(), delay.exponent());
     let (longer, shorter) = (timeout.max(delay), timeout.min(delay));

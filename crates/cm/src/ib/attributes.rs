@@ -12,8 +12,8 @@ use crate::config::RnrTimers;
 const UNLIMITED_RNR_RETRIES: u8 = 7;
 
 impl Connection {
-    /// The change to `state`; `None` if the connection has not progressed to it, or never enters it. `rq_psn` is the PSN that this
-    /// end's REQ or REP names, which a program needs before its REP is sent.
+    /// The change to `state`; `None` if the connection has not progressed to it, or never enters it. `rq_psn`
+    /// is the PSN that this end's REQ or REP names, which a program needs before its REP is sent.
     pub(crate) fn qp_change(
         &self,
         state: QpState,

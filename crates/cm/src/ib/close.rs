@@ -44,7 +44,8 @@ impl Connections {
         self.named(dreq.ids, own, peer).or_else(unnamed)
     }
 
-    /// The queue pair whose connection a datagram ends: a DREQ with the right names. `None` for others, and for repetitions.
+    /// The queue pair whose connection a datagram ends: a DREQ with the right names. `None` for others, and
+    /// for repetitions.
     pub(crate) fn ended_by(&self, own: IpAddr, peer: IpAddr, payload: &[u8]) -> Option<QpNumber> {
         let Message::Dreq(dreq) = Mad::parse(payload).ok()?.message else { return None };
         let connection = self.named_by_dreq(own, peer, &dreq)?;
@@ -52,7 +53,8 @@ impl Connections {
         ends.then_some(connection.local_qp)
     }
 
-    /// Handles a DREQ. The peer retransmits it until the DREP arrives, so a DREP is sent for unknown connections, too.
+    /// Handles a DREQ. The peer retransmits it until the DREP arrives, so a DREP is sent for unknown
+    /// connections, too.
     pub(super) fn receive_dreq(
         &mut self,
         own: IpAddr,

@@ -128,8 +128,9 @@ impl Connection {
         }
     }
 
-    /// The rank among the connections without owner; `None` with one. Those that only answer retransmissions give way first, the
-    /// oldest before others: a peer that misses its DREQ keeps its queue pair connected, and any peer can have requests refused.
+    /// The rank among the connections without owner; `None` with one. Those that only answer retransmissions
+    /// give way first, the oldest before others: a peer that misses its DREQ keeps its queue pair connected,
+    /// and any peer can have requests refused.
     pub(crate) fn linger_rank(&self) -> Option<LingerRank> {
         Some((self.state == State::DreqSent, self.lingers_since?, self.local))
     }

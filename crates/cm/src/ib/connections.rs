@@ -27,8 +27,8 @@ pub struct Transmit {
 /// Every connection by its local identifier, which is random.
 pub(crate) struct Connections {
     pub(crate) config: Config,
-    /// The GUID in messages. Not the adapter's, which others know: who names it and a queue pair in a REQ ends the
-    /// connection of that queue pair, as stale (IBA 12.9.8.3.1).
+    /// The GUID in messages. Not the adapter's, which others know: who names it and a queue pair in a REQ
+    /// ends the connection of that queue pair, as stale (IBA 12.9.8.3.1).
     pub(super) guid: Guid,
     table: BTreeMap<CommId, Connection>,
     /// By the peer's address and identifier.
@@ -116,8 +116,8 @@ impl Connections {
         self.table.get(self.by_sidr.get(&(peer, request))?)
     }
 
-    /// Adds a connection under a new random identifier. The identifier's top bits are those of the configuration, which steer
-    /// messages between processes that share an address.
+    /// Adds a connection under a new random identifier. The identifier's top bits are those of the
+    /// configuration, which steer messages between processes that share an address.
     pub(super) fn insert(&mut self, mut connection: Connection) -> CommId {
         let id = loop {
             let random = self.random.next_u32();
@@ -175,8 +175,8 @@ impl Connections {
         }
     }
 
-    /// Removes the connection's owner. The connection stays for its last messages; if there are too many such, the first by
-    /// [`Connection::linger_rank`] is removed.
+    /// Removes the connection's owner. The connection stays for its last messages; if there are too many
+    /// such, the first by [`Connection::linger_rank`] is removed.
     pub(super) fn disown(&mut self, id: CommId) {
         let since = self.lingered;
         let Some(connection) = self.table.get_mut(&id).filter(|connection| connection.owner.is_some()) else {
@@ -290,7 +290,8 @@ impl Connections {
         }
     }
 
-    /// Ends the connection: its answers to retransmitted messages are kept while packets of the peer may be in flight.
+    /// Ends the connection: its answers to retransmitted messages are kept while packets of the peer may be
+    /// in flight.
     pub(super) fn enter_time_wait(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.table.get_mut(&id) else { return };
         let before = connection.linger_rank();

@@ -33,8 +33,9 @@ impl Connection {
         Message::Rej(Rej { private_data, ..rej(ids, rejected, reason) })
     }
 
-    /// A REJ by the reason "timeout": this end has stopped waiting for an answer. The additional information is the GUID of
-    /// the sender's adapter, by which, with the sender's identifier, the peer finds the connection.
+    /// A REJ by the reason "timeout": this end has stopped waiting for an answer. The additional information
+    /// is the GUID of the sender's adapter, by which, with the sender's identifier, the peer finds the
+    /// connection.
     pub(super) fn timed_out(&self, guid: Guid) -> Message {
         let (information_len, information) = information(&guid.0.to_be_bytes());
         let rej = rej(self.ids(), Rejected::Other, RejectReason::TIMEOUT);

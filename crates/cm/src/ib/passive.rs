@@ -173,7 +173,8 @@ impl Connections {
         }
     }
 
-    /// The peer's first packet on the queue pair replaces the RTU; returns false if the connection does not wait for one.
+    /// The peer's first packet on the queue pair replaces the RTU; returns false if the connection does not
+    /// wait for one.
     pub(crate) fn communication_established(&mut self, id: CommId) -> bool {
         let waits = self.get(id).is_some_and(|connection| connection.state == State::RepSent);
         if waits {

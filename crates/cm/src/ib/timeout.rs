@@ -8,7 +8,8 @@ use super::connections::Connections;
 use super::indication::Indication;
 
 impl Connections {
-    /// Handles one deadline that is due at `now`; `None` if none is. The inner value is the event for the program, if any.
+    /// Handles one deadline that is due at `now`; `None` if none is. The inner value is the event for the
+    /// program, if any.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Option<Option<Indication>> {
         let id = self.due(now)?;
         self.set_deadline(id, None);

@@ -39,8 +39,8 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Resolves the destination's address, within a time in milliseconds. An identifier that is not bound is bound to `source`,
-    /// or to any address and port. `AddressResolved` or `AddressError` follows.
+    /// Resolves the destination's address, within a time in milliseconds. An identifier that is not bound is
+    /// bound to `source`, or to any address and port. `AddressResolved` or `AddressError` follows.
     ///
     /// # Errors
     /// [`CommandError`].
@@ -156,8 +156,8 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Listens for requests of peers. An unbound identifier is bound to any address and port. A backlog of 0, or above the
-    /// configuration's, is the configuration's.
+    /// Listens for requests of peers. An unbound identifier is bound to any address and port. A backlog of 0,
+    /// or above the configuration's, is the configuration's.
     ///
     /// # Errors
     /// [`CommandError`].

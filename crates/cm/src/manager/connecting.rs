@@ -200,7 +200,8 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// The queue pair whose connection a peer's datagram ends, if it does: for a driver that reports the end later.
+    /// The queue pair whose connection a peer's datagram ends, if it does: for a driver that reports the end
+    /// later.
     pub fn ended_by(&self, source: IpAddr, destination: IpAddr, payload: &[u8]) -> Option<QpNumber> {
         self.ib.ended_by(destination, source, payload)
     }
@@ -210,13 +211,14 @@ impl<H: Host> Manager<H> {
         self.ib.unanswered_dreqs().next().is_some()
     }
 
-    /// Retransmits the end of the connection to every peer that has not acknowledged it: for a driver that closes, and cannot
-    /// wait for the retransmissions.
+    /// Retransmits the end of the connection to every peer that has not acknowledged it: for a driver that
+    /// closes, and cannot wait for the retransmissions.
     pub fn repeat_disconnections(&mut self) {
         self.ib.repeat_dreqs();
     }
 
-    /// The peer's first packet arrived at the queue pair, before its RTU (`IBV_EVENT_COMM_EST`): `Established` follows.
+    /// The peer's first packet arrived at the queue pair, before its RTU (`IBV_EVENT_COMM_EST`):
+    /// `Established` follows.
     ///
     /// # Errors
     /// The identifier has no connection, or it does not wait for the peer.

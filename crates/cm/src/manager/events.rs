@@ -98,7 +98,8 @@ impl<H> Manager<H> {
         channel.push(queued);
     }
 
-    /// Fails if the program has left as many events of the identifier as it may: the command would cause another.
+    /// Fails if the program has left as many events of the identifier as it may: the command would cause
+    /// another.
     pub(super) fn check_queue(&self, id: IdName) -> Result<(), CommandError> {
         match self.identifier(id)?.events_queued < self.config.max_queued_events {
             true => Ok(()),

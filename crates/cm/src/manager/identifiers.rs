@@ -32,7 +32,8 @@ impl<H: Host> Manager<H> {
     /// # Errors
     /// No such channel.
     pub fn destroy_channel(&mut self, channel: ChannelName, now: Instant) -> Result<(), CommandError> {
-        // With their channel, the events are dropped all at once. The requests in them are identifiers of the channel, too.
+        // With their channel, the events are dropped all at once. The requests in them are identifiers of the
+        // channel, too.
         let Channel { identifiers, .. } = self.channels.remove(&channel).ok_or(CommandError::NotFound)?;
         for id in identifiers {
             self.remove_identifier(id, now);
@@ -91,8 +92,8 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Destroys an identifier: rejects, disconnects or stops listening, depending on its state. Returns how many of its
-    /// events were fetched.
+    /// Destroys an identifier: rejects, disconnects or stops listening, depending on its state. Returns how
+    /// many of its events were fetched.
     ///
     /// # Errors
     /// No such identifier.
@@ -126,7 +127,8 @@ impl<H: Host> Manager<H> {
         Some(identifier.events_reported)
     }
 
-    /// Drops the events that the program has not fetched. Requests that it has not seen end with their listener.
+    /// Drops the events that the program has not fetched. Requests that it has not seen end with their
+    /// listener.
     fn drop_events(&mut self, id: IdName, channel: ChannelName, now: Instant) {
         let Some(queue) = self.channels.get_mut(&channel) else { return };
         for queued in queue.take(id, |_| true) {
@@ -153,7 +155,8 @@ impl<H: Host> Manager<H> {
         self.outputs.push_back(Output::Release(stream));
     }
 
-    /// Removes the identifier of a request that the program has not fetched. The peer may retransmit the request.
+    /// Removes the identifier of a request that the program has not fetched. The peer may retransmit the
+    /// request.
     pub(super) fn forget_request(&mut self, id: IdName) {
         if let Some(connection) = self.connection_of(id) {
             self.ib.remove(connection);
@@ -164,8 +167,8 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Moves an identifier, with its events and the requests in them, from its channel to another. Returns how many of its events
-    /// were fetched.
+    /// Moves an identifier, with its events and the requests in them, from its channel to another. Returns
+    /// how many of its events were fetched.
     ///
     /// # Errors
     /// No such identifier or channel.
@@ -244,7 +247,8 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Sets the ACK timeout of the connection's queue pairs: 4.096 µs · 2ⁿ, n at most 31; 0 is the configuration's.
+    /// Sets the ACK timeout of the connection's queue pairs: 4.096 µs · 2ⁿ, n at most 31; 0 is the
+    /// configuration's.
     ///
     /// # Errors
     /// No such identifier, or one for datagrams.

@@ -137,7 +137,8 @@ impl<H> Manager<H> {
         self.identifiers.get_mut(&id).ok_or(CommandError::NotFound)
     }
 
-    /// A name that no object has. Names have 16 bits while few are in use: librdmacm indexes identifiers by them.
+    /// A name that no object has. Names have 16 bits while few are in use: librdmacm indexes identifiers by
+    /// them.
     fn next_name(&mut self) -> u32 {
         let in_use = self.identifiers.len() + self.channels.len() + self.memberships.len();
         let last = if in_use < FEW_NAMES { u32::from(u16::MAX) } else { u32::MAX };

@@ -14,8 +14,8 @@ use crate::identifier::{IdState, Membership};
 use crate::name::{IdName, MembershipName};
 
 impl<H> Manager<H> {
-    /// Joins a group, for an identifier for datagrams that is bound or resolved. `MulticastJoin` or `MulticastError` follows,
-    /// with the name of the membership and `uid`.
+    /// Joins a group, for an identifier for datagrams that is bound or resolved. `MulticastJoin` or
+    /// `MulticastError` follows, with the name of the membership and `uid`.
     ///
     /// # Errors
     /// [`CommandError`].

@@ -112,8 +112,8 @@ impl Identifier {
         }
     }
 
-    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver moves it to RTS with the
-    /// connection: the program's change leaves the state as it is.
+    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver moves it to RTS
+    /// with the connection: the program's change leaves the state as it is.
     fn stream_attributes(&self, state: QpState) -> QpChange {
         let port = Some(1);
         if state == QpState::Rts {

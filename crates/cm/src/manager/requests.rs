@@ -180,8 +180,8 @@ impl<H: Host> Manager<H> {
         Ok(id)
     }
 
-    /// Removes a request of another source if the listener's backlog is full and that source has more requests: the newest, as the
-    /// program is likely to fetch the older ones before their peers give up.
+    /// Removes a request of another source if the listener's backlog is full and that source has more
+    /// requests: the newest, as the program is likely to fetch the older ones before their peers give up.
     fn make_room(&mut self, id: IdName, source: IpAddr) -> Result<(), Dropped> {
         let listener = self.identifiers.get_mut(&id).ok_or(Dropped::Exhausted)?;
         let holder = match listener.backlog.room_for(source) {

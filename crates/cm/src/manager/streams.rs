@@ -42,8 +42,8 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// Handles a peer's request for a connection: the identifier that listens at the address gets it. Of those that share the port,
-    /// any may have been destroyed since the peer connected.
+    /// Handles a peer's request for a connection: the identifier that listens at the address gets it. Of
+    /// those that share the port, any may have been destroyed since the peer connected.
     pub(super) fn stream_arrived(
         &mut self,
         stream: u64,

@@ -27,7 +27,8 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Returns true if a program has listened at the port or may be about to: one of this process or of another.
+    /// Returns true if a program has listened at the port or may be about to: one of this process or of
+    /// another.
     fn expects_listener(&mut self, service: Service) -> bool {
         let (space, port) = service;
         self.held.was_closed(service)

@@ -187,7 +187,8 @@ pub(super) fn query_address(report: &IdReport, guid: Guid) -> Structure {
     s
 }
 
-/// `struct rdma_ucm_query_addr_resp` with `struct sockaddr_ib`: family, P_Key, flow information, GID, service and its mask, scope.
+/// `struct rdma_ucm_query_addr_resp` with `struct sockaddr_ib`: family, P_Key, flow information, GID, service
+/// and its mask, scope.
 pub(super) fn query_gid(report: &IdReport, guid: Guid) -> Structure {
     let mut s = device_address(report, guid);
     let ends = [
@@ -207,7 +208,8 @@ pub(super) fn query_gid(report: &IdReport, guid: Guid) -> Structure {
     s
 }
 
-/// `struct rdma_ucm_query_path_resp` with the only path, as a path record of the subnet administrator (IBA 15.2.5.16).
+/// `struct rdma_ucm_query_path_resp` with the only path, as a path record of the subnet administrator (IBA
+/// 15.2.5.16).
 pub(super) fn query_path(report: &IdReport) -> Structure {
     let Some(route) = report.route else { return Structure::new(path_resp::SIZE) };
     let mut s = Structure::new(path_resp::SIZE + path_data::SIZE);

@@ -45,7 +45,8 @@ const ACK_TIMEOUT: u32 = 3;
 /// The asynchronous event "communication established".
 const COMMUNICATION_ESTABLISHED: u32 = 4;
 
-/// Executes a command that a program wrote to its channel's file. The write succeeds as a whole, or fails with the error.
+/// Executes a command that a program wrote to its channel's file. The write succeeds as a whole, or fails
+/// with the error.
 ///
 /// # Errors
 /// The error number of the write. EAGAIN: no event; a file that blocks waits for one.

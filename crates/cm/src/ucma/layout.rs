@@ -1,4 +1,5 @@
-//! Sizes and offsets of the structures, by their names in `rdma/rdma_user_cm.h` and the headers that it includes.
+//! Sizes and offsets of the structures, by their names in `rdma/rdma_user_cm.h` and the headers that it
+//! includes.
 
 /// The offset of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

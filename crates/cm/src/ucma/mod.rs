@@ -1,13 +1,15 @@
 //! The commands of `/dev/infiniband/rdma_cm`, kernel ABI 4 (`rdma/rdma_user_cm.h`), without the file.
 //!
-//! A program writes a command: its number, the lengths of its body and of the answer, and the body, which names the memory for
-//! the answer. [`execute`] parses the bytes, executes the command, and returns the answer for the caller to write there.
+//! A program writes a command: its number, the lengths of its body and of the answer, and the body, which
+//! names the memory for the answer. [`execute`] parses the bytes, executes the command, and returns the
+//! answer for the caller to write there.
 //!
-//! - The ABI grows at the end of structures: missing bytes are zeros, unknown ones are ignored, and answers are cut to the
-//!   program's length. A buffer shorter than the answer's first version fails with ENOSPC.
-//! - Addresses are IPv4 and IPv6. Binding to an address of InfiniBand (AF_IB) fails with EINVAL, which is how librdmacm
-//!   recognizes a kernel without: it uses the commands without 23 and 24.
-//! - GET_EVENT on a channel without events fails with EAGAIN; a caller with a blocking file waits and repeats it.
+//! - The ABI grows at the end of structures: missing bytes are zeros, unknown ones are ignored, and answers
+//!   are cut to the program's length. A buffer shorter than the answer's first version fails with ENOSPC.
+//! - Addresses are IPv4 and IPv6. Binding to an address of InfiniBand (AF_IB) fails with EINVAL, which is how
+//!   librdmacm recognizes a kernel without: it uses the commands without 23 and 24.
+//! - GET_EVENT on a channel without events fails with EAGAIN; a caller with a blocking file waits and repeats
+//!   it.
 //!
 //! | file | concept |
 //! |---|---|

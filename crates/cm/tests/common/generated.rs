@@ -1,5 +1,5 @@
-//! Programs on two machines that connect, accept, reject, disconnect and destroy at random, over a network that loses each
-//! message at most twice and duplicates, delays and reorders all of them.
+//! Programs on two machines that connect, accept, reject, disconnect and destroy at random, over a network
+//! that loses each message at most twice and duplicates, delays and reorders all of them.
 
 use std::collections::BTreeMap;
 
@@ -261,7 +261,8 @@ impl World {
         }
     }
 
-    /// The network stops losing datagrams, programs answer their requests, and both ends agree; then all is destroyed.
+    /// The network stops losing datagrams, programs answer their requests, and both ends agree; then all is
+    /// destroyed.
     fn finish(&mut self) {
         for _ in 0..100 {
             self.take_events();

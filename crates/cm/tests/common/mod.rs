@@ -251,7 +251,8 @@ impl Network {
         self.nodes[node].manager.destroy_id(id, now)
     }
 
-    /// Sends a REQ from node 0 to port 7 of node 1, which has a listener; returns the identifiers of initiator and request.
+    /// Sends a REQ from node 0 to port 7 of node 1, which has a listener; returns the identifiers of
+    /// initiator and request.
     pub(crate) fn requested(&mut self, qp: u32) -> (IdName, IdName) {
         let client = self.resolved(0, 1, PortSpace::Tcp, at(1, 7));
         self.connect(0, client, qp).unwrap();

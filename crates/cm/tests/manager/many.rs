@@ -43,7 +43,8 @@ fn growth(work: impl Fn(u64) -> Duration) -> f64 {
     shortest(32_000) / shortest(4_000)
 }
 
-/// About 8 is the growth of what takes the same steps for each one, and 64 of what takes a step for each other one.
+/// About 8 is the growth of what takes the same steps for each one, and 64 of what takes a step for each
+/// other one.
 const SAME_STEPS: f64 = 25.0;
 
 /// librdmacm opens a channel for each identifier that is created without one.

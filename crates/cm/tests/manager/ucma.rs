@@ -106,7 +106,8 @@ impl Session {
         (uid, at(8), at(12), at(16).cast_signed(), bytes[20..324].to_vec())
     }
 
-    /// Creates a listener at port 7 of node 1 and a client of node 0 whose route is resolved, by the commands without AF_IB.
+    /// Creates a listener at port 7 of node 1 and a client of node 0 whose route is resolved, by the commands
+    /// without AF_IB.
     fn ready(&mut self) -> (u32, u32) {
         let listener = self.create(1, 90, 0x0106);
         self.write(1, &command(2, 0, &[&long(0), &sockaddr_in(at(1, 7)), &word(listener)])).unwrap();
@@ -201,8 +202,8 @@ fn queue_pair_attributes_are_those_of_the_connection() {
     };
     let at = |bytes: &[u8], at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
     let (init, rtr, rts) = (attributes(0, client, 1), attributes(0, client, 2), attributes(0, client, 3));
-    // The masks of Linux: STATE, ACCESS_FLAGS, PKEY_INDEX, PORT; AV, PATH_MTU, RQ_PSN, MIN_RNR_TIMER, MAX_DEST_RD_ATOMIC,
-    // DEST_QPN; TIMEOUT, RETRY_CNT, RNR_RETRY, MAX_QP_RD_ATOMIC, SQ_PSN.
+    // The masks of Linux: STATE, ACCESS_FLAGS, PKEY_INDEX, PORT; AV, PATH_MTU, RQ_PSN, MIN_RNR_TIMER,
+    // MAX_DEST_RD_ATOMIC, DEST_QPN; TIMEOUT, RETRY_CNT, RNR_RETRY, MAX_QP_RD_ATOMIC, SQ_PSN.
     assert_eq!([&init, &rtr, &rts].map(|bytes| at(bytes, 0)), [0x39, 0x12_9181, 0x1_2E01]);
     assert_eq!((at(&rtr, 32), at(&rtr, 12), rtr[72 - 3]), (0x22, 3, 1));
     assert_eq!(rtr[40..56], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 10, 0, 0, 2]);

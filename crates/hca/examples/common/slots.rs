@@ -1,7 +1,7 @@
 //! The slots of a table of keys and values in registered memory, which readers READ.
 //!
-//! The hash of a key selects its slot; if it is taken, the next free one is used. Each slot has a checksum of its
-//! content, by which a reader detects a concurrent change.
+//! The hash of a key selects its slot; if it is taken, the next free one is used. Each slot has a checksum of
+//! its content, by which a reader detects a concurrent change.
 
 /// A slot: key, value and checksum. An empty one is all zeros.
 pub(crate) const SLOT: usize = 64;
@@ -11,7 +11,8 @@ const VALUE_LEN: usize = SLOT - KEY_LEN - SUM_LEN;
 
 pub(crate) type Value = [u8; VALUE_LEN];
 
-/// FNV-1a followed by the finalizer of MurmurHash3, so that every bit depends on every byte; equal in all processes.
+/// FNV-1a followed by the finalizer of MurmurHash3, so that every bit depends on every byte; equal in all
+/// processes.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
     let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325, step);

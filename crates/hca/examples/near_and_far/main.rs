@@ -1,11 +1,13 @@
-//! A key-value store of several servers, near and far: one address book, one set of verbs, the transport chosen by the path.
+//! A key-value store of several servers, near and far: one address book, one set of verbs, the transport
+//! chosen by the path.
 //!
 //!     cargo run --release -p nichrome-hca --example near_and_far serve 10.0.0.1:7300
 //!     cargo run --release -p nichrome-hca --example near_and_far ask --from 10.0.0.2 --book peers
 //!
-//! Each line of the book is a name and an address with a port. A server listens there with an adapter of each transport and answers
-//! probes; a client probes each server, chooses the transport by `nichrome_hca::reach`, and connects. A key belongs to one of the
-//! servers by its hash. PUT is a SEND that the server's program answers, GET is a READ that its program does not notice.
+//! Each line of the book is a name and an address with a port. A server listens there with an adapter of each
+//! transport and answers probes; a client probes each server, chooses the transport by `nichrome_hca::reach`,
+//! and connects. A key belongs to one of the servers by its hash. PUT is a SEND that the server's program
+//! answers, GET is a READ that its program does not notice.
 //!
 //! | file | concept |
 //! |---|---|

@@ -81,8 +81,8 @@ impl Peer {
         let completions = adapter.completion_queue(4)?;
         let capacity = QpCapacity { send_wrs: 1, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: 0 };
         let queue_pair = adapter.queue_pair(capacity, &completions, &completions)?;
-        // The server detects a lost client by empty WRITEs, which need this right on the queue pair; no region grants
-        // it.
+        // The server detects a lost client by empty WRITEs, which need this right on the queue pair; no
+        // region grants it.
         let connection = Connection { access: Access::REMOTE_WRITE, ..Connection::new(adapter.mtu()) };
         let connected = adapter.connect(address, queue_pair, b"", &connection)?;
         let (slots, table) = Introduction::parse(connected.private_data())?;

@@ -1,4 +1,5 @@
-//! Queue pair attributes that the program chooses instead of those in the messages, and the end of the queue pair.
+//! Queue pair attributes that the program chooses instead of those in the messages, and the end of the queue
+//! pair.
 
 use nichrome_rdma::{Access, Device, Memory, PathMtu, QpChange, QpHandle, QpState};
 use nichrome_wire::Ecn;

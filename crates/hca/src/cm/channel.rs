@@ -28,8 +28,8 @@ pub enum ChannelError {
 /// A channel of events: an open file of `/dev/infiniband/rdma_cm`. Dropping it destroys its identifiers:
 /// it sends DREQ for connections, and REJ for unanswered requests.
 ///
-/// Its descriptor is readable while the channel has events that GET_EVENT has not fetched. A program that waits for it should
-/// announce that by [`Driver::attend`](crate::Driver::attend).
+/// Its descriptor is readable while the channel has events that GET_EVENT has not fetched. A program that
+/// waits for it should announce that by [`Driver::attend`](crate::Driver::attend).
 pub struct CmChannel {
     host: Arc<dyn ChannelHost>,
     name: ChannelName,
@@ -42,7 +42,8 @@ impl fmt::Debug for CmChannel {
     }
 }
 
-/// The adapter of a channel. Each call takes the adapter's lock and sends what the connection manager has queued.
+/// The adapter of a channel. Each call takes the adapter's lock and sends what the connection manager has
+/// queued.
 pub(crate) trait ChannelHost: Send + Sync {
     /// Opens a channel whose waker is signalled while it has events.
     fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError>;
@@ -71,11 +72,12 @@ impl CmChannel {
         self.name
     }
 
-    /// Executes a command that a program wrote, and returns the answer for its memory. Does not block. `caller` is called
-    /// under the adapter's lock: it must call no verb.
+    /// Executes a command that a program wrote, and returns the answer for its memory. Does not block.
+    /// `caller` is called under the adapter's lock: it must call no verb.
     ///
     /// # Errors
-    /// The error number of the write. EAGAIN: no event; a file that blocks waits for the descriptor and repeats the command.
+    /// The error number of the write. EAGAIN: no event; a file that blocks waits for the descriptor and
+    /// repeats the command.
     pub fn execute(&self, caller: &mut impl Caller, written: &[u8]) -> Result<Option<Answer>, Errno> {
         self.host.execute(self.name, caller, written)
     }

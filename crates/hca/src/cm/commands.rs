@@ -93,7 +93,8 @@ impl ConnectionManager {
             };
             let id = IdName(event.id);
             let peer = self.engine.query(id).ok().and_then(|report| report.destination);
-            // The program has the request: its later events are those of a connection. Both fail only for an unknown name.
+            // The program has the request: its later events are those of a connection. Both fail only for an
+            // unknown name.
             if let Some(peer) = peer.filter(|_| self.engine.migrate_id(id, self.channel).is_ok()) {
                 return Some(Arrival { id, peer, parameters });
             }
@@ -149,7 +150,8 @@ impl ConnectionManager {
         self.engine.bind(id, SocketAddr::new(self.address, 0))?;
         self.engine.set_ack_timeout(id, attributes.timeout)?;
         self.engine.resolve_address(id, None, peer, QUERY_TIMEOUT, now)?;
-        // The caller has asked the kernel for a route to the peer: that takes a descriptor, and now none may be left.
+        // The caller has asked the kernel for a route to the peer: that takes a descriptor, and now none may
+        // be left.
         while let Some(output) = self.engine.poll() {
             if let Output::ResolveAddress { query, .. } = output {
                 self.engine.receive(Input::AddressResolved(query, Ok(self.address)), now);
@@ -167,7 +169,8 @@ impl ConnectionManager {
         self.engine.connect(id, parameters, Ece::default(), now)
     }
 
-    /// Accepts a request: moves the queue pair to RTS and sends a REP; over iWARP, moves it to INIT until it has its stream.
+    /// Accepts a request: moves the queue pair to RTS and sends a REP; over iWARP, moves it to INIT until it
+    /// has its stream.
     pub(crate) fn accept<M: Memory>(
         &mut self,
         id: IdName,

@@ -37,10 +37,11 @@ pub(super) struct Endpoint {
 }
 
 impl Adapter {
-    /// Connects a queue pair in RESET or INIT to a listener at this address and port, and waits until the peer answers.
+    /// Connects a queue pair in RESET or INIT to a listener at this address and port, and waits until the
+    /// peer answers.
     ///
-    /// The path MTU is that of `connection` or of the adapter, whichever is less; the peer adopts the path MTU, timeout and retry
-    /// counts.
+    /// The path MTU is that of `connection` or of the adapter, whichever is less; the peer adopts the path
+    /// MTU, timeout and retry counts.
     ///
     /// # Errors
     /// [`ConnectError`]. The queue pair is destroyed.
@@ -73,7 +74,8 @@ impl Adapter {
         Ok(Connected { endpoint, queue_pair, peer, private_data })
     }
 
-    /// Evaluates `found` now and at every change of the endpoint, until it returns a value or the time is `until`.
+    /// Evaluates `found` now and at every change of the endpoint, until it returns a value or the time is
+    /// `until`.
     pub(super) fn wait_for<T>(
         &self,
         endpoint: EndpointNumber,
@@ -147,8 +149,8 @@ impl Endpoint {
         Ok(self.adapter.wait_for(self.number, None, further)?.unwrap_or(Progress::Disconnected))
     }
 
-    /// Waits for the RTU of an accepted request. A peer that has disconnected since then, or whose RTU its DREQ overtook, was
-    /// connected, and may have sent messages.
+    /// Waits for the RTU of an accepted request. A peer that has disconnected since then, or whose RTU its
+    /// DREQ overtook, was connected, and may have sent messages.
     pub(super) fn wait_established(&self) -> Result<(), ConnectError> {
         match self.wait_while(&Progress::Pending)? {
             Progress::Established | Progress::Disconnected => Ok(()),
@@ -207,8 +209,8 @@ impl Connected {
         Ok(adapter.wait_for(*number, Some(clock::now() + timeout), ended)?.is_some())
     }
 
-    /// Disconnects: moves the queue pair to ERROR, so that outstanding requests are flushed, and sends a DREQ, which the adapter
-    /// repeats until the peer answers. No effect if either end has disconnected.
+    /// Disconnects: moves the queue pair to ERROR, so that outstanding requests are flushed, and sends a
+    /// DREQ, which the adapter repeats until the peer answers. No effect if either end has disconnected.
     pub fn disconnect(&self) {
         let Endpoint { adapter, number } = &self.endpoint;
         self.queue_pair.repeat_last_ack();

@@ -1,8 +1,9 @@
 //! The ends of connections that wait until the program has polled the completions that came before them.
 //!
-//! With RDMA hardware, the last messages are in the completion queue while the end of the connection still passes the kernels of both
-//! machines. Programs rely on it: libfabric destroys the queue pair when it gets the event, and never sees completions that it
-//! has not polled. Here one batch may hold the last messages and the end.
+//! With RDMA hardware, the last messages are in the completion queue while the end of the connection still
+//! passes the kernels of both machines. Programs rely on it: libfabric destroys the queue pair when it gets
+//! the event, and never sees completions that it has not polled. Here one batch may hold the last messages
+//! and the end.
 
 use std::time::Duration;
 
@@ -41,8 +42,9 @@ pub(super) struct WaitingEnds {
 }
 
 impl WaitingEnds {
-    /// Takes an end of which completions are not polled, to return it later; returns any other end. `ended` is the queue pair of the
-    /// connection; `None` for a message that ends none. Of messages for one queue pair, the first waits, and peers repeat the others.
+    /// Takes an end of which completions are not polled, to return it later; returns any other end. `ended`
+    /// is the queue pair of the connection; `None` for a message that ends none. Of messages for one queue
+    /// pair, the first waits, and peers repeat the others.
     pub(super) fn hold<M: Memory>(
         &mut self,
         end: End,

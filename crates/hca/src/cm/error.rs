@@ -14,7 +14,8 @@ pub enum Unavailable {
     /// No adapter is open.
     #[error("no adapter is open")]
     Closed,
-    /// The processes at a shared address cannot share service ports. EOPNOTSUPP: the adapter receives packets from the interfaces.
+    /// The processes at a shared address cannot share service ports. EOPNOTSUPP: the adapter receives packets
+    /// from the interfaces.
     #[error("cannot share service ports with other processes at the address: {0}")]
     Services(Errno),
     /// No descriptor is left for connections.
@@ -44,7 +45,8 @@ pub enum WaitError {
     /// No descriptor is free to wait with.
     #[error("cannot create an eventfd to wait for the peer: {}{}", .0, remedy(*.0))]
     Waker(Errno),
-    /// A peer has connected over TCP, and the connection cannot be accepted, most likely because no descriptor is free.
+    /// A peer has connected over TCP, and the connection cannot be accepted, most likely because no
+    /// descriptor is free.
     #[error("cannot accept the connections of peers: {}{}", .0, remedy(*.0))]
     Accept(Errno),
 }
@@ -59,7 +61,8 @@ pub enum ConnectError {
     /// The peer's port has no listener (REJ, reason 8).
     #[error("the peer's port has no listener")]
     NoListener,
-    /// The peer's program rejected the connection (REJ, reason 28), with this private data, and zeros up to 148 bytes.
+    /// The peer's program rejected the connection (REJ, reason 28), with this private data, and zeros up to
+    /// 148 bytes.
     #[error("the peer's program rejected the connection")]
     Rejected(Vec<u8>),
     /// The peer's connection manager rejected the connection.

@@ -71,15 +71,16 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Leaves the network and the wakers of the programs' channels to the parent of this process. Commands have no effect outside of this
-    /// process from now on.
+    /// Leaves the network and the wakers of the programs' channels to the parent of this process. Commands
+    /// have no effect outside of this process from now on.
     pub(crate) fn cut_off(&mut self) {
         self.programs.channels.clear();
         self.joining = None;
         self.engine.host_mut().cut_off();
     }
 
-    /// Destroys all channels of programs, of a process that exits. Threads that still wait for events get none.
+    /// Destroys all channels of programs, of a process that exits. Threads that still wait for events get
+    /// none.
     pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         self.programs.have_ended = true;
         let channels: Vec<ChannelName> = self.programs.channels.keys().copied().collect();
@@ -110,7 +111,8 @@ impl ConnectionManager {
         result
     }
 
-    /// Takes the requests about multicast groups. Each join must be answered by [`group_joined`](Self::group_joined).
+    /// Takes the requests about multicast groups. Each join must be answered by
+    /// [`group_joined`](Self::group_joined).
     pub(crate) fn take_group_requests(&mut self) -> Vec<GroupRequest> {
         std::mem::take(&mut self.programs.requests)
     }

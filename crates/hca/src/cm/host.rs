@@ -19,8 +19,8 @@ use crate::config::{OpenError, Transport, seed};
 use crate::driver::Driver;
 
 /// The connection manager of a program that uses the commands of `/dev/infiniband/rdma_cm`. Programs create
-/// identifiers before they name an address, which determines the adapter's address. Commands that need the adapter
-/// must follow [`attach`](Self::attach).
+/// identifiers before they name an address, which determines the adapter's address. Commands that need the
+/// adapter must follow [`attach`](Self::attach).
 pub struct CmHost {
     /// `None` once an adapter has it.
     parked: Mutex<Option<Parked>>,
@@ -45,8 +45,8 @@ impl fmt::Debug for PausedHost<'_> {
 }
 
 impl CmHost {
-    /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random ports and packet numbers
-    /// follow from the seed, or come from the kernel.
+    /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random
+    /// ports and packet numbers follow from the seed, or come from the kernel.
     ///
     /// # Errors
     /// The kernel gives no random numbers.
@@ -68,13 +68,14 @@ impl CmHost {
         CmChannel::open(Arc::clone(self) as Arc<dyn ChannelHost>)
     }
 
-    /// Returns true if a program has limited an identifier to its address family (`RDMA_OPTION_ID_AFONLY`), and no adapter has the
-    /// connection manager yet.
+    /// Returns true if a program has limited an identifier to its address family (`RDMA_OPTION_ID_AFONLY`),
+    /// and no adapter has the connection manager yet.
     pub fn is_family_only(&self, id: IdName) -> bool {
         self.parked().as_ref().is_some_and(|parked| parked.engine.is_family_only(id))
     }
 
-    /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does already.
+    /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does
+    /// already.
     ///
     /// # Errors
     /// The adapter has no connection manager: this one stays without an adapter.
@@ -89,8 +90,9 @@ impl CmHost {
         Ok(())
     }
 
-    /// Locks the connection manager for as long as the result lives: for a process that is about to fork, whose child would otherwise find
-    /// it locked or half changed. Once an adapter has it, [`Driver::pause`] does so.
+    /// Locks the connection manager for as long as the result lives: for a process that is about to fork,
+    /// whose child would otherwise find it locked or half changed. Once an adapter has it, [`Driver::pause`]
+    /// does so.
     pub fn pause(&self) -> PausedHost<'_> {
         PausedHost { _parked: self.parked() }
     }
@@ -214,7 +216,8 @@ mod tests {
         assert!(is_readable(&channel));
     }
 
-    /// Its thread that waits for events sees none, as with the kernel, which closes a process's files when its threads have ended.
+    /// Its thread that waits for events sees none, as with the kernel, which closes a process's files when
+    /// its threads have ended.
     #[test]
     fn channels_of_a_process_that_exits_have_no_events() {
         let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();

@@ -23,7 +23,8 @@ pub(crate) struct Joining {
     streams: Streams,
     /// The queue pairs of connections in set-up, and of established ones.
     qps: BTreeMap<StreamName, QpHandle>,
-    /// The connection for which each queue pair was set up last: a program may have reset it since an earlier one.
+    /// The connection for which each queue pair was set up last: a program may have reset it since an earlier
+    /// one.
     latest: NumberMap<QpHandle, StreamName>,
     /// The established connections.
     standing: NumberMap<QpHandle, StreamName>,
@@ -149,8 +150,8 @@ impl Joining {
         Ok(())
     }
 
-    /// Moves the queue pair of a connection that has ended or failed to ERROR, as StaR's set-up does, and librdmacm with the queue
-    /// pairs that it has created. Without a connection it would be held in RTR.
+    /// Moves the queue pair of a connection that has ended or failed to ERROR, as StaR's set-up does, and
+    /// librdmacm with the queue pairs that it has created. Without a connection it would be held in RTR.
     fn leave<M: Memory>(&mut self, name: StreamName, device: &mut Device<M>) {
         let Some(qp) = self.qps.remove(&name) else { return };
         if self.standing.get(&qp) == Some(&name) {

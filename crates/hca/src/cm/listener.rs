@@ -45,8 +45,9 @@ impl fmt::Debug for Request {
 }
 
 impl Adapter {
-    /// Listens at a port of the adapter's address; 0 for a free one. Requests beyond `backlog` that the program has not taken are
-    /// dropped, those of the source that has most first, and peers repeat them (not over iWARP); 0 for the largest backlog, 1,024.
+    /// Listens at a port of the adapter's address; 0 for a free one. Requests beyond `backlog` that the
+    /// program has not taken are dropped, those of the source that has most first, and peers repeat them (not
+    /// over iWARP); 0 for the largest backlog, 1,024.
     ///
     /// # Errors
     /// The port is in use, or the adapter has no connection manager.

@@ -76,8 +76,8 @@ pub(super) fn new_engine(
 
 /// Management of identifiers.
 impl ConnectionManager {
-    /// Creates the connection manager of a device, which chooses communication identifiers with the prefix `comm_ids`, from the seed
-    /// `identity`.
+    /// Creates the connection manager of a device, which chooses communication identifiers with the prefix
+    /// `comm_ids`, from the seed `identity`.
     ///
     /// # Errors
     /// An option is out of range.
@@ -204,8 +204,8 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Serves the sockets of connections in set-up, puts queue pairs on the streams that are set up, and handles the ends of
-    /// streams.
+    /// Serves the sockets of connections in set-up, puts queue pairs on the streams that are set up, and
+    /// handles the ends of streams.
     pub(crate) fn progress_streams<M: Memory>(
         &mut self,
         device: &mut Device<M>,

@@ -1,8 +1,9 @@
 //! Connections by address and port: the connection manager, with the semantics of rdma_cm.
 //!
-//! [`Adapter::listen`](crate::Adapter::listen) returns a [`Listener`], whose [`accept`](Listener::accept) returns a [`Request`] with the
-//! peer's address and private data, to be accepted or rejected. [`Adapter::connect`](crate::Adapter::connect) connects to a listener
-//! of Nichrome or of rdma_cm. Both ways lead to a [`Connected`] queue pair. Ports are those of port space `RDMA_PS_TCP`.
+//! [`Adapter::listen`](crate::Adapter::listen) returns a [`Listener`], whose [`accept`](Listener::accept)
+//! returns a [`Request`] with the peer's address and private data, to be accepted or rejected.
+//! [`Adapter::connect`](crate::Adapter::connect) connects to a listener of Nichrome or of rdma_cm. Both ways
+//! lead to a [`Connected`] queue pair. Ports are those of port space `RDMA_PS_TCP`.
 //!
 //! ```text
 //! connect   REQ ────►                       ◄──── REP   Request::accept, or REJ   Request::reject
@@ -10,21 +11,22 @@
 //!           ◄──── DREQ, DREP ────►                      Connected::disconnect, or drop, of either end
 //! ```
 //!
-//! Private data has at most 56 bytes in a request, 196 in an answer and 148 in a rejection. The message has a field of this size:
-//! the peer sees zeros behind shorter data.
+//! Private data has at most 56 bytes in a request, 196 in an answer and 148 in a rejection. The message has a
+//! field of this size: the peer sees zeros behind shorter data.
 //!
-//! Over StaR the messages are RoCE's. The sides negotiate which of them is stateless as for every queue pair in RTR, under the key
-//! of set-ups; requests wait until then. The messages themselves, private data included, are neither encrypted nor
-//! authenticated.
+//! Over StaR the messages are RoCE's. The sides negotiate which of them is stateless as for every queue pair
+//! in RTR, under the key of set-ups; requests wait until then. The messages themselves, private data
+//! included, are neither encrypted nor authenticated.
 //!
-//! Over iWARP ports are TCP's, and the messages are MPA's start-up, with up to 255 bytes of private data, which has no zeros behind it. A
-//! connection is established when the listening program accepts it.
+//! Over iWARP ports are TCP's, and the messages are MPA's start-up, with up to 255 bytes of private data,
+//! which has no zeros behind it. A connection is established when the listening program accepts it.
 //!
 //! The adapter's thread, or the program that polls, retransmits messages and answers those of peers; see
 //! [`CmOptions`] for the times. A peer that stops answering is a [`ConnectError::TimedOut`].
 //!
 //! Processes that share an address share its ports: a port in use by another process is
-//! [`CommandError::AddressInUse`]. They need reception from sockets ([`Reception::Socket`](crate::Reception::Socket)).
+//! [`CommandError::AddressInUse`]. They need reception from sockets
+//! ([`Reception::Socket`](crate::Reception::Socket)).
 //!
 //! | file | concept |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! TCP ports of a connection manager: bound while identifiers use them, so that other processes cannot bind them.
+//! TCP ports of a connection manager: bound while identifiers use them, so that other processes cannot bind
+//! them.
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -40,8 +41,8 @@ impl TcpPorts {
         Ok(())
     }
 
-    /// Listens at a reserved port; returns false if another process does. Identifiers of the two address families share a
-    /// listener: the adapter has one address.
+    /// Listens at a reserved port; returns false if another process does. Identifiers of the two address
+    /// families share a listener: the adapter has one address.
     pub(super) fn listen(&mut self, port: u16) -> bool {
         if self.listening.contains_key(&port) {
             return true;

@@ -13,11 +13,13 @@ use super::key::{PreSharedKey, SealError};
 pub(crate) enum Phase {
     /// Inbound, and the peer has not named its connection yet. A newer connection may displace it.
     Opening,
-    /// Inbound, for a connection that this side's program has not requested yet. May be displaced after a time.
+    /// Inbound, for a connection that this side's program has not requested yet. May be displaced after a
+    /// time.
     Parked,
     /// Negotiating.
     Running,
-    /// Complete or refused. This side sent the last message, and waits until the peer closes the stream because it has read it.
+    /// Complete or refused. This side sent the last message, and waits until the peer closes the stream
+    /// because it has read it.
     Closing,
     /// Complete. Once the output is written, the socket goes to [`Handshake::connected`].
     Connected,
@@ -70,7 +72,8 @@ pub(crate) trait Handshake: Sized {
     /// Takes bytes from the peer.
     fn receive(&mut self, context: &mut Self::Context, bytes: &[u8], now: Instant);
 
-    /// Checks for the program's request that a [`Phase::Parked`] handshake waits for. Called when all bytes that have arrived are read.
+    /// Checks for the program's request that a [`Phase::Parked`] handshake waits for. Called when all bytes
+    /// that have arrived are read.
     fn resume(&mut self, context: &mut Self::Context, now: Instant);
 
     /// Ends the handshake. Output may be left, such as a refusal.
@@ -87,8 +90,8 @@ pub(crate) trait Handshake: Sized {
     /// The phase.
     fn phase(&self) -> Phase;
 
-    /// This side's queue pair: the one that a parked peer names, or that of the request. `None` while it is not known, and after
-    /// the set-up.
+    /// This side's queue pair: the one that a parked peer names, or that of the request. `None` while it is
+    /// not known, and after the set-up.
     fn qp(&self) -> Option<QpNumber> {
         None
     }
@@ -105,10 +108,12 @@ pub(crate) trait Context {
     /// Takes a request of the program. Returns its queue pair.
     fn request(&mut self, request: Self::Request, now: Instant) -> QpNumber;
 
-    /// Takes a request for which this side connects, to a peer that has room; for others the peer is expected to connect.
+    /// Takes a request for which this side connects, to a peer that has room; for others the peer is expected
+    /// to connect.
     fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<Self::Request>;
 
-    /// Forgets the request of a queue pair that the program has reset or destroyed, unless a handshake has it.
+    /// Forgets the request of a queue pair that the program has reset or destroyed, unless a handshake has
+    /// it.
     fn withdraw(&mut self, qp: QpNumber) {
         let _ = qp;
     }

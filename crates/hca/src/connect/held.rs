@@ -17,8 +17,8 @@ pub(crate) struct ConnectRequest<T> {
 }
 
 impl<T> ConnectRequest<T> {
-    /// Holds a queue pair of the adapter at `address` that `change` has moved to RTR; `None` if it needs no connection. A program
-    /// that only receives stops at RTR.
+    /// Holds a queue pair of the adapter at `address` that `change` has moved to RTR; `None` if it needs no
+    /// connection. A program that only receives stops at RTR.
     ///
     /// # Errors
     /// The queue pair does not exist.

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_reuseport;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// Connections that wait to be accepted; net.core.somaxconn bounds it too, by default 4,096. Linux drops further SYNs, which
-/// their senders retransmit after 1 s.
+/// Connections that wait to be accepted; net.core.somaxconn bounds it too, by default 4,096. Linux drops
+/// further SYNs, which their senders retransmit after 1 s.
 const BACKLOG: i32 = 4096;
 
 /// Listens at an address and port.
@@ -31,8 +31,8 @@ pub(crate) fn open_port(address: SocketAddr) -> Result<TcpListener, UdpError> {
     listen(address).map_err(|error| failed(address, Errno::from_io_error(&error).unwrap_or(Errno::IO)))
 }
 
-/// Binds a TCP port without listening, so that connections to it are refused. Other processes of this user may reserve it too, and no other
-/// user may bind it.
+/// Binds a TCP port without listening, so that connections to it are refused. Other processes of this user
+/// may reserve it too, and no other user may bind it.
 ///
 /// # Errors
 /// The port is taken.

@@ -1,4 +1,5 @@
-//! Setting up connections over TCP, for any transport: one thread with one epoll carries the bytes of [`Handshake`]s.
+//! Setting up connections over TCP, for any transport: one thread with one epoll carries the bytes of
+//! [`Handshake`]s.
 //!
 //! | file | |
 //! |---|---|

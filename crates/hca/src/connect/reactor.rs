@@ -1,6 +1,7 @@
 //! The thread that carries the handshakes of an adapter.
 //!
-//! Registrations with the epoll persist, and all waits have deadlines, so an idle connection costs nothing. Bounds:
+//! Registrations with the epoll persist, and all waits have deadlines, so an idle connection costs nothing.
+//! Bounds:
 //!
 //! | resource | bound | at the bound |
 //! |---|---|---|
@@ -12,11 +13,11 @@
 //! | input of a handshake, time of a phase | by the handshake | the connection is closed |
 //! | descriptors of the process | by the kernel | the listener leaves the epoll for [`PAUSE`] |
 //!
-//! A connection that has sent its whole request is never displaced by one that has not. Before an opening connection is displaced, the
-//! bytes that its peer has sent are read.
+//! A connection that has sent its whole request is never displaced by one that has not. Before an opening
+//! connection is displaced, the bytes that its peer has sent are read.
 //!
-//! With each peer that does not answer, half of the outbound places are left: by default, eight such peers leave one. An honest peer keeps
-//! within `per_source`, which is half of its own `outbound`.
+//! With each peer that does not answer, half of the outbound places are left: by default, eight such peers
+//! leave one. An honest peer keeps within `per_source`, which is half of its own `outbound`.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -68,7 +69,8 @@ impl Default for Limits {
     }
 }
 
-/// Time that the listener leaves the epoll if it is not known when there is room; the end of a connection shortens it.
+/// Time that the listener leaves the epoll if it is not known when there is room; the end of a connection
+/// shortens it.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Connections accepted in one round, so that a flood does not delay the handshakes.
@@ -155,7 +157,8 @@ impl<R: Send + 'static> Connector<R> {
         self.command(Command::Request(request));
     }
 
-    /// Ends the set-up of a queue pair's connection: returns when neither its success nor its failure can reach the queue pair.
+    /// Ends the set-up of a queue pair's connection: returns when neither its success nor its failure can
+    /// reach the queue pair.
     pub(crate) fn withdraw(&self, qp: QpNumber) {
         if self.process != process::id() {
             return;

@@ -22,8 +22,8 @@ const MAX_REPORTS: usize = 8;
 /// Peers whose refused connections are remembered. Beyond, the oldest is forgotten.
 const MAX_REFUSALS: usize = 16;
 
-/// The requests of an adapter whose connection is not set up: counts them, keeps those that no handshake has, and reports those
-/// that fail.
+/// The requests of an adapter whose connection is not set up: counts them, keeps those that no handshake has,
+/// and reports those that fail.
 pub(crate) struct Requests<R> {
     /// Requests for which the peer connects.
     expected: Expected<R>,
@@ -53,8 +53,8 @@ impl<R: Ends> Requests<R> {
         Self { expected, outbound, last_peer: None, open, failures: 0, refusals, report }
     }
 
-    /// Keeps a request until [`next_outbound`](Self::next_outbound) if this side connects; otherwise expects the peer to connect within
-    /// [`PROGRAM_TIMEOUT`].
+    /// Keeps a request until [`next_outbound`](Self::next_outbound) if this side connects; otherwise expects
+    /// the peer to connect within [`PROGRAM_TIMEOUT`].
     pub(crate) fn add(&mut self, request: R, now: Instant) {
         let (peer, _) = request.peer();
         if request.connects() {
@@ -65,7 +65,8 @@ impl<R: Ends> Requests<R> {
         self.report_refusal(peer);
     }
 
-    /// Takes the oldest request of a peer that has room and to which this side connects. Such peers take turns.
+    /// Takes the oldest request of a peer that has room and to which this side connects. Such peers take
+    /// turns.
     pub(crate) fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<R> {
         let behind_last = (self.last_peer.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let behind_last = self.outbound.range(behind_last).map(|(peer, _)| peer);
@@ -98,8 +99,8 @@ impl<R: Ends> Requests<R> {
         }
     }
 
-    /// Reports that connections of `peer` are refused, once: now if a request expects that peer, else with the first that does. The
-    /// request goes on waiting, since others may connect from that address.
+    /// Reports that connections of `peer` are refused, once: now if a request expects that peer, else with
+    /// the first that does. The request goes on waiting, since others may connect from that address.
     pub(crate) fn refuse(&mut self, peer: IpAddr, why: impl Display) {
         if self.refusals.iter().all(|refusal| refusal.peer != peer) {
             if self.refusals.len() == MAX_REFUSALS {

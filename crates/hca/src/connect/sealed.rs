@@ -6,9 +6,10 @@
 //! both                     frame(ciphertext) ◄───►       the handshake's bytes, in parts
 //! ```
 //!
-//! A frame is its length (2 bytes, big endian) and a message. A peer without the key fails at the first message, before any
-//! Diffie-Hellman computation; a replayed first message ends at the first ciphertext. The keys of the ciphertexts are new for each
-//! connection and are forgotten with it. Without a key the bytes pass as they are.
+//! A frame is its length (2 bytes, big endian) and a message. A peer without the key fails at the first
+//! message, before any Diffie-Hellman computation; a replayed first message ends at the first ciphertext. The
+//! keys of the ciphertexts are new for each connection and are forgotten with it. Without a key the bytes
+//! pass as they are.
 
 use std::io::ErrorKind;
 use std::mem;
@@ -116,8 +117,8 @@ impl Keyed {
         Ok(())
     }
 
-    /// Decrypts the next frame, of at most `max` bytes of payload; `None` if it is incomplete. Messages of the handshake have
-    /// no payload.
+    /// Decrypts the next frame, of at most `max` bytes of payload; `None` if it is incomplete. Messages of
+    /// the handshake have no payload.
     fn next_payload(&mut self, max: usize) -> Result<Option<Vec<u8>>, SealError> {
         let Some(len) = self.input.first_chunk().filter(|_| self.has_magic) else { return Ok(None) };
         let len = usize::from(u16::from_be_bytes(*len));

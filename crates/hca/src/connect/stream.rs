@@ -80,7 +80,8 @@ impl<H: Handshake> HandshakeStream<H> {
         self.lingers_until.unwrap_or_else(|| self.handshake.deadline())
     }
 
-    /// Reads, runs the handshake and writes. To be followed by [`HandshakeStream::end`] if the phase is then [`Phase::Done`].
+    /// Reads, runs the handshake and writes. To be followed by [`HandshakeStream::end`] if the phase is then
+    /// [`Phase::Done`].
     pub(crate) fn advance(&mut self, context: &mut H::Context, now: Instant) {
         self.read(context, now);
         // Only now: a peer that has withdrawn has closed the stream.
@@ -115,8 +116,8 @@ impl<H: Handshake> HandshakeStream<H> {
         self.handshake.connected(context, self.socket);
     }
 
-    /// Writes what the handshake has left to send, then closes the stream: by FIN if the peer has something to read, which a
-    /// reset would discard.
+    /// Writes what the handshake has left to send, then closes the stream: by FIN if the peer has something
+    /// to read, which a reset would discard.
     fn finish(mut self, has_unread: bool) {
         self.output.extend(self.handshake.take_output());
         let has_last_message = !self.output.is_empty();
@@ -156,7 +157,8 @@ impl<H: Handshake> HandshakeStream<H> {
         }
     }
 
-    /// Returns true if the peer has closed the stream and all its bytes are read. The owner of a closed socket is not known.
+    /// Returns true if the peer has closed the stream and all its bytes are read. The owner of a closed
+    /// socket is not known.
     fn is_closed(&self) -> bool {
         match self.socket.peek(&mut [0]) {
             Ok(len) => len == 0,
@@ -218,7 +220,8 @@ pub(crate) fn dial_from(stream: TcpStream, to: SocketAddr) -> io::Result<TcpStre
     }
 }
 
-/// Closing resets the stream, so that no port stays in TIME_WAIT; [`HandshakeStream::finish`] has the exceptions.
+/// Closing resets the stream, so that no port stays in TIME_WAIT; [`HandshakeStream::finish`] has the
+/// exceptions.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;

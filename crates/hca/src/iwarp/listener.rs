@@ -25,8 +25,8 @@ const MAX_ACCEPTS: usize = 64;
 const LISTENER: u64 = 0;
 const FIRST_CONNECTION: u64 = 1;
 
-/// Accepts connections at an address and port. Peers that are silent, or send no Request, do not delay the others, and are
-/// counted.
+/// Accepts connections at an address and port. Peers that are silent, or send no Request, do not delay the
+/// others, and are counted.
 pub struct Listener {
     listener: TcpListener,
     epoll: Epoll,
@@ -69,8 +69,8 @@ impl Listener {
         self.listener.local_addr()
     }
 
-    /// Peers that were closed before their Request was complete, by reason. A peer has 5 s for it once TCP has accepted the
-    /// connection.
+    /// Peers that were closed before their Request was complete, by reason. A peer has 5 s for it once TCP
+    /// has accepted the connection.
     pub fn counters(&self) -> IwarpCounters {
         self.counters.get()
     }

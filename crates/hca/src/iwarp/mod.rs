@@ -5,10 +5,10 @@
 //! | by address and queue pair number, as programs without a connection manager connect | `handshake.rs`, `pending.rs`, `set_up.rs` |
 //! | by address and port, with private data, as rdma_cm connects | `establish.rs`, `listener.rs` |
 //!
-//! An RC queue pair that its program moves to [`Rtr`](nichrome_rdma::QpState::Rtr) is held until its connection is set up. The
-//! verb returns at once. The side with the lower address and QP number connects, to [`port_of`] the other's queue pair, in
-//! peer-to-peer mode with a WRITE as the ready-to-receive message; the MPA private data names both queue pairs
-//! ([`Identity`](nichrome_rdma::iwarp::setup::Identity)).
+//! An RC queue pair that its program moves to [`Rtr`](nichrome_rdma::QpState::Rtr) is held until its
+//! connection is set up. The verb returns at once. The side with the lower address and QP number connects, to
+//! [`port_of`] the other's queue pair, in peer-to-peer mode with a WRITE as the ready-to-receive message; the
+//! MPA private data names both queue pairs ([`Identity`](nichrome_rdma::iwarp::setup::Identity)).
 
 mod counters;
 mod establish;
@@ -31,15 +31,15 @@ pub use listener::{Incoming, Listener};
 pub(crate) use pending::{AttachError, Request, StreamHost};
 pub(crate) use set_up::{IwarpSetup, listen};
 
-/// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an address use the following
-/// ports, up to 4863.
+/// TCP port of the adapter that has the lowest queue pair numbers at an address. Adapters that share an
+/// address use the following ports, up to 4863.
 pub const IWARP_PORT: u16 = 4832;
 
 /// Bits of a queue pair number below those that name the adapter at an address.
 const SLOT_SHIFT: u32 = 19;
 
-/// The TCP port at which the adapter of a queue pair listens: [`IWARP_PORT`] plus the top five bits of the number, which distinguish
-/// the adapters at an address.
+/// The TCP port at which the adapter of a queue pair listens: [`IWARP_PORT`] plus the top five bits of the
+/// number, which distinguish the adapters at an address.
 pub fn port_of(qp: QpNumber) -> u16 {
     IWARP_PORT + (qp.value() >> SLOT_SHIFT) as u16
 }
@@ -55,8 +55,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct IwarpOptions {
     /// Asks for CRC-32C in FPDUs. It is used if either side asks.
     pub crc: bool,
-    /// How long a peer's machine may answer nothing, in whole seconds, from 2 to 65,000. The queue pair then enters ERROR, up to a quarter
-    /// later if something was sent.
+    /// How long a peer's machine may answer nothing, in whole seconds, from 2 to 65,000. The queue pair then
+    /// enters ERROR, up to a quarter later if something was sent.
     pub silence: Duration,
     /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR.
     pub report: fn(&str),

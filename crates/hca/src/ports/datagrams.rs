@@ -20,7 +20,8 @@ use crate::config::RoceSocket;
 /// Packets received by one [`DatagramPort::receive`] at most.
 const MAX_PACKETS: usize = 64;
 
-/// Where received datagrams go, in two steps because a received identification is not the one that the device expects.
+/// Where received datagrams go, in two steps because a received identification is not the one that the device
+/// expects.
 pub(crate) trait Sink {
     /// Takes a datagram with its identification as on the wire.
     fn capture(&mut self, datagram: &Datagram<'_>);
@@ -97,8 +98,8 @@ impl DatagramPort {
         }
     }
 
-    /// Receives a batch; returns true if more may wait. Errors count as nothing received: the port stays readable and the
-    /// next call reports the same.
+    /// Receives a batch; returns true if more may wait. Errors count as nothing received: the port stays
+    /// readable and the next call reports the same.
     #[inline]
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
         let local = self.socket.udp().local();
@@ -139,9 +140,10 @@ pub(super) fn receive_batch(batch: &mut ReceiveBatch, socket: &UdpSocket, sink: 
     more
 }
 
-/// Passes on datagrams that one sender sent together to the address `local`. An ACK at their end is accepted before the requests:
-/// a delayed one is behind the answer of the peer's program, and programs rely on their request's completion before that answer,
-/// since hardware acknowledges at once. It stays behind READ and atomic responses, which it would declare lost (IBA 9.7.5.1).
+/// Passes on datagrams that one sender sent together to the address `local`. An ACK at their end is accepted
+/// before the requests: a delayed one is behind the answer of the peer's program, and programs rely on their
+/// request's completion before that answer, since hardware acknowledges at once. It stays behind READ and
+/// atomic responses, which it would declare lost (IBA 9.7.5.1).
 #[inline]
 pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl Sink) {
     let Some(flow) = flow_between(arrival.peer, local) else { return };
@@ -225,7 +227,8 @@ mod tests {
         }
     }
 
-    /// Sends messages together, with packet numbers from 0 on; returns the numbers in the order of acceptance.
+    /// Sends messages together, with packet numbers from 0 on; returns the numbers in the order of
+    /// acceptance.
     fn order(messages: &[RcMessage]) -> Vec<u32> {
         let [from, to] = [0, 1].map(|_| UdpSocket::open_loopback(ROCE_PORT).unwrap());
         let flow = flow_between(from.local(), to.local()).unwrap();

@@ -19,27 +19,32 @@ pub(crate) use self::datagrams::{Sink, flow_between};
 use self::side_ports::SidePorts;
 pub(crate) use self::streams::{StreamCounters, StreamPorts};
 
-/// The ports of an adapter. Datagrams of every transport are sent from RoCE's port: StaR ignores the source port.
+/// The ports of an adapter. Datagrams of every transport are sent from RoCE's port: StaR ignores the source
+/// port.
 pub(crate) struct Ports {
     roce: DatagramPort,
     others: Vec<DatagramPort>,
-    /// Watches all ports if there are several. A single port is waited for directly: an epoll in between costs 0.9 µs per
-    /// wake-up. The driver's waker is not a member: programs that wait for the ports beside the thread would wake with it.
+    /// Watches all ports if there are several. A single port is waited for directly: an epoll in between
+    /// costs 0.9 µs per wake-up. The driver's waker is not a member: programs that wait for the ports beside
+    /// the thread would wake with it.
     ready: Option<Epoll>,
     /// To other processes of this user on this machine. The socket is in their set.
     links: Option<MemoryLinks>,
     /// Calls of [`receive`](Self::receive).
     calls: usize,
-    /// Multicast groups and requests of connection managers, once there are any. The driver's thread waits for these.
+    /// Multicast groups and requests of connection managers, once there are any. The driver's thread waits
+    /// for these.
     side: Option<SidePorts>,
     /// The streams of iWARP. RoCE's port then only reserves the address and is not received from.
     streams: Option<StreamPorts>,
 }
 
-/// The socket is received from at least so often, in calls: a system call costs more than a message from memory.
+/// The socket is received from at least so often, in calls: a system call costs more than a message from
+/// memory.
 const SOCKET_INTERVAL: usize = 8;
 
-/// Checks whether the configured transport can be received as configured, and can have the configured impairments.
+/// Checks whether the configured transport can be received as configured, and can have the configured
+/// impairments.
 ///
 /// # Errors
 /// It cannot.
@@ -164,7 +169,8 @@ impl Ports {
         }
     }
 
-    /// Returns how many messages of several datagrams the kernel dropped instead of passing them on as packets.
+    /// Returns how many messages of several datagrams the kernel dropped instead of passing them on as
+    /// packets.
     pub(crate) fn dropped_offloads(&self) -> u64 {
         self.roce.dropped_offloads()
     }
@@ -174,8 +180,9 @@ impl Ports {
         self.roce.slot()
     }
 
-    /// Receives requests of connection managers from now on. Returns the service ports of this process and a duplicate of the
-    /// descriptor that is readable while a datagram waits at a side port; `None` where the address is not shared.
+    /// Receives requests of connection managers from now on. Returns the service ports of this process and a
+    /// duplicate of the descriptor that is readable while a datagram waits at a side port; `None` where the
+    /// address is not shared.
     ///
     /// # Errors
     /// The kernel's.
@@ -187,7 +194,8 @@ impl Ports {
         Ok(Some((services, duplicate)))
     }
 
-    /// Joins a multicast group; returns a duplicate of the descriptor that is readable while a datagram waits at a side port.
+    /// Joins a multicast group; returns a duplicate of the descriptor that is readable while a datagram waits
+    /// at a side port.
     ///
     /// # Errors
     /// The kernel's: no membership or descriptor is left, or the interface takes no multicast.

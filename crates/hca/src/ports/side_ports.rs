@@ -1,5 +1,5 @@
-//! Sockets beside an adapter's port: one for each multicast group, and one for requests of connection managers that no other
-//! process at the address takes.
+//! Sockets beside an adapter's port: one for each multicast group, and one for requests of connection
+//! managers that no other process at the address takes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,8 +11,8 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use super::datagrams::{Sink, receive_batch};
 
-/// Calls of [`SidePorts::receive`] per check of the sockets while there are no groups: a check is a system call, and
-/// senders of requests that no process takes do not wait for it.
+/// Calls of [`SidePorts::receive`] per check of the sockets while there are no groups: a check is a system
+/// call, and senders of requests that no process takes do not wait for it.
 const CALLS_PER_LOOK: u32 = 64;
 
 /// The sockets beside an adapter's port.
@@ -46,7 +46,8 @@ impl SidePorts {
         Ok(Self { sockets, groups: 0, calls: 0, ready: Epoll::new()?, tokens, batch })
     }
 
-    /// Joins a group on the interface of the address `local`. As many calls of [`leave`](Self::leave) leave it.
+    /// Joins a group on the interface of the address `local`. As many calls of [`leave`](Self::leave) leave
+    /// it.
     ///
     /// # Errors
     /// The kernel's: no membership or descriptor is left, or the interface takes no multicast.

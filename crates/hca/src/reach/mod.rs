@@ -1,8 +1,9 @@
 //! Peers within a cluster and between clusters: measures the path to a peer, and chooses the transport by it.
 //!
-//! [`probe`] sends datagrams to a UDP port of the peer, where [`answer_probe`] returns them, and measures round-trip time and loss
-//! before there is a connection. [`Policy::transport`] chooses by [`PathQuality`]. Both transports have the same verbs and the same
-//! connection manager ([`cm`](crate::cm)); only the [`AdapterConfig`](crate::AdapterConfig) differs.
+//! [`probe`] sends datagrams to a UDP port of the peer, where [`answer_probe`] returns them, and measures
+//! round-trip time and loss before there is a connection. [`Policy::transport`] chooses by [`PathQuality`].
+//! Both transports have the same verbs and the same connection manager ([`cm`](crate::cm)); only the
+//! [`AdapterConfig`](crate::AdapterConfig) differs.
 //!
 //! | path | transport | why |
 //! |---|---|---|
@@ -23,8 +24,8 @@
 //! # }
 //! ```
 //!
-//! Probes and answers have 24 bytes and no authentication: an attacker who can forge them can choose the transport. An answer is as long as its
-//! probe and is not answered itself.
+//! Probes and answers have 24 bytes and no authentication: an attacker who can forge them can choose the
+//! transport. An answer is as long as its probe and is not answered itself.
 
 mod path;
 mod probe;

@@ -16,7 +16,8 @@ use super::probing::{LEN, Probing, answer_to};
 /// How a path is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeOptions {
-    /// Probes, at least one. If none of 100 is lost, less than 3 % of round trips lose a datagram (with 95 % confidence).
+    /// Probes, at least one. If none of 100 is lost, less than 3 % of round trips lose a datagram (with 95 %
+    /// confidence).
     pub count: u32,
     /// Time between probes.
     pub interval: Duration,
@@ -53,7 +54,8 @@ pub enum ProbeError {
 /// Time between probes until the first is answered.
 const GREETING_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Datagrams that are read at most when the time for answers is over: what a socket's buffer of the usual size holds.
+/// Datagrams that are read at most when the time for answers is over: what a socket's buffer of the usual
+/// size holds.
 const MOST_WAITING: usize = 1024;
 
 /// How long answers may take after the last probe: this, or four round trips.
@@ -121,7 +123,8 @@ fn token() -> io::Result<u64> {
 }
 
 fn send(socket: &UdpSocket, probing: &mut Probing) {
-    // A probe that cannot be sent counts as lost. Without a listener, the error is ECONNREFUSED of the previous probe.
+    // A probe that cannot be sent counts as lost. Without a listener, the error is ECONNREFUSED of the
+    // previous probe.
     let _ = socket.send(&probing.send(clock::now()));
 }
 
@@ -143,7 +146,8 @@ fn receive_until(
             probing.receive(&datagram[..len], clock::now());
         }
     }
-    // This thread may not have run since before `until`: answers that wait are not lost. A peer may send more than them.
+    // This thread may not have run since before `until`: answers that wait are not lost. A peer may send more
+    // than them.
     for _ in 0..MOST_WAITING {
         match socket.recv(&mut datagram) {
             Ok(len) => probing.receive(&datagram[..len], clock::now()),

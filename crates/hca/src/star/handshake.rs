@@ -42,8 +42,8 @@ const MAX_INPUT: usize = 2 * MAX_OPENING + 32 * MAX_REGIONS;
 /// Timers of a queue pair that is not in RTS yet: 67 ms, seven retries, RNR retries without end.
 const DEFAULT_TIMERS: Timers = Timers { timeout: 14, retry_count: 7, rnr_retry: 7, min_rnr_timer: 12 };
 
-/// Holds a queue pair that `change` brings to RTR until its transport is negotiated; `None` if there is nothing to
-/// negotiate.
+/// Holds a queue pair that `change` brings to RTR until its transport is negotiated; `None` if there is
+/// nothing to negotiate.
 ///
 /// # Errors
 /// The queue pair does not exist.
@@ -109,8 +109,8 @@ impl<M: Memory> StarHandshake<M> {
         Self { peer, state, deadline, opening: Vec::new(), budget: MAX_INPUT, output: Vec::new() }
     }
 
-    /// Takes input before the peer is known; returns the peer's OFFER when it is complete. Behind it comes only a REFUSAL, before
-    /// this side has answered.
+    /// Takes input before the peer is known; returns the peer's OFFER when it is complete. Behind it comes
+    /// only a REFUSAL, before this side has answered.
     fn receive_opening(&mut self, bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
         if self.opening.len() + bytes.len() > MAX_OPENING {
             return Err(SetupError::Garbage);
@@ -218,7 +218,8 @@ impl<M: Memory> StarHandshake<M> {
         let request = running.request;
         self.collect_output();
         pending.fail(&request, failure);
-        // A side that connects asks for the owner of the socket when it gets its first bytes: none if this side has closed it.
+        // A side that connects asks for the owner of the socket when it gets its first bytes: none if this
+        // side has closed it.
         self.state = if request.connects() { State::Done } else { State::Closing(None) };
     }
 }
@@ -382,8 +383,8 @@ impl<M: Memory> Running<M> {
                     admission = Some(device.ask(request.qp, Admit(&theirs)));
                     result = device.connect(request.qp, &agreed);
                     if result.is_ok() {
-                        // The peer drops packets until it has the ADMISSION. Its own may arrive before its READY, and
-                        // end the hold.
+                        // The peer drops packets until it has the ADMISSION. Its own may arrive before its
+                        // READY, and end the hold.
                         device.hold_sends(request.qp);
                     }
                 });

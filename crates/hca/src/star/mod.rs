@@ -1,7 +1,8 @@
 //! StaR at a live adapter: options, and the negotiation over TCP of which side of a connection is stateless.
 //!
-//! An RC queue pair that its program moves to [`Rtr`](nichrome_rdma::QpState::Rtr) is held, and neither sends nor receives,
-//! until both sides have negotiated. The verb returns at once. The side with the lower address and QP number connects.
+//! An RC queue pair that its program moves to [`Rtr`](nichrome_rdma::QpState::Rtr) is held, and neither sends
+//! nor receives, until both sides have negotiated. The verb returns at once. The side with the lower address
+//! and QP number connects.
 
 mod handshake;
 mod key_file;
@@ -33,14 +34,17 @@ pub(crate) use slots::{SLOT_BITS, STEERING};
 pub struct StarOptions {
     /// The side of the adapter's connections that should be stateless.
     pub stateless: Stateless,
-    /// Connections whose state the adapter keeps; further ones are stateless at this side. `None` for any number.
+    /// Connections whose state the adapter keeps; further ones are stateless at this side. `None` for any
+    /// number.
     pub connection_budget: Option<usize>,
-    /// Packets to stateless connections must be authenticated. Without it, StaR is for loopback addresses only.
+    /// Packets to stateless connections must be authenticated. Without it, StaR is for loopback addresses
+    /// only.
     pub authenticates: bool,
-    /// The file of the key under which connections are set up, the same at both sides: [`KeyFileError`] has its rules. Without
-    /// one, StaR is for loopback addresses and processes of one user only.
+    /// The file of the key under which connections are set up, the same at both sides: [`KeyFileError`] has
+    /// its rules. Without one, StaR is for loopback addresses and processes of one user only.
     pub key_file: Option<PathBuf>,
-    /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR, and with warnings.
+    /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR, and
+    /// with warnings.
     pub report: fn(&str),
 }
 
@@ -65,7 +69,8 @@ impl StarOptions {
     /// Reads the key of set-ups at `address`, and warns if packets are not authenticated.
     ///
     /// # Errors
-    /// The key file is not usable, or the address needs a key or authentication that these options do not have.
+    /// The key file is not usable, or the address needs a key or authentication that these options do not
+    /// have.
     pub(crate) fn admit(&self, address: IpAddr) -> Result<Option<PreSharedKey>, StarAddressError> {
         let key = self.key(Some(address))?;
         if !self.authenticates {

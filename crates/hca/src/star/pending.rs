@@ -122,7 +122,8 @@ impl<M: Memory> Context for Pending<M> {
         self.key.as_ref()
     }
 
-    /// Without a key, only processes of this machine's same user may connect; of a kernel that does not tell the owner, all.
+    /// Without a key, only processes of this machine's same user may connect; of a kernel that does not tell
+    /// the owner, all.
     fn trusts(&self, stream: &TcpStream) -> bool {
         self.key.is_some()
             || match tcp_peer_owner(stream) {

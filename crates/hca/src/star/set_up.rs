@@ -21,8 +21,8 @@ use crate::connect::{self, Connector, Limits, PreSharedKey, Sealed};
 /// The TCP port of an adapter.
 pub(crate) struct SetUpPort {
     listener: TcpListener,
-    /// [`STAR_PORT`] at a shared address. No process listens there, but each caller tries it first: another user that listened would end
-    /// its set-up.
+    /// [`STAR_PORT`] at a shared address. No process listens there, but each caller tries it first: another
+    /// user that listened would end its set-up.
     reserved: Option<OwnedFd>,
 }
 
@@ -38,7 +38,8 @@ pub(crate) struct StarSetup {
 }
 
 impl StarSetup {
-    /// Starts the thread for the device behind `host`, which accepts at `port`. Set-ups are encrypted under `key`.
+    /// Starts the thread for the device behind `host`, which accepts at `port`. Set-ups are encrypted under
+    /// `key`.
     ///
     /// # Errors
     /// No descriptor or thread is left.

@@ -1,7 +1,8 @@
 //! Several processes at one address: each has a slot of connection numbers, and a TCP port for its set-ups.
 //!
-//! A caller knows the connection number that it wants, and so the callee's slot if the address is shared. It first
-//! calls [`STAR_PORT`], where a process listens that has its address to itself; if that is refused, the slot's port.
+//! A caller knows the connection number that it wants, and so the callee's slot if the address is shared. It
+//! first calls [`STAR_PORT`], where a process listens that has its address to itself; if that is refused, the
+//! slot's port.
 
 use nichrome_port::udp::{OtherKinds, Steering};
 use nichrome_rdma::{QpNumber, STEERING_BITS};
@@ -17,8 +18,8 @@ const FIRST_PORT: u16 = 31_793;
 /// Bytes of a packet in front of the server's number of the connection, in RDP, GD and AOP.
 const BEFORE_SERVER: u32 = 16 + 12 + 16;
 
-/// The kernel selects the process by the number of the connection: the receiver's in the common header, but in packets for a card
-/// the server's in the capability.
+/// The kernel selects the process by the number of the connection: the receiver's in the common header, but
+/// in packets for a card the server's in the capability.
 pub(crate) const STEERING: Steering = Steering {
     byte: 5,
     bits: SLOT_BITS,

@@ -132,7 +132,8 @@ pub(crate) fn connects_from_several_threads([client, server]: &[End; 2]) {
     });
 }
 
-/// Connects from a thousand threads at once, to 16 that accept; neither end keeps anything of these connections.
+/// Connects from a thousand threads at once, to 16 that accept; neither end keeps anything of these
+/// connections.
 pub(crate) fn connects_from_a_thousand_threads_at_once(ends: &[End; 2]) {
     const CLIENTS: usize = 1000;
     const SERVERS: usize = 16;

@@ -217,7 +217,8 @@ fn jumbo_frames_agree_with_the_kernel_too() {
     Pair::open(PathMtu::B4096).both_do_everything();
 }
 
-/// A requester without an adapter: the test gives it each datagram, and it sends it to a queue pair of the kernel.
+/// A requester without an adapter: the test gives it each datagram, and it sends it to a queue pair of the
+/// kernel.
 struct BareRequester {
     socket: UdpSocket,
     flow: UdpFlow,
@@ -259,8 +260,8 @@ impl BareRequester {
     }
 }
 
-/// The datagram with the ICRC that Linux 6.2 to at least 6.12 computes for FLUSH: its table of opcodes does not say where the
-/// payload begins, so the CRC goes on over the headers once more.
+/// The datagram with the ICRC that Linux 6.2 to at least 6.12 computes for FLUSH: its table of opcodes does
+/// not say where the payload begins, so the CRC goes on over the headers once more.
 fn with_linux_icrc(mut datagram: Vec<u8>) -> Vec<u8> {
     let (headers, icrc) = datagram.split_last_chunk_mut::<4>().unwrap();
     let mut hasher = crc32fast::Hasher::new_with_initial(u32::from_le_bytes(*icrc));

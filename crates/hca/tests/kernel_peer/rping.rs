@@ -1,5 +1,6 @@
-//! Connections by address and port with rping of rdma-core, over rdma_ucm and soft-RoCE of the kernel. Each ping, the client names a
-//! region by a SEND, which the server reads; then another, which the server writes the same bytes to.
+//! Connections by address and port with rping of rdma-core, over rdma_ucm and soft-RoCE of the kernel. Each
+//! ping, the client names a region by a SEND, which the server reads; then another, which the server writes
+//! the same bytes to.
 
 use std::net::SocketAddr;
 use std::thread;

@@ -1,9 +1,10 @@
-//! All interleavings of the hand-over between programs and the driver's thread, and the memory model's reorderings of its accesses:
+//! All interleavings of the hand-over between programs and the driver's thread, and the memory model's
+//! reorderings of its accesses:
 //!
 //!     RUSTFLAGS='--cfg loom' cargo test --release --package nichrome-hca --test loom
 //!
-//! `handover.rs` is compiled here with loom's primitives ([`sync`]). Waits have no end but a signal, so a lost wake-up is a
-//! deadlock, which loom reports.
+//! `handover.rs` is compiled here with loom's primitives ([`sync`]). Waits have no end but a signal, so a
+//! lost wake-up is a deadlock, which loom reports.
 #![cfg(loom)]
 #![allow(dead_code, reason = "the models use a part of the hand-over each")]
 

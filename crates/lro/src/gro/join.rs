@@ -73,8 +73,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         bytes > 0
     }
 
-    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual). Starts the run again
-    /// with a segment that is next in sequence but has another ACK number.
+    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual). Starts
+    /// the run again with a segment that is next in sequence but has another ACK number.
     #[inline(always)]
     pub(super) fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(run) = self.recent.get_mut(nth).filter(|run| run.is_usual) else { return false };
@@ -92,8 +92,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the order
-    /// in which they began, so that the next one is found without its hash.
+    /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the
+    /// order in which they began, so that the next one is found without its hash.
     #[inline(always)]
     pub(super) fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let nth = self.turn;
@@ -102,8 +102,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         joined
     }
 
-    /// Delivers a run of one segment, begun at `now`, and starts it again with the first frame, for all leading frames that
-    /// allow it. The flow stays where it is. Returns false if there are none.
+    /// Delivers a run of one segment, begun at `now`, and starts it again with the first frame, for all
+    /// leading frames that allow it. The flow stays where it is. Returns false if there are none.
     #[inline(never)]
     fn start_again(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(run) = self.recent.get_mut(nth).filter(|run| run.since == now) else { return false };
@@ -118,8 +118,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         count > 0
     }
 
-    /// Starts a run for a recent flow with the first frame, whose fields are `first`, and appends the following frames that
-    /// extend it. Returns false if there is no room.
+    /// Starts a run for a recent flow with the first frame, whose fields are `first`, and appends the
+    /// following frames that extend it. Returns false if there is no room.
     #[inline(always)]
     pub(super) fn hold_usual(
         &mut self,

@@ -150,7 +150,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.flush_all(FlushReason::Drain);
     }
 
-    /// Flushes the TCP flows that have held segments the longest, until this number of frames has left; then UDP flows.
+    /// Flushes the TCP flows that have held segments the longest, until this number of frames has left; then
+    /// UDP flows.
     pub fn drain_oldest(&mut self, frames: usize) {
         let mut left = frames;
         if left > 0 && !self.singles.is_empty() {
@@ -257,7 +258,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.receive_known(frames, now);
     }
 
-    /// Consumes the leading frames whose bit in `alone` is set and that are common segments which can be held. Returns false if there are none.
+    /// Consumes the leading frames whose bit in `alone` is set and that are common segments which can be
+    /// held. Returns false if there are none.
     #[inline(always)]
     fn receive_alone(&mut self, frames: &mut IntoIter<Frame<B>>, alone: u64) -> bool {
         let (mut count, mut payload) = (0, 0);
@@ -279,7 +281,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         count > 0
     }
 
-    /// Returns the frames that are alone in their flow, as bits; 0 if the search would not pay, or if segments are held.
+    /// Returns the frames that are alone in their flow, as bits; 0 if the search would not pay, or if
+    /// segments are held.
     #[inline]
     fn alone(&self, frames: &[Frame<B>]) -> u64 {
         if self.search_pays(frames.len()) && self.held() == 0 && self.medium == Medium::Ethernet {
@@ -289,7 +292,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Returns true if so many of this number of frames are probably alone in their flow that they are worth a search.
+    /// Returns true if so many of this number of frames are probably alone in their flow that they are worth
+    /// a search.
     #[inline]
     fn search_pays(&self, frames: usize) -> bool {
         /// A smaller batch may be the rest of a larger one.

@@ -1,4 +1,5 @@
-//! TCP and UDP flows share the aggregates: where none is free for one, the oldest flow of the other is flushed.
+//! TCP and UDP flows share the aggregates: where none is free for one, the oldest flow of the other is
+//! flushed.
 
 use nichrome_wire::Instant;
 
@@ -22,7 +23,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Starts a run for which no aggregate was free: flushes the UDP flow held longest. Returns the frame if that frees none.
+    /// Starts a run for which no aggregate was free: flushes the UDP flow held longest. Returns the frame if
+    /// that frees none.
     #[cold]
     pub(super) fn start_in_place_of_datagrams(
         &mut self,

@@ -36,8 +36,8 @@ pub struct NpuConfig {
     /// Maximum timeout of a connection after its last segment, and maximum time that a segment is held while
     /// more arrive, 0 to 60 s.
     pub ceiling: Duration,
-    /// Time that segments wait behind a gap, 0 to 60 s. A held gap hides loss from the sender: stay well below
-    /// the round-trip time.
+    /// Time that segments wait behind a gap, 0 to 60 s. A held gap hides loss from the sender: stay well
+    /// below the round-trip time.
     pub reorder_hold: Duration,
     /// Maximum distance of a waiting segment from nextseq, in bytes, 0 to 2³⁰.
     pub reorder_bytes: u32,
@@ -103,8 +103,8 @@ impl NpuConfig {
         ])
     }
 
-    /// Returns true if the engine drops segments of bytes that were received before: by the paper's rules, or because the host has
-    /// acknowledged them.
+    /// Returns true if the engine drops segments of bytes that were received before: by the paper's rules, or
+    /// because the host has acknowledged them.
     #[must_use]
     pub fn drops_duplicates(&self) -> bool {
         self.rules == Rules::Paper || self.active_ack == ActiveAck::Safe
@@ -127,7 +127,8 @@ mod tests {
         assert!(NpuConfig::paper().validate().is_ok());
     }
 
-    /// Section IV.E has neither floor nor ceiling; the other limits are as large as memory reserved at start allows.
+    /// Section IV.E has neither floor nor ceiling; the other limits are as large as memory reserved at start
+    /// allows.
     #[test]
     fn the_papers_rules_have_no_floor_and_the_largest_limits() {
         let longest = Duration::from_secs(60);

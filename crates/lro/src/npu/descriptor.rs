@@ -21,8 +21,8 @@ pub(crate) const MAX_OPAQUE_LEN: u32 = 65_535;
 pub(crate) struct ConnectionDescriptor<B> {
     /// The sequence number after the consecutive payload that was buffered or delivered.
     pub(crate) nextseq: SeqNumber,
-    /// Where the stream may go on, beside nextseq: its end, while nextseq follows old segments before it (late
-    /// segments of a gap that was given up), or the end of a segment far ahead.
+    /// Where the stream may go on, beside nextseq: its end, while nextseq follows old segments before it
+    /// (late segments of a gap that was given up), or the end of a segment far ahead.
     pub(crate) frontier: Option<SeqNumber>,
     /// The buffered consecutive payload, which ends at nextseq. Count and bytes are the paper's.
     pub(crate) run: Option<PooledRun<B>>,
@@ -35,11 +35,12 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Number of intervals above the hold limit since the last one between a tenth of that limit and the
     /// limit.
     train_pauses: u8,
-    /// In the two lowest bits ([`NEAR`]) the number of segments within the hold limit of the one before, the first included, counted up to
-    /// 2. Above, in steps of [`BREAK`], the number of intervals above the hold limit in a row, those of 0 within a burst aside.
+    /// In the two lowest bits ([`NEAR`]) the number of segments within the hold limit of the one before, the
+    /// first included, at most 2. Above, in steps of [`BREAK`], the number of intervals above the hold limit
+    /// in a row, those of 0 within a burst aside.
     near_and_breaks: u8,
-    /// How often in a row the connection had timed out when its next segments arrived. Begins at [`Self::TIMEOUTS`]: a short
-    /// connection needs no timer, and its first segments arrive earlier.
+    /// How often in a row the connection had timed out when its next segments arrived. Begins at
+    /// [`Self::TIMEOUTS`]: a short connection needs no timer, and its first segments arrive earlier.
     timed_out: u8,
     pub(crate) last_arrival: Instant,
     /// The timer is not set yet for segments of the last burst.
@@ -53,8 +54,8 @@ pub(crate) struct ConnectionDescriptor<B> {
     /// Number of deliveries in a row with older ones after which it counts as forged; 0 if there is none.
     timestamp_trust: u8,
     lead: Lead,
-    /// Number of segments before the frontier that were at nextseq, since it first moved back. Those that join a run by the short way do
-    /// not count, so that it is about that of runs.
+    /// Number of segments before the frontier that were at nextseq, since it first moved back. Those that
+    /// join a run by the short way do not count, so that it is about that of runs.
     runs_behind: u8,
 }
 
@@ -63,7 +64,8 @@ pub(crate) struct ConnectionDescriptor<B> {
 enum Lead {
     /// At the frontier, else at nextseq.
     Known,
-    /// At nextseq, or at the frontier: a single segment beyond the reorder window ended there. It may be forged.
+    /// At nextseq, or at the frontier: a single segment beyond the reorder window ended there. It may be
+    /// forged.
     Claimed,
     /// After a packet at nextseq whose end is not known: a first fragment, or one that is not parsed.
     Opaque,
@@ -73,8 +75,9 @@ enum Lead {
 const _: () = assert!(size_of::<ConnectionDescriptor<Vec<u8>>>() <= 72);
 
 impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
-    /// The state before the first segment. Copied from the program's constants into its place, and then [begun](Self::begin): built on
-    /// the stack from single fields, it would be copied in words that were not written as such, which stalls store forwarding.
+    /// The state before the first segment. Copied from the program's constants into its place, and then
+    /// [begun](Self::begin): built on the stack from single fields, it would be copied in words that were not
+    /// written as such, which stalls store forwarding.
     pub(crate) const BLANK: Self = Self {
         nextseq: SeqNumber(0),
         frontier: None,
@@ -106,7 +109,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         (self.nextseq, self.last_arrival) = (nextseq, now);
     }
 
-    /// Records an arrival before the one that it begins with, known to `resolution` nanoseconds. Within these it has not timed out.
+    /// Records an arrival before the one that it begins with, known to `resolution` nanoseconds. Within these
+    /// it has not timed out.
     #[inline]
     pub(crate) fn arrived_before(&mut self, at: Instant, resolution: u64, timeouts: &Timeouts) {
         self.last_arrival = at;
@@ -114,8 +118,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.near_and_breaks = 1;
     }
 
-    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments. Another segment more than
-    /// `window` bytes ahead confirms a claim if it is at most as far from there.
+    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments.
+    /// Another segment more than `window` bytes ahead confirms a claim if it is at most as far from there.
     pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber, window: u32) -> bool {
         self.frontier.is_some_and(|frontier| match self.lead {
             Lead::Claimed => {
@@ -133,8 +137,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Gives up the frontier if a segment at `seq`, which is not there, shows that the stream is elsewhere: if it was only
-    /// claimed, or if it is more than `window` bytes ahead and many runs began before it.
+    /// Gives up the frontier if a segment at `seq`, which is not there, shows that the stream is elsewhere:
+    /// if it was only claimed, or if it is more than `window` bytes ahead and many runs began before it.
     pub(crate) fn doubt_frontier(&mut self, seq: SeqNumber, window: u32) {
         let Some(frontier) = self.frontier else { return };
         if seq == self.nextseq {
@@ -157,15 +161,15 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         u32::try_from(self.stream_end().since(seq)).is_ok_and(|passed| passed <= bytes)
     }
 
-    /// Returns true if the stream ends with the bytes from `seq` to `end`: no byte before them is missing, none after them was
-    /// received.
+    /// Returns true if the stream ends with the bytes from `seq` to `end`: no byte before them is missing,
+    /// none after them was received.
     pub(crate) fn is_whole_with(&self, seq: SeqNumber, end: SeqNumber) -> bool {
         let known = self.stream_end();
         self.waiting.is_none() && !seq.after(known) && !end.before(known)
     }
 
-    /// Records a segment from `seq` to `end` that was delivered by itself. One more than `window` bytes ahead changes nothing unless
-    /// the segment before it was near to it: it may be forged.
+    /// Records a segment from `seq` to `end` that was delivered by itself. One more than `window` bytes ahead
+    /// changes nothing unless the segment before it was near to it: it may be forged.
     pub(crate) fn passed(&mut self, (seq, end): (SeqNumber, SeqNumber), timestamp: Option<u32>, window: u32) {
         if self.resumes_at_frontier(seq, window) {
             self.resume();
@@ -186,7 +190,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between were in a packet whose end is not known.
+    /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between were in a packet whose end is
+    /// not known.
     pub(crate) fn skip_opaque(&mut self, seq: SeqNumber) -> bool {
         let is_behind = self.lead == Lead::Opaque
             && self.waiting.is_none()
@@ -228,8 +233,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.runs_behind = 0;
     }
 
-    /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval above the hold
-    /// limit is a pause.
+    /// Records an arrival: average_interval = (average_interval + now − last_arrival) / 2 (IV.E). An interval
+    /// above the hold limit is a pause.
     #[inline(always)]
     pub(crate) fn arrived(&mut self, now: Instant, timeouts: &Timeouts) {
         self.arrived_together(1, now, timeouts);
@@ -291,22 +296,24 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
-    /// Returns true if the connection has timed out before each of its last bursts, and no segment waits behind a gap. The end of
-    /// the receive batch delivers its run: another segment is not likely to arrive before the timeout.
+    /// Returns true if the connection has timed out before each of its last bursts, and no segment waits
+    /// behind a gap. The end of the receive batch delivers its run: another segment is not likely to arrive
+    /// before the timeout.
     #[inline(always)]
     pub(crate) fn times_out_between_bursts(&self) -> bool {
         self.timed_out >= Self::TIMEOUTS && self.waiting.is_none()
     }
 
-    /// Returns true if the connection needs no descriptor any longer: its last bursts came further apart than the hold limit, and it has
-    /// [timed out](Self::times_out_between_bursts) before each. Nothing that it holds may be left.
+    /// Returns true if the connection needs no descriptor any longer: its last bursts came further apart than
+    /// the hold limit, and it has [timed out](Self::times_out_between_bursts) before each. Nothing that it
+    /// holds may be left.
     #[inline(always)]
     pub(crate) fn may_be_forgotten(&self) -> bool {
         self.near_and_breaks >= Self::TIMEOUTS * BREAK && self.frontier.is_none() && self.lead == Lead::Known
     }
 
-    /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in sequence, and
-    /// the connection is not sparse.
+    /// Returns true if a segment at `seq` that arrives now starts a run: nothing is held, it is next in
+    /// sequence, and the connection is not sparse.
     #[inline(always)]
     pub(crate) fn begins_at(&self, seq: SeqNumber, now: Instant, pause: u64) -> bool {
         let pauses = self.pauses.saturating_add(u8::from(now.nanos_since(self.last_arrival) > pause));
@@ -352,14 +359,16 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.near_and_breaks & NEAR < 2
     }
 
-    /// Number of timeouts in a row after which the next one is expected. With fewer, connections with loss and reordering merge
-    /// less (`nichrome sim run lro-npu-reorder`).
+    /// Number of timeouts in a row after which the next one is expected. With fewer, connections with loss
+    /// and reordering merge less (`nichrome sim run lro-npu-reorder`).
     const TIMEOUTS: u8 = 4;
 
-    /// Number of runs before the frontier that show that the stream is not there: a retransmission of a large window has fewer.
+    /// Number of runs before the frontier that show that the stream is not there: a retransmission of a large
+    /// window has fewer.
     const RUNS_BEHIND: u8 = 16;
 
-    /// Number of deliveries in a row with older timestamps that show that the newest one was forged: reordering has fewer.
+    /// Number of deliveries in a row with older timestamps that show that the newest one was forged:
+    /// reordering has fewer.
     const OLDER_DELIVERIES: u8 = 16;
 
     /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
@@ -375,7 +384,8 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Records a delivery whose newest timestamp value is `timestamp`. A sender never continues with older ones.
+    /// Records a delivery whose newest timestamp value is `timestamp`. A sender never continues with older
+    /// ones.
     #[inline]
     pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
         let Some(value) = timestamp else { return };

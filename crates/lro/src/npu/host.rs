@@ -19,7 +19,8 @@ pub(crate) struct HostSide {
     sent: Option<SeqNumber>,
     /// Only the host may acknowledge bytes before this.
     left_to_host: Option<SeqNumber>,
-    /// The host discards bytes from here on: the end of the window that it has advertised; known with the window scale.
+    /// The host discards bytes from here on: the end of the window that it has advertised; known with the
+    /// window scale.
     right_edge: Option<SeqNumber>,
 }
 
@@ -92,8 +93,8 @@ impl HostSide {
         self.right_edge.filter(|edge| edge.before(end)).unwrap_or(end)
     }
 
-    /// Returns true if the host discards data with this ACK number: it covers bytes that the host has not sent, or is older than
-    /// any window (RFC 9293 section 3.10.7.4, RFC 5961 section 5).
+    /// Returns true if the host discards data with this ACK number: it covers bytes that the host has not
+    /// sent, or is older than any window (RFC 9293 section 3.10.7.4, RFC 5961 section 5).
     pub(crate) fn discards(&self, ack: SeqNumber) -> bool {
         const OLDEST: i32 = 1 << 30;
         self.seen.is_some_and(|seen| !(0..=OLDEST).contains(&seen.next.since(ack)))
@@ -115,8 +116,8 @@ impl HostSide {
         }
     }
 
-    /// Suspends active ACK until the host has acknowledged the bytes from `seq` to `end` that are within its window: it has a gap to
-    /// report or a CE mark to echo.
+    /// Suspends active ACK until the host has acknowledged the bytes from `seq` to `end` that are within its
+    /// window: it has a gap to report or a CE mark to echo.
     pub(crate) fn leave_to_host(&mut self, seq: SeqNumber, end: SeqNumber) {
         if self.right_edge.is_some_and(|edge| !seq.before(edge)) {
             return;
@@ -302,7 +303,8 @@ mod tests {
         host: HostSide,
         /// The bytes that the host has, as bits.
         has: u32,
-        /// The host's latest ACK number, right edge and kind of segment since the last suspension, as offsets.
+        /// The host's latest ACK number, right edge and kind of segment since the last suspension, as
+        /// offsets.
         acknowledged: Option<(u32, u32, bool)>,
         /// The host's latest right edge, as an offset.
         edge: Option<u32>,

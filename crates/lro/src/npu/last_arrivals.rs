@@ -1,5 +1,5 @@
-//! Last-arrival cache for connections without a descriptor, whose bursts come further apart than the hold limit, or have come once.
-//! Connections share the cells by hash.
+//! Last-arrival cache for connections without a descriptor, whose bursts come further apart than the hold
+//! limit, or have come once. Connections share the cells by hash.
 
 use nichrome_wire::Instant;
 use prefetch_index::prefetch_index;
@@ -14,8 +14,8 @@ pub(super) struct LastArrivals {
     alone: u64,
 }
 
-/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone, and a time in ticks. All but
-/// the count are 0 before the first arrival.
+/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone,
+/// and a time in ticks. All but the count are 0 before the first arrival.
 #[derive(Clone, Copy, Default)]
 struct Cell(u32);
 
@@ -76,7 +76,8 @@ impl LastArrivals {
     /// Nanoseconds by which an arrival may have been later or earlier than it is known to be.
     pub(super) const RESOLUTION: u64 = 2 * TICK - 1;
 
-    /// The largest `near`, 1.07 s: half of the clock's turn. Other connections take the cell in the other half.
+    /// The largest `near`, 1.07 s: half of the clock's turn. Other connections take the cell in the other
+    /// half.
     const NEAR: u64 = 1 << (u16::BITS - 1);
 
     /// Number of arrivals of one segment after which the next one is expected to be the same.
@@ -126,8 +127,9 @@ impl LastArrivals {
         cell.0 -= u32::from((1..Cell::MANY).contains(&cell.count()));
     }
 
-    /// Records at `now` an arrival at `at` of a connection without a descriptor: of one segment `alone`, or of several in a burst. Cells
-    /// keep other connections' arrivals within the hold limit: one that comes back in time takes a descriptor.
+    /// Records at `now` an arrival at `at` of a connection without a descriptor: of one segment `alone`, or
+    /// of several in a burst. Cells keep other connections' arrivals within the hold limit: one that comes
+    /// back in time takes a descriptor.
     #[inline(always)]
     pub(super) fn arrived(&mut self, hash: u32, at: Instant, now: Instant, alone: bool) {
         self.alone = if alone { self.alone + 1 } else { 0 };
@@ -144,8 +146,9 @@ impl LastArrivals {
         self.cell(hash).count() == 0
     }
 
-    /// Records the arrival at `at` of one segment `alone`, or of several, of a connection without a descriptor. Records nothing if its last
-    /// segments came within the hold limit, and returns when: it takes a descriptor.
+    /// Records the arrival at `at` of one segment `alone`, or of several, of a connection without a
+    /// descriptor. Records nothing if its last segments came within the hold limit, and returns when: it
+    /// takes a descriptor.
     #[inline(always)]
     pub(super) fn arrived_again(&mut self, hash: u32, at: Instant, alone: bool) -> Option<Instant> {
         if let Standing::Met(before) = self.standing(hash, at) {
@@ -161,9 +164,9 @@ impl LastArrivals {
         self.alone = 0;
     }
 
-    /// Returns true if the connection without a descriptor that has this cell is sparse: its last segment came alone, longer ago than the hold
-    /// limit. While all come with one segment, a connection is taken for the one that has its cell: many sparse connections
-    /// share the cells, and take no runs.
+    /// Returns true if the connection without a descriptor that has this cell is sparse: its last segment
+    /// came alone, longer ago than the hold limit. While all come with one segment, a connection is taken for
+    /// the one that has its cell: many sparse connections share the cells, and take no runs.
     #[inline(always)]
     fn is_sparse(&self, cell: Cell, hash: u32, tick: u16) -> bool {
         let is_past =
@@ -327,7 +330,8 @@ mod tests {
     }
 
     proptest! {
-        /// The short way for sparse connections finds those whose standing is that, and records their arrivals as the long way does.
+        /// The short way for sparse connections finds those whose standing is that, and records their
+        /// arrivals as the long way does.
         #[test]
         fn sparse_connections_are_recorded_alike_by_both_ways(
             steps in proptest::collection::vec((0usize..4, 0..3 * PAUSE, 0..30), 0..200),

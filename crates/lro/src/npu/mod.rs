@@ -103,7 +103,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
-    /// [Common frames](crate::usual) start runs without being parsed: the medium has them, and no packet is acknowledged.
+    /// [Common frames](crate::usual) start runs without being parsed: the medium has them, and no packet is
+    /// acknowledged.
     starts_trains: bool,
     last_arrivals: LastArrivals,
     /// Connections without a descriptor are known: by the safe rules, and without active ACK.
@@ -112,10 +113,11 @@ pub struct Npu<B: AsRef<[u8]>> {
     strangers: Recent<B>,
     /// Connections that took descriptors in this receive batch with the runs that they had, and their hashes.
     promoted: Vec<(Index, u32)>,
-    /// At the end of a receive batch, the runs of connections that have come back, with hash and flow, and when their last segments before
-    /// came.
+    /// At the end of a receive batch, the runs of connections that have come back, with hash and flow, and
+    /// when their last segments before came.
     returned: Vec<(u32, FlowKey, PooledRun<B>, Instant)>,
-    /// How many single segments of the last burst, or of this one, needed the last arrival of their connection.
+    /// How many single segments of the last burst, or of this one, needed the last arrival of their
+    /// connection.
     asked: usize,
     /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,
@@ -123,8 +125,8 @@ pub struct Npu<B: AsRef<[u8]>> {
     burst_at: Instant,
     /// Connections of the last burst, about.
     crowd: usize,
-    /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took segments of this
-    /// receive batch, whose end delivers their runs.
+    /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took
+    /// segments of this receive batch, whose end delivers their runs.
     until_end: Vec<Index>,
     /// The earliest of their deadlines, for drivers that end no batch; [`Instant::MAX`] if there are none.
     until_end_deadline: Instant,
@@ -231,8 +233,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers the runs that the end of the receive batch would deliver, or else that of the connection whose timer fires next, since all
-    /// aggregates are in use. What waits behind a gap stays: the segment that is being received may be before it.
+    /// Delivers the runs that the end of the receive batch would deliver, or else that of the connection
+    /// whose timer fires next, since all aggregates are in use. What waits behind a gap stays: the segment
+    /// that is being received may be before it.
     #[cold]
     fn free_run(&mut self) {
         /// Connections with a gap and without a run to look at.
@@ -378,8 +381,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Returns true for a FIN that ends the stream. One before or behind its end may be forged: the host ignores it, or waits for
-    /// what is missing.
+    /// Returns true for a FIN that ends the stream. One before or behind its end may be forged: the host
+    /// ignores it, or waits for what is missing.
     fn is_end(&self, index: Index, segment: &Segment) -> bool {
         segment.flags.contains(TcpFlags::FIN)
             && (self.config.rules == Rules::Paper
@@ -389,8 +392,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
                     .is_some_and(|known| known.is_whole_with(segment.seq, segment.end())))
     }
 
-    /// Returns true for a SYN-ACK that comes again or late: the host answers it with an ACK, and the connection goes on (RFC 9293
-    /// section 3.10.7.4).
+    /// Returns true for a SYN-ACK that comes again or late: the host answers it with an ACK, and the
+    /// connection goes on (RFC 9293 section 3.10.7.4).
     fn is_late_syn(&self, index: Index, segment: &Segment) -> bool {
         let start = segment.end() + 1;
         self.config.rules == Rules::Safe
@@ -430,8 +433,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.acker.as_mut().and_then(|acker| acker.host(index)).is_some_and(|host| host.discards(ack))
     }
 
-    /// Records that a packet at `seq` was delivered whose end is not known; no byte of it is [`MAX_OPAQUE_LEN`] bytes behind or
-    /// more.
+    /// Records that a packet at `seq` was delivered whose end is not known; no byte of it is
+    /// [`MAX_OPAQUE_LEN`] bytes behind or more.
     fn passed_opaque(&mut self, index: Index, seq: SeqNumber) {
         if let Some(descriptor) = self.table.get_mut(index) {
             descriptor.passed_opaque(seq);

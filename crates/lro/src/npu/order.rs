@@ -1,5 +1,5 @@
-//! The order in which connections take turns: connections whose segments alternate mostly keep it, from burst to burst, so that the next one
-//! is found without its hash.
+//! The order in which connections take turns: connections whose segments alternate mostly keep it, from burst
+//! to burst, so that the next one is found without its hash.
 
 use std::iter;
 
@@ -24,8 +24,8 @@ impl Order {
     /// No connection.
     const NONE: Index = Index(u32::MAX);
 
-    /// Bursts whose order is not observed after one that came in another order than foreseen. With one observed burst in three, each burst of a
-    /// round of two, four or eight is observed in turn.
+    /// Bursts whose order is not observed after one that came in another order than foreseen. With one
+    /// observed burst in three, each burst of a round of two, four or eight is observed in turn.
     const PAUSE: u8 = 2;
 
     pub(super) fn new(connections: usize) -> Self {
@@ -65,7 +65,8 @@ impl Order {
         self.next = self.after(index).unwrap_or(Self::NONE);
     }
 
-    /// Begins a burst. Returns true if most of the last one's `connections` came in the order that was foreseen.
+    /// Begins a burst. Returns true if most of the last one's `connections` came in the order that was
+    /// foreseen.
     #[inline]
     pub(super) fn begin_burst(&mut self, connections: usize) -> bool {
         let holds = self.foreseen > 0 && 2 * self.foreseen >= self.came.max(connections);

@@ -22,12 +22,12 @@ use crate::usual::{self, FirstOfStream, Head};
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
 
-/// Connections above which their state does not stay in the nearest cache, beside the frames of a burst. Below, prefetching it costs more than
-/// it saves.
+/// Connections above which their state does not stay in the nearest cache, beside the frames of a burst.
+/// Below, prefetching it costs more than it saves.
 const MANY: usize = 32;
 
-/// Connections of a burst, or those of them whose last arrivals it asks for, from which on the next one's are prefetched: with fewer, to look
-/// at each frame costs more.
+/// Connections of a burst, or those of them whose last arrivals it asks for, from which on the next one's are
+/// prefetched: with fewer, to look at each frame costs more.
 const CROWD: usize = 8;
 
 /// As [`MANY`], for the timers.
@@ -137,8 +137,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Consumes the first frame if it is a common segment of a connection that holds nothing and has no descriptor. The frame behind it is of
-    /// another one.
+    /// Consumes the first frame if it is a common segment of a connection that holds nothing and has no
+    /// descriptor. The frame behind it is of another one.
     #[inline(always)]
     fn receive_single(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.strangers.len() > 0 && self.strangers.likely(hash).is_some() {
@@ -157,8 +157,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections, with their last arrivals if it `asks` for
-    /// them. Written to its place: a returned copy would be read at once in other sizes than it was written, which stalls store forwarding.
+    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections, with their
+    /// last arrivals if it `asks` for them. Written to its place: a returned copy would be read at once in
+    /// other sizes than it was written, which stalls store forwarding.
     #[inline(always)]
     fn look_ahead(&self, frames: &[Frame<B>], asks: bool, ahead: &mut Ahead) {
         let is_large = self.table.len() > MANY;
@@ -206,7 +207,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Prefetches the timers of the connections at these places, and the state for as many of the next timers.
+    /// Prefetches the timers of the connections at these places, and the state for as many of the next
+    /// timers.
     #[inline(never)]
     fn look_ahead_of_timers(&self, places: &[u32]) {
         self.wheel.look_ahead(places);
@@ -256,9 +258,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at `index`, holds
-    /// nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does. Reads what a run needs of the
-    /// headers, and moves each frame once. Returns false otherwise.
+    /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at
+    /// `index`, holds nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does.
+    /// Reads what a run needs of the headers, and moves each frame once. Returns false otherwise.
     #[inline(always)]
     fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
@@ -266,8 +268,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && self.start_train(index, first, frames, now)
     }
 
-    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor. Several segments in a row start a run whatever is known
-    /// of the connection: the end of the batch finds out.
+    /// As [`Npu::begin_train`], for the hash of a connection without a descriptor. Several segments in a row
+    /// start a run whatever is known of the connection: the end of the batch finds out.
     #[inline(always)]
     fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.strangers.len() > 0
@@ -283,7 +285,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.begin_alone(hash, frames, now)
     }
 
-    /// As [`Npu::begin_connection`], for a segment that seems to be alone. One of a sparse connection is delivered at once.
+    /// As [`Npu::begin_connection`], for a segment that seems to be alone. One of a sparse connection is
+    /// delivered at once.
     #[inline(never)]
     fn begin_alone(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         match self.last_arrivals.if_sparse(hash, now) {
@@ -292,8 +295,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// As [`Npu::begin_alone`], for a connection that takes a descriptor if it is known to come back soon. Returns false for a sparse one, which
-    /// may share its cell with one that has a descriptor.
+    /// As [`Npu::begin_alone`], for a connection that takes a descriptor if it is known to come back soon.
+    /// Returns false for a sparse one, which may share its cell with one that has a descriptor.
     #[inline(never)]
     fn begin_near(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
@@ -309,7 +312,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         index.is_some_and(|index| self.start_train(index, first, frames, now))
     }
 
-    /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no descriptor.
+    /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no
+    /// descriptor.
     #[inline(always)]
     fn pass_first_sparse(&mut self, arrival: Arrival, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
@@ -486,7 +490,8 @@ pub(super) fn filter(segment: &Segment) -> Option<PassReason> {
     }
 }
 
-/// What is known of the next frames. A train is the frames in a row that are of one connection, and hashed once.
+/// What is known of the next frames. A train is the frames in a row that are of one connection, and hashed
+/// once.
 struct Ahead {
     /// The number of each frame's train, and another one behind the last frame.
     trains: [u8; AHEAD],
@@ -505,7 +510,8 @@ impl Ahead {
     }
 }
 
-/// Ways to find the connections of a burst: in the order of the last ones, by the hashes of several frames, or by that of each frame.
+/// Ways to find the connections of a burst: in the order of the last ones, by the hashes of several frames,
+/// or by that of each frame.
 const IN_TURN: u8 = 0;
 const LOOKING_AHEAD: u8 = 1;
 const ONE_BY_ONE: u8 = 2;

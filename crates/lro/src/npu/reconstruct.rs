@@ -266,7 +266,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
-    /// segment waits behind a gap. Leaves to the host a CE mark to echo, and what it may discard for its timestamp or ACK number.
+    /// segment waits behind a gap. Leaves to the host a CE mark to echo, and what it may discard for its
+    /// timestamp or ACK number.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let run = self.take_run(index)?;
         let (seq, end) = (run.start, run.end);

@@ -147,7 +147,8 @@ mod tests {
         }
     }
 
-    /// Inserts the parts in this order and compares each result, and what is taken at the end, with a sorted list.
+    /// Inserts the parts in this order and compares each result, and what is taken at the end, with a sorted
+    /// list.
     fn check(parts: &[Part], room: usize, sample: &Segment) {
         let mut list = ReorderList::new(room);
         let mut waiting: Vec<Part> = Vec::new();

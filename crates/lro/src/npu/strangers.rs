@@ -1,6 +1,7 @@
-//! Connections without a descriptor, whose segments are coalesced within one receive batch: the first burst of each, and bursts further
-//! apart than the hold limit. Nothing joins them after the end of the batch, so that they need no more than a run and a
-//! [last arrival](super::last_arrivals). What does not join a run finds the connection with a descriptor, which takes the run along.
+//! Connections without a descriptor, whose segments are coalesced within one receive batch: the first burst
+//! of each, and bursts further apart than the hold limit. Nothing joins them after the end of the batch, so
+//! that they need no more than a run and a [last arrival](super::last_arrivals). What does not join a run
+//! finds the connection with a descriptor, which takes the run along.
 
 use std::mem;
 use std::vec::IntoIter;
@@ -19,8 +20,8 @@ use crate::segment::Segment;
 use crate::table::Index;
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// Returns true if one more connection may have a run without a descriptor. Delivers the other ones' if it would evict a known
-    /// connection otherwise.
+    /// Returns true if one more connection may have a run without a descriptor. Delivers the other ones' if
+    /// it would evict a known connection otherwise.
     #[inline(always)]
     pub(super) fn takes_stranger(&mut self) -> bool {
         self.may_forget && (self.strangers.has_room() || self.makes_room_for_stranger())
@@ -34,7 +35,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.strangers.has_room()
     }
 
-    /// Holds the run of a connection without a descriptor, unless it has ended; there must be [room](Npu::takes_stranger).
+    /// Holds the run of a connection without a descriptor, unless it has ended; there must be
+    /// [room](Npu::takes_stranger).
     #[inline(always)]
     pub(super) fn hold_stranger(&mut self, hash: u32, flow: FlowKey, run: PooledRun<B>) {
         let has_ended = run.has_ended(self.ends);
@@ -45,8 +47,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Adds the leading frames that are the next full-size segments of a connection without a descriptor. Returns false if there are
-    /// none.
+    /// Adds the leading frames that are the next full-size segments of a connection without a descriptor.
+    /// Returns false if there are none.
     #[inline(always)]
     pub(super) fn join_stranger(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some(run) = self.strangers.get_mut(nth) else { return false };
@@ -73,8 +75,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         })
     }
 
-    /// Consumes a segment with the right checksums that is next in sequence behind the run of a connection without a descriptor: it
-    /// joins the run, or is passed behind it. Otherwise returns the frame.
+    /// Consumes a segment with the right checksums that is next in sequence behind the run of a connection
+    /// without a descriptor: it joins the run, or is passed behind it. Otherwise returns the frame.
     pub(super) fn follow_stranger(
         &mut self,
         hash: u32,
@@ -100,8 +102,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         None
     }
 
-    /// Gives up the gaps of connections that took descriptors in this batch: what seems to be missing may have arrived before it, if the
-    /// first segment was a retransmission.
+    /// Gives up the gaps of connections that took descriptors in this batch: what seems to be missing may
+    /// have arrived before it, if the first segment was a retransmission.
     #[cold]
     pub(super) fn give_up_gaps(&mut self) {
         while let Some((index, hash)) = self.promoted.pop() {
@@ -130,8 +132,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         Some(index)
     }
 
-    /// Delivers what a connection holds at the end of the batch. If it needs no descriptor any longer, releases that, and records its last
-    /// arrival.
+    /// Delivers what a connection holds at the end of the batch. If it needs no descriptor any longer,
+    /// releases that, and records its last arrival.
     #[inline(never)]
     pub(super) fn deliver_and_forget(&mut self, index: Index) {
         self.reconstruct(index, FlushReason::EndOfBatch);
@@ -184,8 +186,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Ends the batch for connections without a descriptor: those that have come back take one with their runs. Delivers the runs of the
-    /// others, and records their arrivals.
+    /// Ends the batch for connections without a descriptor: those that have come back take one with their
+    /// runs. Delivers the runs of the others, and records their arrivals.
     #[inline(always)]
     pub(super) fn deliver_strangers(&mut self) {
         for (hash, flow, run) in self.strangers.drain() {
@@ -226,8 +228,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.deliver_stranger(nth, reason);
     }
 
-    /// Delivers all runs of connections without a descriptor before the batch ends. Their arrivals are not recorded: the next segment of
-    /// the batch would find a connection that has come back.
+    /// Delivers all runs of connections without a descriptor before the batch ends. Their arrivals are not
+    /// recorded: the next segment of the batch would find a connection that has come back.
     #[cold]
     pub(super) fn deliver_strangers_early(&mut self, reason: FlushReason) {
         for (_, _, run) in self.strangers.drain() {

@@ -1,5 +1,5 @@
-//! When connections deliver what they hold (lro-npu IV.E): at the end of the receive batch, or by a timer, which is set once for a
-//! burst.
+//! When connections deliver what they hold (lro-npu IV.E): at the end of the receive batch, or by a timer,
+//! which is set once for a burst.
 
 use std::mem;
 
@@ -13,8 +13,8 @@ use crate::reason::FlushReason;
 use crate::table::Index;
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// Defers the timer of a connection: the burst may have more segments of the connection, and the receive batch may end with
-    /// the burst.
+    /// Defers the timer of a connection: the burst may have more segments of the connection, and the receive
+    /// batch may end with the burst.
     #[inline]
     pub(super) fn leave_untimed(&mut self, index: Index) {
         if self.untimed.len() >= Self::UNTIMED {
@@ -28,8 +28,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sets the deferred timers: the receive batch goes on. Its end delivers what connections hold that time out between bursts:
-    /// they get none.
+    /// Sets the deferred timers: the receive batch goes on. Its end delivers what connections hold that time
+    /// out between bursts: they get none.
     #[inline(never)]
     pub(super) fn settle_timers(&mut self) {
         for index in self.untimed.drain(..) {
@@ -48,7 +48,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Calls `deliver` for the connections in `until_end`, unless another batch has changed that they time out between bursts.
+    /// Calls `deliver` for the connections in `until_end`, unless another batch has changed that they time
+    /// out between bursts.
     #[cold]
     pub(super) fn deliver_until_end(&mut self, deliver: impl Fn(&mut Self, Index)) {
         let mut until_end = mem::take(&mut self.until_end);
@@ -69,8 +70,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         deadlines.min().map(TimingWheel::<WHEEL_TICK>::due)
     }
 
-    /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of their deadlines, or
-    /// is short of buffers.
+    /// Sets the timers of the connections in `until_end`: the driver has not ended the batch by the first of
+    /// their deadlines, or is short of buffers.
     #[cold]
     pub(super) fn settle_all_timers(&mut self, now: Instant) {
         for index in self.until_end.drain(..) {
@@ -81,8 +82,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.until_end_deadline = Instant::MAX;
     }
 
-    /// Delivers what a connection may not hold any longer, and sets its timer for the rest: the timer has fired early, or
-    /// segments wait behind a gap.
+    /// Delivers what a connection may not hold any longer, and sets its timer for the rest: the timer has
+    /// fired early, or segments wait behind a gap.
     pub(super) fn deliver_due(&mut self, index: Index, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
@@ -95,7 +96,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Ends a receive batch: delivers what connections hold that time out between bursts, and sets the timers of the others.
+    /// Ends a receive batch: delivers what connections hold that time out between bursts, and sets the timers
+    /// of the others.
     #[inline]
     pub(super) fn end_batch(&mut self) {
         self.masks.arch.dispatch(EndBatch(self));

@@ -41,8 +41,8 @@ pub(crate) struct Run<B> {
     pub(crate) start: SeqNumber,
     /// Sequence number after the last byte.
     pub(crate) end: SeqNumber,
-    /// Bytes of the first frame, if all frames of this length have the payload of [`first_len`](Self::first_len). If others do, padded
-    /// ones, 0: no frame is added by its length.
+    /// Bytes of the first frame, if all frames of this length have the payload of
+    /// [`first_len`](Self::first_len). If others do, padded ones, 0: no frame is added by its length.
     frame_len: u32,
     /// Segments collected.
     count: u32,
@@ -191,7 +191,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     ) {
         let FirstSegment { layout, seq, payload_len, ident, flags, ack, window } = segment;
         let frame_len = frame.bytes().len() as u32;
-        // The last use of the run mostly had the same sizes; the limits are equal for all segments of a layout.
+        // The last use of the run mostly had the same sizes; the limits are equal for all segments of a
+        // layout.
         if (self.layout, self.frame_len, self.first_len) != (layout, frame_len, payload_len) {
             self.set_sizes(layout, frame_len, payload_len, limits);
         }
@@ -249,8 +250,9 @@ impl<B: AsRef<[u8]>> Run<B> {
         alone
     }
 
-    /// Returns true if a frame may start the run again with [`Run::start_alike`]: the run has one segment, and the frame is
-    /// next in sequence and has its header, but for ACK number, window and options. For [common frames](crate::usual).
+    /// Returns true if a frame may start the run again with [`Run::start_alike`]: the run has one segment,
+    /// and the frame is next in sequence and has its header, but for ACK number, window and options. For
+    /// [common frames](crate::usual).
     #[inline(always)]
     pub(crate) fn may_start_again(&self, frame: &Frame<B>) -> bool {
         let bytes = frame.bytes();
@@ -312,7 +314,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         frame.len() == self.frame_len as usize && frame.get(seq..seq + 4) == Some(&self.end.0.to_be_bytes())
     }
 
-    /// Returns how the first frame continues the run, by its sequence and ACK number. For [common frames](crate::usual).
+    /// Returns how the first frame continues the run, by its sequence and ACK number. For [common
+    /// frames](crate::usual).
     #[inline(always)]
     pub(crate) fn next_usual(&self, frames: &[Frame<B>]) -> NextUsual {
         let next = frames.first().and_then(|next| usual::sequence_and_ack(next.bytes()));
@@ -417,7 +420,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.ident_step().wrapping_mul(self.count as u16)
     }
 
-    /// Returns by how much the identification of each segment is greater than that of the one before, under the current rule.
+    /// Returns by how much the identification of each segment is greater than that of the one before, under
+    /// the current rule.
     #[inline(always)]
     fn ident_step(&self) -> u16 {
         u16::from(self.identification == Identification::Incrementing)

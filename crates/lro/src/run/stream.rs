@@ -1,4 +1,5 @@
-//! The stream rule: the payload is kept, and ACK number, window and timestamp become those of the latest segment.
+//! The stream rule: the payload is kept, and ACK number, window and timestamp become those of the latest
+//! segment.
 
 use std::vec::IntoIter;
 
@@ -16,7 +17,8 @@ use crate::template::USUAL;
 use crate::usual;
 
 impl<B: AsRef<[u8]>> Run<B> {
-    /// Returns true if the run ends with the segment just added: no other one fits, or it has a flag of `ends`.
+    /// Returns true if the run ends with the segment just added: no other one fits, or it has a flag of
+    /// `ends`.
     #[inline(always)]
     pub(crate) fn has_ended(&self, ends: TcpFlags) -> bool {
         self.is_full() || self.flags.intersects(ends)
@@ -80,8 +82,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Adds the leading frames that are the expected next segments of full size, under the stream rule, up to
-    /// one with a flag of `ends` or until the run is full. Returns their number. The run must have room, and must not have
-    /// ended with a flag of `ends`.
+    /// one with a flag of `ends` or until the run is full. Returns their number. The run must have room, and
+    /// must not have ended with a flag of `ends`.
     #[inline(always)]
     pub(crate) fn add_stream_train(
         &mut self,
@@ -110,15 +112,16 @@ impl<B: AsRef<[u8]>> Run<B> {
         }
     }
 
-    /// Returns true if the second frame may be the next segment after the first, by its sequence number. For [common
-    /// frames](crate::usual).
+    /// Returns true if the second frame may be the next segment after the first, by its sequence number. For
+    /// [common frames](crate::usual).
     #[inline(always)]
     fn is_second_next(&self, frames: &[Frame<B>]) -> bool {
         frames.get(1).is_some_and(|second| usual::has_sequence(second.bytes(), self.end + self.first_len))
     }
 
-    /// Adds the first frame, which is next in sequence, if it repeats the header of the last one: such a frame changes no [`Latest`] field,
-    /// and is accepted as the last one was. For [common frames](crate::usual).
+    /// Adds the first frame, which is next in sequence, if it repeats the header of the last one: such a
+    /// frame changes no [`Latest`] field, and is accepted as the last one was. For [common
+    /// frames](crate::usual).
     #[inline(always)]
     fn add_repeated(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
         let (Some(last), [next, ..]) = (self.steady(), frames.as_slice()) else { return false };
@@ -129,8 +132,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         repeats
     }
 
-    /// As [`Run::add_repeated`], for all leading frames. Returns their number. Not inlined, so that the compiler keeps the header in registers
-    /// across frames.
+    /// As [`Run::add_repeated`], for all leading frames. Returns their number. Not inlined, so that the
+    /// compiler keeps the header in registers across frames.
     #[inline(never)]
     fn add_repeated_train(&mut self, arch: Arch, frames: &mut IntoIter<Frame<B>>) -> u32 {
         arch.dispatch(AddRepeated { run: self, frames })
@@ -142,7 +145,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         if self.is_steady { self.first.as_ref() } else { self.last() }
     }
 
-    /// Returns true if `frame` repeats the header of `last`, but for the sequence number, and both have the first one's size.
+    /// Returns true if `frame` repeats the header of `last`, but for the sequence number, and both have the
+    /// first one's size.
     #[inline(always)]
     fn repeats(&self, last: &Frame<B>, frame: &Frame<B>) -> bool {
         let (last, bytes) = (last.bytes(), frame.bytes());
@@ -171,8 +175,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         true
     }
 
-    /// As [`Run::add_stream_train`], for any frames. Not inlined, so that the compiler keeps the first header and the mask in registers across
-    /// frames.
+    /// As [`Run::add_stream_train`], for any frames. Not inlined, so that the compiler keeps the first header
+    /// and the mask in registers across frames.
     #[inline(never)]
     fn add_masked_train(
         &mut self,

@@ -1,5 +1,5 @@
-//! Trains under the lossless rule: the leading frames of a burst that are a run's expected next segments. One masked comparison with the
-//! header of the run's first frame recognizes each.
+//! Trains under the lossless rule: the leading frames of a burst that are a run's expected next segments. One
+//! masked comparison with the header of the run's first frame recognizes each.
 
 use std::vec::IntoIter;
 
@@ -33,7 +33,8 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Counts the leading frames that are the expected next segments, and returns the flags of the last if it
-    /// ends the run. Not inlined, so that the compiler keeps the first header and the mask in registers across frames.
+    /// ends the run. Not inlined, so that the compiler keeps the first header and the mask in registers
+    /// across frames.
     #[inline(never)]
     fn predicts<const IS_USUAL: bool>(
         &self,

@@ -92,8 +92,8 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
 /// The fields and the timestamp value of a segment that starts a run under the stream rule.
 pub(crate) type FirstOfStream = (FirstSegment, Option<u32>);
 
-/// Returns what a run needs of a common frame that may start one under the stream rule: data with ACK, no other flag but ECE and
-/// PSH, and [such a layout](is_stream_layout).
+/// Returns what a run needs of a common frame that may start one under the stream rule: data with ACK, no
+/// other flag but ECE and PSH, and [such a layout](is_stream_layout).
 #[inline(always)]
 pub(crate) fn first_of_stream(frame: &[u8]) -> Option<FirstOfStream> {
     let mut segment = data_segment(frame, TcpFlags::ECE | TcpFlags::PSH)?;
@@ -160,9 +160,9 @@ pub(crate) fn has_sequence(frame: &[u8], seq: SeqNumber) -> bool {
 
 /// Returns the flags of a frame if it is the expected next one after `first` under the lossless rule. Both
 /// are common frames of the same length with the payload at `payload`. The frame must have the sequence and
-/// ACK `numbers`, an identification greater by `steps`, and a TCP checksum that can be re-created; all else but PSH and FIN must be
-/// equal. The IPv4 checksum must be that of `first`, updated for the identification (RFC 1624): it is right, and not 0xFFFF, if that of
-/// `first` is.
+/// ACK `numbers`, an identification greater by `steps`, and a TCP checksum that can be re-created; all else
+/// but PSH and FIN must be equal. The IPv4 checksum must be that of `first`, updated for the identification
+/// (RFC 1624): it is right, and not 0xFFFF, if that of `first` is.
 #[inline(always)]
 pub(crate) fn expected(
     first: &[u8],
@@ -179,7 +179,8 @@ pub(crate) fn expected(
     .then(|| TcpFlags::from_bits_truncate(u16::from(b[47])))
 }
 
-/// Returns true if two headers, with the payload at `payload`, are equal in the bits of [`EXPECTED`] and the options.
+/// Returns true if two headers, with the payload at `payload`, are equal in the bits of [`EXPECTED`] and the
+/// options.
 #[inline(always)]
 fn same_header(first: &[u8], frame: &[u8], payload: usize) -> bool {
     if payload == WITH_TIMESTAMPS {
@@ -194,8 +195,8 @@ fn same_header(first: &[u8], frame: &[u8], payload: usize) -> bool {
         && same_options(first, frame, payload)
 }
 
-/// The bits that [`expected`] compares with the first frame: all but identification, sequence number, checksums,
-/// PSH and FIN.
+/// The bits that [`expected`] compares with the first frame: all but identification, sequence number,
+/// checksums, PSH and FIN.
 const EXPECTED: Head = {
     let mut mask = without([0xFF; OPTIONS], [18, 19, 24, 25, 38, 39, 40, 41, 50, 51]);
     mask[47] = !0x09;
@@ -229,8 +230,9 @@ const fn without<const N: usize>(mut mask: Head, positions: [usize; N]) -> Head 
     mask
 }
 
-/// Returns true if `frame`, a frame of the same length as the common frame `first`, equals it up to the TCP flags but for
-/// identification, sequence and ACK number and IPv4 checksum, and has checksums that can be re-created.
+/// Returns true if `frame`, a frame of the same length as the common frame `first`, equals it up to the TCP
+/// flags but for identification, sequence and ACK number and IPv4 checksum, and has checksums that can be
+/// re-created.
 #[inline(always)]
 pub(crate) fn is_alike(first: &[u8], frame: &[u8]) -> bool {
     let (Some(a), Some(b)) = (first.first_chunk(), frame.first_chunk()) else { return false };
@@ -247,8 +249,8 @@ pub(crate) fn ident_and_window(frame: &[u8]) -> Option<(u16, u16)> {
     Some((ident(head), u16::from_be_bytes(array::<48, 2>(head))))
 }
 
-/// Returns true if `frame` repeats the header of `last`, another common frame of the same flow with the payload at
-/// `payload`: all but identification, sequence number and checksums is equal.
+/// Returns true if `frame` repeats the header of `last`, another common frame of the same flow with the
+/// payload at `payload`: all but identification, sequence number and checksums is equal.
 #[inline(always)]
 pub(crate) fn repeats(last: &[u8], frame: &[u8], payload: usize) -> bool {
     if payload == WITH_TIMESTAMPS {
@@ -269,8 +271,8 @@ const REPEATED: Head = {
     mask
 };
 
-/// The bits that [`expected_stream`] compares with the first frame: all but Ethernet addresses, identification, TTL,
-/// sequence and ACK numbers, PSH, window and checksums.
+/// The bits that [`expected_stream`] compares with the first frame: all but Ethernet addresses,
+/// identification, TTL, sequence and ACK numbers, PSH, window and checksums.
 const EXPECTED_STREAM: Head = {
     let free = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 22, 42, 43, 44, 45, 48, 49];
     let mut mask = without(EXPECTED, free);
@@ -286,9 +288,9 @@ pub(crate) fn is_stream_layout(layout: Layout) -> bool {
     is_layout(layout) && matches!(options, (OPTIONS, 0) | (WITH_TIMESTAMPS, 4))
 }
 
-/// Returns the fields of a frame if its header may follow that of `first` under the stream rule: the compared fields
-/// are equal. Both have the same length and [such a layout](is_stream_layout), with the payload at `payload`, and
-/// `frame` has the next sequence number.
+/// Returns the fields of a frame if its header may follow that of `first` under the stream rule: the compared
+/// fields are equal. Both have the same length and [such a layout](is_stream_layout), with the payload at
+/// `payload`, and `frame` has the next sequence number.
 #[inline(always)]
 pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize) -> Option<Latest> {
     let (a, b): (&Head, &Head) = (first.first_chunk()?, frame.first_chunk()?);
@@ -373,8 +375,8 @@ fn array<const AT: usize, const N: usize>(head: &Head) -> [u8; N] {
     head[AT..].first_chunk().copied().unwrap_or([0; N])
 }
 
-/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches, so that the compiler uses vector
-/// instructions.
+/// Returns true if `a` and `b` are equal in the bits set in `mask`. Without branches, so that the compiler
+/// uses vector instructions.
 #[inline(always)]
 pub(crate) fn equal_where<const N: usize>(a: &[u8; N], b: &[u8; N], mask: &[u8; N]) -> bool {
     let bytes = a.iter().zip(b).zip(mask);

@@ -10,7 +10,8 @@ use crate::segment::{Medium, Segment, UsualChecksums};
 
 const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 5];
 
-/// Common frames, by their TCP options: none, timestamps, timestamps in other padding, a SACK block, and as many as fit.
+/// Common frames, by their TCP options: none, timestamps, timestamps in other padding, a SACK block, and as
+/// many as fit.
 fn common_frames() -> impl Iterator<Item = Vec<u8>> {
     let padded_behind = [8, 10, 0, 0, 0, 7, 0, 0, 0, 5, 1, 1];
     let sack = [1, 1, 5, 10, 0, 0, 1, 0, 0, 0, 2, 0];
@@ -24,8 +25,8 @@ fn common_frame(options: &[u8]) -> Vec<u8> {
     TcpFrame { seq, ack: SeqNumber(0x9ABC_DEF0), options, payload, ..TcpFrame::default() }.build()
 }
 
-/// Calls `see` with the frame after each of its bits in `bytes` was changed, and with the position of the bit's byte and
-/// the bit.
+/// Calls `see` with the frame after each of its bits in `bytes` was changed, and with the position of the
+/// bit's byte and the bit.
 fn with_each_bit_changed(frame: &[u8], bytes: Range<usize>, mut see: impl FnMut(&[u8], usize, u8)) {
     let mut changed = frame.to_vec();
     for at in bytes {
@@ -37,8 +38,8 @@ fn with_each_bit_changed(frame: &[u8], bytes: Range<usize>, mut see: impl FnMut(
     }
 }
 
-/// Reads a frame with the parser of all frames. Returns its segment if it is in a common frame, and data with ACK and no
-/// flag but these.
+/// Reads a frame with the parser of all frames. Returns its segment if it is in a common frame, and data with
+/// ACK and no flag but these.
 fn read(frame: &[u8], free: TcpFlags) -> Option<Segment> {
     let Parsed::Tcp(segment) = parse::parse_any(frame, Medium::Ethernet) else { return None };
     let Segment { layout, flags, .. } = segment;
@@ -189,7 +190,8 @@ fn the_next_segment_has_the_ipv4_checksum_that_its_identification_makes() {
 
 #[test]
 fn stream_headers_are_compared_in_all_fields_but_those_that_are_free() {
-    // Ethernet addresses, identification, TTL, IPv4 checksum, sequence number, ACK number, window, TCP checksum, timestamps.
+    // Ethernet addresses, identification, TTL, IPv4 checksum, sequence number, ACK number, window, TCP
+    // checksum, timestamps.
     let free = [0..12, 18..20, 22..23, 24..26, 38..42, 42..46, 48..50, 50..52, 58..66];
     for (frame, timestamp) in [(common_frame(&[]), None), (common_frame(&TIMESTAMPS), Some(7))] {
         let payload = frame.len() - 10;

@@ -13,9 +13,11 @@
 //!   segments that are not parsed, such as fragments, which a receiver may accept), or if its receiver had
 //!   acknowledged all its bytes ([`Verifier::observe_transmit`]).
 //!
-//! Memory grows with what the engine holds, and by 8 to 20 bytes for each flow, to count them. It does not grow with the length of
-//! flows. For an `npu` that drops duplicates ([`NpuConfig::drops_duplicates`](crate::NpuConfig::drops_duplicates)) it grows by up to
-//! 1.5 KB for each flow: these bytes may have come out long before, so a byte stream remembers until the end where it has gaps.
+//! Memory grows with what the engine holds, and by 8 to 20 bytes for each flow, to count them. It does not
+//! grow with the length of flows. For an `npu` that drops duplicates
+//! ([`NpuConfig::drops_duplicates`](crate::NpuConfig::drops_duplicates)) it grows by up to 1.5 KB for each
+//! flow: these bytes may have come out long before, so a byte stream remembers until the end where it has
+//! gaps.
 
 mod frames;
 mod mismatch;
@@ -43,7 +45,8 @@ pub struct Verifier {
     medium: Medium,
     /// True if flows of which nothing is outstanding are remembered: the engine drops duplicates.
     remembers: bool,
-    /// State by flow, of those of which something is outstanding or of all; `None` stands for all frames without a flow.
+    /// State by flow, of those of which something is outstanding or of all; `None` stands for all frames
+    /// without a flow.
     flows: HashMap<Option<FlowKey>, Flow>,
     /// The hashes of all flows.
     counted: HashSet<u64>,
@@ -86,8 +89,8 @@ pub struct Verified {
     pub frames: u64,
     /// Flows of those frames; each direction of a connection is one.
     pub flows: u64,
-    /// Bytes compared: of whole frames for `gro`, of the streams for the others. Bytes that are retransmitted when nothing of their
-    /// flow is outstanding count again, unless the engine drops duplicates.
+    /// Bytes compared: of whole frames for `gro`, of the streams for the others. Bytes that are retransmitted
+    /// when nothing of their flow is outstanding count again, unless the engine drops duplicates.
     pub bytes: u64,
 }
 
@@ -114,8 +117,8 @@ impl Verifier {
         }
     }
 
-    /// Creates a verifier for engines with this configuration whose frames begin with `medium`: an `npu` that drops no duplicates
-    /// needs less memory.
+    /// Creates a verifier for engines with this configuration whose frames begin with `medium`: an `npu` that
+    /// drops no duplicates needs less memory.
     pub fn of(profile: &ProfileConfig, medium: Medium) -> Self {
         let remembers = matches!(profile, ProfileConfig::Npu(npu) if npu.drops_duplicates());
         Self { remembers, ..Self::new(profile.profile(), medium) }
@@ -364,8 +367,8 @@ mod tests {
         })
     }
 
-    /// Returns what is wrong with an aggregate of these frames, whose run is changed before its header is written, and
-    /// after.
+    /// Returns what is wrong with an aggregate of these frames, whose run is changed before its header is
+    /// written, and after.
     fn fault(profile: Profile, frames: &[Vec<u8>], [before, after]: [Change; 2]) -> Option<&'static str> {
         let mut verifier = Verifier::new(profile, Medium::Ethernet);
         frames.iter().for_each(|frame| verifier.received(frame));

@@ -21,11 +21,11 @@ pub(super) enum Content<'a> {
     Udp { payload_len: usize },
     /// A TCP segment or UDP datagram with a wrong checksum.
     Corrupt,
-    /// A TCP segment that is not parsed: a first fragment, or behind a routing or authentication header or a home
-    /// address. A receiver may accept its `len` bytes.
+    /// A TCP segment that is not parsed: a first fragment, or behind a routing or authentication header or a
+    /// home address. A receiver may accept its `len` bytes.
     Opaque { seq: SeqNumber, len: usize },
-    /// A frame without a flow, a first fragment that ends before the sequence number, or a UDP datagram without a checksum or that
-    /// is not parsed.
+    /// A frame without a flow, a first fragment that ends before the sequence number, or a UDP datagram
+    /// without a checksum or that is not parsed.
     Other,
 }
 

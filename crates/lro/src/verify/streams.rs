@@ -133,8 +133,8 @@ impl Streams {
         Ok(brought)
     }
 
-    /// Checks an aggregate: its bytes, and the header fields in common with its segments: their frames, and the lengths of their
-    /// payloads.
+    /// Checks an aggregate: its bytes, and the header fields in common with its segments: their frames, and
+    /// the lengths of their payloads.
     pub(super) fn aggregate<'a>(
         &mut self,
         tcp: &Tcp<'_>,
@@ -275,7 +275,8 @@ mod tests {
         }
     }
 
-    /// Each segment comes twice: the second time in an aggregate with the next one, or alone. Its receiver may have acknowledged it before.
+    /// Each segment comes twice: the second time in an aggregate with the next one, or alone. Its receiver
+    /// may have acknowledged it before.
     #[test]
     fn of_retransmissions_only_what_is_held_is_remembered() {
         for (is_acknowledged, in_aggregate) in [(false, true), (false, false), (true, true), (true, false)] {

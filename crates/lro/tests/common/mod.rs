@@ -1,4 +1,5 @@
-//! An engine of any profile in virtual time, driven by the loop that every driver uses; the verifier checks every output.
+//! An engine of any profile in virtual time, driven by the loop that every driver uses; the verifier checks
+//! every output.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod segments;
@@ -330,7 +331,8 @@ pub fn each_profile(hold: Duration) -> [ProfileConfig; 3] {
     ]
 }
 
-/// Checks that every received frame was counted once more, and payload once in and once out. Nothing may be held.
+/// Checks that every received frame was counted once more, and payload once in and once out. Nothing may be
+/// held.
 pub fn assert_consistent(statistics: &Statistics) {
     let Statistics { packets_in, packets_out, aggregates, segments_aggregated, .. } = *statistics;
     let (passes, flushes, drops) =

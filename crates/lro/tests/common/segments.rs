@@ -19,8 +19,8 @@ pub fn data(at: u32, len: usize) -> TcpFrame {
     TcpFrame { seq: SeqNumber(BASE), ..TcpFrame::default() }.at(at, len)
 }
 
-/// A packet without an Ethernet header, from 8.0.69.0 and with `len` bytes of payload, 8 to 200, whose other fields look like
-/// an IPv4 and a TCP header 14 bytes later.
+/// A packet without an Ethernet header, from 8.0.69.0 and with `len` bytes of payload, 8 to 200, whose other
+/// fields look like an IPv4 and a TCP header 14 bytes later.
 pub fn packet_like_an_ethernet_frame(flow: u8, at: u32, len: usize) -> Vec<u8> {
     let mut payload = vec![0; len];
     (payload[6], payload[7]) = (0x50, 0x10);
@@ -30,7 +30,8 @@ pub fn packet_like_an_ethernet_frame(flow: u8, at: u32, len: usize) -> Vec<u8> {
     TcpFrame { network, payload, ..segment }.build()[14..].to_vec()
 }
 
-/// The first `len` bytes of a segment's IP payload as a first fragment, without an Ethernet header's tags or IPv4 options.
+/// The first `len` bytes of a segment's IP payload as a first fragment, without an Ethernet header's tags or
+/// IPv4 options.
 pub fn first_fragment(segment: &TcpFrame, len: usize) -> Vec<u8> {
     let mut frame = segment.build();
     if let Network::Ipv6 { .. } = segment.network {

@@ -46,8 +46,8 @@ pub(crate) fn host_syn(frame: TcpFrame) -> TcpFrame {
     syn(frame, TcpFlags::ACK, &[2, 4, 5, 180, 1, 3, 3, SCALE])
 }
 
-/// A connection whose SYNs were seen; 100 bytes were received, handed over and acknowledged by the host, with a window
-/// of 1,000 × 128 bytes.
+/// A connection whose SYNs were seen; 100 bytes were received, handed over and acknowledged by the host, with
+/// a window of 1,000 × 128 bytes.
 pub(crate) fn connected() -> Card {
     let mut card = card(ActiveAck::Safe);
     open(&mut card, &data(0, 100));
@@ -259,7 +259,8 @@ fn ce_is_left_to_the_host_until_it_has_echoed_it() {
     assert_eq!(acked(&acks_for(&mut card, &[data(300, 100)])), [400]);
 }
 
-/// RFC 3168 section 5: the two low bits of the traffic class. RFC 8200 section 3: the class is in the first two bytes.
+/// RFC 3168 section 5: the two low bits of the traffic class. RFC 8200 section 3: the class is in the first
+/// two bytes.
 #[test]
 fn over_ipv6_ce_and_no_other_class_is_left_to_the_host() {
     for class in [0, 1, 2, 3, 0xFC, 0xFD, 0xFE, 0xFF] {
@@ -309,7 +310,8 @@ fn control_and_unusual_data_are_not_acknowledged() {
     }
 }
 
-/// RFC 9293 section 3.10.7.4: a segment without ACK is dropped, and RFC 2385 section 2.0 one with an unexpected MD5 option.
+/// RFC 9293 section 3.10.7.4: a segment without ACK is dropped, and RFC 2385 section 2.0 one with an
+/// unexpected MD5 option.
 #[test]
 fn data_that_the_host_may_discard_is_not_acknowledged_by_what_follows() {
     let md5 = TcpFrame { options: [&[1, 1, 19, 18][..], &[0; 16]].concat(), ..data(100, 100) };

@@ -1,4 +1,5 @@
-//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has others.
+//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has
+//! others.
 
 use std::rc::Rc;
 
@@ -92,7 +93,8 @@ impl Driver {
     }
 }
 
-/// A burst's vector changes places with one of the engine's, and its memory is kept. The first pass allocates room for outputs.
+/// A burst's vector changes places with one of the engine's, and its memory is kept. The first pass allocates
+/// room for outputs.
 #[test]
 fn nothing_is_allocated_for_bursts_in_the_steady_state() {
     const BURST: usize = 32;

@@ -1,4 +1,5 @@
-//! The captures of real traffic through every profile: the verifier finds nothing, and every frame is counted.
+//! The captures of real traffic through every profile: the verifier finds nothing, and every frame is
+//! counted.
 
 use std::path::{Path, PathBuf};
 

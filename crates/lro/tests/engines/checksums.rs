@@ -135,7 +135,8 @@ fn a_frame_with_a_wrong_ipv4_checksum_is_not_merged_and_is_counted() {
     }
 }
 
-/// A received frame of the property test: its flow, its status, and the bit of the IPv4 checksum that is wrong, if any.
+/// A received frame of the property test: its flow, its status, and the bit of the IPv4 checksum that is
+/// wrong, if any.
 type Received = (u16, usize, Option<usize>);
 
 fn received() -> impl Strategy<Value = Received> {

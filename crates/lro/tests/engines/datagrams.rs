@@ -1,4 +1,5 @@
-//! UDP datagrams in `gro`: every row of their table of cases, by name. Whatever comes out is also verified bit for bit.
+//! UDP datagrams in `gro`: every row of their table of cases, by name. Whatever comes out is also verified
+//! bit for bit.
 
 use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, ms, tcp};
 use crate::generated::exchange;
@@ -39,8 +40,8 @@ fn datagram(nth: u16, len: usize) -> Vec<u8> {
     build(&fields(nth, len))
 }
 
-/// The UDP payload lengths of what came out since the last call, as etherparse reads them, and whether their checksums are
-/// right.
+/// The UDP payload lengths of what came out since the last call, as etherparse reads them, and whether their
+/// checksums are right.
 fn take_lens(card: &mut Card) -> Vec<usize> {
     card.take().iter().map(|sent| payload_len(sent.bytes())).collect()
 }
@@ -319,7 +320,8 @@ fn complete(frame: &mut [u8]) {
     udp[6..8].copy_from_slice(&transmitted_checksum(sum).to_be_bytes());
 }
 
-/// Each bit of the headers, in the second of three datagrams. Its checksums are right, so that only its fields tell it from the others.
+/// Each bit of the headers, in the second of three datagrams. Its checksums are right, so that only its
+/// fields tell it from the others.
 #[test]
 fn a_datagram_that_differs_in_a_header_bit_is_not_merged() {
     let is_merged_with = |at: usize, flip: u8, is_batch: bool| {
@@ -363,7 +365,8 @@ fn the_identifications_of_datagrams_are_the_same_or_go_up_by_one() {
     }
 }
 
-/// An IP checksum of 0xFFFF is right where 0 is, and a datagram may have no checksum; neither would be re-created.
+/// An IP checksum of 0xFFFF is right where 0 is, and a datagram may have no checksum; neither would be
+/// re-created.
 #[test]
 fn a_checksum_that_would_not_be_re_created_is_not_merged() {
     let ip_checksum = 24..26;

@@ -1,4 +1,5 @@
-//! The `gro` profile: every row of its table of cases, by name. Whatever comes out is also verified bit for bit.
+//! The `gro` profile: every row of its table of cases, by name. Whatever comes out is also verified bit for
+//! bit.
 
 use crate::common::{Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{

@@ -126,7 +126,8 @@ fn control_does_not_overtake_a_segment_of_a_batch_of_many_flows() {
     }
 }
 
-/// Segments of these flows that take turns, `in_a_row` each time: in each of three rounds with another ACK number.
+/// Segments of these flows that take turns, `in_a_row` each time: in each of three rounds with another ACK
+/// number.
 fn with_rising_acks(flows: u16, in_a_row: u32) -> Vec<Vec<u8>> {
     let segment = |round: u32, flow: u16, nth: u32| {
         data((round * in_a_row + nth) * 100, 100).with(|frame| {

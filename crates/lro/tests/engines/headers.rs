@@ -32,8 +32,8 @@ impl Shape {
         matches!(self.first.network, Network::Ipv4 { .. })
     }
 
-    /// The frames of three consecutive segments, whose IPv4 identifications are `step` apart, in the second of which
-    /// this bit of the header is flipped.
+    /// The frames of three consecutive segments, whose IPv4 identifications are `step` apart, in the second
+    /// of which this bit of the header is flipped.
     fn frames(&self, step: u16, flipped: usize) -> [Vec<u8>; 3] {
         [0, 1, 2].map(|nth: u16| {
             let mut segment = self.first.clone().at(u32::from(nth) * 100, 100);

@@ -1,5 +1,6 @@
-//! What the Linux kernel's own test of receive offload (tools/testing/selftests, `gro.c`) expects of it, expected of
-//! `gro`: the same segments, the same payload lengths of the packets that come out before the closing FIN.
+//! What the Linux kernel's own test of receive offload (tools/testing/selftests, `gro.c`) expects of it,
+//! expected of `gro`: the same segments, the same payload lengths of the packets that come out before the
+//! closing FIN.
 
 use crate::common::{Card, Change, ms, pattern, tcp};
 use nichrome_lro::{Config, Hold, ProfileConfig};

@@ -1,4 +1,5 @@
-//! The coalescing engines. One executable: they are generic over buffers, and each executable compiles all of them.
+//! The coalescing engines. One executable: they are generic over buffers, and each executable compiles all of
+//! them.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 #[path = "../common/mod.rs"]

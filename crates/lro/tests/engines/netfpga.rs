@@ -329,7 +329,8 @@ fn checksums_behind_extension_headers_are_not_verified() {
     assert_eq!((card.passes(PassReason::IpOptions), card.flushes(FlushReason::Barrier)), (1, 1));
 }
 
-/// The content of extension headers is not read, a home address (RFC 6275) among it; TCP headers behind them may be malformed.
+/// The content of extension headers is not read, a home address (RFC 6275) among it; TCP headers behind them
+/// may be malformed.
 #[test]
 fn nothing_overtakes_behind_extension_headers() {
     let home_address = data(100, 100).over_ipv6().with(|frame| match &mut frame.network {

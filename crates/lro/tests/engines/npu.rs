@@ -1,5 +1,5 @@
-//! The `npu` profile: the rules of its table on order, barriers and memory, by name. Whatever comes out is also verified
-//! as a stream, but where the paper's rules break one.
+//! The `npu` profile: the rules of its table on order, barriers and memory, by name. Whatever comes out is
+//! also verified as a stream, but where the paper's rules break one.
 
 use crate::common::{Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{

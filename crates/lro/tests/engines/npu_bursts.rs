@@ -1,5 +1,5 @@
-//! The `npu` profile with bursts of many connections, for which it has paths of their own: they change nothing, but that segments in a row of a
-//! sparse connection merge.
+//! The `npu` profile with bursts of many connections, for which it has paths of their own: they change
+//! nothing, but that segments in a row of a sparse connection merge.
 
 use crate::common::{Card, Change, data, packet_like_an_ethernet_frame, us};
 use nichrome_lro::{Config, FlushReason, Frame, Medium, NpuConfig, ProfileConfig};
@@ -8,7 +8,8 @@ use nichrome_wire::{TcpFlags, TcpFrame};
 /// Connections: more than the nearest caches are taken for.
 const CONNECTIONS: u32 = 9000;
 
-/// What a connection receives in a round: next in sequence but for what is particular to it, and for one in a while.
+/// What a connection receives in a round: next in sequence but for what is particular to it, and for one in a
+/// while.
 fn segments(connection: u32, round: u32) -> Vec<Vec<u8>> {
     let port = |frame: &mut TcpFrame| (frame.src_port, frame.dst_port) = (connection as u16, 80);
     let at = |nth: u32| data(nth * 100, 100).with(port);
@@ -39,8 +40,8 @@ fn segments(connection: u32, round: u32) -> Vec<Vec<u8>> {
     }
 }
 
-/// Cards that have received the first `most` segments of all connections in each of 12 rounds, in bursts and one by one. Compares them after
-/// each burst and after each round.
+/// Cards that have received the first `most` segments of all connections in each of 12 rounds, in bursts and
+/// one by one. Compares them after each burst and after each round.
 fn many_connections(most: usize, compare: [fn(&mut Card, &mut Card); 2]) -> [Card; 2] {
     let config = Config { max_connections: 2 * CONNECTIONS as usize, ..Config::default() };
     let card = || Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
@@ -71,8 +72,8 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
     assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
 }
 
-/// Of a sparse connection, the first segment leaves at once if it comes alone, and with the next one if it comes together with that. The cards
-/// verify what they deliver.
+/// Of a sparse connection, the first segment leaves at once if it comes alone, and with the next one if it
+/// comes together with that. The cards verify what they deliver.
 #[test]
 fn segments_in_a_row_of_sparse_connections_merge_in_bursts() {
     let [bursts, single] = many_connections(2, [|_, _| {}; 2]);
@@ -81,8 +82,8 @@ fn segments_in_a_row_of_sparse_connections_merge_in_bursts() {
     assert!(together < apart, "{together}, {apart}");
 }
 
-/// Checks that the engine delivers the same if it receives the frames of these bursts together or one by one, in three rounds, with
-/// few and with many connections.
+/// Checks that the engine delivers the same if it receives the frames of these bursts together or one by one,
+/// in three rounds, with few and with many connections.
 fn assert_bursts_change_nothing(bursts: &[&[Vec<u8>]], what: &str) {
     assert_bursts_of_medium_change_nothing(Medium::Ethernet, bursts, what);
 }
@@ -183,7 +184,8 @@ fn connections_that_take_turns_in_another_order_bring_about_what_single_frames_d
         data(at, 100).with(|frame| frame.src_port = 1024 + connection as u16).build()
     };
     for connections in [2, 5, 40, 70] {
-        // As the round before, the other way round, with a connection that is left out, and from another one on.
+        // As the round before, the other way round, with a connection that is left out, and from another one
+        // on.
         let orders: [fn(u32, u32) -> u32; 4] =
             [|nth, _| nth, |nth, of| of - 1 - nth, |nth, of| nth.max(1) % of, |nth, of| (nth + of / 2) % of];
         let mut sent = vec![0; connections as usize];

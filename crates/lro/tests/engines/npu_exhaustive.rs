@@ -1,5 +1,5 @@
-//! The `npu` profile on all sequences of a few segments: whatever the order, overlap and repetition, the stream is whole, and nothing
-//! is held beyond the reorder window and the hold times.
+//! The `npu` profile on all sequences of a few segments: whatever the order, overlap and repetition, the
+//! stream is whole, and nothing is held beyond the reorder window and the hold times.
 
 use crate::common::{Card, Change, data, ms, us};
 use nichrome_lro::{ActiveAck, Config, NpuConfig, ProfileConfig};
@@ -29,8 +29,8 @@ fn card(npu: NpuConfig) -> Card {
     Card::new(&config, &ProfileConfig::Npu(npu))
 }
 
-/// Runs all sequences of the segments, and of waits of 100 us, which is shorter than the reorder hold. The verifier checks that the
-/// stream comes out whole and in order.
+/// Runs all sequences of the segments, and of waits of 100 us, which is shorter than the reorder hold. The
+/// verifier checks that the stream comes out whole and in order.
 fn check_all(npu: NpuConfig) {
     let waits = SEGMENTS.len();
     all_sequences(waits as u32 + 1, |events| {

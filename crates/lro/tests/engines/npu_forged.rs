@@ -1,13 +1,13 @@
-//! The `npu` profile beside an attacker who forges segments of a known connection, and packets whose end it cannot know: the stream
-//! and active ACK go on.
+//! The `npu` profile beside an attacker who forges segments of a known connection, and packets whose end it
+//! cannot know: the stream and active ACK go on.
 
 use crate::active_ack::{acked, acks_for, behind, connected, host};
 use crate::common::{Card, Change, data, first_fragment, ms};
 use nichrome_lro::{Config, FlushReason, NpuConfig, PassReason, ProfileConfig};
 use nichrome_wire::{IpProtocol, TcpFlags, TcpFrame};
 
-/// Sequence numbers that an attacker may guess: further ahead than the reorder window, within the host's window and beyond it, and
-/// behind the stream.
+/// Sequence numbers that an attacker may guess: further ahead than the reorder window, within the host's
+/// window and beyond it, and behind the stream.
 const GUESSES: [u32; 6] = [2 << 20, 1 << 28, 1 << 30, (1 << 31) - 1000, 1 << 31, 3 << 30];
 
 /// Delivers what is held, and checks that out-of-order segments from `at` on are put in order.
@@ -135,7 +135,8 @@ fn a_fin_that_repeats_the_last_bytes_ends_the_connection() {
     assert_eq!(acks_for(&mut card, &[data(130, 100)]), []);
 }
 
-/// RFC 5961 section 5: the host discards data that acknowledges what it has not sent, and data whose ACK number is too old.
+/// RFC 5961 section 5: the host discards data that acknowledges what it has not sent, and data whose ACK
+/// number is too old.
 #[test]
 fn data_with_a_forged_ack_number_is_not_acknowledged_by_the_card() {
     let next = 5000_u32;

@@ -8,7 +8,8 @@ use nichrome_lro::{
 use nichrome_wire::engine::deliver;
 use nichrome_wire::{Instant, TcpFlags};
 
-/// A connection that has sent 5 segments of 100 bytes, each 1.1 ms after the last: the next segment finds it sparse.
+/// A connection that has sent 5 segments of 100 bytes, each 1.1 ms after the last: the next segment finds it
+/// sparse.
 fn sparse_card(mut card: Card) -> Card {
     for nth in 0..5 {
         card.receive(&data(nth * 100, 100)).wait(us(1100));

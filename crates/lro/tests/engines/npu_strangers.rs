@@ -1,4 +1,5 @@
-//! The `npu` profile with connections that it does not know: without a descriptor, they are coalesced within a receive batch.
+//! The `npu` profile with connections that it does not know: without a descriptor, they are coalesced within
+//! a receive batch.
 
 use crate::common::{Card, Change, data, ms, us};
 use nichrome_lro::{ActiveAck, Config, FlushReason, NpuConfig, PassReason, ProfileConfig, PshRule, Rules};
@@ -68,7 +69,8 @@ fn nothing_overtakes_the_run_of_a_connection_without_a_descriptor() {
     }
 }
 
-/// After 64 bursts of single segments, connections that share a place in the cache of last arrivals count as sparse.
+/// After 64 bursts of single segments, connections that share a place in the cache of last arrivals count as
+/// sparse.
 #[test]
 fn no_segment_overtakes_a_run_that_began_before_its_connection_counted_as_sparse() {
     let config = Config { max_connections: 1, ..Config::default() };

@@ -186,8 +186,8 @@ fn trains_that_come_further_apart_than_the_timeout_are_delivered_when_the_batch_
     assert!(card.take().is_empty());
 }
 
-/// A card with the default configuration whose connection 1 has had five trains, 300 µs apart: the end of a batch delivers the
-/// next one.
+/// A card with the default configuration whose connection 1 has had five trains, 300 µs apart: the end of a
+/// batch delivers the next one.
 fn card_after_trains() -> Card {
     let mut card = Card::npu();
     (0..5).for_each(|train| _ = receive_train(&mut card, 1, train).wait(us(300)));
@@ -230,7 +230,8 @@ fn more_connections_than_a_batch_can_end_are_held_until_their_timeout() {
     let [ended, timed_out] =
         [FlushReason::EndOfBatch, FlushReason::Timeout].map(|reason| card.flushes(reason));
     assert_eq!(ended + timed_out, 6 * u64::from(CONNECTIONS));
-    // As many as are kept for the end of a batch, and those of the last burst. In the first one, as many have no descriptor.
+    // As many as are kept for the end of a batch, and those of the last burst. In the first one, as many have
+    // no descriptor.
     assert!((1..=6 * (256 + 64) + 64).contains(&ended), "{ended}");
 }
 

@@ -24,7 +24,8 @@ fn vlan(tpid: EtherType, tci: u16) -> VlanTag {
     VlanTag { tpid, tci }
 }
 
-/// Frames in all shapes that are merged: IPv4 and IPv6; no, one and two VLAN tags; with and without timestamps.
+/// Frames in all shapes that are merged: IPv4 and IPv6; no, one and two VLAN tags; with and without
+/// timestamps.
 fn shapes() -> Vec<(&'static str, TcpFrame)> {
     let tags = vec![vlan(EtherType::QINQ, 5), vlan(EtherType::VLAN, 0x6006)];
     let plain = data(0, 100);
@@ -240,7 +241,8 @@ fn fragments_flush_their_flow_and_are_passed() {
     }
 }
 
-/// RFC 791: with an MTU of 68 bytes and 40 bytes of IP options, a first fragment has the ports, the sequence number and no more.
+/// RFC 791: with an MTU of 68 bytes and 40 bytes of IP options, a first fragment has the ports, the sequence
+/// number and no more.
 #[test]
 fn a_first_fragment_that_ends_within_the_tcp_header_flushes_its_flow() {
     for (len, is_known) in [(0, false), (3, false), (4, true), (8, true), (16, true), (19, true)] {
@@ -332,8 +334,8 @@ fn segments_behind_64_kb_of_extension_headers_are_passed_after_what_is_held() {
     }
 }
 
-/// The home address option of a mobile node (RFC 6275 section 6.3), in the recommended place: the TCP checksum covers this
-/// address in place of the source address.
+/// The home address option of a mobile node (RFC 6275 section 6.3), in the recommended place: the TCP
+/// checksum covers this address in place of the source address.
 #[test]
 fn segments_with_a_home_address_are_passed_after_what_is_held_and_their_checksums_are_not_verified() {
     let home = [0xFD; 16];

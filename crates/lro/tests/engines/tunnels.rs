@@ -267,8 +267,8 @@ fn tunnels_with_the_same_connection_within_are_not_merged() {
     assert_eq!(card.take().len(), 2);
 }
 
-/// Whatever is merged, the verifier compares with what was received: each bit of the tunnel's header, in the second of three
-/// segments.
+/// Whatever is merged, the verifier compares with what was received: each bit of the tunnel's header, in the
+/// second of three segments.
 #[test]
 fn a_tunnel_header_that_differs_in_a_bit_is_re_created() {
     let config = Config { tunnels: true, max_connections: 64, max_aggregates: 8, ..Config::default() };

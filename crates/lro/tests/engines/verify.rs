@@ -499,7 +499,8 @@ fn an_acknowledged_segment_may_be_dropped_once() {
     assert!(verify(&[&two, &longer, &two], &delivered).is_ok());
 }
 
-/// Returns true if the two frames may come out in another order than they came in, as frames of different flows.
+/// Returns true if the two frames may come out in another order than they came in, as frames of different
+/// flows.
 fn are_of_different_flows(frames: &[Vec<u8>; 2], medium: Medium) -> bool {
     let mut verifier = Verifier::new(Profile::Gro, medium);
     frames.iter().for_each(|frame| verifier.received(frame));
@@ -562,7 +563,8 @@ fn a_wrong_checksum_of_any_header_is_a_reason_to_drop() {
             }
         }
     }
-    // A datagram that has no checksum, or whose checksum covers other bytes: it is a fragment, or its lengths disagree.
+    // A datagram that has no checksum, or whose checksum covers other bytes: it is a fragment, or its lengths
+    // disagree.
     let mut without = with(&udp, 80, 1);
     without[40..42].fill(0);
     let mut fragment = with(&udp, 80, 1);

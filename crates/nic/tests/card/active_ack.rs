@@ -1,5 +1,5 @@
-//! Active ACK `safe` with a receiver that stops reading, is killed, or comes back: no byte is acknowledged that the
-//! receiver's kernel does not get.
+//! Active ACK `safe` with a receiver that stops reading, is killed, or comes back: no byte is acknowledged
+//! that the receiver's kernel does not get.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
@@ -86,8 +86,8 @@ impl Pair {
         account
     }
 
-    /// Waits until the connection is idle, and checks that the receiving kernel has all bytes that were acknowledged to
-    /// the sender. Without a processor, the cards are still before they have passed on all.
+    /// Waits until the connection is idle, and checks that the receiving kernel has all bytes that were
+    /// acknowledged to the sender. Without a processor, the cards are still before they have passed on all.
     fn check_once_still(&self, port: u16) {
         let until = Instant::now() + PATIENCE;
         let mut account = self.wait_until_still(port);
@@ -188,8 +188,8 @@ fn a_program_that_is_stopped_and_goes_on_gets_every_byte() {
     pair.stop();
 }
 
-/// A receiver that reads, and one that never did. The kernel drops bytes that it gets after the program's end; they may
-/// have been acknowledged before the sender gets the reset.
+/// A receiver that reads, and one that never did. The kernel drops bytes that it gets after the program's
+/// end; they may have been acknowledged before the sender gets the reset.
 #[test]
 fn a_sender_learns_that_its_receiver_was_killed_and_another_comes_back() {
     for (program, arguments) in [("cat", &[][..]), ("sleep", &["1000"])] {
@@ -212,7 +212,8 @@ fn a_sender_learns_that_its_receiver_was_killed_and_another_comes_back() {
     }
 }
 
-/// Transfers data over a new connection between the same ports: the card's state of the old one must not affect it.
+/// Transfers data over a new connection between the same ports: the card's state of the old one must not
+/// affect it.
 fn arrives_from(pair: &Pair, port: u16) {
     let [receiver, sender] = &pair.hosts;
     let listener = receiver.namespace.run(|| TcpListener::bind((v4(1), PORT)).unwrap()).unwrap();
@@ -252,8 +253,8 @@ fn a_host_whose_interface_was_down_gets_every_byte() {
             netlink.set_down(&netlink.interface(interface()).unwrap()).unwrap();
         })
         .unwrap();
-        // The kernel may have received bytes without acknowledging them: only the end of the transfer shows whether all
-        // arrived.
+        // The kernel may have received bytes without acknowledging them: only the end of the transfer shows
+        // whether all arrived.
         pair.wait_until_still(port);
         host.run(|| {
             let netlink = Netlink::open().unwrap();

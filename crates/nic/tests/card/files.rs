@@ -1,5 +1,5 @@
-//! Files through cards of every profile: they arrive with the same SHA-256, and no pause is longer than the sender's
-//! retransmission timeouts explain. `NICHROME_FILE_MB` sets the size of the files.
+//! Files through cards of every profile: they arrive with the same SHA-256, and no pause is longer than the
+//! sender's retransmission timeouts explain. `NICHROME_FILE_MB` sets the size of the files.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -53,9 +53,10 @@ struct Watched {
 }
 
 impl Watched {
-    /// Returns the longest explained pause of the receiver that is connected to `port`. The timeout doubles until a
-    /// packet gets through, and a probe may precede it (RFC 8985 section 7), so that the pause is less than twice the
-    /// longest timeout. If the machine delays the thread that reads the reports, it delays the others too.
+    /// Returns the longest explained pause of the receiver that is connected to `port`. The timeout doubles
+    /// until a packet gets through, and a probe may precede it (RFC 8985 section 7), so that the pause is
+    /// less than twice the longest timeout. If the machine delays the thread that reads the reports, it
+    /// delays the others too.
     fn explained(&self, port: u16) -> Duration {
         let timeout = self.sockets.get(&port).map_or(LEAST_TIMEOUT, |socket| socket.timeout);
         2 * timeout + self.away

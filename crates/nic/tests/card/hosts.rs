@@ -76,7 +76,8 @@ fn mac(number: u8) -> MacAddr {
     MacAddr([2, 0, 0, 0, 7, number])
 }
 
-/// Adds the other host's MAC address to the host with this number. The kernel forgets it when the interface goes down.
+/// Adds the other host's MAC address to the host with this number. The kernel forgets it when the interface
+/// goes down.
 pub(crate) fn add_neighbours(netlink: &Netlink, number: u8) {
     let interface = netlink.interface(interface()).unwrap();
     let peer = 3 - number;
@@ -126,7 +127,8 @@ pub(crate) fn pattern(connection: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| ((at * 31) ^ (at >> 9) ^ (connection * 7)) as u8).collect()
 }
 
-/// Sends `len` bytes over each of `connections` connections at once, from `sender` to `receiver`, and checks them.
+/// Sends `len` bytes over each of `connections` connections at once, from `sender` to `receiver`, and checks
+/// them.
 pub(crate) fn transfer(receiver: &Host, sender: &Host, address: IpAddr, connections: usize, len: usize) {
     let listener = receiver.namespace.run(|| TcpListener::bind((address, PORT)).unwrap()).unwrap();
     let mut threads = Vec::new();
@@ -148,8 +150,8 @@ pub(crate) fn transfer(receiver: &Host, sender: &Host, address: IpAddr, connecti
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// Creates two hosts with a card each of the same profile, and records the second host's connections to the first in a
-/// ledger.
+/// Creates two hosts with a card each of the same profile, and records the second host's connections to the
+/// first in a ledger.
 pub(crate) fn observed_pair(
     profile: Option<ProfileConfig>,
     impairments: &[Impairments; 2],

@@ -1,5 +1,5 @@
-//! A ledger of TCP connections: bytes handed to the receiving kernel, and bytes acknowledged to the sending kernel, as
-//! the cards of both ends observe them.
+//! A ledger of TCP connections: bytes handed to the receiving kernel, and bytes acknowledged to the sending
+//! kernel, as the cards of both ends observe them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};

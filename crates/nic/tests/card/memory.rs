@@ -1,5 +1,5 @@
-//! Memory for frames: with few buffers the engine releases held frames, so that reception continues, and few segments of a local
-//! sender's frames are held at a time.
+//! Memory for frames: with few buffers the engine releases held frames, so that reception continues, and few
+//! segments of a local sender's frames are held at a time.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -108,8 +108,8 @@ fn counters_after(card: &Card, frames: u64) -> Vec<QueueStats> {
     }
 }
 
-/// Checks that all of 400 frames reach the engines, although 64 buffers exist and the hold time is a minute, and the host when the
-/// card stops.
+/// Checks that all of 400 frames reach the engines, although 64 buffers exist and the hold time is a minute,
+/// and the host when the card stops.
 fn all_frames_arrive(profile: ProfileConfig, workers: usize) {
     const CONNECTIONS: u16 = 200;
     let host = host(1, 1);

@@ -41,8 +41,8 @@ fn socket(line: &str) -> Option<(u16, Socket)> {
     Some((port, Socket { timeout, backoff: number("backoff")? as u32, retransmitted }))
 }
 
-/// Reads the connections of a host repeatedly until the other end of `stop` is dropped. Returns the maximum of each
-/// value by port, and the longest time between two readings.
+/// Reads the connections of a host repeatedly until the other end of `stop` is dropped. Returns the maximum
+/// of each value by port, and the longest time between two readings.
 pub(crate) fn watch(host: &Host, stop: &Receiver<()>) -> (HashMap<u16, Socket>, Duration) {
     let (mut all, mut away, mut last) = (HashMap::<u16, Socket>::new(), Duration::ZERO, Instant::now());
     loop {

@@ -21,7 +21,8 @@ fn two_workers(number: u8, queues: usize, wires: Vec<MemoryWire>) -> (Host, Card
     (host, card)
 }
 
-/// Checks that `some` is `all` but for the last ACKs, which were in a ring between workers when the card stopped.
+/// Checks that `some` is `all` but for the last ACKs, which were in a ring between workers when the card
+/// stopped.
 fn assert_all_but_few(some: u64, all: u64) {
     assert!((all.saturating_sub(32)..=all).contains(&some), "{some} of {all}");
 }

@@ -1,5 +1,5 @@
-//! pcapng blocks and options (draft-ietf-opsawg-pcapng, sections 3.1 and 3.5): read in either byte order, written in
-//! little-endian order.
+//! pcapng blocks and options (draft-ietf-opsawg-pcapng, sections 3.1 and 3.5): read in either byte order,
+//! written in little-endian order.
 
 use super::source::{ByteOrder, Source};
 use super::{PacketOptions, ReadError};
@@ -93,8 +93,9 @@ impl Block {
         Ok((code != OPTION_END).then_some(OptionHeader { code, len }))
     }
 
-    /// Reads a packet's options: comments are lines, and those that do not fit 65,535 bytes in total are skipped. An option
-    /// that exceeds the block ends the scan without an error: options do not affect the packet.
+    /// Reads a packet's options: comments are lines, and those that do not fit 65,535 bytes in total are
+    /// skipped. An option that exceeds the block ends the scan without an error: options do not affect the
+    /// packet.
     pub(super) fn packet_options<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -136,8 +137,8 @@ impl Block {
         Ok(())
     }
 
-    /// Returns the name of the program that wrote the section; empty if its header has none. An option that exceeds the
-    /// block ends the scan without an error: the name does not affect packets.
+    /// Returns the name of the program that wrote the section; empty if its header has none. An option that
+    /// exceeds the block ends the scan without an error: the name does not affect packets.
     pub(super) fn application<R: Read>(&mut self, source: &mut Source<R>) -> Result<String, ReadError> {
         while self.left >= 4
             && let Some(option) = self.option(source)?

@@ -1,6 +1,7 @@
 //! A capture in a regular file. Written bytes are in the file even if the process is then killed by SIGKILL.
 //!
-//! The file is never mapped into memory: a store behind the end of a file that another program truncates raises SIGBUS.
+//! The file is never mapped into memory: a store behind the end of a file that another program truncates
+//! raises SIGBUS.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
@@ -27,8 +28,8 @@ impl CaptureFile {
         Ok(Self { file, end })
     }
 
-    /// Fails if the file is shorter than what was written to it: the next block would follow a gap of zeros, which no reader
-    /// accepts.
+    /// Fails if the file is shorter than what was written to it: the next block would follow a gap of zeros,
+    /// which no reader accepts.
     fn check_len(&self) -> io::Result<()> {
         if (fstat(&self.file)?.st_size as u64) < self.end {
             return Err(io::Error::other("another program has truncated it"));
@@ -36,8 +37,8 @@ impl CaptureFile {
         Ok(())
     }
 
-    /// Writes behind the last block. By rustix: the C library's pwrite(2) is a cancellation point (pthreads(7)), and the caller may hold
-    /// locks.
+    /// Writes behind the last block. By rustix: the C library's pwrite(2) is a cancellation point
+    /// (pthreads(7)), and the caller may hold locks.
     fn append(&self, mut blocks: &[u8]) -> io::Result<()> {
         let end = self.end + blocks.len() as u64;
         while !blocks.is_empty() {

@@ -51,7 +51,8 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Converts a timestamp. Times before 1970 become 1970; times beyond the range of `Instant` become its maximum.
+    /// Converts a timestamp. Times before 1970 become 1970; times beyond the range of `Instant` become its
+    /// maximum.
     #[inline]
     pub(super) fn time(self, ticks: u64) -> Instant {
         let nanos = self.tick.nanos(ticks).cast_signed() + i128::from(self.offset) * 1_000_000_000;

@@ -1,5 +1,5 @@
-//! The input of a decompressor. Distinguishes why decompression failed: decompressors report an input that ends, an
-//! error of the system and corrupt data in the same way.
+//! The input of a decompressor. Distinguishes why decompression failed: decompressors report an input that
+//! ends, an error of the system and corrupt data in the same way.
 
 use crate::uninterrupted;
 use std::io::{self, BufRead, ErrorKind, Read};
@@ -24,8 +24,8 @@ impl<R: BufRead> CompressedInput<R> {
         }
     }
 
-    /// Returns why decompression failed: the error of the input, `UnexpectedEof` if the decompressor needed bytes
-    /// after its end, else `other`.
+    /// Returns why decompression failed: the error of the input, `UnexpectedEof` if the decompressor needed
+    /// bytes after its end, else `other`.
     pub(super) fn cause(&mut self, other: io::Error) -> io::Error {
         match self.error.take() {
             Some(error) => error,

@@ -1,5 +1,6 @@
-//! Captures compressed by gzip or zstd, decompressed while they are read. Reads all members or frames of a file, as
-//! written by concatenation and by parallel compressors. Without the feature `compression`, such files are refused.
+//! Captures compressed by gzip or zstd, decompressed while they are read. Reads all members or frames of a
+//! file, as written by concatenation and by parallel compressors. Without the feature `compression`, such
+//! files are refused.
 
 use std::io::{self, BufReader, Read};
 

@@ -51,8 +51,8 @@ impl CookedHeader {
         u64::from(self.index) << 1 | u64::from(self.packet_type == OUTGOING)
     }
 
-    /// Returns an Ethernet header for what follows. It has the EtherType of this header; its addresses are equal if and only
-    /// if packet type, hardware type and link address of this one are.
+    /// Returns an Ethernet header for what follows. It has the EtherType of this header; its addresses are
+    /// equal if and only if packet type, hardware type and link address of this one are.
     pub fn to_ethernet(&self) -> [u8; EthernetHeader::LEN] {
         let Self {
             packet_type, hardware_type: [h0, h1], address_len, ethertype: [p0, p1], mut address, ..

@@ -1,5 +1,5 @@
-//! Gzip members (RFC 1952), one after another, decompressed while they are read. Zeros after a member are padding, as
-//! for gzip(1).
+//! Gzip members (RFC 1952), one after another, decompressed while they are read. Zeros after a member are
+//! padding, as for gzip(1).
 
 use super::compressed_input::CompressedInput;
 use flate2::bufread::GzDecoder;

@@ -52,8 +52,8 @@ impl LinkType {
         }
     }
 
-    /// Returns the length of the pseudo-header before the IP packet, in bytes: 0 for Ethernet and raw IP, the whole
-    /// length if no IP packet follows.
+    /// Returns the length of the pseudo-header before the IP packet, in bytes: 0 for Ethernet and raw IP, the
+    /// whole length if no IP packet follows.
     pub fn header_len(self, bytes: &[u8]) -> usize {
         let followed_by_ip = match self {
             Self::Ethernet | Self::RawIp => return 0,
@@ -76,13 +76,15 @@ impl LinkType {
         }
     }
 
-    /// Returns a number that distinguishes the capturing interface and the direction of packets within one capture.
+    /// Returns a number that distinguishes the capturing interface and the direction of packets within one
+    /// capture.
     pub fn channel(self, bytes: &[u8]) -> u64 {
         self.cooked(bytes).map_or(0, |header| header.channel())
     }
 }
 
-/// Returns the start of the IP packet that a header with this EtherType announces at `start`, behind up to two VLAN tags.
+/// Returns the start of the IP packet that a header with this EtherType announces at `start`, behind up to
+/// two VLAN tags.
 fn behind_tags<'a>(bytes: &'a [u8], mut ethertype: &'a [u8], mut start: usize) -> Option<usize> {
     for _ in 0..2 {
         if !matches!(ethertype, [0x81, 0x00] | [0x88, 0xA8]) {
@@ -99,7 +101,8 @@ fn is_ip(protocol: &[u8]) -> bool {
     matches!(protocol, [0x08, 0x00] | [0x86, 0xDD])
 }
 
-/// Returns true for AF_INET, and for the values of AF_INET6 on Linux, NetBSD, FreeBSD and macOS, in either byte order.
+/// Returns true for AF_INET, and for the values of AF_INET6 on Linux, NetBSD, FreeBSD and macOS, in either
+/// byte order.
 fn is_family_of_ip(family: [u8; 4]) -> bool {
     matches!(family, [2 | 10 | 24 | 28 | 30, 0, 0, 0] | [0, 0, 0, 2 | 10 | 24 | 28 | 30])
 }

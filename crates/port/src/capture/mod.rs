@@ -1,8 +1,9 @@
-//! Capture files: reads pcap and pcapng, also compressed by gzip or zstd; writes pcapng with nanosecond timestamps.
+//! Capture files: reads pcap and pcapng, also compressed by gzip or zstd; writes pcapng with nanosecond
+//! timestamps.
 //!
-//! [`open`] and [`create`] take a path, or `-` for the standard streams; [`Reader`] and [`Writer`] take any stream. The
-//! formats follow draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A truncated file, such as that of a running capture,
-//! is read up to its last whole record.
+//! [`open`] and [`create`] take a path, or `-` for the standard streams; [`Reader`] and [`Writer`] take any
+//! stream. The formats follow draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A truncated file, such as
+//! that of a running capture, is read up to its last whole record.
 
 mod block;
 mod capture_file;
@@ -47,14 +48,15 @@ pub const MAX_INTERFACES: usize = 65_536;
 /// The metadata of a captured packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds since 1970. A pcapng Simple Packet Block has no timestamp and gets that of the previous record.
+    /// Nanoseconds since 1970. A pcapng Simple Packet Block has no timestamp and gets that of the previous
+    /// record.
     pub time: Instant,
     /// The interface index, counted from 0 through all sections of the file.
     pub interface: u32,
     /// The header that the bytes begin with.
     pub link_type: LinkType,
-    /// The length of the packet on the wire, in bytes. Exceeds the captured length if the capture truncated the
-    /// packet.
+    /// The length of the packet on the wire, in bytes. Exceeds the captured length if the capture truncated
+    /// the packet.
     pub original_len: u32,
 }
 

@@ -15,13 +15,14 @@ use rustix::io::Errno;
 use super::capture_file::CaptureFile;
 use super::{WriteError, Writer};
 
-/// Creates the capture at `path`, replacing an existing file; `-` is the standard output. `application` is recorded as
-/// the writing program. In a regular file, flushed records survive SIGKILL.
+/// Creates the capture at `path`, replacing an existing file; `-` is the standard output. `application` is
+/// recorded as the writing program. In a regular file, flushed records survive SIGKILL.
 pub fn create(path: &Path, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
     Output::open(path)?.begin(application)
 }
 
-/// As [`create`], but adds a section to a regular file that an earlier call of this function in this process has created.
+/// As [`create`], but adds a section to a regular file that an earlier call of this function in this process
+/// has created.
 pub fn create_or_continue(
     path: &Path,
     application: &str,
@@ -40,8 +41,8 @@ enum Existing {
 /// Name, device and inode of the files that [`create_or_continue`] has created.
 static CREATED: Mutex<BTreeSet<(String, u64, u64)>> = Mutex::new(BTreeSet::new());
 
-/// An output that is open for a capture. Until [`Output::begin`], an existing file keeps its content. A new file is removed if the
-/// output is dropped before.
+/// An output that is open for a capture. Until [`Output::begin`], an existing file keeps its content. A new
+/// file is removed if the output is dropped before.
 pub struct Output {
     target: Target,
     destination: String,
@@ -71,8 +72,8 @@ impl fmt::Debug for Output {
 }
 
 impl Output {
-    /// Opens the file at `path`, or creates it; `-` is the standard output. A regular file is locked, so that no other capture is
-    /// written to it.
+    /// Opens the file at `path`, or creates it; `-` is the standard output. A regular file is locked, so that
+    /// no other capture is written to it.
     pub fn open(path: &Path) -> Result<Self, WriteError> {
         let (target, destination) = if path.as_os_str() == "-" {
             (standard_output(), "the standard output".to_owned())
@@ -85,7 +86,8 @@ impl Output {
         }
     }
 
-    /// Begins the capture, replacing the content of an existing file. `application` is recorded as the writing program.
+    /// Begins the capture, replacing the content of an existing file. `application` is recorded as the
+    /// writing program.
     pub fn begin(self, application: &str) -> Result<Writer<Box<dyn Write + Send>>, WriteError> {
         self.write(application, Existing::Replace)
     }

@@ -1,4 +1,5 @@
-//! The classic pcap format (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records with headers of 16 bytes.
+//! The classic pcap format (draft-ietf-opsawg-pcap): a file header of 24 bytes, then records with headers of
+//! 16 bytes.
 
 use super::source::{ByteOrder, Source};
 use super::{LinkType, MAX_RECORD, ReadError, Record};
@@ -23,8 +24,8 @@ pub(super) struct Pcap {
     link_type: LinkType,
 }
 
-/// The order of the two length fields of a record. Versions before 2.3, and some writers of 2.3, store the original
-/// length first. Same rule as libpcap's sf-pcap.c.
+/// The order of the two length fields of a record. Versions before 2.3, and some writers of 2.3, store the
+/// original length first. Same rule as libpcap's sf-pcap.c.
 #[derive(Clone, Copy, Debug)]
 enum Lengths {
     InOrder,
@@ -61,8 +62,8 @@ impl Pcap {
             (2, 4) => Lengths::InOrder,
             _ => return Err(ReadError::UnsupportedVersion { major, minor }),
         };
-        // The top bits hold the length of a frame check sequence (draft-ietf-opsawg-pcap, section 4), which follows
-        // the packet like padding and is ignored.
+        // The top bits hold the length of a frame check sequence (draft-ietf-opsawg-pcap, section 4), which
+        // follows the packet like padding and is ignored.
         let code = order.u32(link_type) & 0x03FF_FFFF;
         let link_type = LinkType::from_code(code).ok_or(ReadError::UnsupportedLinkType { code })?;
         source.end_unit();

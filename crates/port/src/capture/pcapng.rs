@@ -1,6 +1,6 @@
-//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not affect a
-//! packet's bytes, length, timestamp, interface, comments, flags or drop count, except the names of interfaces and of
-//! the program that wrote the section.
+//! The pcapng format (draft-ietf-opsawg-pcapng): sections of blocks. Skips blocks and options that do not
+//! affect a packet's bytes, length, timestamp, interface, comments, flags or drop count, except the names of
+//! interfaces and of the program that wrote the section.
 
 use super::block::{self, Block, OwnedOptions};
 use super::clock::{Clock, Tick};
@@ -13,7 +13,8 @@ use std::io::Read;
 /// The first four bytes of a file: the type of the Section Header Block, a palindrome.
 pub(super) const MAGIC: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 
-/// The maximum length of an interface's name, in bytes; longer ones are ignored. Bounds memory, as [`MAX_INTERFACES`] does.
+/// The maximum length of an interface's name, in bytes; longer ones are ignored. Bounds memory, as
+/// [`MAX_INTERFACES`] does.
 const MAX_NAME: u16 = 255;
 
 /// The state of the current section.
@@ -71,8 +72,8 @@ impl PcapNg {
         Ok(this)
     }
 
-    /// Reads blocks up to and including the next packet of an interface with a supported link type; `None` at the end of
-    /// the file. A file in which no interface has one fails at its end.
+    /// Reads blocks up to and including the next packet of an interface with a supported link type; `None` at
+    /// the end of the file. A file in which no interface has one fails at its end.
     pub(super) fn next<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -223,7 +224,8 @@ impl PcapNg {
         Ok(record)
     }
 
-    /// Reads an obsolete Packet Block (appendix A): 16-bit interface index and a drop count, 0xFFFF if it is unknown.
+    /// Reads an obsolete Packet Block (appendix A): 16-bit interface index and a drop count, 0xFFFF if it is
+    /// unknown.
     fn packet<R: Read>(
         &mut self,
         source: &mut Source<R>,
@@ -268,8 +270,8 @@ impl PcapNg {
         self.record(source, block, packet, data)
     }
 
-    /// Reads the bytes of a packet after validating its fields against the block and the interface. Counts and skips it,
-    /// and returns `None`, if the link type of the interface is not supported.
+    /// Reads the bytes of a packet after validating its fields against the block and the interface. Counts
+    /// and skips it, and returns `None`, if the link type of the interface is not supported.
     fn record<R: Read>(
         &mut self,
         source: &mut Source<R>,

@@ -49,7 +49,8 @@ enum Format {
 }
 
 impl Reader<Box<dyn Read + Send>> {
-    /// Reads the file header as [`Reader::new`] does, of an input possibly compressed by gzip or zstd. Buffers the input.
+    /// Reads the file header as [`Reader::new`] does, of an input possibly compressed by gzip or zstd.
+    /// Buffers the input.
     pub fn decompressing(input: impl Read + Send + 'static) -> Result<Self, ReadError> {
         let Plain { bytes, was_compressed } = Plain::new(input).map_err(ReadError::Io)?;
         Ok(Self { is_compressed: was_compressed, ..Self::new(bytes)? })
@@ -73,8 +74,8 @@ impl<R: Read> Reader<R> {
         Ok(Self { source, format, is_compressed: false, ended: false })
     }
 
-    /// Reads the next record of a supported link type and replaces `data` by its bytes. Returns `None` at the end of the
-    /// capture and after an error. Allocates only if the capacity of `data` is too small.
+    /// Reads the next record of a supported link type and replaces `data` by its bytes. Returns `None` at the
+    /// end of the capture and after an error. Allocates only if the capacity of `data` is too small.
     pub fn next(&mut self, data: &mut Vec<u8>) -> Result<Option<Record>, ReadError> {
         if self.ended {
             data.clear();
@@ -112,8 +113,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns the name of the program that wrote the capture, as it names itself; for a pcapng capture of several sections,
-    /// that of the last record's.
+    /// Returns the name of the program that wrote the capture, as it names itself; for a pcapng capture of
+    /// several sections, that of the last record's.
     pub fn application(&self) -> Option<&str> {
         match &self.format {
             Format::Pcap(_) => None,
@@ -121,7 +122,8 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Returns the packets skipped so far because the link type of their interface is not supported, by link type.
+    /// Returns the packets skipped so far because the link type of their interface is not supported, by link
+    /// type.
     pub fn skipped(&self) -> impl Iterator<Item = Skipped> {
         let skipped = match &self.format {
             Format::Pcap(_) => None,

@@ -1,5 +1,5 @@
-//! The input of a capture reader: tracks the offset, the end of the block or record being read, and the whole ones
-//! read.
+//! The input of a capture reader: tracks the offset, the end of the block or record being read, and the whole
+//! ones read.
 
 use super::{Progress, ReadError};
 use crate::uninterrupted;
@@ -25,8 +25,8 @@ impl<R: Read> Source<R> {
         self.progress
     }
 
-    /// Reads up to `bytes.len()` bytes and returns the number read; fewer only at the end of the input. Fails with
-    /// `Truncated` at the end of compressed data that is cut off.
+    /// Reads up to `bytes.len()` bytes and returns the number read; fewer only at the end of the input. Fails
+    /// with `Truncated` at the end of compressed data that is cut off.
     pub(super) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, ReadError> {
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..)

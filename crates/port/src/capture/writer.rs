@@ -34,8 +34,8 @@ impl<W: Write> fmt::Debug for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Creates a writer; `application` is recorded as the writing program. Issues large writes: `output` need not be
-    /// buffered.
+    /// Creates a writer; `application` is recorded as the writing program. Issues large writes: `output` need
+    /// not be buffered.
     pub fn new(output: W, application: &str) -> Self {
         Self::with_destination(output, application, "the capture".to_owned())
     }
@@ -54,8 +54,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Adds an interface and returns its index in the section, counted from 0. Packets are truncated to `snap_len` bytes;
-    /// 0 for no limit. A section has at most [`MAX_INTERFACES`].
+    /// Adds an interface and returns its index in the section, counted from 0. Packets are truncated to
+    /// `snap_len` bytes; 0 for no limit. A section has at most [`MAX_INTERFACES`].
     pub fn add_interface(
         &mut self,
         link_type: LinkType,
@@ -79,8 +79,8 @@ impl<W: Write> Writer<W> {
         Ok(interface)
     }
 
-    /// Writes a packet, the concatenation of `parts`. `original_len` is the length on the wire if it differs from that
-    /// of the parts. Comments are truncated to 65,535 bytes.
+    /// Writes a packet, the concatenation of `parts`. `original_len` is the length on the wire if it differs
+    /// from that of the parts. Comments are truncated to 65,535 bytes.
     pub fn write<P>(
         &mut self,
         interface: u32,
@@ -130,7 +130,8 @@ impl<W: Write> Writer<W> {
         if self.blocks.len() >= WRITE_AT { self.write_out() } else { Ok(()) }
     }
 
-    /// Writes the buffered blocks to the output. After an error, keeps the unwritten rest for the next attempt.
+    /// Writes the buffered blocks to the output. After an error, keeps the unwritten rest for the next
+    /// attempt.
     fn write_out(&mut self) -> Result<(), WriteError> {
         let mut written = 0;
         let result = loop {
@@ -178,7 +179,8 @@ struct Lengths {
     len: u32,
 }
 
-/// Appends at most `snap_len` bytes of a packet and the padding; `None` if the result exceeds [`MAX_SNAP_LEN`].
+/// Appends at most `snap_len` bytes of a packet and the padding; `None` if the result exceeds
+/// [`MAX_SNAP_LEN`].
 fn put_packet<P>(blocks: &mut Vec<u8>, parts: P, snap_len: u32) -> Option<Lengths>
 where
     P: IntoIterator<Item: AsRef<[u8]>>,

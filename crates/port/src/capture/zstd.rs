@@ -1,5 +1,5 @@
-//! Zstandard frames (RFC 8878), one after another, decompressed while they are read, and checked against their content
-//! checksums. Skippable frames, such as those of pzstd and of the seekable format, are skipped.
+//! Zstandard frames (RFC 8878), one after another, decompressed while they are read, and checked against
+//! their content checksums. Skippable frames, such as those of pzstd and of the seekable format, are skipped.
 
 use super::compressed_input::CompressedInput;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -79,8 +79,8 @@ impl<R: BufRead> Zstd<R> {
         Ok(())
     }
 
-    /// Ends a frame that is cut off, since the decoder keeps the last bytes of a frame, up to the size of the window,
-    /// until its last block.
+    /// Ends a frame that is cut off, since the decoder keeps the last bytes of a frame, up to the size of the
+    /// window, until its last block.
     ///
     /// # Errors
     /// The block is corrupt, or the input cannot be read.

@@ -34,8 +34,8 @@ impl Exchange {
         open().map_err(|error| NetlinkError::Refused { what: "open a netlink socket".into(), error })
     }
 
-    /// Sends a dump request and collects the answers of all its messages. Repeats a dump that changes have interrupted, which may lack
-    /// messages.
+    /// Sends a dump request and collects the answers of all its messages. Repeats a dump that changes have
+    /// interrupted, which may lack messages.
     pub(super) fn list(
         &self,
         message: &RouteNetlinkMessage,
@@ -83,8 +83,8 @@ impl Exchange {
         Ok(sequence)
     }
 
-    /// Receives messages that answer the request with this sequence number. Drops the rest of the answer to an earlier request that was
-    /// given up at an error.
+    /// Receives messages that answer the request with this sequence number. Drops the rest of the answer to
+    /// an earlier request that was given up at an error.
     fn receive(&self, sequence: u32) -> io::Result<Vec<u8>> {
         loop {
             let (answer, _) = self.socket.recv_from_full()?;

@@ -1,5 +1,5 @@
-//! Interfaces, addresses and neighbours via rtnetlink(7), in the network namespace of the thread that opens the
-//! socket.
+//! Interfaces, addresses and neighbours via rtnetlink(7), in the network namespace of the thread that opens
+//! the socket.
 
 mod error;
 mod exchange;
@@ -30,15 +30,15 @@ use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
-/// How long an interface that is up may take to run. The kernel reports it once per second at most, under a lock that the removal of
-/// network namespaces holds, too.
+/// How long an interface that is up may take to run. The kernel reports it once per second at most, under a
+/// lock that the removal of network namespaces holds, too.
 const CARRIER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The attribute of an alternative name (linux/if_link.h), which the crate has for lists only.
 const IFLA_ALT_IFNAME: u16 = 53;
 
-/// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under a lock that the removal of
-/// network namespaces holds, too.
+/// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under
+/// a lock that the removal of network namespaces holds, too.
 const ADDRESS_LIMIT: Duration = Duration::from_secs(10);
 
 /// A snapshot of an interface.
@@ -60,8 +60,8 @@ pub struct Interface {
     pub running: bool,
     /// True if the interface uses ARP.
     pub arp: bool,
-    /// True for interfaces without hardware (veth, bridge, tun, …), whose frames may come from local senders with
-    /// unfinished checksums.
+    /// True for interfaces without hardware (veth, bridge, tun, …), whose frames may come from local senders
+    /// with unfinished checksums.
     pub is_virtual: bool,
     /// Index of the bridge, bond, … that the interface is a port of.
     pub controller: Option<u32>,
@@ -112,14 +112,16 @@ impl Netlink {
         Exchange::open().map(Self)
     }
 
-    /// Looks up an interface by its name or an alternative one (altname, `ip link property`). The result has its name.
+    /// Looks up an interface by its name or an alternative one (altname, `ip link property`). The result has
+    /// its name.
     pub fn interface(&self, name: InterfaceName) -> Result<Interface, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_string()));
         self.look_up(message, name)?.ok_or(NetlinkError::NoInterface(name))
     }
 
-    /// Returns the name of the interface that has this alternative name, which may be longer than names are; `None` if there is none.
+    /// Returns the name of the interface that has this alternative name, which may be longer than names are;
+    /// `None` if there is none.
     ///
     /// # Errors
     /// The kernel's: before Linux 5.5 there are no alternative names.
@@ -135,7 +137,8 @@ impl Netlink {
         Ok(name)
     }
 
-    /// Gives an interface an alternative name, of up to 127 bytes, which ends with it. Returns false if an interface has that name.
+    /// Gives an interface an alternative name, of up to 127 bytes, which ends with it. Returns false if an
+    /// interface has that name.
     ///
     /// # Errors
     /// As [`Self::name_of_alternative`].
@@ -190,8 +193,9 @@ impl Netlink {
         self.set(interface, message)
     }
 
-    /// Stops the kernel from sending packets of its own on an interface: disables ARP (see [`Self::add_neighbour`])
-    /// and IPv6 link-local addresses, which would cause multicast and neighbour discovery.
+    /// Stops the kernel from sending packets of its own on an interface: disables ARP (see
+    /// [`Self::add_neighbour`]) and IPv6 link-local addresses, which would cause multicast and neighbour
+    /// discovery.
     pub fn silence(&self, interface: &Interface) -> Result<(), NetlinkError> {
         let mut message = link(interface);
         let no_address = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
@@ -230,8 +234,8 @@ impl Netlink {
         if running { Ok(()) } else { Err(NetlinkError::NoCarrier(interface.name)) }
     }
 
-    /// Adds an address with a prefix of `prefix_len` bits to a running interface. Waits until the kernel accepts
-    /// packets for the address, which takes a moment with IPv6.
+    /// Adds an address with a prefix of `prefix_len` bits to a running interface. Waits until the kernel
+    /// accepts packets for the address, which takes a moment with IPv6.
     pub fn add_address(
         &self,
         interface: &Interface,
@@ -381,8 +385,8 @@ impl Netlink {
     }
 }
 
-/// Returns the address of this end: `IFA_LOCAL`, beside which `IFA_ADDRESS` is that of the peer on a point-to-point interface. Addresses of
-/// IPv6 without a peer have only the latter.
+/// Returns the address of this end: `IFA_LOCAL`, beside which `IFA_ADDRESS` is that of the peer on a
+/// point-to-point interface. Addresses of IPv6 without a peer have only the latter.
 fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
     let local = attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),

@@ -107,8 +107,8 @@ impl Blocks {
     #[inline]
     fn status(&self) -> Option<&AtomicU32> {
         let place = self.place(BLOCK_HEADER, size_of::<AtomicU32>())?;
-        // SAFETY: the word lies in the mapping and is aligned, since blocks begin at pages. The kernel may change it
-        // concurrently, hence an atomic.
+        // SAFETY: the word lies in the mapping and is aligned, since blocks begin at pages. The kernel may
+        // change it concurrently, hence an atomic.
         Some(unsafe { place.cast().as_ref() })
     }
 
@@ -117,8 +117,8 @@ impl Blocks {
     #[inline]
     fn read<T: Plain>(&self, offset: usize) -> Option<T> {
         let place = self.place(offset, size_of::<T>())?;
-        // SAFETY: the bytes lie in the mapping, any bytes are a valid `T`, and the kernel does not write the block:
-        // callers run between its hand-over and its return.
+        // SAFETY: the bytes lie in the mapping, any bytes are a valid `T`, and the kernel does not write the
+        // block: callers run between its hand-over and its return.
         Some(unsafe { place.cast::<T>().read_unaligned() })
     }
 
@@ -127,8 +127,8 @@ impl Blocks {
     #[inline]
     fn bytes(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let place = self.place(offset, len)?;
-        // SAFETY: the bytes lie in the mapping, and the kernel does not write the block between its hand-over and its
-        // return, which takes `&mut self` and so ends this borrow.
+        // SAFETY: the bytes lie in the mapping, and the kernel does not write the block between its hand-over
+        // and its return, which takes `&mut self` and so ends this borrow.
         Some(unsafe { slice::from_raw_parts(place.as_ptr(), len) })
     }
 

@@ -15,8 +15,9 @@ use crate::wire_queue::{TransmitError, frame_len};
 /// Frames sent by one system call.
 const BATCH: usize = 64;
 
-/// How long the kernel may drop the first frame each time that it is sent. An interface's queue of any usual rate has room
-/// again by then; a filter that refuses this frame would do so for ever. Then all are dropped that are refused in one go.
+/// How long the kernel may drop the first frame each time that it is sent. An interface's queue of any usual
+/// rate has room again by then; a filter that refuses this frame would do so for ever. Then all are dropped
+/// that are refused in one go.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A bounded queue of frames, each preceded by an empty virtio_net_hdr.
@@ -74,7 +75,8 @@ impl TransmitQueue {
                 Err(Errno::INTR) => {}
                 // The send buffer is full.
                 Err(Errno::AGAIN | Errno::NOMEM) => return Ok(()),
-                // The way out of the interface has dropped the frame: its queue is full, or a filter refuses the frame.
+                // The way out of the interface has dropped the frame: its queue is full, or a filter refuses
+                // the frame.
                 Err(Errno::NOBUFS) => {
                     let since = *self.dropping_since.get_or_insert_with(&now);
                     is_patient = is_patient && now() < since + PATIENCE;
@@ -118,8 +120,8 @@ fn send_batch(socket: BorrowedFd<'_>, frames: &VecDeque<Vec<u8>>) -> io::Result<
 mod tests {
     use super::*;
 
-    /// Queues frames of one byte each, and offers them once every 50 µs to a kernel that drops some of them. Returns what the
-    /// kernel has accepted, and after how many µs the queue was empty.
+    /// Queues frames of one byte each, and offers them once every 50 µs to a kernel that drops some of them.
+    /// Returns what the kernel has accepted, and after how many µs the queue was empty.
     fn offer(frames: &[u8], drops: impl Fn(u8, u64) -> bool) -> (Vec<u8>, u64, TransmitQueue) {
         let mut queue = TransmitQueue::new(frames.len(), 20);
         for frame in frames {

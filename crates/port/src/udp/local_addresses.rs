@@ -12,8 +12,8 @@ use crate::packet_options::check;
 
 use super::raw_address::RawAddress;
 
-/// Returns the addresses of this machine that adapters can have, in the network namespace of this thread, with their
-/// interfaces: all but IPv6 link-local ones, which need a scope.
+/// Returns the addresses of this machine that adapters can have, in the network namespace of this thread,
+/// with their interfaces: all but IPv6 link-local ones, which need a scope.
 #[allow(unsafe_code)]
 pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     let mut list = ptr::null_mut();
@@ -36,13 +36,14 @@ pub fn local_addresses() -> io::Result<Vec<(InterfaceName, IpAddr)>> {
     Ok(addresses)
 }
 
-/// Returns the interface of an address with a label: getifaddrs(3) returns the label as the interface's name. The label is the name, which
-/// may be followed by a colon and more (ip-address(8)).
+/// Returns the interface of an address with a label: getifaddrs(3) returns the label as the interface's name.
+/// The label is the name, which may be followed by a colon and more (ip-address(8)).
 fn interface_with_label(label: &str) -> Option<InterfaceName> {
     label.split(':').next()?.parse().ok()
 }
 
-/// Returns the address that an adapter uses on an interface: the first IPv4 address, else the first IPv6 address.
+/// Returns the address that an adapter uses on an interface: the first IPv4 address, else the first IPv6
+/// address.
 pub fn interface_address(interface: InterfaceName) -> io::Result<Option<IpAddr>> {
     let addresses = local_addresses()?.into_iter().filter(|(name, _)| *name == interface);
     Ok(addresses.map(|(_, address)| address).min_by_key(IpAddr::is_ipv6))

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use super::socket::{UdpError, UdpSocket, open_first};
 
-/// The range of candidates: 127.1.0.1 to 127.255.255.254. Lower addresses are localhost, local resolvers, and Debian's
-/// address of the host name.
+/// The range of candidates: 127.1.0.1 to 127.255.255.254. Lower addresses are localhost, local resolvers, and
+/// Debian's address of the host name.
 const FIRST: u32 = 0x7F01_0001;
 const COUNT: u32 = 0x7FFF_FFFF - FIRST;
 

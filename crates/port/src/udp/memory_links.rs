@@ -1,11 +1,14 @@
-//! Datagrams between processes of one user on one machine, through shared memory instead of the kernel's network.
+//! Datagrams between processes of one user on one machine, through shared memory instead of the kernel's
+//! network.
 //!
-//! Every process listens on an abstract Unix socket, named after its address, or after its slot of a shared address. The sender connects
-//! to it, and passes its own address and the descriptor of a new ring: a link has one direction. Both ends check that the other
-//! belongs to the same user (SO_PEERCRED). Without a listener, and after a link has ended, senders use UDP sockets.
+//! Every process listens on an abstract Unix socket, named after its address, or after its slot of a shared
+//! address. The sender connects to it, and passes its own address and the descriptor of a new ring: a link
+//! has one direction. Both ends check that the other belongs to the same user (SO_PEERCRED). Without a
+//! listener, and after a link has ended, senders use UDP sockets.
 //!
-//! A byte on the connection wakes the reader. A hostile peer cannot block it: each end of the connection is a file of its own with its
-//! own O_NONBLOCK. An eventfd is one file for both processes: the peer could clear O_NONBLOCK and fill the counter.
+//! A byte on the connection wakes the reader. A hostile peer cannot block it: each end of the connection is a
+//! file of its own with its own O_NONBLOCK. An eventfd is one file for both processes: the peer could clear
+//! O_NONBLOCK and fill the counter.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -39,13 +42,13 @@ const MOST_UNREACHABLE: usize = 1024;
 /// Maximum number of messages that one call receives from a link.
 const BATCH: usize = 16;
 
-/// Number of consecutive calls without a message, and of calls altogether, after which links request wake-ups and connections are
-/// polled.
+/// Number of consecutive calls without a message, and of calls altogether, after which links request wake-ups
+/// and connections are polled.
 const IDLE_CALLS: u32 = 16;
 const BUSY_CALLS: u32 = 256;
 
-/// Time without progress of the reader after which messages for a full ring are dropped, as the kernel drops datagrams for a full
-/// socket.
+/// Time without progress of the reader after which messages for a full ring are dropped, as the kernel drops
+/// datagrams for a full socket.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Time without progress of the reader after which a full link ends.
@@ -70,7 +73,8 @@ pub enum LinkSend {
     NoLink,
 }
 
-/// The links of one slot at an address. As a descriptor, it is readable while a message or a connection is pending.
+/// The links of one slot at an address. As a descriptor, it is readable while a message or a connection is
+/// pending.
 #[derive(Debug)]
 pub struct MemoryLinks {
     address: SocketAddr,
@@ -125,7 +129,8 @@ struct Link {
 const TOKEN: u64 = 0;
 
 impl MemoryLinks {
-    /// Listens for links to a slot of an address, or to the whole address. If another process has the name, no link is accepted.
+    /// Listens for links to a slot of an address, or to the whole address. If another process has the name,
+    /// no link is accepted.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -176,7 +181,8 @@ impl MemoryLinks {
         self.outgoing.values().any(|outgoing| matches!(outgoing, Outgoing::Link(_)))
     }
 
-    /// Sends datagrams of `segment_size` bytes each (the last may be shorter), up to 65,536 bytes in total, to a slot of an address.
+    /// Sends datagrams of `segment_size` bytes each (the last may be shorter), up to 65,536 bytes in total,
+    /// to a slot of an address.
     #[inline]
     pub fn send(
         &mut self,
@@ -348,12 +354,14 @@ fn is_ours(connection: &Descriptor) -> bool {
     is_of_same_user(connection).unwrap_or(false)
 }
 
-/// Ends the epoll's watch of a connection before it is closed, which would not end it where a child of fork has the socket too.
+/// Ends the epoll's watch of a connection before it is closed, which would not end it where a child of fork
+/// has the socket too.
 fn unwatch(ready: &Epoll, connection: &Descriptor) {
     let _ = ready.remove(connection);
 }
 
-/// Receives the first message of a connection: the peer's address and ring. Returns `None` if it has not arrived.
+/// Receives the first message of a connection: the peer's address and ring. Returns `None` if it has not
+/// arrived.
 ///
 /// # Errors
 /// The connection is closed, or the message is invalid.
@@ -416,8 +424,8 @@ impl Link {
         if let Push::Done { wakes } = self.ring.push(bytes, segment_size, traffic_class.0)? {
             self.full = None;
             if wakes {
-                // EAGAIN: wake-ups are pending already. Other errors: the peer has closed its end, which the next poll of
-                // connections detects.
+                // EAGAIN: wake-ups are pending already. Other errors: the peer has closed its end, which the
+                // next poll of connections detects.
                 let _ = send_wake_up(&self.connection);
             }
             return Ok(LinkSend::Sent);

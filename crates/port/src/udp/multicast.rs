@@ -14,11 +14,12 @@ use super::socket::{UdpError, UdpSocket, open};
 const IPV6_MULTICAST_ALL: libc::c_int = 29;
 
 impl UdpSocket {
-    /// Opens a socket that receives datagrams for a multicast group on the interface of address `local`. Every process
-    /// of the machine that opens one gets a copy. Dropping the socket leaves the group.
+    /// Opens a socket that receives datagrams for a multicast group on the interface of address `local`.
+    /// Every process of the machine that opens one gets a copy. Dropping the socket leaves the group.
     ///
     /// # Errors
-    /// The group is no multicast address of the family of `local`, or `local` is not an address of this machine.
+    /// The group is no multicast address of the family of `local`, or `local` is not an address of this
+    /// machine.
     pub fn open_group(group: SocketAddr, local: IpAddr) -> Result<Self, UdpError> {
         let failed = |error| UdpError::of(group, error);
         let socket = open(group, |fd| set_socket_reuseaddr(fd, true)).map_err(failed)?;
@@ -34,8 +35,8 @@ fn join(socket: &UdpSocket, group: IpAddr, local: IpAddr) -> io::Result<()> {
     let fd = socket.fd();
     match (group, local) {
         (IpAddr::V4(group), IpAddr::V4(local)) => {
-            // Otherwise the socket also receives datagrams of the group that arrive on interfaces that other sockets
-            // joined.
+            // Otherwise the socket also receives datagrams of the group that arrive on interfaces that other
+            // sockets joined.
             set(fd, libc::IPPROTO_IP, libc::IP_MULTICAST_ALL, OFF)?;
             set_ip_add_membership(fd, &group, &local)
         }

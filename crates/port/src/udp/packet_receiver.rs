@@ -22,7 +22,8 @@ use super::socket::UdpSocket;
 /// Link types whose packets have an Ethernet header.
 const WITH_ETHERNET_HEADER: [u16; 2] = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
 
-/// Link types whose packets begin with the IP header: tun and WireGuard, PPP, raw IP of modems, IP in IP, IP in IPv6, and SIT.
+/// Link types whose packets begin with the IP header: tun and WireGuard, PPP, raw IP of modems, IP in IP, IP
+/// in IPv6, and SIT.
 const WITHOUT_HEADER: [u16; 6] = [
     libc::ARPHRD_NONE,
     libc::ARPHRD_PPP,
@@ -56,7 +57,8 @@ pub enum PacketReceiverError {
         /// Its link type (an `ARPHRD_` number, linux/if_arp.h).
         link_type: u16,
     },
-    /// The address is a loopback address, whose peers send datagrams together (UDP_SEGMENT), and the kernel drops those.
+    /// The address is a loopback address, whose peers send datagrams together (UDP_SEGMENT), and the kernel
+    /// drops those.
     #[error(
         "{0} is a loopback address, and this kernel drops datagrams that a local process sends together (since Linux 6.2 it does not): \
          receive from the socket"
@@ -69,8 +71,8 @@ pub enum PacketReceiverError {
     Io(OsError),
 }
 
-/// Receives the datagrams of a [`UdpSocket`] at an IPv4 address in its place: a UDP socket does not report the
-/// identification of the IP header. Fragments are ignored.
+/// Receives the datagrams of a [`UdpSocket`] at an IPv4 address in its place: a UDP socket does not report
+/// the identification of the IP header. Fragments are ignored.
 #[derive(Debug)]
 pub struct PacketReceiver {
     fd: OwnedFd,
@@ -104,8 +106,8 @@ impl PacketReceiver {
     /// Takes over reception from `socket`, which then only sends.
     ///
     /// # Errors
-    /// The socket's address is not of IPv4; no datagrams, or none that peers send together, can be received at it; or the right to it
-    /// (CAP_NET_RAW) is missing.
+    /// The socket's address is not of IPv4; no datagrams, or none that peers send together, can be received
+    /// at it; or the right to it (CAP_NET_RAW) is missing.
     pub fn open(socket: &UdpSocket) -> Result<Self, PacketReceiverError> {
         let failed = |error: Errno| PacketReceiverError::Io(error.into());
         let address = socket.local();
@@ -123,8 +125,9 @@ impl PacketReceiver {
         open(socket, local).map_err(failed)
     }
 
-    /// Returns how many packets the kernel dropped because no virtio_net_hdr describes their offloads: before Linux 6.2 all messages of
-    /// several datagrams that a process of this machine sends together (UDP_SEGMENT).
+    /// Returns how many packets the kernel dropped because no virtio_net_hdr describes their offloads: before
+    /// Linux 6.2 all messages of several datagrams that a process of this machine sends together
+    /// (UDP_SEGMENT).
     pub fn dropped_offloads(&self) -> u64 {
         self.dropped_offloads
     }
@@ -166,10 +169,11 @@ fn open(socket: &UdpSocket, local: SocketAddrV4) -> io::Result<PacketReceiver> {
     Ok(PacketReceiver { fd, buffer: vec![0; MAX_RECEIVE], dropped_offloads: 0 })
 }
 
-/// Returns true if a virtio_net_hdr of this kernel can have the type `gso_type`: UDP_SEGMENT since Linux 6.2. True also if the loopback
-/// interface is down.
+/// Returns true if a virtio_net_hdr of this kernel can have the type `gso_type`: UDP_SEGMENT since Linux 6.2.
+/// True also if the loopback interface is down.
 ///
-/// Sends a frame of this type through the loopback interface, which drops it behind the header: it is for another MAC address.
+/// Sends a frame of this type through the loopback interface, which drops it behind the header: it is for
+/// another MAC address.
 fn can_describe(gso_type: u8) -> io::Result<bool> {
     const OTHER_STATION: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const PAYLOAD: [u8; 2] = [0; 2];
@@ -192,8 +196,8 @@ fn can_describe(gso_type: u8) -> io::Result<bool> {
     Ok(send(&fd, &frame, SendFlags::empty()) != Err(Errno::INVAL))
 }
 
-/// A filter of IPv4 packets for unfragmented UDP datagrams to `local`. Offsets count from the link-layer header if the interface has
-/// one, else from the IP header.
+/// A filter of IPv4 packets for unfragmented UDP datagrams to `local`. Offsets count from the link-layer
+/// header if the interface has one, else from the IP header.
 fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 21] {
     const LINK_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE).cast_unsigned();
     const LOAD_4: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
@@ -237,7 +241,8 @@ fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 21] {
     ]
 }
 
-/// Parses a packet behind its virtio_net_hdr and a link-layer header of `link_len` bytes; `None` if it is truncated.
+/// Parses a packet behind its virtio_net_hdr and a link-layer header of `link_len` bytes; `None` if it is
+/// truncated.
 fn arrival(bytes: &mut [u8], link_len: usize) -> Option<PacketArrival<'_>> {
     let Received { virtio, frame, .. } = Received::parse(bytes)?;
     let ip = Ipv4Header::new(frame.get(link_len..)?)?;

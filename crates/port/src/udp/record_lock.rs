@@ -1,5 +1,5 @@
-//! Locks on single bytes of a file that belong to an open file description; the kernel releases them when it is closed
-//! (F_OFD_SETLK of fcntl(2)).
+//! Locks on single bytes of a file that belong to an open file description; the kernel releases them when it
+//! is closed (F_OFD_SETLK of fcntl(2)).
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

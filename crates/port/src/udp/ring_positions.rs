@@ -1,4 +1,5 @@
-//! The shared state of a ring: the writer's and the reader's positions, and the reader's request for a wake-up.
+//! The shared state of a ring: the writer's and the reader's positions, and the reader's request for a
+//! wake-up.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,7 +15,8 @@ pub(crate) struct RingPositions {
     is_woken: OnLineOfItsOwn<AtomicU32>,
 }
 
-/// Aligns to two cache lines, which processors prefetch together: the sides do not share a line (false sharing).
+/// Aligns to two cache lines, which processors prefetch together: the sides do not share a line (false
+/// sharing).
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct OnLineOfItsOwn<T>(T);
@@ -27,8 +29,8 @@ impl RingPositions {
         self.is_woken.0.swap(1, Ordering::AcqRel) == 0
     }
 
-    /// Requests a wake-up for the reader at the next message. The reader clears the last wake-up before this call, and polls the ring
-    /// once more after it.
+    /// Requests a wake-up for the reader at the next message. The reader clears the last wake-up before this
+    /// call, and polls the ring once more after it.
     #[inline]
     pub(crate) fn rest(&self) {
         self.is_woken.0.swap(0, Ordering::AcqRel);

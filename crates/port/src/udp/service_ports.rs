@@ -1,5 +1,5 @@
-//! Service ports of processes that share an address: reservations, listeners, and the steering of requests to the
-//! listening process.
+//! Service ports of processes that share an address: reservations, listeners, and the steering of requests to
+//! the listening process.
 //!
 //! All processes share one file (memfd), each through its own open file description; no other process has it:
 //!
@@ -9,9 +9,10 @@
 //! | [`UPDATE`] | the process that changes the socket group's program | |
 //! | [`FIRST_SLOT`] + slot | the process of the slot | |
 //!
-//! A process that listens writes its slot, and replaces the BPF program of the socket group by one with all listening
-//! ports except those of dead processes. The kernel releases the locks of a process when it ends. Until the next
-//! change, requests for a killed process go to its socket: their senders retransmit and give up.
+//! A process that listens writes its slot, and replaces the BPF program of the socket group by one with all
+//! listening ports except those of dead processes. The kernel releases the locks of a process when it ends.
+//! Until the next change, requests for a killed process go to its socket: their senders retransmit and give
+//! up.
 
 use std::mem;
 use std::net::SocketAddr;
@@ -35,7 +36,8 @@ const UPDATE: u64 = TABLE_LEN as u64;
 
 const FIRST_SLOT: u64 = UPDATE + 1;
 
-/// Creates the file for an address. Its length is that of the port table; the bytes behind it are used for locks only.
+/// Creates the file for an address. Its length is that of the port table; the bytes behind it are used for
+/// locks only.
 pub(super) fn create_table(address: SocketAddr) -> io::Result<OwnedFd> {
     let table = memfd_create(format!("nichrome-ports/{address}"), MemfdFlags::CLOEXEC)?;
     ftruncate(&table, TABLE_LEN as u64)?;
@@ -110,8 +112,8 @@ impl ServicePorts {
         }
     }
 
-    /// Releases a port. If this process listened at it, requests still reach this process until it stops listening, or
-    /// another process listens.
+    /// Releases a port. If this process listened at it, requests still reach this process until it stops
+    /// listening, or another process listens.
     pub fn release(&self, port: ServicePort) {
         unlock(&self.table, place(port));
     }

@@ -1,9 +1,10 @@
 //! An address and UDP port shared by several processes.
 //!
-//! The kernel steers by a socket's index in its reuseport group, and moves the last socket to the index of a closed
-//! one. So no socket may be closed while the address is in use: the first process opens the sockets of all slots, and
-//! every process holds all of them. Every process also passes them on to newcomers over a Unix socket, so that any of
-//! them may end. Binding an abstract name claims a slot; the kernel frees the name at exit.
+//! The kernel steers by a socket's index in its reuseport group, and moves the last socket to the index of a
+//! closed one. So no socket may be closed while the address is in use: the first process opens the sockets of
+//! all slots, and every process holds all of them. Every process also passes them on to newcomers over a Unix
+//! socket, so that any of them may end. Binding an abstract name claims a slot; the kernel frees the name at
+//! exit.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -92,8 +93,8 @@ impl SharedPort {
         self.slot
     }
 
-    /// Returns the slot's service ports, and the socket for requests to ports without a listener. All processes with
-    /// service ports receive from that socket.
+    /// Returns the slot's service ports, and the socket for requests to ports without a listener. All
+    /// processes with service ports receive from that socket.
     ///
     /// # Errors
     /// The steering defines no management datagrams, or the kernel's error.
@@ -115,14 +116,16 @@ impl SharedPort {
         open().map_err(|error| UdpError::of(address, error))
     }
 
-    /// Leaves the slot to the parent of this process, and the address to other processes once the parent has ended.
+    /// Leaves the slot to the parent of this process, and the address to other processes once the parent has
+    /// ended.
     pub fn sever(&self) {
         self.group.sever();
         sever([self.socket.as_fd(), self.claim.as_fd()]);
     }
 }
 
-/// Undoes what a [`PacketReceiver`](super::PacketReceiver) of the slot's previous owner, which may have been killed, did to the socket.
+/// Undoes what a [`PacketReceiver`](super::PacketReceiver) of the slot's previous owner, which may have been
+/// killed, did to the socket.
 fn receive_from_socket(fd: &OwnedFd) -> io::Result<()> {
     match accept_all(fd) {
         // There is no filter.

@@ -1,8 +1,8 @@
 //! A single-producer, single-consumer ring of messages in memory that two processes share.
 //!
-//! Neither side trusts the memory. Each keeps its own position in private memory, and checks the other's position and each message
-//! length against the ring's bounds before using them. The reader copies a message before it is parsed. The memory is sealed against
-//! shrinking (F_SEAL_SHRINK), so no access can fault.
+//! Neither side trusts the memory. Each keeps its own position in private memory, and checks the other's
+//! position and each message length against the ring's bounds before using them. The reader copies a message
+//! before it is parsed. The memory is sealed against shrinking (F_SEAL_SHRINK), so no access can fault.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr;
@@ -31,8 +31,8 @@ const ALIGNMENT: u64 = 64;
 /// Maximum length of a message, in bytes.
 pub(crate) const MAX_MESSAGE: usize = 65_536;
 
-/// Maximum number of datagrams in a message, as for a socket with UDP_SEGMENT. Bounds the work that a hostile writer causes with one
-/// message.
+/// Maximum number of datagrams in a message, as for a socket with UDP_SEGMENT. Bounds the work that a hostile
+/// writer causes with one message.
 const MAX_DATAGRAMS: usize = MAX_SEGMENTS;
 
 const HEADER_LEN: u64 = size_of::<Header>() as u64;
@@ -73,8 +73,8 @@ impl Memory {
     #[allow(unsafe_code)]
     #[inline]
     fn positions(&self) -> &RingPositions {
-        // SAFETY: the mapping is page-aligned and longer than the structure, whose fields are atomic: any bytes are valid, and other
-        // processes may change them at any time.
+        // SAFETY: the mapping is page-aligned and longer than the structure, whose fields are atomic: any
+        // bytes are valid, and other processes may change them at any time.
         unsafe { self.0.start().cast().as_ref() }
     }
 
@@ -84,8 +84,8 @@ impl Memory {
     fn write(&self, position: u64, bytes: &[u8]) {
         let at = (position % CAPACITY) as usize;
         assert!(at + bytes.len() <= CAPACITY as usize);
-        // SAFETY: the range is within the mapping. It is accessed by raw pointers only, and this process does not read it. A
-        // concurrent reader may copy a mixture of old and new bytes, which it does not trust.
+        // SAFETY: the range is within the mapping. It is accessed by raw pointers only, and this process does
+        // not read it. A concurrent reader may copy a mixture of old and new bytes, which it does not trust.
         unsafe {
             let to = self.0.start().as_ptr().add(MESSAGES_AT + at);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -283,7 +283,8 @@ impl RingReader {
         self.memory.positions().free(self.head);
     }
 
-    /// Requests a wake-up at the next message. The caller has cleared the last wake-up, and polls the ring once more afterwards.
+    /// Requests a wake-up at the next message. The caller has cleared the last wake-up, and polls the ring
+    /// once more afterwards.
     pub(crate) fn rest(&self) {
         self.memory.positions().rest();
     }

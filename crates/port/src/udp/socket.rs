@@ -59,8 +59,8 @@ impl UdpError {
 /// Size of the receive buffer in bytes, as the kernel accounts for it.
 pub(super) const ROOM: usize = 8 << 20;
 
-/// An unconnected, non-blocking UDP socket at one address. Over IPv4 it sends with DF and identification 0; with
-/// segmentation offload, identifications count from 0.
+/// An unconnected, non-blocking UDP socket at one address. Over IPv4 it sends with DF and identification 0;
+/// with segmentation offload, identifications count from 0.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: OwnedFd,
@@ -104,8 +104,8 @@ impl UdpSocket {
         self.local
     }
 
-    /// Returns the size of the receive buffer in bytes, as the kernel accounts for it: about twice the payload that
-    /// fits.
+    /// Returns the size of the receive buffer in bytes, as the kernel accounts for it: about twice the
+    /// payload that fits.
     pub fn room(&self) -> usize {
         self.room
     }

@@ -19,8 +19,8 @@ pub(super) fn prepare_ipv4(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, ON)
 }
 
-/// Makes an IPv6 socket never fragment, report received ECN bits, and accept datagrams without a checksum, which
-/// Linux's rxe sends.
+/// Makes an IPv6 socket never fragment, report received ECN bits, and accept datagrams without a checksum,
+/// which Linux's rxe sends.
 pub(super) fn prepare_ipv6(socket: &OwnedFd) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, ON)?;
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;

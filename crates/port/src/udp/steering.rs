@@ -6,8 +6,8 @@ use rustix::io::{self, Errno};
 
 use crate::packet_options::check;
 
-/// Selects the socket whose slot number is in the top bits of one byte of the datagram; datagrams that are too short
-/// go to slot 0.
+/// Selects the socket whose slot number is in the top bits of one byte of the datagram; datagrams that are
+/// too short go to slot 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Steering {
     /// Offset of the byte behind the UDP header.
@@ -76,7 +76,8 @@ impl Steering {
         self.slots() + self.management.is_some() as usize
     }
 
-    /// Attaches the steering program to the group of `socket`. Requests for the `services` go to the given slots.
+    /// Attaches the steering program to the group of `socket`. Requests for the `services` go to the given
+    /// slots.
     ///
     /// # Errors
     /// ENOMEM: the program exceeds the kernel's limit.
@@ -89,7 +90,8 @@ impl Steering {
         let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
         let (fd, len) = (socket.as_raw_fd(), size_of_val(&program) as libc::socklen_t);
         let (level, name) = (libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF);
-        // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the number of instructions that it states.
+        // SAFETY: setsockopt(2) reads `len` bytes at `program`, and the number of instructions that it
+        // states.
         check(unsafe { libc::setsockopt(fd, level, name, (&raw const program).cast(), len) })
     }
 

@@ -1,5 +1,5 @@
-//! bpf(2) objects of AF_XDP: the map from queues to sockets, the program that redirects frames to them, and the link
-//! that attaches the program to an interface until its descriptor is closed.
+//! bpf(2) objects of AF_XDP: the map from queues to sockets, the program that redirects frames to them, and
+//! the link that attaches the program to an interface until its descriptor is closed.
 
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -202,8 +202,8 @@ impl Drop for Link {
 /// Issues a command that returns a new descriptor.
 #[allow(unsafe_code)]
 fn new_descriptor<T: Plain>(command: libc::c_int, attributes: &T) -> io::Result<OwnedFd> {
-    // SAFETY: of the commands used here, only BPF_PROG_LOAD has pointers: to the stated number of instructions and to
-    // a string, which both live until the call returns.
+    // SAFETY: of the commands used here, only BPF_PROG_LOAD has pointers: to the stated number of
+    // instructions and to a string, which both live until the call returns.
     let fd = unsafe { bpf(command, attributes) }?;
     // SAFETY: these commands return a new, unowned descriptor.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

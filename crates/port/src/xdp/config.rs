@@ -19,7 +19,8 @@ impl ChunkSize {
         }
     }
 
-    /// Returns how many bytes of a received frame fit into a chunk: the kernel leaves room before them (`XDP_PACKET_HEADROOM`).
+    /// Returns how many bytes of a received frame fit into a chunk: the kernel leaves room before them
+    /// (`XDP_PACKET_HEADROOM`).
     pub(super) const fn frame_bytes(self) -> u32 {
         self.bytes() - 256
     }
@@ -38,8 +39,8 @@ pub enum XdpCopy {
 /// Memory of a queue and copy mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
-    /// Receive chunks: the maximum number of pending frames; a frame in several chunks counts for each. As many frames
-    /// again can be held as copies.
+    /// Receive chunks: the maximum number of pending frames; a frame in several chunks counts for each. As
+    /// many frames again can be held as copies.
     pub receive_chunks: u32,
     /// Transmit chunks.
     pub transmit_chunks: u32,
@@ -57,8 +58,9 @@ impl XdpConfig {
 }
 
 impl Default for XdpConfig {
-    /// 16 MB for reception, and up to 16 MB for copies; 2 MB for transmission. With half of it, a card that has just started
-    /// loses some hundred frames of a burst of 8,192: it uses memory of its own for the first time.
+    /// 16 MB for reception, and up to 16 MB for copies; 2 MB for transmission. With half of it, a card that
+    /// has just started loses some hundred frames of a burst of 8,192: it uses memory of its own for the
+    /// first time.
     fn default() -> Self {
         Self {
             receive_chunks: 8192,

@@ -11,8 +11,9 @@ use crate::channels::receive_queues;
 use crate::netlink::Interface;
 use crate::packet_options::{make_promiscuous, packet_socket};
 
-/// An interface in promiscuous mode with an XDP program that redirects each queue's frames to its [`super::XdpQueue`];
-/// frames of other queues go to the kernel. Detaches on drop and at the end of the process.
+/// An interface in promiscuous mode with an XDP program that redirects each queue's frames to its
+/// [`super::XdpQueue`]; frames of other queues go to the kernel. Detaches on drop and at the end of the
+/// process.
 #[derive(Debug)]
 pub struct XdpInterface {
     interface: Interface,

@@ -28,11 +28,11 @@ const TAKEN_PER_CALL: u32 = 32;
 /// Maximum chunks per sent frame: the page slots of a kernel socket buffer.
 const MAX_CHUNKS: u32 = 17;
 
-/// One queue of an [`XdpInterface`]. Received frames stay in their chunk; those of several chunks are copied together.
-/// While few chunks are left for the kernel, all are copied, so that many frames can be held.
-/// AF_XDP reports neither checksum state nor stripped VLAN tags: local peers may leave checksums unfinished (`ethtool
-/// -K PEER tx off` makes them finish) and tags stripped by a card or a peer are lost (`ethtool -K IFACE rxvlan off`
-/// keeps them).
+/// One queue of an [`XdpInterface`]. Received frames stay in their chunk; those of several chunks are copied
+/// together. While few chunks are left for the kernel, all are copied, so that many frames can be held.
+/// AF_XDP reports neither checksum state nor stripped VLAN tags: local peers may leave checksums unfinished
+/// (`ethtool -K PEER tx off` makes them finish) and tags stripped by a card or a peer are lost
+/// (`ethtool -K IFACE rxvlan off` keeps them).
 #[derive(Debug)]
 pub struct XdpQueue {
     fill: Producer<u64>,
@@ -169,16 +169,16 @@ impl XdpQueue {
     }
 }
 
-/// Adds a chunk to the fill ring. The ring has twice as many entries as there are chunks, so that there is room even
-/// while the kernel is slow to release entries.
+/// Adds a chunk to the fill ring. The ring has twice as many entries as there are chunks, so that there is
+/// room even while the kernel is slow to release entries.
 #[inline]
 fn offer(fill: &mut Producer<u64>, chunk: Chunk, umem: &Umem) {
     let offered = fill.push(chunk.give(umem));
     debug_assert!(offered);
 }
 
-/// Ignores errors of a wake-up that did its work or may be retried. Without memory for it (ENOMEM, Linux 6.17), a frame of several chunks
-/// stays in the ring.
+/// Ignores errors of a wake-up that did its work or may be retried. Without memory for it (ENOMEM, Linux
+/// 6.17), a frame of several chunks stays in the ring.
 fn wake_up(result: io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => Ok(()),
@@ -237,8 +237,8 @@ impl WireQueue for XdpQueue {
         self.with_kernel == 0 || self.is_long_waiting
     }
 
-    /// True if less than half of the chunks is left, and no memory for copies. The kernel drops frames when it has
-    /// no chunk, so bursts need a reserve.
+    /// True if less than half of the chunks is left, and no memory for copies. The kernel drops frames when
+    /// it has no chunk, so bursts need a reserve.
     fn is_low(&self) -> bool {
         self.is_low || self.is_starved()
     }
@@ -280,8 +280,8 @@ impl WireQueue for XdpQueue {
             }
             wake_up(sent)?;
             if self.transmit.unconsumed() == waiting {
-                // The kernel takes none while the interface's queue is full. An older one (6.1) does not show what it has taken before it
-                // has taken all, and says EAGAIN for both.
+                // The kernel takes none while the interface's queue is full. An older one (6.1) does not show
+                // what it has taken before it has taken all, and says EAGAIN for both.
                 if sent != Err(Errno::AGAIN) || unseen == 0 {
                     return Ok(());
                 }

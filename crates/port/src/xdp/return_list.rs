@@ -1,5 +1,5 @@
-//! A lock-free list of numbers. Any thread pushes; one thread takes the whole list at once, which avoids the ABA
-//! problem.
+//! A lock-free list of numbers. Any thread pushes; one thread takes the whole list at once, which avoids the
+//! ABA problem.
 
 use std::iter;
 

@@ -1,9 +1,9 @@
-//! The four rings of an AF_XDP socket: arrays in shared memory, each with one producer and one consumer (Linux
-//! Documentation/networking/af_xdp.rst).
+//! The four rings of an AF_XDP socket: arrays in shared memory, each with one producer and one consumer
+//! (Linux Documentation/networking/af_xdp.rst).
 //!
-//! The producer owns the entries from its index to the consumer's, the consumer the others. Indices are stored with
-//! release and loaded with acquire ordering, so that one side's accesses to an entry happen before the other side's.
-//! Indices increase without bound; their low bits select the entry.
+//! The producer owns the entries from its index to the consumer's, the consumer the others. Indices are
+//! stored with release and loaded with acquire ordering, so that one side's accesses to an entry happen
+//! before the other side's. Indices increase without bound; their low bits select the entry.
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -71,8 +71,8 @@ impl<T: Plain> Ring<T> {
     #[allow(unsafe_code)]
     #[inline]
     fn word(&self, offset: u64) -> &AtomicU32 {
-        // SAFETY: `new` has checked that the words lie in the mapping and are aligned. The other side changes them
-        // concurrently, hence atomics.
+        // SAFETY: `new` has checked that the words lie in the mapping and are aligned. The other side changes
+        // them concurrently, hence atomics.
         unsafe { self.memory.start().add(offset as usize).cast().as_ref() }
     }
 
@@ -132,7 +132,8 @@ impl<T: Plain> Producer<T> {
     pub(super) fn push(&mut self, entry: T) -> bool {
         let has_room = self.has_room(1);
         if has_room {
-            // SAFETY: the consumer has released this entry, and does not read it before `submit` publishes it.
+            // SAFETY: the consumer has released this entry, and does not read it before `submit` publishes
+            // it.
             unsafe { self.ring.entry(self.next).write(entry) };
             self.next = self.next.wrapping_add(1);
         }
@@ -151,7 +152,8 @@ impl<T: Plain> Producer<T> {
         self.next.wrapping_sub(self.ring.consumer().load(Ordering::Acquire))
     }
 
-    /// Returns true if the kernel needs a system call to notice new entries. Kernels before 5.4 do not report it.
+    /// Returns true if the kernel needs a system call to notice new entries. Kernels before 5.4 do not report
+    /// it.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         let asked = |offset| self.ring.word(offset).load(Ordering::Relaxed);

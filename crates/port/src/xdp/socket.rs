@@ -71,7 +71,8 @@ pub(super) fn open(
     Ok(XdpSocket { socket, rings, is_multi_buffer })
 }
 
-/// Registers the UMEM. The kernel keeps the pages until the socket is closed, even if this process unmaps them.
+/// Registers the UMEM. The kernel keeps the pages until the socket is closed, even if this process unmaps
+/// them.
 fn register(socket: &OwnedFd, umem: &Umem) -> io::Result<()> {
     let (addr, len) = umem.region();
     let flags = XdpUmemRegFlags::empty();
@@ -80,8 +81,8 @@ fn register(socket: &OwnedFd, umem: &Umem) -> io::Result<()> {
     set_xdp_umem_reg(socket, region)
 }
 
-/// Sets up the rings, with twice as many entries as chunks: the kernel may hand over a chunk before it releases the
-/// chunk's previous entry.
+/// Sets up the rings, with twice as many entries as chunks: the kernel may hand over a chunk before it
+/// releases the chunk's previous entry.
 fn make_rings(socket: &OwnedFd, [receive, transmit]: [u32; 2]) -> io::Result<Rings> {
     let [receive, transmit] = [receive, transmit].map(|chunks| (2 * chunks).next_power_of_two());
     set_xdp_umem_fill_ring_size(socket, receive)?;
@@ -98,7 +99,8 @@ fn make_rings(socket: &OwnedFd, [receive, transmit]: [u32; 2]) -> io::Result<Rin
     })
 }
 
-/// Binds the socket, with frames of several chunks if kernel (6.6) and driver support them; returns whether they do.
+/// Binds the socket, with frames of several chunks if kernel (6.6) and driver support them; returns whether
+/// they do.
 fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io::Result<bool> {
     let copy = match copy {
         XdpCopy::WhereNeeded => SocketAddrXdpFlags::empty(),
@@ -112,8 +114,8 @@ fn bind_to_queue(socket: &OwnedFd, index: u32, queue: u32, copy: XdpCopy) -> io:
     }
 }
 
-/// Binds the socket; retries for a while if the queue is taken: the queue of a closed socket becomes free only after
-/// an RCU grace period and a deferred clean-up.
+/// Binds the socket; retries for a while if the queue is taken: the queue of a closed socket becomes free
+/// only after an RCU grace period and a deferred clean-up.
 fn bind_when_free(socket: &OwnedFd, address: &SocketAddrXdp) -> io::Result<()> {
     let until = clock::now() + RELEASE_TIME;
     loop {

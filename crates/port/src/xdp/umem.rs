@@ -1,7 +1,8 @@
 //! The UMEM: memory that an AF_XDP socket receives into and sends from, divided into chunks.
 //!
-//! A [`Chunk`] is the exclusive right to its bytes. Each is created with the UMEM, consumed when its address goes to
-//! the kernel ([`Chunk::give`]), and recreated when the kernel returns the address ([`Umem::regain`]).
+//! A [`Chunk`] is the exclusive right to its bytes. Each is created with the UMEM, consumed when its address
+//! goes to the kernel ([`Chunk::give`]), and recreated when the kernel returns the address
+//! ([`Umem::regain`]).
 
 use std::fmt;
 use std::mem;
@@ -46,8 +47,8 @@ impl Umem {
     /// Returns the chunk that contains `address`, and the offset in it.
     ///
     /// # Safety
-    /// The kernel has just returned the address through the receive or completion ring of a socket that this UMEM is
-    /// registered with.
+    /// The kernel has just returned the address through the receive or completion ring of a socket that this
+    /// UMEM is registered with.
     #[allow(unsafe_code)]
     #[inline]
     pub(super) unsafe fn regain(&self, address: u64) -> (Chunk, u32) {
@@ -69,8 +70,9 @@ impl Umem {
     #[inline]
     pub(super) fn bytes<'a>(&'a self, chunk: &'a Chunk) -> &'a [u8] {
         let size = self.chunk_size as usize;
-        // SAFETY: the chunk lies in the mapping. The owner of the `Chunk` has the exclusive right to its bytes:
-        // neither the kernel nor another thread writes them. The borrow keeps the chunk from being given away.
+        // SAFETY: the chunk lies in the mapping. The owner of the `Chunk` has the exclusive right to its
+        // bytes: neither the kernel nor another thread writes them. The borrow keeps the chunk from being
+        // given away.
         unsafe { slice::from_raw_parts(self.memory.start().as_ptr().add(chunk.0 as usize * size), size) }
     }
 

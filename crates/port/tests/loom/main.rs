@@ -30,14 +30,15 @@ use sync::{Arc, AtomicU32, Ordering};
 /// The memory of frames, and the list of returned ones.
 struct Frames {
     list: ReturnList,
-    /// Number of pushed frames. loom compares an access with the previous one only, which in `push` is a load of the
-    /// same thread: it does not see the conflict with an earlier take. This counter shows the conflict, and orders
-    /// nothing.
+    /// Number of pushed frames. loom compares an access with the previous one only, which in `push` is a load
+    /// of the same thread: it does not see the conflict with an earlier take. This counter shows the
+    /// conflict, and orders nothing.
     pushed: AtomicU32,
     memory: [UnsafeCell<u32>; 3],
 }
 
-// SAFETY: as in the UMEM of AF_XDP, the owner of a number may access its frame. loom checks that no two threads do.
+// SAFETY: as in the UMEM of AF_XDP, the owner of a number may access its frame. loom checks that no two
+// threads do.
 unsafe impl Sync for Frames {}
 
 impl Frames {

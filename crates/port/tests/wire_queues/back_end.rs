@@ -63,8 +63,8 @@ impl BackEnd for Ring {
     const VLAN_TAGS: usize = 1;
 
     fn open(interface: &Interface, frames: u32) -> Self {
-        // Each millisecond can consume a block, even for a single frame, and a test thread may be delayed by many
-        // milliseconds.
+        // Each millisecond can consume a block, even for a single frame, and a test thread may be delayed by
+        // many milliseconds.
         let blocks = (frames as usize / 16).max(2);
         let config = PacketRingConfig {
             blocks,

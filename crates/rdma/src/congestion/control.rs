@@ -14,8 +14,8 @@ pub enum Congestion {
     /// Losses and CNPs halve the window. The default of RoCE.
     #[default]
     Window,
-    /// DCTCP: the fraction of marked packets reduces the window. The default of StaR. With RoCE, both peers must be of this
-    /// crate and use DCTCP: ACKs then echo marks, and no CNPs are sent.
+    /// DCTCP: the fraction of marked packets reduces the window. The default of StaR. With RoCE, both peers
+    /// must be of this crate and use DCTCP: ACKs then echo marks, and no CNPs are sent.
     Dctcp,
     /// DCQCN: CNPs control a rate; losses halve the window.
     Dcqcn(Dcqcn),

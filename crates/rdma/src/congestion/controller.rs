@@ -45,8 +45,8 @@ pub(crate) struct Acknowledged {
     pub(crate) now: Instant,
 }
 
-/// Controls the window and the pace of a connection. Sequence numbers have 32 bits; transports shift shorter ones left, so
-/// that they wrap around alike.
+/// Controls the window and the pace of a connection. Sequence numbers have 32 bits; transports shift shorter
+/// ones left, so that they wrap around alike.
 pub(crate) trait Controller {
     /// Returns the window: the maximum number of outstanding packets.
     fn window(&self) -> u32;

@@ -1,5 +1,5 @@
-//! DCQCN: a rate per queue pair, reduced by CNPs and increased by a timer and a byte counter (Zhu et al., "Congestion
-//! Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1 and figure 7).
+//! DCQCN: a rate per queue pair, reduced by CNPs and increased by a timer and a byte counter (Zhu et al.,
+//! "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015, section 3.1 and figure 7).
 
 use nichrome_wire::{Instant, SeqNumber};
 
@@ -49,8 +49,8 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// Parameters with their values and minima. With lower increments a rate would not recover, or in so many steps that those
-    /// of an idle queue pair would keep the driver's lock.
+    /// Parameters with their values and minima. With lower increments a rate would not recover, or in so many
+    /// steps that those of an idle queue pair would keep the driver's lock.
     pub(crate) fn minima(&self) -> [(&'static str, u64, u64); 4] {
         let min_increment = (self.line_rate >> 20).max(1);
         [

@@ -11,8 +11,8 @@ const GAIN: f64 = 1.0 / 16.0;
 /// Minimum window in packets.
 const FLOOR: f64 = 2.0;
 
-/// The window is halved if more than one of this many packets was lost; else a loss reduces it by one packet, since it may
-/// have another cause than congestion, which routers mark.
+/// The window is halved if more than one of this many packets was lost; else a loss reduces it by one packet,
+/// since it may have another cause than congestion, which routers mark.
 const BURST: f64 = 8.0;
 
 /// A congestion window in packets.

@@ -2,8 +2,8 @@
 
 use nichrome_wire::SeqNumber;
 
-/// Distance behind a reduction, in sequence numbers, at which it is forgotten. No packet before it is outstanding then; at twice the
-/// distance, packets would seem to be before it again.
+/// Distance behind a reduction, in sequence numbers, at which it is forgotten. No packet before it is
+/// outstanding then; at twice the distance, packets would seem to be before it again.
 const OUTDATED: i32 = 1 << 30;
 
 /// The last reduction of a window.

@@ -5,8 +5,8 @@ use nichrome_wire::{Instant, SeqNumber};
 use super::controller::{Acknowledged, Controller, SendWindow};
 use super::reduction::Reduction;
 
-/// A congestion window in packets with slow start and congestion avoidance (RFC 5681 section 3.1). Requires no support of the
-/// peer.
+/// A congestion window in packets with slow start and congestion avoidance (RFC 5681 section 3.1). Requires
+/// no support of the peer.
 #[derive(Clone, Debug)]
 pub(crate) struct LossWindow {
     size: u32,

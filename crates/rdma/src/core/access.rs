@@ -22,8 +22,8 @@ impl Access {
     pub const WINDOW_BIND: Self = Self(1 << 4);
     /// A window's addresses begin at 0.
     pub const ZERO_BASED: Self = Self(1 << 5);
-    /// Invalidation of the region's keys by work requests and peers. An extension: regions of the verbs that were not
-    /// registered by a work request cannot be invalidated.
+    /// Invalidation of the region's keys by work requests and peers. An extension: regions of the verbs that
+    /// were not registered by a work request cannot be invalidated.
     pub const INVALIDATE: Self = Self(1 << 7);
     /// FLUSHes of peers that make writes globally visible.
     pub const FLUSH_GLOBAL: Self = Self(1 << 8);
@@ -59,7 +59,8 @@ impl Access {
         self.0 as u8
     }
 
-    /// Returns true if peers can change memory under these rights, which requires local write (IBA C10-44, C10-74).
+    /// Returns true if peers can change memory under these rights, which requires local write (IBA C10-44,
+    /// C10-74).
     pub(crate) const fn lets_peers_change(self) -> bool {
         self.intersects(Self(Self::REMOTE_WRITE.0 | Self::REMOTE_ATOMIC.0))
     }

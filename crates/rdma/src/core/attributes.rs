@@ -19,7 +19,8 @@ pub enum QpType {
     Ud,
     /// Extended reliable connection, initiator: it sends requests, and receives none.
     XrcSend,
-    /// Extended reliable connection, target: it receives requests, which name the shared receive queue of their receives.
+    /// Extended reliable connection, target: it receives requests, which name the shared receive queue of
+    /// their receives.
     XrcReceive,
 }
 
@@ -89,8 +90,8 @@ pub enum DrainNotice {
     Event,
 }
 
-/// Changes to a queue pair; `None` leaves an attribute unchanged. The transport service, the current and the new state
-/// determine which attributes are required and which are allowed (IBA table 91).
+/// Changes to a queue pair; `None` leaves an attribute unchanged. The transport service, the current and the
+/// new state determine which attributes are required and which are allowed (IBA table 91).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QpChange {
     /// The new state.
@@ -115,8 +116,9 @@ pub struct QpChange {
     pub rq_psn: Option<Psn>,
     /// PSN of the first packet sent.
     pub sq_psn: Option<Psn>,
-    /// Retransmission timeout: 4.096 µs · 2ⁿ for 1 to 31, none for 0. Twice as long after the first retransmission, four
-    /// times as long after all later ones, but prolonged to at most 4.096 µs · 2¹⁶ (268 ms).
+    /// Retransmission timeout: 4.096 µs · 2ⁿ for 1 to 31, none for 0. Twice as long after the first
+    /// retransmission, four times as long after all later ones, but prolonged to at most 4.096 µs · 2¹⁶ (268
+    /// ms).
     pub timeout: Option<u8>,
     /// Maximum number of retransmissions without progress, 0 to 7.
     pub retry_count: Option<u8>,

@@ -54,8 +54,8 @@ pub struct Counters {
     pub retransmitted: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Probe timeouts, after a few round trips without a response: the oldest request is retransmitted. A peer whose process
-    /// was not scheduled causes them without loss.
+    /// Probe timeouts, after a few round trips without a response: the oldest request is retransmitted. A
+    /// peer whose process was not scheduled causes them without loss.
     pub probes: u64,
     /// Duplicate requests that were answered again.
     pub duplicates: u64,

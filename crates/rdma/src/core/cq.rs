@@ -58,7 +58,8 @@ pub(crate) enum Released {
     Later(Instant),
 }
 
-/// Completions that are searched for one of a queue pair. A longer queue counts as holding one: peers decide how often it is searched.
+/// Completions that are searched for one of a queue pair. A longer queue counts as holding one: peers decide
+/// how often it is searched.
 const MAX_SEARCHED: usize = 1024;
 
 /// A bounded FIFO of completions.
@@ -94,7 +95,8 @@ impl CompletionQueue {
         self.entries.len()
     }
 
-    /// Requests one event for future completions. [`Notify::Solicited`] does not replace [`Notify::Any`] (IBA 11.4.2.2).
+    /// Requests one event for future completions. [`Notify::Solicited`] does not replace [`Notify::Any`] (IBA
+    /// 11.4.2.2).
     pub(crate) fn arm(&mut self, notify: Notify) {
         if self.armed != Some(Notify::Any) {
             self.armed = Some(notify);
@@ -149,7 +151,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Removes the completions of a queue pair that is reset or destroyed: programs would take them for those of later requests.
+    /// Removes the completions of a queue pair that is reset or destroyed: programs would take them for those
+    /// of later requests.
     pub(crate) fn forget(&mut self, qp: QpNumber) {
         self.entries.retain(|completion| completion.qp != qp);
     }

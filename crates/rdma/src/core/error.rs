@@ -227,7 +227,8 @@ pub enum PostError {
     /// The transport service does not support the operation.
     #[error("a {0:?} queue pair does not support this operation")]
     Operation(QpType),
-    /// The payload does not fit the operation: READs and atomics have no inline bytes, local operations no bytes.
+    /// The payload does not fit the operation: READs and atomics have no inline bytes, local operations no
+    /// bytes.
     #[error("the operation cannot have this payload")]
     Payload,
     /// A READ or atomic on a queue pair whose `max_rd_atomic` is 0.

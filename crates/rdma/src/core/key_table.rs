@@ -1,8 +1,9 @@
 //! A direct-mapped table of objects under random 32-bit keys.
 //!
-//! The slot of a key is its upper 24 bits, masked to the table's size, a power of two. New keys are drawn at random until
-//! the slot is free. The table is at most half full, so this takes at most two draws on average, and a lookup is one
-//! masked index and one comparison. Knowing some keys reveals only that other keys have other slots.
+//! The slot of a key is its upper 24 bits, masked to the table's size, a power of two. New keys are drawn at
+//! random until the slot is free. The table is at most half full, so this takes at most two draws on average,
+//! and a lookup is one masked index and one comparison. Knowing some keys reveals only that other keys have
+//! other slots.
 //!
 //! The low 8 bits do not affect the slot: binding a window changes them without moving the object.
 
@@ -14,8 +15,8 @@ const MAX_SLOTS: usize = 1 << 24;
 /// Number of slots after the first insertion.
 const MIN_SLOTS: usize = 16;
 
-/// Values of the upper 24 bits that are never assigned: programs use 0 for "no key", and small or all-ones keys in requests
-/// that must fail. UCX fences with a READ of 0 bytes under the key 0xFF.
+/// Values of the upper 24 bits that are never assigned: programs use 0 for "no key", and small or all-ones
+/// keys in requests that must fail. UCX fences with a READ of 0 bytes under the key 0xFF.
 const RESERVED: [u32; 2] = [0, 0xFF_FFFF];
 
 /// Aligned to a cache line.
@@ -25,7 +26,8 @@ struct Slot<T> {
     value: T,
 }
 
-/// Up to [`MAX_KEYS`](Self::MAX_KEYS) objects under random keys. The table doubles when it is half full and never shrinks.
+/// Up to [`MAX_KEYS`](Self::MAX_KEYS) objects under random keys. The table doubles when it is half full and
+/// never shrinks.
 pub(crate) struct KeyTable<T> {
     /// Empty, or a power of two.
     slots: Vec<Option<Slot<T>>>,
@@ -132,7 +134,8 @@ impl<T> KeyTable<T> {
         self.slots.get_mut(place)?.take_if(|slot| slot.key == key)
     }
 
-    /// Doubles the slots. The mask gains a bit, so an object keeps its slot or moves up by the previous number of slots.
+    /// Doubles the slots. The mask gains a bit, so an object keeps its slot or moves up by the previous
+    /// number of slots.
     fn grow(&mut self) {
         let before = self.slots.len();
         let slots = (before * 2).clamp(MIN_SLOTS, MAX_SLOTS);

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::kind;
 use super::slab::Handle;
 
-/// Pairs of a domain and the index of an object in it, so that the members of a domain are found without a look at all objects.
+/// Pairs of a domain and the index of an object in it, so that the members of a domain are found without a
+/// look at all objects.
 #[derive(Debug, Default)]
 pub(crate) struct Members(BTreeSet<(u32, u32)>);
 

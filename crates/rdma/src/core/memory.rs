@@ -2,8 +2,9 @@
 
 use thiserror::Error;
 
-/// The DMA engine: reads and writes the program's memory. The live driver implements it for process memory, tests and the
-/// simulator for a byte array. The device checks every access against a registered region first.
+/// The DMA engine: reads and writes the program's memory. The live driver implements it for process memory,
+/// tests and the simulator for a byte array. The device checks every access against a registered region
+/// first.
 pub trait Memory {
     /// Returns true if all of these bytes exist. Called at registration.
     fn covers(&self, address: u64, len: u64) -> bool;
@@ -20,8 +21,8 @@ pub trait Memory {
     /// Some of the bytes no longer exist.
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Atomically replaces the 8 bytes at `address`, a multiple of 8, by `change` of their value. Returns the original
-    /// value.
+    /// Atomically replaces the 8 bytes at `address`, a multiple of 8, by `change` of their value. Returns the
+    /// original value.
     ///
     /// # Errors
     /// The bytes no longer exist.

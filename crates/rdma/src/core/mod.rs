@@ -1,4 +1,5 @@
-//! Objects and their rules: protection, queues, completions, queue pairs. Independent of transports and packet formats.
+//! Objects and their rules: protection, queues, completions, queue pairs. Independent of transports and
+//! packet formats.
 
 pub(crate) mod access;
 pub(crate) mod attributes;

@@ -1,8 +1,8 @@
 //! Memory protection: regions, windows and their keys.
 //!
-//! A key is 32 random bits (`key_table.rs`), drawn for each region and window. It becomes invalid with its object, and other
-//! keys cannot be computed from it. Every packet's access is checked here, so deregistration takes effect at once, also
-//! for packets in flight.
+//! A key is 32 random bits (`key_table.rs`), drawn for each region and window. It becomes invalid with its
+//! object, and other keys cannot be computed from it. Every packet's access is checked here, so
+//! deregistration takes effect at once, also for packets in flight.
 
 use std::num::NonZeroU32;
 
@@ -64,7 +64,8 @@ pub(crate) struct Window {
 pub enum WindowKind {
     /// Type 1: accessible through all queue pairs of its protection domain; can be rebound while it is bound.
     One,
-    /// Type 2B: accessible through the queue pair that it was bound on; must be invalidated before it is rebound.
+    /// Type 2B: accessible through the queue pair that it was bound on; must be invalidated before it is
+    /// rebound.
     Two,
 }
 
@@ -223,8 +224,9 @@ impl Protection {
         }
     }
 
-    /// Replaces a region. It keeps its key, since programs that call `ibv_rereg_mr` do not send it to peers again, unless the
-    /// key was invalidated or the domain changes: a stateless card admits packets by the key alone, whatever the domain of their connection.
+    /// Replaces a region. It keeps its key, since programs that call `ibv_rereg_mr` do not send it to peers
+    /// again, unless the key was invalidated or the domain changes: a stateless card admits packets by the
+    /// key alone, whatever the domain of their connection.
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
         let Some(key) = self.key_of(handle) else { return };
         let Ok(named) = self.named_mut(key) else { return };
@@ -324,8 +326,8 @@ impl Protection {
         }
     }
 
-    /// Checks an access of a packet to a stateless card; returns the address in the program's memory. The card has no queue
-    /// pairs; windows are not granted to its clients.
+    /// Checks an access of a packet to a stateless card; returns the address in the program's memory. The
+    /// card has no queue pairs; windows are not granted to its clients.
     #[inline]
     pub(crate) fn stateless(&self, key: u32, address: u64, len: u64, right: Access) -> Result<u64, Refusal> {
         match self.named(key)? {
@@ -374,8 +376,8 @@ impl Protection {
         Ok(Binding { region: key, qp: asker.qp, access, io_address, len })
     }
 
-    /// Invalidates a key. Peers can invalidate windows that were bound on their own queue pair, and regions with
-    /// [`Access::INVALIDATE`].
+    /// Invalidates a key. Peers can invalidate windows that were bound on their own queue pair, and regions
+    /// with [`Access::INVALIDATE`].
     pub(crate) fn invalidate(&mut self, asker: Asker, key: RKey, by: Invalidator) -> Result<(), Refusal> {
         let window = match self.named_mut(key.0)? {
             Named::Region(region) => return region.invalidate(asker),

@@ -64,9 +64,10 @@ const LONGEST_BACKOFF: u64 = 4096 << 16;
 impl Settings {
     /// Nanoseconds of the retransmission timer after `retries` retries without progress.
     ///
-    /// The standard allows 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3); rxe and most hardware wait once that time.
-    /// An adapter in software is silent while its process has no processor, so short timers double up to twice, to at most
-    /// [`LONGEST_BACKOFF`]. With longer timers, a send fails after retry count + 1 of them, as elsewhere.
+    /// The standard allows 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3); rxe and most hardware wait once
+    /// that time. An adapter in software is silent while its process has no processor, so short timers double
+    /// up to twice, to at most [`LONGEST_BACKOFF`]. With longer timers, a send fails after retry count + 1 of
+    /// them, as elsewhere.
     pub(crate) fn retry_timeout(&self, retries: u8) -> u64 {
         let shortest = 4096u64 << self.timeout;
         (shortest << retries.min(2)).min(LONGEST_BACKOFF.max(shortest))
@@ -162,8 +163,8 @@ impl QueuePair {
         self.settings.path_mtu.bytes()
     }
 
-    /// Has a target take receives of the shared receive queue that a request names, with its protection domain and completion
-    /// queue (IBA annex A14). Returns false if its XRC domain has no such queue.
+    /// Has a target take receives of the shared receive queue that a request names, with its protection
+    /// domain and completion queue (IBA annex A14). Returns false if its XRC domain has no such queue.
     #[inline]
     pub(crate) fn turn_to<M: Memory>(&mut self, srq: SrqNumber, verbs: &Verbs<M>) -> bool {
         let found = self.xrc.and_then(|domain| verbs.srq_of(domain, srq));
@@ -190,7 +191,8 @@ impl QueuePair {
         self.receives.queue(&verbs.srqs).is_some_and(|queue| queue.len() > 0)
     }
 
-    /// Returns the receive of an incomplete message to the front of its queue, for the next message or for a queue pair that waits.
+    /// Returns the receive of an incomplete message to the front of its queue, for the next message or for a
+    /// queue pair that waits.
     pub(crate) fn put_back_receive<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let Some(slot) = self.receiving.take() else { return };
         match &mut self.receives {
@@ -238,7 +240,8 @@ impl QueuePair {
         scatter(&mut verbs.memory, &verbs.protection, domain, buffers, bytes)
     }
 
-    /// Copies bytes of a response to the buffers of the send at `index`, from byte `offset` of the response on.
+    /// Copies bytes of a response to the buffers of the send at `index`, from byte `offset` of the response
+    /// on.
     #[inline]
     pub(crate) fn put_response<M: Memory>(
         &self,

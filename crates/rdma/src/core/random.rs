@@ -4,8 +4,8 @@ use std::fmt;
 
 use siphasher::{sip, sip128};
 
-/// A deterministic random sequence: SipHash-2-4 of a counter. The key is the hash of a purpose under the seed, so none of
-/// the numbers can be computed from others without the seed.
+/// A deterministic random sequence: SipHash-2-4 of a counter. The key is the hash of a purpose under the
+/// seed, so none of the numbers can be computed from others without the seed.
 #[derive(Clone)]
 pub struct RandomNumbers {
     hasher: sip::SipHasher24,
@@ -19,7 +19,8 @@ impl fmt::Debug for RandomNumbers {
 }
 
 impl RandomNumbers {
-    /// Starts the sequence of `seed` for `purpose`. The sequences of one seed for different purposes are independent.
+    /// Starts the sequence of `seed` for `purpose`. The sequences of one seed for different purposes are
+    /// independent.
     pub fn new(seed: u128, purpose: &str) -> Self {
         let of_purpose = sip128::SipHasher24::new_with_key(&seed.to_le_bytes());
         let key = of_purpose.hash(purpose.as_bytes()).as_bytes();

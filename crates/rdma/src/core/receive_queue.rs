@@ -122,7 +122,8 @@ pub(crate) struct SharedReceiveQueue {
     pub(crate) xrc: Option<XrcQueue>,
 }
 
-/// The XRC domain and the completion queue of a shared receive queue, which requests use in place of the target's.
+/// The XRC domain and the completion queue of a shared receive queue, which requests use in place of the
+/// target's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct XrcQueue {
     pub(crate) domain: Handle<kind::Xrc>,

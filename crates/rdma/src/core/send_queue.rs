@@ -7,8 +7,8 @@ use nichrome_wire::rdma::SrqNumber;
 use super::completion::{CompletedOperation, Status};
 use super::work::{Operation, Recipient, SendFlags, Sge};
 
-/// The position of a request's local data in the queue's rings. Positions count buffers or inline bytes since the queue was
-/// created, modulo 2³².
+/// The position of a request's local data in the queue's rings. Positions count buffers or inline bytes since
+/// the queue was created, modulo 2³².
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Buffers { start: u32, count: u8 },
@@ -50,7 +50,8 @@ impl SendWork {
         )
     }
 
-    /// Returns true if an answer of its own acknowledges the request, not a later ACK: it counts in `max_rd_atomic`.
+    /// Returns true if an answer of its own acknowledges the request, not a later ACK: it counts in
+    /// `max_rd_atomic`.
     #[inline]
     pub(crate) fn wants_response(&self) -> bool {
         self.wants_data() || matches!(self.operation, Operation::Flush { .. } | Operation::AtomicWrite(_))

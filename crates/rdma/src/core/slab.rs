@@ -5,7 +5,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 
-/// A reference to an object of a device. The handle of a destroyed object stays invalid when its index is reused.
+/// A reference to an object of a device. The handle of a destroyed object stays invalid when its index is
+/// reused.
 pub struct Handle<T> {
     index: u32,
     generation: u32,
@@ -51,7 +52,8 @@ impl<T> fmt::Debug for Handle<T> {
     }
 }
 
-/// Number of freed indices kept before one is reused, so that packets in flight to a destroyed object find none.
+/// Number of freed indices kept before one is reused, so that packets in flight to a destroyed object find
+/// none.
 const REST: usize = 256;
 
 /// Up to `limit` objects of kind `K`, each at its own index.

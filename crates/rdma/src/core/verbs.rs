@@ -30,7 +30,8 @@ pub(crate) struct Address {
     pub(crate) vector: AddressVector,
 }
 
-/// The objects that queue pairs share: the program's memory, completion queues, shared receive queues, events.
+/// The objects that queue pairs share: the program's memory, completion queues, shared receive queues,
+/// events.
 pub(crate) struct Verbs<M> {
     pub(crate) memory: M,
     pub(crate) protection: Protection,

@@ -43,7 +43,8 @@ pub enum Operation {
     WriteWithImmediate(Remote, ImmediateData),
     /// Copies the peer's memory to the local buffers.
     Read(Remote),
-    /// Replaces 8 bytes of the peer's memory if they equal `compare`; the local buffer receives their original value.
+    /// Replaces 8 bytes of the peer's memory if they equal `compare`; the local buffer receives their
+    /// original value.
     CompareSwap {
         /// The 8 bytes; the address is a multiple of 8.
         remote: Remote,
@@ -68,7 +69,8 @@ pub enum Operation {
         /// Where writes are placed, and which.
         scope: Feth,
     },
-    /// Writes 8 bytes of the peer's memory at once: no reader sees a part of them. The address is a multiple of 8.
+    /// Writes 8 bytes of the peer's memory at once: no reader sees a part of them. The address is a multiple
+    /// of 8.
     AtomicWrite(Remote),
     /// Invalidates a key of the local device.
     LocalInvalidate(RKey),
@@ -108,7 +110,8 @@ impl BitOr for SendFlags {
 /// The local data of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// Buffers in registered memory, read at transmission. The program does not change them until the request completes.
+    /// Buffers in registered memory, read at transmission. The program does not change them until the request
+    /// completes.
     Buffers(&'a [Sge]),
     /// Buffers whose bytes are copied when the request is posted. Their keys are ignored.
     InlineFrom(&'a [Sge]),

@@ -20,15 +20,15 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// The largest path MTU.
     pub mtu: PathMtu,
-    /// The lowest queue pair number, 2 to 2²⁴ − 2. Numbers are in `first_qp..first_qp + limits.qps`; the first one assigned
-    /// is derived from the seed.
+    /// The lowest queue pair number, 2 to 2²⁴ − 2. Numbers are in `first_qp..first_qp + limits.qps`; the
+    /// first one assigned is derived from the seed.
     pub first_qp: u32,
     /// Maximum number and size of objects.
     pub limits: Limits,
     /// Bounds of a queue pair's window, in packets.
     pub window: SendWindow,
-    /// Secret from which memory keys and queue pair numbers are derived. Drivers draw it from the kernel's random number
-    /// generator.
+    /// Secret from which memory keys and queue pair numbers are derived. Drivers draw it from the kernel's
+    /// random number generator.
     pub seed: u128,
     /// The transport of queue pairs for which no other is negotiated.
     pub native: Native,

@@ -23,8 +23,8 @@ impl<M: Memory> Device<M> {
         self.verbs.counters.dropped_unknown += 1;
     }
 
-    /// Processes a datagram for the transport of `E`. A multicast datagram is for each member of its group, any other for one
-    /// queue pair.
+    /// Processes a datagram for the transport of `E`. A multicast datagram is for each member of its group,
+    /// any other for one queue pair.
     #[inline]
     fn receive_for<E: Member>(&mut self, datagram: &Datagram<'_>) {
         let addresses = &datagram.flow.addresses;

@@ -1,4 +1,5 @@
-//! A small transport over byte streams, for tests: a SEND is a frame of its length in four bytes and its payload.
+//! A small transport over byte streams, for tests: a SEND is a frame of its length in four bytes and its
+//! payload.
 
 use nichrome_wire::rdma::QpNumber;
 use nichrome_wire::{AddressPair, Instant};

@@ -11,8 +11,8 @@ use crate::net::{Room, Transmit};
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes or the end of a stream; `None`
-    /// if there is none now. The buffer must be 4 KiB larger than the largest datagram.
+    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes or the end of
+    /// a stream; `None` if there is none now. The buffer must be 4 KiB larger than the largest datagram.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -65,8 +65,8 @@ impl<M: Memory> Device<M> {
         for_endpoint!(transport, transports, |endpoint, shared| endpoint.write(room, shared, verbs))
     }
 
-    /// Returns the deadline of the next timer, at which the driver calls [`Device::handle_timeout`]; `None` if no timer runs.
-    /// May be early.
+    /// Returns the deadline of the next timer, at which the driver calls [`Device::handle_timeout`]; `None`
+    /// if no timer runs. May be early.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match (self.wheel.next_timeout(), self.verbs.cq_timers.next_timeout()) {
@@ -130,7 +130,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Adds a queue pair to the transmit queue if it may have packets to send, is not on hold and its stream is not blocked.
+    /// Adds a queue pair to the transmit queue if it may have packets to send, is not on hold and its stream
+    /// is not blocked.
     #[inline]
     fn queue_up(&mut self, index: u32) {
         let Some(transport) = self.qps.at_mut(index) else { return };

@@ -22,7 +22,8 @@ impl<M: Memory> Device<M> {
         self.transports.roce.general_services.take_received()
     }
 
-    /// Sends a management datagram from one of the device's addresses. Dropped and counted if 1,024 wait already.
+    /// Sends a management datagram from one of the device's addresses. Dropped and counted if 1,024 wait
+    /// already.
     pub fn send_management(&mut self, datagram: &ManagementDatagram) {
         self.transports.roce.send_management(datagram, &mut self.verbs);
     }

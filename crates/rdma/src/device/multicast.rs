@@ -11,12 +11,12 @@ use crate::core::multicast::GroupChange;
 use crate::core::slab::Handle;
 
 impl<M: Memory> Device<M> {
-    /// Attaches a UD queue pair to a multicast group: it receives the datagrams to the group. No effect if it is attached
-    /// already.
+    /// Attaches a UD queue pair to a multicast group: it receives the datagrams to the group. No effect if it
+    /// is attached already.
     ///
     /// # Errors
-    /// The queue pair does not exist or is of another service, the address is not a multicast address of the device's family,
-    /// or the limit of groups or of their members is reached.
+    /// The queue pair does not exist or is of another service, the address is not a multicast address of the
+    /// device's family, or the limit of groups or of their members is reached.
     pub fn attach_multicast(
         &mut self,
         handle: Handle<kind::Qp>,

@@ -19,7 +19,8 @@ impl<M: Memory> Device<M> {
     /// Posts a request to a send queue. [`Device::poll_transmit`] returns its packets.
     ///
     /// # Errors
-    /// The request is invalid, or the queue is full or in a wrong state. Later failures are reported by the completion.
+    /// The request is invalid, or the queue is full or in a wrong state. Later failures are reported by the
+    /// completion.
     #[inline]
     pub fn post_send(
         &mut self,
@@ -194,7 +195,8 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
 #[inline]
 fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostError> {
     let max = match request.operation {
-        // Its 8 bytes are part of the request in rdma-core's `ibv_wr_atomic_write`, whatever the queue was made for.
+        // Its 8 bytes are part of the request in rdma-core's `ibv_wr_atomic_write`, whatever the queue was
+        // made for.
         Operation::AtomicWrite(_) => qp.capacity.inline.max(8),
         _ => qp.capacity.inline,
     };

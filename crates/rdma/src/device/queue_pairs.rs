@@ -29,8 +29,8 @@ pub struct QpConfig {
     pub send_cq: Handle<kind::Cq>,
     /// Completion queue of the receives.
     pub receive_cq: Handle<kind::Cq>,
-    /// Shared receive queue; `None` for a receive queue of its own. It may be of another protection domain, whose keys its
-    /// receives use.
+    /// Shared receive queue; `None` for a receive queue of its own. It may be of another protection domain,
+    /// whose keys its receives use.
     pub srq: Option<Handle<kind::Srq>>,
     /// Capacity of the queues.
     pub capacity: QpCapacity,
@@ -78,7 +78,8 @@ pub struct QpReport {
 }
 
 impl<M: Memory> Device<M> {
-    /// Creates a queue pair in state [`QpState::Reset`]. Targets of XRC are created by [`Device::create_xrc_target`].
+    /// Creates a queue pair in state [`QpState::Reset`]. Targets of XRC are created by
+    /// [`Device::create_xrc_target`].
     ///
     /// # Errors
     /// An object does not exist, a size is out of range, or the limit of queue pairs is reached.
@@ -138,11 +139,12 @@ impl<M: Memory> Device<M> {
         self.qp_number(handle).is_ok_and(|known| known == number).then_some(handle)
     }
 
-    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues; those of a target of XRC stay, which
-    /// are of shared receives.
+    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues; those
+    /// of a target of XRC stay, which are of shared receives.
     ///
     /// # Errors
-    /// The transition or an attribute is not allowed, or a value is out of range. The queue pair is unchanged.
+    /// The transition or an attribute is not allowed, or a value is out of range. The queue pair is
+    /// unchanged.
     pub fn modify_qp(&mut self, handle: Handle<kind::Qp>, change: &QpChange) -> Result<(), ModifyError> {
         let Self { qps, config, environment, transports, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
@@ -228,8 +230,8 @@ impl<M: Memory> Device<M> {
         Ok(transport.qp().number)
     }
 
-    /// Returns true if the program has not polled all completions of a queue pair, those of flushed requests aside; also if a queue of its
-    /// completions has more than 1,024, of any queue pairs.
+    /// Returns true if the program has not polled all completions of a queue pair, those of flushed requests
+    /// aside; also if a queue of its completions has more than 1,024, of any queue pairs.
     pub fn may_have_unpolled_completions(&self, number: QpNumber) -> bool {
         let Some(transport) = self.qp_of(number).and_then(|handle| self.qps.get(handle)) else {
             return false;
@@ -245,8 +247,9 @@ impl<M: Memory> Device<M> {
         self.qps.len()
     }
 
-    /// Retransmits the last ACK of a reliable connection, if any. Drivers call it before [`Device::destroy_qp`]: afterwards
-    /// the peer's retransmissions are not answered, and its requests would fail if the ACK was lost.
+    /// Retransmits the last ACK of a reliable connection, if any. Drivers call it before
+    /// [`Device::destroy_qp`]: afterwards the peer's retransmissions are not answered, and its requests would
+    /// fail if the ACK was lost.
     ///
     /// # Errors
     /// The queue pair does not exist.
@@ -257,8 +260,9 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete, and its completions that were
-    /// not polled are removed, as RDMA cards do: programs free what they point to together with the queue pair.
+    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete, and
+    /// its completions that were not polled are removed, as RDMA cards do: programs free what they point to
+    /// together with the queue pair.
     ///
     /// # Errors
     /// The queue pair does not exist.

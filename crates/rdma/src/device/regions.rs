@@ -46,7 +46,8 @@ pub struct RegionConfig {
 }
 
 impl RegionConfig {
-    /// A region whose I/O addresses are the addresses of the program's memory, which must exist at registration.
+    /// A region whose I/O addresses are the addresses of the program's memory, which must exist at
+    /// registration.
     pub const fn new(address: u64, len: u64, access: Access) -> Self {
         Self { address, len, io_address: address, access, paging: Paging::AtRegistration }
     }
@@ -69,7 +70,8 @@ impl<M: Memory> Device<M> {
     /// Registers memory.
     ///
     /// # Errors
-    /// The domain or some of the memory does not exist, the rights are invalid, or the limit of keys is reached.
+    /// The domain or some of the memory does not exist, the rights are invalid, or the limit of keys is
+    /// reached.
     pub fn register(
         &mut self,
         domain: Handle<kind::Domain>,
@@ -105,8 +107,8 @@ impl<M: Memory> Device<M> {
         Ok(Region { domain, access, io_address, address, len, windows, validity })
     }
 
-    /// Replaces memory, rights and domain of a region, which keeps its key within its domain. An invalidated region becomes valid. It
-    /// has a new key then, and in another domain.
+    /// Replaces memory, rights and domain of a region, which keeps its key within its domain. An invalidated
+    /// region becomes valid. It has a new key then, and in another domain.
     ///
     /// # Errors
     /// See [`Device::register`]. Also fails if the region does not exist or windows are bound to it.

@@ -1,8 +1,8 @@
 //! Checks posted requests: immediate errors, and requests that complete in error without being sent.
 //!
-//! A request is refused when it is posted only where the standard names an immediate error (IBA 11.4.1.1): an unknown
-//! queue pair, RESET, INIT or RTR, a full queue, too many buffers, an unknown address handle. Errors that hardware finds when it
-//! executes the request are reported by a completion.
+//! A request is refused when it is posted only where the standard names an immediate error (IBA 11.4.1.1): an
+//! unknown queue pair, RESET, INIT or RTR, a full queue, too many buffers, an unknown address handle. Errors
+//! that hardware finds when it executes the request are reported by a completion.
 //!
 //! | request | rxe | hardware | here |
 //! |---|---|---|---|

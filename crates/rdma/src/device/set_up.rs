@@ -12,8 +12,8 @@ use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Holds an RC queue pair until its transport is negotiated: requests can be posted, and no packets are sent or
-    /// received before [`Device::connect`], [`Device::release_qp`] or a reset.
+    /// Holds an RC queue pair until its transport is negotiated: requests can be posted, and no packets are
+    /// sent or received before [`Device::connect`], [`Device::release_qp`] or a reset.
     ///
     /// # Errors
     /// The queue pair does not exist, is not RC, is already set up, or is not in INIT or RTR.
@@ -57,12 +57,13 @@ impl<M: Memory> Device<M> {
         question.answer(self.reliable(handle)?, scope)
     }
 
-    /// Moves an RC queue pair to its negotiated transport, until it is reset. Requests posted during the hold are executed
-    /// there.
+    /// Moves an RC queue pair to its negotiated transport, until it is reset. Requests posted during the hold
+    /// are executed there.
     ///
     /// # Errors
-    /// The queue pair does not exist, is not RC, is already set up, is not in INIT, RTR or RTS, or has sends that were posted
-    /// without a hold. The peer's queues are larger than this device's may be, if it would keep a copy of them.
+    /// The queue pair does not exist, is not RC, is already set up, is not in INIT, RTR or RTS, or has sends
+    /// that were posted without a hold. The peer's queues are larger than this device's may be, if it would
+    /// keep a copy of them.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn connect<A: Agreed<M>>(&mut self, handle: Handle<kind::Qp>, agreed: &A) -> Result<(), ConnectError>
     where
@@ -107,8 +108,8 @@ impl<M: Memory> Device<M> {
         count
     }
 
-    /// Returns the bytes that a hardware card would hold for the connections of this device. Excludes what any card keeps in
-    /// host memory: the programs' queues, and the driver's state of a stateless side.
+    /// Returns the bytes that a hardware card would hold for the connections of this device. Excludes what
+    /// any card keeps in host memory: the programs' queues, and the driver's state of a stateless side.
     pub fn card_state_bytes(&self) -> usize {
         let mut bytes = 0;
         for_each_transport!(&self.transports, |shared, _Endpoint| bytes += shared.state_bytes());

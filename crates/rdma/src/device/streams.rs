@@ -1,8 +1,8 @@
 //! Byte streams: a queue pair whose transport has a stream connection of its own, which the driver owns.
 //!
 //! Frames are consumed whole, so that the driver keeps the first part of one: up to
-//! [`Terms::LONGEST_FPDU`](crate::iwarp::Terms::LONGEST_FPDU) bytes. A queue pair that stops reading needs a receive; it
-//! wants bytes again when one is posted, to its own or to its shared queue.
+//! [`Terms::LONGEST_FPDU`](crate::iwarp::Terms::LONGEST_FPDU) bytes. A queue pair that stops reading needs a
+//! receive; it wants bytes again when one is posted, to its own or to its shared queue.
 
 use nichrome_wire::Instant;
 
@@ -15,8 +15,9 @@ use crate::core::slab::Handle;
 use crate::transport::{Endpoint, StreamEnd};
 
 impl<M: Memory> Device<M> {
-    /// Processes bytes of a queue pair's stream that arrived at `now`; returns how many were consumed. If fewer than all, the
-    /// driver keeps the rest and stops reading until [`Device::wants_stream`] returns true.
+    /// Processes bytes of a queue pair's stream that arrived at `now`; returns how many were consumed. If
+    /// fewer than all, the driver keeps the rest and stops reading until [`Device::wants_stream`] returns
+    /// true.
     ///
     /// # Errors
     /// The queue pair does not exist.
@@ -42,8 +43,9 @@ impl<M: Memory> Device<M> {
         for_endpoint!(transport, |endpoint| endpoint.wants_stream(&self.verbs))
     }
 
-    /// Keeps a queue pair from sending until [`Device::release_sends`]: after a partial write of a stream's data from
-    /// [`Device::poll_transmit`], or while its peer does not receive yet. A datagram from the peer ends it, too.
+    /// Keeps a queue pair from sending until [`Device::release_sends`]: after a partial write of a stream's
+    /// data from [`Device::poll_transmit`], or while its peer does not receive yet. A datagram from the peer
+    /// ends it, too.
     pub fn hold_sends(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = true;
@@ -58,8 +60,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reports the end of a queue pair's stream, when all bytes before it were consumed or can never be: they are the first
-    /// part of a frame. The queue pair moves to ERROR. The driver closes its direction behind the bytes that it has kept.
+    /// Reports the end of a queue pair's stream, when all bytes before it were consumed or can never be: they
+    /// are the first part of a frame. The queue pair moves to ERROR. The driver closes its direction behind
+    /// the bytes that it has kept.
     pub fn stream_closed(&mut self, qp: Handle<kind::Qp>, end: StreamEnd, now: Instant) {
         self.verbs.now = now;
         let Self { qps, transports, verbs, .. } = self;

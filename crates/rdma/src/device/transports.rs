@@ -9,8 +9,8 @@ use crate::iwarp::Stream;
 use crate::roce::Connection;
 use crate::transport::{Endpoint, Environment, Shared};
 
-/// Declares the enum of endpoints, the struct of their shared states, [`Member`] for each endpoint type, and the macros
-/// that dispatch on the enum.
+/// Declares the enum of endpoints, the struct of their shared states, [`Member`] for each endpoint type, and
+/// the macros that dispatch on the enum.
 macro_rules! transports {
     ($($(#[$meta:meta])* $Name:ident, $shared:ident: $Endpoint:ty;)*) => {
         /// A queue pair together with its transport's state.
@@ -62,7 +62,8 @@ macro_rules! transports {
             }
         })*
 
-        /// Evaluates an expression with the endpoint inside a [`Transport`] and, if named, its transport's shared state.
+        /// Evaluates an expression with the endpoint inside a [`Transport`] and, if named, its transport's
+        /// shared state.
         macro_rules! for_endpoint {
             ($transport:expr, |$endpoint:ident| $call:expr) => {
                 match $transport {

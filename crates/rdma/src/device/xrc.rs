@@ -1,8 +1,9 @@
-//! The verbs of extended reliable connections (IBA annex A14): XRC domains, their shared receive queues, and targets.
+//! The verbs of extended reliable connections (IBA annex A14): XRC domains, their shared receive queues, and
+//! targets.
 //!
-//! Each request on such a connection names a shared receive queue of the target's XRC domain. Receives, protection domain and
-//! completion queue are that queue's, so a target has none of its own: between requests, those of its XRC domain stand for
-//! them, which contain nothing.
+//! Each request on such a connection names a shared receive queue of the target's XRC domain. Receives,
+//! protection domain and completion queue are that queue's, so a target has none of its own: between
+//! requests, those of its XRC domain stand for them, which contain nothing.
 
 use nichrome_wire::rdma::SrqNumber;
 
@@ -65,7 +66,8 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Creates a shared receive queue of an XRC domain. Its receives complete in `cq`, and use the keys of `domain`.
+    /// Creates a shared receive queue of an XRC domain. Its receives complete in `cq`, and use the keys of
+    /// `domain`.
     ///
     /// # Errors
     /// See [`Device::create_srq`]. Also fails if the XRC domain or the completion queue does not exist.

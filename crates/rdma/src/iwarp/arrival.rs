@@ -1,14 +1,17 @@
-//! Segments whose payload is placed while it arrives, so that the driver keeps little of a stream between its reads.
+//! Segments whose payload is placed while it arrives, so that the driver keeps little of a stream between its
+//! reads.
 //!
-//! Only in FPDUs without CRC and markers: those with are checked as a whole first. What the whole segment writes is checked before its first
-//! part is placed, and the rest again with each part. A message completes with its last segment, when that is whole.
+//! Only in FPDUs without CRC and markers: those with are checked as a whole first. What the whole segment
+//! writes is checked before its first part is placed, and the rest again with each part. A message completes
+//! with its last segment, when that is whole.
 
 use nichrome_wire::iwarp::{Opcode, Place, Segment, fpdu_len};
 
 /// Fewest bytes to place before the rest arrives: to keep fewer until then costs less than to place them.
 const SHORTEST_PART: usize = 4096;
 
-/// Parts end at multiples of this in the peer's address or the message, so that no aligned word is written in two steps.
+/// Parts end at multiples of this in the peer's address or the message, so that no aligned word is written in
+/// two steps.
 const LINE: u64 = 64;
 
 /// Bytes of the length field of an FPDU.
@@ -64,8 +67,8 @@ pub(super) struct Part<'a> {
 }
 
 impl Begun {
-    /// The segment in the FPDU at the front of `stream`, and the bytes behind its header; `None` if it is not one of a SEND, WRITE or READ
-    /// response, or its first part has not arrived.
+    /// The segment in the FPDU at the front of `stream`, and the bytes behind its header; `None` if it is not
+    /// one of a SEND, WRITE or READ response, or its first part has not arrived.
     pub(super) fn first(stream: &[u8]) -> Option<(Self, &[u8])> {
         let (length, ulpdu) = stream.split_first_chunk::<LENGTH_LEN>()?;
         let (segment, payload) = Segment::parse(ulpdu).ok()?;

@@ -1,7 +1,7 @@
 //! FPDUs in the driver's send buffer, and in the bytes of the peer's stream.
 //!
-//! A segment is built where it leaves from: header, payload, padding and CRC in one FPDU. It is received where the driver
-//! has read it to. Markers, which only hardware requests, take a copy in each direction.
+//! A segment is built where it leaves from: header, payload, padding and CRC in one FPDU. It is received
+//! where the driver has read it to. Markers, which only hardware requests, take a copy in each direction.
 
 use nichrome_wire::iwarp::{
     Crc, Fpdu, FpduError, MARKER_INTERVAL, MARKER_LEN, MAX_MARKED_ULPDU, MAX_ULPDU, Markers, Segment,
@@ -30,8 +30,8 @@ impl FpduWriter {
         Self { crc: terms.crc, max_ulpdu: longest.min(terms.max_ulpdu.into()), markers }
     }
 
-    /// Returns how many of `wanted` bytes of payload the next segment carries behind `header` bytes, in a send buffer with
-    /// `free` of `len` bytes; `None` if the buffer is too full.
+    /// Returns how many of `wanted` bytes of payload the next segment carries behind `header` bytes, in a
+    /// send buffer with `free` of `len` bytes; `None` if the buffer is too full.
     #[inline]
     pub(super) fn payload_len(&self, header: usize, wanted: usize, free: usize, len: usize) -> Option<usize> {
         let in_segment = self.max_ulpdu.saturating_sub(header) & !7;
@@ -50,8 +50,8 @@ impl FpduWriter {
         }
     }
 
-    /// Builds the FPDU of a segment at the front of `buffer`; returns its length. `fill` copies the payload, `marked` is space
-    /// for the FPDU with markers.
+    /// Builds the FPDU of a segment at the front of `buffer`; returns its length. `fill` copies the payload,
+    /// `marked` is space for the FPDU with markers.
     ///
     /// # Errors
     /// Those of `fill`.
@@ -104,8 +104,8 @@ impl FpduReader {
         self.crc == Crc::Unused && self.markers.is_none()
     }
 
-    /// Reads the FPDU at the front of `stream`; `None` while it is incomplete. `unmarked` is space for the FPDU without
-    /// markers.
+    /// Reads the FPDU at the front of `stream`; `None` while it is incomplete. `unmarked` is space for the
+    /// FPDU without markers.
     ///
     /// # Errors
     /// The CRC or a marker is wrong.

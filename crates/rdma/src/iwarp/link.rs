@@ -64,8 +64,8 @@ impl Link {
         matches!(self.stage, Stage::Ending(_)) && self.terminate.is_none()
     }
 
-    /// The segment at the front of the stream, and the bytes behind its header, if its payload can be placed while it arrives. The first
-    /// segment is taken as a whole: the peer has agreed to begin with it.
+    /// The segment at the front of the stream, and the bytes behind its header, if its payload can be placed
+    /// while it arrives. The first segment is taken as a whole: the peer has agreed to begin with it.
     pub(super) fn first_part<'a>(&self, stream: &'a [u8]) -> Option<(Begun, &'a [u8])> {
         let is_open = self.stage == Stage::Open && self.has_received;
         if is_open && self.reader.is_plain() { Begun::first(stream) } else { None }

@@ -1,12 +1,14 @@
 //! Which end sends the first FPDU of a connection.
 //!
-//! In peer-to-peer mode it is the initiator's ready-to-receive message (RFC 6581 section 9). siw of Linux 6.1 overlooks bytes that
-//! arrive while its program is still in `rdma_accept`, until more arrive: this message, and often the program's first. An empty WRITE
-//! changes nothing at the peer, so the initiator repeats it a few times while the peer is silent.
+//! In peer-to-peer mode it is the initiator's ready-to-receive message (RFC 6581 section 9). siw of Linux 6.1
+//! overlooks bytes that arrive while its program is still in `rdma_accept`, until more arrive: this message,
+//! and often the program's first. An empty WRITE changes nothing at the peer, so the initiator repeats it a
+//! few times while the peer is silent.
 //!
-//! In client-server mode a responder waits for the initiator's first FPDU (RFC 5044 section 7.1.3). siw always connects in this mode, and does
-//! not wait itself, so some programs that run between two hosts with siw let the server send first. A responder therefore waits only for
-//! a while. On most paths the initiator has taken the Reply by then; TCP delivers it before the FPDUs on all.
+//! In client-server mode a responder waits for the initiator's first FPDU (RFC 5044 section 7.1.3). siw
+//! always connects in this mode, and does not wait itself, so some programs that run between two hosts with
+//! siw let the server send first. A responder therefore waits only for a while. On most paths the initiator
+//! has taken the Reply by then; TCP delivers it before the FPDUs on all.
 
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{Opcode, Segment};

@@ -9,7 +9,8 @@
 //! | requests complete in order | [`Requester::retire`] |
 //! | a READ response names and fills the sink of the oldest READ only | [`Requester::read_response`] |
 //!
-//! The sink of a READ on the wire is not a key of the program: the STag is the request's number, and offsets count from 0.
+//! The sink of a READ on the wire is not a key of the program: the STag is the request's number, and offsets
+//! count from 0.
 
 use std::collections::VecDeque;
 
@@ -190,8 +191,8 @@ impl Requester {
         }
     }
 
-    /// Whether the connection has messages for the operation. Requests that are posted before it is set up are not checked
-    /// when they are posted.
+    /// Whether the connection has messages for the operation. Requests that are posted before it is set up
+    /// are not checked when they are posted.
     #[inline]
     fn is_carried(&self, qp: &QueuePair, work: &SendWork) -> bool {
         is_carried(&work.operation, self.extended) && (!work.wants_data() || self.depth(qp) > 0)
@@ -348,8 +349,8 @@ impl Requester {
         self.retire(context);
     }
 
-    /// The request at the cursor cannot be sent: it fails when those before it are complete. Within a message nothing else
-    /// can be sent, so that those before it are flushed.
+    /// The request at the cursor cannot be sent: it fails when those before it are complete. Within a message
+    /// nothing else can be sent, so that those before it are flushed.
     pub(super) fn request_failed<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         if self.is_within_message() {
             (0..self.cursor.work).for_each(|_| context.qp.complete_send(Status::Flushed, context.verbs));
@@ -495,7 +496,8 @@ const fn may_begin_in(state: QpState) -> bool {
     matches!(state, QpState::Rtr | QpState::Rts)
 }
 
-/// Whether there are messages for an operation, of a peer with RFC 7306 if it is `extended`. Local requests have none.
+/// Whether there are messages for an operation, of a peer with RFC 7306 if it is `extended`. Local requests
+/// have none.
 pub(super) fn is_carried(operation: &Operation, extended: bool) -> bool {
     use Operation as O;
     match operation {

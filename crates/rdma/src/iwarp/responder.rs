@@ -169,7 +169,8 @@ impl Responder {
         Ok(Taken::Processed)
     }
 
-    /// Checks that a segment is the next one of queue 0; returns how many bytes of its message came before it.
+    /// Checks that a segment is the next one of queue 0; returns how many bytes of its message came before
+    /// it.
     #[inline]
     fn check_send(&self, opcode: Opcode, message: MessageNumber, offset: u32) -> Result<u32, Fault> {
         let begun = self.send.unwrap_or(Send { opcode, received: 0 });

@@ -97,8 +97,8 @@ impl Responses {
         self.queue.pop_front();
     }
 
-    /// The memory of the oldest READ can no longer be accessed: returns the error and the payload of its TERMINATE, which has
-    /// the headers of the request.
+    /// The memory of the oldest READ can no longer be accessed: returns the error and the payload of its
+    /// TERMINATE, which has the headers of the request.
     pub(super) fn read_failed(&self, refusal: Refusal) -> (Fault, Vec<u8>) {
         let fault = Fault::remote(refusal);
         let Some(Response::Read(number, request)) = self.queue.front() else {

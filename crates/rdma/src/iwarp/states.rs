@@ -9,11 +9,13 @@
 //!
 //! Requests may be posted in RTR and RTS alike, and are sent once the queue pair has its stream.
 //!
-//! Attributes of RoCE's table are allowed and have no effect but in queries, for programs that connect without rdma_cm.
+//! Attributes of RoCE's table are allowed and have no effect but in queries, for programs that connect
+//! without rdma_cm.
 
 use crate::core::attributes::{AttributeMask, QpState, QpType, Rule};
 
-/// Returns the attributes that a transition requires and allows; `None` if it does not exist. iWARP has RC only.
+/// Returns the attributes that a transition requires and allows; `None` if it does not exist. iWARP has RC
+/// only.
 pub(super) fn rule(kind: QpType, from: QpState, to: QpState) -> Option<Rule> {
     use AttributeMask as A;
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};

@@ -1,4 +1,5 @@
-//! A queue pair's RDMAP stream: chooses the next segment to send, dispatches the peer's segments, and handles errors.
+//! A queue pair's RDMAP stream: chooses the next segment to send, dispatches the peer's segments, and handles
+//! errors.
 
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{Opcode, Place, Segment, TerminateCode, Terminated};
@@ -62,7 +63,8 @@ enum Sender {
 }
 
 impl Stream {
-    /// Puts a queue pair on a stream with these terms. Without terms it is on hold, until the set-up has agreed on some.
+    /// Puts a queue pair on a stream with these terms. Without terms it is on hold, until the set-up has
+    /// agreed on some.
     pub(crate) fn new(mut qp: QueuePair, terms: Option<&Terms>, shared: &IwarpShared) -> Box<Self> {
         qp.on_hold = terms.is_none();
         let (ird, ord, extended) =
@@ -265,8 +267,8 @@ impl Stream {
         }
     }
 
-    /// The peer's first segment has arrived. Returns true if it is the ready-to-receive message as a SEND, which takes no
-    /// receive.
+    /// The peer's first segment has arrived. Returns true if it is the ready-to-receive message as a SEND,
+    /// which takes no receive.
     fn begin<M: Memory>(
         &mut self,
         segment: &Segment,
@@ -313,7 +315,8 @@ impl Stream {
         }
     }
 
-    /// Places the next part of a segment, of which `stream` has the next bytes; returns those that were taken.
+    /// Places the next part of a segment, of which `stream` has the next bytes; returns those that were
+    /// taken.
     pub(super) fn take_part<M: Memory>(
         &mut self,
         begun: Begun,

@@ -17,7 +17,8 @@ pub struct Terms {
     pub ird: u16,
     /// READ and atomic requests of this end outstanding at once, at most.
     pub ord: u16,
-    /// The ready-to-receive message of peer-to-peer mode, the initiator's first FPDU; `None` in client-server mode.
+    /// The ready-to-receive message of peer-to-peer mode, the initiator's first FPDU; `None` in client-server
+    /// mode.
     pub rtr: Option<RtrMessage>,
     /// The peer has the immediate data and atomic operations of RFC 7306.
     pub extended: bool,
@@ -30,8 +31,8 @@ impl Terms {
     /// The longest DDP segment between software ends. Its FPDU is 64 KiB long.
     pub const LONGEST_ULPDU: u16 = MAX_ULPDU as u16 - 5;
 
-    /// Bytes of the longest FPDU that may arrive, with markers. A driver keeps as many of a stream, since FPDUs are consumed
-    /// whole.
+    /// Bytes of the longest FPDU that may arrive, with markers. A driver keeps as many of a stream, since
+    /// FPDUs are consumed whole.
     pub const LONGEST_FPDU: usize = {
         let unmarked = fpdu_len(MAX_ULPDU);
         unmarked + (unmarked / (MARKER_INTERVAL - MARKER_LEN) + 2) * MARKER_LEN

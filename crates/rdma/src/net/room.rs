@@ -17,9 +17,9 @@ pub enum Transmit {
 
 /// Datagrams to one destination.
 ///
-/// All have `segment_len` bytes, except the last, which may be shorter, so that the driver can send them in one system call
-/// (`UDP_SEGMENT`). All are for one process: see [`STEERING_BITS`](crate::STEERING_BITS). Over IPv4, the ICRC of the n-th (from 0)
-/// assumes IP identification n, which the kernel then assigns.
+/// All have `segment_len` bytes, except the last, which may be shorter, so that the driver can send them in
+/// one system call (`UDP_SEGMENT`). All are for one process: see [`STEERING_BITS`](crate::STEERING_BITS).
+/// Over IPv4, the ICRC of the n-th (from 0) assumes IP identification n, which the kernel then assigns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatagramBatch {
     /// Route of all datagrams.
@@ -30,9 +30,9 @@ pub struct DatagramBatch {
     pub segment_len: usize,
 }
 
-/// Bytes of a queue pair's stream. Requests in it have completed: the bytes are TCP's, and the driver sends them also if
-/// the queue pair is destroyed or reset. It keeps and later sends those that a write does not accept: see
-/// [`Device::hold_sends`](crate::Device::hold_sends).
+/// Bytes of a queue pair's stream. Requests in it have completed: the bytes are TCP's, and the driver sends
+/// them also if the queue pair is destroyed or reset. It keeps and later sends those that a write does not
+/// accept: see [`Device::hold_sends`](crate::Device::hold_sends).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
     /// The queue pair.
@@ -41,9 +41,9 @@ pub struct StreamBytes {
     pub len: usize,
 }
 
-/// The end of a queue pair's stream, behind all bytes that were sent. The driver drops what still arrives, until the peer
-/// has closed too or a deadline of the driver's: a socket closed with unread bytes resets, and the peer may lose the
-/// TERMINATE.
+/// The end of a queue pair's stream, behind all bytes that were sent. The driver drops what still arrives,
+/// until the peer has closed too or a deadline of the driver's: a socket closed with unread bytes resets, and
+/// the peer may lose the TERMINATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEnding {
     /// The queue pair.
@@ -154,8 +154,8 @@ impl<'b> Room<'b> {
         self.count += 1;
     }
 
-    /// Fills an empty room with bytes of a queue pair's stream: `fill` returns how many. Returns false if the room is not
-    /// empty.
+    /// Fills an empty room with bytes of a queue pair's stream: `fill` returns how many. Returns false if the
+    /// room is not empty.
     pub(crate) fn fill_stream(
         &mut self,
         qp: Handle<kind::Qp>,

@@ -46,8 +46,8 @@ impl LocalAddresses {
         Self(addresses.into())
     }
 
-    /// Returns the route of an address vector between these UDP ports; `None` if the device has no address of this index and
-    /// of the destination's family.
+    /// Returns the route of an address vector between these UDP ports; `None` if the device has no address of
+    /// this index and of the destination's family.
     #[inline]
     pub(crate) fn route(&self, vector: &AddressVector, src_port: u16, dst_port: u16) -> Option<Route> {
         let AddressVector { source_index, destination, traffic_class, flow_label, hop_limit } = *vector;

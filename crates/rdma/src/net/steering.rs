@@ -2,8 +2,9 @@
 
 use nichrome_wire::rdma::QpNumber;
 
-/// Number of the top bits of a queue pair's or connection's 24-bit number that select the process at an address. Datagrams that leave
-/// together are for the same process: on the same machine, Linux steers a UDP_SEGMENT message by its first datagram.
+/// Number of the top bits of a queue pair's or connection's 24-bit number that select the process at an
+/// address. Datagrams that leave together are for the same process: on the same machine, Linux steers a
+/// UDP_SEGMENT message by its first datagram.
 pub const STEERING_BITS: u32 = 5;
 
 /// The part of a datagram that selects the receiving process.

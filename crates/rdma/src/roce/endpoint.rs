@@ -66,7 +66,8 @@ impl Connection {
         })
     }
 
-    /// Whether a packet with this verdict on its ICRC is accepted. Datagrams come from anywhere, and show their key.
+    /// Whether a packet with this verdict on its ICRC is accepted. Datagrams come from anywhere, and show
+    /// their key.
     #[inline]
     fn believes(&mut self, check: IcrcCheck, message: &Message, psn: Psn, now: Instant) -> bool {
         if self.qp.kind == QpType::Ud {
@@ -95,8 +96,9 @@ impl Connection {
         }
     }
 
-    /// The packet that leaves next: answers first. A delayed acknowledgement leaves right behind a request. The rate of
-    /// congestion control holds requests and READ responses alike: the sender of the data reacts (DCQCN, section 3.1).
+    /// The packet that leaves next: answers first. A delayed acknowledgement leaves right behind a request.
+    /// The rate of congestion control holds requests and READ responses alike: the sender of the data reacts
+    /// (DCQCN, section 3.1).
     #[inline]
     fn next_packet(&self, shared: &RoceShared, behind_request: bool, now: Instant) -> Option<Outgoing> {
         let (read, is_paced) = (shared.environment.window.read, self.requester.paced_until(now).is_some());
@@ -273,8 +275,8 @@ impl Connection {
         }
     }
 
-    /// Moves the queue pair to ERROR. Answers that wait are still sent: those of requests before a refused one leave before its
-    /// NAK (IBA 9.7.5.1, 9.9.2).
+    /// Moves the queue pair to ERROR. Answers that wait are still sent: those of requests before a refused
+    /// one leave before its NAK (IBA 9.7.5.1, 9.9.2).
     fn fail<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
         let Self { qp, requester, responder, .. } = self;
         let entered = qp.state != QpState::Err;

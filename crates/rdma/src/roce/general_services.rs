@@ -1,6 +1,8 @@
-//! The general services interface: management datagrams between the queue pairs 1 of two adapters (IBA 13.5.4, annex A17.9.2).
+//! The general services interface: management datagrams between the queue pairs 1 of two adapters (IBA
+//! 13.5.4, annex A17.9.2).
 //!
-//! Closed until a driver opens it: until then datagrams for queue pair 1 are dropped as for any unknown queue pair.
+//! Closed until a driver opens it: until then datagrams for queue pair 1 are dropped as for any unknown queue
+//! pair.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -12,8 +14,8 @@ use super::packet::{Incoming, is_of_partition};
 use crate::core::counters::Counters;
 use crate::net::{Room, Route, SteeringKey};
 
-/// Maximum number of datagrams in each direction that wait for the driver. Further ones are dropped; peers and the connection
-/// manager retransmit.
+/// Maximum number of datagrams in each direction that wait for the driver. Further ones are dropped; peers
+/// and the connection manager retransmit.
 const MAX_QUEUED: usize = 1024;
 
 /// A management datagram: one MAD, SEND-only.

@@ -1,9 +1,10 @@
 //! The IPv4 identifications with which a peer's ICRC is accepted.
 //!
-//! The ICRC covers the identification, which a UDP socket does not report: an ICRC that is correct for any identification
-//! proves 16 bits less than one for the real identification. So the identification must be a likely one: that of a socket like this
-//! driver's (0, or the place among datagrams sent in one call), or one near the last (Linux counts per destination). While
-//! no identification of the peer is known, only the next packet in sequence is accepted, and sets the known identification.
+//! The ICRC covers the identification, which a UDP socket does not report: an ICRC that is correct for any
+//! identification proves 16 bits less than one for the real identification. So the identification must be a
+//! likely one: that of a socket like this driver's (0, or the place among datagrams sent in one call), or one
+//! near the last (Linux counts per destination). While no identification of the peer is known, only the next
+//! packet in sequence is accepted, and sets the known identification.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::IcrcCheck;
@@ -15,8 +16,8 @@ const SEGMENTS: u16 = 128;
 const AHEAD: i16 = 256;
 const BEHIND: i16 = -64;
 
-/// Nanoseconds after which the last identification is no longer used: Linux's counter advances while a destination is
-/// idle, up to once per tick.
+/// Nanoseconds after which the last identification is no longer used: Linux's counter advances while a
+/// destination is idle, up to once per tick.
 const MEMORY: u64 = 1_000_000_000;
 
 /// The identifications of a peer's last packets.
@@ -28,7 +29,8 @@ pub(super) struct Identifications {
 }
 
 impl Identifications {
-    /// Whether to accept a packet with this verdict on its ICRC. `in_sequence` says whether it is the next in sequence.
+    /// Whether to accept a packet with this verdict on its ICRC. `in_sequence` says whether it is the next in
+    /// sequence.
     #[inline]
     pub(super) fn accept(&mut self, check: IcrcCheck, in_sequence: impl Fn() -> bool, now: Instant) -> bool {
         match check {

@@ -45,7 +45,8 @@ impl RoceShared {
         }
     }
 
-    /// Returns true if the ICRC of a datagram for queue pair 1 is right, for some identification if these are not seen.
+    /// Returns true if the ICRC of a datagram for queue pair 1 is right, for some identification if these are
+    /// not seen.
     fn is_icrc_right(&mut self, datagram: &Datagram<'_>) -> bool {
         match self.icrc.check(&datagram.flow, datagram.bytes) {
             IcrcCheck::Right => true,
@@ -54,8 +55,8 @@ impl RoceShared {
         }
     }
 
-    /// Whether acknowledgements echo congestion marks, in place of congestion notifications. The flag is one that the ICRC
-    /// does not cover.
+    /// Whether acknowledgements echo congestion marks, in place of congestion notifications. The flag is one
+    /// that the ICRC does not cover.
     #[inline]
     pub(super) fn echoes_marks(&self) -> bool {
         matches!(self.config.congestion, Congestion::Dctcp)

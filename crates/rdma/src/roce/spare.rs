@@ -2,7 +2,8 @@
 
 use super::held::HeldRequests;
 
-/// Buffers for the payloads that responders keep, and memory for their order, shared by all queue pairs and used again.
+/// Buffers for the payloads that responders keep, and memory for their order, shared by all queue pairs and
+/// used again.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,

@@ -12,9 +12,9 @@
 //! | RDP, GD, AOP whose result is not in its slot | key, right and bounds of the region | refused, with the reason |
 //! | AOP whose result is not in its slot | the ticket and the alignment (`result_slots.rs`) | refused: [`Reason::Atomic`] |
 //!
-//! A refusal of a packet that is not authenticated has no other reason than [`Reason::Expired`] and [`Reason::Denied`].
-//! The card looks up no connection: it copies the connection's number into the answer and sends that to the packet's
-//! source, authenticated with the packet's lease key.
+//! A refusal of a packet that is not authenticated has no other reason than [`Reason::Expired`] and
+//! [`Reason::Denied`]. The card looks up no connection: it copies the connection's number into the answer and
+//! sends that to the packet's source, authenticated with the packet's lease key.
 
 use nichrome_wire::rdma::{QpNumber, UdpFlow};
 use nichrome_wire::star::{
@@ -103,8 +103,8 @@ pub struct Answer {
     pub len: usize,
 }
 
-/// The card of the stateless side. Its size does not depend on the number of connections; all its memory is allocated at its
-/// start.
+/// The card of the stateless side. Its size does not depend on the number of connections; all its memory is
+/// allocated at its start.
 #[derive(Clone, Debug)]
 pub struct StatelessCard {
     config: CardConfig,
@@ -132,8 +132,8 @@ impl Acknowledgement {
         self.repr.connection
     }
 
-    /// Merges `later` into this answer if one packet can acknowledge both: stored RDPs of one connection, at most 16
-    /// apart.
+    /// Merges `later` into this answer if one packet can acknowledge both: stored RDPs of one connection, at
+    /// most 16 apart.
     #[inline]
     pub(super) fn merge(&mut self, later: &Self) -> bool {
         let (Message::Ra(Ok(before)), Message::Ra(Ok(0))) = (self.repr.message, later.repr.message) else {
@@ -197,8 +197,8 @@ impl StatelessCard {
         self.revoked.revoke(server, last, now);
     }
 
-    /// Executes an RDP, GD or AOP that arrived at `now` and builds the answer at the front of `buffer`. Drops and counts invalid
-    /// packets, with `None`.
+    /// Executes an RDP, GD or AOP that arrived at `now` and builds the answer at the front of `buffer`. Drops
+    /// and counts invalid packets, with `None`.
     #[inline]
     pub fn respond<M: Memory>(
         &mut self,
@@ -253,7 +253,8 @@ impl StatelessCard {
         Some(Answer { route, len: self.finish(writer, &route.flow, request.key) })
     }
 
-    /// Executes an RDP that arrived at `now`, and returns its RA; `None` as [`Self::respond`], or if it is a GD.
+    /// Executes an RDP that arrived at `now`, and returns its RA; `None` as [`Self::respond`], or if it is a
+    /// GD.
     #[inline]
     pub(super) fn take<M: Memory>(
         &mut self,
@@ -293,8 +294,8 @@ impl StatelessCard {
         Some(Answer { route: ra.route, len: self.finish(writer, &ra.route.flow, ra.key) })
     }
 
-    /// Parses a packet and checks it, apart from its memory. Returns `None` if it drops the packet, an error if the answer is
-    /// a refusal.
+    /// Parses a packet and checks it, apart from its memory. Returns `None` if it drops the packet, an error
+    /// if the answer is a refusal.
     #[inline]
     fn authenticate<'a>(
         &mut self,
@@ -327,7 +328,8 @@ impl StatelessCard {
         Some((CardRequest { repr, payload, key: Some(key?) }, admitted))
     }
 
-    /// The lease key of a packet, if its tag is right: it is of a client of this server, and for memory that it was granted.
+    /// The lease key of a packet, if its tag is right: it is of a client of this server, and for memory that
+    /// it was granted.
     #[inline]
     fn lease_key(
         &mut self,
@@ -402,8 +404,8 @@ impl StatelessCard {
         }
     }
 
-    /// The route of an answer: addresses exchanged, the client's source port, which determines the path. Routers may mark
-    /// data, not acknowledgements.
+    /// The route of an answer: addresses exchanged, the client's source port, which determines the path.
+    /// Routers may mark data, not acknowledgements.
     #[inline]
     fn route_back(&self, datagram: &Datagram<'_>, is_data: bool) -> Route {
         let addresses = match datagram.flow.addresses {

@@ -1,8 +1,8 @@
 //! The stateless card's queue: answers, and requests to be answered, of all connections.
 //!
-//! The card stores an RDP on arrival and queues the RA. One RA acknowledges up to 17 RDPs of a burst. The card queues
-//! GDs and AOPs unprocessed, so that data is copied once, from the program's memory to the driver's buffer. The
-//! configuration bounds the queue of all connections together.
+//! The card stores an RDP on arrival and queues the RA. One RA acknowledges up to 17 RDPs of a burst. The
+//! card queues GDs and AOPs unprocessed, so that data is copied once, from the program's memory to the
+//! driver's buffer. The configuration bounds the queue of all connections together.
 
 use std::collections::VecDeque;
 
@@ -64,7 +64,8 @@ impl CardQueue {
         &self.card
     }
 
-    /// Bytes of the card's memory, which is allocated at its start, and of its queue, which grows to its limit.
+    /// Bytes of the card's memory, which is allocated at its start, and of its queue, which grows to its
+    /// limit.
     pub(super) fn state_bytes(&self) -> usize {
         StatelessCard::BYTES + self.limit * size_of::<Waiting>()
     }

@@ -38,7 +38,8 @@ pub(super) trait ConnectionEnd<M: Memory> {
     /// The next packet to leave.
     fn next_packet(&self, now: Instant) -> Option<Outgoing>;
 
-    /// The packet that continues the message of `packet`, which has left just now; `None` if another may come first.
+    /// The packet that continues the message of `packet`, which has left just now; `None` if another may come
+    /// first.
     fn following(&self, packet: &Outgoing, now: Instant) -> Option<Outgoing>;
 
     /// Copies the payload of a packet.

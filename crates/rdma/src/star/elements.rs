@@ -1,7 +1,8 @@
-//! Reliable, ordered delivery of elements: WQEPs to the client, CQEPs to the server's driver, acknowledged by EAs.
+//! Reliable, ordered delivery of elements: WQEPs to the client, CQEPs to the server's driver, acknowledged by
+//! EAs.
 //!
-//! An EA is cumulative. Go-back-N: the receiver drops elements after a lost one, and the sender retransmits them. Elements
-//! are small and few are lost (section 3.3 of the paper, "Handling WQE loss").
+//! An EA is cumulative. Go-back-N: the receiver drops elements after a lost one, and the sender retransmits
+//! them. Elements are small and few are lost (section 3.3 of the paper, "Handling WQE loss").
 
 use std::collections::VecDeque;
 
@@ -102,8 +103,8 @@ impl<T: Copy> Outbox<T> {
         is_new
     }
 
-    /// Handles an EA for all elements before `number`. Returns true if it acknowledges new ones. The first duplicate EA
-    /// retransmits all unacknowledged elements.
+    /// Handles an EA for all elements before `number`. Returns true if it acknowledges new ones. The first
+    /// duplicate EA retransmits all unacknowledged elements.
     pub(super) fn ea_received(&mut self, number: SeqNumber, now: Instant) -> bool {
         let is_new = self.acknowledged(number, now);
         if !is_new && number == self.first && self.sent > 0 && !self.recovering {

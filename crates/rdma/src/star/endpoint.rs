@@ -62,8 +62,8 @@ impl Endpoint for StarQp {
         }
     }
 
-    /// Rejects window binds and local invalidations; FLUSH and ATOMIC WRITE, which StaR has no packets for; and requests of the stateless side that do
-    /// not fit a WQEP.
+    /// Rejects window binds and local invalidations; FLUSH and ATOMIC WRITE, which StaR has no packets for;
+    /// and requests of the stateless side that do not fit a WQEP.
     fn accepts(&self, operation: &Operation, payload: &Payload<'_>, len: u32) -> Result<(), PostError> {
         use Operation as O;
         let local = matches!(operation, O::LocalInvalidate(_) | O::BindWindow(_));

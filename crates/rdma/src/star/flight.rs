@@ -1,8 +1,8 @@
 //! Packets in flight of one type, RDP or GD: loss detection, window and pacing.
 //!
-//! Each packet has a new sequence number, also a retransmission, so that an answer names the copy that it answers. A copy
-//! counts as lost when later ones were answered, but may still arrive and overwrite newer bytes. A lost RDP is therefore
-//! kept until it is answered after all or has certainly expired.
+//! Each packet has a new sequence number, also a retransmission, so that an answer names the copy that it
+//! answers. A copy counts as lost when later ones were answered, but may still arrive and overwrite newer
+//! bytes. A lost RDP is therefore kept until it is answered after all or has certainly expired.
 
 use std::collections::VecDeque;
 
@@ -144,7 +144,8 @@ impl Flight {
         !full && (self.is_probing || self.waiting == 0 || self.waiting < self.control.window())
     }
 
-    /// The earliest departure of the next packet, by the congestion controller's rate and, for GDs, by pacing.
+    /// The earliest departure of the next packet, by the congestion controller's rate and, for GDs, by
+    /// pacing.
     #[inline]
     pub(super) fn departure(&self) -> Instant {
         self.control.departure().map_or(self.free_at, |departure| departure.max(self.free_at))
@@ -156,8 +157,8 @@ impl Flight {
         self.control.advance(now);
     }
 
-    /// Records a packet that left. `bytes` are those of the datagram that carries its data: the RDP, or the SDP that the
-    /// GD requests.
+    /// Records a packet that left. `bytes` are those of the datagram that carries its data: the RDP, or the
+    /// SDP that the GD requests.
     #[inline]
     pub(super) fn packet_sent(
         &mut self,
@@ -177,7 +178,8 @@ impl Flight {
         }
     }
 
-    /// Spreads a window of packets over three quarters of the round trip, in bursts of [`BURST`] or [`GRAIN`].
+    /// Spreads a window of packets over three quarters of the round trip, in bursts of [`BURST`] or
+    /// [`GRAIN`].
     fn pace(&mut self, now: Instant) {
         let Some(round_trip) = self.timer.round_trip() else { return };
         let interval = round_trip * 3 / 4 / u64::from(self.control.window().max(1));
@@ -186,7 +188,8 @@ impl Flight {
         self.free_at = self.free_at.max(earliest).plus_nanos(interval);
     }
 
-    /// Records the answer to the packet `sequence` and returns which that was; `None` if no answer was outstanding.
+    /// Records the answer to the packet `sequence` and returns which that was; `None` if no answer was
+    /// outstanding.
     pub(super) fn answered(&mut self, sequence: SeqNumber, mark: Mark, now: Instant) -> Option<Answered> {
         let index = usize::try_from(sequence.since(self.first)).ok();
         let copy = index.and_then(|index| self.copies.get_mut(index)).filter(|copy| copy.is_waiting);
@@ -242,7 +245,8 @@ impl Flight {
         }
     }
 
-    /// Retransmits one packet, or all. A probe may exceed the window and does not reduce it (RFC 9002 sections 6.2.4, 7.5).
+    /// Retransmits one packet, or all. A probe may exceed the window and does not reduce it (RFC 9002
+    /// sections 6.2.4, 7.5).
     pub(super) fn retransmit(&mut self, expiry: Expiry) {
         match expiry {
             Expiry::Probe => {

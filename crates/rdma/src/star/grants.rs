@@ -1,7 +1,9 @@
-//! A cache of the keys and codes of recent grants, which the card would otherwise derive from its secret for each packet.
+//! A cache of the keys and codes of recent grants, which the card would otherwise derive from its secret for
+//! each packet.
 //!
-//! A direct-mapped cache of [`ENTRIES`] grants, whatever the number of connections. An entry is what the secret and the packet
-//! give anyway: the card may lose it at any time. Only packets with a valid tag make entries, so that others evict none.
+//! A direct-mapped cache of [`ENTRIES`] grants, whatever the number of connections. An entry is what the
+//! secret and the packet give anyway: the card may lose it at any time. Only packets with a valid tag make
+//! entries, so that others evict none.
 
 use nichrome_wire::star::{GrantCode, Lease, Rights};
 

@@ -1,8 +1,9 @@
 //! Leases: limits how long a client may use its grants, without connection state in the card.
 //!
-//! A lease ends at a second of the server's clock. Its key is a function of that time and the connection. The server's
-//! driver sends the next lease when it receives a packet of the client in the second half of a lease; a client that
-//! only sends RDPs and GDs requests it by an EA. An idle connection has no lease and costs nothing.
+//! A lease ends at a second of the server's clock. Its key is a function of that time and the connection. The
+//! server's driver sends the next lease when it receives a packet of the client in the second half of a
+//! lease; a client that only sends RDPs and GDs requests it by an EA. An idle connection has no lease and
+//! costs nothing.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::RKey;
@@ -18,8 +19,8 @@ use crate::core::queue_pair::Settings;
 /// Nanoseconds after which a client requests the next lease.
 const RENEWAL: u64 = SECONDS as u64 * 1_000_000_000 / 2;
 
-/// Nanoseconds that a client subtracts from its lease's end: the element with the lease may have been in flight for so
-/// long.
+/// Nanoseconds that a client subtracts from its lease's end: the element with the lease may have been in
+/// flight for so long.
 const MARGIN: u64 = 5_000_000_000;
 
 /// Nanoseconds between two EAs that request a lease.
@@ -61,7 +62,8 @@ impl Grantor {
     }
 }
 
-/// The memory table's entry for a region through a queue pair of these rights; `None` if the client may not reach it.
+/// The memory table's entry for a region through a queue pair of these rights; `None` if the client may not
+/// reach it.
 pub(super) fn registration(
     key: u32,
     region: &Region,
@@ -119,8 +121,8 @@ impl Held {
         [self.key, self.before]
     }
 
-    /// Records that the card has refused, because of its lease, a packet that left at `sent`. The refusal of a packet under an earlier
-    /// lease says nothing about this one.
+    /// Records that the card has refused, because of its lease, a packet that left at `sent`. The refusal of
+    /// a packet under an earlier lease says nothing about this one.
     pub(crate) fn refused(&mut self, sent: Instant) {
         self.is_void |= sent >= self.since;
     }

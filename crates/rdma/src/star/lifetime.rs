@@ -1,7 +1,9 @@
-//! The lifetime of a client's packets: two round trips and their variation, and longer after packets expired in flight.
+//! The lifetime of a client's packets: two round trips and their variation, and longer after packets expired
+//! in flight.
 //!
-//! A client that loses a packet waits until its copy has certainly expired, so a lifetime that is too long costs as much as one that is
-//! too short. Packets that expire together after a calm period were delayed by a host that did not run, so one such event changes nothing.
+//! A client that loses a packet waits until its copy has certainly expired, so a lifetime that is too long
+//! costs as much as one that is too short. Packets that expire together after a calm period were delayed by a
+//! host that did not run, so one such event changes nothing.
 
 use nichrome_wire::Instant;
 
@@ -42,8 +44,8 @@ impl Lifetime {
         }
     }
 
-    /// Records at `now` that a packet expired that left at `sent`: unless it was calm, doubles the lifetime, once for all that left
-    /// before.
+    /// Records at `now` that a packet expired that left at `sent`: unless it was calm, doubles the lifetime,
+    /// once for all that left before.
     pub(super) fn missed(&mut self, sent: Instant, now: Instant) {
         if sent >= self.doubled {
             let more = u32::from(self.in_time < CALM);

@@ -20,8 +20,8 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The access of a packet that may do `right`, one of [`Rights::STORE`], [`Rights::FETCH`] and [`Rights::ATOMIC`], by its
-    /// capability.
+    /// The access of a packet that may do `right`, one of [`Rights::STORE`], [`Rights::FETCH`] and
+    /// [`Rights::ATOMIC`], by its capability.
     ///
     /// # Errors
     /// The capability has not the right, or does not cover the bytes.
@@ -80,7 +80,8 @@ impl RegisteredMemory for Protection {
     }
 }
 
-/// Most regions in a client's copy of a memory table, as many as a device has by default. They take up to 100 MB.
+/// Most regions in a client's copy of a memory table, as many as a device has by default. They take up to 100
+/// MB.
 pub const MAX_TABLE_REGIONS: usize = 1 << 20;
 
 /// A client's copy of its server's memory table: the regions of one protection domain by key.
@@ -90,7 +91,8 @@ pub struct MemoryTable {
 }
 
 impl MemoryTable {
-    /// Adds or replaces a region. Returns false if it was ignored: the table has [`MAX_TABLE_REGIONS`] others.
+    /// Adds or replaces a region. Returns false if it was ignored: the table has [`MAX_TABLE_REGIONS`]
+    /// others.
     pub fn register(&mut self, region: Registration) -> bool {
         let has_room = self.regions.len() < MAX_TABLE_REGIONS || self.regions.contains_key(&region.key.0);
         if has_room {

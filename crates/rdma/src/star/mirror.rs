@@ -25,14 +25,16 @@ pub(super) struct Mirror {
     /// Bytes that the requests take, and the most that they may.
     bytes: usize,
     byte_limit: usize,
-    /// Bytes beyond [`UNSHARED`] that the requests have taken since the queues were empty: the rings do not shrink before.
+    /// Bytes beyond [`UNSHARED`] that the requests have taken since the queues were empty: the rings do not
+    /// shrink before.
     taken_bytes: Taken,
     /// Completed sends whose CQEP has not left: the server's queue still holds them.
     reports_waiting: usize,
     scratch: Vec<Sge>,
 }
 
-/// Bytes of a connection's requests that do not count in the bound for all connections: those of ordinary queues.
+/// Bytes of a connection's requests that do not count in the bound for all connections: those of ordinary
+/// queues.
 const UNSHARED: usize = 1 << 20;
 
 /// The segments of the requests of one queue.
@@ -263,7 +265,8 @@ pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterat
     buffers.into_iter().flatten()
 }
 
-/// The range of chunk `nth` when each of `buffers` is cut into chunks of `mtu` bytes, and the bytes before it.
+/// The range of chunk `nth` when each of `buffers` is cut into chunks of `mtu` bytes, and the bytes before
+/// it.
 pub(super) fn cut(buffers: impl Iterator<Item = Sge>, nth: u32, mtu: u32) -> Option<(Sge, u32)> {
     let (mut left, mut before) = (nth, 0);
     for sge in buffers {

@@ -26,8 +26,8 @@ impl MirrorPool {
 }
 
 impl Taken {
-    /// Takes what is missing to `bytes`; returns false if the connection would then have more than it leaves to all others: a few
-    /// servers cannot take everything.
+    /// Takes what is missing to `bytes`; returns false if the connection would then have more than it leaves
+    /// to all others: a few servers cannot take everything.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return true };
         let take = |left: usize| left.checked_sub(more).filter(|left| bytes <= *left);

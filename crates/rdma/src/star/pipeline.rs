@@ -1,17 +1,19 @@
 //! The operations of one side's program that the client has begun, in order, and their chunks.
 //!
-//! An operation moves its bytes in chunks, one packet each. Chunks are numbered consecutively across operations. A chunk is
-//! *quiet* when it is answered and the network holds no other copy of it; an operation is quiet when its chunks and all
-//! before them are.
+//! An operation moves its bytes in chunks, one packet each. Chunks are numbered consecutively across
+//! operations. A chunk is *quiet* when it is answered and the network holds no other copy of it; an operation
+//! is quiet when its chunks and all before them are.
 //!
-//! **Consecutive operations that fill exactly the same bytes of the server.** Only the last waits for those before it; the
-//! others leave at once, and complete when no older bytes can reach the memory any more: chunks of the operation itself, or
-//! of a later one, were sent after all chunks before it were quiet, and have arrived ([`Operation::vouches`]), or, where each
-//! is one chunk, the answers say that they were stored after those before it ([`StorageOrder`]). A lost chunk of such an
-//! operation is not retransmitted when a later one to its place was sent.
+//! **Consecutive operations that fill exactly the same bytes of the server.** Only the last waits for those
+//! before it; the others leave at once, and complete when no older bytes can reach the memory any more:
+//! chunks of the operation itself, or of a later one, were sent after all chunks before it were quiet, and
+//! have arrived ([`Operation::vouches`]), or, where each is one chunk, the answers say that they were stored
+//! after those before it ([`StorageOrder`]). A lost chunk of such an operation is not retransmitted when a
+//! later one to its place was sent.
 //!
-//! **Consecutive operations that fill exactly the same bytes of the client** do not wait. The client stores the answers itself,
-//! and drops a chunk if a later operation has filled its place ([`Pipeline::is_refilled`]).
+//! **Consecutive operations that fill exactly the same bytes of the client** do not wait. The client stores
+//! the answers itself, and drops a chunk if a later operation has filled its place
+//! ([`Pipeline::is_refilled`]).
 
 use std::collections::VecDeque;
 
@@ -117,10 +119,11 @@ pub(super) struct Operation {
     /// The initiator's memory that it copies from.
     pub(super) source: Extent,
     pub(super) conflict: Conflict,
-    /// Once this operation is quiet, no bytes older than an operation whose chunks are all before this number can be in
-    /// memory.
+    /// Once this operation is quiet, no bytes older than an operation whose chunks are all before this number
+    /// can be in memory.
     pub(super) vouches: u64,
-    /// The CQEP for the server's receive. The operation completes when the server's driver has acknowledged it.
+    /// The CQEP for the server's receive. The operation completes when the server's driver has acknowledged
+    /// it.
     pub(super) reported: Option<SeqNumber>,
     /// When the egress module first blocked one of its packets since one left.
     pub(super) blocked_since: Option<Instant>,
@@ -132,8 +135,9 @@ impl Operation {
     }
 }
 
-/// The order in which the server stored RDPs, as RAs prove it: those that one RA names in the order of their numbers, and all
-/// of them after those of RAs with earlier stamps. Nothing is known of RAs with equal stamps, nor of copies that were given up.
+/// The order in which the server stored RDPs, as RAs prove it: those that one RA names in the order of their
+/// numbers, and all of them after those of RAs with earlier stamps. Nothing is known of RAs with equal
+/// stamps, nor of copies that were given up.
 #[derive(Debug, Default)]
 struct StorageOrder {
     /// The latest stamp.
@@ -292,7 +296,8 @@ impl Pipeline {
         }
     }
 
-    /// Whether the operation at `index` rewrites the bytes of the one before it, whose same chunk is not quiet.
+    /// Whether the operation at `index` rewrites the bytes of the one before it, whose same chunk is not
+    /// quiet.
     fn is_ahead(&self, index: usize, nth: u64) -> bool {
         let operation = &self.operations[index];
         operation.conflict == Conflict::SameBytes && nth >= self.base + u64::from(operation.chunks)
@@ -303,13 +308,14 @@ impl Pipeline {
         self.operations.get(index + 1).is_some_and(|next| next.conflict == Conflict::SameBytes)
     }
 
-    /// Whether a chunk waits for the same chunk of the operation before it: only in the last of several to the same bytes.
+    /// Whether a chunk waits for the same chunk of the operation before it: only in the last of several to
+    /// the same bytes.
     pub(super) fn is_last_and_ahead(&self, index: usize, nth: u64) -> bool {
         !self.is_rewritten(index) && self.is_ahead(index, nth)
     }
 
-    /// Drops a lost chunk if a later operation to its place was sent, which then vouches for its operation. Returns whether it
-    /// was dropped.
+    /// Drops a lost chunk if a later operation to its place was sent, which then vouches for its operation.
+    /// Returns whether it was dropped.
     pub(super) fn supersede(&mut self, nth: u64) -> bool {
         let Some(index) = self.operation_of(nth).filter(|index| self.is_rewritten(*index)) else {
             return false;
@@ -364,8 +370,9 @@ impl Pipeline {
         self.settle();
     }
 
-    /// Records that an RA with this stamp has named chunks, of which `last`, if it is this initiator's, was stored last: all answered
-    /// before, by this RA or others, were stored before it if the stamp is the latest.
+    /// Records that an RA with this stamp has named chunks, of which `last`, if it is this initiator's, was
+    /// stored last: all answered before, by this RA or others, were stored before it if the stamp is the
+    /// latest.
     pub(super) fn stored_last(&mut self, last: Option<u64>, stamp: Stamp) {
         let is_latest = self.order.is_latest(stamp);
         let Some(last) = last.filter(|last| is_latest && *last >= self.order.ordered_from) else { return };
@@ -384,7 +391,8 @@ impl Pipeline {
         }
     }
 
-    /// Records that the network no longer holds one of the chunk's packets. It may have been stored at any time before.
+    /// Records that the network no longer holds one of the chunk's packets. It may have been stored at any
+    /// time before.
     pub(super) fn copy_gone(&mut self, nth: u64) {
         self.order.ordered_from = self.next();
         if let Some(chunk) = self.chunk(nth) {
@@ -416,8 +424,8 @@ impl Pipeline {
         self.is_quiet(operation) && self.certain >= operation.end()
     }
 
-    /// The failure of the oldest unsettled operation, once all before the operation that failed are quiet. The oldest
-    /// may be an earlier one that the failed one was to vouch for.
+    /// The failure of the oldest unsettled operation, once all before the operation that failed are quiet.
+    /// The oldest may be an earlier one that the failed one was to vouch for.
     pub(super) fn failure(&self) -> Option<(Status, Status)> {
         let operation = self.operations.get(self.quiet)?;
         operation.failed.filter(|_| self.is_first(operation))
@@ -433,8 +441,8 @@ impl Pipeline {
         self.conflicts_before(self.operations.len(), writes, reads, 1)
     }
 
-    /// Whether one of the first `count` operations still writes bytes of `writes` or `reads`, or copies from `writes`. The
-    /// quiet chunks of an operation, of `mtu` bytes each, no longer count.
+    /// Whether one of the first `count` operations still writes bytes of `writes` or `reads`, or copies from
+    /// `writes`. The quiet chunks of an operation, of `mtu` bytes each, no longer count.
     pub(super) fn conflicts_before(&self, count: usize, writes: &Extent, reads: &Extent, mtu: u64) -> bool {
         if writes.is_empty() && reads.is_empty() {
             return false;

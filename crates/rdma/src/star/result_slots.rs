@@ -1,8 +1,8 @@
 //! Results of the clients' atomic operations, which make each of them take effect once.
 //!
-//! A slot is 16 bytes of the server's host for each connection: the last operation's result, and its ticket. The driver
-//! makes the slot with the connection; an AOP names it by the server's number of the connection, which its tag covers. The card
-//! keeps nothing: it reads the slot, and does one of these.
+//! A slot is 16 bytes of the server's host for each connection: the last operation's result, and its ticket.
+//! The driver makes the slot with the connection; an AOP names it by the server's number of the connection,
+//! which its tag covers. The card keeps nothing: it reads the slot, and does one of these.
 //!
 //! | the ticket of the AOP | the card |
 //! |---|---|
@@ -47,7 +47,8 @@ impl ResultSlots {
         (atomic.ticket == slot.ticket && slot.ticket != 0).then_some(slot.before)
     }
 
-    /// Executes an operation whose [`result`](Self::result) is not known on the 8 bytes at `address`. Returns their previous value.
+    /// Executes an operation whose [`result`](Self::result) is not known on the 8 bytes at `address`. Returns
+    /// their previous value.
     ///
     /// # Errors
     /// The ticket is not the next, the address is not a multiple of 8, or the memory is not mapped.

@@ -1,10 +1,11 @@
 //! Leases that are void before their time: those of closed connections.
 //!
-//! The card keeps them until they have ended, in a table of [`CLOSED`] connections. Where it is full, all leases that end no
-//! later than those of the connection that closed first are void, and clients of open connections request new ones.
+//! The card keeps them until they have ended, in a table of [`CLOSED`] connections. Where it is full, all
+//! leases that end no later than those of the connection that closed first are void, and clients of open
+//! connections request new ones.
 //!
-//! If connections close faster than [`CLOSED`] a second, these void leases overtake the server's clock. The clock of leases then
-//! jumps ahead, so that the next lease is not void, and still ends after [`SECONDS`].
+//! If connections close faster than [`CLOSED`] a second, these void leases overtake the server's clock. The
+//! clock of leases then jumps ahead, so that the next lease is not void, and still ends after [`SECONDS`].
 
 use std::collections::VecDeque;
 

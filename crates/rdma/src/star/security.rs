@@ -1,8 +1,9 @@
 //! The egress module: checks StaR packets before they leave (section 3.2 of the paper, "Security mechanism").
 //!
-//! A stateless card executes any valid packet, so its clients' cards block packets that the server has not allowed. The
-//! module is empty at first and blocks everything. Servers alone make its entries: each [`Admission`] at set-up adds one,
-//! the server's elements change it, and the end of the connection removes it.
+//! A stateless card executes any valid packet, so its clients' cards block packets that the server has not
+//! allowed. The module is empty at first and blocks everything. Servers alone make its entries: each
+//! [`Admission`] at set-up adds one, the server's elements change it, and the end of the connection removes
+//! it.
 //!
 //! | packet | leaves if |
 //! |---|---|
@@ -49,7 +50,8 @@ pub struct EgressCounters {
     pub blocked_destination: u64,
     /// [`Blocked::Memory`].
     pub blocked_memory: u64,
-    /// Regions beyond [`MAX_TABLE_REGIONS`](super::MAX_TABLE_REGIONS) of a server, which its client cannot reach.
+    /// Regions beyond [`MAX_TABLE_REGIONS`](super::MAX_TABLE_REGIONS) of a server, which its client cannot
+    /// reach.
     pub ignored_regions: u64,
 }
 
@@ -117,7 +119,8 @@ impl EgressModule {
         self.entries.get(&connection)?.memory.region(key)
     }
 
-    /// The region that an RDP, GD or AOP names; of an AOP that has left before, also one that was deregistered since.
+    /// The region that an RDP, GD or AOP names; of an AOP that has left before, also one that was
+    /// deregistered since.
     pub(super) fn region_of(&self, connection: QpNumber, message: &Message) -> Option<&Registration> {
         let key = message.span()?.key;
         self.region(connection, key).or_else(|| {

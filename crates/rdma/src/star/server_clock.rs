@@ -1,7 +1,8 @@
 //! The server's clock as its client knows it, by which the client lets RDPs and GDs expire.
 //!
-//! The client keeps bounds of the difference between the two clocks. An answer's stamp was taken between the departure of the
-//! request and the arrival of the answer; so the bounds are a round trip apart. They widen with time, as clocks drift.
+//! The client keeps bounds of the difference between the two clocks. An answer's stamp was taken between the
+//! departure of the request and the arrival of the answer; so the bounds are a round trip apart. They widen
+//! with time, as clocks drift.
 
 use nichrome_wire::Instant;
 use nichrome_wire::star::Stamp;
@@ -47,7 +48,8 @@ impl ServerClock {
         Self { ahead: stamp.0.wrapping_sub(stamp_of(now).0).wrapping_sub(1), width: SET_UP, at: now }
     }
 
-    /// Takes the stamp of the answer, received at `now`, to a packet that left at `sent`, if its bounds are closer.
+    /// Takes the stamp of the answer, received at `now`, to a packet that left at `sent`, if its bounds are
+    /// closer.
     #[inline]
     pub(crate) fn answered(&mut self, stamp: Stamp, sent: Instant, now: Instant) {
         let width = (now.nanos_since(sent) / 1000 + 3) as u32;
@@ -56,9 +58,10 @@ impl ServerClock {
         }
     }
 
-    /// When a packet expires that is built at `now` and may be under way for `lifetime` microseconds, at most [`LONGEST`] later by the
-    /// least that the server's clock may show. After a long idle period the server may refuse the packet as expired, which sets the clock;
-    /// a packet that may be taken for longer would delay the completion of its operation as long if it was lost.
+    /// When a packet expires that is built at `now` and may be under way for `lifetime` microseconds, at most
+    /// [`LONGEST`] later by the least that the server's clock may show. After a long idle period the server
+    /// may refuse the packet as expired, which sets the clock; a packet that may be taken for longer would
+    /// delay the completion of its operation as long if it was lost.
     #[inline]
     pub(crate) fn expiration(&self, lifetime: u32, now: Instant) -> Expiration {
         let drift = self.drift(now);
@@ -115,8 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks, their drift and the delays of the packets that brought stamps: while its lifetime lasts the
-        /// server takes a packet, and none after the client is certain that it does not.
+        /// Whatever the clocks, their drift and the delays of the packets that brought stamps: while its
+        /// lifetime lasts the server takes a packet, and none after the client is certain that it does not.
         #[test]
         fn the_server_agrees(
             ahead in any::<u32>(),

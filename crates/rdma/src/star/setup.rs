@@ -1,5 +1,5 @@
-//! Set-up: two sides of a connection agree over a byte stream which of them is stateless, and the stateless side admits the
-//! other. No I/O: a driver carries the bytes, over TCP or another trusted stream.
+//! Set-up: two sides of a connection agree over a byte stream which of them is stateless, and the stateless
+//! side admits the other. No I/O: a driver carries the bytes, over TCP or another trusted stream.
 //!
 //! ```text
 //! both       OFFER ────►  ◄──── OFFER       each side computes the roles from both offers
@@ -66,8 +66,8 @@ pub enum SetupEvent {
     Ready(Offer),
 }
 
-/// Reads the offer at the front of the peer's bytes without consuming it; `None` if it is incomplete. A listener learns from
-/// it which queue pair the peer wants. Returns the number of bytes behind it, too.
+/// Reads the offer at the front of the peer's bytes without consuming it; `None` if it is incomplete. A
+/// listener learns from it which queue pair the peer wants. Returns the number of bytes behind it, too.
 ///
 /// # Errors
 /// The bytes begin with something else.
@@ -171,7 +171,8 @@ impl Setup {
     /// Admits the peer of [`SetupEvent::Admit`].
     ///
     /// # Errors
-    /// No peer waits for admission, or the admission has more than [`MAX_REGIONS`]: refuse, or admit with fewer.
+    /// No peer waits for admission, or the admission has more than [`MAX_REGIONS`]: refuse, or admit with
+    /// fewer.
     pub fn admit(&mut self, admission: Admission) -> Result<(), SetupError> {
         let State::Admitting(peer) = self.state else { return Err(SetupError::OutOfTurn) };
         if admission.regions.len() > MAX_REGIONS {

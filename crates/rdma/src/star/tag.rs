@@ -1,7 +1,9 @@
-//! Keyed tags, by which the stateless card recognizes packets of its clients and the memory that they were granted.
+//! Keyed tags, by which the stateless card recognizes packets of its clients and the memory that they were
+//! granted.
 //!
-//! All follow from the server's secret and from fields of each packet, so the card computes them for each packet and stores
-//! none. Keys and codes are SipHash-2-4, tags AEGIS-128X2 as a MAC (RFC 10032), which takes the code as its nonce.
+//! All follow from the server's secret and from fields of each packet, so the card computes them for each
+//! packet and stores none. Keys and codes are SipHash-2-4, tags AEGIS-128X2 as a MAC (RFC 10032), which takes
+//! the code as its nonce.
 //!
 //! | | of | known to |
 //! |---|---|---|
@@ -9,8 +11,8 @@
 //! | lease key | the two ends, the end of the lease | the client, from set-up and masked in elements |
 //! | grant code | the two ends, key, range and rights | the client, in elements; no secret by itself |
 //!
-//! The tag of an RDP or GD is by the lease key, and covers the grant code, which the packet does not carry. Knowing only one of them
-//! is not enough to compute it.
+//! The tag of an RDP or GD is by the lease key, and covers the grant code, which the packet does not carry.
+//! Knowing only one of them is not enough to compute it.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -44,7 +46,8 @@ enum Purpose {
 const ENDS_LEN: usize = 28;
 
 impl Ends {
-    /// The input for a purpose: that and the client's number, the server's number, the client's address, and `rest`.
+    /// The input for a purpose: that and the client's number, the server's number, the client's address, and
+    /// `rest`.
     #[inline]
     fn input<const LEN: usize>(&self, purpose: Purpose, rest: &[u8]) -> [u8; LEN] {
         let address = match self.address {
@@ -76,7 +79,8 @@ impl ServerSecret {
         ConnectionKey(sip128::SipHasher24::new_with_key(&self.0).hash(input).as_bytes())
     }
 
-    /// The key of a connection, by which the two drivers authenticate elements, completions and their acknowledgements.
+    /// The key of a connection, by which the two drivers authenticate elements, completions and their
+    /// acknowledgements.
     pub fn connection_key(&self, ends: &Ends) -> ConnectionKey {
         self.key(&ends.input::<ENDS_LEN>(Purpose::Connection, &[]))
     }
@@ -147,7 +151,8 @@ impl ConnectionKey {
         tag.is_some_and(|tag| tag ^ authentication.tag == 0)
     }
 
-    /// Masks the key of a lease by the key of its connection; each lease is masked once. Masking again gives the key.
+    /// Masks the key of a lease by the key of its connection; each lease is masked once. Masking again gives
+    /// the key.
     fn mask(&self, lease: Lease, bytes: [u8; 16]) -> [u8; 16] {
         let mask = sip128::SipHasher24::new_with_key(&self.0).hash(&lease.0.to_be_bytes()).as_bytes();
         std::array::from_fn(|nth| bytes[nth] ^ mask[nth])

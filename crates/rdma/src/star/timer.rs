@@ -1,7 +1,7 @@
 //! The retransmission timer.
 //!
-//! A probe retransmits one packet after a few round trips without an answer. The timeout and retry count are the queue
-//! pair's, as on RoCE: without progress for all of them, the work fails.
+//! A probe retransmits one packet after a few round trips without an answer. The timeout and retry count are
+//! the queue pair's, as on RoCE: without progress for all of them, the work fails.
 
 use nichrome_wire::Instant;
 
@@ -14,8 +14,8 @@ const ROUND_TRIPS: u64 = 4;
 /// Shortest time before a probe, in nanoseconds: covers the peer's scheduling delays.
 const FLOOR: u64 = 500_000;
 
-/// The round trip that is assumed before the first sample, in nanoseconds: on a new connection packets may wait behind those of
-/// many others, and a probe would be one more.
+/// The round trip that is assumed before the first sample, in nanoseconds: on a new connection packets may
+/// wait behind those of many others, and a probe would be one more.
 const UNKNOWN: u64 = 2_000_000;
 
 /// The retransmission timer of one kind of packet on one connection.

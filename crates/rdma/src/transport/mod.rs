@@ -1,7 +1,8 @@
 //! The interface between the device and its transports.
 //!
-//! A transport implements [`Endpoint`], the state of one queue pair, and [`Shared`], the state that all its queue pairs
-//! share in one device. Endpoints do not import the device; the device lists its transports in `device/transports.rs`.
+//! A transport implements [`Endpoint`], the state of one queue pair, and [`Shared`], the state that all its
+//! queue pairs share in one device. Endpoints do not import the device; the device lists its transports in
+//! `device/transports.rs`.
 
 pub(crate) mod set_up;
 pub(crate) mod states;
@@ -28,7 +29,8 @@ pub(crate) trait Endpoint: Sized {
     fn qp(&self) -> &QueuePair;
     fn qp_mut(&mut self) -> &mut QueuePair;
 
-    /// Returns the attributes that a state transition requires and allows; `None` if the transition does not exist.
+    /// Returns the attributes that a state transition requires and allows; `None` if the transition does not
+    /// exist.
     fn rule(&self, kind: QpType, from: QpState, to: QpState) -> Option<Rule> {
         states::infiniband(kind, from, to)
     }
@@ -59,7 +61,8 @@ pub(crate) trait Endpoint: Sized {
     }
 
     /// Adds a validated request to the send queue. A request that is
-    /// [`Progress::Failed`](crate::core::send_queue::Progress) already is not sent, and completes in its turn.
+    /// [`Progress::Failed`](crate::core::send_queue::Progress) already is not sent, and completes in its
+    /// turn.
     fn post_send<M: Memory>(&mut self, work: SendWork, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
     /// Handles a newly posted receive. Returns true if the endpoint may have packets to send for it.
@@ -71,8 +74,8 @@ pub(crate) trait Endpoint: Sized {
         false
     }
 
-    /// Takes one receive of the shared queue that the endpoint has waited for by [`Verbs::wait_for_receive`], and may wait
-    /// again.
+    /// Takes one receive of the shared queue that the endpoint has waited for by [`Verbs::wait_for_receive`],
+    /// and may wait again.
     fn take_shared_receive<M: Memory>(&mut self, shared: &mut Self::Shared, verbs: &mut Verbs<M>) {
         let _ = (shared, verbs);
     }
@@ -89,8 +92,8 @@ pub(crate) trait Endpoint: Sized {
         verbs: &mut Verbs<M>,
     ) -> bool;
 
-    /// Processes bytes of the peer's stream; returns how many were consumed. If fewer than all, the driver keeps the rest
-    /// and stops reading until [`wants_stream`](Self::wants_stream) returns true.
+    /// Processes bytes of the peer's stream; returns how many were consumed. If fewer than all, the driver
+    /// keeps the rest and stops reading until [`wants_stream`](Self::wants_stream) returns true.
     fn receive_stream<M: Memory>(
         &mut self,
         bytes: &[u8],
@@ -107,7 +110,8 @@ pub(crate) trait Endpoint: Sized {
         true
     }
 
-    /// Returns true if the driver is to end the stream, blocked or not: it sends the bytes that it has kept, or resets.
+    /// Returns true if the driver is to end the stream, blocked or not: it sends the bytes that it has kept,
+    /// or resets.
     fn ends_stream(&self) -> bool {
         false
     }
@@ -143,7 +147,8 @@ pub(crate) trait Endpoint: Sized {
     /// Starts draining the send queue.
     fn drain<M: Memory>(&mut self, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
-    /// Moves the queue pair to ERROR and flushes its queues. Transports with a close message send `why` in it.
+    /// Moves the queue pair to ERROR and flushes its queues. Transports with a close message send `why` in
+    /// it.
     fn enter_error<M: Memory>(&mut self, why: Status, shared: &mut Self::Shared, verbs: &mut Verbs<M>);
 
     /// CQ overrun: moves the queue pair to ERROR.
@@ -184,15 +189,16 @@ pub(crate) trait Shared: Sized {
 
     fn new(environment: &Environment, config: Self::Config) -> Self;
 
-    /// Parses a datagram; returns its destination queue pair and the packet. Returns `None` for datagrams without a queue
-    /// pair, which are already processed, or dropped and counted.
+    /// Parses a datagram; returns its destination queue pair and the packet. Returns `None` for datagrams
+    /// without a queue pair, which are already processed, or dropped and counted.
     fn read<'a, M: Memory>(
         &mut self,
         datagram: &Datagram<'a>,
         verbs: &mut Verbs<M>,
     ) -> Option<(QpNumber, Self::Packet<'a>)>;
 
-    /// Builds outgoing packets that belong to no queue pair in `room`. Returns true if more are ready than fit.
+    /// Builds outgoing packets that belong to no queue pair in `room`. Returns true if more are ready than
+    /// fit.
     fn write<M: Memory>(&mut self, room: &mut Room<'_>, verbs: &mut Verbs<M>) -> bool {
         let _ = (room, verbs);
         false
@@ -208,7 +214,8 @@ pub(crate) trait Shared: Sized {
         0
     }
 
-    /// Returns the bytes that a hardware card would hold for the transport, independent of the number of connections.
+    /// Returns the bytes that a hardware card would hold for the transport, independent of the number of
+    /// connections.
     fn state_bytes(&self) -> usize {
         0
     }

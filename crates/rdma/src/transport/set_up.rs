@@ -1,5 +1,5 @@
-//! Setting up a connection on a transport: the questions of a driver to a device while it negotiates, without the device
-//! knowing what is negotiated.
+//! Setting up a connection on a transport: the questions of a driver to a device while it negotiates, without
+//! the device knowing what is negotiated.
 
 use thiserror::Error;
 

@@ -1,5 +1,5 @@
-//! Generated sequences of valid and invalid verbs, manipulated packets and time steps, and the invariants that hold for all
-//! of them ([`Promises`]). The choices come from a generator or a fuzzer.
+//! Generated sequences of valid and invalid verbs, manipulated packets and time steps, and the invariants
+//! that hold for all of them ([`Promises`]). The choices come from a generator or a fuzzer.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -14,8 +14,8 @@ pub type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
 /// Memory from this offset on is outside all regions.
 const GUARDED: usize = MEMORY / 2;
 
-/// The invariants: every request completes at most once and in order; when the network is idle, every request has completed
-/// unless its queue pair was reset; memory outside all regions is unchanged.
+/// The invariants: every request completes at most once and in order; when the network is idle, every request
+/// has completed unless its queue pair was reset; memory outside all regions is unchanged.
 struct Promises {
     qps: Vec<[QpHandle; 2]>,
     kinds: Vec<QpType>,
@@ -37,7 +37,8 @@ const DATAGRAMS: usize = 3;
 /// The multicast group that the UD queue pairs are attached to.
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3));
 
-/// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with end 1.
+/// Queue pairs from this one on are on StaR: the first with end 0 as the stateless side, the second with
+/// end 1.
 const STAR: usize = 5;
 
 /// Index of the initiator of end 0 and the target of end 1.

@@ -1,5 +1,6 @@
-//! A queue pair on iWARP whose program and whose peer do anything: no byte outside the regions that it registered for the
-//! peer, and the buffers that it posted, changes; requests complete at most once, and in order.
+//! A queue pair on iWARP whose program and whose peer do anything: no byte outside the regions that it
+//! registered for the peer, and the buffers that it posted, changes; requests complete at most once, and in
+//! order.
 
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms, WithoutReceive};
 use nichrome_rdma::*;

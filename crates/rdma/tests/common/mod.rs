@@ -369,8 +369,8 @@ impl Pair {
             return;
         }
         let copies = 1 + u8::from(chance(faults.duplicate) || fate == Fate::ArrivesTwice);
-        // A duplicate of a write to a stateless side arrives together with the original: the side keeps no state to
-        // recognize a later one.
+        // A duplicate of a write to a stateless side arrives together with the original: the side keeps no
+        // state to recognize a later one.
         let is_rdp = port == STAR_PORT && bytes[0] & 0xF == 4;
         let (mut before, mut follows) = (0, false);
         for _ in 0..copies {

@@ -218,8 +218,8 @@ impl Seen {
 /// A step with its end, whether it is signaled, and the pause before the next.
 pub type Posted = (usize, Step, bool, u8);
 
-/// Runs a program on a connection and compares the results with the model. Accepts `RetryExceeded` on a network with loss or
-/// corruption.
+/// Runs a program on a connection and compares the results with the model. Accepts `RetryExceeded` on a
+/// network with loss or corruption.
 pub fn runs<'a>(
     pair: &mut Pair,
     qps: [QpHandle; 2],
@@ -338,8 +338,8 @@ impl Others {
     }
 }
 
-/// Posts requests, each with its end, number, length and pause, while something goes wrong. Checks that each completes once, in
-/// order, and that the objects can be destroyed.
+/// Posts requests, each with its end, number, length and pause, while something goes wrong. Checks that each
+/// completes once, in order, and that the objects can be destroyed.
 pub fn completes(
     pair: &mut Pair,
     qps: [QpHandle; 2],

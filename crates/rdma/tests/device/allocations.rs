@@ -1,4 +1,5 @@
-//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has others.
+//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has
+//! others.
 
 use crate::common::{Link, Pair};
 use allocation_counter::measure;

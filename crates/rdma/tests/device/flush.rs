@@ -200,8 +200,8 @@ fn the_bytes_of_an_atomic_write_may_be_inline_on_a_queue_made_for_none() {
     assert_eq!(pair.ends[1].bytes(8, 8), b"at once!");
 }
 
-/// At most `max_rd_atomic` requests that have a response of their own are outstanding, so that the responder can keep the
-/// answers of all.
+/// At most `max_rd_atomic` requests that have a response of their own are outstanding, so that the responder
+/// can keep the answers of all.
 #[test]
 fn flushes_and_atomic_writes_count_among_the_reads_outstanding() {
     let mut pair = Pair::new();

@@ -1,4 +1,5 @@
-//! Devices over a network in virtual time. One executable: the engine is generic over memory, and each executable compiles all of it.
+//! Devices over a network in virtual time. One executable: the engine is generic over memory, and each
+//! executable compiles all of it.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 #[path = "../common/mod.rs"]

@@ -1,4 +1,5 @@
-//! Random programs of verbs over a network with faults: effects once and in order, and never a queue pair that is stuck.
+//! Random programs of verbs over a network with faults: effects once and in order, and never a queue pair
+//! that is stuck.
 
 use crate::common::{Link, Pair};
 use crate::program::{completes, faults, mishaps, requests, runs, step};
@@ -42,8 +43,8 @@ proptest! {
         runs(&mut pair, qps, steps.iter(), early, seed)?;
     }
 
-    /// Whatever is asked, also what may not be, and whenever the peer goes away: each request completes once, in order,
-    /// and the objects can be destroyed.
+    /// Whatever is asked, also what may not be, and whenever the peer goes away: each request completes once,
+    /// in order, and the objects can be destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
         requests in requests(9),

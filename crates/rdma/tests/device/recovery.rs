@@ -173,7 +173,8 @@ fn dcqcn_slows_down_where_there_are_marks_and_only_there() {
     assert!(free * 5 < some * 4 && some < many, "{free} {some} {many}");
 }
 
-/// The responder sends the data of a READ, and so its queue pair reacts to the notifications (DCQCN, section 3.1).
+/// The responder sends the data of a READ, and so its queue pair reacts to the notifications (DCQCN, section
+/// 3.1).
 #[test]
 fn dcqcn_paces_the_responses_of_reads() {
     let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
@@ -219,7 +220,8 @@ fn no_acknowledgement_overtakes_paced_responses() {
     }
 }
 
-/// A packet that was lost, and arrives before its receive: what is lost of the next repetition is a gap of its own.
+/// A packet that was lost, and arrives before its receive: what is lost of the next repetition is a gap of
+/// its own.
 #[test]
 fn a_sequence_nak_after_an_rnr_nak_is_of_a_new_gap() {
     let mut pair = Pair::new();
@@ -303,7 +305,8 @@ fn kept_packets_are_bounded_and_released() {
         let faults = Faults { loss: 0.02, reorder: 0.1, ..Faults::default() };
         transfer(&mut Pair::with(|config| config.roce.held_packets = held).seeded(7, faults));
     }
-    // The first of 20 packets is lost. If not all behind it are kept, all are retransmitted, and those that were kept are duplicates.
+    // The first of 20 packets is lost. If not all behind it are kept, all are retransmitted, and those that
+    // were kept are duplicates.
     for (held, retransmitted, duplicates) in [(0, 20, 0), (1, 20, 1), (10, 20, 10), (18, 20, 18), (19, 1, 0)]
     {
         let window = SendWindow { initial: 20, max: 20, read: 4 };
@@ -366,7 +369,8 @@ fn time_to_give_up(timeout: u8, retry_count: u8) -> u64 {
     completions[0].at.nanos_since(start)
 }
 
-/// The standard: each of the retry count + 1 timers takes 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3). rxe: once.
+/// The standard: each of the retry count + 1 timers takes 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3).
+/// rxe: once.
 #[test]
 fn a_silent_peer_is_given_up_when_hardware_gives_it_up() {
     for timeout in [8, 10, 12, 14, 16, 18, 20] {

@@ -1,5 +1,5 @@
-//! Refused requests behind READs, atomics, FLUSHes and ATOMIC WRITEs whose answers have not left: answers and NAKs leave in PSN order
-//! (IBA 9.7.5.1, 9.9.2).
+//! Refused requests behind READs, atomics, FLUSHes and ATOMIC WRITEs whose answers have not left: answers and
+//! NAKs leave in PSN order (IBA 9.7.5.1, 9.9.2).
 
 use crate::common::{BASE, Faults, Link, Pair, pattern};
 use nichrome_rdma::*;
@@ -29,7 +29,8 @@ fn outgoing(pair: &mut Pair, end: usize) -> Vec<Vec<u8>> {
     sent
 }
 
-/// A READ and a refused WRITE behind it that the second end has received: the READ's data waits there, and the NAK.
+/// A READ and a refused WRITE behind it that the second end has received: the READ's data waits there, and
+/// the NAK.
 fn refused_behind_a_read() -> (Pair, QpHandle, QpHandle) {
     let mut pair = Pair::new();
     pair.ends[1].fill(0, &pattern(LEN, 3));

@@ -10,7 +10,8 @@ use nichrome_wire::rdma::{
 const LONGEST: u32 = 1 << 30;
 const PACKETS: u32 = LONGEST / 256;
 
-/// An atomic whose answer is kept, and READs behind it which take as many packet numbers as there are but one.
+/// An atomic whose answer is kept, and READs behind it which take as many packet numbers as there are but
+/// one.
 #[test]
 fn an_answer_of_an_earlier_cycle_is_not_sent_again() {
     let mut pair = Pair::new();

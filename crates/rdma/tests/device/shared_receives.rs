@@ -3,8 +3,8 @@
 use crate::common::{ALL, BASE, Link, MEMORY, Pair, pattern};
 use nichrome_rdma::*;
 
-/// Connects queue pairs, of which the second takes from a shared receive queue of a domain of its own; returns that queue and
-/// the key of a region in its domain.
+/// Connects queue pairs, of which the second takes from a shared receive queue of a domain of its own;
+/// returns that queue and the key of a region in its domain.
 fn connect(pair: &mut Pair) -> ([QpHandle; 2], SrqHandle, LKey) {
     let end = &mut pair.ends[1];
     let other = end.device.create_domain().unwrap();

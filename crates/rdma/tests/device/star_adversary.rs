@@ -1,4 +1,5 @@
-//! Two honest ends on StaR, and an adversary who sees all their packets and sends any packets, also with their addresses.
+//! Two honest ends on StaR, and an adversary who sees all their packets and sends any packets, also with
+//! their addresses.
 
 use std::net::Ipv4Addr;
 

@@ -8,8 +8,8 @@ use nichrome_rdma::star::{CardAuthentication, ServerSecret};
 use nichrome_rdma::*;
 use nichrome_wire::star::{PacketType, Repr};
 
-/// A counter of the stateless side, to which its client and its own program add. Each answer of the card is lost once, and each
-/// AOP arrives twice.
+/// A counter of the stateless side, to which its client and its own program add. Each answer of the card is
+/// lost once, and each AOP arrives twice.
 #[test]
 fn atomics_of_both_sides_take_effect_once_and_in_order() {
     for server in [0, 1] {
@@ -76,8 +76,8 @@ fn an_atomic_needs_the_right_and_an_aligned_address() {
     }
 }
 
-/// The server's program sees an atomic operation's effect and deregisters the memory, while the client retransmits because the answers
-/// are lost. Returns how the operation ends, and the client's buffer.
+/// The server's program sees an atomic operation's effect and deregisters the memory, while the client
+/// retransmits because the answers are lost. Returns how the operation ends, and the client's buffer.
 fn atomic_whose_memory_is_deregistered(
     config: impl Fn(&mut Config),
     is_lost: impl Fn(PacketType) -> bool + 'static,
@@ -112,7 +112,8 @@ fn an_atomic_whose_answer_is_lost_gets_its_result_after_its_memory_was_deregiste
         config.star.authentication = Some(CardAuthentication { secret: ServerSecret::new([7; 16]) });
     };
     for config in [(|_| {}) as fn(&mut Config), with_tags] {
-        // The client learns of the deregistration before it retransmits, or not before its operation is complete.
+        // The client learns of the deregistration before it retransmits, or not before its operation is
+        // complete.
         for is_lost in [(|kind| kind == PacketType::Sdp) as fn(PacketType) -> bool, |kind| {
             matches!(kind, PacketType::Sdp | PacketType::Wqep)
         }] {

@@ -1,4 +1,5 @@
-//! StaR when one side closes: requests on the connection still complete if they were executed, and fail after a grace if not.
+//! StaR when one side closes: requests on the connection still complete if they were executed, and fail after
+//! a grace if not.
 
 use crate::common::{ALL, BASE, Fate, Link, Pair};
 use nichrome_rdma::*;
@@ -33,8 +34,8 @@ fn next_completions(pair: &mut Pair, end: usize) -> (Vec<(u64, Status)>, u64) {
     (done, pair.now.nanos_since(start))
 }
 
-/// The last answers of `ibv_srq_pingpong`: the program that ends first leaves a SEND on one queue pair unanswered, and its answer
-/// on another was lost.
+/// The last answers of `ibv_srq_pingpong`: the program that ends first leaves a SEND on one queue pair
+/// unanswered, and its answer on another was lost.
 #[test]
 fn an_answer_repeated_on_one_connection_comes_before_the_failure_on_another() {
     let mut pair = Pair::new();
@@ -253,7 +254,8 @@ fn a_server_that_is_destroyed_sends_a_close() {
     assert_eq!(rdps.count(), 0);
 }
 
-/// The first SEND completes while the Close is on its way; the second was never announced, since its buffer is in no region.
+/// The first SEND completes while the Close is on its way; the second was never announced, since its buffer
+/// is in no region.
 #[test]
 fn a_completion_after_the_close_was_sent_flushes_nothing_before_the_client_has_it() {
     let mut pair = Pair::new();

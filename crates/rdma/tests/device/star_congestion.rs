@@ -1,4 +1,5 @@
-//! Congestion control of StaR, by the client for both directions: each controller under marks, and the pacing of GDs.
+//! Congestion control of StaR, by the client for both directions: each controller under marks, and the pacing
+//! of GDs.
 
 use crate::common::{Faults, Link, Pair, pattern};
 use nichrome_rdma::*;

@@ -63,7 +63,8 @@ fn a_connection_uses_the_smaller_path_mtu_of_its_ends() {
     }
 }
 
-/// The queue pair of the server is on hold when they are posted, with a path MTU of 1,024 bytes: no element is too long then.
+/// The queue pair of the server is on hold when they are posted, with a path MTU of 1,024 bytes: no element
+/// is too long then.
 #[test]
 fn requests_posted_before_set_up_that_do_not_fit_an_element_fail_in_their_turn() {
     for is_receive in [false, true] {
@@ -179,7 +180,8 @@ fn a_client_with_a_wrong_clock_learns_the_time() {
     assert!(pair.ends[1].device.view::<star::CardCounters>().refused_expired > 0);
 }
 
-/// The server's card keeps the leases of 256 closed connections; one more makes the leases of all connections void.
+/// The server's card keeps the leases of 256 closed connections; one more makes the leases of all connections
+/// void.
 #[test]
 fn a_late_refusal_of_a_packet_under_the_previous_lease_leaves_the_next_one_valid() {
     let mut pair = Pair::with(|config| {

@@ -1,4 +1,5 @@
-//! StaR between two devices: requests that fail in their turn, and requests that are refused when they are posted.
+//! StaR between two devices: requests that fail in their turn, and requests that are refused when they are
+//! posted.
 
 use crate::common::{ALL, BASE, Fate, Link, MEMORY, Pair, register};
 use nichrome_rdma::star::{CardAuthentication, ServerSecret};
@@ -196,7 +197,8 @@ fn a_lost_packet_to_a_withdrawn_region_does_not_hold_up_those_before_it() {
     assert_eq!(first_two(&mut pair), [(0, Status::RetryExceeded), (1, Status::Flushed)]);
 }
 
-/// The server's program deregisters the buffer of its first SEND. All three have receives, which stay in their order.
+/// The server's program deregisters the buffer of its first SEND. All three have receives, which stay in
+/// their order.
 #[test]
 fn receives_of_sends_that_fail_at_the_server_are_flushed_in_order() {
     let mut pair = Pair::new();

@@ -1,5 +1,5 @@
-//! Consecutive operations of StaR that change the same bytes: they overlap in time, and memory is never older than the last
-//! completed one.
+//! Consecutive operations of StaR that change the same bytes: they overlap in time, and memory is never older
+//! than the last completed one.
 
 use std::ops::Range;
 
@@ -89,8 +89,8 @@ impl Versions {
         pair.ends[posts].post(self.qps[posts], nth, operation, local, self.len);
     }
 
-    /// Checks that completions are in order and that memory holds the last completed operation or a later one. Returns
-    /// failures.
+    /// Checks that completions are in order and that memory holds the last completed operation or a later
+    /// one. Returns failures.
     fn look(&mut self, pair: &mut Pair) -> Vec<Completion> {
         let (mut failed, mut received) = (Vec::new(), 0);
         for wc in pair.ends[CLIENT].completions().into_iter().chain(pair.ends[SERVER].completions()) {
@@ -235,7 +235,8 @@ fn writes_that_are_stored_in_order_complete_in_a_round_trip() {
     assert!(versions.completed > ROUND_TRIPS / 4 * 3 * DEPTH, "{} completed", versions.completed);
 }
 
-/// The second WRITE overtakes the first. The third was to vouch for it: the contents of the memory are unknown.
+/// The second WRITE overtakes the first. The third was to vouch for it: the contents of the memory are
+/// unknown.
 #[test]
 fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     let mut pair = Pair::new();

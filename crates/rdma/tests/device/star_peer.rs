@@ -1,4 +1,5 @@
-//! A StaR peer that violates the protocol: elements about requests that cannot exist are refused and change nothing.
+//! A StaR peer that violates the protocol: elements about requests that cannot exist are refused and change
+//! nothing.
 
 use crate::common::{Fate, Link, Pair};
 use nichrome_rdma::star::{Admission, Admit, Connect, MakeOffer, Offer, QueueDepth, StarRole, Wish};
@@ -180,7 +181,8 @@ fn a_server_that_acknowledges_no_completion_has_its_sends_refused_in_the_end() {
     }
 }
 
-/// The longest requests of a server whose queues have their agreed length would otherwise take gigabytes of the client.
+/// The longest requests of a server whose queues have their agreed length would otherwise take gigabytes of
+/// the client.
 #[test]
 fn a_servers_requests_beyond_the_bytes_that_a_client_keeps_are_refused_until_earlier_ones_complete() {
     const LIMIT: usize = 1 << 20;

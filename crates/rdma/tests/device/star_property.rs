@@ -1,5 +1,5 @@
-//! Random programs of verbs on StaR over a network with faults, in both roles: each effect once and in order, and no queue
-//! pair gets stuck.
+//! Random programs of verbs on StaR over a network with faults, in both roles: each effect once and in order,
+//! and no queue pair gets stuck.
 
 use crate::common::{Link, Pair};
 use crate::program::{completes, faults, mishaps, requests, runs, step};
@@ -29,8 +29,8 @@ proptest! {
         runs(&mut pair, qps, steps.iter(), early, seed)?;
     }
 
-    /// Valid and invalid requests, with a peer that may disappear: each completes once, in order, and the objects can be
-    /// destroyed.
+    /// Valid and invalid requests, with a peer that may disappear: each completes once, in order, and the
+    /// objects can be destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
         requests in requests(8),

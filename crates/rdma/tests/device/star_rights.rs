@@ -1,4 +1,5 @@
-//! StaR: the accesses that a queue pair's rights and its server's registrations allow, and when they begin and end.
+//! StaR: the accesses that a queue pair's rights and its server's registrations allow, and when they begin
+//! and end.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -45,8 +46,8 @@ fn clients_learn_of_memory_that_is_registered_and_deregistered_later() {
     assert!(pair.ends[0].device.view::<star::EgressCounters>().blocked_memory > 0);
 }
 
-/// The server's program sees a WRITE in its memory and deregisters it when the client has retransmitted, because the answers are late.
-/// Returns how the WRITE ends, and whether the card refused the copy.
+/// The server's program sees a WRITE in its memory and deregisters it when the client has retransmitted,
+/// because the answers are late. Returns how the WRITE ends, and whether the card refused the copy.
 fn write_whose_memory_is_deregistered(
     is_late: impl Fn(usize, u32) -> bool + 'static,
     late: u64,

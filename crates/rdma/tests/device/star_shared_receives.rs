@@ -346,8 +346,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Each receive completes at most once; each client's messages arrive once and in order, and all that its sends
-    /// completed; what died clients held serves the others.
+    /// Each receive completes at most once; each client's messages arrive once and in order, and all that its
+    /// sends completed; what died clients held serves the others.
     #[test]
     fn each_receive_is_used_once_and_nothing_accepted_is_lost(
         steps in proptest::collection::vec(step(), 1..60),

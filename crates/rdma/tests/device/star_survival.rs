@@ -239,7 +239,8 @@ fn a_window_that_is_lost_is_found_by_probes() {
     }
 }
 
-/// A server at end 0, and a client whose program only receives and stays in RTR, without retransmission timers.
+/// A server at end 0, and a client whose program only receives and stays in RTR, without retransmission
+/// timers.
 fn connect_receiver(pair: &mut Pair) -> [QpHandle; 2] {
     let qps = pair.create(QpType::Rc);
     let link = Link::default();
@@ -352,8 +353,8 @@ fn a_send_without_a_timeout_waits_for_ever() {
     assert_eq!((pair.ends[1].statuses(), pair.ends[1].device.counters().sent), (vec![], 0));
 }
 
-/// Packets of a first connection arrive after the queue pairs of both sides were reset and connected again under the same
-/// numbers.
+/// Packets of a first connection arrive after the queue pairs of both sides were reset and connected again
+/// under the same numbers.
 #[test]
 fn packets_of_before_a_new_start_are_refused() {
     for server in SERVERS {

@@ -14,8 +14,8 @@ fn first_number(slot: Slot) -> u32 {
     slot << (24 - STEERING_BITS) | 0x11
 }
 
-/// Sends everything that is due; returns the process that each datagram of each batch is for, and whether it is a management
-/// datagram, and appends the datagrams to `sent`.
+/// Sends everything that is due; returns the process that each datagram of each batch is for, and whether it
+/// is a management datagram, and appends the datagrams to `sent`.
 fn send_all(end: &mut End, sent: &mut Vec<(Slot, DatagramBatch, Vec<u8>)>) -> Vec<Vec<(Slot, bool)>> {
     let mut buffer = vec![0; 65_507];
     std::iter::from_fn(|| {
@@ -37,7 +37,8 @@ fn send_all(end: &mut End, sent: &mut Vec<(Slot, DatagramBatch, Vec<u8>)>) -> Ve
     .collect()
 }
 
-/// Asserts that each batch is for one process, that management datagrams leave alone, and that each process gets `count`.
+/// Asserts that each batch is for one process, that management datagrams leave alone, and that each process
+/// gets `count`.
 fn assert_separate(batches: &[Vec<(Slot, bool)>], count: usize) {
     for batch in batches {
         assert!(batch.iter().all(|receiver| *receiver == batch[0]), "{batch:?}");
@@ -93,7 +94,8 @@ fn connections_to_several_processes_and_management_leave_in_batches_of_their_own
     assert_eq!(batches.iter().flatten().filter(|receiver| receiver.1).count(), 2);
 }
 
-/// A device at one address connected on StaR to three at the other address: it is the server of all or the client of all.
+/// A device at one address connected on StaR to three at the other address: it is the server of all or the
+/// client of all.
 struct Star {
     pair: Pair,
     /// Those of the other address: `pair.ends[1]` has none of these.

@@ -1,5 +1,5 @@
-//! Receives whose buffers cannot be written, on unreliable services: they complete with a local protection error, and the queue pair
-//! enters ERROR (IBA 9.9.3).
+//! Receives whose buffers cannot be written, on unreliable services: they complete with a local protection
+//! error, and the queue pair enters ERROR (IBA 9.9.3).
 
 use crate::common::{ALL, BASE, End, Fate, Link, Pair, address};
 use nichrome_rdma::*;

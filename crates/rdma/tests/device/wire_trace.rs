@@ -1,5 +1,5 @@
-//! The packets of seeded programs are what they were when the digests below were taken: order, headers and payload, apart
-//! from memory keys and queue pair numbers, which are random, and the checks that cover them.
+//! The packets of seeded programs are what they were when the digests below were taken: order, headers and
+//! payload, apart from memory keys and queue pair numbers, which are random, and the checks that cover them.
 
 use crate::common::{Faults, Link, Pair};
 use crate::program::{Posted, Step, runs, step};

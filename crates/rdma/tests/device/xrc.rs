@@ -6,8 +6,8 @@ use nichrome_wire::rdma::{
     Aeth, Bth, BthFlags, Credit, Message, Msn, NakCode, PKey, RcMessage, ReadResponse, Repr, Syndrome,
 };
 
-/// A pair whose first end has an initiator, and whose second end has its target and two shared receive queues, each with a
-/// completion queue, a protection domain and a region of its own.
+/// A pair whose first end has an initiator, and whose second end has its target and two shared receive
+/// queues, each with a completion queue, a protection domain and a region of its own.
 struct Xrc {
     pair: Pair,
     initiator: QpHandle,
@@ -158,7 +158,8 @@ fn a_key_of_another_domain_is_refused() {
     }
 }
 
-/// A READ is answered in the protection domain of the queue that it named, though the next request has named another.
+/// A READ is answered in the protection domain of the queue that it named, though the next request has named
+/// another.
 #[test]
 fn a_response_keeps_the_domain_of_its_request() {
     let mut xrc = Xrc::new(Pair::new());

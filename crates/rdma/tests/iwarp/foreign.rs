@@ -74,7 +74,8 @@ impl Alone {
         std::mem::take(&mut self.sent)
     }
 
-    /// Takes everything that the stream has done: the first `len` bytes of memory, the completions, and the bytes that are sent.
+    /// Takes everything that the stream has done: the first `len` bytes of memory, the completions, and the
+    /// bytes that are sent.
     pub(crate) fn effects(&mut self, len: usize) -> (Vec<u8>, Vec<Completion>, Vec<u8>) {
         let sent = self.bytes();
         let done = self.end().completions();
@@ -94,7 +95,8 @@ impl Alone {
         segments
     }
 
-    /// Takes the TERMINATE that is the only segment sent, and the headers that it names; the stream ends in order.
+    /// Takes the TERMINATE that is the only segment sent, and the headers that it names; the stream ends in
+    /// order.
     pub(crate) fn terminated(&mut self) -> (TerminateCode, Vec<u8>) {
         let segments = self.segments();
         assert_eq!(segments.len(), 1, "{segments:?}");

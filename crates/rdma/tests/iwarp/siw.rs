@@ -1,5 +1,5 @@
-//! Linux's siw as a peer: what it sent in a capture, to a queue pair of this crate. STags are replaced by those of the
-//! queue pair's memory.
+//! Linux's siw as a peer: what it sent in a capture, to a queue pair of this crate. STags are replaced by
+//! those of the queue pair's memory.
 
 use std::collections::BTreeMap;
 

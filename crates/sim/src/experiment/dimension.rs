@@ -100,8 +100,8 @@ impl Dimension {
         self.exact(number, unit)
     }
 
-    /// Formats a number of base units exactly, in the unit with the shortest result, such as `10.7us`. A fraction is in %: a bare
-    /// number is read in the axis' unit.
+    /// Formats a number of base units exactly, in the unit with the shortest result, such as `10.7us`. A
+    /// fraction is in %: a bare number is read in the axis' unit.
     pub fn show(self, number: u64) -> String {
         let units = self.units().iter().rev().filter(|(unit, _)| !unit.is_empty());
         let (whole, parts): (Vec<_>, Vec<_>) = units.partition(|(_, scale)| number >= *scale);

@@ -66,8 +66,9 @@
 //! check-time = { value = 0.1, unit = "us", source = "assumed", range = [0.05, 0.3], reason = "one to three reads" }
 //! ```
 //!
-//! Numbers are integers in a base unit ([`Dimension`]), so nothing is rounded. Error messages name file, line, key and
-//! allowed values. A run depends on the parameters and the seed only; its hash is [`Parameters::hash`].
+//! Numbers are integers in a base unit ([`Dimension`]), so nothing is rounded. Error messages name file,
+//! line, key and allowed values. A run depends on the parameters and the seed only; its hash is
+//! [`Parameters::hash`].
 
 mod definition;
 mod dimension;

@@ -223,7 +223,8 @@ fn place(item: &Item<'_, '_>, series: &[Series]) -> Result<usize, FileError> {
     names().position(|known| known == name).ok_or_else(|| item.unknown("series", name, names()))
 }
 
-/// Returns the file's parameters and the included ones that it does not override, and the included files that are not built in.
+/// Returns the file's parameters and the included ones that it does not override, and the included files that
+/// are not built in.
 fn parameters(
     root: &Table<'_, '_>,
     runner: &'static dyn Runner,
@@ -244,7 +245,8 @@ fn parameters(
     Ok((all, files))
 }
 
-/// Adds the parameters of an included file: a built-in one, or `*.toml` beside this file, of which it returns the path.
+/// Adds the parameters of an included file: a built-in one, or `*.toml` beside this file, of which it returns
+/// the path.
 fn add_included(
     all: &mut Vec<Parameter>,
     item: &Item<'_, '_>,

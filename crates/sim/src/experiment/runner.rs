@@ -5,8 +5,8 @@ use super::parameters::Parameters;
 use super::run_error::RunError;
 use crate::observe::Observer;
 
-/// A model for experiments. Its results depend on parameters and seed only; everything with a physical meaning is a
-/// parameter.
+/// A model for experiments. Its results depend on parameters and seed only; everything with a physical
+/// meaning is a parameter.
 pub trait Runner: Sync {
     /// Returns the name in files: lower case, words joined by `-`.
     fn name(&self) -> &'static str;
@@ -27,7 +27,8 @@ pub trait Runner: Sync {
         true
     }
 
-    /// Runs once on this thread, in steps of [`Observer::run`], which shows progress, samples, and may end the run.
+    /// Runs once on this thread, in steps of [`Observer::run`], which shows progress, samples, and may end
+    /// the run.
     fn run(&self, parameters: &Parameters, seed: u64, observer: &mut Observer) -> Result<Outcome, RunError>;
 }
 

@@ -30,8 +30,8 @@ impl Definition {
         factors
     }
 
-    /// Returns `count` samples of all factors by a Latin hypercube: each range is divided into `count` parts, and each
-    /// part occurs in one sample. Ranges of more than a factor of 10 are divided logarithmically.
+    /// Returns `count` samples of all factors by a Latin hypercube: each range is divided into `count` parts,
+    /// and each part occurs in one sample. Ranges of more than a factor of 10 are divided logarithmically.
     pub fn samples(&self, count: usize, seed: u64) -> Vec<Variant> {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let name = |nth: usize| format!("sample {}", nth + 1);

@@ -191,8 +191,8 @@ impl Definition {
         definition
     }
 
-    /// Removes statements about x values that the axis no longer has, and, unless the axis still has the range and all values
-    /// of `before`, those about the whole axis.
+    /// Removes statements about x values that the axis no longer has, and, unless the axis still has the
+    /// range and all values of `before`, those about the whole axis.
     fn drop_statements_of_other_places(&mut self, before: &[u64]) {
         let Self { x, expected, .. } = self;
         let range = |values: &[u64]| (values.iter().min().copied(), values.iter().max().copied());

@@ -1,4 +1,5 @@
-//! A joint change of several parameters: a reading of a paper's open setting, or a sample of assumed parameters.
+//! A joint change of several parameters: a reading of a paper's open setting, or a sample of assumed
+//! parameters.
 
 use super::parameter::{ParameterSpec, Value};
 

@@ -108,7 +108,8 @@ impl Application {
         self.resumes
     }
 
-    /// Runs as far as the socket allows; returns true on progress. `latency` gets the duration of each exchange.
+    /// Runs as far as the socket allows; returns true on progress. `latency` gets the duration of each
+    /// exchange.
     pub(super) fn run(
         &mut self,
         socket: &mut Socket<'_>,

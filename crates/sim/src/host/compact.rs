@@ -1,4 +1,5 @@
-//! A frame without its payload, where that is the stream pattern: many frames in flight then take little memory.
+//! A frame without its payload, where that is the stream pattern: many frames in flight then take little
+//! memory.
 
 use std::borrow::Cow;
 
@@ -13,7 +14,8 @@ const HEADERS: usize = EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN;
 /// Where IPv4's total length is.
 const TOTAL_LENGTH: usize = EthernetHeader::LEN + 2;
 
-/// A frame. A segment of the pattern with [`HEADERS`] bytes of headers takes no allocation; any other frame is stored whole.
+/// A frame. A segment of the pattern with [`HEADERS`] bytes of headers takes no allocation; any other frame
+/// is stored whole.
 #[derive(Clone, Debug)]
 pub(crate) struct Compact(Content);
 

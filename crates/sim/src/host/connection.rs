@@ -111,7 +111,8 @@ impl Connection {
         }
     }
 
-    /// Passes an IP packet to TCP, if any; runs TCP and the program; appends the frames to send to `port.sent`.
+    /// Passes an IP packet to TCP, if any; runs TCP and the program; appends the frames to send to
+    /// `port.sent`.
     pub(super) fn poll(&mut self, mut port: Port<'_>, now: Instant, latency: &mut impl FnMut(u64)) {
         let tcp_now = TcpInstant::from_micros((now.as_nanos() / 1000) as i64);
         let sent_before = port.sent.len();
@@ -312,7 +313,8 @@ mod tests {
         }
     }
 
-    /// Builds the IP packet of a segment that begins with byte `offset` of the stream; a SYN has the options only.
+    /// Builds the IP packet of a segment that begins with byte `offset` of the stream; a SYN has the options
+    /// only.
     fn packet(flags: TcpFlags, offset: u64, payload: Vec<u8>, options: &[u8], ack: SeqNumber) -> Vec<u8> {
         let is_syn = flags.contains(TcpFlags::SYN);
         let frame = TcpFrame {
@@ -329,7 +331,8 @@ mod tests {
         frame.build().split_off(EthernetHeader::LEN)
     }
 
-    /// Builds the packet of an input when byte `next` of the stream is expected; empty if the input is no segment.
+    /// Builds the packet of an input when byte `next` of the stream is expected; empty if the input is no
+    /// segment.
     fn packet_of(input: &Input, next: u64, options: &[u8], acknowledges: SeqNumber) -> Vec<u8> {
         let Input::Segment { ahead, len, flags, ack, is_right } = *input else { return Vec::new() };
         let offset = next.saturating_add_signed(i64::from(ahead));

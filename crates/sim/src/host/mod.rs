@@ -1,10 +1,11 @@
 //! TCP hosts: smoltcp in virtual time between Ethernet frames and simulated programs.
 //!
-//! A [`Host`] is an [`Engine`] over frames. Its TCP has congestion control, delayed ACKs, window scaling, SACK (sent,
-//! but not used by the sender) and PSH at the end of the send buffer; a minimum retransmission timeout of one second
-//! (RFC 6298); no timestamps, no ECN. TCP's time resolution is one microsecond. A host sends as much at once as TCP
-//! allows; the queue of the following link should hold that. Programs that accept a connection and only read it have a TCP of
-//! their own, which sends what smoltcp would and keeps no bytes (`sink.rs`).
+//! A [`Host`] is an [`Engine`] over frames. Its TCP has congestion control, delayed ACKs, window scaling,
+//! SACK (sent, but not used by the sender) and PSH at the end of the send buffer; a minimum retransmission
+//! timeout of one second (RFC 6298); no timestamps, no ECN. TCP's time resolution is one microsecond. A host
+//! sends as much at once as TCP allows; the queue of the following link should hold that. Programs that
+//! accept a connection and only read it have a TCP of their own, which sends what smoltcp would and keeps no
+//! bytes (`sink.rs`).
 
 mod application;
 mod compact;
@@ -131,7 +132,8 @@ impl Host {
         self.listening.insert(port, role);
     }
 
-    /// Opens a connection to a port of another host, with a program of this role. [`Engine::poll`] returns the SYN.
+    /// Opens a connection to a port of another host, with a program of this role. [`Engine::poll`] returns
+    /// the SYN.
     ///
     /// # Errors
     /// The connection limit is reached, or all ports are in use.
@@ -188,7 +190,8 @@ impl Host {
         &self.connections
     }
 
-    /// Returns the durations of all exchanges, from the first byte of the request to the last of the response.
+    /// Returns the durations of all exchanges, from the first byte of the request to the last of the
+    /// response.
     pub fn latencies(&self) -> &DelayHistogram {
         &self.latencies
     }

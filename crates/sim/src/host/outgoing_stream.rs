@@ -1,5 +1,5 @@
-//! Payload and checksum of the segments that TCP sends. The send buffer never holds the pattern, so its pages are never written
-//! and take no memory.
+//! Payload and checksum of the segments that TCP sends. The send buffer never holds the pattern, so its pages
+//! are never written and take no memory.
 
 use nichrome_wire::checksum::Sum;
 use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags, TcpHeader};
@@ -33,7 +33,8 @@ impl OutgoingStream {
         Self { payload, known: None }
     }
 
-    /// Writes the payload and the checksum of an Ethernet frame with a TCP segment; leaves any other frame as it is.
+    /// Writes the payload and the checksum of an Ethernet frame with a TCP segment; leaves any other frame as
+    /// it is.
     pub(super) fn complete(&mut self, frame: &mut [u8]) {
         let Some(pseudo_header) = pseudo_header(frame) else { return };
         let segment = &mut frame[TCP..];

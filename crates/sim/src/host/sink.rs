@@ -1,7 +1,9 @@
-//! TCP of a program that accepts a connection and only reads the stream pattern. Bytes are compared when they arrive, and only
-//! their number is kept: a connection takes less than a kilobyte, where a receive buffer takes the memory that is ever written.
+//! TCP of a program that accepts a connection and only reads the stream pattern. Bytes are compared when they
+//! arrive, and only their number is kept: a connection takes less than a kilobyte, where a receive buffer
+//! takes the memory that is ever written.
 //!
-//! It is smoltcp's TCP without data to send: it sends the same segments at the same times, which a test compares.
+//! It is smoltcp's TCP without data to send: it sends the same segments at the same times, which a test
+//! compares.
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! smoltcp's TCP of a connection, with an interface of its own, so that the cost per connection does not grow with their
-//! number; and the program.
+//! smoltcp's TCP of a connection, with an interface of its own, so that the cost per connection does not grow
+//! with their number; and the program.
 
 use std::collections::VecDeque;
 
@@ -128,8 +128,9 @@ impl Stack {
         }
     }
 
-    /// Returns a segment without the bytes for which the receive buffer has no room; `None` if there is room for all. smoltcp 0.14 takes
-    /// the window field of its SYN ACK to be scaled, which it is not (RFC 7323, 2.2), and panics at bytes beyond its buffer.
+    /// Returns a segment without the bytes for which the receive buffer has no room; `None` if there is room
+    /// for all. smoltcp 0.14 takes the window field of its SYN ACK to be scaled, which it is not (RFC 7323,
+    /// 2.2), and panics at bytes beyond its buffer.
     fn without_excess(&self, packet: &[u8], host: HostId) -> Option<Vec<u8>> {
         let window = self.room()?;
         let (first, len) = place(packet)?;
@@ -221,7 +222,8 @@ fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
     socket
 }
 
-/// Returns `len` zeros in pages of their own, which take memory once they are written; an allocator clears smaller blocks itself.
+/// Returns `len` zeros in pages of their own, which take memory once they are written; an allocator clears
+/// smaller blocks itself.
 fn zeroed(len: usize) -> Vec<u8> {
     const SMALL: usize = 16 << 10;
     const OWN_PAGES: usize = 256 << 10;

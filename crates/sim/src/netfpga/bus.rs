@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 
 use super::clock::Clock;
 
-/// The configuration of the bus. A packet moves in bursts; each begins with an address and ends with a turnaround.
+/// The configuration of the bus. A packet moves in bursts; each begins with an address and ends with a
+/// turnaround.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bus {
     /// The bus clock; one word per cycle within a burst.

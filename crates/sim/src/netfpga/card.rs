@@ -1,5 +1,5 @@
-//! The card: receive queues, input arbiter, user data path with or without the LRO module, and the queue towards the host
-//! (lro-netfpga, section 4 and Figure 2).
+//! The card: receive queues, input arbiter, user data path with or without the LRO module, and the queue
+//! towards the host (lro-netfpga, section 4 and Figure 2).
 
 use std::collections::VecDeque;
 
@@ -156,8 +156,8 @@ impl Card {
         }
     }
 
-    /// Moves a frame of the next non-empty queue onto the data path, if that is free; returns when the frame is
-    /// through.
+    /// Moves a frame of the next non-empty queue onto the data path, if that is free; returns when the frame
+    /// is through.
     pub(super) fn arbitrate(&mut self, now: Instant) -> Option<Instant> {
         if self.passing.is_some() {
             return None;
@@ -233,8 +233,8 @@ impl Card {
         len.div_ceil(self.config.width) as u64
     }
 
-    /// Queues the LRO module's output for the host. An aggregate is read from the store block word by word, during
-    /// which the data path accepts no frame.
+    /// Queues the LRO module's output for the host. An aggregate is read from the store block word by word,
+    /// during which the data path accepts no frame.
     fn send(&mut self, packets: Vec<Packet<Buffer>>, now: Instant) {
         for packet in packets {
             if let Packet::Aggregate(aggregate) = &packet {

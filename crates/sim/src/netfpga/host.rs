@@ -1,5 +1,5 @@
-//! The host of the card: a receive ring, interrupts with a minimum interval, and one core that polls, coalesces in
-//! software if the card does not, and runs the network stack.
+//! The host of the card: a receive ring, interrupts with a minimum interval, and one core that polls,
+//! coalesces in software if the card does not, and runs the network stack.
 
 use std::collections::VecDeque;
 
@@ -48,8 +48,8 @@ pub(super) struct Host {
     ring: VecDeque<Packet<Vec<u8>>>,
     /// Packets of the ring that the core is processing.
     taken: usize,
-    /// Software coalescing, if the card has none. The card's checksum offload then saves the core the software
-    /// checksums.
+    /// Software coalescing, if the card has none. The card's checksum offload then saves the core the
+    /// software checksums.
     software_lro: Option<Box<Gro<Vec<u8>>>>,
     core: Server,
     /// True if the core is busy, or an interrupt is scheduled.
@@ -157,8 +157,8 @@ impl Host {
         earliest.map_or(now, |earliest| earliest.max(now))
     }
 
-    /// Polls the ring; returns when the packets are processed, after `cost` and their own cost. Polls never overlap,
-    /// so the core's queue is empty.
+    /// Polls the ring; returns when the packets are processed, after `cost` and their own cost. Polls never
+    /// overlap, so the core's queue is empty.
     fn poll(&mut self, cost: u64, now: Instant) -> Instant {
         let cost = cost + self.take(now);
         self.core.serve(cost, now).unwrap_or(now)
@@ -222,7 +222,8 @@ fn is_tcp(packet: &Packet<Vec<u8>>) -> bool {
     }
 }
 
-/// Returns the payload length of a TCP segment, an aggregate or a UDP datagram: the generator's frames have no options.
+/// Returns the payload length of a TCP segment, an aggregate or a UDP datagram: the generator's frames have
+/// no options.
 fn payload_len(packet: &Packet<Vec<u8>>) -> usize {
     let transport = if is_tcp(packet) { TcpHeader::LEN } else { UdpHeader::LEN };
     packet.len().saturating_sub(EthernetHeader::LEN + Ipv4Header::LEN + transport)

@@ -1,5 +1,5 @@
-//! The NetFPGA 1G card of papers/lro-netfpga (Antichi, Callegari, Giordano: "Implementation of TCP Large Receive Offload on
-//! Open Hardware Platform"), and the host that it is in.
+//! The NetFPGA 1G card of papers/lro-netfpga (Antichi, Callegari, Giordano: "Implementation of TCP Large
+//! Receive Offload on Open Hardware Platform"), and the host that it is in.
 //!
 //! ```text
 //! generator ─► 8 receive queues ─► input arbiter ─► data path [LRO module] ─► queue ─► PCI ─► ring ─► core [software LRO]

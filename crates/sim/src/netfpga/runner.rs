@@ -163,8 +163,8 @@ fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunErro
     Ok(Machine::new(generator(parameters)?, card(parameters, lro)?, bus(parameters)?, host, capture))
 }
 
-/// Creates a generator of one or two flows that fills the line: per 10⁹ frames of the first, the second sends its
-/// billionths.
+/// Creates a generator of one or two flows that fills the line: per 10⁹ frames of the first, the second sends
+/// its billionths.
 fn generator(parameters: &Parameters) -> Result<Generator, RunError> {
     let second = parameters.billionths("second-flow")?;
     let other = (FlowProtocol::Udp, parameters.billionths("not-tcp")?);
@@ -242,7 +242,8 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
     Card::with_lro(config, &store, &netfpga).map_err(|error| impossible(&error))
 }
 
-/// Returns the maximum number of aggregates at a time: in the ring, the host queue and the store block, and one that leaves it.
+/// Returns the maximum number of aggregates at a time: in the ring, the host queue and the store block, and
+/// one that leaves it.
 fn aggregates(parameters: &Parameters) -> Result<usize, RunError> {
     /// Headers of the generator's segments, which have no options.
     const HEADERS: u64 = (EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN) as u64;

@@ -1,5 +1,5 @@
-//! Packet capture at points of a world. The simulator does no I/O; the caller provides a sink, which writes pcapng or
-//! keeps packets in memory.
+//! Packet capture at points of a world. The simulator does no I/O; the caller provides a sink, which writes
+//! pcapng or keeps packets in memory.
 
 use std::fmt;
 
@@ -18,8 +18,8 @@ pub trait PacketSink {
     /// Adds a point; in a capture file, an interface.
     fn add_point(&mut self, name: &str) -> PointId;
 
-    /// Records a packet that passes `point` at `time`: its bytes, possibly none, and its length. The sink stores
-    /// errors for its creator.
+    /// Records a packet that passes `point` at `time`: its bytes, possibly none, and its length. The sink
+    /// stores errors for its creator.
     fn record(&mut self, point: PointId, time: Instant, bytes: &[u8], len: usize);
 }
 

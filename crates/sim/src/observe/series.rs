@@ -63,8 +63,8 @@ impl<W> Probes<W> {
         self.0.push(Probe { read: Box::new(read), series });
     }
 
-    /// Registers the rate of a counter: its increase per nanosecond since the last sample, times `scale`. The first
-    /// sample is 0.
+    /// Registers the rate of a counter: its increase per nanosecond since the last sample, times `scale`. The
+    /// first sample is 0.
     pub fn register_rate(
         &mut self,
         name: impl Into<String>,

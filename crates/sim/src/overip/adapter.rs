@@ -1,9 +1,9 @@
 //! The RDMA adapter of a node: a device whose queue pairs use iWARP streams over the card's TCP, or exchange
 //! datagrams.
 //!
-//! The peer's memory and key are known from the start, as if programs had exchanged them (section 5). A message goes
-//! to the next of several slots and has changing content: the receiver polls for it there, in order at the last byte
-//! only. iWARP has no timers: TCP retransmits.
+//! The peer's memory and key are known from the start, as if programs had exchanged them (section 5). A
+//! message goes to the next of several slots and has changing content: the receiver polls for it there, in
+//! order at the last byte only. iWARP has no timers: TCP retransmits.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -111,7 +111,8 @@ pub(super) fn refused(error: impl Display) -> RunError {
 /// Distance between two marks of a message in bytes: the smallest path MTU, so that every packet has one.
 const MARK_DISTANCE: usize = 256;
 
-/// Returns the marked offsets of a message: the last byte first, which is incomplete longest with in-order delivery.
+/// Returns the marked offsets of a message: the last byte first, which is incomplete longest with in-order
+/// delivery.
 fn marks(len: usize) -> impl Iterator<Item = usize> {
     (0..len).rev().step_by(MARK_DISTANCE)
 }
@@ -198,7 +199,8 @@ impl Adapter {
         self.streams.len()
     }
 
-    /// Reads a connection's received bytes from TCP; returns the newly completed FPDUs. Handles MPA start-up directly.
+    /// Reads a connection's received bytes from TCP; returns the newly completed FPDUs. Handles MPA start-up
+    /// directly.
     pub(super) fn read(&mut self, id: ConnectionId, tcp: &mut Host, now: Instant) -> Result<Whole, RunError> {
         let Some(stream) = self.streams.get_mut(id.0) else { return Ok(Whole::default()) };
         tcp.read(id, &mut stream.arrived, usize::MAX, now);

@@ -22,8 +22,8 @@ impl Card {
         Self { config, bus: Pcie::new(config.bus), processor: Server::new(usize::MAX) }
     }
 
-    /// Reads a frame's payload from host memory; returns when it has arrived. Frames without payload are built on the
-    /// card.
+    /// Reads a frame's payload from host memory; returns when it has arrived. Frames without payload are
+    /// built on the card.
     pub(super) fn fetch(&mut self, bytes: usize, now: Instant) -> Instant {
         if bytes <= SHORTEST { now } else { self.bus.read(bytes as u64, now) }
     }

@@ -104,7 +104,8 @@ impl Network {
         Ok(())
     }
 
-    /// Forwards the output of a node's TCP and arms its timer; returns the number of frames that the call pays for.
+    /// Forwards the output of a node's TCP and arms its timer; returns the number of frames that the call
+    /// pays for.
     fn send(&mut self, node: usize, context: Context, queue: &mut EventQueue<Event>) -> u64 {
         let now = queue.now();
         let this = &mut self.nodes[node];

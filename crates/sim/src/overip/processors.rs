@@ -59,7 +59,8 @@ pub(super) struct Processors {
     balancing: Balancing,
 }
 
-/// Whether the scheduler moves an application process away from the processor that takes interrupts to a free one.
+/// Whether the scheduler moves an application process away from the processor that takes interrupts to a free
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Balancing {
     /// It stays until a program preempts it.
@@ -72,7 +73,8 @@ pub(super) enum Balancing {
 const FOR_EVER: u64 = 1 << 60;
 
 impl Processors {
-    /// Creates idle processors for this number of programs and application processes; `interrupted` takes interrupts.
+    /// Creates idle processors for this number of programs and application processes; `interrupted` takes
+    /// interrupts.
     pub(super) fn new(interrupted: usize, programs: usize, application: usize, balancing: Balancing) -> Self {
         let mut processors = Self {
             all: Default::default(),
@@ -164,7 +166,8 @@ impl Processors {
         self.worked + running
     }
 
-    /// Returns a program's last processor if it is free, else another free one, else one that runs the application.
+    /// Returns a program's last processor if it is free, else another free one, else one that runs the
+    /// application.
     fn processor_for(&self, program: usize) -> Option<usize> {
         let last = self.last[program];
         let order = || [last, PROCESSORS - 1 - last].into_iter();
@@ -250,7 +253,8 @@ mod tests {
         assert_eq!(processors.application_work(at(1000)), 900);
     }
 
-    /// Both programs begin while the application has the other processor. Its share then depends on the scheduler.
+    /// Both programs begin while the application has the other processor. Its share then depends on the
+    /// scheduler.
     #[test]
     fn an_application_behind_interrupts_moves_where_the_scheduler_balances() {
         for (balancing, work) in [(Balancing::Off, 100 + 50), (Balancing::On, 100 + 300)] {

@@ -95,8 +95,8 @@ impl Router {
         }
     }
 
-    /// Passes the waiting frames to the processor and, with the interrupt's time, to degen: the kernel stamps a packet when it reaches
-    /// the router (rdma-over-ip 3).
+    /// Passes the waiting frames to the processor and, with the interrupt's time, to degen: the kernel stamps
+    /// a packet when it reaches the router (rdma-over-ip 3).
     fn interrupt(&mut self, port: Port, now: Instant, effects: &mut Vec<Effect>) {
         let waiting = &mut self.waiting[port];
         waiting.interrupts += 1;

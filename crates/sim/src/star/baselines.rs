@@ -1,5 +1,5 @@
-//! Transports of the literature that crates/rdma has no engine for: the packets of an operation, and what each of them
-//! does to contexts on the server's card. Nothing is lost and nothing retransmitted.
+//! Transports of the literature that crates/rdma has no engine for: the packets of an operation, and what
+//! each of them does to contexts on the server's card. Nothing is lost and nothing retransmitted.
 //!
 //! | transport | context at the server | packets of a WRITE | source |
 //! |---|---|---|---|
@@ -8,11 +8,11 @@
 //! | ephemeral | from the first packet of data to the close | data, ACK, close and its ACK | Ultra Ethernet Specification 1.0, 3.5: packet delivery contexts (PDC) |
 //! | solicited | none | request, read, data, completion | Singhvi et al.: 1RMA, SIGCOMM 2020: solicitation |
 //!
-//! A card without a free context refuses: a connect NAK of the dynamic transport, a NACK of the ephemeral one. Contexts
-//! of the client are not modelled, since a client has few connections.
+//! A card without a free context refuses: a connect NAK of the dynamic transport, a NACK of the ephemeral
+//! one. Contexts of the client are not modelled, since a client has few connections.
 //!
-//! Header lengths of Ultra Ethernet are those of XDP2's structures (`uet/pds.h`, `uet/ses.h`), except the NACK's, which is assumed
-//! to be a control packet's. No public text has those of DCT and 1RMA.
+//! Header lengths of Ultra Ethernet are those of XDP2's structures (`uet/pds.h`, `uet/ses.h`), except the
+//! NACK's, which is assumed to be a control packet's. No public text has those of DCT and 1RMA.
 
 use nichrome_wire::rdma::{Aeth, BthHeader, ICRC_LEN, Reth};
 
@@ -20,9 +20,11 @@ use super::lengths::{UNDERLAY, datagram_len};
 use super::operation::{Message, Operation};
 use super::side::Side;
 
-/// The DC extended transport header, with access key and initiator's numbers. Assumed: no specification is public.
+/// The DC extended transport header, with access key and initiator's numbers. Assumed: no specification is
+/// public.
 const DCETH: usize = 16;
-/// PDS headers (Ultra Ethernet 1.0, 3.5) of an RUD or ROD request or an ACK without congestion control, and of a NACK or control packet.
+/// PDS headers (Ultra Ethernet 1.0, 3.5) of an RUD or ROD request or an ACK without congestion control, and
+/// of a NACK or control packet.
 const PDS: usize = 12;
 const PDS_CONTROL: usize = 16;
 /// The standard SES header (Ultra Ethernet 1.0, 3.4) of a request, and that of a response.
@@ -30,8 +32,8 @@ const SES: usize = 44;
 const SES_RESPONSE: usize = 12;
 /// Ultra Ethernet's optional CRC.
 const UET_CRC: usize = 4;
-/// A header of 1RMA with its authentication tag. Assumed: 32 bytes for command, addresses and length, and a tag of
-/// AES-GCM.
+/// A header of 1RMA with its authentication tag. Assumed: 32 bytes for command, addresses and length, and a
+/// tag of AES-GCM.
 const ONE_RMA: usize = 32 + 16;
 
 /// A transport without an engine.
@@ -39,7 +41,8 @@ const ONE_RMA: usize = 32 + 16;
 pub(super) enum Baseline {
     /// Unreliable datagrams, and software that answers every request, including WRITEs.
     Datagrams,
-    /// A connection per operation, as the dynamically connected transport has when each operation has another peer.
+    /// A connection per operation, as the dynamically connected transport has when each operation has another
+    /// peer.
     Dynamic,
     /// A context per operation, without a handshake.
     Ephemeral,
@@ -143,7 +146,8 @@ fn datagrams(request: Message, response: Message) -> Vec<Flight> {
     vec![flight(Side::Client, Sender::Card, request), flight(Side::Server, Sender::Software, response)]
 }
 
-/// The initiator waits for the acknowledgement of its connect packet, which has the session's number (claim 1).
+/// The initiator waits for the acknowledgement of its connect packet, which has the session's number (claim
+/// 1).
 fn dynamic(request: Message) -> Vec<Flight> {
     let base = BthHeader::LEN + ICRC_LEN;
     let header = |nth| if nth == 0 { base + Reth::LEN } else { base };

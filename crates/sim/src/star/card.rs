@@ -1,10 +1,10 @@
-//! A card that keeps a context per connection. Its engines stall while a needed context is read from the host's
-//! memory.
+//! A card that keeps a context per connection. Its engines stall while a needed context is read from the
+//! host's memory.
 //!
-//! An engine alternates between received packets and packets to send. Receiving takes no time, since the wire paces
-//! it; sending takes the packet's transmission time. A cache miss is a PCIe read; the engine continues with other
-//! connections until `overlap` misses are outstanding. With `overlap` = 1, a miss stalls everything, as in section 3.3
-//! of the paper.
+//! An engine alternates between received packets and packets to send. Receiving takes no time, since the wire
+//! paces it; sending takes the packet's transmission time. A cache miss is a PCIe read; the engine continues
+//! with other connections until `overlap` misses are outstanding. With `overlap` = 1, a miss stalls
+//! everything, as in section 3.3 of the paper.
 
 use std::collections::VecDeque;
 
@@ -254,7 +254,8 @@ mod tests {
         Card::new(config, 16, 1)
     }
 
-    /// Works until nothing is left; each task that is a packet to be sent takes 10 ns. Says what was done when.
+    /// Works until nothing is left; each task that is a packet to be sent takes 10 ns. Says what was done
+    /// when.
     fn work(card: &mut Card<u32>) -> Vec<(u32, u64)> {
         let (mut done, mut due) = (Vec::new(), vec![(0, 0, None)]);
         while let Some(nth) = (0..due.len()).min_by_key(|nth| due[*nth].0) {
@@ -320,7 +321,8 @@ mod tests {
     }
 
     proptest! {
-        /// Everything is done once, what concerns one connection in order, and no more reads are outstanding than may be.
+        /// Everything is done once, what concerns one connection in order, and no more reads are outstanding
+        /// than may be.
         #[test]
         fn everything_is_done_once_and_connections_keep_their_order(
             capacity in 1..6usize,

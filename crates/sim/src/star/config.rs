@@ -65,8 +65,8 @@ pub(super) struct NetworkConfig {
     /// Maximum payload of an engine's packet.
     pub(super) path_mtu: PathMtu,
     pub(super) operation: Operation,
-    /// Poisson arrivals in operations per second; `None`: a connection starts the next operation when the last
-    /// completes.
+    /// Poisson arrivals in operations per second; `None`: a connection starts the next operation when the
+    /// last completes.
     pub(super) offered: Option<f64>,
     pub(super) grouping: Option<Grouping>,
     /// From a card to the switch.

@@ -14,7 +14,8 @@ pub(super) enum Replacement {
     Random,
 }
 
-/// The cached contexts. All operations take constant time. If all contexts fit, all are cached from the start.
+/// The cached contexts. All operations take constant time. If all contexts fit, all are cached from the
+/// start.
 #[derive(Clone, Debug)]
 pub(super) struct ContextCache {
     capacity: usize,
@@ -191,7 +192,8 @@ mod tests {
             }
         }
 
-        /// However it is chosen what leaves: never more on chip than fit, and what was just put there is there.
+        /// However it is chosen what leaves: never more on chip than fit, and what was just put there is
+        /// there.
         #[test]
         fn a_cache_keeps_its_capacity(
             capacity in 1..8usize,

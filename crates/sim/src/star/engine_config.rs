@@ -7,7 +7,8 @@ use nichrome_rdma::{Config, Congestion as Controller, SendWindow, StarConfig};
 
 use super::config::{Congestion, NetworkConfig};
 
-/// Maximum queued packets of a stateless card over all connections; not a limit in practice, the links' queues are.
+/// Maximum queued packets of a stateless card over all connections; not a limit in practice, the links'
+/// queues are.
 const WAITING_PACKETS: usize = 1 << 20;
 
 /// Returns the configuration of a device at an address.
@@ -30,8 +31,8 @@ pub(super) fn device_config(config: &NetworkConfig, address: IpAddr) -> Config {
     device
 }
 
-/// Returns the code of the shortest timeout of at least `nanos` nanoseconds (IBA 9.7.6.1.3: 4.096 us · 2ⁿ); 0 for
-/// none.
+/// Returns the code of the shortest timeout of at least `nanos` nanoseconds (IBA 9.7.6.1.3: 4.096 us · 2ⁿ); 0
+/// for none.
 pub(super) fn timeout_code(nanos: Option<u64>) -> u8 {
     let Some(nanos) = nanos else { return 0 };
     (1..31).find(|code| 4096u64 << code >= nanos).unwrap_or(31)

@@ -1,5 +1,5 @@
-//! The cards of papers/star (Dai, Li, Fu, Tan: "Towards Stateless RNIC for Data Center Networks", APNet 2019) around a
-//! switch: one with a context per connection, and StaR's, without contexts at the server.
+//! The cards of papers/star (Dai, Li, Fu, Tan: "Towards Stateless RNIC for Data Center Networks", APNet 2019)
+//! around a switch: one with a context per connection, and StaR's, without contexts at the server.
 //!
 //! ```text
 //! client's host ─► card ─► uplink ─► switch: a queue for each port ─► downlink ─► card [contexts, PCIe] ─► server's host
@@ -15,10 +15,10 @@
 //! | congestion control | section 3.1: window-based, such as DCTCP | optionally the engine's DCTCP for both |
 //! | alternatives | section 5 | connections that take turns in groups or share contexts, a larger context cache; transports without an engine (`baselines.rs`) |
 //!
-//! A packet built by an engine goes to its card, which sends it when it has the connection's context; responses (ACK,
-//! RA, SDP, EA) and a driver's packets (WQEP, CQEP) need none. An arrived packet reaches the engine when its card has
-//! the context. Not modelled: host work other than posting (the paper's computation takes no time either), and payload
-//! DMA.
+//! A packet built by an engine goes to its card, which sends it when it has the connection's context;
+//! responses (ACK, RA, SDP, EA) and a driver's packets (WQEP, CQEP) need none. An arrived packet reaches the
+//! engine when its card has the context. Not modelled: host work other than posting (the paper's computation
+//! takes no time either), and payload DMA.
 
 mod baselines;
 mod card;

@@ -1,8 +1,8 @@
 //! The world: nodes around a switch.
 //!
-//! Servers and clients that are different machines are parts of their own, unless the network loses packets at random: one
-//! sequence of random numbers decides for all. The lookahead is the delay of a link to the switch, whose ports belong to the
-//! receivers.
+//! Servers and clients that are different machines are parts of their own, unless the network loses packets
+//! at random: one sequence of random numbers decides for all. The lookahead is the delay of a link to the
+//! switch, whose ports belong to the receivers.
 
 use std::sync::Arc;
 

@@ -121,8 +121,8 @@ pub(super) enum CardEvent {
 pub(super) enum CardOutput {
     /// A frame for the wire.
     ToWire(Vec<u8>),
-    /// A packet has been written to the host's memory and an interrupt raised; the driver must refill a descriptor of
-    /// this receiver.
+    /// A packet has been written to the host's memory and an interrupt raised; the driver must refill a
+    /// descriptor of this receiver.
     ToHost(usize, Packet<Vec<u8>>),
 }
 

@@ -31,7 +31,8 @@ pub(super) enum AckOrder {
 /// The rings of packet descriptors (lro-npu V.A).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rings {
-    /// One ring: a thread holds its lock for the time of a descriptor, and its core while it waits for the lock.
+    /// One ring: a thread holds its lock for the time of a descriptor, and its core while it waits for the
+    /// lock.
     One,
     /// A ring per thread.
     Each,

@@ -1,4 +1,5 @@
-//! The cores and their hardware threads (lro-npu VI): four cores that issue for one thread at a time, four threads each.
+//! The cores and their hardware threads (lro-npu VI): four cores that issue for one thread at a time, four
+//! threads each.
 
 use nichrome_wire::Instant;
 
@@ -10,8 +11,8 @@ pub(super) struct ThreadId(pub usize);
 
 /// The sending thread (lro-npu VI).
 pub(super) const SENDER: ThreadId = ThreadId(0);
-/// Number of threads before the receiving ones: the sending thread and the timeout checking thread, which runs in its
-/// own loop and does not wait for its core.
+/// Number of threads before the receiving ones: the sending thread and the timeout checking thread, which
+/// runs in its own loop and does not wait for its core.
 const BEFORE_RECEIVERS: usize = 2;
 
 /// Number of threads that do not receive: these two, and the card's shell (lro-npu VI).

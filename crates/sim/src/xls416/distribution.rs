@@ -17,7 +17,8 @@ impl Distribution {
 
     /// Returns the index of a frame's receiving thread; 0 for frames without a four-tuple.
     pub(super) fn place(&self, frame: &[u8]) -> usize {
-        // Upper bits of the product instead of a remainder: the hashes of adjacent ports differ in the low bits only.
+        // Upper bits of the product instead of a remainder: the hashes of adjacent ports differ in the low
+        // bits only.
         let hash = u64::from(self.hash.hash_frame(frame).unwrap_or(0));
         let mixed = hash.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         ((mixed * self.threads as u64) >> 32) as usize

@@ -1,4 +1,5 @@
-//! The server's driver with LRO in software, as inet_lro: an interrupt, then a poll of all packets that have arrived.
+//! The server's driver with LRO in software, as inet_lro: an interrupt, then a poll of all packets that have
+//! arrived.
 
 use nichrome_lro::{Config, ConfigError, Frame, Gro, Hold, Output, Packet};
 use nichrome_wire::Instant;
@@ -53,8 +54,8 @@ impl Driver {
         })
     }
 
-    /// Accepts a packet in the host's memory. Returns when the CPU, which is idle from `idle_from` on, is interrupted,
-    /// unless an interrupt is scheduled.
+    /// Accepts a packet in the host's memory. Returns when the CPU, which is idle from `idle_from` on, is
+    /// interrupted, unless an interrupt is scheduled.
     pub(super) fn receive(
         &mut self,
         place: usize,

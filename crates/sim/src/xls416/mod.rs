@@ -1,5 +1,5 @@
-//! The card of lro-npu (Li, Chen, Su: "Implementation of TCP Large Receive Offload on Multi-core NPU Platform"): an XLS416
-//! network processor behind PCIe, in virtual time.
+//! The card of lro-npu (Li, Chen, Su: "Implementation of TCP Large Receive Offload on Multi-core NPU
+//! Platform"): an XLS416 network processor behind PCIe, in virtual time.
 //!
 //! ```text
 //! wire ──► distribution ──► receiving threads ──► DMA engine ──► host

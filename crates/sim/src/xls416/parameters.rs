@@ -194,7 +194,8 @@ fn testbed(parameters: &Parameters) -> Result<TestbedConfig, RunError> {
     })
 }
 
-/// Returns the server's LRO in software. It merges as inet_lro does: in order, up to 64 KB, until the end of a poll.
+/// Returns the server's LRO in software. It merges as inet_lro does: in order, up to 64 KB, until the end of
+/// a poll.
 fn driver(parameters: &Parameters) -> Result<Option<(DriverConfig, Config)>, RunError> {
     let config = DriverConfig {
         per_packet: parameters.nanos("host-lro-time")?,
@@ -302,8 +303,8 @@ fn npu(parameters: &Parameters, active_ack: ActiveAck) -> Result<NpuConfig, RunE
     })
 }
 
-/// The configured rate is that of whole transfers as measured (lro-npu VII), so the overhead of bus packets is
-/// included, and the latency of a read request is part of the start-up time.
+/// The configured rate is that of whole transfers as measured (lro-npu VII), so the overhead of bus packets
+/// is included, and the latency of a read request is part of the start-up time.
 fn dma(parameters: &Parameters) -> Result<DmaConfig, RunError> {
     Ok(DmaConfig {
         start: parameters.nanos("dma-start")?,

@@ -1,4 +1,5 @@
-//! A receiving thread (lro-npu III, Figure 4): processes messages of the timeout checking thread first, then packets.
+//! A receiving thread (lro-npu III, Figure 4): processes messages of the timeout checking thread first, then
+//! packets.
 
 use std::collections::VecDeque;
 
@@ -119,7 +120,8 @@ impl ReceiveThread {
         result
     }
 
-    /// Collects the engine's outputs. An ACK that must wait for transfers, but precedes all packets, is sent at once.
+    /// Collects the engine's outputs. An ACK that must wait for transfers, but precedes all packets, is sent
+    /// at once.
     fn collect(&mut self, made_by: JobKind, result: &mut JobResult) {
         let Some(engine) = &mut self.engine else { return };
         while let Some(output) = engine.poll() {

@@ -1,4 +1,5 @@
-//! Rings: of messages between threads (the Fast Messaging Network, lro-npu VI) and of packet descriptors (V.A, Figure 8).
+//! Rings: of messages between threads (the Fast Messaging Network, lro-npu VI) and of packet descriptors
+//! (V.A, Figure 8).
 
 use std::collections::VecDeque;
 
@@ -38,8 +39,8 @@ impl<T> MessageRing<T> {
     }
 }
 
-/// The packet descriptors of a thread in PCIe shared memory (Figure 8). Each refers to host pages for one packet and
-/// so limits the packets between thread and host.
+/// The packet descriptors of a thread in PCIe shared memory (Figure 8). Each refers to host pages for one
+/// packet and so limits the packets between thread and host.
 #[derive(Clone, Debug)]
 pub(super) struct DescriptorRing {
     descriptors: u64,

@@ -126,7 +126,8 @@ impl Testbed {
     /// # Errors
     /// A component's configuration is invalid.
     pub(super) fn new(config: &TestbedConfig, capture: Capture) -> Result<Self, TestbedError> {
-        // The client's programs receive responses of a packet, and the server's send them: a packet's room is enough.
+        // The client's programs receive responses of a packet, and the server's send them: a packet's room is
+        // enough.
         let client = HostConfig { seed: config.seed, receive_buffer: config.tcp.mtu, ..config.tcp };
         let server = HostConfig { seed: config.seed, send_buffer: config.tcp.mtu, ..config.tcp };
         let mut server = Host::new(SERVER, server)?;

@@ -18,8 +18,8 @@ pub(super) struct TimeoutChecker<T> {
 }
 
 impl<T> TimeoutChecker<T> {
-    /// Creates a thread with `queues` request queues. A visit to all connections takes `pass` nanoseconds, a queue
-    /// operation `queue_operation` nanoseconds.
+    /// Creates a thread with `queues` request queues. A visit to all connections takes `pass` nanoseconds, a
+    /// queue operation `queue_operation` nanoseconds.
     pub(super) fn new(queues: usize, pass: u64, queue_operation: u64) -> Self {
         Self {
             pass,

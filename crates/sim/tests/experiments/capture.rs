@@ -1,4 +1,5 @@
-//! Packets at any point of a world, recorded as pcapng by the writer that all captures of the project come from.
+//! Packets at any point of a world, recorded as pcapng by the writer that all captures of the project come
+//! from.
 
 use std::cell::RefCell;
 use std::io::{self, Write};

@@ -43,7 +43,8 @@ fn aggregates_leave_the_bus_room_for_what_was_dropped() {
     assert!((4.0..=10.0).contains(&fewer[fewer.len() - 1]), "Figure 10, 1514 B: {fewer:?}");
 }
 
-/// The reasons of two ranges name the tolerance of a statement: both ends are within, and the next values are not.
+/// The reasons of two ranges name the tolerance of a statement: both ends are within, and the next values are
+/// not.
 #[test]
 fn ranges_of_what_is_fitted_end_where_the_fit_ends() {
     for (name, key) in

@@ -37,7 +37,8 @@ fn assert_near(value: f64, expected: f64, tolerance: f64) {
     assert!((value / expected - 1.0).abs() < tolerance, "{value}, not {expected}");
 }
 
-/// Everything that costs nothing but the bits: 66 B of a frame with one byte by TCP are 84 B on a wire, four hops of it.
+/// Everything that costs nothing but the bits: 66 B of a frame with one byte by TCP are 84 B on a wire, four
+/// hops of it.
 #[test]
 fn without_costs_a_message_takes_its_bits_on_four_hops() {
     let free = [
@@ -61,7 +62,8 @@ fn without_costs_a_message_takes_its_bits_on_four_hops() {
     ];
     let sockets = measure("iwarp-latency", "sockets", 1, &free, "latency");
     assert!((sockets - 4.0 * 0.672).abs() < 0.01, "{sockets}");
-    // An FPDU of one byte has 2 B of length, 14 B of DDP, 3 B of padding and 4 B of CRC: 78 B, and 24 B beside.
+    // An FPDU of one byte has 2 B of length, 14 B of DDP, 3 B of padding and 4 B of CRC: 78 B, and 24 B
+    // beside.
     let rdma = measure("iwarp-latency", "RDMA", 1, &free, "latency");
     assert!((rdma - 4.0 * 0.816).abs() < 0.01, "{rdma}");
     // 64 KiB are 45 segments of 1,460 B, one after the other on each hop.
@@ -70,7 +72,8 @@ fn without_costs_a_message_takes_its_bits_on_four_hops() {
     assert_near(large, bits * 8.0 / 1000.0, 0.02);
 }
 
-/// degen's delay adds to everything else, and to nothing twice, but includes the router's 9 us: it begins with the interrupt.
+/// degen's delay adds to everything else, and to nothing twice, but includes the router's 9 us: it begins
+/// with the interrupt.
 #[test]
 fn a_delay_adds_itself() {
     for series in ["sockets", "RDMA"] {
@@ -137,7 +140,8 @@ fn lost_frames_are_sent_again() {
     }
 }
 
-/// No transport confirms a message sooner than its bits and a round trip, nor all of it before a lost packet was sent again.
+/// No transport confirms a message sooner than its bits and a round trip, nor all of it before a lost packet
+/// was sent again.
 #[test]
 fn no_message_is_confirmed_before_it_is_there() {
     const BITS: f64 = 4.0 * 1_048_576.0 * 8.0;

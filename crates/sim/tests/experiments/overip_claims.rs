@@ -1,4 +1,5 @@
-//! The statements of papers/rdma-over-ip hold in the model, and fail in ones that are wrong: none holds of everything.
+//! The statements of papers/rdma-over-ip hold in the model, and fail in ones that are wrong: none holds of
+//! everything.
 
 use nichrome_sim::experiment::{BUILT_IN, Compared, Definition, Subject, Values, run};
 use nichrome_sim::observe::Observer;
@@ -118,8 +119,8 @@ fn rdma_takes_neither_processor_from_an_application_on_both() {
     assert_eq!(both.is_near(), Some(true), "{both:?}");
 }
 
-/// C4: the difference falls with the delay if the computation is as short as an exchange; with the 242 ms that are printed it does
-/// not.
+/// C4: the difference falls with the delay if the computation is as short as an exchange; with the 242 ms
+/// that are printed it does not.
 #[test]
 fn the_gap_in_overlap_shrinks_for_short_computations_only() {
     let definition = definition("iwarp-overlap-delay");

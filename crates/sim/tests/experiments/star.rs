@@ -82,8 +82,8 @@ fn star_ends_at_the_wire() {
     assert_near(value(&outcome, "wire-load"), 100.0, 0.001);
 }
 
-/// Section 4.2 with the packets of Figure 3: RDPs, a GD, two CQEPs, an EA for the response's WQEP, and one for that of a
-/// RECV that is posted again.
+/// Section 4.2 with the packets of Figure 3: RDPs, a GD, two CQEPs, an EA for the response's WQEP, and one
+/// for that of a RECV that is posted again.
 #[test]
 fn an_rpc_of_star_takes_the_bytes_of_its_packets_on_the_wire() {
     let bytes = 2800 + 2 * 98 + 98 + 2 * 82 + 62;
@@ -113,7 +113,8 @@ fn rpcs_beyond_the_cache_miss_once_each() {
     assert_near(value(&outcome, "misses"), 1.0, 0.01);
 }
 
-/// The engine probes after a few round trips without a word, where waiting for a context takes many: each probe misses, too.
+/// The engine probes after a few round trips without a word, where waiting for a context takes many: each
+/// probe misses, too.
 #[test]
 fn the_engines_probes_cost_misses_of_their_own_until_it_has_measured_the_round_trip() {
     let of = |connections, warm_up| observe("star-stress", "RDMA", connections, &[("warm-up", warm_up)]).0;
@@ -248,7 +249,8 @@ fn the_counters_of_a_run_add_up() {
     assert!((reads * 2 - 302) * 375 <= bytes && bytes <= (reads * 2 - 300) * 375, "{:?}", observer.counters);
 }
 
-/// What the trace of this run hashed to when it was written: it changes with the rules of the model, and with nothing else.
+/// What the trace of this run hashed to when it was written: it changes with the rules of the model, and with
+/// nothing else.
 const TRACE: u64 = 4_155_155_047_455_491_247;
 
 #[test]

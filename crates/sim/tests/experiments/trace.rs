@@ -17,8 +17,8 @@ use nichrome_wan::{Impairments, Output, Path};
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Engine, Instant};
 
-/// What the scenario's trace hashed to when it was written. It changes with every rule of a part, of an engine or of
-/// smoltcp that changes what happens; it must not change with anything else.
+/// What the scenario's trace hashed to when it was written. It changes with every rule of a part, of an
+/// engine or of smoltcp that changes what happens; it must not change with anything else.
 const TRACE: u64 = 7_233_634_894_941_536_800;
 
 const SENDERS: usize = 3;

@@ -31,7 +31,8 @@ pub fn partial(virtio: VirtioNetRepr, start: usize, offset: u16) -> VirtioNetRep
     VirtioNetRepr { checksum: ChecksumState::Partial { start: start as u16, offset }, ..virtio }
 }
 
-/// Returns all packets of a frame; checks that their lengths are as announced and that they are appended to the buffer.
+/// Returns all packets of a frame; checks that their lengths are as announced and that they are appended to
+/// the buffer.
 pub fn cut(frame: &[u8], virtio: &VirtioNetRepr) -> Result<Vec<Vec<u8>>, SegmentError> {
     let mut segments = Segments::new(frame, virtio)?;
     let (count, bytes) = (segments.remaining(), segments.bytes_remaining());
@@ -120,8 +121,8 @@ pub fn data(len: usize) -> TcpFrame {
     }
 }
 
-/// Returns IPv6 with these extension headers before `upper`; each is a type and its length in units of 8 bytes after
-/// the first 8.
+/// Returns IPv6 with these extension headers before `upper`; each is a type and its length in units of 8
+/// bytes after the first 8.
 pub fn ipv6(kinds: &[(IpProtocol, u8)], upper: IpProtocol) -> Network {
     let mut bytes = Vec::new();
     for (nth, &(kind, units)) in kinds.iter().enumerate() {

@@ -31,7 +31,8 @@ pub fn assert_checksums(packet: &[u8]) {
     assert_eq!(len, sliced.ip_payload().unwrap().payload.len());
 }
 
-/// Asserts that nothing follows the IP packet, and that an IPv4 header has the checksum that etherparse computes.
+/// Asserts that nothing follows the IP packet, and that an IPv4 header has the checksum that etherparse
+/// computes.
 pub fn assert_complete(packet: &[u8]) {
     let sliced = SlicedPacket::from_ethernet(packet).expect("headers are well formed");
     assert_ip_checksum(&sliced);

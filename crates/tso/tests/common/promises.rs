@@ -7,13 +7,14 @@ use nichrome_wire::{
     PppoeHeader, TcpHeader, UdpHeader, VirtioNetHeader, VirtioNetRepr,
 };
 
-/// Segments `frame` as `header` requests: for any frame and header, the packets keep all invariants, or there is an
-/// error.
+/// Segments `frame` as `header` requests: for any frame and header, the packets keep all invariants, or there
+/// is an error.
 ///
 /// # Panics
 /// An invariant is violated.
 pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
-    // Pretends that the frame has the maximum length, so that the code under test must check the bounds itself.
+    // Pretends that the frame has the maximum length, so that the code under test must check the bounds
+    // itself.
     let Ok(virtio) = VirtioNetRepr::parse(header, usize::MAX) else { return };
     let Ok(segments) = Segments::new(frame, &virtio) else {
         assert!(virtio.gso.is_some() || complete_checksum(&mut frame.to_vec(), &virtio).is_err());
@@ -44,7 +45,8 @@ fn is_tunneled(frame: &[u8], checksum: ChecksumState) -> bool {
     matches!(checksum, ChecksumState::Partial { start, .. } if usize::from(start) > transport)
 }
 
-/// Checks packets in a tunnel: lengths and checksums of both headers are right, and each is segmented into itself.
+/// Checks packets in a tunnel: lengths and checksums of both headers are right, and each is segmented into
+/// itself.
 fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]) {
     assert!(!whole.is_empty() && whole.len() < 65_535);
     let ChecksumState::Partial { start, .. } = virtio.checksum else { panic!("not in a tunnel") };
@@ -63,8 +65,8 @@ fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]
     }
 }
 
-/// Segments `frame` to an MTU, also within a tunnel: for any frame, the packets fit and are complete, or there is an
-/// error.
+/// Segments `frame` to an MTU, also within a tunnel: for any frame, the packets fit and are complete, or
+/// there is an error.
 ///
 /// # Panics
 /// A packet is too long, or cannot be parsed as the frame was.
@@ -250,8 +252,9 @@ impl<'a> Carried<'a> {
         self.end - self.transport.len()
     }
 
-    /// Returns true if this is a tunnel's packet whose checksums are right, and which ends with a packet that `is_it`, whose checksums
-    /// are right, too. The checksum of UDP may be left out (RFC 7348 section 5, RFC 8926 section 3.3).
+    /// Returns true if this is a tunnel's packet whose checksums are right, and which ends with a packet that
+    /// `is_it`, whose checksums are right, too. The checksum of UDP may be left out (RFC 7348 section 5, RFC
+    /// 8926 section 3.3).
     fn contains(&self, frame: &'a [u8], is_it: impl Fn(&Self) -> bool) -> bool {
         let (at, transport) = (self.transport_at(), self.transport);
         let is_right = match self.protocol {

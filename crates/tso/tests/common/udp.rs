@@ -28,7 +28,8 @@ impl UdpFrame {
         self.build_around(&self.datagram(), Fragment::default())
     }
 
-    /// Returns the frame as a kernel passes it on for segmentation, with a partial checksum, and its virtio header.
+    /// Returns the frame as a kernel passes it on for segmentation, with a partial checksum, and its virtio
+    /// header.
     pub fn to_be_cut(&self, gso_type: GsoType, size: u16) -> (Vec<u8>, VirtioNetRepr) {
         let mut bytes = self.build();
         let transport = transport_at(&bytes, &self.network);

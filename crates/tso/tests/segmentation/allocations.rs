@@ -1,5 +1,5 @@
-//! Segmentation allocates nothing. Only allocations of the test's own thread count, since the test harness has other
-//! threads.
+//! Segmentation allocates nothing. Only allocations of the test's own thread count, since the test harness
+//! has other threads.
 
 use allocation_counter::measure;
 use nichrome_tso::Segments;

@@ -14,8 +14,8 @@ fn packet(frame: &[u8], virtio: &VirtioNetRepr) -> Vec<u8> {
     packets.remove(0)
 }
 
-/// Writes the pseudo-header's sum into the checksum field, `field` bytes into the transport header, as a kernel does
-/// for a partial checksum.
+/// Writes the pseudo-header's sum into the checksum field, `field` bytes into the transport header, as a
+/// kernel does for a partial checksum.
 fn unfinished(mut frame: Vec<u8>, network: &Network, field: u16) -> (Vec<u8>, VirtioNetRepr) {
     let transport = transport_at(&frame, network);
     let addresses = match *network {

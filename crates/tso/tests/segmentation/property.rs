@@ -115,8 +115,8 @@ fn any_header() -> impl Strategy<Value = VirtioNetHeader> {
     )
 }
 
-/// Returns EtherType and header of a tunnel for an IP packet: IPv4, IPv6, or PPP over Ethernet. The header's checksum
-/// is wrong.
+/// Returns EtherType and header of a tunnel for an IP packet: IPv4, IPv6, or PPP over Ethernet. The header's
+/// checksum is wrong.
 fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
     let is_ipv4 = packet.first().is_some_and(|first| first >> 4 == 4);
     let protocol = if is_ipv4 { 4 } else { 41 };
@@ -131,8 +131,8 @@ fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
     }
 }
 
-/// Puts a frame into a tunnel that a virtio header may tell of: IP within IPv4 or IPv6, VXLAN, Geneve or GRE. Also returns how far
-/// its bytes have moved. The outer checksums are wrong.
+/// Puts a frame into a tunnel that a virtio header may tell of: IP within IPv4 or IPv6, VXLAN, Geneve or GRE.
+/// Also returns how far its bytes have moved. The outer checksums are wrong.
 fn in_tunnel(kind: u8, frame: &[u8]) -> (Vec<u8>, usize) {
     let (link, packet) = frame.split_at(LinkHeader::new(frame).unwrap().header_len());
     let is_ipv4 = packet[0] >> 4 == 4;

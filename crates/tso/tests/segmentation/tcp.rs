@@ -8,7 +8,8 @@ use nichrome_wire::{
 
 use crate::common::*;
 
-/// Returns the packets of `frame`; checks that they equal those that a sender builds, and etherparse's checksums.
+/// Returns the packets of `frame`; checks that they equal those that a sender builds, and etherparse's
+/// checksums.
 fn segments(frame: &TcpFrame, size: u16) -> Vec<Vec<u8>> {
     let (bytes, virtio) = tcp(frame, size);
     let packets = cut(&bytes, &virtio).unwrap();

@@ -1,5 +1,5 @@
-//! Frames whose segmentation is pending within a tunnel, as a kernel passes on those of its tunnel devices: with a virtio header, and
-//! without, as in a capture.
+//! Frames whose segmentation is pending within a tunnel, as a kernel passes on those of its tunnel devices:
+//! with a virtio header, and without, as in a capture.
 
 use nichrome_tso::{Limit, SegmentError, Segments};
 use nichrome_wire::{EtherType, GsoType, IpProtocol, Network, TcpFrame};

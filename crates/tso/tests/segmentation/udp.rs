@@ -5,7 +5,8 @@ use nichrome_wire::{EtherType, Fragment, GsoType, IpProtocol, Ipv4Header, Ipv4Re
 
 use crate::common::*;
 
-/// Returns the datagrams of `frame`; checks that they equal those that a sender builds, and etherparse's checksums.
+/// Returns the datagrams of `frame`; checks that they equal those that a sender builds, and etherparse's
+/// checksums.
 fn datagrams(frame: &UdpFrame, size: u16) -> Vec<Vec<u8>> {
     let (bytes, virtio) = frame.to_be_cut(GsoType::UdpL4, size);
     let packets = cut(&bytes, &virtio).unwrap();
@@ -17,8 +18,8 @@ fn datagrams(frame: &UdpFrame, size: u16) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Returns the fragments of `frame`; checks that they equal those that a sender builds, with `carried` bytes in each
-/// but the last.
+/// Returns the fragments of `frame`; checks that they equal those that a sender builds, with `carried` bytes
+/// in each but the last.
 fn fragments(frame: &UdpFrame, size: u16, carried: usize) -> Vec<Vec<u8>> {
     let (bytes, virtio) = frame.to_be_cut(GsoType::Udp, size);
     let packets = cut(&bytes, &virtio).unwrap();

@@ -1,5 +1,5 @@
-//! CoDel (RFC 8289 section 5), with Linux's extension for ECN: packets of ECN-capable senders are marked instead of
-//! dropped. As in Linux, the longest packet seen stands for the MTU.
+//! CoDel (RFC 8289 section 5), with Linux's extension for ECN: packets of ECN-capable senders are marked
+//! instead of dropped. As in Linux, the longest packet seen stands for the MTU.
 
 use nichrome_wire::{Ecn, Instant};
 
@@ -181,7 +181,8 @@ mod tests {
         assert!(drops(5 * MS) > 0);
     }
 
-    /// RFC 8289 section 5.5: only if `now - drop_next_ < 16.0 * INTERVAL`, dropping resumes at the previous rate.
+    /// RFC 8289 section 5.5: only if `now - drop_next_ < 16.0 * INTERVAL`, dropping resumes at the previous
+    /// rate.
     #[test]
     fn dropping_resumes_at_its_rate_for_less_than_sixteen_intervals() {
         let count_after = |nanos: u64| {

@@ -1,8 +1,8 @@
 //! Flips one bit of a packet.
 //!
-//! Any bit behind the link header is equally likely: a damaged MAC address would be a plain loss, and the Ethernet FCS
-//! would have detected it. IPv4's header checksum or TCP's and UDP's checksum detect a single flipped bit, except in
-//! IPv6's flow label, traffic class and hop limit, and in Ethernet's padding.
+//! Any bit behind the link header is equally likely: a damaged MAC address would be a plain loss, and the
+//! Ethernet FCS would have detected it. IPv4's header checksum or TCP's and UDP's checksum detect a single
+//! flipped bit, except in IPv6's flow label, traffic class and hop limit, and in Ethernet's padding.
 
 use nichrome_wire::Instant;
 

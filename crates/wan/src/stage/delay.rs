@@ -1,7 +1,7 @@
 //! Delay and jitter: degen, the delay generator of papers/rdma-over-ip section 3.
 //!
-//! A packet is stamped on arrival and leaves at its stamp plus the delay. Packets wait with their own stamps, so that
-//! the delays of a burst do not add up.
+//! A packet is stamped on arrival and leaves at its stamp plus the delay. Packets wait with their own stamps,
+//! so that the delays of a burst do not add up.
 
 use nichrome_wire::Instant;
 
@@ -34,7 +34,8 @@ impl<P> DelayStage<P> {
         }
     }
 
-    /// Returns the departure time of a packet that arrives at `at`. Order is kept even if the delay was shortened.
+    /// Returns the departure time of a packet that arrives at `at`. Order is kept even if the delay was
+    /// shortened.
     fn leaves(&mut self, at: Instant, stats: &mut Stats) -> Instant {
         let Some((_, sampler)) = &self.jitter else {
             return self.in_order(at.plus_nanos(self.delay.nanos()));

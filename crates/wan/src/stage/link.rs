@@ -47,8 +47,8 @@ impl Link {
     }
 }
 
-/// Sends at a constant rate. Fractions of a nanosecond carry over between back-to-back packets, so that rounding
-/// errors do not accumulate.
+/// Sends at a constant rate. Fractions of a nanosecond carry over between back-to-back packets, so that
+/// rounding errors do not accumulate.
 pub(super) struct Pacer {
     pub(super) rate: Bandwidth,
     busy_until: Instant,
@@ -71,8 +71,8 @@ impl Pacer {
     }
 }
 
-/// Plays a trace as Mahimahi does: an unused opportunity is lost, the rest of a partly used one serves later packets,
-/// and a packet may need several.
+/// Plays a trace as Mahimahi does: an unused opportunity is lost, the rest of a partly used one serves later
+/// packets, and a packet may need several.
 pub(super) struct Player {
     pub(super) trace: Trace,
     /// Start of the trace: when the first packet arrived.

@@ -1,5 +1,5 @@
-//! Fragments packets longer than the MTU as a router does (IPv4 without DF), and drops others. The driver sends the
-//! ICMP errors.
+//! Fragments packets longer than the MTU as a router does (IPv4 without DF), and drops others. The driver
+//! sends the ICMP errors.
 
 use nichrome_wire::Instant;
 

@@ -1,5 +1,5 @@
-//! Generates operations on two equal paths with different drivers: one calls in time, the other late and in batches.
-//! Checks every invariant; the property tests and the fuzz target choose the operations.
+//! Generates operations on two equal paths with different drivers: one calls in time, the other late and in
+//! batches. Checks every invariant; the property tests and the fuzz target choose the operations.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! A path allocates nothing in the steady state. Only allocations of the test's own thread count, since the test
-//! harness has other threads.
+//! A path allocates nothing in the steady state. Only allocations of the test's own thread count, since the
+//! test harness has other threads.
 
 use crate::common::{NONE, ect, of};
 use allocation_counter::measure;

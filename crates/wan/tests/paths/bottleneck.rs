@@ -106,12 +106,12 @@ fn codel_waits_for_an_interval_and_then_drops_more_and_more_often() {
     let (outcome, _) = overload(&codel, packet);
     let dropped = outcome.dropped_for(DropReason::CoDel);
     assert_eq!(outcome.dropped.len(), dropped.len());
-    // Packets wait 5 ms from the 10th on (each is sent 0.5 ms later than the previous one). An interval of 100 ms
-    // later, CoDel drops the first packet, which is then at the head.
+    // Packets wait 5 ms from the 10th on (each is sent 0.5 ms later than the previous one). An interval of
+    // 100 ms later, CoDel drops the first packet, which is then at the head.
     let first = dropped[0];
     assert!((108..=112).contains(&first), "{first}");
-    // Intervals shrink with the square root of the count (RFC 8289 section 5): 100 ms, 71 ms, 58 ms, …, and a packet
-    // is sent each millisecond.
+    // Intervals shrink with the square root of the count (RFC 8289 section 5): 100 ms, 71 ms, 58 ms, …, and a
+    // packet is sent each millisecond.
     let gaps: Vec<u64> = dropped.windows(2).map(|pair| pair[1] - pair[0]).collect();
     for (nth, gap) in gaps.iter().take(20).enumerate() {
         let expected = 100.0 / (nth as f64 + 1.0).sqrt();

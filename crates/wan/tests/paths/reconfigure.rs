@@ -49,7 +49,8 @@ fn packets_held_when_everything_is_disabled_leave_as_scheduled() {
     let (outcome, _) = run(&all, &[(10, NONE())], 20);
     assert_eq!(outcome.released.len(), 20);
     let due = |id: u64| outcome.released.iter().find(|d| d.packet.id == id).unwrap().due;
-    // The packets were sent before the change. Later ones have no delay, but do not overtake them in the delay stage.
+    // The packets were sent before the change. Later ones have no delay, but do not overtake them in the
+    // delay stage.
     assert!((0..9).all(|id| due(id) == ms(id + 1 + 40)), "{:?}", outcome.dues());
     assert!(outcome.ids().is_sorted());
 }
@@ -58,7 +59,8 @@ fn packets_held_when_everything_is_disabled_leave_as_scheduled() {
 fn queued_packets_are_sent_at_the_new_rate() {
     let slow = Impairments { rate: Some(of("1211200bit")), ..NONE() };
     let fast = Impairments { rate: Some(of("121120kbit")), ..NONE() };
-    // 10 ms each. The first leaves at 10 ms, the second is in transmission at the change at 15 ms; then 0.1 ms each.
+    // 10 ms each. The first leaves at 10 ms, the second is in transmission at the change at 15 ms; then 0.1
+    // ms each.
     let (outcome, _) = run(&slow, &[(15, fast)], 16);
     let expected = [10_000, 20_000].into_iter().chain((1..=14).map(|nth| 20_000 + nth * 100));
     assert!(outcome.dues().into_iter().eq(expected.map(us)));

@@ -62,7 +62,8 @@ pub struct Mad {
 }
 
 impl Mad {
-    /// Reads the payload of a datagram. Status, modifier and reserved fields are ignored where the message has no use for them.
+    /// Reads the payload of a datagram. Status, modifier and reserved fields are ignored where the message
+    /// has no use for them.
     ///
     /// # Errors
     /// [`CmError`].

@@ -48,7 +48,8 @@ pub struct Fpdu<'a> {
 }
 
 impl<'a> Fpdu<'a> {
-    /// Bytes of the FPDU at the front of a stream without markers; `None` while its length field is incomplete.
+    /// Bytes of the FPDU at the front of a stream without markers; `None` while its length field is
+    /// incomplete.
     #[inline]
     pub fn len_of(stream: &[u8]) -> Option<usize> {
         stream.first_chunk().map(|length| fpdu_len(u16::from_be_bytes(*length).into()))
@@ -71,8 +72,8 @@ impl<'a> Fpdu<'a> {
         Ok(Some(Self { ulpdu: &fpdu[LENGTH_LEN..LENGTH_LEN + ulpdu_len], len }))
     }
 
-    /// The place of a ULPDU of `len` bytes in `buffer`, in which [`Self::finish`] then completes the FPDU; `None` if the buffer
-    /// is too short or the ULPDU too long.
+    /// The place of a ULPDU of `len` bytes in `buffer`, in which [`Self::finish`] then completes the FPDU;
+    /// `None` if the buffer is too short or the ULPDU too long.
     #[inline]
     pub fn ulpdu_mut(buffer: &mut [u8], len: usize) -> Option<&mut [u8]> {
         if len > MAX_ULPDU {
@@ -81,8 +82,8 @@ impl<'a> Fpdu<'a> {
         buffer.get_mut(..fpdu_len(len)).map(|fpdu| &mut fpdu[LENGTH_LEN..LENGTH_LEN + len])
     }
 
-    /// Writes length, padding and CRC around the ULPDU of `len` bytes in `buffer`; returns the bytes of the FPDU, 0 if the
-    /// buffer is too short or the ULPDU too long.
+    /// Writes length, padding and CRC around the ULPDU of `len` bytes in `buffer`; returns the bytes of the
+    /// FPDU, 0 if the buffer is too short or the ULPDU too long.
     #[inline]
     pub fn finish(buffer: &mut [u8], len: usize, crc: Crc) -> usize {
         let total = fpdu_len(len);

@@ -4,8 +4,8 @@
 //! zeros (2 B) | FPDUPTR: bytes of the stream from the length field of the marker's FPDU to the marker (2 B)
 //! ```
 //!
-//! A marker between two FPDUs belongs to the second, whose length field follows it: its FPDUPTR is 0. Markers count neither in
-//! the length of the ULPDU nor in padding; the CRC covers them.
+//! A marker between two FPDUs belongs to the second, whose length field follows it: its FPDUPTR is 0. Markers
+//! count neither in the length of the ULPDU nor in padding; the CRC covers them.
 //!
 //! FPDUs are multiples of four bytes, so that markers split neither the length field nor the CRC.
 
@@ -18,8 +18,8 @@ pub const MARKER_LEN: usize = 4;
 /// Bytes of the stream from one marker to the next.
 pub const MARKER_INTERVAL: usize = 512;
 
-/// Most bytes of a ULPDU in a stream with markers, so that FPDUPTR's 16 bits suffice: the MULPDU of an EMSS of 65,535 bytes
-/// (RFC 5044 section 4.5).
+/// Most bytes of a ULPDU in a stream with markers, so that FPDUPTR's 16 bits suffice: the MULPDU of an EMSS
+/// of 65,535 bytes (RFC 5044 section 4.5).
 pub const MAX_MARKED_ULPDU: usize =
     MAX_ULPDU - (6 + MARKER_LEN * MAX_ULPDU.div_ceil(MARKER_INTERVAL) + MAX_ULPDU % 4);
 
@@ -42,7 +42,8 @@ impl Markers {
         total
     }
 
-    /// Appends an FPDU to `output` with markers, and computes the CRC again. Its ULPDU has up to [`MAX_MARKED_ULPDU`] bytes.
+    /// Appends an FPDU to `output` with markers, and computes the CRC again. Its ULPDU has up to
+    /// [`MAX_MARKED_ULPDU`] bytes.
     pub fn insert(&mut self, fpdu: &[u8], crc: Crc, output: &mut Vec<u8>) {
         let (start, head) = (output.len(), self.head());
         let mut rest = fpdu;
@@ -62,8 +63,8 @@ impl Markers {
         }
     }
 
-    /// Reads the FPDU at the front of a stream with markers, and appends it to `output` without them. Returns the bytes of the
-    /// stream that it takes; `None` while it is incomplete.
+    /// Reads the FPDU at the front of a stream with markers, and appends it to `output` without them. Returns
+    /// the bytes of the stream that it takes; `None` while it is incomplete.
     ///
     /// # Errors
     /// [`FpduError`], with nothing consumed.

@@ -194,8 +194,8 @@ impl Segment {
         Ok((Self { is_last: ddp & LAST != 0, opcode, place }, payload))
     }
 
-    /// Writes the header to the front of `ulpdu` and returns the rest; `None` if it is too short, or the place is not of the
-    /// opcode's kind.
+    /// Writes the header to the front of `ulpdu` and returns the rest; `None` if it is too short, or the
+    /// place is not of the opcode's kind.
     #[inline]
     pub fn write<'b>(&self, ulpdu: &'b mut [u8]) -> Option<&'b mut [u8]> {
         let last = if self.is_last { LAST } else { 0 };
@@ -232,7 +232,8 @@ mod tests {
         assert_eq!(MessageNumber(u32::MAX).next(), MessageNumber(0));
     }
 
-    /// The columns of RFC 5040 figure 4 and RFC 7306 figure 3: opcode, queue number (`None`: tagged), solicited event.
+    /// The columns of RFC 5040 figure 4 and RFC 7306 figure 3: opcode, queue number (`None`: tagged),
+    /// solicited event.
     #[test]
     fn each_opcode_has_the_queue_and_the_event_of_the_rfcs() {
         let table = [

@@ -35,7 +35,8 @@ pub struct StartFlags {
     pub reject: bool,
 }
 
-/// The ready-to-receive messages that a peer-to-peer initiator offers, or the one that the responder chose (RFC 6581 section 4.3).
+/// The ready-to-receive messages that a peer-to-peer initiator offers, or the one that the responder chose
+/// (RFC 6581 section 4.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rtr {
     /// A SEND of no bytes.
@@ -49,7 +50,8 @@ pub struct Rtr {
 /// The enhanced connection data of revision 2 (RFC 6581 section 4.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Enhanced {
-    /// Inbound READ requests that the sender of the frame takes at once, up to 0x3FFE; `None` if not negotiated.
+    /// Inbound READ requests that the sender of the frame takes at once, up to 0x3FFE; `None` if not
+    /// negotiated.
     pub ird: Option<u16>,
     /// Outbound READ requests that it sends at once, likewise.
     pub ord: Option<u16>,
@@ -84,8 +86,8 @@ const HIGH: u16 = 0x8000;
 const LOW: u16 = 0x4000;
 
 impl<'a> StartFrame<'a> {
-    /// Reads the frame at the front of a stream; returns it and its bytes, or `None` while it is incomplete. Fails at the
-    /// first byte that no frame can have. Reserved flags are ignored.
+    /// Reads the frame at the front of a stream; returns it and its bytes, or `None` while it is incomplete.
+    /// Fails at the first byte that no frame can have. Reserved flags are ignored.
     ///
     /// # Errors
     /// [`StartError`].
@@ -204,7 +206,8 @@ mod tests {
         assert!(frame.flags.reject);
     }
 
-    /// RFC 5044 section 7.1: up to 512 bytes. RFC 6581 section 4.1: bit S means enhanced data in revision 2 only.
+    /// RFC 5044 section 7.1: up to 512 bytes. RFC 6581 section 4.1: bit S means enhanced data in revision 2
+    /// only.
     #[test]
     fn private_data_is_what_neither_the_limit_nor_enhanced_data_takes() {
         let parsed = |flags: u8, revision: u8, len: u16| {

@@ -1,10 +1,10 @@
 //! TERMINATE messages (RFC 5040 section 4.8).
 //!
-//! Linux siw on little-endian machines builds the message from bit fields and so sends both nibbles of the first byte, and the
-//! bits of the third, in reverse order. [`Terminated::from_bytes`] reads both.
+//! Linux siw on little-endian machines builds the message from bit fields and so sends both nibbles of the
+//! first byte, and the bits of the third, in reverse order. [`Terminated::from_bytes`] reads both.
 
-/// The error of a TERMINATE: layer, type and code of RFC 5040 section 4.8, RFC 5041 section 8, RFC 5044 section 8, RFC 6581
-/// section 7.
+/// The error of a TERMINATE: layer, type and code of RFC 5040 section 4.8, RFC 5041 section 8, RFC 5044
+/// section 8, RFC 6581 section 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TerminateCode {
     /// 0 RDMAP, 1 DDP, 2 LLP (MPA).
@@ -101,8 +101,8 @@ pub enum NibbleOrder {
 pub struct Terminated<'a> {
     /// The error.
     pub error: TerminateCode,
-    /// The headers of the segment that caused it, as they came: the length of the segment (2 B) if known, then DDP's and
-    /// RDMAP's headers.
+    /// The headers of the segment that caused it, as they came: the length of the segment (2 B) if known,
+    /// then DDP's and RDMAP's headers.
     pub context: &'a [u8],
     /// The order of bits that was sent.
     pub order: NibbleOrder,
@@ -128,8 +128,8 @@ const HAS_DDP: u8 = 0x40;
 const HAS_RDMAP: u8 = 0x20;
 
 impl<'a> Terminated<'a> {
-    /// Reads the payload of a TERMINATE; `None` if it is too short. The order of bits is that which makes the error one that
-    /// the RFCs define; the standard's if both do or none.
+    /// Reads the payload of a TERMINATE; `None` if it is too short. The order of bits is that which makes the
+    /// error one that the RFCs define; the standard's if both do or none.
     pub fn from_bytes(payload: &'a [u8]) -> Option<Self> {
         let (control, context) = payload.split_first_chunk::<CONTROL_LEN>()?;
         let [first, code, ..] = *control;
@@ -147,7 +147,8 @@ impl<'a> Terminated<'a> {
         Some(Self { error, context, order })
     }
 
-    /// Appends the payload of a TERMINATE to `output`, with the headers of the segment that caused it, if any did.
+    /// Appends the payload of a TERMINATE to `output`, with the headers of the segment that caused it, if any
+    /// did.
     pub fn write(error: TerminateCode, cause: Option<&TerminateCause<'_>>, output: &mut Vec<u8>) {
         let flags = match cause {
             None => 0,

@@ -90,7 +90,8 @@ impl BthFlags {
     /// The responder must acknowledge.
     pub const ACK_REQUEST: Self = Self(0x80);
 
-    /// The sender accepts selective NAKs: a reserved bit, ignored by other receivers, used between two Nichrome ends.
+    /// The sender accepts selective NAKs: a reserved bit, ignored by other receivers, used between two
+    /// Nichrome ends.
     pub const SELECTIVE: Self = Self(0x01);
 
     const ALL: Self = Self(0xC0_C081);

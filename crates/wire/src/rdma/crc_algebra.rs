@@ -1,5 +1,5 @@
-//! Arithmetic on CRC-32 remainders: polynomials over GF(2) modulo the generator; the top bit is the coefficient of x⁰,
-//! as in the reflected CRC.
+//! Arithmetic on CRC-32 remainders: polynomials over GF(2) modulo the generator; the top bit is the
+//! coefficient of x⁰, as in the reflected CRC.
 
 const GENERATOR: u32 = 0xEDB8_8320;
 

@@ -51,8 +51,8 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Parses the headers of `datagram`, a UDP payload. Returns them and the payload without padding and ICRC, which
-    /// is not verified: see [`IcrcChecker`](super::IcrcChecker).
+    /// Parses the headers of `datagram`, a UDP payload. Returns them and the payload without padding and
+    /// ICRC, which is not verified: see [`IcrcChecker`](super::IcrcChecker).
     pub fn parse(datagram: &[u8]) -> Result<(Self, &[u8]), RdmaError> {
         let truncated = |expected| RdmaError::Truncated { len: datagram.len(), expected };
         let header = BthHeader::new(datagram).ok_or(truncated(BthHeader::LEN + ICRC_LEN))?;
@@ -75,7 +75,8 @@ impl Repr {
         Ok((Self { bth: Bth::of(&header), message }, payload))
     }
 
-    /// Returns the length of a datagram with `payload_len` bytes of payload: headers, payload, padding and ICRC.
+    /// Returns the length of a datagram with `payload_len` bytes of payload: headers, payload, padding and
+    /// ICRC.
     #[inline]
     pub fn datagram_len(&self, payload_len: usize) -> usize {
         self.message.opcode().header_len() + payload_len.next_multiple_of(4) + ICRC_LEN

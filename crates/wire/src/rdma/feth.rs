@@ -4,7 +4,8 @@ use std::ops::BitOr;
 
 use crate::bytes::be32;
 
-/// Where a FLUSH places earlier writes: a set of placement types, with the bit values of `enum ibv_placement_type`.
+/// Where a FLUSH places earlier writes: a set of placement types, with the bit values of
+/// `enum ibv_placement_type`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Placement(u8);
 
@@ -68,7 +69,8 @@ impl Feth {
     /// Bytes of the header.
     pub const LEN: usize = 4;
 
-    /// Reads the header; `None` if a placement type or selectivity is reserved. The reserved bits 6 to 31 are ignored.
+    /// Reads the header; `None` if a placement type or selectivity is reserved. The reserved bits 6 to 31 are
+    /// ignored.
     #[inline]
     pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
         let word = be32(&bytes, 0);

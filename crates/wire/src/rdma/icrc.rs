@@ -1,12 +1,13 @@
 //! The invariant CRC (annex A17.3.3): CRC-32 over the fields that routers do not change.
 //!
-//! It covers eight bytes of ones where InfiniBand has its local route header, the IP and UDP headers, and the packet up
-//! to the CRC itself. Fields that routers change count as ones: type of service, time to live and checksum of IPv4;
-//! traffic class, flow label and hop limit of IPv6; the UDP checksum; the byte of BTH with the congestion bits.
+//! It covers eight bytes of ones where InfiniBand has its local route header, the IP and UDP headers, and the
+//! packet up to the CRC itself. Fields that routers change count as ones: type of service, time to live and
+//! checksum of IPv4; traffic class, flow label and hop limit of IPv6; the UDP checksum; the byte of BTH with
+//! the congestion bits.
 //!
-//! IPv4's identification is covered, but neither side sees it on a UDP socket. A sender knows Linux's choice: 0 with
-//! DF, and 0, 1, 2, … under UDP segmentation. A receiver solves for it: the CRC is linear, so a packet is correct if
-//! some identification explains the difference between its CRC and the one computed for 0.
+//! IPv4's identification is covered, but neither side sees it on a UDP socket. A sender knows Linux's choice:
+//! 0 with DF, and 0, 1, 2, … under UDP segmentation. A receiver solves for it: the CRC is linear, so a packet
+//! is correct if some identification explains the difference between its CRC and the one computed for 0.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -119,8 +120,8 @@ pub(super) struct Icrc(crc32fast::Hasher);
 
 impl Icrc {
     /// Starts the CRC with the packet's `headers` (BTH and extensions, 12 to 40 bytes). The datagram has
-    /// `datagram_len` bytes including its ICRC, at most [`MAX_DATAGRAM_LEN`]. Over IPv4, the identification is `ident`
-    /// and DF is set.
+    /// `datagram_len` bytes including its ICRC, at most [`MAX_DATAGRAM_LEN`]. Over IPv4, the identification
+    /// is `ident` and DF is set.
     #[inline]
     pub(super) fn of_headers(flow: &UdpFlow, ident: u16, datagram_len: usize, headers: &[u8]) -> Self {
         let mut pseudo = PseudoHeader::new(flow, ident, datagram_len);
@@ -173,8 +174,8 @@ impl Default for IcrcChecker {
 impl IcrcChecker {
     /// Computes the factors for datagrams of `datagram_len` bytes.
     fn for_len(datagram_len: usize) -> Self {
-        // Distance from the identification to the ICRC: the rest of the IP header with the identification, the UDP
-        // header, and the datagram without ICRC. Unused if there is no ICRC.
+        // Distance from the identification to the ICRC: the rest of the IP header with the identification,
+        // the UDP header, and the datagram without ICRC. Unused if there is no ICRC.
         let after = Ipv4Header::LEN - 4 + UdpHeader::LEN + datagram_len.saturating_sub(ICRC_LEN);
         let bits = 8 * after as u32;
         Self { datagram_len, shift: x_to_the(bits), unshift: x_to_the_minus(bits) }
@@ -197,8 +198,8 @@ impl IcrcChecker {
         }
     }
 
-    /// Returns whether some identification explains `difference`: multiplied back to the identification's position, it
-    /// must fit two bytes, the first on the wire in the low bits.
+    /// Returns whether some identification explains `difference`: multiplied back to the identification's
+    /// position, it must fit two bytes, the first on the wire in the low bits.
     fn explain(&mut self, datagram_len: usize, difference: u32) -> IcrcCheck {
         self.prepare(datagram_len);
         match u16::try_from(multiply(difference, self.unshift)) {
@@ -247,8 +248,8 @@ mod tests {
         UdpFlow::to_roce(AddressPair::V6 { src, dst }, 0xC123)
     }
 
-    /// Annex A17.3.3: over the packet with ones in place of traffic class, flow label, hop limit, UDP checksum and the
-    /// byte of BTH with the congestion bits.
+    /// Annex A17.3.3: over the packet with ones in place of traffic class, flow label, hop limit, UDP
+    /// checksum and the byte of BTH with the congestion bits.
     #[test]
     fn over_ipv6_the_crc_is_that_of_the_packet_with_its_changing_fields_masked() {
         let flow = flow_v6();

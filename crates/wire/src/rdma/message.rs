@@ -78,8 +78,8 @@ pub enum Message {
     Rc(RcMessage),
     /// Of an unreliable connection.
     Uc(UcMessage),
-    /// Of an extended reliable connection, with the shared receive queue that the request names; 0 in responses, which
-    /// name none.
+    /// Of an extended reliable connection, with the shared receive queue that the request names; 0 in
+    /// responses, which name none.
     Xrc(SrqNumber, RcMessage),
     /// An unreliable datagram, always a whole message.
     Ud(Deth, Option<ImmediateData>),

@@ -5,8 +5,8 @@ use std::ops::{Add, AddAssign};
 
 const BITS_24: u32 = 0x00FF_FFFF;
 
-/// A packet sequence number with serial arithmetic modulo 2²⁴ (IBA 9.7.2). Numbers 2²³ or more apart are unordered, so
-/// this type has no `Ord`.
+/// A packet sequence number with serial arithmetic modulo 2²⁴ (IBA 9.7.2). Numbers 2²³ or more apart are
+/// unordered, so this type has no `Ord`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Psn(u32);
 

@@ -167,8 +167,8 @@ impl Row {
     }
 }
 
-/// Every opcode (IBA 9.2.1 and table 38; annex A14 for XRC, A17.9 for the notification, A19 for FLUSH and ATOMIC
-/// WRITE), with its extension headers in order.
+/// Every opcode (IBA 9.2.1 and table 38; annex A14 for XRC, A17.9 for the notification, A19 for FLUSH and
+/// ATOMIC WRITE), with its extension headers in order.
 static TABLE: [Row; 65] = [
     row(0x00, Rc, Send, First, &[]),
     row(0x01, Rc, Send, Middle, &[]),

@@ -4,8 +4,8 @@ use super::ICRC_LEN;
 use super::datagram::Repr;
 use super::icrc::{Icrc, MAX_DATAGRAM_LEN, UdpFlow};
 
-/// A datagram under construction in the caller's buffer: headers are written, the caller fills in the payload, and
-/// [`finish`](Self::finish) adds padding and ICRC in one pass.
+/// A datagram under construction in the caller's buffer: headers are written, the caller fills in the
+/// payload, and [`finish`](Self::finish) adds padding and ICRC in one pass.
 #[derive(Debug)]
 pub struct DatagramWriter<'b> {
     datagram: &'b mut [u8],
@@ -15,9 +15,9 @@ pub struct DatagramWriter<'b> {
 }
 
 impl<'b> DatagramWriter<'b> {
-    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`. `None` if the
-    /// buffer is shorter than [`Repr::datagram_len`], or the datagram would exceed the maximum length. Over IPv4, the
-    /// ICRC is for identification `ident` with DF.
+    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`. `None`
+    /// if the buffer is shorter than [`Repr::datagram_len`], or the datagram would exceed the maximum length.
+    /// Over IPv4, the ICRC is for identification `ident` with DF.
     #[inline]
     pub fn new(
         repr: &Repr,

@@ -1,5 +1,5 @@
-//! Capabilities: the parts of the server's memory that a client may access, as granted by the server's driver in the
-//! fields of an RDP, GD or AOP.
+//! Capabilities: the parts of the server's memory that a client may access, as granted by the server's driver
+//! in the fields of an RDP, GD or AOP.
 
 use std::ops::BitOr;
 
@@ -108,8 +108,8 @@ impl Capability {
     }
 }
 
-/// A code that proves to the server's card that its driver granted a range. Not part of RDPs, GDs and AOPs: their tags
-/// cover it.
+/// A code that proves to the server's card that its driver granted a range. Not part of RDPs, GDs and AOPs:
+/// their tags cover it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct GrantCode(pub u64);
 

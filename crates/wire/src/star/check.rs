@@ -1,8 +1,8 @@
-//! The integrity check: CRC-32 over the server's [`Epoch`], the addresses and the datagram. Ports are not covered: a
-//! sender chooses paths by its source port, and a socket may have another.
+//! The integrity check: CRC-32 over the server's [`Epoch`], the addresses and the datagram. Ports are not
+//! covered: a sender chooses paths by its source port, and a socket may have another.
 //!
-//! Packets do not carry the epoch: both sides know it from set-up. So packets from before a restart, or for another
-//! server, fail the check, although the server's card keeps no connection state.
+//! Packets do not carry the epoch: both sides know it from set-up. So packets from before a restart, or for
+//! another server, fail the check, although the server's card keeps no connection state.
 
 use crate::ip::AddressPair;
 use crate::rdma::UdpFlow;

@@ -28,8 +28,8 @@ impl StatusCode {
     }
 }
 
-/// The completed operation, as in `enum ibv_wc_opcode`; with one value for the whole connection and one that asks for
-/// receives.
+/// The completed operation, as in `enum ibv_wc_opcode`; with one value for the whole connection and one that
+/// asks for receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completed {

@@ -30,8 +30,8 @@ impl Authentication {
         Self { tag: u64::from_be_bytes(*bytes) }
     }
 
-    /// Applies `hash` to the two parts that the tag of a received, authenticated `datagram` covers: the addresses, and
-    /// the datagram up to the tag. `None` if it is too short to have a tag.
+    /// Applies `hash` to the two parts that the tag of a received, authenticated `datagram` covers: the
+    /// addresses, and the datagram up to the tag. `None` if it is too short to have a tag.
     pub fn covered<T>(flow: &UdpFlow, datagram: &[u8], hash: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
         let len = datagram.len().checked_sub(AUTHENTICATION_LEN)?;
         Some(hash(AddressBytes::new(&flow.addresses).as_slice(), &datagram[..len]))
@@ -55,8 +55,8 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Parses `datagram`, a UDP payload; returns headers, payload and authentication. Verifies neither the check nor
-    /// the tag: see [`PacketCheck`](super::PacketCheck).
+    /// Parses `datagram`, a UDP payload; returns headers, payload and authentication. Verifies neither the
+    /// check nor the tag: see [`PacketCheck`](super::PacketCheck).
     #[inline]
     pub fn parse(datagram: &[u8]) -> Result<(Self, &[u8], Option<Authentication>), StarError> {
         let short = |expected| StarError::Length { len: datagram.len(), expected };
@@ -98,8 +98,8 @@ impl Repr {
         ))
     }
 
-    /// Returns the length of a datagram with `payload_len` bytes of payload: headers, payload, authentication if the
-    /// flags have it, and check.
+    /// Returns the length of a datagram with `payload_len` bytes of payload: headers, payload, authentication
+    /// if the flags have it, and check.
     #[inline]
     pub fn datagram_len(&self, payload_len: usize) -> usize {
         self.message.header_len() + payload_len + trailer_len(self.flags)
@@ -115,8 +115,8 @@ impl Repr {
         flags | refused | to_server
     }
 
-    /// Passes the encoded headers in pieces to `put`; returns false if the packet cannot have `payload_len` bytes of
-    /// payload.
+    /// Passes the encoded headers in pieces to `put`; returns false if the packet cannot have `payload_len`
+    /// bytes of payload.
     #[inline]
     pub(super) fn write(&self, payload_len: usize, mut put: impl FnMut(&[u8])) -> bool {
         let Some(length) = self.message.length_field(payload_len) else { return false };

@@ -10,7 +10,8 @@ use super::completion::StatusCode;
 use super::error::StarError;
 use super::segment::{Segment, segments};
 
-/// An element. All elements share one sequence, so that the client learns of work and memory in program order.
+/// An element. All elements share one sequence, so that the client learns of work and memory in program
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// A work request of the server's program.
@@ -23,7 +24,8 @@ pub enum Element {
     Lease(NextLease),
     /// The server closed the connection, with this status.
     Close(StatusCode),
-    /// New access rights of the server's queue pair (the low 8 bits of `enum ibv_access_flags`). The regions follow.
+    /// New access rights of the server's queue pair (the low 8 bits of `enum ibv_access_flags`). The regions
+    /// follow.
     Rights(u8),
 }
 
@@ -195,8 +197,8 @@ impl Element {
     /// Length on the wire without operands and payload, in bytes.
     pub const LEN: usize = 32;
 
-    /// Returns the bytes that follow an element with this `body`: operands of an atomic operation, or the code of a
-    /// region.
+    /// Returns the bytes that follow an element with this `body`: operands of an atomic operation, or the
+    /// code of a region.
     pub(super) fn behind(body: &[u8]) -> usize {
         if body.first() == Some(&opcode::REGISTER) { Registration::CODE_LEN } else { Operands::LEN }
     }

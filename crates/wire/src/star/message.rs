@@ -113,7 +113,8 @@ pub enum Reason {
     Denied = 9,
     /// The connection's lease has ended: the client must ask the server's driver for another.
     Lease = 10,
-    /// The ticket is neither the last atomic operation of the connection nor the next, or the address is misaligned.
+    /// The ticket is neither the last atomic operation of the connection nor the next, or the address is
+    /// misaligned.
     Atomic = 11,
 }
 
@@ -153,15 +154,15 @@ pub enum Message {
     Ea,
     /// Stores the payload in the range.
     Rdp(Span),
-    /// Acknowledges or refuses the RDP with this sequence number. Bit n of the bitmap acknowledges the RDP n + 1
-    /// before it.
+    /// Acknowledges or refuses the RDP with this sequence number. Bit n of the bitmap acknowledges the
+    /// RDP n + 1 before it.
     Ra(Result<u16, Reason>),
     /// Requests this many bytes from the range.
     Gd(Span, u16),
     /// The response to the GD or AOP with this sequence number: the payload, or a refusal.
     Sdp(Result<(), Reason>),
-    /// Changes 8 bytes in the range, unless the operation with this ticket was done before, and requests their
-    /// previous value.
+    /// Changes 8 bytes in the range, unless the operation with this ticket was done before, and requests
+    /// their previous value.
     Aop(Span, Atomic),
 }
 

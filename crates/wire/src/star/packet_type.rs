@@ -21,8 +21,8 @@ pub enum PacketType {
     Gd = 6,
     /// Sending data: the requested memory.
     Sdp = 7,
-    /// Atomic operation: the client changes 8 bytes of the server; the answer is their previous value. Not in the
-    /// paper.
+    /// Atomic operation: the client changes 8 bytes of the server; the answer is their previous value. Not in
+    /// the paper.
     Aop = 8,
 }
 
@@ -83,7 +83,8 @@ impl PacketType {
         self.row().name
     }
 
-    /// Returns the length of the headers before the payload, in bytes. Elements of atomic operations have 16 more.
+    /// Returns the length of the headers before the payload, in bytes. Elements of atomic operations have 16
+    /// more.
     #[inline]
     pub const fn header_len(self) -> usize {
         CommonHeader::LEN + self.row().body_len as usize

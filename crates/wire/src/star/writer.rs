@@ -6,8 +6,8 @@ use super::check::PacketCheck;
 use super::datagram::{Authentication, Repr};
 use super::{AUTHENTICATION_LEN, CHECK_LEN};
 
-/// A datagram under construction in the caller's buffer: headers are written, the caller fills in the payload, and one
-/// of the two `finish` methods adds the trailer.
+/// A datagram under construction in the caller's buffer: headers are written, the caller fills in the
+/// payload, and one of the two `finish` methods adds the trailer.
 #[derive(Debug)]
 pub struct PacketWriter<'b> {
     datagram: &'b mut [u8],
@@ -16,9 +16,10 @@ pub struct PacketWriter<'b> {
 }
 
 impl<'b> PacketWriter<'b> {
-    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`. `None` if the
-    /// buffer is shorter than [`Repr::datagram_len`], or the packet cannot have so much payload. Reserves room for an
-    /// authentication if the flags have [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED).
+    /// Writes the headers of a datagram with `payload_len` bytes of payload to the front of `buffer`. `None`
+    /// if the buffer is shorter than [`Repr::datagram_len`], or the packet cannot have so much payload.
+    /// Reserves room for an authentication if the flags have
+    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED).
     #[inline]
     pub fn new(repr: &Repr, payload_len: usize, buffer: &'b mut [u8]) -> Option<Self> {
         let datagram = buffer.get_mut(..repr.datagram_len(payload_len))?;
@@ -37,7 +38,8 @@ impl<'b> PacketWriter<'b> {
     }
 
     /// Adds the check of `flow`; returns the datagram's length in bytes. The tag of a packet with
-    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is 0: use [`Self::finish_authenticated`] instead.
+    /// [`Flags::AUTHENTICATED`](super::Flags::AUTHENTICATED) is 0: use [`Self::finish_authenticated`]
+    /// instead.
     #[inline]
     pub fn finish(self, flow: &UdpFlow, check: PacketCheck) -> usize {
         let end = self.header_len + self.payload_len;
@@ -49,8 +51,8 @@ impl<'b> PacketWriter<'b> {
         self.datagram.len()
     }
 
-    /// Adds the authentication of a packet whose flags have it; returns the datagram's length in bytes. `tag` hashes
-    /// the addresses and the datagram up to the tag.
+    /// Adds the authentication of a packet whose flags have it; returns the datagram's length in bytes. `tag`
+    /// hashes the addresses and the datagram up to the tag.
     #[inline]
     pub fn finish_authenticated(self, flow: &UdpFlow, tag: impl FnOnce(&[u8], &[u8]) -> u64) -> usize {
         let end = self.header_len + self.payload_len;

@@ -10,8 +10,8 @@ use pcap_file::pcap::PcapReader;
 use crate::installed::tshark;
 use crate::oracle::{RebuildError, assert_etherparse_agrees, rebuild};
 
-/// A capture, its TCP segments and those of them with a wrong checksum. tshark counts them as
-/// `tshark -r FILE -o tcp.check_checksum:TRUE -T fields -e tcp.checksum.status | sort | uniq -c`: 0 is wrong, 1 right.
+/// A capture, its TCP segments and those of them with a wrong checksum. tshark counts them as `tshark -r FILE
+/// -o tcp.check_checksum:TRUE -T fields -e tcp.checksum.status | sort | uniq -c`: 0 is wrong, 1 right.
 struct Capture {
     file: &'static str,
     segments: usize,

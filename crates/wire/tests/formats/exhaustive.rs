@@ -30,7 +30,8 @@ fn the_order_of_sequence_numbers_depends_on_their_distance_only() {
     }
 }
 
-/// RFC 1624 with sums as numbers modulo 65,535: a word of the data changes, and the complement of the sum by as much.
+/// RFC 1624 with sums as numbers modulo 65,535: a word of the data changes, and the complement of the sum by
+/// as much.
 #[test]
 fn an_updated_checksum_is_that_of_the_changed_data() {
     const FEW: [u16; 10] = [0, 1, 2, 0x00FF, 0x0100, 0x7FFF, 0x8000, 0xFF00, 0xFFFE, 0xFFFF];

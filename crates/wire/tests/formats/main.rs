@@ -1,4 +1,5 @@
-//! Headers and messages against independent implementations: captures, tshark, etherparse, scapy; and properties of any packet.
+//! Headers and messages against independent implementations: captures, tshark, etherparse, scapy; and
+//! properties of any packet.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod captures;

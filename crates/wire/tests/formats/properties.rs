@@ -177,8 +177,8 @@ fn read_as_everything(bytes: &[u8]) {
     }
 }
 
-/// Whether etherparse 0.19 misreads the frame: it takes offset and flag of an IPv6 fragment header in the wrong order
-/// and does not leave out the reserved bits (its issue 150).
+/// Whether etherparse 0.19 misreads the frame: it takes offset and flag of an IPv6 fragment header in the
+/// wrong order and does not leave out the reserved bits (its issue 150).
 fn is_misread_by_etherparse(frame: &[u8]) -> bool {
     let ip = LinkHeader::new(frame).and_then(|link| Ipv6Header::new(link.payload()));
     ip.filter(|ip| ip.version() == 6).is_some_and(|ip| {

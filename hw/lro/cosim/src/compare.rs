@@ -150,7 +150,8 @@ fn fire_timer(engine: &mut Netfpga<Arrived>, now: Instant, expected: &mut Vec<Ex
     advance(engine, now, &mut |_, output| expected.extend(held(output, FlushReason::Timeout)));
 }
 
-/// Gives a frame to the engine, which flushes aggregates for one reason at most, then passes or drops the frame, or holds it.
+/// Gives a frame to the engine, which flushes aggregates for one reason at most, then passes or drops the
+/// frame, or holds it.
 fn receive(engine: &mut Netfpga<Arrived>, frame: Arrived, expected: &mut Vec<Expected>) {
     let (arrival, before) = (frame.arrival, *engine.statistics());
     engine.receive(Frame::new(frame), arrival);

@@ -155,8 +155,8 @@ impl Simulation {
     /// Runs one cycle.
     pub(crate) fn cycle(&mut self, inputs: &Inputs) -> Outputs {
         let mut outputs = Outputs::default();
-        // SAFETY: the model lives until `self` is dropped, and is used by nobody else; both structures are laid out as in
-        // `shim.cpp`, and live through the call.
+        // SAFETY: the model lives until `self` is dropped, and is used by nobody else; both structures are
+        // laid out as in `shim.cpp`, and live through the call.
         unsafe { (self.functions.cycle)(self.model, inputs, &mut outputs) };
         outputs
     }

@@ -1,10 +1,12 @@
-//! The constants that RTL and engine share, as a SystemVerilog package and as the README's table of registers.
+//! The constants that RTL and engine share, as a SystemVerilog package and as the README's table of
+//! registers.
 
 use std::fmt::Write;
 
 use nichrome_lro::{DropReason, FlushReason, PassReason, Reason, netfpga};
 
-/// First counter of the flush, pass and drop reasons; the last counter is of frames that the MAC marked as bad.
+/// First counter of the flush, pass and drop reasons; the last counter is of frames that the MAC marked as
+/// bad.
 pub const COUNTER_FLUSH: usize = 0;
 /// See [`COUNTER_FLUSH`].
 pub const COUNTER_PASS: usize = 24;
@@ -70,7 +72,8 @@ pub const REGISTERS: [Register; 11] = [
 pub fn system_verilog() -> String {
     let mut text = String::from(
         "// SPDX-License-Identifier: MIT OR Apache-2.0\n\
-         // Constants that the module shares with the engine. Written by the test `package` of hw/lro/cosim: do not edit.\n\
+         // Constants that the module shares with the engine. Written by the test `package` of hw/lro/cosim:
+         // do not edit.\n\
          `resetall\n`timescale 1ns / 1ps\n`default_nettype none\n\npackage lro_pkg;\n",
     );
     let mut line = |arguments: std::fmt::Arguments<'_>| {

@@ -277,8 +277,8 @@ impl Rtl {
         }
     }
 
-    /// Starts to read a register, while no other one is read; frames may be sent until [`take_answer`](Self::take_answer) has its
-    /// value.
+    /// Starts to read a register, while no other one is read; frames may be sent until
+    /// [`take_answer`](Self::take_answer) has its value.
     pub fn start_read(&mut self, address: u32) {
         (self.inputs.axil_address, self.inputs.axil_read) = (address, true);
     }

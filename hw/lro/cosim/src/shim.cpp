@@ -50,8 +50,9 @@ struct lro_outputs {
 #define NAME(name) JOIN(lro_, name, DATA_W, FLOWS)
 
 #if VM_COVERAGE
-// Writes what all models of these parameters have run to a file in the folder NICHROME_RTL_COVERAGE, if `top` ran something that none
-// before it did: nearly all models do not. Two is enough: a toggle is a change each way, in one model.
+// Writes what all models of these parameters have run to a file in the folder NICHROME_RTL_COVERAGE, if `top`
+// ran something that none before it did: nearly all models do not. Two is enough: a toggle is a change each
+// way, in one model.
 static void write_coverage(MODEL *top) {
   static std::mutex mutex;
   static std::vector<uint32_t> most;

@@ -1,5 +1,5 @@
-//! Every bit of what the module holds, both ways: times of 64 bits, flows whose headers are each other's inverse, long frames,
-//! registers.
+//! Every bit of what the module holds, both ways: times of 64 bits, flows whose headers are each other's
+//! inverse, long frames, registers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::Ipv6Addr;

@@ -367,8 +367,9 @@ fn first_fragments_of_every_length() {
     same("a first fragment", &Config::default(), &frames);
 }
 
-/// Extension headers whose content is not read: a home address among them (RFC 6275) does not matter. Whatever follows them passes
-/// behind what is held of its flow: whole segments, TCP headers that are malformed or cut short, fragments.
+/// Extension headers whose content is not read: a home address among them (RFC 6275) does not matter.
+/// Whatever follows them passes behind what is held of its flow: whole segments, TCP headers that are
+/// malformed or cut short, fragments.
 #[test]
 fn nothing_overtakes_behind_extension_headers() {
     let home_address = [&[IpProtocol::TCP.0, 2, 1, 2, 0, 0, 0xC9, 16][..], &[0xFD; 16]].concat();

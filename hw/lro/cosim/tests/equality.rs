@@ -90,8 +90,8 @@ fn traffic(seed: u64, count: usize) -> (Config, Duration, Vec<Input>) {
     (config, timer, inputs)
 }
 
-/// 100, or as many as `NICHROME_SEEDS` says; `NICHROME_SEED` is the first. With `NICHROME_WIDTH`, only on the models of that many
-/// bits.
+/// 100, or as many as `NICHROME_SEEDS` says; `NICHROME_SEED` is the first. With `NICHROME_WIDTH`, only on the
+/// models of that many bits.
 #[test]
 fn generated_frames_are_the_engines() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |text| text.parse().unwrap());

@@ -1,4 +1,5 @@
-//! A store too small for what is to be held: the module stalls its input, closes the oldest aggregate, and loses nothing.
+//! A store too small for what is to be held: the module stalls its input, closes the oldest aggregate, and
+//! loses nothing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -71,8 +72,8 @@ fn the_oldest_aggregate_alone_is_evicted() {
     }
 }
 
-/// Frames of one page fill the store, and the older aggregate's timer fires in any cycle of the wait for a page: nothing is evicted
-/// beside it.
+/// Frames of one page fill the store, and the older aggregate's timer fires in any cycle of the wait for a
+/// page: nothing is evicted beside it.
 #[test]
 fn nothing_is_evicted_beside_an_aggregate_whose_timer_fires() {
     /// Cycles of a frame, 94 bytes long.

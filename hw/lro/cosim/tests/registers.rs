@@ -26,11 +26,12 @@ fn segment(nth: u32, len: usize, flows: u32) -> Vec<u8> {
     bytes
 }
 
-/// Frames at line rate, one register read behind the other: each read is answered within `LONGEST` cycles with all that was counted
-/// when it began, and no frame waits for one.
+/// Frames at line rate, one register read behind the other: each read is answered within `LONGEST` cycles
+/// with all that was counted when it began, and no frame waits for one.
 #[test]
 fn counters_are_read_while_small_frames_arrive_at_line_rate() {
-    /// Cycles of a read: the additions that wait, those of the entry that is added meanwhile, and the memory's.
+    /// Cycles of a read: the additions that wait, those of the entry that is added meanwhile, and the
+    /// memory's.
     const LONGEST: u64 = 100;
     /// Frames that are on their way to the counters.
     const ON_THE_WAY: u32 = 8;
@@ -72,8 +73,8 @@ fn counters_are_read_while_small_frames_arrive_at_line_rate() {
     }
 }
 
-/// Clear bit 0 of `control`, set bit 2, wait for bit 0 of `status`: then no packet is on its way, also if a frame was taken in the
-/// last cycle in which it could be.
+/// Clear bit 0 of `control`, set bit 2, wait for bit 0 of `status`: then no packet is on its way, also if a
+/// frame was taken in the last cycle in which it could be.
 #[test]
 fn nothing_is_on_its_way_once_a_stop_reads_idle() {
     const STOP: u32 = 4;

@@ -1,5 +1,5 @@
-//! Cycles per frame: what the module takes of its input while its sink is ready, and the simulator's parameters, which are
-//! measured here.
+//! Cycles per frame: what the module takes of its input while its sink is ready, and the simulator's
+//! parameters, which are measured here.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -16,7 +16,8 @@ use common::segment_in_turn;
 /// Frames of one measurement.
 const FRAMES: u32 = 64;
 
-/// Segments of `len` bytes, Ethernet header included, of `flows` connections in turn; without payload, pure ACKs.
+/// Segments of `len` bytes, Ethernet header included, of `flows` connections in turn; without payload, pure
+/// ACKs.
 fn segments(len: usize, flows: u32, has_payload: bool) -> Vec<Input> {
     let payload = if has_payload { len - 54 } else { 0 };
     let now = Instant::from_nanos(1000);
@@ -34,7 +35,8 @@ fn run(model: Model, inputs: &[Input]) -> Report {
     compare(&config, rtl, inputs).unwrap_or_else(|difference| panic!("{model:?}: {difference}"))
 }
 
-/// Most cycles of a frame. With words of 8 bytes that is 10 Gb/s at 156.25 MHz: a frame takes (L + 24) / 8 cycles on the wire.
+/// Most cycles of a frame. With words of 8 bytes that is 10 Gb/s at 156.25 MHz: a frame takes (L + 24) / 8
+/// cycles on the wire.
 fn most_cycles(width: Width, words: u64) -> u64 {
     match width {
         Width::Bits64 => words + 2,

@@ -19,8 +19,8 @@ const SOCKETS: Bearer = Bearer::SocketsNonblocking;
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Verdict {
     Holds,
-    /// The median is outside the allowed range but the spread of the rounds reaches it, or this machine cannot show the
-    /// claim.
+    /// The median is outside the allowed range but the spread of the rounds reaches it, or this machine
+    /// cannot show the claim.
     CannotBeShown,
     DoesNotHold,
 }

@@ -1,4 +1,5 @@
-//! Processor time that communication takes from an application: senders push to a host that computes (figures 7a, 7b).
+//! Processor time that communication takes from an application: senders push to a host that computes (figures
+//! 7a, 7b).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

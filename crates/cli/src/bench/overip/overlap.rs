@@ -1,4 +1,5 @@
-//! Overlap of computation and communication: the client computes between sending and receiving (figures 4a, 5a, 5b).
+//! Overlap of computation and communication: the client computes between sending and receiving (figures 4a,
+//! 5a, 5b).
 
 use std::time::Duration;
 

@@ -41,7 +41,8 @@ struct Figures {
     qps: Vec<Connections>,
 }
 
-/// WRITEs, 128 outstanding on all connections together, which are used in turn. The names of the fields are JSON keys.
+/// WRITEs, 128 outstanding on all connections together, which are used in turn. The names of the fields are
+/// JSON keys.
 #[derive(Serialize)]
 struct Connections {
     qps: u32,

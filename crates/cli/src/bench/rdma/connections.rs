@@ -50,8 +50,8 @@ pub(super) struct Connections {
 #[derive(Serialize)]
 struct Figures {
     transport: &'static str,
-    /// Times of one connection at a time: until it is established at the client, and until the client has received the
-    /// server's first message.
+    /// Times of one connection at a time: until it is established at the client, and until the client has
+    /// received the server's first message.
     connect_us: f64,
     first_message_us: f64,
     /// Rate of concurrent set-ups, each connection ended after its message.
@@ -145,7 +145,8 @@ impl Standing {
 }
 
 impl Connections {
-    /// Measures all values once in each round, so that noise affects them alike; then many connections at once.
+    /// Measures all values once in each round, so that noise affects them alike; then many connections at
+    /// once.
     pub(super) fn measure(plan: &ConnectionPlan) -> anyhow::Result<Self> {
         let pair = Pair::new()?;
         pair.warn_if_crowded();

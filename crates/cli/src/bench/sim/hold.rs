@@ -1,6 +1,6 @@
-//! The hold model (Jones, "An Empirical Comparison of Priority-Queue and Event-Set Implementations", CACM 1986): each
-//! step takes the next event and schedules another one after a random time, so that the number of pending events is
-//! constant.
+//! The hold model (Jones, "An Empirical Comparison of Priority-Queue and Event-Set Implementations", CACM
+//! 1986): each step takes the next event and schedules another one after a random time, so that the number of
+//! pending events is constant.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

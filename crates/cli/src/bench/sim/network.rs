@@ -10,8 +10,8 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 pub(super) const HOSTS: usize = 256;
 /// Maximum packet length, in bytes.
 const MOST_BYTES: u64 = 1514;
-/// Maximum time between a host's packets, in nanoseconds: about three quarters of the load of 10 Gb/s (1.25 bytes per
-/// nanosecond).
+/// Maximum time between a host's packets, in nanoseconds: about three quarters of the load of 10 Gb/s (1.25
+/// bytes per nanosecond).
 const MOST_GAP: u64 = 1664;
 const DELAY: u64 = 20_000;
 /// Virtual time of a run, in nanoseconds.

@@ -1,8 +1,8 @@
-//! Memory that each connection allocates, by end and part: two devices in this process, measured by its counting
-//! allocator.
+//! Memory that each connection allocates, by end and part: two devices in this process, measured by its
+//! counting allocator.
 //!
-//! Each connection has a memory region and a protection domain of its own, as in servers that isolate their clients
-//! from each other.
+//! Each connection has a memory region and a protection domain of its own, as in servers that isolate their
+//! clients from each other.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,8 +38,8 @@ const MOST_ROUNDS: usize = 10_000;
 pub(super) struct Parts {
     /// For the protection domain and the region: the memory table in the card's host.
     pub(super) region: i64,
-    /// For the connected queue pair: queues and connection state, which on StaR replaces the state of RoCE that it begins with;
-    /// on StaR also the client's copy of the memory table.
+    /// For the connected queue pair: queues and connection state, which on StaR replaces the state of RoCE
+    /// that it begins with; on StaR also the client's copy of the memory table.
     pub(super) queue_pair: i64,
     /// For a WRITE of 64 KB: queues grow to their largest use and keep that size.
     pub(super) traffic: i64,
@@ -58,8 +58,8 @@ pub(super) struct Allocated {
     pub(super) connections: usize,
     pub(super) server: Parts,
     pub(super) client: Parts,
-    /// Bytes of the server card's queue of answers, while one packet of each connection waits for its answer; for all
-    /// connections together.
+    /// Bytes of the server card's queue of answers, while one packet of each connection waits for its answer;
+    /// for all connections together.
     pub(super) answer_queue: i64,
 }
 
@@ -200,8 +200,8 @@ impl Lab {
         Ok([live() - between, between - before])
     }
 
-    /// Completes a WRITE of 64 KB on each client, one after the other, and adds the memory allocated for it. Returns
-    /// the bytes of the server's queue of answers while a packet of each connection waits.
+    /// Completes a WRITE of 64 KB on each client, one after the other, and adds the memory allocated for it.
+    /// Returns the bytes of the server's queue of answers while a packet of each connection waits.
     fn writes(
         &mut self,
         qps: &[QpHandle],
@@ -225,7 +225,8 @@ impl Lab {
         self.waiting_answers(qps, regions)
     }
 
-    /// Returns the bytes that the server allocates for the answers to a packet of each connection, before it sends any.
+    /// Returns the bytes that the server allocates for the answers to a packet of each connection, before it
+    /// sends any.
     fn waiting_answers(&mut self, qps: &[QpHandle], regions: &[Vec<OwnRegion>; 2]) -> anyhow::Result<i64> {
         let mut grown = [0; 2];
         for (nth, qp) in qps.iter().enumerate() {

@@ -8,8 +8,8 @@ use super::super::transport::{ROCE, STAR, Transport};
 /// The transports that are compared.
 pub(super) const TRANSPORTS: [Transport; 2] = [STAR, ROCE];
 
-/// Growth of both processes' memory per connection before the first message, in bytes. The names of the fields are JSON
-/// keys.
+/// Growth of both processes' memory per connection before the first message, in bytes. The names of the
+/// fields are JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Memory {
     /// Resident memory of the server.

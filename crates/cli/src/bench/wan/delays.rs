@@ -1,5 +1,5 @@
-//! Accuracy of delays: datagrams at 20,000 per second over a live path between two hosts, compared with Mahimahi's
-//! mm-delay.
+//! Accuracy of delays: datagrams at 20,000 per second over a live path between two hosts, compared with
+//! Mahimahi's mm-delay.
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
@@ -45,8 +45,8 @@ struct Measured {
     error_p50_us: f64,
     error_p99_us: f64,
     error_max_us: f64,
-    /// Share of time that the path had work but waited for a CPU. Datagrams are evenly spaced, so it is also the share
-    /// of datagrams delayed by this.
+    /// Share of time that the path had work but waited for a CPU. Datagrams are evenly spaced, so it is also
+    /// the share of datagrams delayed by this.
     waited_percent: Option<f64>,
     /// Share of CPU time that other virtual machines took.
     stolen_percent: Option<f64>,
@@ -76,7 +76,8 @@ impl Delays {
         }
     }
 
-    /// Adds all delays over our path, between the timestamps at the two TAP devices and from program to program.
+    /// Adds all delays over our path, between the timestamps at the two TAP devices and from program to
+    /// program.
     pub(super) fn measure_ours(&mut self, plan: &Plan) -> anyhow::Result<()> {
         for &asked in plan.delays {
             let (at_devices, at_programs, machine) = ours(asked, plan.sending)?;

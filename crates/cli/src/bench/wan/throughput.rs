@@ -1,5 +1,5 @@
-//! iperf3's throughput over a path without impairments, compared with a loop that copies frames between two TAP
-//! devices.
+//! iperf3's throughput over a path without impairments, compared with a loop that copies frames between two
+//! TAP devices.
 
 use std::fmt;
 use std::sync::Arc;

@@ -18,7 +18,8 @@ pub(super) struct Diagnosis {
 /// The name under which opening the connection manager's device file is recorded.
 const OPEN_CONNECTION_MANAGER: &str = "open_rdma_cm";
 
-/// Verbs that a program calls on its way to a connection, in this order, with their description in the report.
+/// Verbs that a program calls on its way to a connection, in this order, with their description in the
+/// report.
 const STEPS: [(&str, &str); 6] = [
     ("ibv_get_device_list", "listed the devices"),
     (OPEN_CONNECTION_MANAGER, "opened /dev/infiniband/rdma_cm"),
@@ -28,7 +29,8 @@ const STEPS: [(&str, &str); 6] = [
     ("ibv_create_qp", "created a queue pair"),
 ];
 
-/// Prefixes of the connection manager's paths: its device, and its folder in `/sys`, which librdmacm reads first.
+/// Prefixes of the connection manager's paths: its device, and its folder in `/sys`, which librdmacm reads
+/// first.
 const CONNECTION_MANAGER: [&str; 2] = ["/dev/infiniband/rdma_cm", "/sys/class/misc/rdma_cm"];
 
 impl Process {
@@ -64,7 +66,8 @@ impl Process {
     }
 }
 
-/// Reports what each process did and, if none opened the device, why. `ours` is the folder of Nichrome's libraries.
+/// Reports what each process did and, if none opened the device, why. `ours` is the folder of Nichrome's
+/// libraries.
 pub(super) fn diagnose(observation: &Observation, linkage: Linkage, ours: &Path) -> Diagnosis {
     let mut diagnosis = Diagnosis::default();
     let rdma_users: Vec<_> =

@@ -23,7 +23,8 @@ pub(super) struct Observation {
 }
 
 impl Observation {
-    /// Reads the record that the two libraries write: `PID verb NAME` and `PID path FUNCTION PATH`. Ignores other lines.
+    /// Reads the record that the two libraries write: `PID verb NAME` and `PID path FUNCTION PATH`. Ignores
+    /// other lines.
     pub(super) fn read_calls(&mut self, text: &str) {
         for line in text.lines() {
             let mut words = line.splitn(4, ' ');

@@ -1,7 +1,7 @@
 //! iWARP's connections by address and port: TCP and MPA's start-up, until queue pairs have their streams.
 //!
-//! The connection manager issues requests ([`Streams::connect`], [`accept`](Streams::accept) and so on) and gets their
-//! results as [`Outcome`]s. All sockets are in one epoll, nested in the adapter's.
+//! The connection manager issues requests ([`Streams::connect`], [`accept`](Streams::accept) and so on) and
+//! gets their results as [`Outcome`]s. All sockets are in one epoll, nested in the adapter's.
 //!
 //! | connection | bound | time |
 //! |---|---|---|
@@ -65,7 +65,8 @@ pub(super) struct Streams {
     looks_at: Instant,
     /// While the listeners are out of the epoll.
     paused_until: Option<Instant>,
-    /// The kernel's error for the last connection to be accepted; `None` once it has accepted one or none waits.
+    /// The kernel's error for the last connection to be accepted; `None` once it has accepted one or none
+    /// waits.
     accept_error: Option<Errno>,
 }
 
@@ -123,7 +124,8 @@ impl Streams {
         Some(address)
     }
 
-    /// Connects an identifier from `local`, where `bound` is the socket of its port; `None` if a connection has that already.
+    /// Connects an identifier from `local`, where `bound` is the socket of its port; `None` if a connection
+    /// has that already.
     pub(super) fn connect(
         &mut self,
         id: IdName,

@@ -9,8 +9,8 @@ use std::thread;
 use super::*;
 use crate::connect::{PreSharedKey, Route};
 
-/// Enters the phase that a byte names, and sends a byte back: `o`pening, `p`arked, `r`unning, `c`losing, `d`one. A digit is the
-/// number of its queue pair.
+/// Enters the phase that a byte names, and sends a byte back: `o`pening, `p`arked, `r`unning, `c`losing,
+/// `d`one. A digit is the number of its queue pair.
 struct Toy {
     phase: Phase,
     qp: u32,
@@ -247,7 +247,8 @@ fn is_open(mut stream: &TcpStream) -> bool {
 #[test]
 fn idle_connections_cost_no_rounds_and_give_way_to_new_ones() {
     let fixture = Fixture::new(256, 200);
-    // Each waits until it is accepted: the kernel forgets some of those beyond the backlog, which the clients do not notice.
+    // Each waits until it is accepted: the kernel forgets some of those beyond the backlog, which the clients
+    // do not notice.
     let idle: Vec<_> = (0..300).map(|nth| fixture.connect(2 + (nth % 3) as u8, b"o")).collect();
     fixture.await_ends(Phase::Opening, "displaced", 300 - 256);
     assert!(fixture.rounds() <= 2);

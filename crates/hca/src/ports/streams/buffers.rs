@@ -1,20 +1,20 @@
-//! Receive buffers of streams. A stream has one only while it holds bytes that its transport has not consumed, and one of the pool only if they
-//! are many.
+//! Receive buffers of streams. A stream has one only while it holds bytes that its transport has not
+//! consumed, and one of the pool only if they are many.
 
 use nichrome_rdma::iwarp::Terms;
 
 /// Bytes of a buffer: several of the longest FPDUs, so that a read takes as much as a socket holds.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Buffers that streams hold at most, 16 MiB in all. Further streams have buffers of their own, which grow with their bytes up to
-/// [`OWN_LEN`].
+/// Buffers that streams hold at most, 16 MiB in all. Further streams have buffers of their own, which grow
+/// with their bytes up to [`OWN_LEN`].
 const MAX_LENT: usize = 64;
 
 /// Most bytes of a stream's own buffer, which holds at most [`Terms::LONGEST_FPDU`].
 const OWN_LEN: usize = 2 * Terms::LONGEST_FPDU;
 
-/// Most bytes that move out of a buffer of the pool at the end of a read, so that streams in turn are read into the same buffer, which
-/// stays in the cache: the part of an FPDU that is too short to be placed.
+/// Most bytes that move out of a buffer of the pool at the end of a read, so that streams in turn are read
+/// into the same buffer, which stays in the cache: the part of an FPDU that is too short to be placed.
 const SHORT_LEN: usize = 8 << 10;
 
 /// Free space below which the bytes of the pool's buffer move to its front: an FPDU's.
@@ -41,7 +41,8 @@ impl Buffer {
         &self.memory[self.start..self.end]
     }
 
-    /// The space behind the bytes; of the pool's buffer at least [`MIN_ROOM`] unless the bytes take more than the rest.
+    /// The space behind the bytes; of the pool's buffer at least [`MIN_ROOM`] unless the bytes take more than
+    /// the rest.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let (free, held) = (self.memory.len() - self.end, self.end - self.start);
         let moves = match self.is_lent {
@@ -68,7 +69,8 @@ impl Buffer {
         self.end = self.memory.len().min(self.end + len);
     }
 
-    /// Adds `bytes`. The buffer grows if they do not fit: an impaired path delivers bytes even while its stream is not read.
+    /// Adds `bytes`. The buffer grows if they do not fit: an impaired path delivers bytes even while its
+    /// stream is not read.
     pub(super) fn extend(&mut self, bytes: &[u8]) {
         if self.room().len() < bytes.len() {
             self.memory.resize(2 * (self.end + bytes.len()), 0);
@@ -91,7 +93,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A buffer with the bytes of `held`, and room behind them. A stream's own buffer is replaced as soon as the pool has one.
+    /// A buffer with the bytes of `held`, and room behind them. A stream's own buffer is replaced as soon as
+    /// the pool has one.
     pub(super) fn lend(&mut self, held: &mut Option<Buffer>) -> Buffer {
         let held = held.take();
         match held {
@@ -109,7 +112,8 @@ impl Pool {
         buffer
     }
 
-    /// Bytes to read into a buffer at most. If the stream cannot keep the pool's, all of them may have to be copied.
+    /// Bytes to read into a buffer at most. If the stream cannot keep the pool's, all of them may have to be
+    /// copied.
     pub(super) fn read_limit(&self, buffer: &Buffer) -> usize {
         match buffer.is_lent && self.lent <= MAX_LENT {
             true => BUFFER_LEN,

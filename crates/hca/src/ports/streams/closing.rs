@@ -1,5 +1,5 @@
-//! Streams that their queue pair has left: they send a FIN after the last byte, for which they wait for [`DRAIN`] at most, and discard
-//! received bytes until [`LINGER`] after the FIN.
+//! Streams that their queue pair has left: they send a FIN after the last byte, for which they wait for
+//! [`DRAIN`] at most, and discard received bytes until [`LINGER`] after the FIN.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use super::stream::State;
 /// How long a stream that its queue pair has left waits for the peer to close it, after the FIN.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a stream that its queue pair has left waits until the socket accepts its last byte: the requests in these bytes have
-/// completed, and the peer may be slow to read.
+/// How long a stream that its queue pair has left waits until the socket accepts its last byte: the requests
+/// in these bytes have completed, and the peer may be slow to read.
 pub(super) const DRAIN: Duration = Duration::from_secs(60);
 
 impl StreamPorts {

@@ -1,4 +1,5 @@
-//! Impaired paths of streams. TCP repairs faults of segments, so a stream is only delayed, limited in rate and corrupted.
+//! Impaired paths of streams. TCP repairs faults of segments, so a stream is only delayed, limited in rate
+//! and corrupted.
 
 use std::num::NonZeroU64;
 
@@ -11,7 +12,8 @@ use crate::config::{Faults, StreamFaultsError};
 /// Payload of a chunk, in bytes: a TCP segment's on Ethernet.
 const CHUNK: usize = 1460;
 
-/// Maximum number of chunks in flight in one direction, about 48 MB; at the limit the adapter neither reads nor sends.
+/// Maximum number of chunks in flight in one direction, about 48 MB; at the limit the adapter neither reads
+/// nor sends.
 const MAX_IN_FLIGHT: usize = 1 << 15;
 
 /// Bytes of headers before the payload of a chunk, for rates.

@@ -1,8 +1,9 @@
-//! TCP keepalive: a peer whose machine answers nothing loses its connection also while nothing is sent. Chelsio's RNICs have it on;
-//! siw has not, and waits without end for the response of a READ.
+//! TCP keepalive: a peer whose machine answers nothing loses its connection also while nothing is sent.
+//! Chelsio's RNICs have it on; siw has not, and waits without end for the response of a READ.
 //!
-//! `TCP_USER_TIMEOUT` is not set. It would limit retransmissions too, as [unanswered](super::unanswered) does, but the kernel also counts the
-//! time that a live peer's window is closed (tcp(7)), as while its program posts no receive.
+//! `TCP_USER_TIMEOUT` is not set. It would limit retransmissions too, as [unanswered](super::unanswered)
+//! does, but the kernel also counts the time that a live peer's window is closed (tcp(7)), as while its
+//! program posts no receive.
 
 use std::io;
 use std::net::TcpStream;

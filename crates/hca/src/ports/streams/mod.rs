@@ -1,8 +1,9 @@
 //! The streams of an adapter: a TCP connection for each queue pair, and one epoll for all.
 //!
 //! - A stream that is idle has no buffer; [`buffers`] bounds what the others hold.
-//! - A transport that consumes less than it got and wants no more pauses its stream: the epoll stops watching the socket,
-//!   so that it wakes no thread, and TCP's window stops the peer. So does a full inbound impaired path.
+//! - A transport that consumes less than it got and wants no more pauses its stream: the epoll stops watching
+//!   the socket, so that it wakes no thread, and TCP's window stops the peer. So does a full inbound impaired
+//!   path.
 //! - A single stream is read without asking the epoll first, which saves a system call per poll.
 
 mod buffers;
@@ -37,8 +38,9 @@ use crate::config::{Faults, StreamFaultsError};
 use crate::connected_stream::{ConnectedStream, Sender};
 use crate::recorder::Capture;
 
-/// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue pair number: without a
-/// connection manager, a program that has received all that it waits for need not see its other receives flushed.
+/// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue
+/// pair number: without a connection manager, a program that has received all that it waits for need not see
+/// its other receives flushed.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Bytes that a queue pair sends in its turn: one system call for several of the longest FPDUs.
@@ -130,20 +132,22 @@ impl StreamPorts {
         self.counters
     }
 
-    /// The processor that took in the last packet of a stream, if the kernel says. Of several streams it is any: the queue pairs
-    /// of a program mostly have one peer.
+    /// The processor that took in the last packet of a stream, if the kernel says. Of several streams it is
+    /// any: the queue pairs of a program mostly have one peer.
     pub(crate) fn incoming_processor(&self) -> Option<u32> {
         self.streams.values().next().and_then(incoming_processor)
     }
 
-    /// Deadline of the next chunk on an impaired path, of a stream that is closing, or of the next check for unanswered streams.
+    /// Deadline of the next chunk on an impaired path, of a stream that is closing, or of the next check for
+    /// unanswered streams.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let paths = self.paths.iter().flatten().filter_map(StreamPath::poll_timeout);
         let ended = self.ended.front().map(|(until, _)| *until);
         paths.chain(self.closing_until()).chain(ended).chain(self.check_at).min()
     }
 
-    /// Returns true if a transport wants bytes of a stream that is not read, as after the program has posted a receive.
+    /// Returns true if a transport wants bytes of a stream that is not read, as after the program has posted
+    /// a receive.
     #[inline]
     pub(crate) fn has_wanted(&self, device: &impl StreamDevice) -> bool {
         let mut paused = self.paused.iter().filter_map(|token| self.streams.get(token));
@@ -232,7 +236,8 @@ impl StreamPorts {
         }
     }
 
-    /// Closes the descriptors of all streams, which the parent of this process has, too: the connections go on.
+    /// Closes the descriptors of all streams, which the parent of this process has, too: the connections go
+    /// on.
     pub(crate) fn forget_all(&mut self) {
         self.streams.clear();
         self.by_qp.clear();
@@ -295,7 +300,8 @@ impl StreamPorts {
         }
     }
 
-    /// The end of the peer's direction has passed the impaired path. Held bytes precede it: the transport may want receives for them.
+    /// The end of the peer's direction has passed the impaired path. Held bytes precede it: the transport may
+    /// want receives for them.
     fn end_behind_held(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
         match self.streams.get_mut(&token) {
             Some(stream) if end == StreamEnd::Closed && stream.held.is_some() => {
@@ -378,7 +384,8 @@ impl StreamPorts {
         capture: &mut Capture,
         now: Instant,
     ) -> bool {
-        // The epoll reports the reset of a stream that is stalled: what was received before is read nevertheless.
+        // The epoll reports the reset of a stream that is stalled: what was received before is read
+        // nevertheless.
         if self.is_path_full() && self.stall(token) {
             return false;
         }

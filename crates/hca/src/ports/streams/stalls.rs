@@ -1,5 +1,5 @@
-//! Streams that are not read because the inbound impaired path is full: they leave the epoll, so that they wake no thread, and TCP's
-//! window stops the peer.
+//! Streams that are not read because the inbound impaired path is full: they leave the epoll, so that they
+//! wake no thread, and TCP's window stops the peer.
 
 use super::StreamPorts;
 use super::stream::State;
@@ -10,7 +10,8 @@ impl StreamPorts {
         self.paths.as_ref().is_some_and(|[_, back]| back.is_full())
     }
 
-    /// Stops reading an open stream until the inbound path has room. Returns false if the stream is not open, or is stalled already.
+    /// Stops reading an open stream until the inbound path has room. Returns false if the stream is not open,
+    /// or is stalled already.
     pub(super) fn stall(&mut self, token: u64) -> bool {
         let stream = self.streams.get_mut(&token);
         let Some(stream) = stream.filter(|stream| stream.state == State::Open && !stream.is_stalled) else {

@@ -34,7 +34,8 @@ pub(super) struct Stream {
     pub(super) watched: Interest,
     /// Since when the peer has answered nothing, by the last check.
     unanswered: Option<Instant>,
-    /// The first check after the peer's last ACK, and the expirations of the retransmission timer that it found.
+    /// The first check after the peer's last ACK, and the expirations of the retransmission timer that it
+    /// found.
     expirations: Option<(Instant, u8)>,
     /// Sequence numbers of the capture.
     pub(super) trace: Option<Box<Trace>>,
@@ -48,8 +49,9 @@ pub(super) enum State {
     Paused,
     /// The peer's direction has ended, which the device does not know yet.
     Ended,
-    /// The queue pair has left the stream. Received bytes are discarded until the peer closes it, so that the kernel does not
-    /// reset the connection and with it discard what the peer has not read; until this time at most.
+    /// The queue pair has left the stream. Received bytes are discarded until the peer closes it, so that the
+    /// kernel does not reset the connection and with it discard what the peer has not read; until this time
+    /// at most.
     Closing(Instant),
 }
 
@@ -116,8 +118,8 @@ impl Stream {
         matches!(self.read(scratch), ReadOutcome::End(_))
     }
 
-    /// Writes `bytes`, behind those not accepted before; keeps what the socket does not accept. Adds to `sent` the system calls that sent
-    /// bytes.
+    /// Writes `bytes`, behind those not accepted before; keeps what the socket does not accept. Adds to
+    /// `sent` the system calls that sent bytes.
     ///
     /// # Errors
     /// The connection is lost.
@@ -172,8 +174,9 @@ impl Stream {
         is_awaited || answers.queued > 0
     }
 
-    /// Returns true if the retransmission timer has expired between two checks, both after the peer's last ACK. The times of
-    /// [`Acknowledgements`] do not show it if this machine's interface is down: then the kernel records no transmission.
+    /// Returns true if the retransmission timer has expired between two checks, both after the peer's last
+    /// ACK. The times of [`Acknowledgements`] do not show it if this machine's interface is down: then the
+    /// kernel records no transmission.
     fn has_expired(&mut self, answers: &Acknowledgements, now: Instant) -> bool {
         match self.expirations {
             Some((first, before)) if first + answers.since_last >= now => answers.expirations > before,
@@ -194,7 +197,8 @@ impl Stream {
         self.finishes && !self.is_blocked()
     }
 
-    /// Returns true if the report of the peer's end can be delayed: no connection manager reports it, and no bytes are in flight.
+    /// Returns true if the report of the peer's end can be delayed: no connection manager reports it, and no
+    /// bytes are in flight.
     pub(super) fn has_grace(&self) -> bool {
         self.by_number && self.held.is_none() && !self.is_blocked()
     }

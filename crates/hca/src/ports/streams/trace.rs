@@ -1,8 +1,8 @@
 //! The TCP segments of a stream in a capture.
 //!
-//! A socket reports bytes, not segments: the headers are reconstructed, without losses and with an ACK on each. A stream begins
-//! with a handshake at sequence number 0 of both ends, and each FPDU is a segment of its own: Wireshark recognises iWARP by the
-//! start frames, and expects an FPDU at the front of each segment.
+//! A socket reports bytes, not segments: the headers are reconstructed, without losses and with an ACK on
+//! each. A stream begins with a handshake at sequence number 0 of both ends, and each FPDU is a segment of
+//! its own: Wireshark recognises iWARP by the start frames, and expects an FPDU at the front of each segment.
 
 use std::mem;
 

@@ -141,8 +141,8 @@ impl Acks {
         Self { medium, connections: HashMap::new() }
     }
 
-    /// The host sends a segment on a connection whose stream towards it begins at `start`: it acknowledges one `share`th of
-    /// what it has and has not acknowledged.
+    /// The host sends a segment on a connection whose stream towards it begins at `start`: it acknowledges
+    /// one `share`th of what it has and has not acknowledged.
     pub fn host_sends(&mut self, mut segment: TcpFrame, start: SeqNumber, share: u32) -> Vec<u8> {
         let build = |segment: &TcpFrame| match self.medium {
             Medium::Ethernet => segment.build(),

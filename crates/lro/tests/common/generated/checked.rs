@@ -65,7 +65,8 @@ impl Checked {
         let [aggregates, segments, connections] =
             [config.max_aggregates, config.max_segments, config.max_connections].map(|limit| limit as u64);
         let most_held = match profile {
-            // As many connections of UDP as of TCP; and the segments of a burst that are alone in their flow, which take no aggregate.
+            // As many connections of UDP as of TCP; and the segments of a burst that are alone in their flow,
+            // which take no aggregate.
             ProfileConfig::Gro(_) => aggregates.min(2 * connections) * segments + 64,
             ProfileConfig::Netfpga(netfpga) => segments * netfpga.flows as u64,
             ProfileConfig::Npu(npu) => {
@@ -263,7 +264,8 @@ fn uncounted(frame: &[u8]) -> usize {
     link.header_len() + if is_pppoe { PppoeHeader::UNCOVERED } else { 0 }
 }
 
-/// Whether a TCP segment's checksum is right; `None` for other frames, and for those that cards do not look into.
+/// Whether a TCP segment's checksum is right; `None` for other frames, and for those that cards do not look
+/// into.
 fn has_right_checksum(frame: &[u8], medium: Medium) -> Option<bool> {
     let packet = match medium {
         Medium::Ip => frame,

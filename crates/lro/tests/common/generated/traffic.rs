@@ -20,7 +20,8 @@ pub enum Step {
     Part(Vec<Vec<u8>>),
     /// The driver takes this number of frames back, those held longest.
     DrainOldest(usize),
-    /// The host sends a segment, acknowledging one `share`th of what it has; the stream towards it begins at `start`.
+    /// The host sends a segment, acknowledging one `share`th of what it has; the stream towards it begins at
+    /// `start`.
     HostSends { segment: TcpFrame, start: SeqNumber, share: u32 },
     /// Nanoseconds pass.
     Wait(u64),

@@ -4,7 +4,8 @@ use crate::clock;
 
 use super::*;
 
-/// Links at addresses of their own, which need not be bound; other processes that run these tests have others.
+/// Links at addresses of their own, which need not be bound; other processes that run these tests have
+/// others.
 fn links(nth: u8) -> (MemoryLinks, SocketAddr) {
     let [.., high, low] = std::process::id().to_be_bytes();
     let address = SocketAddr::from(([127, 64 | high & 63, low, nth], 4791));

@@ -1,4 +1,5 @@
-//! Computes the terms of a connection from an MPA Request and its Reply (RFC 5044 section 7.1, RFC 6581 section 9).
+//! Computes the terms of a connection from an MPA Request and its Reply (RFC 5044 section 7.1, RFC 6581
+//! section 9).
 
 use nichrome_wire::iwarp::{Crc, Enhanced, Rtr, StartFlags, StartFrame};
 

@@ -8,8 +8,9 @@
 //! | 8 | 1 | 0 |
 //! | 9 | 3 | the receiver's queue pair number |
 //!
-//! Numbers are in network byte order. Programs of other stacks never see it: they connect by address and port, with private
-//! data of their own. A peer that sends it has the operations of RFC 7306, which MPA does not negotiate.
+//! Numbers are in network byte order. Programs of other stacks never see it: they connect by address and
+//! port, with private data of their own. A peer that sends it has the operations of RFC 7306, which MPA does
+//! not negotiate.
 
 use nichrome_wire::rdma::QpNumber;
 

@@ -56,7 +56,8 @@ impl Initiator {
         self.deadline
     }
 
-    /// Receives bytes of the peer. Returns the connection when the Reply is complete; to be called no more then.
+    /// Receives bytes of the peer. Returns the connection when the Reply is complete; to be called no more
+    /// then.
     ///
     /// # Errors
     /// The connection is not set up. The stream is to be closed after the output is sent.

@@ -1,4 +1,5 @@
-//! MPA's start-up of a stream (RFC 5044 section 7.1, RFC 6581): bytes in, bytes out, a deadline. No I/O, and no queue pair.
+//! MPA's start-up of a stream (RFC 5044 section 7.1, RFC 6581): bytes in, bytes out, a deadline. No I/O, and
+//! no queue pair.
 //!
 //! ```text
 //! initiator   Request ────►                    ≤ 5 s after TCP's accept

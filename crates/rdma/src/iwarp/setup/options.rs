@@ -37,7 +37,8 @@ pub struct Options {
     pub ord: u16,
     /// Ready-to-receive messages offered by an initiator in revision 2. None for client-server mode.
     pub rtr: Rtr,
-    /// The longest DDP segment to send, in bytes; with markers at most [`MAX_MARKED_ULPDU`](nichrome_wire::iwarp::MAX_MARKED_ULPDU).
+    /// The longest DDP segment to send, in bytes; with markers at most
+    /// [`MAX_MARKED_ULPDU`](nichrome_wire::iwarp::MAX_MARKED_ULPDU).
     pub max_ulpdu: u16,
 }
 

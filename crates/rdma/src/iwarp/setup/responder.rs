@@ -40,8 +40,8 @@ impl Responder {
         self.deadline
     }
 
-    /// Receives bytes of the peer. Returns the Request's private data when the Request is complete, which is then to be
-    /// accepted or rejected.
+    /// Receives bytes of the peer. Returns the Request's private data when the Request is complete, which is
+    /// then to be accepted or rejected.
     ///
     /// # Errors
     /// The connection is not set up, and the stream is to be closed.
@@ -69,7 +69,8 @@ impl Responder {
     /// Accepts the Request, with up to 508 bytes of private data; siw takes 251.
     ///
     /// # Errors
-    /// There is no Request, or it offers no ready-to-receive message in peer-to-peer mode: it is rejected then.
+    /// There is no Request, or it offers no ready-to-receive message in peer-to-peer mode: it is rejected
+    /// then.
     pub fn accept(&mut self, options: &Options, private_data: &[u8]) -> Result<Established, SetupError> {
         let (request, _) = StartFrame::parse(&self.input)?.ok_or(SetupError::WrongFrame)?;
         let (terms, enhanced) = match of_responder(options, &request) {

@@ -349,7 +349,8 @@ impl Requester {
         }
     }
 
-    /// After a few round trips without an answer, retransmits the oldest packet, or the missing part of a READ.
+    /// After a few round trips without an answer, retransmits the oldest packet, or the missing part of a
+    /// READ.
     fn send_probe<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         self.probe.fired(self.outstanding(), context.verbs.now);
         if !self.repeats.contains(&self.unacked) {
@@ -388,8 +389,8 @@ impl Requester {
         self.deadline = timed.then(|| now.plus_nanos(wait));
     }
 
-    /// Completes the oldest send with an error and flushes the others. With a reliable connection, the whole queue pair
-    /// enters ERROR; else only the send queue does.
+    /// Completes the oldest send with an error and flushes the others. With a reliable connection, the whole
+    /// queue pair enters ERROR; else only the send queue does.
     fn fail<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         self.pop_send(status, context);
         let Context { qp, verbs, .. } = context;

@@ -20,8 +20,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// The part at `packet`. A READ is requested in parts that end at multiples of `read` packets, also when repeated: the
-    /// responder then finds each within a request that it knows.
+    /// The part at `packet`. A READ is requested in parts that end at multiples of `read` packets, also when
+    /// repeated: the responder then finds each within a request that it knows.
     #[inline]
     pub(super) fn new(work: &SendWork, span: Span, packet: u32, mtu: u32, read: u32) -> Self {
         let last = span.packets - 1;

@@ -351,8 +351,8 @@ impl Requester {
         qp.sends.get(self.cursor.work)?.recipient
     }
 
-    /// The packet at the cursor cannot be built: the send fails when those before it are complete, so that completions stay
-    /// in order.
+    /// The packet at the cursor cannot be built: the send fails when those before it are complete, so that
+    /// completions stay in order.
     pub(super) fn request_failed<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         self.fail_at(self.cursor.work, status, context);
     }

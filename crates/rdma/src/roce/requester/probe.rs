@@ -1,9 +1,10 @@
-//! Probes: retransmit the oldest packet after a few round trips without an answer, between two ends of this crate.
+//! Probes: retransmit the oldest packet after a few round trips without an answer, between two ends of this
+//! crate.
 //!
-//! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer is set by
-//! programs and is long; where the peer takes single packets again, a few round trips without progress are enough to
-//! retransmit the oldest (as RFC 8985 section 7 does for TCP). A probe costs one packet, for a READ also its
-//! responses from there on, and each next one waits twice as long.
+//! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer
+//! is set by programs and is long; where the peer takes single packets again, a few round trips without
+//! progress are enough to retransmit the oldest (as RFC 8985 section 7 does for TCP). A probe costs one
+//! packet, for a READ also its responses from there on, and each next one waits twice as long.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::Psn;
@@ -23,8 +24,8 @@ pub(super) struct Probe {
     timed: Option<(Psn, Instant)>,
     /// Smoothed round trip in nanoseconds (RFC 6298 section 2), once there is one.
     round_trip: Option<u64>,
-    /// Probes since a packet was last acknowledged without one: the time before a probe was too short (RFC 6298 section 5), or
-    /// they were needed.
+    /// Probes since a packet was last acknowledged without one: the time before a probe was too short (RFC
+    /// 6298 section 5), or they were needed.
     sent: u32,
     /// A packet that was first sent after the last probe.
     unprobed: Option<Psn>,

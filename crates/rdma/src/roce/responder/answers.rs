@@ -1,9 +1,9 @@
 //! The queue of answers to send.
 //!
-//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all before it. A FLUSH
-//! or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges everything that has arrived: a
-//! driver that receives a batch before it sends has ACKs coalesced. While the pace of congestion control holds data, the ACK behind it
-//! waits too.
+//! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all
+//! before it. A FLUSH or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges
+//! everything that has arrived: a driver that receives a batch before it sends has ACKs coalesced. While the
+//! pace of congestion control holds data, the ACK behind it waits too.
 
 use std::collections::VecDeque;
 
@@ -167,7 +167,8 @@ impl Answers {
         (answer.start, answer.next, answer.end) = (start, start, end);
     }
 
-    /// Answers a retransmitted READ, or a part of it (IBA 9.7.1.2.1). Returns false if it is not a retransmission.
+    /// Answers a retransmitted READ, or a part of it (IBA 9.7.1.2.1). Returns false if it is not a
+    /// retransmission.
     pub(super) fn repeat_read(&mut self, psn: Psn, reth: &Reth, mtu: u32) -> bool {
         let Some(index) = self.position(psn) else { return false };
         let answer = &self.data[index];
@@ -234,8 +235,8 @@ fn plain(message: Message, psn: Psn, cause: Cause) -> Outgoing {
 }
 
 impl Answers {
-    /// The answer that leaves before any acknowledgement: a congestion notification, data unless it is paced, the selective NAK
-    /// of `missing`.
+    /// The answer that leaves before any acknowledgement: a congestion notification, data unless it is paced,
+    /// the selective NAK of `missing`.
     #[inline]
     pub(super) fn next(&self, position: Position, is_paced: bool, missing: Option<Psn>) -> Option<Outgoing> {
         if self.notification {
@@ -302,7 +303,8 @@ impl Answers {
         self.acknowledgement = Some(Acknowledgement::Negative(psn, syndrome));
     }
 
-    /// Records an executed request, and whether it requests an acknowledgement. Returns true if it is the first that waits for one.
+    /// Records an executed request, and whether it requests an acknowledgement. Returns true if it is the
+    /// first that waits for one.
     #[inline]
     pub(super) fn request_done(&mut self, asks: bool) -> bool {
         match self.acknowledgement {

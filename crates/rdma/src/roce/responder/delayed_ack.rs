@@ -1,9 +1,10 @@
 //! Delayed acknowledgements, which leave together with the program's answer.
 //!
-//! Where programs answer each message by one of their own, a delayed acknowledgement leaves in the same transmit, behind
-//! the answer: one system call and one wake-up less at either end. As in TCP, only a program that has just answered in time
-//! is waited for (RFC 1122 section 4.2.3.2; Linux's "pingpong" mode); all others are acknowledged at once. Behind the answer, the
-//! shorter acknowledgement fits in one train with it; the peer's driver accepts it before requests, as if it had left at once.
+//! Where programs answer each message by one of their own, a delayed acknowledgement leaves in the same
+//! transmit, behind the answer: one system call and one wake-up less at either end. As in TCP, only a program
+//! that has just answered in time is waited for (RFC 1122 section 4.2.3.2; Linux's "pingpong" mode); all
+//! others are acknowledged at once. Behind the answer, the shorter acknowledgement fits in one train with it;
+//! the peer's driver accepts it before requests, as if it had left at once.
 
 use nichrome_wire::Instant;
 

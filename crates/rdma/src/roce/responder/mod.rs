@@ -220,7 +220,8 @@ impl Responder {
         }
     }
 
-    /// Has a target of XRC turn to the shared receive queue that a request names; the packets of one message name one.
+    /// Has a target of XRC turn to the shared receive queue that a request names; the packets of one message
+    /// name one.
     fn turns_to<M: Memory>(&mut self, srq: SrqNumber, context: &mut Context<'_, M>) -> bool {
         if self.inbound == Inbound::Nothing {
             self.srq = srq;
@@ -365,8 +366,8 @@ impl Responder {
         self.ecn_echo && matches!(packet.cause, Cause::Acknowledgement | Cause::Data { .. })
     }
 
-    /// Whether an answer offers selective repeat: positive ones do where the requests did. On a NAK the flag means that it
-    /// is of a single packet.
+    /// Whether an answer offers selective repeat: positive ones do where the requests did. On a NAK the flag
+    /// means that it is of a single packet.
     #[inline]
     pub(super) fn offers_selective(&self, packet: &Outgoing) -> bool {
         self.offered
@@ -419,7 +420,8 @@ impl Responder {
         self.reorder.clear(spare);
     }
 
-    /// Drops READ responses, and answers of atomics, FLUSHes and ATOMIC WRITEs. An ACK or NAK that waits is still sent.
+    /// Drops READ responses, and answers of atomics, FLUSHes and ATOMIC WRITEs. An ACK or NAK that waits is
+    /// still sent.
     pub(super) fn drop_data(&mut self) {
         self.answers.drop_data();
     }

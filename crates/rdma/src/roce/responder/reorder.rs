@@ -1,9 +1,10 @@
 //! Selective repeat between two ends of this crate.
 //!
-//! A request that arrives ahead of a lost one is kept, and each packet that is missing before it gets a NAK of its own,
-//! flagged as selective: that acknowledges nothing. The requester retransmits that packet alone. When it arrives, the kept packets
-//! behind it is done in order, so that the effects are those of a path without loss. When a repetition is lost too, which a
-//! later one shows, the NAK is sent again; else the requester's timer repeats everything, as it does with other peers.
+//! A request that arrives ahead of a lost one is kept, and each packet that is missing before it gets a NAK
+//! of its own, flagged as selective: that acknowledges nothing. The requester retransmits that packet alone.
+//! When it arrives, the kept packets behind it is done in order, so that the effects are those of a path
+//! without loss. When a repetition is lost too, which a later one shows, the NAK is sent again; else the
+//! requester's timer repeats everything, as it does with other peers.
 
 use nichrome_wire::rdma::{Psn, RcMessage};
 

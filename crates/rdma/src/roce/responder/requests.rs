@@ -158,8 +158,8 @@ impl Responder {
         self.answer_empty(request, limit)
     }
 
-    /// Answers a FLUSH. Earlier writes are in the program's memory already, visible to all processors; the rights
-    /// are those of rxe: of the queue pair for each placement type, and of the region.
+    /// Answers a FLUSH. Earlier writes are in the program's memory already, visible to all processors; the
+    /// rights are those of rxe: of the queue pair for each placement type, and of the region.
     pub(super) fn flush<M: Memory>(
         &mut self,
         feth: Feth,
@@ -180,8 +180,8 @@ impl Responder {
         self.answer_empty(request, limit)
     }
 
-    /// Whether a request that needs this right of the queue pair and an answer of its own may be done: returns how many such
-    /// answers are kept.
+    /// Whether a request that needs this right of the queue pair and an answer of its own may be done:
+    /// returns how many such answers are kept.
     fn answerable<M: Memory>(&self, right: Access, context: &Context<'_, M>) -> Result<usize, Reject> {
         let settings = &context.qp.settings;
         let limit = usize::from(settings.max_dest_rd_atomic);

@@ -1,4 +1,5 @@
-//! Requests of unreliable connections, and datagrams: none is answered, and one that cannot be executed is dropped.
+//! Requests of unreliable connections, and datagrams: none is answered, and one that cannot be executed is
+//! dropped.
 //!
 //! | case | here |
 //! |---|---|
@@ -116,7 +117,8 @@ impl Responder {
     }
 }
 
-/// The current receive cannot be written: drops the message, and completes the receive with a local protection error.
+/// The current receive cannot be written: drops the message, and completes the receive with a local
+/// protection error.
 fn fail_receive<M: Memory>(context: &mut Context<'_, M>) -> Failed {
     let Context { qp, verbs, .. } = context;
     verbs.counters.dropped_unreliable += 1;
@@ -125,8 +127,8 @@ fn fail_receive<M: Memory>(context: &mut Context<'_, M>) -> Failed {
     Failed
 }
 
-/// The IP header of a datagram as its receiver gets it: IPv6's, or 20 zero bytes and IPv4's (annex A17.4.5). Fields that a
-/// socket does not show are 0.
+/// The IP header of a datagram as its receiver gets it: IPv6's, or 20 zero bytes and IPv4's (annex A17.4.5).
+/// Fields that a socket does not show are 0.
 fn global_route(request: &Incoming<'_>) -> [u8; GRH_LEN] {
     const UDP: u8 = 17;
     let mut bytes = [0; GRH_LEN];

@@ -19,7 +19,8 @@ struct Answer<'a> {
 }
 
 impl Stateful {
-    /// Handles the answer of the server's card to an RDP or GD. Returns the packet's place if it ends the wait for it.
+    /// Handles the answer of the server's card to an RDP or GD. Returns the packet's place if it ends the
+    /// wait for it.
     fn answered<M: Memory>(
         &mut self,
         transfer: Transfer,

@@ -1,4 +1,5 @@
-//! Asking for receives: of a server that takes them from a shared queue, and of any server whether it is still there.
+//! Asking for receives: of a server that takes them from a shared queue, and of any server whether it is
+//! still there.
 
 use nichrome_wire::star::{Completed, Cqe, StatusCode};
 use nichrome_wire::{Instant, SeqNumber};
@@ -31,9 +32,9 @@ impl Stateful {
         self.report(Cqe { wr_id: number, status, completed, len: 0, notice: None })
     }
 
-    /// While an operation waits for a receive, and nothing else shows whether the server is still there: repeats the request for
-    /// receives once in a timeout of the queue pair, since any driver acknowledges a CQEP. Returns the time of the next question;
-    /// `None` without a timeout.
+    /// While an operation waits for a receive, and nothing else shows whether the server is still there:
+    /// repeats the request for receives once in a timeout of the queue pair, since any driver acknowledges a
+    /// CQEP. Returns the time of the next question; `None` without a timeout.
     pub(super) fn ask_whether_alive(&mut self, now: Instant) -> Option<Instant> {
         let settings = &self.qp.settings;
         if settings.timeout == 0 {
@@ -58,8 +59,8 @@ impl Stateful {
         asking.and_then(|asking| asking.request).is_some_and(|request| !self.outbox.is_acknowledged(request))
     }
 
-    /// Whether the lack of a receive may be the client's own: the server does not know of the need, or lends no more before
-    /// an operation is complete that holds one.
+    /// Whether the lack of a receive may be the client's own: the server does not know of the need, or lends
+    /// no more before an operation is complete that holds one.
     pub(super) fn may_be_lent_more(&self) -> bool {
         let holds = || self.own.operations.iter().any(|operation| operation.mirrored.is_some());
         self.asking.is_some() && (self.is_asking() || holds())

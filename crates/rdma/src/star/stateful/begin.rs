@@ -180,14 +180,16 @@ impl Stateful {
         }
     }
 
-    /// Whether the initiator's next request fills exactly the server's buffer that the operation before it fills.
+    /// Whether the initiator's next request fills exactly the server's buffer that the operation before it
+    /// fills.
     fn rewrites_last(&self, initiator: Initiator) -> bool {
         let next = self.pipeline(initiator).operations.len();
         let before = next.checked_sub(1).and_then(|last| self.target(initiator, last));
         before.is_some() && before == self.target(initiator, next)
     }
 
-    /// Whether the client's program owns the buffers of a request. An operation without could vouch for none before it.
+    /// Whether the client's program owns the buffers of a request. An operation without could vouch for none
+    /// before it.
     fn has_buffers<M: Memory>(&self, work: &SendWork, verbs: &Verbs<M>) -> bool {
         let domain = self.qp.domain;
         mirror::pieces(&self.qp.sends, work.source, work.len).all(|Sge { lkey, address, len }| {
@@ -195,8 +197,8 @@ impl Stateful {
         })
     }
 
-    /// Whether the next operation should begin: all chunks before it were sent, or the one being sent must know whether
-    /// another to the same bytes follows.
+    /// Whether the next operation should begin: all chunks before it were sent, or the one being sent must
+    /// know whether another to the same bytes follows.
     pub(super) fn should_begin(&self, initiator: Initiator) -> bool {
         let pipeline = self.pipeline(initiator);
         pipeline.is_all_sent() || pipeline.is_last_under_way() && self.rewrites_last(initiator)
@@ -426,8 +428,8 @@ impl Stateful {
         verbs.memory.write(at, bytes).map_err(|_| (Status::RemoteOperation, Status::Flushed))
     }
 
-    /// Checks the server's access to the client's memory and returns the address; `None` for 0 bytes, which need no key
-    /// (IBA C9-88).
+    /// Checks the server's access to the client's memory and returns the address; `None` for 0 bytes, which
+    /// need no key (IBA C9-88).
     fn reachable<M: Memory>(
         &self,
         remote: Remote,

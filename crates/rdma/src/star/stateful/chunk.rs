@@ -1,7 +1,7 @@
 //! The bytes of one packet, and their place in the memory of server and client.
 //!
-//! A packet accesses one contiguous range of the server's memory. The server's buffers therefore cut an operation into
-//! chunks of up to a path MTU; the client's buffers do not matter.
+//! A packet accesses one contiguous range of the server's memory. The server's buffers therefore cut an
+//! operation into chunks of up to a path MTU; the client's buffers do not matter.
 
 use nichrome_wire::Instant;
 use nichrome_wire::star::{
@@ -21,12 +21,14 @@ use crate::star::packet::{Cause, Outgoing};
 use crate::star::pipeline::{Conflict, Extent, Host, Transfer};
 use crate::star::security::Blocked;
 
-/// The timeout of a packet that the egress module blocked, on a queue pair without one, as an exponent: 67 ms.
+/// The timeout of a packet that the egress module blocked, on a queue pair without one, as an exponent: 67
+/// ms.
 const EGRESS_TIMEOUT: u8 = 14;
 
 /// A chunk of an operation.
 struct Chunk {
-    /// In the server's memory; by a remote key, the capability is that of the memory table and is still to be added.
+    /// In the server's memory; by a remote key, the capability is that of the memory table and is still to be
+    /// added.
     span: Span,
     code: GrantCode,
     /// Bytes from the start of the message.
@@ -103,8 +105,8 @@ impl Stateful {
         Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place), code, offset })
     }
 
-    /// The packet for the chunk behind that of `packet`, which has left: of the same message, and of the same buffer of the
-    /// server.
+    /// The packet for the chunk behind that of `packet`, which has left: of the same message, and of the same
+    /// buffer of the server.
     #[inline]
     pub(super) fn next_of_message(&self, packet: &Outgoing, place: Place, now: Instant) -> Option<Outgoing> {
         let Place { initiator, nth } = place;
@@ -135,8 +137,8 @@ impl Stateful {
         Some(Outgoing { repr, payload_len, cause: Cause::Chunk(Place { initiator, nth }), offset, ..*packet })
     }
 
-    /// Whether a new chunk must wait: for operations before it that write what it reads or writes, or because its operation
-    /// failed.
+    /// Whether a new chunk must wait: for operations before it that write what it reads or writes, or because
+    /// its operation failed.
     pub(super) fn is_blocked(&self, initiator: Initiator, index: usize, nth: u64) -> bool {
         let pipeline = self.pipeline(initiator);
         let operation = &pipeline.operations[index];
@@ -163,8 +165,9 @@ impl Stateful {
         pipeline.conflicts_before(index, &writes, &reads, mtu)
     }
 
-    /// Schedules a retry of a chunk that the egress module blocked: the WQEP that registers its memory may still be on its
-    /// way. Fails the operation after the queue pair's timeout and retries. Other chunks leave meanwhile.
+    /// Schedules a retry of a chunk that the egress module blocked: the WQEP that registers its memory may
+    /// still be on its way. Fails the operation after the queue pair's timeout and retries. Other chunks
+    /// leave meanwhile.
     pub(super) fn chunk_blocked<M>(&mut self, place: Place, why: Blocked, verbs: &mut Verbs<M>) {
         let Place { initiator, nth } = place;
         let Some(index) = self.pipeline(initiator).operation_of(nth) else { return };
@@ -196,7 +199,8 @@ impl Stateful {
         }
     }
 
-    /// Copies the payload of an RDP, `offset` bytes behind the start of the message, from the client's memory.
+    /// Copies the payload of an RDP, `offset` bytes behind the start of the message, from the client's
+    /// memory.
     pub(super) fn copy_payload<M: Memory>(
         &self,
         place: Place,
@@ -232,7 +236,8 @@ impl Stateful {
         }
     }
 
-    /// Stores the payload of an SDP in the client's memory, unless a later operation has filled its place; an RA has none.
+    /// Stores the payload of an SDP in the client's memory, unless a later operation has filled its place; an
+    /// RA has none.
     pub(super) fn store_response<M: Memory>(
         &mut self,
         place: Place,
@@ -274,8 +279,8 @@ impl Stateful {
         }
     }
 
-    /// The statuses of an operation whose packet the server's card refused: the error is of the program that named the
-    /// memory.
+    /// The statuses of an operation whose packet the server's card refused: the error is of the program that
+    /// named the memory.
     pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
         let is_remote = |work: &crate::core::send_queue::SendWork| {
             matches!(

@@ -193,8 +193,8 @@ impl Stateful {
         self.report(Cqe { wr_id, status: code(status), completed, len, notice: None });
     }
 
-    /// Completes the oldest of the server's operations in error. A violation of the client's rights moves both queue pairs
-    /// to ERROR; an error in the server's own memory, the server's only.
+    /// Completes the oldest of the server's operations in error. A violation of the client's rights moves
+    /// both queue pairs to ERROR; an error in the server's own memory, the server's only.
     fn fail_theirs<M: Memory>(&mut self, status: Status, receive: Status, verbs: &mut Verbs<M>) {
         let Some(operation) = self.theirs.retire() else { return };
         let Some(work) = self.mirror.pop_send() else { return };

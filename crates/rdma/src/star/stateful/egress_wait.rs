@@ -1,4 +1,5 @@
-//! Chunks that the egress module has blocked: they wait for a retry, while the other chunks of the connection leave.
+//! Chunks that the egress module has blocked: they wait for a retry, while the other chunks of the connection
+//! leave.
 
 use nichrome_wire::Instant;
 

@@ -87,7 +87,8 @@ pub(crate) struct Stateful {
     turn: Initiator,
     /// By initiator, since when its next operation waits for a receive.
     pub(super) rnr_since: [Option<Instant>; 2],
-    /// While an operation of the client waits for a receive, when the server is asked whether it is still there.
+    /// While an operation of the client waits for a receive, when the server is asked whether it is still
+    /// there.
     next_question: Option<Instant>,
     /// Chunks that the egress module has blocked.
     egress_wait: EgressWait,
@@ -427,7 +428,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
                     Initiator::Client => &mut self.own,
                     Initiator::Server => &mut self.theirs,
                 };
-                // A failed operation sends no more: its packet cannot be built, or the egress module blocks it.
+                // A failed operation sends no more: its packet cannot be built, or the egress module blocks
+                // it.
                 if !pipeline.is_done(nth) && !pipeline.has_failed(nth) {
                     if !pipeline.supersede(nth) {
                         break;

@@ -18,8 +18,8 @@ impl Stateless {
     pub(super) fn completed<M: Memory>(&mut self, cqe: &Cqe, urgency: Urgency, verbs: &mut Verbs<M>) -> bool {
         if !self.knows(cqe, verbs) {
             verbs.counters.dropped_stale += 1;
-            // The client may have executed a send that was flushed here. A receive that was flushed or returned to its queue
-            // is not acknowledged: the client's send must fail.
+            // The client may have executed a send that was flushed here. A receive that was flushed or
+            // returned to its queue is not acknowledged: the client's send must fail.
             return self.is_closed() && !cqe.completed.is_of_receive();
         }
         match cqe.completed {
@@ -34,7 +34,8 @@ impl Stateless {
         true
     }
 
-    /// Whether a CQE names a request that was sent to the client; of receives, the oldest, with buffers for its length.
+    /// Whether a CQE names a request that was sent to the client; of receives, the oldest, with buffers for
+    /// its length.
     fn knows<M: Memory>(&self, cqe: &Cqe, verbs: &Verbs<M>) -> bool {
         let room = |number| {
             let slot = self.receive_slot(number, verbs);
@@ -117,8 +118,8 @@ impl Stateless {
         self.enter_error(verbs);
     }
 
-    /// Handles the end of the client's connection: after an access violation moves the queue pair to ERROR, else fails the
-    /// outstanding sends only, after the [`Grace`].
+    /// Handles the end of the client's connection: after an access violation moves the queue pair to ERROR,
+    /// else fails the outstanding sends only, after the [`Grace`].
     ///
     /// [`Grace`]: crate::star::grace::Grace
     fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {

@@ -1,8 +1,9 @@
 //! The server: the stateless side of a connection, as its driver in the card's host keeps it.
 //!
-//! The driver announces requests to the client in WQEPs (`requests.rs`); the client executes them and reports them in CQEPs
-//! (`completions.rs`). Lost elements are retransmitted (section 3.3 of the paper, "Handling WQE loss"). WQEs and CQEs name
-//! requests by their position in the queue; the program's work request IDs stay here.
+//! The driver announces requests to the client in WQEPs (`requests.rs`); the client executes them and reports
+//! them in CQEPs (`completions.rs`). Lost elements are retransmitted (section 3.3 of the paper, "Handling WQE
+//! loss"). WQEs and CQEs name requests by their position in the queue; the program's work request IDs stay
+//! here.
 //!
 //! | case | reaction |
 //! |---|---|
@@ -178,8 +179,8 @@ impl Stateless {
         }
     }
 
-    /// Completes a send that failed before it was announced, once all before it are complete. After a Close, the queues are flushed instead, when
-    /// the client has acknowledged it.
+    /// Completes a send that failed before it was announced, once all before it are complete. After a Close,
+    /// the queues are flushed instead, when the client has acknowledged it.
     pub(super) fn retire<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let failed = self.qp.sends.front().map(|work| work.progress);
         if let Some(Progress::Failed(status)) =
@@ -202,8 +203,8 @@ impl Stateless {
         waits || self.is_up() && (unannounced_receive() || unannounced_send())
     }
 
-    /// The timers of elements: the queue pair's, but a Close is given up also if they have no timeout, since the queues are flushed
-    /// behind it.
+    /// The timers of elements: the queue pair's, but a Close is given up also if they have no timeout, since
+    /// the queues are flushed behind it.
     fn timers(&self) -> Settings {
         let settings = self.qp.settings;
         let is_endless = settings.timeout == 0 && matches!(self.closing, Closing::Announced(_));
@@ -266,7 +267,8 @@ impl Stateless {
         self.closing == Closing::Closed
     }
 
-    /// Moves the queue pair to ERROR and queues a Close; the queues are flushed when the client has acknowledged it.
+    /// Moves the queue pair to ERROR and queues a Close; the queues are flushed when the client has
+    /// acknowledged it.
     pub(super) fn enter_error<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let was_connected = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
         self.qp.state = QpState::Err;

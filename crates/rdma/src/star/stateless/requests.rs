@@ -16,7 +16,8 @@ use crate::star::element_room::{check_buffers, element_room};
 use crate::star::mirror;
 
 impl Stateless {
-    /// Announces the receives of the queue pair's own queue. One that does not fit an element, posted before set-up, fails in its turn.
+    /// Announces the receives of the queue pair's own queue. One that does not fit an element, posted before
+    /// set-up, fails in its turn.
     pub(super) fn announce_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Receives::Own(queue) = &self.qp.receives {
             let announced = self.receives.elements.len();
@@ -33,8 +34,8 @@ impl Stateless {
         }
     }
 
-    /// Announces the next send. Returns false if there is none, if its buffers are invalid, or if it does not fit an element, posted before
-    /// set-up.
+    /// Announces the next send. Returns false if there is none, if its buffers are invalid, or if it does not
+    /// fit an element, posted before set-up.
     pub(super) fn announce_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
         let index = self.sends.elements.len();
         let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
@@ -86,8 +87,8 @@ impl Stateless {
         }
     }
 
-    /// The buffers of an announced receive. A buffer that the queue's domain may not write has key 0, which no region has: the card, which knows
-    /// no domains of connections, refuses the message.
+    /// The buffers of an announced receive. A buffer that the queue's domain may not write has key 0, which
+    /// no region has: the card, which knows no domains of connections, refuses the message.
     pub(super) fn receive_buffers<'a, M: Memory>(
         &'a self,
         number: u64,

@@ -1,12 +1,12 @@
 //! Receives of a shared queue, lent to clients on demand.
 //!
-//! The client asks by a CQEP for one receive for each SEND or WRITE with immediate data that its program has posted, so a
-//! client without such requests holds none. The driver lends the requested receives, up to [`MAX_LENT`] at a time; connections that
-//! wait take turns of one receive each. The card is not involved.
+//! The client asks by a CQEP for one receive for each SEND or WRITE with immediate data that its program has
+//! posted, so a client without such requests holds none. The driver lends the requested receives, up to
+//! [`MAX_LENT`] at a time; connections that wait take turns of one receive each. The card is not involved.
 //!
-//! A receive that is lent is not taken back while the connection lives: the client may be storing into its buffers, and only
-//! the client knows. Receives return to the front of the queue when the connection ends. A client that holds some and is silent
-//! for the timeouts of the queue pair is given up.
+//! A receive that is lent is not taken back while the connection lives: the client may be storing into its
+//! buffers, and only the client knows. Receives return to the front of the queue when the connection ends. A
+//! client that holds some and is silent for the timeouts of the queue pair is given up.
 
 use nichrome_wire::SeqNumber;
 
@@ -43,8 +43,8 @@ impl Stateless {
         Some((*self.receives.elements.front()?, Entry::Receive(self.receives.done)))
     }
 
-    /// Whether an element is to leave before the EA of a request for receives: a client that has the EA and no receive
-    /// counts the time as RNR.
+    /// Whether an element is to leave before the EA of a request for receives: a client that has the EA and
+    /// no receive counts the time as RNR.
     pub(super) fn has_loan_to_send(&self) -> bool {
         !self.loans.held.is_empty() && self.outbox.next().is_some()
     }
@@ -121,8 +121,8 @@ impl Stateless {
         self.loans.held.pop_front().map(|loan| loan.slot)
     }
 
-    /// Returns the client's receives to the shared queue, and stops waiting for more. The client's leases are void before the queue
-    /// pairs that wait are served.
+    /// Returns the client's receives to the shared queue, and stops waiting for more. The client's leases are
+    /// void before the queue pairs that wait are served.
     pub(super) fn return_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.receives.elements.clear();
         let Some(srq) = self.shared_queue() else { return };

@@ -1,4 +1,5 @@
-//! Connection management against independent implementations: a capture of Linux's rxe, tshark; and properties of any message.
+//! Connection management against independent implementations: a capture of Linux's rxe, tshark; and
+//! properties of any message.
 
 mod captures;
 mod generated;

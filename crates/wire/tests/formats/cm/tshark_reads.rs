@@ -1,4 +1,5 @@
-//! tshark dissects datagrams of ours: every kind of message, with nothing malformed and the fields where they belong.
+//! tshark dissects datagrams of ours: every kind of message, with nothing malformed and the fields where they
+//! belong.
 
 use std::fs::File;
 

@@ -1,4 +1,5 @@
-//! iWARP against independent implementations: a capture of Linux's siw, tshark; and properties of any message.
+//! iWARP against independent implementations: a capture of Linux's siw, tshark; and properties of any
+//! message.
 
 mod generated;
 mod properties;

@@ -1,4 +1,5 @@
-//! Comparison of this crate with etherparse, which shares no code with it, and of a frame with its own rebuilding.
+//! Comparison of this crate with etherparse, which shares no code with it, and of a frame with its own
+//! rebuilding.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use etherparse::{LinkExtSlice, LinkSlice, NetSlice, SlicedPacket, TcpOptionElement, TransportSlice};

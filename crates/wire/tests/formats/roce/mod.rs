@@ -1,4 +1,5 @@
-//! RoCEv2 against independent implementations: captures of Linux's rxe, tshark, scapy; and properties of any packet.
+//! RoCEv2 against independent implementations: captures of Linux's rxe, tshark, scapy; and properties of any
+//! packet.
 
 mod captures;
 mod generated;

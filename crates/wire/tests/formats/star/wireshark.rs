@@ -1,4 +1,5 @@
-//! tshark with our dissector (dist/wireshark/star.lua) sees every field of every packet, and nothing malformed.
+//! tshark with our dissector (dist/wireshark/star.lua) sees every field of every packet, and nothing
+//! malformed.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -425,7 +426,8 @@ fn tshark_marks_packets_of_another_start() {
     assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:"]].concat()), NOTHING);
 }
 
-/// The dissector marks exactly the packets that our parser refuses as malformed; any damaged packet has another epoch.
+/// The dissector marks exactly the packets that our parser refuses as malformed; any damaged packet has
+/// another epoch.
 #[test]
 fn tshark_marks_damaged_packets() {
     let mut runner = TestRunner::deterministic();

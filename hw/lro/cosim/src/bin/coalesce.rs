@@ -1,5 +1,5 @@
-//! `coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]`: runs a capture through the module in simulation and
-//! writes what comes out as pcapng; `--verify` compares it with the engine first.
+//! `coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]`: runs a capture through the
+//! module in simulation and writes what comes out as pcapng; `--verify` compares it with the engine first.
 #![forbid(unsafe_code)]
 
 use std::env;
