@@ -18,11 +18,11 @@ pub struct Dcqcn {
     pub min_rate: u64,
     /// Gain g of the congestion estimate alpha, 0 to 1.
     pub gain: f64,
-    /// Interval at which alpha decreases without CNPs.
+    /// Interval at which alpha decreases without CNPs, at least 1.
     pub alpha_time: u64,
-    /// Interval of the rate increase timer.
+    /// Interval of the rate increase timer, at least 1 µs.
     pub increase_time: u64,
-    /// Bytes per step of the rate increase byte counter.
+    /// Bytes per step of the rate increase byte counter, at least 1.
     pub increase_bytes: u64,
     /// Number of fast recovery steps.
     pub recovery_steps: u32,
@@ -49,13 +49,16 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// Parameters with their values and minima. With lower increments a rate would not recover, or in so many
+    /// Parameters with their values and minima. With lower values a rate would not recover, or in so many
     /// steps that those of an idle queue pair would keep the driver's lock.
-    pub(crate) fn minima(&self) -> [(&'static str, u64, u64); 4] {
+    pub(crate) fn minima(&self) -> [(&'static str, u64, u64); 7] {
         let min_increment = (self.line_rate >> 20).max(1);
         [
             ("dcqcn.line_rate", self.line_rate, 1),
             ("dcqcn.min_rate", self.min_rate, 1),
+            ("dcqcn.alpha_time", self.alpha_time, 1),
+            ("dcqcn.increase_time", self.increase_time, 1000),
+            ("dcqcn.increase_bytes", self.increase_bytes, 1),
             ("dcqcn.additive", self.additive, min_increment),
             ("dcqcn.hyper", self.hyper, min_increment),
         ]
@@ -174,15 +177,15 @@ impl ReactionPoint {
         while self.next_increase <= now && self.is_paced(config) {
             self.time_steps += 1;
             self.increase(config);
-            self.next_increase = self.next_increase.plus_nanos(config.increase_time.max(1));
+            self.next_increase = self.next_increase.plus_nanos(config.increase_time);
         }
         if !self.is_paced(config) {
             return false;
         }
-        // The rate is below the line rate for a limited time only, so that there are few steps.
-        while self.next_alpha <= now {
-            self.alpha *= 1.0 - config.gain;
-            self.next_alpha = self.next_alpha.plus_nanos(config.alpha_time.max(1));
+        if self.next_alpha <= now {
+            let steps = now.nanos_since(self.next_alpha) / config.alpha_time + 1;
+            self.alpha *= (1.0 - config.gain).powi(steps.try_into().unwrap_or(i32::MAX));
+            self.next_alpha = self.next_alpha.plus_nanos(steps.saturating_mul(config.alpha_time));
         }
         true
     }
@@ -208,8 +211,8 @@ impl ReactionPoint {
         let nanos = bytes as f64 * 8e9 / self.current;
         self.free_at = self.free_at.max(now).plus_nanos(nanos as u64);
         self.bytes += bytes as u64;
-        while self.bytes >= config.increase_bytes.max(1) {
-            self.bytes -= config.increase_bytes.max(1);
+        while self.bytes >= config.increase_bytes {
+            self.bytes -= config.increase_bytes;
             self.byte_steps += 1;
             self.increase(config);
         }

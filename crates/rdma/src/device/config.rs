@@ -1,11 +1,13 @@
 //! The configuration of a device.
 
+use std::fmt::Display;
 use std::net::IpAddr;
+use std::ops::RangeBounds;
 
 use nichrome_wire::rdma::PathMtu;
 use thiserror::Error;
 
-use crate::congestion::{Congestion, Dcqcn, SendWindow};
+use crate::congestion::{Congestion, SendWindow};
 use crate::core::attributes::QpType;
 use crate::core::limits::Limits;
 use crate::core::protection::Protection;
@@ -72,16 +74,30 @@ impl Config {
             ("window.max", self.window.max as usize, 1, 1 << 20),
             ("window.read", self.window.read as usize, 1, self.window.initial as usize),
         ];
+        for (name, value, min, max) in ranges {
+            check(name, &value, min..=max, || format!("between {min} and {max}"))?;
+        }
         let controllers = [&self.roce.congestion, &self.star.congestion];
-        let minima = controllers.into_iter().filter_map(Congestion::dcqcn).flat_map(Dcqcn::minima);
-        let minima = minima.map(|(name, value, min)| (name, value, min, u64::MAX));
-        let as_u64 = |(name, value, min, max)| (name, value as u64, min as u64, max as u64);
-        for (name, value, min, max) in ranges.map(as_u64).into_iter().chain(minima) {
-            if !(min..=max).contains(&value) {
-                return Err(ConfigError { name, value, min, max });
+        for dcqcn in controllers.into_iter().filter_map(Congestion::dcqcn) {
+            check("dcqcn.gain", &dcqcn.gain, 0.0..=1.0, || "between 0 and 1".into())?;
+            for (name, value, min) in dcqcn.minima() {
+                check(name, &value, min.., || format!("at least {min}"))?;
             }
         }
         Ok(())
+    }
+}
+
+/// Fails if `value` is not within `range`, whose text for the error is `described`.
+fn check<T: PartialOrd + Display>(
+    name: &'static str,
+    value: &T,
+    range: impl RangeBounds<T>,
+    described: impl FnOnce() -> String,
+) -> Result<(), ConfigError> {
+    match range.contains(value) {
+        true => Ok(()),
+        false => Err(ConfigError { name, value: value.to_string(), range: described() }),
     }
 }
 
@@ -123,17 +139,9 @@ impl AsRef<IwarpConfig> for Config {
 
 /// A value of a [`Config`] that is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{name} is {value}, but must be {}", range(*min, *max))]
+#[error("{name} is {value}, but must be {range}")]
 pub struct ConfigError {
     name: &'static str,
-    value: u64,
-    min: u64,
-    max: u64,
-}
-
-fn range(min: u64, max: u64) -> String {
-    match max {
-        u64::MAX => format!("at least {min}"),
-        _ => format!("between {min} and {max}"),
-    }
+    value: String,
+    range: String,
 }

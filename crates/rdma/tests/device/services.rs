@@ -494,6 +494,11 @@ fn a_rate_that_would_not_recover_is_refused() {
         (Dcqcn { hyper: 38_145, ..defaults }, "dcqcn.hyper is 38145, but must be at least 38146"),
         (Dcqcn { min_rate: 0, ..defaults }, "dcqcn.min_rate is 0, but must be at least 1"),
         (Dcqcn { line_rate: 0, ..defaults }, "dcqcn.line_rate is 0, but must be at least 1"),
+        (Dcqcn { gain: 1.5, ..defaults }, "dcqcn.gain is 1.5, but must be between 0 and 1"),
+        (Dcqcn { gain: f64::NAN, ..defaults }, "dcqcn.gain is NaN, but must be between 0 and 1"),
+        (Dcqcn { alpha_time: 0, ..defaults }, "dcqcn.alpha_time is 0, but must be at least 1"),
+        (Dcqcn { increase_time: 999, ..defaults }, "dcqcn.increase_time is 999, but must be at least 1000"),
+        (Dcqcn { increase_bytes: 0, ..defaults }, "dcqcn.increase_bytes is 0, but must be at least 1"),
     ];
     for (dcqcn, error) in cases {
         assert_eq!(refused(dcqcn).as_deref(), Some(error));
