@@ -17,7 +17,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use thiserror::Error;
 
 use crate::cm::{CmOptions, Unavailable};
-use crate::iwarp::IwarpOptions;
+use crate::iwarp::{IWARP_PORT, IwarpOptions};
 use crate::management_steering::STEERING;
 use crate::star::{self, StarAddressError, StarOptions};
 
@@ -232,7 +232,9 @@ pub enum JoinError {
     Udp(#[from] UdpError),
 }
 
-/// The UDP socket of RoCE: exclusive, or one of several that share an address.
+/// The UDP socket of RoCE: exclusive, or one of several that share an address. An iWARP adapter has one at
+/// its own port, which only reserves its slot at the address: where the kernel has RoCE's port (`rdma_rxe`),
+/// iWARP works nevertheless.
 #[derive(Debug)]
 pub(crate) enum RoceSocket {
     Own(UdpSocket),
@@ -250,12 +252,14 @@ impl RoceSocket {
     ///
     /// # Errors
     /// The address is taken, or not one of this machine.
-    pub(crate) fn open(place: Place) -> Result<Self, UdpError> {
+    pub(crate) fn open(place: Place, transport: Transport) -> Result<Self, UdpError> {
+        let port = match transport {
+            Transport::Roce | Transport::Star => ROCE_PORT,
+            Transport::Iwarp => IWARP_PORT,
+        };
         match place {
-            Place::Loopback => UdpSocket::open_loopback(ROCE_PORT).map(Self::Own),
-            Place::Address(ip) => {
-                SharedPort::join(SocketAddr::new(ip, ROCE_PORT), STEERING).map(Self::Shared)
-            }
+            Place::Loopback => UdpSocket::open_loopback(port).map(Self::Own),
+            Place::Address(ip) => SharedPort::join(SocketAddr::new(ip, port), STEERING).map(Self::Shared),
         }
     }
 

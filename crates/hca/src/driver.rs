@@ -64,7 +64,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// # Errors
     /// The address, the capture, the faults, the device or the thread.
     pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
-        let socket = RoceSocket::open(config.place)?;
+        let socket = RoceSocket::open(config.place, config.transport)?;
         let device = Device::new(socket.device(config)?, memory)?;
         let set_up = SetUpPorts::open(&socket, config, device.config().first_qp)?;
         let wire = Wire::open(socket, config)?;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
@@ -149,6 +149,22 @@ fn several_adapters_share_an_address_of_ipv6() {
         moves_messages_both_ways(ends, &[1, 65_536]);
     };
     NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
+}
+
+/// The kernel's `rdma_rxe` has RoCE's port at all addresses.
+#[test]
+fn iwarp_does_not_need_the_port_of_roce() {
+    nichrome_port::gain_network_admin().unwrap();
+    let beside_rxe = || {
+        let netlink = Netlink::open().unwrap();
+        netlink.set_up(&netlink.interface("lo".parse().unwrap()).unwrap()).unwrap();
+        let _rxe = UdpSocket::bind("0.0.0.0:4791").unwrap();
+        for place in [Place::Loopback, Place::Address("127.0.0.1".parse().unwrap())] {
+            assert!(Adapter::open(&AdapterConfig { place, ..AdapterConfig::default() }).is_err());
+            moves_messages(&connected(&AdapterConfig { place, ..config() }), &[1000]);
+        }
+    };
+    NetworkNamespace::new().unwrap().run(beside_rxe).unwrap();
 }
 
 /// A peer's machine that may be silent for the shortest time.
