@@ -49,7 +49,7 @@ static bool is_character_device(const char *path)
 	return rest && strcmp(rest, "uverbs0") == 0;
 }
 
-/* Not mapped: librdmacm's device file is libibverbs.so.1's. Recorded for `nichrome rdma doctor`. */
+/* Not mapped: libibverbs.so.1 emulates librdmacm's device file. Recorded for `nichrome rdma doctor`. */
 static bool is_connection_manager(const char *path)
 {
 	return below(path, "/dev/infiniband/rdma_cm") || below(path, "/sys/class/misc/rdma_cm");

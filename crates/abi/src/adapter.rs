@@ -23,7 +23,8 @@ use crate::say::say;
 /// The open device of a process.
 pub(crate) struct Adapter {
     driver: ManuallyDrop<Driver<ProcessMemory>>,
-    /// It calls functions of the C library that are cancellation points: it has streams or a capture.
+    /// True if the driver calls cancellation points of the C library (pthreads(7)): with iWARP's streams or a
+    /// capture.
     has_cancellation_points: bool,
     dispatcher: Arc<EventDispatcher>,
     pub(crate) mtu: PathMtu,
@@ -50,7 +51,8 @@ impl Adapter {
         self.process != process::id()
     }
 
-    /// Returns the device's driver, to be used in one statement: until its end, the thread is not cancelled.
+    /// Returns the device's driver, for use within one statement: while the result lives, the thread is not
+    /// cancelled.
     #[inline]
     pub(crate) fn driver(&self) -> WithoutCancellation<'_, Driver<ProcessMemory>> {
         WithoutCancellation::new(&self.driver, self.has_cancellation_points.then(Uncancelled::begin))
@@ -216,13 +218,14 @@ impl Drop for Adapter {
 }
 
 /// How long an exiting process waits for the device's lock. A signal handler that exits may have interrupted
-/// the thread that holds the lock; then ACKs and counters are left out. The capture needs no lock: each
-/// packet is in the file when it is sent.
+/// the thread that holds the lock; then the process exits without sending ACKs or printing counters. The
+/// capture needs no lock: each packet is in the file when it is sent.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Registers an atexit(3) handler for programs that exit without closing the device. It ends the connections
-/// of the connection manager, as the kernel does when it closes a process's files, sends the outstanding
-/// ACKs, which the peers wait for, and the bytes of streams, and prints the [report](Adapter::report).
+/// Registers an atexit(3) handler for programs that exit without closing the device. The handler sends the
+/// delayed ACKs, which the peers wait for, ends the connections of the connection manager, as the kernel does
+/// when it closes a process's files, waits until the sockets have accepted the bytes of streams, and prints
+/// the [report](Adapter::report).
 fn end_at_exit() {
     extern "C" fn end() {
         let adapter = CURRENT.try_lock().ok().and_then(|current| current.upgrade());

@@ -33,9 +33,8 @@ unsafe impl Object for AddressHandle {
     }
 }
 
-/// Converts a multicast GID of the form `ffXX::ffff:a.b.c.d`, with which programs name IPv4 groups too, to
-/// the group's IPv4 address on a device whose address `local` is an IPv4 address. Returns any other address
-/// unchanged.
+/// Converts a multicast GID of the form `ffXX::ffff:a.b.c.d`, by which programs also name IPv4 groups, to the
+/// group's IPv4 address if the device's address `local` is IPv4. Returns any other address unchanged.
 pub(crate) fn in_family_of(local: IpAddr, destination: IpAddr) -> IpAddr {
     let IpAddr::V6(ip) = destination else { return destination };
     let [0xFF00..=0xFFFF, 0, 0, 0, 0, 0xFFFF, ..] = ip.segments() else { return destination };
@@ -48,8 +47,8 @@ pub(crate) fn in_family_of(local: IpAddr, destination: IpAddr) -> IpAddr {
 const HOP_LIMIT: u8 = 64;
 
 /// Converts address attributes to the engine's address vector. Fails with `EINVAL` without a global route,
-/// which RoCE requires, and for another port than the only one. GID indices 0 to `GIDS` − 1 are one address
-/// and map to the engine's index 0.
+/// which RoCE requires, and for a port other than 1. GID indices 0 to `GIDS` − 1 name one address and map to
+/// the engine's index 0.
 pub(crate) fn vector(attributes: &ibv_ah_attr) -> Result<AddressVector, Errno> {
     if attributes.is_global == 0 || attributes.port_num != PORT {
         return Err(Errno::INVALID);
@@ -120,8 +119,9 @@ impl<'a> ReceivedHeader<'a> {
         Some(Self { v6: Ipv6Header::new(bytes)?, v4: Ipv4Header::new(bytes.get(IPV4_AT..)?)? })
     }
 
-    /// Returns true if the header is IPv4's. The unused bytes may look like the beginning of an IPv6 header:
-    /// an IPv4 header with the right checksum is believed before it.
+    /// Returns true if the header is IPv4. The unused bytes before an IPv4 header may look like the start of
+    /// an IPv6 header, so an IPv4 header with a correct checksum takes precedence. Fails with
+    /// `EPROTONOSUPPORT` if there is neither.
     fn is_v4(&self) -> Result<bool, Errno> {
         match (self.v6.version(), self.v4.version()) {
             (6, _) => Ok(self.v4.header_len() == Ipv4Header::LEN && self.v4.has_valid_checksum()),
@@ -130,7 +130,7 @@ impl<'a> ReceivedHeader<'a> {
         }
     }
 
-    /// Returns the route back to the sender. `index_of` returns the index of this host's GID.
+    /// Returns the route back to the sender. `index_of` returns the index of a GID of this host.
     fn back(&self, index_of: impl Fn(ibv_gid) -> Option<u8>) -> Result<ibv_global_route, Errno> {
         let is_v4 = self.is_v4()?;
         let (from, to, hop_limit, class) = if is_v4 {

@@ -63,7 +63,7 @@ impl AsyncSource {
         self.element as *mut c_void
     }
 
-    /// Queues an event on the context.
+    /// Queues an event on the object's context.
     pub(crate) fn raise(&self, event_type: EventType) {
         if let Some((events, source)) = self.events.upgrade().zip(self.this.upgrade()) {
             events.push(AsyncEvent { source, event_type });
@@ -80,8 +80,9 @@ impl AsyncSource {
     }
 }
 
-/// The structures of a queue pair, each of which has its events: those of a target that `ibv_open_qp`
-/// returned, too. Used under the device's lock only, as the [dispatcher](crate::event_dispatcher) is.
+/// The `ibv_qp` structures of one queue pair, including those that `ibv_open_qp` returned. Each receives the
+/// queue pair's asynchronous events. Used under the device's lock only, as the
+/// [dispatcher](crate::event_dispatcher) is.
 #[derive(Default)]
 pub(crate) struct AsyncSources(Mutex<Vec<Arc<AsyncSource>>>);
 
@@ -94,12 +95,12 @@ impl AsyncSources {
         self.sources().push(Arc::clone(source));
     }
 
-    /// Removes a structure, which no event is raised for after this call.
+    /// Removes a structure: later events are not queued for it.
     pub(crate) fn remove(&self, source: &Arc<AsyncSource>) {
         self.sources().retain(|other| !Arc::ptr_eq(other, source));
     }
 
-    /// Queues an event for each structure on its context.
+    /// Queues an event for each structure, on the structure's context.
     pub(crate) fn raise(&self, event_type: EventType) {
         self.sources().iter().for_each(|source| source.raise(event_type));
     }

@@ -19,20 +19,20 @@ unsafe extern "C-unwind" {
 /// What a call does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step<T: Copy> {
-    /// It returns.
+    /// Returns this result.
     Done(T),
-    /// It reads from this eventfd, which blocks while there is no event, and then takes the next step.
+    /// Reads from this eventfd, which blocks while there is no event, then takes the next step.
     Read(RawFd),
 }
 
 /// The read before a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PriorRead {
-    /// There is none: the first step.
+    /// No read: this is the first step.
     None,
-    /// It decremented the count.
+    /// The read decremented the eventfd's count.
     Done,
-    /// It failed.
+    /// The read failed.
     Failed(Errno),
 }
 
@@ -58,7 +58,8 @@ pub(crate) unsafe fn until_done<T: Copy>(step: impl Fn(PriorRead) -> Step<T> + C
     }
 }
 
-/// Returns a step whose result the function returns as `end` makes it.
+/// Converts the result or error that ends a call to the call's return value, by `end`. Returns a read
+/// unchanged.
 pub(crate) fn finish<T: Copy, R: Copy>(
     step: Result<Step<T>, Errno>,
     end: impl FnOnce(Result<T, Errno>) -> R,

@@ -1,8 +1,9 @@
 //! Buffers that the library allocates: `ibv_alloc_buf`, `ibv_reg_buf_mr`, and `ibv_reg_mr_ex`, which
 //! registers them too.
 //!
-//! A device in a confidential virtual machine needs memory that the machine shares. This device is a part of
-//! the process, and any memory will do: a buffer is pages of anonymous memory. None has a DMA buffer.
+//! In a confidential virtual machine, a hardware device needs memory that the machine shares with it. This
+//! device is part of the process and accesses any memory, so a buffer is pages of anonymous memory. A buffer
+//! cannot be exported as a DMA buffer.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -37,7 +38,7 @@ struct RegionAttributes {
 #[repr(C)]
 struct Buffer {
     abi: UnsafeCell<BufferAbi>,
-    /// The domain that it was allocated from.
+    /// The domain that the program allocated it from.
     pd: *mut ibv_pd,
     _domain: Users,
     address: *mut c_void,
@@ -67,7 +68,7 @@ impl Buffer {
         Ok(Self { abi: cell(BufferAbi(0)), pd, _domain: users, address, len })
     }
 
-    /// Checks that a region of the domain `pd` may be registered in the buffer.
+    /// Checks that `pd` is the buffer's domain and that the range lies within the buffer; `EINVAL` otherwise.
     fn check(&self, pd: *mut ibv_pd, address: *mut c_void, len: usize) -> Result<(), Errno> {
         let at = (address as usize).checked_sub(self.address as usize);
         let end = at.and_then(|at| at.checked_add(len));
@@ -133,7 +134,8 @@ const DESCRIPTOR_OFFSET: u64 = 1 << 3;
 const DMA_HANDLE: u64 = 1 << 4;
 const BUFFER: u64 = 1 << 5;
 
-/// Registers a region. Reads no field that the mask leaves out: earlier releases have fewer.
+/// Registers a region. Reads only the fields that the mask names: the structure of earlier releases has
+/// fewer.
 unsafe fn register_with(pd: *mut ibv_pd, attributes: *const RegionAttributes) -> Result<*mut ibv_mr, Errno> {
     // SAFETY: the program passes attributes with the fields of the mask.
     unsafe {

@@ -1,8 +1,8 @@
 //! Closes contexts: `ibv_close_device`.
 //!
-//! When a program closes a device's file, the kernel destroys what the program has left there: no peer
-//! reaches its memory any more. So does this library with queue pairs, memory windows and regions. What else
-//! a context leaves keeps the device open.
+//! When a program closes a device's file, the kernel destroys the objects that the program left open, so that
+//! no peer can access its memory any more. This library destroys the context's queue pairs, memory windows
+//! and regions. Other objects that the program left open (CQs, PDs) keep the device open.
 
 use std::ffi::c_int;
 

@@ -17,12 +17,12 @@ fn file() -> Option<&'static OwnedFd> {
     opened.as_ref()
 }
 
-/// Returns the descriptor that contexts show; −1 if there is none.
+/// Returns the value of a context's `cmd_fd`; −1 if the file could not be opened.
 pub(crate) fn command_fd() -> RawFd {
     file().map_or(-1, AsRawFd::as_raw_fd)
 }
 
-/// Returns true if a descriptor is of that file.
+/// Returns true if a descriptor refers to this process's command file.
 pub(crate) fn is_command_file(fd: RawFd) -> bool {
     file().is_some_and(|file| {
         let (ours, theirs) = (identity(file.as_raw_fd()), identity(fd));

@@ -37,9 +37,9 @@ unsafe impl Object for CompChannel {
 }
 
 impl CompChannel {
-    /// Removes the next event, after adding it to those that the program must acknowledge. Returns `None` if
-    /// the descriptor must be read first; before a read that may block, drives the device for a time, and
-    /// announces the wait.
+    /// Removes the next event and counts it as unacknowledged. Returns `None` if the caller must read the
+    /// descriptor first. Before a read that may block, drives the device for the time that `patience` gives,
+    /// then announces the wait to the driver.
     pub(crate) fn take(&self, prior: PriorRead) -> Result<Option<Arc<CqNotifier>>, Errno> {
         let CompletionEvents { queue, patience } = &*self.events;
         if prior == PriorRead::None {
@@ -62,7 +62,8 @@ impl CompChannel {
         if !queue.is_empty() || !queue.is_blocking() {
             return Ok(());
         }
-        // SAFETY: a context stays open while its channels are used; only its creation writes the pointer.
+        // SAFETY: a context stays open while its channels are used; only the channel's creation writes the
+        // pointer.
         let context = unsafe { Context::known((*self.abi.get()).context) }?;
         let adapter = context.adapter();
         if let Some(since) = adapter.driver().poll_before_wait(patience, || !queue.is_empty()) {

@@ -33,8 +33,8 @@ pub(crate) fn notice(completion: &Completion) -> u32 {
     }
 }
 
-/// The service level in completions of datagrams, where RoCEv2 does not use it. mlx5 stores the type of the
-/// network header there (1: IPv6, 2: IPv4), and UCX relies on this for all devices to find the sender's GID
+/// The service level in completions of datagrams, which RoCEv2 does not use. mlx5 stores the type of the
+/// network header there (1: IPv6, 2: IPv4). UCX relies on this with every device, to find the sender's GID
 /// before the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServiceLevel(u8);

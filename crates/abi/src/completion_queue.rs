@@ -22,7 +22,7 @@ pub(crate) struct CompletionQueue {
     pub(crate) adapter: Arc<Adapter>,
     pub(crate) handle: CqHandle,
     pub(crate) events: Arc<CqNotifier>,
-    /// Keeps the channel in use. The program may write to the pointer in the C structure.
+    /// Keeps the channel in use, also if the program overwrites the pointer in the C structure.
     pub(crate) _channel: Option<Users>,
     /// The service level of its completions.
     pub(crate) service_level: ServiceLevel,
@@ -60,7 +60,8 @@ impl CompletionQueue {
         polled.unwrap_or(0)
     }
 
-    /// Records that the program will wait for an event: the driver's thread takes over.
+    /// Records that the program will wait for an event. From then on the driver's thread waits at the ports,
+    /// unless `ibv_get_cq_event` drives the device.
     pub(crate) fn begin_wait(&self) {
         if self.events.begin_wait() {
             self.adapter.driver().attend();
@@ -84,7 +85,7 @@ unsafe impl Object for CompletionQueue {
     }
 }
 
-/// `start_poll` of a destroyed queue. The program calls no other function of the poll.
+/// `start_poll` of a destroyed queue. It fails, so the program calls no other function of the poll.
 unsafe extern "C" fn start_no_poll(_: *mut ibv_cq_ex, _: *mut ibv_poll_cq_attr) -> c_int {
     Errno::INVALID.0
 }

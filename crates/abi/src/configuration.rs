@@ -12,7 +12,7 @@
 //! | `NICHROME_IFACE` | the interface whose first address the device takes | |
 //! | `NICHROME_MTU` | maximum payload of a packet in bytes: 256, 512, 1024, 2048, 4096 | the largest that fits the interface |
 //! | `NICHROME_PACKETS` | `1`: receive from the interfaces (AF_PACKET), which needs CAP_NET_RAW | receive from a UDP socket |
-//! | `NICHROME_LOCAL` | `memory`: packets reach other processes of this user on this machine that say the same through memory | `sockets` |
+//! | `NICHROME_LOCAL` | `memory`: packets to this user's other processes on this machine pass through memory if those set it too | `sockets` |
 //! | `NICHROME_LOSS`, `_DELAY`, `_JITTER`, `_REORDER`, `_DUPLICATE`, `_CORRUPT`, `_RATE` | as the options of `nichrome wan` | no faults |
 //! | `NICHROME_SEED` | seed of the faults, memory keys and queue pair numbers | the kernel's random numbers |
 //! | `NICHROME_CAPTURE` | pcapng file to record packets in; `%p` in its name is the process number | no capture |
@@ -87,7 +87,7 @@ pub const STATS: &str = "NICHROME_STATS";
 /// File to append verbs and device paths to, for `nichrome rdma doctor`.
 pub const DOCTOR: &str = "NICHROME_DOCTOR";
 
-/// All of them.
+/// All variables of the device.
 const ALL: &[&str] = &[
     TRANSPORT,
     STATELESS,
@@ -174,7 +174,7 @@ pub(crate) fn is_iwarp() -> bool {
     transport() == Transport::Iwarp
 }
 
-/// Returns a process's own file: `%p` in the name is its number.
+/// Returns the path of a process's own file: the name with the process ID in place of `%p`.
 fn of_process(name: &str, process: u32) -> PathBuf {
     name.replace("%p", &process.to_string()).into()
 }

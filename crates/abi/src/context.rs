@@ -19,7 +19,7 @@ pub(crate) struct Context {
     async_events: Arc<AsyncEvents>,
 }
 
-// SAFETY: threads share the structure as the program's; only its creation writes it.
+// SAFETY: the program's threads share the structure, which only its creation writes.
 unsafe impl Send for Context {}
 
 impl Context {

@@ -17,13 +17,14 @@ pub(crate) struct CompletionEvents {
 }
 
 impl CompletionEvents {
-    /// Returns true if the program takes events by calls that drive the device, one soon after the other.
+    /// Returns true if `ibv_get_cq_event` drives the device before it sleeps: the last events followed each
+    /// other closely.
     fn are_looked_for(&self) -> bool {
         self.patience.nanos() > 0
     }
 }
 
-/// The event state of a completion queue; outlives its place in the device's tables.
+/// The event state of a completion queue. Queued events keep it alive after the device has removed the queue.
 pub(crate) struct CqNotifier {
     channel: Option<Arc<CompletionEvents>>,
     /// Whether the program waits for the next event.
@@ -45,7 +46,7 @@ impl CqNotifier {
         Arc::new(Self { channel, is_awaited, unacknowledged, asynchronous, cq: cq as usize })
     }
 
-    /// Queues a completion event on the channel.
+    /// Queues a completion event on the channel, if there is one.
     pub(crate) fn notify(this: &Arc<Self>) {
         if let Some(channel) = &this.channel {
             channel.queue.push(Arc::clone(this));
@@ -57,8 +58,8 @@ impl CqNotifier {
         self.cq as *mut ibv_cq
     }
 
-    /// Records that the program will wait for an event. Returns true if it did not wait before, and if the
-    /// driver's thread must bring the event about.
+    /// Records that the program will wait for an event. Returns true if the driver's thread must now drive
+    /// the device: the program did not wait before, and `ibv_get_cq_event` will not drive it.
     pub(crate) fn begin_wait(&self) -> bool {
         self.channel.as_ref().is_some_and(|channel| !channel.are_looked_for())
             && !self.is_awaited.swap(true, Ordering::SeqCst)

@@ -73,7 +73,8 @@ unsafe extern "C" fn ibv_create_cq(
 
 /// `enum ibv_cq_init_attr_mask`: flags.
 const MASK_FLAGS: u32 = 1;
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`, the only supported flag: the queue is locked all the same.
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`, the only supported flag. It has no effect: polls lock the queue in
+/// any case.
 const SINGLE_THREADED: u32 = 1;
 
 pub(crate) unsafe extern "C" fn create_cq_ex(
@@ -109,7 +110,8 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.cqs.remove(&this.handle));
         this.end_wait();
         CqNotifier::retire(&this.events);
-        // SAFETY: the program does not use the queue after this call, or calls what refuses.
+        // SAFETY: after this call the program does not use the queue, or calls functions that `refuse` has
+        // installed, which only return errors.
         unsafe {
             retired::keep_queue(take_back::<CompletionQueue>(cq.cast()), |cq| CompletionQueue::refuse(cq));
         };

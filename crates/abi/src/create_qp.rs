@@ -43,8 +43,8 @@ struct Wanted {
 
 unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
     let mut capacity = capacity(&wanted.cap);
-    // As much as fits in the place of a request's buffers, as on rxe: programs send a few bytes inline
-    // without asking for them.
+    // At least as many inline bytes as the request's scatter-gather list occupies, as on rxe: some programs
+    // send a few bytes inline without having asked for the capacity.
     capacity.inline = capacity.inline.max(capacity.send_sges * size_of::<ibv_sge>());
     let kind = kind(wanted.qp_type)?;
     if !wanted.srq.is_null() || kind == QpType::XrcSend {
@@ -56,7 +56,7 @@ unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
             kind,
             domain: known::<Domain>(wanted.pd)?.handle,
             send_cq: known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
-            // An initiator of XRC receives nothing.
+            // An XRC initiator receives nothing, so the program may pass no receive CQ.
             receive_cq: match (kind, wanted.recv_cq.is_null()) {
                 (QpType::XrcSend, true) => known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
                 _ => known::<CompletionQueue>(wanted.recv_cq.cast())?.handle,
@@ -89,7 +89,7 @@ unsafe fn create(wanted: &mut Wanted, builder: Option<Builder>) -> Result<*mut i
     finish(opened, abi, (adapter, handle), None, builder)
 }
 
-/// Creates a target in an XRC domain.
+/// Creates an XRC target (`IBV_QPT_XRC_RECV`) in an XRC domain.
 unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<*mut ibv_qp, Errno> {
     record("ibv_create_qp");
     // SAFETY: the program passes a domain that it opened.
@@ -104,7 +104,8 @@ unsafe fn create_target(xrcd: *mut ibv_xrcd, qp_context: *mut c_void) -> Result<
     finish(opened, abi, (adapter, handle), Some(xrc), None)
 }
 
-/// Adds the number to a structure whose other fields are set, and gives it to the program.
+/// Sets the queue pair number in a structure whose other fields are set, and creates the program's object
+/// from it.
 fn finish(
     opened: &Context,
     mut abi: ibv_qp_ex,
@@ -189,7 +190,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
-    // The device leaves multicast groups, and closes their sockets.
+    // The device leaves the queue pair's multicast groups and closes their sockets; close(2) is a
+    // cancellation point.
     let _uncancelled = Uncancelled::begin();
     // SAFETY: the program passes a queue pair that it created.
     let this = match unsafe { known::<QueuePair>(qp.cast()) } {
@@ -204,7 +206,8 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     if destroyed.is_ok() {
         this.end_events(is_last);
         this.events.retire();
-        // SAFETY: the program does not use it after this call, or calls what refuses.
+        // SAFETY: after this call the program does not use the queue pair, or calls functions that `refuse`
+        // has installed, which only return errors.
         unsafe { retired::keep_queue(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
     }
     status(destroyed)
@@ -214,7 +217,7 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
 const OPEN_REQUIRED: u32 = 1 | 1 << 1 | 1 << 3;
 const OPEN_CONTEXT: u32 = 1 << 2;
 
-/// Returns another structure for a target of the process.
+/// Returns another `ibv_qp` structure for an XRC target of this process.
 unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errno> {
     let ibv_qp_open_attr { comp_mask, qp_num, xrcd, qp_context, qp_type } = *attributes;
     let is_target = kind(qp_type) == Ok(QpType::XrcReceive);
@@ -226,8 +229,8 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
     let (adapter, xrc) = (Arc::clone(domain.adapter()), Some(domain.handle()));
-    // Another thread may destroy the structure that is found, but not the queue pair once this one is
-    // counted.
+    // Another thread may destroy the found structure, but not the queue pair once `join` has counted the new
+    // structure.
     let found = find(qp_num, |qp: &QueuePair| {
         let is_target = qp.xrc == xrc && Arc::ptr_eq(&qp.adapter, &adapter) && qp.shared.join();
         is_target.then(|| (qp.handle, Arc::clone(&qp.sources), Arc::clone(&qp.shared)))
@@ -242,7 +245,7 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     let (abi, builder) = (cell(abi), None);
     let made = QueuePair { abi, wr_flush: None, adapter, handle, events, sources, shared, xrc, builder };
     let abi = Box::write(place, made).into_abi();
-    // Not before: an event points to the structure, and who acknowledges it looks the structure up.
+    // Only now: an event points to the structure, and `ibv_ack_async_event` looks the structure up.
     of_adapter.with_dispatcher(|_| of_target.add(&source));
     Ok(abi.cast())
 }

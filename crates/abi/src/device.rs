@@ -13,7 +13,7 @@ use crate::object::zeroed;
 /// The device's name.
 pub(crate) const NAME: &CStr = c"nichrome0";
 
-/// The device's structure with the field behind it where rdma-core keeps a pointer to the driver's
+/// The device's structure, followed by the field in which rdma-core keeps a pointer to the driver's
 /// operations. rdma-core's driver libraries compare this pointer with their own to recognise their devices,
 /// and do not dereference it.
 #[repr(C)]

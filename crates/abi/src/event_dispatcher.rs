@@ -9,8 +9,8 @@ use nichrome_rdma::{CqHandle, Event, QpHandle, SrqHandle};
 use crate::async_source::{AsyncSource, AsyncSources, EventType};
 use crate::cq_notifier::CqNotifier;
 
-/// The receivers of the device's events, by object. Used under the device's lock only, so that a forking
-/// thread, which holds that, leaves its child unlocked tables.
+/// The receivers of the device's events, by object. Used under the device's lock only. A thread that forks
+/// holds that lock, so its child finds the tables unlocked.
 #[derive(Default)]
 pub(crate) struct EventDispatcher {
     pub(crate) cqs: Table<CqHandle, CqNotifier>,

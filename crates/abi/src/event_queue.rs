@@ -12,8 +12,8 @@ use crate::blocking::PriorRead;
 use crate::errno::Errno;
 
 /// A FIFO of events. The eventfd, a semaphore, counts them and so is readable while the queue is not empty. A
-/// forked child has a queue of its own, but shares the eventfd with its parent: it neither reads nor writes
-/// it.
+/// forked child has its own copy of the events, but shares the eventfd with its parent, so it neither reads
+/// nor writes the eventfd.
 #[derive(Debug)]
 pub(crate) struct EventQueue<T> {
     fd: OwnedFd,
@@ -23,7 +23,7 @@ pub(crate) struct EventQueue<T> {
 }
 
 /// Locked while the events of any queue are accessed: a thread that forks cannot lock each queue, and its
-/// child must find all of them unlocked and whole. No other lock is taken under it.
+/// child must find all of them unlocked and consistent. Only the lock of one queue is taken under it.
 static ALL: Mutex<()> = Mutex::new(());
 
 /// All queues, locked.
@@ -40,7 +40,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The events of a queue, unlocked before all queues are.
+/// The locked events of a queue. Drops the queue's lock before the lock of all queues.
 struct Locked<'a, T> {
     list: MutexGuard<'a, VecDeque<T>>,
     _all: Held,
@@ -78,23 +78,23 @@ impl<T> EventQueue<T> {
         if self.is_inherited() {
             return;
         }
-        // Fails only if the count would exceed 2⁶⁴ − 2. No cancellation point (pthreads(7)), as the C
-        // library's function is: the device is locked.
+        // Fails only if the count would exceed 2⁶⁴ − 2. Not the C library's write, which is a cancellation
+        // point (pthreads(7)): the device is locked here.
         let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
     }
 
     /// Removes the next event and returns `convert(event)`, called under the queue's lock. Returns `None` if
-    /// the eventfd must be read first. A forked child does not read it: it gets `ENODEV` if there is no
-    /// event.
+    /// the caller must read the eventfd first.
     ///
     /// # Errors
-    /// Those of the read: `EAGAIN` if the program has made the descriptor non-blocking.
+    /// The error of the read: `EAGAIN` if the program has made the descriptor non-blocking. `ENODEV` in a
+    /// forked child without an event: it must not read the eventfd.
     pub(crate) fn take<R>(&self, prior: PriorRead, convert: impl Fn(T) -> R) -> Result<Option<R>, Errno> {
         let pop = || self.events().list.pop_front().map(&convert);
         match prior {
             _ if self.is_inherited() => pop().map(Some).ok_or(Errno(libc::ENODEV)),
             PriorRead::None => Ok(None),
-            // `None`: `remove` has discarded the event after the read counted it.
+            // `None` if `remove` discarded the event after the read had decremented the count.
             PriorRead::Done => Ok(pop()),
             PriorRead::Failed(errno) => Err(errno),
         }
@@ -126,8 +126,8 @@ impl<T> EventQueue<T> {
         }
         for _ in events.len()..before {
             // A read that blocks under the lock would stop `push`, and with it the device. EAGAIN: a
-            // concurrent `take` has decremented the count. Kernels before 5.8 leave it too large: a program
-            // that polls the descriptor may then find no event.
+            // concurrent `take` has decremented the count. EOPNOTSUPP: a kernel before 5.8. The count then
+            // stays too large, and a program that polls the descriptor may find no event.
             let _ = try_read_eventfd(self.fd.as_fd());
         }
     }
@@ -138,7 +138,7 @@ impl<T> EventQueue<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Unacknowledged {
     count: AtomicU32,
-    /// Notified under the lock of all queues.
+    /// Notified under [`ALL`].
     changed: Condvar,
 }
 

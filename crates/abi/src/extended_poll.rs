@@ -117,8 +117,8 @@ unsafe extern "C" fn read_sl(cq: *mut ibv_cq_ex) -> u8 {
     unsafe { read(cq, |completion| this.service_level.of(completion)) }
 }
 
-/// Nanoseconds from 1970 to the zero of the monotonic clock. Read once: two clocks read for each completion
-/// differ by some nanoseconds each time, and timestamps would go back.
+/// Nanoseconds from 1970 to the zero of the monotonic clock. Read once: the difference of two clocks varies
+/// by some nanoseconds from one reading to the next, so that timestamps could go back.
 fn wall_clock_offset() -> u64 {
     static OFFSET: OnceLock<u64> = OnceLock::new();
     *OFFSET.get_or_init(|| clock::wall_clock().nanos_since(clock::now()))

@@ -27,7 +27,7 @@ pub(crate) fn offered(transport: Transport, kind: QpType) -> u64 {
     match (transport, kind) {
         (Transport::Iwarp, QpType::Rc) => WRITES | SEND | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE,
         (Transport::Iwarp, _) | (_, QpType::XrcReceive) => 0,
-        // The ends of StaR may agree on RoCE.
+        // The ends of a StaR connection may agree on RoCE.
         (Transport::Roce | Transport::Star, QpType::Rc) => {
             WRITES | SENDS | READS_AND_ATOMICS | LOCAL | SEND_WITH_INVALIDATE | FLUSH_AND_ATOMIC_WRITE
         }
@@ -82,7 +82,7 @@ unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     }
 }
 
-/// Unlocks the queue pair; the requests are not posted, and windows keep their keys.
+/// Discards the requests, restores the keys of their windows, and unlocks the queue pair.
 unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
     // SAFETY: called after `wr_start`.
     unsafe {
@@ -98,7 +98,7 @@ unsafe fn unlock(qp: *mut ibv_qp_ex) {
     unsafe { libc::pthread_mutex_unlock(&raw mut (*qp).qp_base.mutex) };
 }
 
-/// Restores the keys of the windows whose binds are not posted, the last first.
+/// Restores the keys of windows whose binds were not posted, the last bind first.
 unsafe fn take_keys_back(builder: &mut Builder) {
     for (mw, key) in builder.bound.drain(..).rev() {
         // SAFETY: `known` finds windows that exist.

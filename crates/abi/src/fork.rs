@@ -1,10 +1,11 @@
 //! fork(2) with an open device, and the verbs around `ibv_fork_init`.
 //!
 //! Registered pages need no treatment, because no hardware accesses them by DMA. The device does: a child
-//! inherits its parent's objects, but the socket stays the parent's and the driver's thread does not exist in
-//! the child. So the device is paused during a fork, and the child's copy is cut off from the network. A
-//! device that the child opens is its own. The locks of this library are held, too: the child finds what they
-//! protect unlocked and whole. Threads that need several take them in the order of [`prepare`].
+//! inherits its parent's objects, but the socket remains the parent's, and the driver's thread does not exist
+//! in the child. So the forking thread pauses the device, and the child disconnects its copy from the
+//! network. A child that needs a device opens its own. The forking thread also holds the locks of this
+//! library, so that the child finds their data unlocked and consistent. A thread that needs several of these
+//! locks takes them in the order of [`prepare`].
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -19,7 +20,7 @@ use crate::process_memory::ProcessMemory;
 use crate::rdma_cm::{file, manager};
 use crate::{event_queue, live_objects, retired, sharing, xrc_domain};
 
-/// The locks that a thread holds while it forks, the last first.
+/// The locks that a thread holds while it forks. Fields drop in order: the lock taken last is released first.
 struct Forking {
     _events: event_queue::Held,
     _retired: retired::Held,
@@ -46,7 +47,7 @@ extern "C" fn prepare() {
     let (contexts, domains) = (sharing::hold(), xrc_domain::hold());
     let adapter = current.upgrade();
     let device = adapter.as_ref().map(|adapter| {
-        // SAFETY: the adapter is kept alive by the field beside it, which is dropped after it.
+        // SAFETY: the field `_adapter` keeps the adapter alive, and is dropped after `device`.
         unsafe {
             mem::transmute::<Paused<'_, ProcessMemory>, Paused<'static, ProcessMemory>>(
                 adapter.driver().pause(),

@@ -29,7 +29,7 @@ unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *con
     unsafe { copy_path(&*from, &mut *to) };
 }
 
-/// Converts the attributes of a queue pair but its state, which the caller sets itself.
+/// Converts the attributes of a queue pair, except its state, which the caller sets.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
     // SAFETY: librdmacm passes both structures.

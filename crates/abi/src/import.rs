@@ -1,9 +1,9 @@
 //! Objects of another context of the process, by their handles: `ibv_import_device` and the import verbs.
 //!
 //! A program passes the other context's `cmd_fd`, or a copy of that descriptor, which only this process's
-//! device can have opened. An imported object is the same object of the device under another structure.
-//! `ibv_unimport_*` ends the structure; the verbs that destroy end the object, whose other structures may
-//! only be unimported then.
+//! device can have opened. An imported object is another C structure of the same device object.
+//! `ibv_unimport_*` frees that structure only. A verb that destroys an object ends the device object; its
+//! other structures may then only be unimported.
 
 use std::ffi::c_int;
 use std::sync::Arc;

@@ -17,7 +17,7 @@
 //! | `process_memory.rs`, `guarded_copy/` | the device's access to the program's memory |
 //! | `event_queue.rs`, `comp_channel.rs`, `cq_notifier.rs`, `async_source.rs` | events and their file descriptors |
 //! | `get_cq_event.rs`, `get_async_event.rs` | verbs that take and acknowledge events |
-//! | `blocking.rs`, `waiting.rs`, `cancellation.rs` | calls that block: steps between cancellation points; the wait of a thread; all other calls are not cancelled |
+//! | `blocking.rs`, `waiting.rs`, `cancellation.rs` | calls that block, in steps between cancellation points; the driver's knowledge of a waiting thread; calls without cancellation points |
 //! | `domain.rs`, `memory_region.rs`, `memory_window.rs`, `address_handle.rs` | one kind of object each |
 //! | `buffer.rs` | buffers that the library allocates, and their regions |
 //! | `xrc_domain.rs` | XRC domains |
@@ -35,7 +35,7 @@
 //! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
 //! | `errno.rs`, `say.rs` | error codes; lines on standard error |
-//! | `object.rs`, `live_objects.rs`, `retired.rs`, `users.rs` | conversion between objects and the program's pointers; the table of live objects; destroyed queues; the users of an object |
+//! | `object.rs`, `live_objects.rs`, `retired.rs`, `users.rs` | conversion between objects and the program's pointers; the table of live objects; the memory of destroyed queues; the count of an object's users |
 
 pub mod configuration;
 pub mod header;

@@ -1,10 +1,10 @@
 //! The objects that the program holds, by their addresses.
 //!
-//! Hardware's library passes an object's `handle` to the kernel, which refuses one that it does not know.
-//! Here verbs that make, change and destroy objects look the pointer up first, so that a stale pointer, one
-//! to an object of another kind, or an object whose handle was overwritten is an error and not an invalid
-//! memory access. Polling looks nothing up; posting compares the handle only (`retired.rs` has what happens
-//! after a queue is destroyed).
+//! The library of a hardware device passes an object's `handle` to the kernel, which refuses unknown handles.
+//! Here verbs that create, change or destroy objects look the pointer up first, so that a stale pointer, a
+//! pointer to an object of another kind, or an overwritten handle is an error and not an invalid memory
+//! access. Polling looks nothing up, and posting compares only the handle: `retired.rs` makes both fail on a
+//! destroyed queue.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub(crate) fn hold() -> Held {
     Held { _table: live() }
 }
 
-/// Adds an object that the program gets, with the handle in its structure.
+/// Adds an object that the program receives, with the handle in its structure.
 pub(crate) fn add<T: 'static>(address: *const (), handle: u32) {
     live().insert(address as usize, Live { kind: TypeId::of::<T>(), handle });
 }
@@ -65,8 +65,8 @@ pub(crate) fn all<T: 'static>() -> Vec<usize> {
     live.iter().filter(|(_, found)| found.kind == TypeId::of::<T>()).map(|(address, _)| *address).collect()
 }
 
-/// Returns true if an object's C structure, most of which begin with the pointer to their context, names this
-/// one.
+/// Returns true if the C structure of a live object begins with this pointer. Most structures begin with the
+/// pointer to their context.
 ///
 /// # Safety
 /// All objects begin with 8 initialized bytes, aligned as pointers are.

@@ -23,7 +23,7 @@ pub(crate) struct MemoryRegion {
     handle: RegionHandle,
     /// The other structures of the region, which `ibv_import_mr` returned.
     users: Users,
-    /// Its current domain and configuration, of which `ibv_rereg_mr` keeps what it does not change.
+    /// The current domain and configuration. `ibv_rereg_mr` keeps the parts that its flags do not name.
     current: UnsafeCell<(DomainHandle, RegionConfig)>,
 }
 
@@ -36,7 +36,7 @@ unsafe impl Object for MemoryRegion {
     }
 }
 
-/// The bits of `enum ibv_access_flags` that the engine defines alike.
+/// The bits of `enum ibv_access_flags` that have the same values in the engine.
 const RIGHTS: c_uint = 0x33F;
 /// Ignored: page sizes do not matter.
 const IBV_ACCESS_HUGETLB: c_uint = 1 << 7;
@@ -97,7 +97,7 @@ pub(crate) unsafe fn register(
 }
 
 impl MemoryRegion {
-    /// Returns another structure for the region, of the domain `pd`.
+    /// Returns another C structure for the region, with the domain `pd`.
     pub(crate) fn imported(&self, pd: *mut ibv_pd, context: *mut ibv_context) -> Box<Self> {
         // SAFETY: the program does not change the region during this call.
         let (abi, current) = unsafe { (*self.abi.get(), *self.current.get()) };

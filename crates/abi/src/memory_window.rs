@@ -31,7 +31,7 @@ unsafe impl Object for MemoryWindow {
     }
 }
 
-/// `enum ibv_mw_type`.
+/// Converts `enum ibv_mw_type` to a kind of window.
 fn kind(mw_type: c_int) -> Result<WindowKind, Errno> {
     match mw_type {
         1 => Ok(WindowKind::One),

@@ -28,7 +28,7 @@ fn state(code: c_int) -> Result<QpState, Errno> {
     known.copied().ok_or(Errno::INVALID)
 }
 
-/// The attributes that a modify sets (`enum ibv_qp_attr_mask`).
+/// The attributes that a call of `ibv_modify_qp` sets (`enum ibv_qp_attr_mask`).
 #[derive(Clone, Copy)]
 struct Mask(c_int);
 
@@ -56,8 +56,8 @@ impl Mask {
     /// Unsupported attributes: alternate path, capacities, rate limit.
     const UNSUPPORTED: c_int = !0x17_BFFF;
 
-    /// Ignores what an end of XRC does not have, as the kernel does (`modify_qp_mask` in `uverbs_cmd.c`): an
-    /// initiator has no responder, a target no requester.
+    /// Ignores the attributes that an end of XRC does not have, as the kernel does (`modify_qp_mask` in
+    /// `uverbs_cmd.c`): an initiator has no responder, a target no requester.
     fn of_type(bits: c_int, qp_type: c_int) -> Self {
         let ignored = match qp_type {
             XRC_SEND => Self::MAX_DEST_RD_ATOMIC | Self::MIN_RNR_TIMER,

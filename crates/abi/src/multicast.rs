@@ -21,7 +21,8 @@ unsafe fn arguments<'a>(qp: *mut ibv_qp, gid: *const ibv_gid) -> Result<(&'a Que
     Ok((this, in_family_of(this.adapter.address(), address_in(gid))))
 }
 
-/// `EINVAL` as rxe has it for a queue pair of another service, `ENOMEM` at a limit.
+/// Converts an error: `EINVAL` for a queue pair that is not UD, as on rxe, `ENOMEM` at a limit of groups or
+/// members.
 fn refusal(error: MulticastError) -> Errno {
     match error {
         MulticastError::Object(error) => error.into(),

@@ -62,10 +62,10 @@ pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
 }
 
 /// Takes ownership of the objects for which `is_left` returns true back from the program. `is_left` may read
-/// what only the creation of an object writes.
+/// only fields that nothing writes after the object's creation.
 ///
 /// # Safety
-/// Nothing uses these objects but the result.
+/// Nothing else uses these objects during or after this call.
 pub(crate) unsafe fn take_back_where<T: Object>(is_left: impl Fn(*const T::Abi) -> bool) -> Vec<Box<T>> {
     let left = live_objects::remove_where::<T>(|address| is_left(address.cast()));
     // SAFETY: the pointers are from `into_abi`; the caller guarantees the rest.

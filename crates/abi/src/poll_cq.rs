@@ -17,8 +17,8 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    // Succeeds as in the kernel, and is not armed: no event of a queue without a channel can reach the
-    // program. SAFETY: `known` found the queue, so the structure exists.
+    // Succeeds without arming the queue, as in the kernel: no event of a queue without a channel can reach
+    // the program. SAFETY: `known` found the queue, so the structure exists.
     if unsafe { (*cq).channel }.is_null() {
         return 0;
     }

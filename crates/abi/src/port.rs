@@ -24,9 +24,9 @@ use crate::object::zeroed;
 /// Number of the only port.
 pub(crate) const PORT: u8 = 1;
 
-/// Number of GID indices, all for the device's address but index 0 of iWARP. Adapters usually have a RoCE v1
-/// and a RoCE v2 GID for each address, and programs written for them expect the RoCE v2 GID of an IPv4
-/// address at a fixed index, often 3.
+/// Number of GID indices. All name the device's address, except index 0 on iWARP. Adapters usually have a
+/// RoCE v1 and a RoCE v2 GID for each address, and programs written for them expect the RoCE v2 GID of an
+/// IPv4 address at a fixed index, often 3.
 pub(crate) const GIDS: u8 = 4;
 
 /// Port speed in units of 100 Mb/s: one lane of 25 Gb/s.
@@ -58,18 +58,19 @@ pub(crate) fn gid(address: IpAddr) -> ibv_gid {
 /// address.
 const TABLE_LEN: u8 = 1;
 
-/// The first bytes of the hardware address of an RNIC with an IPv4 address, which is the rest: locally
-/// administered.
+/// The first bytes of an RNIC's hardware address, which is locally administered, if the device has an IPv4
+/// address. The other bytes are the IPv4 address.
 const RNIC_PREFIX: [u8; 2] = [2, 0];
 
-/// Returns the GID at an index below [`GIDS`]. Index 0 of iWARP is the hardware address in the first six
-/// bytes, as RNICs have it (siw: `siw_query_gid`). With an IPv4 address it contains that, so that programs
-/// that connect without rdma_cm find the device; with an IPv6 address they use another index.
+/// Returns the GID at an index below [`GIDS`]. On iWARP, the GID at index 0 is the hardware address in the
+/// first six bytes, as on RNICs (siw: `siw_query_gid`). If the device has an IPv4 address, the hardware
+/// address contains it, so that programs that connect without rdma_cm reach the device; with an IPv6 address
+/// they use another index.
 pub(crate) fn gid_at(index: u32, address: IpAddr) -> ibv_gid {
     gid_of(transport(), guid, index, address)
 }
 
-/// As [`gid_at`], of a device with this transport and GUID.
+/// As [`gid_at`], for a device with this transport and GUID.
 pub(crate) fn gid_of(transport: Transport, guid: impl Fn() -> u64, index: u32, address: IpAddr) -> ibv_gid {
     if index > 0 || transport != Transport::Iwarp {
         return gid(address);
@@ -105,8 +106,8 @@ pub(crate) fn gid_type_name(transport: Transport) -> &'static str {
     if transport == Transport::Iwarp { "IB/RoCE v1" } else { "RoCE v2" }
 }
 
-/// Returns the capabilities of the port: of an RNIC, those of siw (connection management, device management);
-/// else that GIDs are IP addresses.
+/// Returns the capability flags of the port. On iWARP, those of siw (connection management, device
+/// management); else the flag that GIDs are IP addresses.
 pub(crate) fn capabilities(transport: Transport) -> u32 {
     if transport == Transport::Iwarp { 1 << 16 | 1 << 19 } else { 1 << 26 }
 }

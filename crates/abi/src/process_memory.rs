@@ -18,7 +18,8 @@ pub(crate) fn page_size() -> usize {
 }
 
 /// Extends a range to the start of its first page, as msync(2) requires; returns address and length. `None`
-/// if the kernel, which rounds the length up to whole pages, would take it for empty, since it wraps around.
+/// if the length wraps around when rounded up to whole pages: the kernel, which rounds it, would treat the
+/// range as empty.
 fn from_page_start(address: u64, len: u64, page: u64) -> Option<(u64, usize)> {
     let first = address & !(page - 1);
     let end = address.checked_add(len).filter(|end| end.checked_next_multiple_of(page).is_some())?;
@@ -29,7 +30,7 @@ impl Memory for ProcessMemory {
     /// Returns true if the whole range is mapped. Does not check whether it is writable.
     fn covers(&self, address: u64, len: u64) -> bool {
         let Some((first, len)) = from_page_start(address, len, page_size() as u64) else { return false };
-        // By its number: the C library's function is a cancellation point (pthreads(7)), and the device is
+        // A raw system call: the C library's msync is a cancellation point (pthreads(7)), and the device is
         // locked. SAFETY: with MS_ASYNC the kernel only walks the mappings; it accesses no memory.
         let result = unsafe { libc::syscall(libc::SYS_msync, first, len, libc::MS_ASYNC) };
         result == 0
@@ -56,7 +57,7 @@ impl Memory for ProcessMemory {
         if !place.is_aligned() {
             return Err(MemoryFault { address });
         }
-        // A guess: if it is wrong, the first exchange returns the value.
+        // A guess: if it is wrong, the first exchange fails and returns the word's value.
         let mut before = 0;
         loop {
             // SAFETY: as for `write`; the word is aligned, and `before` is this function's.

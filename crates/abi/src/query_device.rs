@@ -19,7 +19,7 @@ use crate::object::zeroed;
 /// SRQ_RESIZE, MEM_WINDOW, MEM_MGT_EXTENSIONS, MEM_WINDOW_TYPE_2B.
 const CAPABILITIES: u64 = 1 << 7 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 17 | 1 << 21 | 1 << 24;
 
-/// Capabilities of RoCE, on which the ends of StaR may agree: XRC, FLUSH_GLOBAL, ATOMIC_WRITE.
+/// Capabilities of RoCE, on which the ends of a StaR connection may agree: XRC, FLUSH_GLOBAL, ATOMIC_WRITE.
 const ROCE_CAPABILITIES: u64 = 1 << 20 | 1 << 38 | 1 << 40;
 
 fn capabilities(transport: Transport) -> u64 {
@@ -29,9 +29,9 @@ fn capabilities(transport: Transport) -> u64 {
 /// `IBV_ATOMIC_GLOB`: the processor executes atomics, so they are atomic with its own accesses.
 const ATOMIC_CAPABILITY: c_int = 2;
 
-/// On-demand paging (`enum ibv_odp_general_caps`): of regions, and of the whole address space. The bits of a
-/// service are SEND, receive, WRITE, READ, atomics, receive from a shared queue, FLUSH, ATOMIC WRITE
-/// (`enum ibv_odp_transport_cap_bits`); RC, UC, UD.
+/// Returns the capabilities of on-demand paging (`enum ibv_odp_general_caps`): for regions and for the whole
+/// address space. The services are RC, UC and UD. The bits of each are SEND, receive, WRITE, READ, atomics,
+/// receive from a shared queue, FLUSH, ATOMIC WRITE (`enum ibv_odp_transport_cap_bits`).
 fn paging(transport: Transport) -> ibv_odp_caps {
     let per_transport_caps = match transport {
         Transport::Roce | Transport::Star => [0b1111_1111, 0b10_0111, 0b10_0011],
@@ -59,7 +59,7 @@ fn attributes(adapter: &Adapter) -> ibv_device_attr {
     let Limits { domains, keys, cqs, cqes, qps, wrs, sges, srqs, addresses, rd_atomic, .. } = limits;
     let transport = adapter.driver().transport();
     let (groups, group_members) = match transport {
-        // It has no datagrams.
+        // iWARP has no datagrams.
         Transport::Iwarp => (0, 0),
         Transport::Roce | Transport::Star => (limits.groups, limits.group_members),
     };
@@ -150,8 +150,8 @@ pub(crate) unsafe extern "C" fn query_rt_values(_: *mut ibv_context, values: *mu
         return status(Err(Errno::INVALID));
     }
     let now = clock::now().as_nanos();
-    // Programs either add the seconds or ignore them, as mlx5 leaves them 0: the nanoseconds hold the whole
-    // value.
+    // Some programs add the seconds, others ignore them, because mlx5 leaves them 0: the nanoseconds hold the
+    // whole value.
     values.raw_clock = timespec { tv_sec: 0, tv_nsec: now as libc::c_long };
     0
 }

@@ -47,7 +47,8 @@ unsafe impl Object for QueuePair {
 }
 
 impl QueuePair {
-    /// Makes posts to a destroyed queue pair fail: its builder is gone, and its context refuses.
+    /// Makes posts to a destroyed queue pair fail: removes its builder, and sets a context whose operations
+    /// fail.
     ///
     /// # Safety
     /// The memory is of a queue pair that was dropped.
@@ -72,7 +73,7 @@ impl QueuePair {
         }
     }
 
-    /// Ends the events of this structure, and forgets the queue pair if it `was_last`.
+    /// Stops events to this structure. If it `was_last`, removes the queue pair from the dispatcher.
     pub(crate) fn end_events(&self, was_last: bool) {
         self.adapter.with_dispatcher(|dispatcher| {
             self.sources.remove(&self.events);
@@ -95,12 +96,13 @@ pub(crate) fn destroy_left_qps(context: *const ibv_context) {
             let _ = qp.adapter.driver().destroy_qp(qp.handle);
         }
         qp.end_events(was_last);
-        // SAFETY: `refuse` makes the calls of a program that uses it fail.
+        // SAFETY: if the program still uses the queue pair, it calls functions that `refuse` has installed,
+        // which only return errors.
         unsafe { retired::keep_queue(qp, |qp| QueuePair::refuse(qp)) };
     }
 }
 
-/// Returns the queue pair that a request is posted to. Checks only its handle, which is its number.
+/// Returns the queue pair that a request is posted to. Checks only that its handle equals its number.
 ///
 /// # Safety
 /// The pointer is to a queue pair that the program created.

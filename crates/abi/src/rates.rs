@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-/// Code; multiple of 2.5 Gb/s, if the rate has a code for one; Mb/s.
+/// Code; multiple of 2.5 Gb/s, or `None` if rdma-core converts the rate to no multiple; Mb/s.
 const RATES: [(c_int, Option<c_int>, c_int); 23] = [
     (2, Some(1), 2_500),
     (5, Some(2), 5_000),

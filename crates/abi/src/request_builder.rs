@@ -13,7 +13,7 @@ pub(crate) struct Builder {
     pub(crate) requests: Vec<Request>,
     pub(crate) buffers: Vec<Sge>,
     pub(crate) bytes: Vec<u8>,
-    /// The windows of the requests, in order, and the keys that they had before.
+    /// The windows that the requests bind, in order, and their keys before each bind.
     pub(crate) bound: Vec<(*mut ibv_mw, u32)>,
     /// The first error.
     pub(crate) error: Option<Errno>,

@@ -3,8 +3,8 @@
 //! `ibv_post_send`, `ibv_poll_cq` and the other inline functions of `infiniband/verbs.h` follow pointers in
 //! the structure before they call the library, so a check there would come too late. The memory of a
 //! destroyed queue is kept instead, and its structure names a context whose operations fail with `EINVAL`.
-//! The operations of existing queues do not change. They follow the pointer to a context that the program has
-//! closed, too.
+//! The operations of existing queues do not change. The inline functions also follow an object's pointer to a
+//! context that the program has closed, so the memory of contexts is kept as well.
 
 use std::alloc::{self, Layout};
 use std::collections::VecDeque;
@@ -16,8 +16,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::errno::{Errno, status};
 use crate::header::{ibv_context, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc};
 
-/// Number of queues whose memory is kept, and of other objects. One more frees the oldest: about half a
-/// megabyte of queue pairs.
+/// Number of queues whose memory is kept, and, separately, of other objects; one more frees the oldest. So
+/// many queue pairs occupy about half a megabyte.
 const KEPT: usize = 1024;
 
 /// The memory of a destroyed object.
@@ -71,7 +71,7 @@ pub(crate) fn keep<T>(object: Box<T>) {
 /// Drops an object; returns its memory.
 fn drop_in_box<T>(object: Box<T>) -> *mut T {
     let place = Box::into_raw(object);
-    // SAFETY: the box held the object, which nothing accesses as such any more.
+    // SAFETY: the box held the object, and nothing accesses the memory as this object any more.
     unsafe { place.drop_in_place() };
     place
 }

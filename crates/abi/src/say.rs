@@ -1,12 +1,11 @@
-//! Lines on standard error, which a program may share with others.
+//! Prints lines to standard error, which several processes may share.
 
 use std::io;
 
 use nichrome_port::uninterrupted;
 
-/// Prints lines. They leave in one write, so that those of several processes on one pipe or terminal do not
-/// mix. Takes no lock, which another thread could hold while the program forks: the child would wait for it
-/// forever.
+/// Prints lines by one write(2), so that the lines of several processes on one pipe or terminal do not mix.
+/// Takes no lock: if another thread held it while the program forked, the child would wait for it forever.
 pub(crate) fn say(lines: &str) {
     let text: String = lines.lines().map(|line| format!("nichrome: {line}\n")).collect();
     let mut rest = text.as_bytes();

@@ -1,7 +1,8 @@
-//! What the structures of one queue pair share: `ibv_open_qp` returns further structures for a target of XRC.
+//! The state that the `ibv_qp` structures of one queue pair share: `ibv_open_qp` returns further structures
+//! for an XRC target.
 //!
-//! The queue pair is destroyed with the last of them. Threads may destroy the last two at the same time, or
-//! open another one meanwhile: one of them finds that it has the last.
+//! The queue pair is destroyed with its last structure. Threads may destroy the last two structures at the
+//! same time, or open another meanwhile: the count decides which thread destroys the last.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,7 @@ pub(crate) struct SharedQp {
 }
 
 impl SharedQp {
-    /// Returns that of a queue pair with one structure.
+    /// Returns the state of a queue pair with one structure.
     pub(crate) fn new() -> Self {
         Self { structures: AtomicUsize::new(1), path: Mutex::new(zeroed()) }
     }
@@ -33,12 +34,12 @@ impl SharedQp {
         self.structures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
-    /// Counts one structure less. Returns true if it was the last: the caller destroys the queue pair.
+    /// Counts one structure fewer. Returns true if it was the last: the caller destroys the queue pair.
     pub(crate) fn leave(&self) -> bool {
         self.structures.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Counts a structure again whose queue pair could not be destroyed.
+    /// Counts a structure again after its queue pair could not be destroyed.
     pub(crate) fn stay(&self) {
         self.structures.fetch_add(1, Ordering::Relaxed);
     }

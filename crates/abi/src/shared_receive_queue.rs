@@ -45,7 +45,8 @@ pub(crate) unsafe fn addressed<'a>(srq: *mut ibv_srq) -> Result<&'a SharedReceiv
     if handle == this.handle.index() { Ok(this) } else { Err(Errno::NOT_THERE) }
 }
 
-/// Creates a queue; one of an XRC domain with the domain and the completion queue of its receives.
+/// Creates a queue. For a queue of an XRC domain, `xrc` has the domain and the completion queue of the
+/// receives.
 unsafe fn create(
     pd: *mut ibv_pd,
     srq_context: *mut c_void,
@@ -114,7 +115,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     pointer(unsafe { create(wanted.pd, wanted.srq_context, &mut wanted.attr, None) })
 }
 
-/// Writes the number by which requests of XRC name a queue.
+/// Writes the number by which XRC requests name a queue.
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, out: *mut u32) -> c_int {
     // SAFETY: the program passes a queue that it created.
     let found = unsafe { known::<SharedReceiveQueue>(srq) }
@@ -171,8 +172,8 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     if destroyed.is_ok() {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.srqs.remove(&this.handle));
         this.events.retire();
-        // SAFETY: the program does not use it after this call, or calls what refuses. The C structure is the
-        // first field.
+        // SAFETY: after this call the program does not use the queue, or calls functions of the new context,
+        // which only return errors. The C structure is the first field.
         unsafe {
             retired::keep_queue(take_back::<SharedReceiveQueue>(srq), |srq| {
                 (*srq.cast::<ibv_srq>()).context = retired::context();

@@ -1,5 +1,5 @@
-//! Contexts that share objects, as descriptors of one file do: none with left objects is destroyed before the
-//! last of them closes.
+//! Contexts that share objects (`ibv_import_device`), as duplicate descriptors of one file do. A closed
+//! context that has objects left is destroyed when the last context that shares them closes.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,9 @@ use crate::live_objects;
 
 #[allow(clippy::vec_box)]
 struct Shared {
-    /// Addresses of the open ones.
+    /// Addresses of the open contexts.
     open: BTreeSet<usize>,
-    /// The closed ones that have left objects. Boxed: their objects' structures point to them.
+    /// The closed contexts that have objects left. Boxed: the structures of these objects point to them.
     closed: Vec<Box<Context>>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn share_objects() {
     shared().open.extend(Context::all_open());
 }
 
-/// Closes a context. Returns those whose objects no open context shares.
+/// Closes a context. Returns the closed contexts whose objects no open context shares any more.
 #[allow(clippy::vec_box)]
 pub(crate) fn close(context: Box<Context>) -> Vec<Box<Context>> {
     let mut shared = shared();

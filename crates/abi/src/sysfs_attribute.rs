@@ -12,8 +12,8 @@ use crate::configuration::{address_at, configured_address, transport};
 use crate::device::{guid, guid_at};
 use crate::port::{GIDS, capabilities, gid_of, gid_type_name, interface_of};
 
-/// Returns the address of the open device, else the configured one. `None` for a closed device in
-/// 127.0.0.0/8, whose address is chosen when it opens.
+/// Returns the address of the open device, else the configured one. `None` if neither exists: the device
+/// chooses an address in 127.0.0.0/8 when it opens.
 fn address() -> Option<IpAddr> {
     Adapter::open_address().or_else(configured_address)
 }

@@ -1,4 +1,4 @@
-//! The users of an object, without which it can be destroyed.
+//! Counts the users of an object, which cannot be destroyed while it has any.
 
 use std::sync::Arc;
 

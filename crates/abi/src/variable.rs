@@ -19,7 +19,7 @@ pub enum VariableError {
         /// Why the value is invalid.
         reason: String,
     },
-    /// Its name is nearly that of another.
+    /// Its name is nearly that of an existing variable.
     #[error("there is no variable {name}: did you mean {like}?")]
     Name {
         /// The name as it was set.
@@ -29,13 +29,13 @@ pub enum VariableError {
     },
 }
 
-/// Letters that may differ in the name of a variable for it to count as misspelt.
+/// Maximum number of differing letters for a name to count as misspelt.
 const MISSPELT_LETTERS: usize = 2;
 
 /// Checks that no variable has nearly the name of one of `known`: it would be ignored silently.
 ///
 /// # Errors
-/// One has.
+/// A variable has such a name.
 pub(crate) fn check_names(known: &[&'static str]) -> Result<(), VariableError> {
     env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
@@ -48,7 +48,7 @@ fn check_name(name: &str, known: &[&'static str]) -> Result<(), VariableError> {
         return Ok(());
     }
     let letters = |like: &&'static str| (strsim::damerau_levenshtein(name, like), *like);
-    // A short name resembles any other.
+    // Fewer for short names, which resemble any other.
     let is_like =
         |(letters, like): &(usize, &str)| *letters <= MISSPELT_LETTERS.min((like.len() - PREFIX.len()) / 2);
     match known.iter().map(letters).filter(is_like).min() {

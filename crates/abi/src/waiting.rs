@@ -1,5 +1,5 @@
-//! The announcement to the driver that a thread blocks until an event comes. It ends with the wait, or with
-//! the thread, which may be cancelled meanwhile.
+//! Announces to the driver that a thread blocks until an event comes. The announcement ends with the wait, or
+//! with the thread, which may be cancelled while it waits.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
@@ -30,7 +30,7 @@ thread_local! {
 pub(crate) fn begin(adapter: &Arc<Adapter>, since: Instant) {
     adapter.driver().attend();
     let waiting = Waiting { adapter: Arc::downgrade(adapter), since };
-    // A thread that ends already has no place for it, and waits until it is dropped here.
+    // In a thread that is ending, the thread-local no longer exists: the announcement is dropped at once.
     let _ = WAITING.try_with(|place| place.replace(Some(waiting)));
 }
 

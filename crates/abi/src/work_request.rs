@@ -97,7 +97,8 @@ pub(crate) unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, Errno> {
 /// Returns the operation that binds a window and sets the low byte of its key to that of `key`.
 ///
 /// # Errors
-/// A pointer is to no such object, or its handle was overwritten. The region may be null if the length is 0.
+/// A pointer is not to a live window or region, or the object's handle was overwritten. The region may be
+/// null if the length is 0.
 ///
 /// # Safety
 /// No other thread destroys the window or the region.
@@ -142,7 +143,7 @@ pub(crate) fn sends_bytes(operation: &Operation) -> bool {
 /// Returns the recipient of a datagram.
 ///
 /// # Errors
-/// The pointer is to no address handle, or its handle was overwritten.
+/// The pointer is not to a live address handle, or the object's handle was overwritten.
 ///
 /// # Safety
 /// No other thread destroys the address handle.

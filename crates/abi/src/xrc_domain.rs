@@ -1,7 +1,7 @@
 //! XRC domains: `ibv_open_xrcd`, `ibv_close_xrcd`.
 //!
-//! A domain that is opened with a file descriptor is shared by all who open it with a descriptor of the same
-//! file. Processes do not share domains: each has a device of its own.
+//! Opens with descriptors of the same file share one domain. Processes do not share domains, because each has
+//! its own device.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -92,12 +92,12 @@ impl XrcDomain {
 /// Returns the file of a descriptor; `None` for descriptor −1, which means no file.
 ///
 /// # Errors
-/// `EBADF`: it is no descriptor. `EMFILE`: no other is free.
+/// `EBADF`: the descriptor is not open. `EMFILE`: no descriptor is free for the duplicate.
 fn file(fd: c_int) -> Result<Option<OpenFile>, Errno> {
     if fd == -1 {
         return Ok(None);
     }
-    // SAFETY: fcntl(2) refuses what is no descriptor.
+    // SAFETY: no pointers; fcntl(2) refuses a number that is not an open descriptor.
     let duplicate = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     if duplicate < 0 {
         return Err(Errno::last());
@@ -111,7 +111,8 @@ fn file(fd: c_int) -> Result<Option<OpenFile>, Errno> {
 /// `enum ibv_xrcd_init_attr_mask`: file descriptor and flags, both of which are required.
 const MASK: u32 = 0b11;
 
-/// Opens a domain with the flags of open(2), which mean what they do in the kernel's `ib_uverbs_open_xrcd`.
+/// Opens a domain with the flags of open(2), which have the meaning that the kernel's `ib_uverbs_open_xrcd`
+/// gives them.
 fn open(adapter: &Arc<Adapter>, attributes: &ibv_xrcd_init_attr) -> Result<Arc<Shared>, Errno> {
     if attributes.comp_mask != MASK || attributes.oflags & !(libc::O_CREAT | libc::O_EXCL) != 0 {
         return Err(Errno::INVALID);
@@ -158,7 +159,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    // No other thread opens it meanwhile.
+    // Held so that no other thread opens the domain meanwhile.
     let _open = all_open();
     let closed = match Arc::strong_count(&this.domain) {
         1 => this.adapter().driver().call(|device| device.destroy_xrc_domain(this.handle())),

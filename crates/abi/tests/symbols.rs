@@ -82,7 +82,8 @@ fn nothing_is_exported_without_a_version() {
     assert!(bare.is_empty(), "{bare:?}");
 }
 
-/// Its thread, its signal handler and the calls of librdmacm that it redirects outlast the program's handle.
+/// The library's thread, its signal handler and the redirected calls of librdmacm outlast the program's
+/// handle.
 #[test]
 fn dlclose_does_not_unload_the_library() {
     let dynamic = output_of(Command::new("readelf").arg("-d").arg(common::library()));

@@ -5,10 +5,10 @@ use std::ops::Range;
 /// Copies `len` bytes. Returns the number of bytes not copied because a page was unmapped or protected; 0 on
 /// success.
 ///
-/// As on x86-64, programs that poll memory find what the peer wrote in its order: the barriers keep loads and
-/// stores of one copy before those of the next one, and an aligned word is written by one instruction, so
-/// that it is never seen in part. After a fault among words, the bytes from there are copied one by one, up
-/// to the one that faults.
+/// As on x86-64, a program that polls memory sees the peer's writes in order: the barriers keep loads and
+/// stores of one copy before those of the next, and one instruction writes an aligned word, so that no reader
+/// sees a part of it. After a fault in the loops over words, copies the remaining bytes one by one, up to the
+/// byte that faults.
 ///
 /// # Safety
 /// One side is the caller's own memory; the other may be any address. They do not overlap.
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -
 /// [`NOT_WRITABLE`](super::NOT_WRITABLE).
 ///
 /// # Safety
-/// `value` is the caller's own memory; `word` is aligned, and may be any such address.
+/// `value` is the caller's own memory; `word` may be any aligned address.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn compare_exchange(word: *mut u64, value: *mut u64, new: u64) -> usize {
     core::arch::naked_asm!(
@@ -90,13 +90,13 @@ pub(crate) unsafe extern "C" fn compare_exchange(word: *mut u64, value: *mut u64
     )
 }
 
-/// Those in words and in bytes of `copy`, and those of `compare_exchange`.
+/// Returns the accesses: of `copy` in words, of `copy` in bytes, and of `compare_exchange`.
 pub(super) fn accesses() -> [(usize, Range<usize>, usize); 3] {
     let copy: unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize = copy;
     let exchange: unsafe extern "C" fn(*mut u64, *mut u64, u64) -> usize = compare_exchange;
     let instructions =
         [(copy as usize, 4..29, 32), (copy as usize, 33..35, 39), (exchange as usize, 1..5, 9)];
-    // Each has 4 bytes.
+    // An instruction has 4 bytes.
     instructions.map(|(function, Range { start, end }, resume)| (function, 4 * start..4 * end, 4 * resume))
 }
 

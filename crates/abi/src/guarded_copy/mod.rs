@@ -1,12 +1,12 @@
-//! Copies from and to the program's memory, and exchanges of a word, that return an error, rather than crash,
-//! if it is not mapped.
+//! Copies from and to the program's memory, and atomic exchanges of a word in it, which return an error
+//! instead of crashing if the memory is not mapped.
 //!
 //! RDMA hardware pins the pages of a region, so they outlive munmap(2); here they do not. Checking with the
 //! kernel before each copy would cost more than the copy (process_vm_readv(2): about a microsecond). So each
 //! access is made by an instruction at a known address. If it faults, a handler of SIGSEGV and SIGBUS resumes
-//! behind it, and the function returns an error. Other faults go to the previous handler. A program that
-//! installs a handler later replaces this one. The instructions and the registers are those of one processor:
-//! `x86_64.rs`, `aarch64.rs`.
+//! the thread at an address behind it, and the function returns an error. Other faults go to the previous
+//! handler. A program that installs a handler later replaces this one. The instructions and registers depend
+//! on the processor: `x86_64.rs`, `aarch64.rs`.
 
 #[cfg(target_arch = "aarch64")]
 #[path = "aarch64.rs"]
@@ -23,7 +23,7 @@ use std::{mem, ptr};
 pub(crate) use processor::{compare_exchange, copy};
 
 /// Accesses to the program's memory: the address of a function, the byte offsets of its instructions that
-/// access, and the offset at which to resume after a fault of one of them.
+/// access the memory, and the offset at which to resume after one of them faulted.
 type Accesses = (usize, Range<usize>, usize);
 
 /// The result of [`compare_exchange`] for an address that is not writable.
@@ -106,13 +106,13 @@ extern "C" fn faulted(signal: c_int, info: *mut libc::siginfo_t, context: *mut c
     }
 }
 
-/// Does what the kernel does before it calls the handler of an action: a handler for one signal is removed,
-/// and signals are blocked, until the kernel restores the mask of the interrupted thread. Otherwise a handler
-/// that sends its signal again would be called again.
+/// Does what the kernel does before it calls an action's handler: removes a one-shot handler (SA_RESETHAND),
+/// and blocks the action's signals until the kernel restores the interrupted thread's mask. Without this, a
+/// handler that raises its own signal would be called again.
 fn prepare(signal: c_int, action: &libc::sigaction) {
     let mut blocked = action.sa_mask;
-    // SAFETY: the set is initialized and the signal valid; the old mask is not requested. All are
-    // async-signal-safe (signal-safety(7)).
+    // SAFETY: the set is initialized and the signal valid; the old mask is not requested. All these functions
+    // are async-signal-safe (signal-safety(7)).
     unsafe {
         if action.sa_flags & libc::SA_RESETHAND != 0 {
             libc::signal(signal, libc::SIG_DFL);

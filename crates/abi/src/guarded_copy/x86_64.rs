@@ -17,7 +17,7 @@ pub(crate) unsafe extern "C" fn copy(to: *mut u8, from: *const u8, len: usize) -
 /// [`NOT_WRITABLE`](super::NOT_WRITABLE).
 ///
 /// # Safety
-/// `value` is the caller's own memory; `word` is aligned, and may be any such address.
+/// `value` is the caller's own memory; `word` may be any aligned address.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn compare_exchange(word: *mut u64, value: *mut u64, new: u64) -> usize {
     core::arch::naked_asm!(
@@ -32,7 +32,7 @@ pub(crate) unsafe extern "C" fn compare_exchange(word: *mut u64, value: *mut u64
     )
 }
 
-/// One instruction of each function.
+/// Returns the accesses: one instruction of each function.
 pub(super) fn accesses() -> [(usize, Range<usize>, usize); 2] {
     let copy: unsafe extern "C" fn(*mut u8, *const u8, usize) -> usize = copy;
     let exchange: unsafe extern "C" fn(*mut u64, *mut u64, u64) -> usize = compare_exchange;

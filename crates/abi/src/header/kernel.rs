@@ -1,5 +1,5 @@
-//! Structures of the kernel's headers that librdmacm has converted (`rdma/ib_user_verbs.h`,
-//! `rdma/ib_user_sa.h`), and the one of `infiniband/sa.h` that they become.
+//! Structures of the kernel's headers that this library converts for librdmacm (`rdma/ib_user_verbs.h`,
+//! `rdma/ib_user_sa.h`), and the path record of `infiniband/sa.h`.
 
 use super::ibv_gid;
 

@@ -27,9 +27,8 @@ fn returned<T: From<i8>>(result: Result<T, Errno>) -> T {
     })
 }
 
-/// Opens the device file, or another file. The C library's function takes a variable number of arguments,
-/// which on this ABI are passed as those of one with three; `__open_2` takes two, and no file is created with
-/// it.
+/// Opens the device file, or another file. The C library's function is variadic; on the supported ABIs its
+/// callers pass the arguments as to this function. `__open_2` takes two arguments and never creates a file.
 pub(super) unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int {
     // SAFETY: the caller passes a C string.
     unsafe {
@@ -66,7 +65,7 @@ pub(super) unsafe extern "C" fn fxstat(_version: c_int, fd: RawFd, status: *mut 
 
 /// Carries out a command written to the device file, or writes to another file.
 pub(super) unsafe extern "C-unwind" fn write(fd: RawFd, bytes: *const c_void, len: usize) -> isize {
-    // Only looked up: a thread that is cancelled would keep the file.
+    // Looks the descriptor up without a reference to the file, which a cancelled thread would never drop.
     if !File::is_open(fd) {
         // SAFETY: guaranteed by the caller.
         return unsafe { blocking::write(fd, bytes, len) };

@@ -10,11 +10,11 @@ use crate::cancellation::Uncancelled;
 /// The major number of miscellaneous devices (Linux, `MISC_MAJOR`).
 const MISCELLANEOUS: libc::c_uint = 10;
 
-/// A minor number that the kernel gives to no device of its own (`MISC_DYNAMIC_MINOR`).
+/// A minor number that no device of the kernel has (`MISC_DYNAMIC_MINOR`).
 const DYNAMIC: libc::c_uint = 255;
 
-/// Returns the number of the machine's own device, which librdmacm asks the kernel for and compares, if it
-/// has one.
+/// Returns the number of the machine's own rdma_cm device, if it has one: librdmacm reads that number from
+/// the kernel and compares it with the file's.
 pub(super) fn device_number() -> libc::dev_t {
     static NUMBER: OnceLock<libc::dev_t> = OnceLock::new();
     *NUMBER.get_or_init(|| {
@@ -25,8 +25,8 @@ pub(super) fn device_number() -> libc::dev_t {
     })
 }
 
-/// Returns the number of a character device; `None` if there is none. Asks the kernel, and not the C library:
-/// the preloaded library shows a device of its own there.
+/// Returns the number of a character device; `None` if there is none. Makes the system call itself: the
+/// preloaded library interposes on the C library's function.
 fn of_file(path: &CStr) -> Option<libc::dev_t> {
     let mut status = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the path is null-terminated, and the structure has room for the result, whose layout is the

@@ -19,7 +19,7 @@ use crate::waiting;
 
 /// An open device file.
 pub(super) struct File {
-    /// Declared before the manager, which drives it.
+    /// Declared before the manager, which drives it, to be dropped first.
     channel: CmChannel,
     manager: Arc<Manager>,
 }
@@ -57,7 +57,8 @@ impl File {
         if !set {
             return Err(Errno::last());
         }
-        // A file whose descriptor the program closed behind librdmacm's back no longer owns one.
+        // Forgets an older file with this descriptor. The program has closed that descriptor without
+        // librdmacm; to drop the file would close the new one.
         std::mem::forget(files().insert(fd, Arc::new(file)));
         Ok(fd)
     }
@@ -79,21 +80,22 @@ impl File {
         files().contains_key(&fd)
     }
 
-    /// Closes the device file with this descriptor, which destroys its identifiers. Returns false if it is
-    /// none.
+    /// Closes the device file with this descriptor, which destroys its identifiers. Returns false if the
+    /// descriptor is of no device file.
     pub(super) fn close(fd: RawFd) -> bool {
         // Dropped without the lock: closing an adapter takes time.
         let file = files().remove(&fd);
         file.is_some()
     }
 
-    /// Carries out a command, as one write(2) of the file with this descriptor. GET_EVENT first reads the
-    /// descriptor, which blocks while there is no event, unless the program has made it non-blocking.
+    /// Executes a command that the program wrote to the device file with this descriptor. GET_EVENT first
+    /// reads the descriptor, which blocks while there is no event, unless the program has made it
+    /// non-blocking.
     ///
     /// # Errors
-    /// Those of the command and of the read: `EAGAIN`: no event, and the program has made the descriptor
-    /// non-blocking. `EINTR`: a handler without `SA_RESTART` ran. `ENODEV`: the caller is a forked child,
-    /// which would take the parent's event.
+    /// The command's errors, and those of the read. `EAGAIN`: no event, and the program has made the
+    /// descriptor non-blocking. `EINTR`: a signal handler without `SA_RESTART` ran. `ENODEV`: the caller is a
+    /// forked child, which would take the parent's event.
     pub(super) fn write(fd: RawFd, written: &[u8], prior: PriorRead) -> Result<Step<()>, Errno> {
         waiting::end();
         if let PriorRead::Failed(errno) = prior {

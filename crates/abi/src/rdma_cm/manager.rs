@@ -19,7 +19,7 @@ use crate::errno::Errno;
 use crate::say::say;
 use crate::waiting;
 
-/// The connection manager of the process, open while a device file is.
+/// The connection manager of the process. It exists while a device file is open.
 pub(super) struct Manager {
     host: Arc<CmHost>,
     /// The adapter that drives it.
@@ -48,7 +48,7 @@ pub(crate) fn hold() -> Held {
     let process = process();
     let manager = process.upgrade();
     let host = manager.as_ref().map(|manager| {
-        // SAFETY: the manager is kept alive by the field beside it, which is dropped after it.
+        // SAFETY: the field `_manager` keeps the manager alive, and is dropped after `_host`.
         unsafe { mem::transmute::<PausedHost<'_>, PausedHost<'static>>(manager.host.pause()) }
     });
     Held { _host: host, _process: process, _manager: manager }
@@ -67,22 +67,23 @@ impl Manager {
         let host = CmHost::new(config.transport, u64::from_be(guid()), config.seed)
             .map_err(|error| report(&error))?;
         let manager = Arc::new(Self { host, adapter: OnceLock::new(), process: std::process::id() });
-        // An open adapter may drive a connection manager already: channels must belong to that one from the
+        // An open adapter may already drive a connection manager: channels must belong to that one from the
         // start.
         Adapter::opened().map_or(Ok(()), |adapter| manager.attach(adapter))?;
         *process = Arc::downgrade(&manager);
         Ok(manager)
     }
 
-    /// Returns true in a forked child of the process whose adapter drives it. Without an adapter, the first
-    /// process that needs one opens its own: a program may open its channels and then become a daemon.
+    /// Returns true in a forked child of the process whose adapter drives this manager. If there is no
+    /// adapter yet, the first process that needs one opens its own: a program may open its channels and then
+    /// become a daemon.
     fn has_inherited_adapter(&self) -> bool {
         self.adapter.get().is_some_and(|adapter| adapter.is_inherited())
     }
 
     fn attach(&self, adapter: Arc<Adapter>) -> Result<(), Errno> {
         self.host.attach(&adapter.driver()).map_err(|error| report(&error))?;
-        // No other thread sets it under the process's lock.
+        // No other thread sets it: the caller holds the lock of `PROCESS`.
         let _ = self.adapter.set(adapter);
         Ok(())
     }
@@ -130,9 +131,9 @@ fn report(error: &dyn std::error::Error) -> Errno {
     Errno(libc::ENODEV)
 }
 
-/// Returns the address of the adapter that a command needs: the one that it names or that the kernel would
-/// send from, else the loopback address: 127.0.0.1, unless the identifier is limited to IPv6. `None` if it
-/// needs no adapter.
+/// Returns the address of the adapter that a command needs: the source address that the command names, else
+/// the one from which the kernel would send to its destination, else the loopback address: 127.0.0.1, or ::1
+/// if the identifier is limited to IPv6. `None` if the command needs no adapter.
 fn place_of(command: &Command, is_family_only: impl FnOnce(IdName) -> bool) -> Result<Option<IpAddr>, Errno> {
     let address = match command {
         Command::Bind { id, source } if source.ip().is_unspecified() => {
@@ -150,7 +151,7 @@ fn place_of(command: &Command, is_family_only: impl FnOnce(IdName) -> bool) -> R
     Ok(Some(address))
 }
 
-/// Returns the address that the kernel would send from. Sends nothing.
+/// Returns the address from which the kernel would send to `destination`. Sends nothing.
 fn source_to(destination: IpAddr) -> Result<IpAddr, Errno> {
     let any = SocketAddr::new(
         match destination {
@@ -159,7 +160,7 @@ fn source_to(destination: IpAddr) -> Result<IpAddr, Errno> {
         },
         0,
     );
-    // Any port will do: the kernel looks for the route only.
+    // Any port will do: the kernel only looks up the route.
     let connected = UdpSocket::bind(any).and_then(|socket| {
         socket.connect(SocketAddr::new(destination, 1))?;
         socket.local_addr()

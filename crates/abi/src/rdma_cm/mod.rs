@@ -2,13 +2,13 @@
 //!
 //! librdmacm opens the file, writes commands to it, and polls it for events. When it asks for the device
 //! list, which it does first, its calls of open(2), fstat(2), write(2) and close(2) are redirected to this
-//! module's ([`redirect_librdmacm`]). Other libraries' calls are not. A statically linked librdmacm has no
-//! calls that can be redirected.
+//! module's functions ([`redirect_librdmacm`]). Other libraries' calls are not. A statically linked librdmacm
+//! has no calls that can be redirected.
 //!
 //! | file | concept |
 //! |---|---|
 //! | `redirect.rs` | the slots of librdmacm's global offset table |
-//! | `calls.rs`, `device_number.rs` | what it calls instead of the C library |
+//! | `calls.rs`, `device_number.rs` | the functions that librdmacm calls instead of the C library's |
 //! | `file.rs` | open files: commands, events |
 //! | `manager.rs` | the process's connection manager, and the adapter that it opens |
 

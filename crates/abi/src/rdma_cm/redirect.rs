@@ -36,7 +36,7 @@ fn replacements() -> [Replacement; 10] {
     ]
 }
 
-/// Redirects the calls of each librdmacm that is loaded. Those of one that was redirected before stay so.
+/// Redirects the calls of each loaded librdmacm. A librdmacm that was redirected before stays redirected.
 pub(crate) fn redirect_librdmacm() {
     // SAFETY: the callback has the signature that the function requires.
     unsafe { libc::dl_iterate_phdr(Some(visit), std::ptr::null_mut()) };
@@ -54,7 +54,7 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, _data: *
     0
 }
 
-/// Whether a path is that of librdmacm. Python packages add a hash to the name (`librdmacm-0fb2a9b4.so.1`).
+/// Returns true if a path is librdmacm's. Python packages add a hash to the name (`librdmacm-0fb2a9b4.so.1`).
 fn is_librdmacm(path: &CStr) -> bool {
     let name = path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     name.strip_prefix(b"librdmacm").is_some_and(|rest| rest.starts_with(b".so") || rest.starts_with(b"-"))
@@ -65,7 +65,8 @@ fn is_librdmacm(path: &CStr) -> bool {
 struct Dynamic {
     symbols: usize,
     strings: usize,
-    /// Relocations with addends, and those of functions: address and bytes.
+    /// The relocations with addends (DT_RELA) and those of functions (DT_JMPREL): address, and length in
+    /// bytes.
     relocations: [(usize, usize); 2],
 }
 
@@ -142,7 +143,7 @@ unsafe fn redirect(info: &libc::dl_phdr_info) {
     }
 }
 
-/// Whether the loader has made a slot's page read-only.
+/// Returns true if the loader has made a slot's page read-only.
 fn is_read_only(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr], slot: *mut *const c_void) -> bool {
     let page = page_size();
     headers.iter().filter(|header| header.p_type == libc::PT_GNU_RELRO).any(|header| {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Builds the libraries, once, and returns the path of `libibverbs.so.1`; where NICHROME_LIBRARY has the
-/// path, they are built already.
+/// Builds the libraries, once, and returns the path of `libibverbs.so.1`. If NICHROME_LIBRARY names it, the
+/// libraries are built already.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {

@@ -34,7 +34,7 @@ static inline void connect_qp(struct ibv_qp *qp, uint32_t destination, int acces
 		(sends ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0)));
 }
 
-/* Makes a queue pair of datagrams ready to send. */
+/* Moves a UD queue pair to RTS. */
 static inline void start_datagrams(struct ibv_qp *qp, uint32_t qkey)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };

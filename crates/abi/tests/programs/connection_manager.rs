@@ -1,4 +1,4 @@
-//! Programs of librdmacm, which is rdma-core's own and finds the device file within its process.
+//! Programs that use rdma-core's unmodified librdmacm, whose device file is emulated within the process.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -94,7 +94,7 @@ const EXAMPLES: &[Pair<'_>] = &[
     Pair("mckey -b @ -m 239.77.0.1", "mckey -b 127.77.0.3 -m 239.77.0.1 -s"),
 ];
 
-/// Of the same package. Version 65 takes other options.
+/// Of the same package, rdmacm-utils, whose version 65 has other options.
 const CMTIME: Pair<'_> = Pair("!cmtime -b @", "cmtime -s @ -c 100");
 
 /// Debian's packages perftest, qperf and fio.
@@ -169,11 +169,11 @@ impl Drop for Server {
 /// Returns true once a server takes clients.
 fn is_ready(line: &str, process: u32, more: &[(&str, &str)]) -> bool {
     match line.split(' ').next() {
-        // Its client sends the port of the connection manager over TCP.
+        // qperf's client sends the connection manager's port over TCP.
         Some("qperf") => is_listening(QPERF_PORT),
-        // Their clients ask for it over TCP, too.
+        // uDAPL's clients ask for that port over TCP, too.
         Some("dtest" | "dtestcm" | "dtestx") => is_listening(DTEST_PORT),
-        // It joins a group and has no port.
+        // mckey joins a group and has no port.
         Some("mckey") => has_joined(GROUP),
         _ if more.contains(&IWARP) => listens_beside_its_adapter(),
         _ => [process].into_iter().chain(children(process)).any(has_service_port),
@@ -244,13 +244,14 @@ fn run_each(pair: &Pair<'_>, environments: [&[(&str, &str)]; 2]) {
     assert!(is_right, "{}: {}, server {}\n{text}", pair.1, client.status, server.status);
 }
 
-/// Times that a pair is run that loses a race of its own.
+/// Maximum number of runs of a pair that loses a race of its own programs.
 const TRIES: usize = 5;
 
-/// Whether the client was refused because its server was not ready yet. After the first connection perftest's
-/// server ends its listener and makes another at the same port; its client does not wait for it, and is
-/// refused by TCP. dtestx's server answers its client over TCP before it creates its listener (`connect_ep`).
-/// riostream's server listens before it makes room for the client's mappings (`server_connect`).
+/// Returns true if the client was refused because its server was not ready yet. After the first connection
+/// perftest's server ends its listener and makes another at the same port; its client does not wait for it,
+/// and is refused by TCP. dtestx's server answers its client over TCP before it creates its listener
+/// (`connect_ep`). riostream's server listens before it makes room for the client's mappings
+/// (`server_connect`).
 fn came_too_early(client: &Output) -> bool {
     let refusals = [
         "Event: RDMA_CM_EVENT_REJECTED; error: -111.",
@@ -263,9 +264,9 @@ fn came_too_early(client: &Output) -> bool {
     })
 }
 
-/// Whether rping closed its event channel while its thread `cm_thread` was between two events. The thread,
-/// which should wait in `rdma_get_cm_event` until the process ends, then finds no file and exits with 255. On
-/// a busy machine only.
+/// Returns true if rping closed its event channel while its thread `cm_thread` was between two events. The
+/// thread, which should wait in `rdma_get_cm_event` until the process ends, then finds no file and exits with 255.
+/// On a busy machine only.
 fn closed_its_channel_too_early(end: &Output) -> bool {
     String::from_utf8_lossy(&end.stderr).ends_with("rdma_get_cm_event: Bad file descriptor\n")
 }
@@ -311,8 +312,8 @@ fn connections_are_made_and_ended_with_packet_loss() {
     [&EXAMPLES[0], &EXAMPLES[3], &EXAMPLES[6]].into_iter().for_each(|pair| run(pair, &environment));
 }
 
-/// Datagrams, multicast and XRC are not on iWARP; atomics are not known to be at the peer; and the client of
-/// qperf connects before its server listens, which TCP refuses.
+/// iWARP has no datagrams, multicast or XRC. The connection manager does not find out whether an iWARP peer
+/// has atomics. The client of qperf connects before its server listens, which TCP refuses.
 const NOT_ON_IWARP: &[&str] = &["udaddy", "rdma_xserver", "mckey", "ib_atomic_lat", "!qperf"];
 
 #[test]
@@ -370,8 +371,8 @@ fn a_process_that_exits_ends_its_connections() {
     run(&Pair("rping -s -a @", &client), &[]);
 }
 
-/// A server that returns 100,000 bytes in reverse. Python's own `socket` and `accept` pass SOCK_CLOEXEC, for
-/// which librspreload leaves sockets to the kernel.
+/// A server that returns 100,000 bytes in reverse. Python's own `socket` and `accept` pass SOCK_CLOEXEC, and
+/// librspreload leaves sockets with that flag to the kernel.
 const SERVER_OF_SOCKETS: &str = "import ctypes, socket
 calls = ctypes.CDLL(None)
 def of(fd):
@@ -387,7 +388,7 @@ connection.sendall(received[::-1])
 connection.close()
 ";
 
-/// Its client.
+/// The client of [`SERVER_OF_SOCKETS`].
 const CLIENT_OF_SOCKETS: &str = "import ctypes, socket
 calls = ctypes.CDLL(None)
 fd = calls.socket(socket.AF_INET, socket.SOCK_STREAM, 0)

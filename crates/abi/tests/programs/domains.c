@@ -56,7 +56,7 @@ static void parents(void)
 	struct ibv_pd *third = ibv_alloc_parent_domain(context, &init);
 	CHECK(third && ibv_dealloc_pd(second) == EBUSY && !ibv_dealloc_pd(third));
 
-	/* Objects of one are those of the other. */
+	/* A queue pair of the parent domain accesses a region of its protection domain. */
 	struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, sizeof memory, REMOTE);
 	CHECK(cq && mr);
@@ -119,7 +119,7 @@ static void paging(void)
 	CHECK(pd && cq);
 	struct ibv_qp *qp = loop(pd, cq);
 
-	/* The memory comes after it is registered. */
+	/* The memory is mapped after it is registered. */
 	char *place = mmap(NULL, 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(place != MAP_FAILED && !munmap(place, 2 * PAGE));
 	CHECK(!ibv_reg_mr(pd, place, 2 * PAGE, REMOTE));
@@ -133,7 +133,7 @@ static void paging(void)
 	CHECK(write_page(qp, place, late->lkey, place + PAGE, late->rkey) == IBV_WC_SUCCESS);
 	CHECK(!memcmp(place, place + PAGE, PAGE));
 
-	/* Every address of the process. */
+	/* One region for every address of the process. */
 	CHECK(!ibv_reg_mr(pd, NULL, SIZE_MAX, REMOTE));
 	struct ibv_mr *all = ibv_reg_mr(pd, NULL, SIZE_MAX, ODP);
 	CHECK(all);

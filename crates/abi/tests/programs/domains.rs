@@ -1,4 +1,4 @@
-//! Domains and memory beyond the plain: parent domains, imported objects, paging on demand.
+//! Parent domains, imported objects, and memory paged on demand.
 
 use crate::running::c_program;
 

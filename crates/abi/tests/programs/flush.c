@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* What the headers of rdma-core 44 do not have yet. */
+/* Constants and types that the headers of rdma-core 44 lack. */
 enum { ACCESS_FLUSH_GLOBAL = 1 << 8, ACCESS_FLUSH_PERSISTENT = 1 << 9, WC_FLUSH = 8, WC_WRITE_AT_ONCE = 9 };
 enum { WITH_FLUSH = 1 << 11, WITH_WRITE_AT_ONCE = 1 << 12, WR_WRITE_AT_ONCE = 15 };
 enum { FLUSH_GLOBAL = 1, FLUSH_PERSISTENT = 2, FLUSH_RANGE = 0, FLUSH_REGION = 1 };
@@ -83,9 +83,9 @@ int main(void)
 	CHECK(polled(cq).status == IBV_WC_SUCCESS);
 	CHECK(post_flush(qp, mr->rkey, memory, 8, FLUSH_GLOBAL, 2) == EINVAL);
 	CHECK(post_flush(qp, mr->rkey, memory, 8, 4, FLUSH_RANGE) == EINVAL);
-	/* The queue pair would allow it; the region, whose memory is volatile, does not. */
+	/* The queue pair allows FLUSH_PERSISTENT; the region, whose memory is volatile, does not. */
 	CHECK(!post_flush(qp, mr->rkey, memory, 8, FLUSH_PERSISTENT, FLUSH_RANGE));
-	/* As responder it fails before its own NAK arrives. */
+	/* The queue pair is its own peer: as responder it fails before it receives its NAK. */
 	CHECK(polled(cq).status == IBV_WC_WR_FLUSH_ERR);
 	return 0;
 }

@@ -63,7 +63,7 @@ static void orphan(void)
 {
 	CHECK(!pipe(has_ended) && !pipe(result));
 	in_child(leave_orphan);
-	/* This process's children need not know when its own ends. */
+	/* Closes the last write end, so that the orphan's read returns. */
 	close(has_ended[1]);
 	struct pollfd fd = { .fd = result[0], .events = POLLIN };
 	close(result[1]);

@@ -94,14 +94,14 @@ static void contexts(int many)
 	CHECK(resident_kb() < memory + 1024);
 }
 
-/* Closes a context that has a connected queue pair, a region and a window: a peer's WRITE fails and leaves the memory as it was. What the
-   context has left may be used, in vain, and keeps no descriptors or threads. */
+/* Closes a context that has a connected queue pair, a region and a window: a peer's WRITE fails and leaves the memory as it
+   was. The program may still pass the context's objects to verbs; they keep no descriptors or threads. */
 static void left(void)
 {
 	struct objects near = make();
 	struct ibv_mr *from = region(near);
 	memset(from->addr, 1, PAGE);
-	/* It shares the objects of the context that is open, not those of later ones. */
+	/* An imported context shares the objects of the contexts that are open at that time, not of later ones. */
 	int fds = count("/proc/self/fd"), threads = 0;
 	for (int i = 0; i < 100; i++) {
 		struct ibv_context *imported = ibv_import_device(near.context->cmd_fd);
@@ -363,8 +363,8 @@ static void *waits_for_event(void *of)
 	return NULL;
 }
 
-/* Calls verbs that read files, or open and close descriptors, and sends a datagram to an address where nobody is: no link through memory
-   reaches it. Without datagrams, an RNIC only queries. */
+/* Calls verbs that read files, or open and close descriptors, and sends a datagram to an unused address, to which there is
+   no link through memory. An RNIC, which has no datagrams, only answers queries. */
 static void use_files(struct objects o)
 {
 	struct ibv_device_attr device;

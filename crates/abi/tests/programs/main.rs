@@ -1,5 +1,5 @@
 //! Unmodified programs: rdma-core's examples, perftest, pyverbs' tests, communication libraries. The tables
-//! list what is tested.
+//! list the tested programs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod answers;
@@ -123,9 +123,9 @@ const OVER_STAR: &[&str] = &[
     "ib_write_bw -n 20 -q 16",
 ];
 
-/// Programs also run over iWARP. Left out: what perftest does without the connection manager. The server of
-/// `ib_send_bw` sends credits before it brings its queue pair to RTS, and with -b it frees its domain before
-/// the region of the credits.
+/// Programs also run over iWARP. Without `ib_send_bw`, which fails on an RNIC unless it uses the connection
+/// manager: its server sends credits before it brings its queue pair to RTS, and with -b it frees its domain
+/// before the region of the credits.
 const OVER_IWARP: &[&str] = &[
     "ibv_rc_pingpong -n 200 -c",
     "ibv_rc_pingpong -n 50 -s 1 -c",

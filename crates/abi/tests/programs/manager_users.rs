@@ -109,7 +109,8 @@ fn qemu_migrates_a_guest() {
             let script = [source("qemu_migrate.py"), pinned.to_owned()];
             let output =
                 packages::run("/usr/bin/python3", &script.each_ref().map(String::as_str), &environment);
-            // Pinned, every page crosses; else those of zeros, most of this guest's, do not.
+            // With `rdma-pin-all` QEMU sends every page. Without, it omits pages of zeros, which are most of
+            // this guest's.
             let least = if pinned == "pinned" { 64 << 20 } else { 256 << 10 };
             let sent = bytes_sent(&output.stderr);
             assert!(sent.iter().any(|bytes| *bytes >= least), "{transport}, {pinned}: {sent:?}");
@@ -117,8 +118,7 @@ fn qemu_migrates_a_guest() {
     }
 }
 
-/// tgtd waits for the signals of its threads by signalfd: they must not end the process in a thread of the
-/// adapter.
+/// tgtd receives signals by signalfd: a signal must not end the process by reaching a thread of the adapter.
 #[test]
 fn a_disk_is_served_over_iser() {
     needs("iscsi-inq", "libiscsi-bin");

@@ -73,7 +73,7 @@ static int to_parent[2], to_child[2][2];
 static void say(int fd) { CHECK(write(fd, "x", 1) == 1); }
 static void hear(int fd) { char c; CHECK(read(fd, &c, 1) == 1); }
 
-/* Takes what comes on two queue pairs, then detaches one and takes the rest on the other. */
+/* Receives datagrams on two queue pairs, then detaches one and receives the others on the other queue pair. */
 static void receiver(int nth, const char *first, const char *second)
 {
 	open_device();
@@ -103,7 +103,7 @@ static void receiver(int nth, const char *first, const char *second)
 	CHECK(!ibv_destroy_qp(one));
 	say(to_parent[1]);
 	hear(to_child[nth][0]);
-	/* The fourth came before this: its group has no queue pair any more. */
+	/* The fourth datagram arrived before the parent's signal: no queue pair is in its group any more. */
 	usleep(20000);
 	CHECK(ibv_poll_cq(cq, 1, &wc) == 0);
 	CHECK(!ibv_destroy_qp(two) && !ibv_dereg_mr(mr) && !ibv_destroy_cq(cq) && !ibv_dealloc_pd(pd));
@@ -113,7 +113,7 @@ static void receiver(int nth, const char *first, const char *second)
 static void both_say(void) { hear(to_parent[0]); hear(to_parent[0]); }
 static void tell_both(void) { say(to_child[0][1]); say(to_child[1][1]); }
 
-/* Argument: the two groups. */
+/* Arguments: the two groups. */
 int main(int count, char **arguments)
 {
 	CHECK(count == 3 && !pipe(to_parent) && !pipe(to_child[0]) && !pipe(to_child[1]));

@@ -1,4 +1,4 @@
-//! What the device announces on each transport is what the transport carries.
+//! On each transport, the device announces exactly the operations that the transport carries.
 
 use crate::running::c_program_by;
 

@@ -4,10 +4,10 @@
 
 #include "check.h"
 
-/* With the handle of an object overwritten, and as it was again. */
+/* Checks a call with the object's handle overwritten, then restores the handle. */
 #define GARBLED(object, what) do { (object)->handle ^= 0xDEADBEEF; errno = 0; CHECK(what); CHECK(errno == ENOENT); \
 	(object)->handle ^= 0xDEADBEEF; } while (0)
-/* A verb that gives no object, with this in errno. */
+/* Checks that a verb returns no object and sets errno to this error. */
 #define NONE(error, what) do { errno = 0; CHECK(!(what)); CHECK(errno == (error)); } while (0)
 
 static char memory[4096];
@@ -67,7 +67,7 @@ static void destroy(struct objects o)
 	CHECK(!ibv_close_device(o.context));
 }
 
-/* The program overwrites the pointer to a queue's channel: the queue leaves its own. */
+/* The program overwrites a queue's pointer to its channel: the queue still leaves the channel that it was created with. */
 static void overwritten_channel(void)
 {
 	struct objects o = make();
@@ -197,7 +197,7 @@ static void posted(void)
 	CHECK(ibv_post_recv(qp, &receive, &bad_receive) == EINVAL && bad_receive == &receive);
 	CHECK(ibv_post_recv(qp, &receive, NULL) == EINVAL);
 	CHECK(ibv_post_srq_recv(o.srq, &receive, NULL) == EINVAL);
-	/* Inline bytes that are not there: like other buffers, an error. */
+	/* Inline bytes at an unmapped address are an error, as other buffers are. */
 	sge.addr = 8;
 	send.sg_list = &sge;
 	send.send_flags = IBV_SEND_INLINE;
@@ -230,7 +230,7 @@ static void posted(void)
 	destroy(o);
 }
 
-/* Posts to and polls of queues that were destroyed: of the last 1,024. */
+/* Posts to and polls of destroyed queues fail: the library keeps the memory of the last 1,024. */
 static void destroyed(void)
 {
 	struct objects o = make();
@@ -304,7 +304,7 @@ static void attributes(void)
 	CHECK(o.mr->length == sizeof memory);
 	CHECK(!ibv_rereg_mr(o.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, memory, 64, 0) && o.mr->length == 64);
 
-	/* A completion queue that is to lose completions instead of ending its queue pairs. */
+	/* A completion queue that would discard completions on an overrun instead of moving its queue pairs to ERROR. */
 	struct ibv_cq_init_attr_ex of_cq = { .cqe = 16, .wc_flags = IBV_WC_STANDARD_FLAGS,
 		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN };
 	NONE(EOPNOTSUPP, ibv_create_cq_ex(o.context, &of_cq));
@@ -312,7 +312,7 @@ static void attributes(void)
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(o.context, &of_cq);
 	CHECK(cq && !ibv_destroy_cq(ibv_cq_ex_to_cq(cq)));
 
-	/* A path by a port that does not exist. */
+	/* A path through a port that does not exist. */
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
 	CHECK(!ibv_modify_qp(o.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	attr = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = o.qp->qp_num,

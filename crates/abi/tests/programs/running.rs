@@ -55,7 +55,7 @@ pub(crate) fn c_program_arguments(source: &str, arguments: &[&str], environment:
     run_c_program("", source, arguments, environment);
 }
 
-/// As [`c_program`], run by another program, whose words come first.
+/// As [`c_program`], with several arguments, run by another program: its command line, `runner`, comes first.
 pub(crate) fn c_program_by(runner: &str, source: &str, arguments: &[&str]) {
     run_c_program(runner, source, arguments, &[]);
 }
@@ -122,7 +122,7 @@ pub(crate) fn ended(mut child: Child, what: &str) -> Output {
     Output { status, stdout, stderr }
 }
 
-/// The choice of a device whose packets reach other processes of this machine through memory.
+/// Configures a device whose packets reach other processes of this machine through memory.
 pub(crate) const THROUGH_MEMORY: (&str, &str) = ("NICHROME_LOCAL", "memory");
 
 /// Runs a program as server and as client; both must succeed.

@@ -54,8 +54,8 @@ static struct ibv_qp *failed(void)
 	return event.element.qp;
 }
 
-/* A forked child has a device of its own, which has none of its parent's domains. Handles name objects of that device, although objects
-   of its parent's have the same ones. */
+/* A forked child has a device of its own, which has none of its parent's domains. Handles name objects of that device,
+   although objects of its parent's device have the same handles. */
 static void in_child(int fd)
 {
 	pid_t child = fork();
@@ -145,7 +145,7 @@ int main(void)
 	CHECK(!domain(fd, 0) && errno == EAGAIN);
 	at_once();
 
-	/* The queue is of one structure of the domain, the target of the other. */
+	/* The shared receive queue is created by one structure of the domain, the target by the other. */
 	uint32_t number, other;
 	struct ibv_srq *srq = queue(xrcd, &number), *stranger = queue(own, &other);
 	CHECK(number != other && number < 1 << 24);
@@ -161,7 +161,7 @@ int main(void)
 	struct ibv_qp *again = open_target(xrcd, target->qp_num);
 	CHECK(again && again != target && again->qp_num == target->qp_num);
 
-	/* The target stays as long as one structure of it does. */
+	/* The target exists as long as one of its structures. */
 	connect_qp(again, initiator->qp_num, REMOTE);
 	connect_qp(initiator, target->qp_num, REMOTE);
 	CHECK(!ibv_destroy_qp(target));
@@ -176,7 +176,7 @@ int main(void)
 	CHECK(wc[received].opcode == IBV_WC_RECV && wc[received].wr_id == 5 && wc[received].qp_num == again->qp_num);
 	CHECK(!strcmp(memory + 2048, "by its number"));
 
-	/* Each of its structures has its events. */
+	/* Each structure of the target receives its events. */
 	struct ibv_qp *third = open_target(xrcd, again->qp_num);
 	CHECK(third);
 	wr.opcode = IBV_WR_RDMA_WRITE;
