@@ -1,4 +1,4 @@
-//! What the peer of a TCP connection has acknowledged (`TCP_INFO` of tcp(7)).
+//! Reads what the peer of a TCP connection has acknowledged (`TCP_INFO` of tcp(7)).
 
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
@@ -18,8 +18,8 @@ pub struct Acknowledgements {
     pub queued: u32,
     /// Time since the peer's last ACK, in whole milliseconds.
     pub since_last: Duration,
-    /// Times that the retransmission timer has expired since an ACK covered new bytes, whether or not the
-    /// interface took the segment.
+    /// Number of times that the retransmission timer has expired since an ACK covered new bytes, whether or
+    /// not the interface took the segment.
     pub expirations: u8,
 }
 

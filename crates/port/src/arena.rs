@@ -1,8 +1,8 @@
-//! Memory for frames that are filled in one place, and dropped by others in any order.
+//! Memory for frames that one owner fills, and that other threads drop in any order.
 //!
-//! An [`Arena`] has blocks for many frames each, and gives out the bytes of one from its start to its end:
-//! who fills them needs no length in advance, and frames that are written together are together in the cache.
-//! A [`Piece`] is as small as a slice. Dropping it takes one atomic operation and no lock.
+//! An [`Arena`] has blocks for many frames each, and hands out the bytes of a block from its start to its
+//! end: the writer needs no length in advance, and frames written one after another are adjacent in the
+//! cache. A [`Piece`] is as small as a slice. Dropping it takes one atomic operation and no lock.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -12,17 +12,18 @@ use std::ops::{Deref, DerefMut};
 use std::slice;
 use std::sync::Arc;
 
-/// Blocks that are allocated before one without pieces is looked for among all of them.
+/// Number of other blocks from which on the arena searches all of them for one without pieces.
 const ENOUGH: usize = 8;
 
-/// Memory whose bytes are given out in order, and used again once all pieces of a block are dropped.
+/// Memory that is handed out in order. A block is used again once all its pieces are dropped.
 pub struct Arena {
     block: Arc<Block>,
     /// The bytes of `block` that belong to pieces.
     taken: usize,
     /// The other blocks, with pieces or without.
     others: VecDeque<Arc<Block>>,
-    /// The number of others from which on all are looked at: twice as many as were all in use.
+    /// The number of other blocks from which on all are searched: twice the number of the largest search that
+    /// found all blocks in use, and at least [`ENOUGH`].
     enough: usize,
     block_len: usize,
 }
@@ -49,8 +50,8 @@ impl Arena {
         Self { block, taken: 0, others, enough: ENOUGH, block_len }
     }
 
-    /// Returns the bytes that [`Arena::take`] takes next, `len` or more: the same ones until it does. They
-    /// have any values at first.
+    /// Returns the bytes that [`Arena::take`] takes next, `len` or more. Until then, further calls return the
+    /// same bytes. Their initial values are unspecified.
     #[inline]
     pub fn room(&mut self, len: usize) -> &mut [u8] {
         if self.block.len() - self.taken < len {
@@ -59,10 +60,10 @@ impl Arena {
         self.rest()
     }
 
-    /// Leaves out the next `len` bytes.
+    /// Skips the next `len` bytes.
     ///
     /// # Panics
-    /// [`Arena::room`] returned less.
+    /// [`Arena::room`] returned fewer bytes.
     #[inline]
     pub fn skip(&mut self, len: usize) {
         self.advance(len);
@@ -71,14 +72,14 @@ impl Arena {
     /// Takes the next `len` bytes.
     ///
     /// # Panics
-    /// [`Arena::room`] returned less.
+    /// [`Arena::room`] returned fewer bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Piece {
         let at = self.advance(len);
         Piece { block: Arc::clone(&self.block), at: at as u32, len: len as u32 }
     }
 
-    /// Passes `len` bytes; returns where they begin.
+    /// Advances by `len` bytes; returns their offset in the block.
     #[inline]
     fn advance(&mut self, len: usize) -> usize {
         assert!(len <= self.block.len() - self.taken, "no room for {len} bytes");
@@ -87,18 +88,18 @@ impl Arena {
         at
     }
 
-    /// The bytes of the block that belong to no piece.
+    /// Returns the bytes of the block that belong to no piece.
     #[allow(unsafe_code)]
     #[inline]
     fn rest(&mut self) -> &mut [u8] {
         let len = self.block.len() - self.taken;
-        // SAFETY: the bytes are in the block. Pieces have those before `taken`, and only this arena, which is
-        // borrowed, gives out others.
+        // SAFETY: the bytes are in the block. Pieces have only bytes before `taken`, and only this arena,
+        // which is mutably borrowed, hands out the bytes behind it.
         unsafe { slice::from_raw_parts_mut(self.block.start().add(self.taken), len) }
     }
 
-    /// Begins a block with room for `len` bytes: the same one again or another, if it has no pieces, or a new
-    /// one.
+    /// Begins a block with room for `len` bytes: the current block or another one if all its pieces are
+    /// dropped, else a new one.
     #[cold]
     fn renew(&mut self, len: usize) {
         let is_free = |block: &mut Arc<Block>| Arc::get_mut(block).is_some_and(|block| block.len() >= len);
@@ -106,8 +107,8 @@ impl Arena {
             self.taken = 0;
             return;
         }
-        // Pieces are mostly dropped in the order of their blocks. Others are looked for once there are many
-        // blocks.
+        // Pieces are mostly dropped in the order of their blocks, so only the oldest block is examined,
+        // unless there are many.
         let looks = if self.others.len() < self.enough { 1 } else { self.others.len() };
         let block = match self.others.iter_mut().take(looks).position(is_free) {
             Some(free) => {
@@ -122,14 +123,14 @@ impl Arena {
         let block = block.unwrap_or_else(|| Arc::new(Block::zeroed(len.max(self.block_len))));
         let before = mem::replace(&mut self.block, block);
         self.taken = 0;
-        // A larger one was for a single frame.
+        // A larger block was for a single frame, and is not kept.
         if before.len() == self.block_len {
             self.others.push_back(before);
         }
     }
 }
 
-/// Bytes of an [`Arena`], or of their own.
+/// Bytes of an [`Arena`], or of a separate allocation.
 pub struct Piece {
     block: Arc<Block>,
     at: u32,
@@ -180,10 +181,11 @@ impl fmt::Debug for Piece {
     }
 }
 
-/// Memory that pieces share. Each has bytes of its own.
+/// Memory that pieces share. Each piece has its own range of bytes.
 struct Block(Box<[UnsafeCell<u8>]>);
 
-// SAFETY: whoever has an address of a block's bytes argues for the exclusion of others.
+// SAFETY: a shared reference gives out only the address of the bytes. Each access to them states why no other
+// access conflicts with it.
 #[allow(unsafe_code)]
 unsafe impl Sync for Block {}
 
@@ -212,7 +214,7 @@ impl From<Vec<u8>> for Block {
 }
 
 /// # Panics
-/// The places of pieces in a block of this length are no 32-bit numbers.
+/// Offsets in a block of this length do not fit 32 bits.
 fn check_len(len: usize) {
     assert!(u32::try_from(len).is_ok(), "pieces are within 4 GB");
 }
@@ -329,7 +331,7 @@ mod tests {
         }
         drop(senders);
         assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
-        // At most 30 pieces are on the way.
+        // At most 30 pieces are in flight.
         assert!(arena.others.len() <= 60, "{}", arena.others.len());
     }
 }

@@ -32,7 +32,7 @@ fn read(clock: ClockId) -> Instant {
 /// Sets the timer slack of this thread to its minimum (default 50 µs) and asks for a short time slice, so
 /// that the thread runs as soon as its timer expires.
 pub fn sleep_precisely() -> io::Result<()> {
-    // Not supported by older schedulers: the thread then waits for its turn.
+    // Older schedulers do not support it: the thread then waits for its turn.
     let _ = scheduling::request_short_slices();
     set_current_timer_slack(NonZeroU64::new(1))
 }

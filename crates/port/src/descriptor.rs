@@ -1,12 +1,12 @@
-//! Descriptors whose owners may hold locks.
+//! Descriptors that may be closed while their owner holds locks.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io;
 
-/// An open descriptor, closed when dropped. By the kernel's call: the C library's close(2), which [`OwnedFd`]
-/// calls, is a cancellation point (pthreads(7)), and a thread that is cancelled there leaves what it has
+/// An open descriptor, closed on drop by the raw system call. The C library's close(2), which [`OwnedFd`]
+/// calls, is a cancellation point (pthreads(7)): a thread that is cancelled there would leave its locks
 /// locked.
 #[derive(Debug)]
 pub(crate) struct Descriptor(ManuallyDrop<OwnedFd>);

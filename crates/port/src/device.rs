@@ -15,7 +15,7 @@ pub const MAX_RECEIVE: usize = VirtioNetHeader::LEN + 14 + 8 + 65_535;
 pub struct Received<'a> {
     /// Pending segmentation and checksum offloads.
     pub virtio: VirtioNetHeader,
-    /// Where the frame begins in the buffer, in bytes.
+    /// Offset of the frame in the buffer, in bytes.
     pub at: usize,
     /// The frame, starting at the Ethernet header.
     pub frame: &'a [u8],

@@ -65,8 +65,8 @@ impl Feature {
     }
 }
 
-/// Returns true if the interface takes the VLAN tags out of received frames (`rx-vlan-offload`). They are
-/// lost by AF_XDP.
+/// Returns true if the interface strips VLAN tags from received frames (`rx-vlan-offload`). AF_XDP does not
+/// report stripped tags.
 pub fn strips_vlan_tags(name: InterfaceName) -> io::Result<bool> {
     const ETHTOOL_GFLAGS: u32 = 0x25;
     const ETH_FLAG_RXVLAN: u32 = 1 << 8;

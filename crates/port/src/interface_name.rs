@@ -64,8 +64,8 @@ impl FromStr for InterfaceName {
     }
 }
 
-/// Returns true for what Linux's `isspace` takes for a space in Latin-1. The no-break space is also the last
-/// byte of some letters in UTF-8.
+/// Returns true for the bytes that Linux's `isspace` classifies as spaces, in Latin-1. The no-break space is
+/// also the last byte of some letters in UTF-8.
 const fn is_space(byte: u8) -> bool {
     const VERTICAL_TAB: u8 = 0x0B;
     const NO_BREAK_SPACE: u8 = 0xA0;

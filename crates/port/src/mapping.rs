@@ -34,7 +34,7 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the pages belong to the process and not to a thread. A mapping hands out only their address: each
-// reader and writer argues for its own exclusion.
+// access states why no other access conflicts with it.
 #[allow(unsafe_code)]
 unsafe impl Send for Mapping {}
 // SAFETY: as above; a shared reference gives out only the address.

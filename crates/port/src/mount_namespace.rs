@@ -35,9 +35,9 @@ impl MountNamespace {
         Ok(Self(()))
     }
 
-    /// Mounts a tmpfs over a folder in which files may be created that only this namespace shows. The
-    /// folder's entries are bound into it, except those named in `hidden`. Entries that the folder gets later
-    /// do not appear.
+    /// Mounts a tmpfs over a folder: files created in it are visible in this namespace only. Binds the
+    /// folder's entries into the tmpfs, except those named in `hidden`. Entries created in the covered folder
+    /// later do not appear.
     ///
     /// # Errors
     /// The folder does not exist, or the kernel refuses a mount.
@@ -45,7 +45,7 @@ impl MountNamespace {
         cover(folder, hidden).map_err(|(path, error)| NamespaceError::mount(&path, error))
     }
 
-    /// Shows the file or folder `from` at `at`, which must exist and be of the same kind.
+    /// Bind-mounts the file or folder `from` at `at`, which must exist and be of the same kind.
     ///
     /// # Errors
     /// A path does not exist, or the kernel refuses the mount.
@@ -87,7 +87,7 @@ fn beneath(folder: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
-/// Shows an entry of the covered folder in the tmpfs. A symbolic link, which cannot be bound, is copied.
+/// Binds an entry of the covered folder into the tmpfs. Copies a symbolic link, which cannot be bound.
 fn show(entry: &Path, kind: FileType, at: &Path) -> io::Result<()> {
     if kind.is_symlink() {
         return symlink(fs::read_link(entry)?, at);

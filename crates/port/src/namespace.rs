@@ -83,7 +83,7 @@ impl NetworkNamespace {
     /// [`gain_network_admin`].
     pub fn new() -> Result<Self, NamespaceError> {
         let before = Self::current()?;
-        // Requires the right to return.
+        // Fails if this thread could not return to its namespace.
         before.enter().map_err(|error| refused("network", error))?;
         unshare(UnshareFlags::NEWNET).map_err(|error| refused("network", error))?;
         let made = Self::current();

@@ -32,9 +32,9 @@ pub(crate) fn bind_to_interface(socket: &OwnedFd, index: u32) -> io::Result<()> 
     bind(socket, libc::ETH_P_ALL as u16, index)
 }
 
-/// Binds the socket to the received packets of an EtherType, of all interfaces. A packet that a VLAN, bridge,
-/// bond or macvlan interface receives through another one is passed on once, where the network layer receives
-/// it. Packets sent are not.
+/// Binds the socket to the received packets of an EtherType on all interfaces. If a VLAN, bridge, bond or
+/// macvlan interface receives a packet through another interface, the socket receives it once, from the
+/// interface on which the network layer receives it. The socket does not receive sent packets.
 pub(crate) fn bind_to_protocol(socket: &OwnedFd, ether_type: u16) -> io::Result<()> {
     const EVERY_INTERFACE: u32 = 0;
     bind(socket, ether_type, EVERY_INTERFACE)
@@ -95,7 +95,7 @@ pub(crate) fn refuse_all(socket: impl AsFd) -> io::Result<()> {
     set_filter(socket, &mut [libc::sock_filter { code: 6, jt: 0, jf: 0, k: 0 }])
 }
 
-/// Attaches a filter that drops sent frames, in place of that of [`refuse_all`].
+/// Attaches a filter that drops sent frames, in place of the filter of [`refuse_all`].
 pub(crate) fn refuse_outgoing(socket: impl AsFd) -> io::Result<()> {
     const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
     let instruction = |code: u32, jf, k| libc::sock_filter { code: code as u16, jt: 0, jf, k };

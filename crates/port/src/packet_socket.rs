@@ -41,7 +41,8 @@ pub struct PacketSocketError {
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    /// Frames that could not be read, and what the kernel's counter had when it was read: reading resets it.
+    /// Frames that could not be read, and the sum of the readings of the kernel's counter, which each reading
+    /// resets.
     dropped: AtomicU64,
 }
 
@@ -86,9 +87,9 @@ pub(crate) fn receive(fd: &OwnedFd, buffer: &mut [u8]) -> io::Result<(usize, Opt
     message.msg_iovlen = slices.len();
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control);
-    // recvmsg(2) by its number: the C library's function is a cancellation point (pthreads(7)), and the
-    // caller may hold locks. SAFETY: recvmsg(2) writes at most their lengths to the buffer of the one slice
-    // and to `control`.
+    // recvmsg(2) as a raw system call: the C library's function is a cancellation point (pthreads(7)), and
+    // the caller may hold locks. SAFETY: recvmsg(2) writes to the buffer of the one slice and to `control`,
+    // within their lengths.
     let len = unsafe { libc::syscall(libc::SYS_recvmsg, fd.as_raw_fd(), &raw mut message, 0) };
     let len = usize::try_from(len).map_err(|_| last_error())?;
     Ok((len, auxiliary_data(&message)))

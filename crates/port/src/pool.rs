@@ -2,7 +2,8 @@
 //!
 //! The owner takes buffers from a private list, without a lock or an atomic operation. A buffer dropped on
 //! any thread goes to a shared list behind a lock, which the owner empties once its private list is empty:
-//! one lock for many buffers, and the cache line of lock and reference count changes its core as seldom.
+//! one lock operation serves many buffers, and the cache line of lock and reference count moves between cores
+//! as rarely.
 
 use std::fmt;
 use std::mem;

@@ -19,7 +19,7 @@ pub fn spawn_quiet<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    // A thread begins with the mask of the one that starts it.
+    // A thread inherits the signal mask of the thread that starts it.
     let before = block_signals();
     let thread = Builder::new().name(name.to_owned()).spawn(work);
     set_mask(&before);

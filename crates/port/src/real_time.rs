@@ -6,23 +6,23 @@ use nichrome_wire::Instant;
 
 use crate::{clock, scheduling};
 
-/// Nanoseconds of work in real-time priority, after which the thread is an ordinary one: a tick of usual
-/// kernels.
+/// Nanoseconds of work at real-time priority, after which the thread returns to ordinary priority: one tick
+/// of usual kernels.
 const TURN: u64 = 4_000_000;
 
-/// Nanoseconds of work in real-time priority that a nanosecond asleep or as an ordinary thread makes up for.
+/// Nanoseconds of real-time work that one nanosecond of sleep or of ordinary priority compensates.
 const RATIO: u64 = 4;
 
-/// Nanoseconds of work since waking up, after which there is much of it: the minimum time slice of Linux.
+/// Nanoseconds of work since waking up, after which a thread counts as busy: the minimum time slice of Linux.
 const BUSY: u64 = 100_000;
 
 /// When a thread that has woken up gets real-time priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Onset {
-    /// At once: for work at a given time.
+    /// At once: for work that is due at a given time.
     Waking,
-    /// After 100 µs of work: for work that others make. They go on meanwhile, so that there is more of it at
-    /// a time.
+    /// After 100 µs of work: for work that other threads produce. They run until then, so that there is more
+    /// work per wake-up.
     Working,
 }
 
@@ -36,25 +36,26 @@ impl Onset {
 }
 
 /// Real-time priority (`SCHED_FIFO`, sched(7)) of a thread: it preempts ordinary threads, and the threads
-/// that it wakes do not preempt it, as with an interrupt handler. In turns: over time the thread is asleep or
-/// an ordinary one for a fifth at least, so that the ordinary threads of its CPU go on under any load.
+/// that it wakes do not preempt it, as with an interrupt handler. It has this priority in turns: for at least
+/// a fifth of the time it sleeps or has ordinary priority, so that the ordinary threads of its CPU make
+/// progress under any load.
 #[derive(Debug, Default)]
 pub struct RealTime {
-    /// `None`: always an ordinary thread.
+    /// `None` if the thread always has ordinary priority.
     turn: Option<Turn>,
 }
 
 impl RealTime {
-    /// Gives the calling thread, which is the one to use the result, real-time priority.
+    /// Gives the calling thread real-time priority. Only this thread may use the result.
     ///
     /// # Errors
-    /// It is not permitted: it requires `CAP_SYS_NICE` or an RLIMIT_RTPRIO of 1.
+    /// Real-time priority is not permitted: it requires `CAP_SYS_NICE` or an RLIMIT_RTPRIO of 1.
     pub fn request(onset: Onset) -> io::Result<Self> {
         scheduling::run_in_real_time()?;
         Ok(Self { turn: Some(Turn::new(onset, clock::now())) })
     }
 
-    /// As [`RealTime::request`]; the thread stays an ordinary one if it is not permitted.
+    /// As [`RealTime::request`]; the thread keeps ordinary priority if real-time priority is not permitted.
     pub fn if_permitted(onset: Onset) -> Self {
         Self::request(onset).unwrap_or_default()
     }
@@ -87,8 +88,8 @@ impl RealTime {
     }
 }
 
-/// Changes the priority of the calling thread. Failing to get real-time priority again, the thread goes on as
-/// an ordinary one.
+/// Changes the priority of the calling thread. If the kernel refuses real-time priority, the thread keeps
+/// ordinary priority.
 fn set(is_real_time: bool) {
     let _ = if is_real_time { scheduling::run_in_real_time() } else { scheduling::request_short_slices() };
 }
@@ -98,7 +99,7 @@ fn set(is_real_time: bool) {
 struct Turn {
     onset: Onset,
     phase: Phase,
-    /// Real-time work up to `since` that nothing has made up for, in nanoseconds.
+    /// Real-time work up to `since` that is not compensated yet, in nanoseconds.
     used: u64,
     /// When the phase, the last sleep or the work after it began.
     since: Instant,
@@ -107,9 +108,9 @@ struct Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     RealTime,
-    /// An ordinary thread until its onset.
+    /// Ordinary priority until the onset.
     Ordinary,
-    /// An ordinary thread, asleep or not, until a turn is made up for.
+    /// Ordinary priority, asleep or not, until the last turn is compensated.
     Pause,
 }
 
@@ -122,7 +123,8 @@ impl Turn {
         self.phase == Phase::RealTime
     }
 
-    /// Changes the phase if it is time after work until `now`; returns true if the priority has changed.
+    /// Accounts for work until `now`, and changes the phase if it is time. Returns true if the priority has
+    /// changed.
     #[inline]
     fn changes(&mut self, now: Instant) -> bool {
         let spent = now.nanos_since(self.since);
@@ -136,7 +138,7 @@ impl Turn {
         true
     }
 
-    /// Begins a sleep; returns true if the priority changes. A pause goes on.
+    /// Begins a sleep; returns true if the priority changes. A pause continues.
     #[inline]
     fn lies_down(&mut self, now: Instant) -> bool {
         match (self.phase, self.onset) {
@@ -205,8 +207,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a thread does: of any time, four fifths and a turn at most are real-time work, which is
-        /// noticed after each piece. Most threads sleep too little, so that they need pauses.
+        /// In any period, real-time work takes at most four fifths of the time and one turn; the end of a
+        /// turn is noticed after a piece of work. Most threads of this test sleep too little, so that they
+        /// need pauses.
         #[test]
         fn a_fifth_of_the_time_is_left_to_others(
             onset in prop_oneof![Just(Onset::Waking), Just(Onset::Working)],

@@ -22,7 +22,7 @@ struct Attributes {
     period: u64,
 }
 
-/// Makes the calling thread an ordinary one with the minimum time slice. Since Linux 6.12 a waking thread
+/// Gives the calling thread ordinary priority and the minimum time slice. Since Linux 6.12 a waking thread
 /// then preempts those of its session with longer slices; no effect before. Its share of CPU time does not
 /// change.
 pub(crate) fn request_short_slices() -> io::Result<()> {

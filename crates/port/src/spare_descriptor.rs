@@ -1,4 +1,4 @@
-//! A descriptor in reserve, for a listener of a process that has no other free.
+//! A descriptor in reserve, for a listener in a process that may run out of descriptors.
 
 use std::os::fd::AsFd;
 
@@ -10,19 +10,19 @@ use crate::descriptor::Descriptor;
 
 /// A descriptor in reserve.
 ///
-/// A process without a free descriptor cannot accept a connection, and its listener stays readable: who waits
-/// for the listener would not sleep again.
+/// A process without a free descriptor cannot accept a connection, and its listener stays readable: a thread
+/// that waits for the listener would not sleep again.
 #[derive(Debug)]
 pub(crate) struct SpareDescriptor(Option<Descriptor>);
 
 impl SpareDescriptor {
-    /// Takes a descriptor.
+    /// Opens the spare descriptor.
     pub(crate) fn new() -> Self {
         Self(eventfd(0, EventfdFlags::CLOEXEC).ok().map(Descriptor::from))
     }
 
-    /// Accepts a connection. If no descriptor is free, closes the connection, by means of the spare
-    /// descriptor.
+    /// Accepts a connection. If no descriptor is free, uses the spare descriptor to accept the connection and
+    /// closes it.
     ///
     /// # Errors
     /// No connection waits, or no descriptor is free.

@@ -50,7 +50,7 @@ pub enum TapError {
     },
 }
 
-/// Returns what makes the clone device open after this error. Its mode is 0666 where udev creates it, and
+/// Returns the remedy for this error of opening the clone device. Its mode is 0666 where udev creates it, and
 /// 0600 where devtmpfs alone does.
 fn what_opens_it(error: OsError) -> &'static str {
     if error == Errno::ACCESS.into() {
@@ -98,8 +98,8 @@ impl Tap {
         (0..queues).map(|queue| Self::open(name, offloads, several | new(queue))).collect()
     }
 
-    /// Opens a queue of an interface, which is created if it is not there; with `IFF_TUN_EXCL` only then.
-    /// Without that, the first queue could be one of another program's interface.
+    /// Opens a queue of an interface, and creates the interface if it does not exist. With `IFF_TUN_EXCL`,
+    /// fails if it exists: otherwise the first queue could belong to another program's interface.
     #[allow(unsafe_code)]
     fn open(name: InterfaceName, offloads: Offloads, flags: libc::c_int) -> Result<Self, TapError> {
         let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | flags;
@@ -130,7 +130,7 @@ impl Tap {
         self.name
     }
 
-    /// Sets whether the interface has a carrier, as at first.
+    /// Sets whether the interface has a carrier. A new interface has one.
     ///
     /// # Errors
     /// The interface is gone, or the kernel is older than 5.0.
@@ -188,7 +188,8 @@ const _: () = assert!(size_of::<Request>() == size_of::<libc::ifreq>() && Virtio
 mod tests {
     use super::*;
 
-    /// A kernel without TAP support has no such file; one that only root may open needs no other kernel.
+    /// Without TAP support in the kernel the file does not exist; a file that only root may open needs no
+    /// other kernel.
     #[test]
     fn the_error_says_what_opens_the_clone_device() {
         let text = |errno: Errno| TapError::CloneDevice(errno.into()).to_string();

@@ -53,7 +53,7 @@ pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
     let answer = ask(&request(peer, local, Sockets::One))?;
     let short = || io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag");
     match parse(&answer, maps_all_users).ok_or_else(short)? {
-        // So answers a kernel without the module tcp_diag, too, but that has no list either.
+        // A kernel without the module tcp_diag gives this answer, too, but then it gives no list either.
         TcpOwner::Nobody if !is_list(&ask(&request(peer, local, Sockets::NoneOfList))?) => {
             Ok(TcpOwner::Unknown)
         }
@@ -64,9 +64,9 @@ pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
 /// The sockets to report.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sockets {
-    /// That of the connection.
+    /// The socket of the connection.
     One,
-    /// All in none of TCP's states: the end of the list, at once.
+    /// A list of the sockets in none of TCP's states: the kernel answers with the end of the list at once.
     NoneOfList,
 }
 
@@ -102,7 +102,8 @@ fn is_list(answer: &[u8]) -> bool {
     answer.get(4..6) == Some(&DONE.to_ne_bytes())
 }
 
-/// Parses an answer; `None` if it is too short. [`UNMAPPED_USER`] is one user only where all are mapped.
+/// Parses an answer; `None` if it is too short. [`UNMAPPED_USER`] names one user only if all users are
+/// mapped.
 fn parse(answer: &[u8], maps_all_users: impl FnOnce() -> bool) -> Option<TcpOwner> {
     let field = |at: usize| Some(u32::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
     let kind = u16::from_ne_bytes(*answer.get(4..)?.first_chunk()?);
@@ -145,7 +146,7 @@ mod tests {
         assert_eq!(tcp_peer_owner(&accepted).unwrap(), TcpOwner::Nobody);
     }
 
-    /// Without the module, the kernel answers both questions by ENOENT.
+    /// Without the module, the kernel answers both requests with ENOENT.
     #[test]
     fn only_a_kernel_that_knows_the_sockets_has_a_list_of_them() {
         let header = |kind: u16| [&20u32.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();

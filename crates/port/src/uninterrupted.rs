@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind};
 
-/// Repeats a system call that a signal interrupts. On a socket with a time limit, those are also the signals
-/// that stop and continue a process (signal(7)).
+/// Repeats a system call that a signal interrupts. On a socket with a timeout, the signals that stop and
+/// continue a process interrupt it, too (signal(7)).
 ///
 /// # Errors
 /// The call's, except [`ErrorKind::Interrupted`].

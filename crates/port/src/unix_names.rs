@@ -15,7 +15,7 @@ use rustix::net::{
 };
 use rustix::process::{Uid, getuid};
 
-/// Descriptors in one message at most.
+/// Maximum number of descriptors in one message.
 const MOST_PASSED: usize = 67;
 
 /// User ID that stands for all users without a mapping in this process's user namespace
@@ -57,7 +57,8 @@ pub(crate) fn is_of_same_user(connection: impl AsFd) -> io::Result<bool> {
     Ok(is_same_user(socket_peercred(connection)?.uid, getuid(), maps_all_users))
 }
 
-/// Returns true if two user IDs name the same user. [`UNMAPPED_USER`] is one user only where all are mapped.
+/// Returns true if two user IDs name the same user. [`UNMAPPED_USER`] names one user only if all users are
+/// mapped.
 fn is_same_user(peer: Uid, own: Uid, maps_all_users: impl FnOnce() -> bool) -> bool {
     peer == own && (own.as_raw() != UNMAPPED_USER || maps_all_users())
 }
@@ -81,7 +82,7 @@ pub(crate) fn send_descriptors(
     sendmsg(connection, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Receives descriptors and the bytes sent with them; returns how many bytes.
+/// Receives descriptors and the bytes sent with them; returns the number of bytes and the descriptors.
 pub(crate) fn receive_descriptors(
     connection: impl AsFd,
     bytes: &mut [u8],

@@ -103,7 +103,8 @@ pub trait WireQueue: AsFd + Send {
     }
 
     /// As [`Self::transmit`], for a frame in one piece that was sent at `now`. `checksum` may be partial only
-    /// if the wire carries that. A wire within this process passes the piece on to its reader.
+    /// if [`Self::carries_partial_checksums`] returns true. A wire within this process passes the piece on to
+    /// its reader.
     fn transmit_whole(&mut self, frame: Piece, checksum: ChecksumState, now: Instant) -> Result<(), Unsent> {
         let _ = (checksum, now);
         self.transmit(&[IoSlice::new(&frame)]).map_err(|error| Unsent { frame, error })

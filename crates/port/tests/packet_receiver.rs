@@ -48,7 +48,7 @@ fn tun(link_type: u16) -> OwnedFd {
     fd
 }
 
-/// Opens a receiver at [`OURS`], which the kernel accepts packets for.
+/// Opens a receiver at [`OURS`], an address of this namespace.
 fn receiver() -> (UdpSocket, PacketReceiver) {
     let socket = UdpSocket::open(SocketAddr::from((OURS, PORT))).unwrap();
     let receiver = PacketReceiver::open(&socket).unwrap();
@@ -162,8 +162,8 @@ fn an_interface_with_an_unknown_link_layer_header_is_refused() {
     );
 }
 
-/// Linux 6.2 and later describe UDP_SEGMENT, but not fragmentation by the card, for which a driver of a
-/// virtual machine leaves a datagram.
+/// Linux 6.2 and later describe UDP_SEGMENT, but not fragmentation of UDP by the card, which drivers of
+/// virtual machines request.
 #[test]
 fn packets_whose_offloads_cannot_be_described_are_counted() {
     gain_network_admin().unwrap();

@@ -29,7 +29,7 @@ const STEERING: Steering = Steering { byte: 5, bits: 5, others: None, management
 /// A received datagram: sender, traffic class, bytes.
 type Seen = (SocketAddr, TrafficClass, Vec<u8>);
 
-/// More than a datagram takes, or another process that is started meanwhile.
+/// Time limit: longer than a datagram takes, or the start of a process by another test.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Receives until there are `count` datagrams, or [`PATIENCE`] is over.
@@ -205,8 +205,8 @@ fn identification_is_zero_and_counts_the_segments_of_a_send() {
     NetworkNamespace::new().unwrap().run(watch).unwrap();
 }
 
-/// Checks that an address gets free. While another test starts a process, that process holds the descriptors
-/// of this one until it executes its program.
+/// Checks that an address becomes free. While another test starts a process, that process holds the
+/// descriptors of this one until it executes its program.
 fn assert_gets_free(address: SocketAddr) {
     let until = clock::now() + PATIENCE;
     while let Err(error) = UdpSocket::open(address) {
@@ -299,7 +299,7 @@ impl Sharer {
     }
 }
 
-/// The code that a [`Sharer`] runs.
+/// The program that a [`Sharer`] runs.
 #[test]
 #[ignore = "run by killed_processes_leave_the_others_and_their_slots_alone"]
 fn a_process_that_shares_an_address() {
@@ -353,7 +353,7 @@ fn an_address_has_so_many_slots_and_is_not_shared_with_others() {
     assert_eq!(SharedPort::join(address, steering).unwrap().slot(), 0);
 }
 
-/// A thread can change its user alone: its sockets are that user's.
+/// A single thread can change its user: its sockets then belong to that user.
 #[test]
 fn a_shared_address_is_not_given_to_another_user() {
     let nobody = Uid::from_raw(65_534);
@@ -364,7 +364,7 @@ fn a_shared_address_is_not_given_to_another_user() {
         set_thread_uid(nobody).unwrap();
         let refused = SharedPort::join(address, STEERING).unwrap_err();
         assert!(matches!(refused, UdpError::Taken(_)), "{refused}");
-        // Whatever it claims to be, it is passed nothing.
+        // A process of another user is passed no descriptors.
         let name = SocketAddrUnix::new_abstract_name(format!("nichrome-udp/{address}").as_bytes()).unwrap();
         let connection =
             socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();

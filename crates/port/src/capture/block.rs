@@ -93,9 +93,9 @@ impl Block {
         Ok((code != OPTION_END).then_some(OptionHeader { code, len }))
     }
 
-    /// Reads a packet's options: comments are lines, and those that do not fit 65,535 bytes in total are
-    /// skipped. An option that exceeds the block ends the scan without an error: options do not affect the
-    /// packet.
+    /// Reads a packet's options. Joins the comments by line breaks, and skips a comment that would exceed
+    /// 65,535 bytes in total. An option that exceeds the block ends the scan without an error: options do not
+    /// affect the packet.
     pub(super) fn packet_options<R: Read>(
         &mut self,
         source: &mut Source<R>,

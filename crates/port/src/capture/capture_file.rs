@@ -19,7 +19,7 @@ pub(super) struct CaptureFile {
 }
 
 impl CaptureFile {
-    /// Writes behind what the file has.
+    /// Appends to the content of `file`.
     ///
     /// # Errors
     /// The kernel's.
@@ -37,7 +37,7 @@ impl CaptureFile {
         Ok(())
     }
 
-    /// Writes behind the last block. By rustix: the C library's pwrite(2) is a cancellation point
+    /// Writes behind the last block, by rustix: the C library's pwrite(2) is a cancellation point
     /// (pthreads(7)), and the caller may hold locks.
     fn append(&self, mut blocks: &[u8]) -> io::Result<()> {
         let end = self.end + blocks.len() as u64;
@@ -57,7 +57,7 @@ impl Write for CaptureFile {
     fn write(&mut self, blocks: &[u8]) -> io::Result<usize> {
         self.check_len()?;
         self.append(blocks).inspect_err(|_| {
-            // On failure, readers report a truncated last block.
+            // If this fails, readers report a truncated last block.
             let _ = self.file.set_len(self.end);
         })?;
         self.end += blocks.len() as u64;

@@ -1,4 +1,4 @@
-//! Linux cooked headers: what captures of the interface `any` have instead of a link header.
+//! Linux cooked headers, which captures of the interface `any` have instead of a link-layer header.
 
 use nichrome_wire::EthernetHeader;
 
@@ -41,7 +41,7 @@ impl CookedHeader {
         self.len
     }
 
-    /// Returns the EtherType of what follows: an IP packet, or VLAN tags as in Ethernet.
+    /// Returns the EtherType of the payload: an IP packet, or VLAN tags as in Ethernet.
     pub(super) const fn ethertype(&self) -> [u8; 2] {
         self.ethertype
     }
@@ -51,8 +51,9 @@ impl CookedHeader {
         u64::from(self.index) << 1 | u64::from(self.packet_type == OUTGOING)
     }
 
-    /// Returns an Ethernet header for what follows. It has the EtherType of this header; its addresses are
-    /// equal if and only if packet type, hardware type and link address of this one are.
+    /// Returns an Ethernet header for the payload, with the EtherType of this header. Its addresses encode
+    /// packet type, hardware type and link address: two results have equal addresses if and only if these are
+    /// equal.
     pub fn to_ethernet(&self) -> [u8; EthernetHeader::LEN] {
         let Self {
             packet_type, hardware_type: [h0, h1], address_len, ethertype: [p0, p1], mut address, ..

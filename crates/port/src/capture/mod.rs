@@ -60,14 +60,15 @@ pub struct Record {
     pub original_len: u32,
 }
 
-/// What pcapng says about a packet beside its bytes and time.
+/// The pcapng options of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketOptions<'a> {
     /// Comments, one per line, of at most 65,535 bytes.
     pub comment: Option<&'a str>,
     /// Direction, kind of reception, length of the frame check sequence, and link-layer errors (`epb_flags`).
     pub flags: Option<u32>,
-    /// Number of packets lost between this packet and the one before of the same interface (`epb_dropcount`).
+    /// Number of packets lost between this packet and the previous one of the same interface
+    /// (`epb_dropcount`).
     pub dropped: Option<u64>,
 }
 

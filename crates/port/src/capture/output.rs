@@ -1,4 +1,4 @@
-//! A capture's output that is open, and not yet written.
+//! The output of a capture, opened before the capture begins.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -34,7 +34,7 @@ pub fn create_or_continue(
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Existing {
     Replace,
-    /// The content stays if it is this process's.
+    /// Keeps the content if this process has created the file.
     ContinueOwn,
 }
 
@@ -132,7 +132,7 @@ fn open_file(path: &Path) -> io::Result<Target> {
     let mut options = File::options();
     options.write(true);
     let (file, is_new) = match options.clone().create_new(true).open(path) {
-        // Also a link to a file that does not exist.
+        // The file exists, or the path is a symbolic link to a file that does not.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => (options.create(true).open(path)?, false),
         file => (file?, true),
     };

@@ -14,7 +14,7 @@ pub(super) const MAGICS: [([u8; 4], ByteOrder, u32); 4] = [
     ([0x4D, 0x3C, 0xB2, 0xA1], ByteOrder::Little, 1),
 ];
 
-/// The state from the file header that records are read with.
+/// The values of the file header that the reader needs for records.
 #[derive(Debug)]
 pub(super) struct Pcap {
     order: ByteOrder,

@@ -92,7 +92,8 @@ impl<R: Read> Reader<R> {
         record
     }
 
-    /// Returns the options of the last record: of its comments, as many whole ones as fit 65,535 bytes.
+    /// Returns the options of the last record. Its comments are joined by line breaks, except a comment that
+    /// would exceed 65,535 bytes in total.
     pub fn options(&self) -> PacketOptions<'_> {
         match &self.format {
             Format::Pcap(_) => PacketOptions::default(),
@@ -292,7 +293,7 @@ mod tests {
                 let option = name.map(|name| (2, name));
                 section.interface(1, 0, option.as_slice());
             }
-            // The second first: the name is that of the record.
+            // The second interface's packet comes first: the name must be that of the record's interface.
             section.enhanced(1, 1, 5, PACKETS[0], &[]).enhanced(0, 1, 5, PACKETS[0], &[]);
             file.extend(section.bytes);
         }

@@ -1,5 +1,5 @@
 //! The input of a capture reader: tracks the offset, the end of the block or record being read, and the whole
-//! ones read.
+//! records read.
 
 use super::{Progress, ReadError};
 use crate::uninterrupted;
@@ -67,7 +67,8 @@ impl<R: Read> Source<R> {
         }
     }
 
-    /// Replaces `data` by the next `len` bytes without zeroing it first, which would cost a second pass.
+    /// Replaces `data` by the next `len` bytes. Zeroes only the bytes by which `data` grows: to zero all
+    /// would cost a second pass.
     #[inline]
     pub(super) fn fill_vec(&mut self, data: &mut Vec<u8>, len: u32) -> Result<(), ReadError> {
         data.resize(len as usize, 0);

@@ -12,7 +12,7 @@ use netlink_sys::{Socket, SocketAddr};
 
 use super::error::NetlinkError;
 
-/// Dumps before one that changes have interrupted is taken as it is.
+/// Maximum number of attempts at a dump. The result of the last is used even if changes have interrupted it.
 const DUMPS: usize = 10;
 
 /// A socket for one request after another.
@@ -101,7 +101,8 @@ impl Exchange {
 struct Dump {
     messages: Vec<RouteNetlinkMessage>,
     is_done: bool,
-    /// True if what is listed has changed meanwhile (NLM_F_DUMP_INTR): messages may be missing or repeated.
+    /// True if the listed objects changed during the dump (NLM_F_DUMP_INTR): messages may be missing or
+    /// repeated.
     is_interrupted: bool,
 }
 

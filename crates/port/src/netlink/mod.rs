@@ -30,11 +30,12 @@ use crate::clock;
 use crate::interface_name::InterfaceName;
 use crate::namespace::NetworkNamespace;
 
-/// How long an interface that is up may take to run. The kernel reports it once per second at most, under a
-/// lock that the removal of network namespaces holds, too.
+/// How long an interface that is up may take to get IFF_RUNNING. The kernel updates the flag once per second
+/// at most, under a lock that the removal of network namespaces holds, too.
 const CARRIER_LIMIT: Duration = Duration::from_secs(10);
 
-/// The attribute of an alternative name (linux/if_link.h), which the crate has for lists only.
+/// The attribute of an alternative name (linux/if_link.h), which the crate netlink-packet-route has in
+/// property lists only.
 const IFLA_ALT_IFNAME: u16 = 53;
 
 /// How long the kernel may take to accept packets for a new address. With IPv6 a kernel thread does it under
@@ -112,16 +113,16 @@ impl Netlink {
         Exchange::open().map(Self)
     }
 
-    /// Looks up an interface by its name or an alternative one (altname, `ip link property`). The result has
-    /// its name.
+    /// Looks up an interface by its name or an alternative name (altname, `ip link property`). The result has
+    /// the interface's own name.
     pub fn interface(&self, name: InterfaceName) -> Result<Interface, NetlinkError> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_string()));
         self.look_up(message, name)?.ok_or(NetlinkError::NoInterface(name))
     }
 
-    /// Returns the name of the interface that has this alternative name, which may be longer than names are;
-    /// `None` if there is none.
+    /// Returns the name of the interface that has this alternative name, which may be longer than an
+    /// interface name; `None` if there is none.
     ///
     /// # Errors
     /// The kernel's: before Linux 5.5 there are no alternative names.
@@ -137,8 +138,8 @@ impl Netlink {
         Ok(name)
     }
 
-    /// Gives an interface an alternative name, of up to 127 bytes, which ends with it. Returns false if an
-    /// interface has that name.
+    /// Gives an interface an alternative name of up to 127 bytes, which exists as long as the interface.
+    /// Returns false if an interface has that name already.
     ///
     /// # Errors
     /// As [`Self::name_of_alternative`].
@@ -228,14 +229,14 @@ impl Netlink {
         self.set_flags(interface, LinkFlags::Noarp, LinkFlags::Noarp)
     }
 
-    /// Waits up to 1 s until an interface that is up also has IFF_RUNNING.
+    /// Waits up to 10 s until an interface that is up also has IFF_RUNNING.
     pub fn wait_until_running(&self, interface: &Interface) -> Result<(), NetlinkError> {
         let running = wait_until(CARRIER_LIMIT, || Ok(self.interface(interface.name)?.running))?;
         if running { Ok(()) } else { Err(NetlinkError::NoCarrier(interface.name)) }
     }
 
-    /// Adds an address with a prefix of `prefix_len` bits to a running interface. Waits until the kernel
-    /// accepts packets for the address, which takes a moment with IPv6.
+    /// Adds an address with a prefix of `prefix_len` bits to a running interface. Waits up to 10 s until the
+    /// kernel accepts packets for the address, which takes a moment with IPv6.
     pub fn add_address(
         &self,
         interface: &Interface,
@@ -385,8 +386,8 @@ impl Netlink {
     }
 }
 
-/// Returns the address of this end: `IFA_LOCAL`, beside which `IFA_ADDRESS` is that of the peer on a
-/// point-to-point interface. Addresses of IPv6 without a peer have only the latter.
+/// Returns the local address: `IFA_LOCAL`, or `IFA_ADDRESS` for an IPv6 address without a peer, which has no
+/// `IFA_LOCAL`. On a point-to-point interface, `IFA_ADDRESS` is the peer's address.
 fn own_address(attributes: &[AddressAttribute]) -> Option<IpAddr> {
     let local = attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),

@@ -70,7 +70,7 @@ impl Blocks {
         if !self.is_ready() {
             return None;
         }
-        // A frame that exceeds the block ends it.
+        // An early return below, for a frame that exceeds the block, ends the block.
         let Rest { frames, offset } = self.rest.replace(Rest { frames: 0, offset: 0 })?;
         let header: libc::tpacket3_hdr = self.read(offset)?;
         self.rest = Some(Rest { frames: frames - 1, offset: offset + header.tp_next_offset as usize });

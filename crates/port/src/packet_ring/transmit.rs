@@ -15,9 +15,9 @@ use crate::wire_queue::{TransmitError, frame_len};
 /// Frames sent by one system call.
 const BATCH: usize = 64;
 
-/// How long the kernel may drop the first frame each time that it is sent. An interface's queue of any usual
-/// rate has room again by then; a filter that refuses this frame would do so for ever. Then all are dropped
-/// that are refused in one go.
+/// How long the queue sends its first frame again while the kernel drops it. The queue of an interface of any
+/// usual rate has room again by then; a filter that drops this frame would do so for ever. Afterwards, one
+/// call of `send` discards all frames that the kernel drops.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A bounded queue of frames, each preceded by an empty virtio_net_hdr.
@@ -26,11 +26,11 @@ pub(super) struct TransmitQueue {
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     max_len: usize,
-    /// Since when the kernel has dropped the first frame.
+    /// Time of the first send of the first frame that the kernel dropped.
     dropping_since: Option<Instant>,
     /// Frames refused by the kernel.
     pub refused: u64,
-    /// Frames that the kernel has dropped until the queue lost patience.
+    /// Frames discarded because the kernel dropped them, after [`PATIENCE`].
     pub dropped: u64,
 }
 
@@ -62,7 +62,8 @@ impl TransmitQueue {
         self.send_by(|frames| send_batch(socket, frames), clock::now)
     }
 
-    /// As [`Self::send`], by a call that sends the first of these frames and returns how many it has sent.
+    /// As [`Self::send`], by calls of `send`, which sends the first of the given frames and returns their
+    /// number.
     fn send_by(
         &mut self,
         mut send: impl FnMut(&VecDeque<Vec<u8>>) -> io::Result<usize>,
@@ -75,7 +76,7 @@ impl TransmitQueue {
                 Err(Errno::INTR) => {}
                 // The send buffer is full.
                 Err(Errno::AGAIN | Errno::NOMEM) => return Ok(()),
-                // The way out of the interface has dropped the frame: its queue is full, or a filter refuses
+                // The interface's transmit path has dropped the frame: its queue is full, or a filter refuses
                 // the frame.
                 Err(Errno::NOBUFS) => {
                     let since = *self.dropping_since.get_or_insert_with(&now);

@@ -354,8 +354,8 @@ fn is_ours(connection: &Descriptor) -> bool {
     is_of_same_user(connection).unwrap_or(false)
 }
 
-/// Ends the epoll's watch of a connection before it is closed, which would not end it where a child of fork
-/// has the socket too.
+/// Removes a connection from the epoll before the connection is closed: closing it does not remove it while a
+/// forked child has the socket, too.
 fn unwatch(ready: &Epoll, connection: &Descriptor) {
     let _ = ready.remove(connection);
 }

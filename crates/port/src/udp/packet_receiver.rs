@@ -106,8 +106,8 @@ impl PacketReceiver {
     /// Takes over reception from `socket`, which then only sends.
     ///
     /// # Errors
-    /// The socket's address is not of IPv4; no datagrams, or none that peers send together, can be received
-    /// at it; or the right to it (CAP_NET_RAW) is missing.
+    /// The socket's address is not IPv4; its interface has an unknown link-layer header; the kernel drops
+    /// datagrams that local peers send together; or CAP_NET_RAW is missing.
     pub fn open(socket: &UdpSocket) -> Result<Self, PacketReceiverError> {
         let failed = |error: Errno| PacketReceiverError::Io(error.into());
         let address = socket.local();
@@ -169,11 +169,11 @@ fn open(socket: &UdpSocket, local: SocketAddrV4) -> io::Result<PacketReceiver> {
     Ok(PacketReceiver { fd, buffer: vec![0; MAX_RECEIVE], dropped_offloads: 0 })
 }
 
-/// Returns true if a virtio_net_hdr of this kernel can have the type `gso_type`: UDP_SEGMENT since Linux 6.2.
-/// True also if the loopback interface is down.
+/// Returns true if a virtio_net_hdr of this kernel can have the type `gso_type`: the type of UDP_SEGMENT
+/// since Linux 6.2. Returns true also if the loopback interface is down.
 ///
-/// Sends a frame of this type through the loopback interface, which drops it behind the header: it is for
-/// another MAC address.
+/// Sends a frame of this type through the loopback interface. The receiving side drops the frame, because it
+/// is for another MAC address.
 fn can_describe(gso_type: u8) -> io::Result<bool> {
     const OTHER_STATION: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const PAYLOAD: [u8; 2] = [0; 2];
@@ -196,12 +196,12 @@ fn can_describe(gso_type: u8) -> io::Result<bool> {
     Ok(send(&fd, &frame, SendFlags::empty()) != Err(Errno::INVAL))
 }
 
-/// A filter of IPv4 packets for unfragmented UDP datagrams to `local`. Offsets count from the link-layer
-/// header if the interface has one, else from the IP header.
+/// Returns a filter that accepts unfragmented UDP datagrams to `local`, for a socket that receives IPv4
+/// packets. Offsets count from the link-layer header if the interface has one, else from the IP header.
 fn datagrams_to(local: SocketAddrV4) -> [libc::sock_filter; 21] {
     const LINK_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_HATYPE).cast_unsigned();
     const LOAD_4: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
-    // Offsets of these count from X, which is the length of the link-layer header.
+    // Offsets of the next three count from X, which is the length of the link-layer header.
     const LOAD_1_OF_IP: u32 = libc::BPF_LD | libc::BPF_B | libc::BPF_IND;
     const LOAD_2_OF_IP: u32 = libc::BPF_LD | libc::BPF_H | libc::BPF_IND;
     const LOAD_4_OF_IP: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_IND;

@@ -91,10 +91,10 @@ impl ReceiveBatch {
             header.msg_controllen = Control::CAPACITY;
         }
         let (fd, flags) = (socket.as_fd().as_raw_fd(), libc::MSG_DONTWAIT);
-        // recvmmsg(2) by its number: the C library's function is a cancellation point (pthreads(7)), and the
-        // caller may hold locks. SAFETY: the headers point to addresses and control buffers in the arrays
-        // above and to disjoint parts of `self.memory`, with their lengths; none of it moves or is read
-        // before the call returns.
+        // recvmmsg(2) as a raw system call: the C library's function is a cancellation point (pthreads(7)),
+        // and the caller may hold locks. SAFETY: the headers point to addresses and control buffers in the
+        // arrays above and to disjoint parts of `self.memory`, with their lengths; none of it moves or is
+        // read before the call returns.
         let received = unsafe {
             let no_timeout = ptr::null_mut::<libc::timespec>();
             libc::syscall(libc::SYS_recvmmsg, fd, headers.as_mut_ptr(), SLOTS, flags, no_timeout)

@@ -15,8 +15,8 @@ pub(crate) struct RingPositions {
     is_woken: OnLineOfItsOwn<AtomicU32>,
 }
 
-/// Aligns to two cache lines, which processors prefetch together: the sides do not share a line (false
-/// sharing).
+/// Aligns to two cache lines, which processors prefetch together, so that the two sides do not share a line
+/// (false sharing).
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 struct OnLineOfItsOwn<T>(T);

@@ -121,8 +121,8 @@ impl SendBatch {
         self.done = 0;
     }
 
-    /// Sends the staged messages from `socket`. Messages that the kernel refuses are lost; those that it has
-    /// no room for stay staged.
+    /// Sends the staged messages from `socket`. Messages that the kernel refuses are lost; messages for which
+    /// it has no room stay staged.
     pub fn send(&mut self, socket: &UdpSocket) -> SendReport {
         let mut report = SendReport::default();
         while self.done < self.staged.len() {
@@ -175,10 +175,10 @@ impl SendBatch {
             header.msg_controllen = controls[nth].as_slice().len();
         }
         let fd = socket.as_fd().as_raw_fd();
-        // sendmmsg(2) by its number: the C library's function is a cancellation point (pthreads(7)), and the
-        // caller may hold locks. SAFETY: the stated number of headers point to addresses, vectors and control
-        // messages in the arrays above and in `self.memory`, with their lengths; none of these moves before
-        // the call returns. sendmmsg(2) reads them and writes only to `msg_len`.
+        // sendmmsg(2) as a raw system call: the C library's function is a cancellation point (pthreads(7)),
+        // and the caller may hold locks. SAFETY: the stated number of headers point to addresses, vectors and
+        // control messages in the arrays above and in `self.memory`, with their lengths; none of these moves
+        // before the call returns. sendmmsg(2) reads them and writes only to `msg_len`.
         let sent = unsafe { libc::syscall(libc::SYS_sendmmsg, fd, headers.as_mut_ptr(), slots.len(), 0) };
         usize::try_from(sent).map_err(|_| last_error())
     }

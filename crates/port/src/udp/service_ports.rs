@@ -118,10 +118,11 @@ impl ServicePorts {
         unlock(&self.table, place(port));
     }
 
-    /// Leaves the ports to the parent of this process, which has them by the same descriptors.
+    /// Leaves the ports to the parent of this process, which holds them through the same open file
+    /// description.
     pub fn sever(self) {
         sever([self.table.as_fd(), self.socket.as_fd()]);
-        // Dropped, it would free them.
+        // Not dropped: that would free the parent's ports.
         mem::forget(self);
     }
 
@@ -206,7 +207,7 @@ impl ServicePorts {
 
 impl Drop for ServicePorts {
     fn drop(&mut self) {
-        // As in `release`.
+        // On failure, the entries stay until the slot's next owner removes them.
         let _ = self.remove_all();
     }
 }

@@ -36,7 +36,7 @@ pub enum UdpError {
     /// No address of 127.0.0.0/8 is free.
     #[error("UDP port {0} is in use on every address tried in 127.0.0.0/8")]
     NoLoopback(u16),
-    /// Anything else.
+    /// Another error of the kernel.
     #[error("cannot open UDP {address}: {error}")]
     Io {
         /// The address.

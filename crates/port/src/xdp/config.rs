@@ -59,8 +59,8 @@ impl XdpConfig {
 
 impl Default for XdpConfig {
     /// 16 MB for reception, and up to 16 MB for copies; 2 MB for transmission. With half of it, a card that
-    /// has just started loses some hundred frames of a burst of 8,192: it uses memory of its own for the
-    /// first time.
+    /// has just started loses some hundred frames of a burst of 8,192, because it touches its own memory for
+    /// the first time.
     fn default() -> Self {
         Self {
             receive_chunks: 8192,

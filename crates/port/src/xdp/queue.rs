@@ -22,7 +22,7 @@ use crate::wire_queue::{
     LINK_OVERHEAD, TransmitError, WireFrame, WireQueue, WireStats, frame_len, pending_error,
 };
 
-/// Descriptors that the kernel takes per call at most (`TX_BATCH_SIZE`).
+/// Maximum number of descriptors that the kernel takes per call (`TX_BATCH_SIZE`).
 const TAKEN_PER_CALL: u32 = 32;
 
 /// Maximum chunks per sent frame: the page slots of a kernel socket buffer.
@@ -177,8 +177,8 @@ fn offer(fill: &mut Producer<u64>, chunk: Chunk, umem: &Umem) {
     debug_assert!(offered);
 }
 
-/// Ignores errors of a wake-up that did its work or may be retried. Without memory for it (ENOMEM, Linux
-/// 6.17), a frame of several chunks stays in the ring.
+/// Ignores errors of a wake-up that did its work or may be retried. If the kernel has no memory for a frame
+/// of several chunks (ENOMEM, Linux 6.17), the frame stays in the ring.
 fn wake_up(result: io::Result<()>) -> io::Result<()> {
     match result {
         Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => Ok(()),
@@ -237,8 +237,8 @@ impl WireQueue for XdpQueue {
         self.with_kernel == 0 || self.is_long_waiting
     }
 
-    /// True if less than half of the chunks is left, and no memory for copies. The kernel drops frames when
-    /// it has no chunk, so bursts need a reserve.
+    /// Returns true if less than half of the chunks is left and there is no memory for copies. The kernel
+    /// drops frames when it has no chunk, so bursts need a reserve.
     fn is_low(&self) -> bool {
         self.is_low || self.is_starved()
     }
@@ -280,8 +280,9 @@ impl WireQueue for XdpQueue {
             }
             wake_up(sent)?;
             if self.transmit.unconsumed() == waiting {
-                // The kernel takes none while the interface's queue is full. An older one (6.1) does not show
-                // what it has taken before it has taken all, and says EAGAIN for both.
+                // The kernel takes no descriptor while the interface's queue is full. An older kernel (6.1)
+                // does not report what it has taken before it has taken all, and returns EAGAIN in both
+                // cases.
                 if sent != Err(Errno::AGAIN) || unseen == 0 {
                     return Ok(());
                 }

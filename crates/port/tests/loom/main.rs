@@ -1,4 +1,5 @@
-//! All interleavings of frames and buffers that other threads return, and of a ring whose reader sleeps:
+//! Explores all interleavings of frames and buffers that other threads return, and of a ring whose reader
+//! sleeps:
 //!
 //!     RUSTFLAGS='--cfg loom' cargo test --release --package nichrome-port --test loom
 //!
@@ -172,7 +173,7 @@ fn no_message_waits_in_a_ring_whose_reader_sleeps() {
 fn the_bytes_of_a_ring_belong_to_one_side_at_a_time() {
     loom::model(|| {
         struct Byte(UnsafeCell<u64>);
-        // SAFETY: the positions say whose it is. loom reports concurrent accesses.
+        // SAFETY: the positions determine which side may access the byte. loom reports concurrent accesses.
         unsafe impl Sync for Byte {}
         let (ring, byte) = (Arc::new(RingPositions::default()), Arc::new(Byte(UnsafeCell::new(0))));
         let writer = {

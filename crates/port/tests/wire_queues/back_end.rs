@@ -11,7 +11,7 @@ use nichrome_port::{
 pub(crate) trait BackEnd: Sized {
     type Queue: WireQueue<Buffer: Debug> + Debug;
 
-    /// VLAN tags that a frame may have beside the MTU.
+    /// Number of VLAN tags by which a frame may exceed the MTU.
     const VLAN_TAGS: usize;
 
     /// Opens the back end with room for about `frames` frames of 1,500 bytes.

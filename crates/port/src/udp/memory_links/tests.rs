@@ -1,11 +1,11 @@
-//! Links between the addresses of one process, and peers that lie.
+//! Links between the addresses of one process, and peers that send invalid data.
 
 use crate::clock;
 
 use super::*;
 
-/// Links at addresses of their own, which need not be bound; other processes that run these tests have
-/// others.
+/// Creates links at an address of their own, which need not be bound. Other processes that run these tests
+/// use other addresses.
 fn links(nth: u8) -> (MemoryLinks, SocketAddr) {
     let [.., high, low] = std::process::id().to_be_bytes();
     let address = SocketAddr::from(([127, 64 | high & 63, low, nth], 4791));
@@ -16,21 +16,21 @@ fn send(from: &mut MemoryLinks, to: SocketAddr, bytes: &[u8]) -> LinkSend {
     from.send((to, 3), TrafficClass(7), (bytes, 1000), clock::now())
 }
 
-/// A connection of a process that says what it likes.
+/// Connects as a process that may send anything.
 fn connection(to: SocketAddr) -> Descriptor {
     let connection = Descriptor::from(unix_socket(SocketType::SEQPACKET).unwrap());
     connect_to(&connection, &name_of(to, Some(3))).unwrap();
     connection
 }
 
-/// A connection with a ring that its writer has in hand.
+/// Connects and passes a ring; returns its writer.
 fn ring_at(to: SocketAddr) -> (Descriptor, RingWriter) {
     let (connection, ring) = (connection(to), RingWriter::create().unwrap());
     send_descriptors(&connection, b"127.0.0.9:4791", &[ring.descriptor()]).unwrap();
     (connection, ring)
 }
 
-/// What one call receives.
+/// Returns the datagrams that one call receives, with their senders.
 fn received(links: &mut MemoryLinks) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut all = vec![];
     links.receive(|arrival| {
@@ -44,7 +44,7 @@ fn is_readable(links: &MemoryLinks) -> bool {
     clock::wait([links.as_fd()], Some(Instant::ZERO)) == Ok([true])
 }
 
-/// Receives until the set is quiet; returns what came.
+/// Receives until nothing is pending; returns all datagrams.
 fn drain(links: &mut MemoryLinks) -> Vec<(SocketAddr, Vec<u8>)> {
     let mut all = vec![];
     for _ in 0..10 * IDLE_CALLS {
@@ -184,7 +184,7 @@ fn neither_end_is_held_up_by_wake_ups_that_pile_up_or_make_no_sense() {
     assert_eq!(to.incoming.len(), 1);
     while send_wake_up(&flood).is_ok() {}
     assert!(ring.push(&[1], 1, 7).is_ok());
-    // One call looks at a few wake-ups only, and the message arrives beside them.
+    // One call takes only a few of the wake-ups, and still receives the message.
     assert_eq!(received(&mut to).len(), 1);
     let has_rest = (0..IDLE_CALLS).all(|_| received(&mut to).is_empty()) && is_readable(&to);
     assert!(has_rest, "one look took all wake-ups");
