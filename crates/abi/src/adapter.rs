@@ -236,7 +236,7 @@ fn end_at_exit() {
                 adapter.driver().await_sent();
                 adapter.report();
             }
-            // The process exits: the kernel closes what is open.
+            // The process exits: the kernel closes the device's descriptors.
             std::mem::forget(adapter);
         }
     }

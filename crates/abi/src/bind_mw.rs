@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, wanted
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    // SAFETY: the program passes a window that it created, and what to bind.
+    // SAFETY: the program passes a window that it created, and the parameters of the bind.
     let (wanted, key) = match unsafe { known::<MemoryWindow>(mw) } {
         // SAFETY: the window exists.
         Ok(_) => unsafe { (&*wanted, next_key((*mw).rkey)) },

@@ -1,4 +1,5 @@
-//! Records for `nichrome rdma doctor` which of the verbs on the way to a connection the program calls.
+//! Records for `nichrome rdma doctor` which verbs the program calls to find and open the device and set up
+//! connections.
 
 use std::env;
 use std::fs::OpenOptions;

@@ -189,8 +189,8 @@ unsafe extern "C" fn bind_window(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    // SAFETY: the program passes a window that it created, and what to bind; called between `wr_start` and
-    // `wr_complete`.
+    // SAFETY: the program passes a window that it created, and the parameters of the bind; called between
+    // `wr_start` and `wr_complete`.
     unsafe {
         match bind(mw, rkey, &*info) {
             Ok(operation) => {

@@ -48,8 +48,8 @@ pub(crate) fn remove(address: *const ()) {
     live().remove(&(address as usize));
 }
 
-/// Removes the objects of this kind for which `is_left` returns true, and returns their addresses. None is
-/// destroyed while `is_left` is called for it.
+/// Removes the objects of this kind for which `is_left` returns true, and returns their addresses. No object
+/// is destroyed while `is_left` examines it.
 pub(crate) fn remove_where<T: 'static>(is_left: impl Fn(*const ()) -> bool) -> Vec<*const ()> {
     let mut live = live();
     let is_left =

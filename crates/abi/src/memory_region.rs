@@ -185,7 +185,7 @@ unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 
 /// Deregisters the regions that the program has left in a context that it closes.
 pub(crate) fn deregister_left(context: *const ibv_context) {
-    // SAFETY: the program uses nothing of a context that it closes.
+    // SAFETY: the program uses no object of a context that it closes.
     for region in unsafe { take_back_where::<MemoryRegion>(|mr| ptr::eq((*mr).context, context)) } {
         if region.users.are_none() {
             // Fails if the program has deregistered it by another structure, or left a window bound to it.

@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 
 /// Destroys the windows that the program has left in a context that it closes.
 pub(crate) fn destroy_left_windows(context: *const ibv_context) {
-    // SAFETY: the program uses nothing of a context that it closes.
+    // SAFETY: the program uses no object of a context that it closes.
     for window in unsafe { take_back_where::<MemoryWindow>(|mw| ptr::eq((*mw).context, context)) } {
         // Fails only if the device has no such window.
         let _ = window.adapter.driver().call(|device| device.destroy_window(window.handle));

@@ -87,7 +87,8 @@ impl QueuePair {
 /// Destroys the queue pairs that the program has left in a context that it closes. Their events end with the
 /// context.
 pub(crate) fn destroy_left_qps(context: *const ibv_context) {
-    // SAFETY: the program uses nothing of a context that it closes.
+    // SAFETY: the program uses no object of a context that it closes, except through functions that only
+    // return errors.
     let left = unsafe { take_back_where::<QueuePair>(|qp| ptr::eq((*qp).qp_base.context, context)) };
     for qp in left {
         let was_last = qp.shared.leave();

@@ -32,7 +32,8 @@ pub enum VariableError {
 /// Maximum number of differing letters for a name to count as misspelt.
 const MISSPELT_LETTERS: usize = 2;
 
-/// Checks that no variable has nearly the name of one of `known`: it would be ignored silently.
+/// Checks that no environment variable has a name that nearly equals one of `known`: it would be ignored
+/// silently.
 ///
 /// # Errors
 /// A variable has such a name.

@@ -103,7 +103,7 @@ fn fork_init(life: &UnixStream) -> io::Result<Pid> {
     }
 }
 
-/// The init process. Blocks signals, which are meant for its creator, and ignores SIGCHLD.
+/// Runs as the init process. Blocks signals, which are meant for its creator, and ignores SIGCHLD.
 fn run_init(life: libc::c_int) -> ! {
     let prepared = mount_proc().and_then(|()| keep_only(life));
     let errno = prepared.map_or_else(Errno::raw_os_error, |()| 0);

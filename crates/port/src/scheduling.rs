@@ -23,8 +23,8 @@ struct Attributes {
 }
 
 /// Gives the calling thread ordinary priority and the minimum time slice. Since Linux 6.12 a waking thread
-/// then preempts those of its session with longer slices; no effect before. Its share of CPU time does not
-/// change.
+/// then preempts the threads of its session with longer slices; before, there is no effect. Its share of CPU
+/// time does not change.
 pub(crate) fn request_short_slices() -> io::Result<()> {
     let nice = getpriority_process(None)?;
     set(Attributes { policy: libc::SCHED_OTHER as u32, nice, runtime: SLICE, ..Attributes::default() })

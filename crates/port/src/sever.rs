@@ -7,8 +7,8 @@ use rustix::io::{DupFlags, dup3};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 /// Closes the files behind descriptors, which this process shares with its parent. The descriptors stay open,
-/// since objects own them: each refers to an unconnected socket that is never readable and cannot send.
-/// Without a free descriptor for that socket, nothing changes.
+/// since objects own them: afterwards each refers to an unconnected socket that is never readable and cannot
+/// send. Without a free descriptor for that socket, nothing changes.
 #[allow(unsafe_code)]
 pub fn sever<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -71,8 +71,8 @@ pub enum Offloads {
 
 /// A TAP device, or one of its queues. The interface is deleted when all queues are dropped. It belongs to
 /// the network namespace of the creating thread and can be used from any thread. The kernel has processed a
-/// frame before `send` returns. It does so without NAPI (`IFF_NAPI`), which costs more and coalesces nothing
-/// of frames that are sent one by one.
+/// frame before `send` returns. It does so without NAPI (`IFF_NAPI`), which costs more and cannot coalesce
+/// frames that are sent one by one.
 #[derive(Debug)]
 pub struct Tap {
     fd: OwnedFd,

@@ -60,8 +60,8 @@ pub struct WireStats {
     pub freezes: u64,
     /// Frames that the kernel refused to send.
     pub transmit_invalid: u64,
-    /// Frames that the kernel dropped on their way out: accepted and then dropped, or dropped each time that
-    /// they were sent.
+    /// Frames that the kernel dropped on transmission: after it had accepted them, or each time that they
+    /// were sent.
     pub transmit_dropped: u64,
 }
 

@@ -18,8 +18,8 @@ struct Replacement {
     function: *const c_void,
 }
 
-/// The functions by which librdmacm uses its device file: those of glibc 2.33 and later, and those of older
-/// versions, of 32-bit file offsets and of `_FORTIFY_SOURCE`.
+/// The functions by which librdmacm uses its device file, under the names of glibc 2.33 and later, of older
+/// versions, of builds with 64-bit file offsets and of `_FORTIFY_SOURCE`.
 fn replacements() -> [Replacement; 10] {
     let of = |name, function| Replacement { name, function };
     [

@@ -265,8 +265,8 @@ fn came_too_early(client: &Output) -> bool {
 }
 
 /// Returns true if rping closed its event channel while its thread `cm_thread` was between two events. The
-/// thread, which should wait in `rdma_get_cm_event` until the process ends, then finds no file and exits with 255.
-/// On a busy machine only.
+/// thread, which should wait in `rdma_get_cm_event` until the process ends, then finds no file and ends the
+/// process with status 255, on a busy machine only.
 fn closed_its_channel_too_early(end: &Output) -> bool {
     String::from_utf8_lossy(&end.stderr).ends_with("rdma_get_cm_event: Bad file descriptor\n")
 }

@@ -28,7 +28,7 @@ impl CaptureFile {
         Ok(Self { file, end })
     }
 
-    /// Fails if the file is shorter than what was written to it: the next block would follow a gap of zeros,
+    /// Fails if the file is shorter than the bytes written to it: the next block would follow a gap of zeros,
     /// which no reader accepts.
     fn check_len(&self) -> io::Result<()> {
         if (fstat(&self.file)?.st_size as u64) < self.end {

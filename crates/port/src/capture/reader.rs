@@ -115,7 +115,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// Returns the name of the program that wrote the capture, as it names itself; for a pcapng capture of
-    /// several sections, that of the last record's.
+    /// several sections, the name in the last record's section.
     pub fn application(&self) -> Option<&str> {
         match &self.format {
             Format::Pcap(_) => None,

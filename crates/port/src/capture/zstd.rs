@@ -79,8 +79,8 @@ impl<R: BufRead> Zstd<R> {
         Ok(())
     }
 
-    /// Ends a frame that is cut off by an empty last block: until its last block, the decoder keeps the last
-    /// bytes of a frame, up to the size of the window.
+    /// Ends a cut-off frame with an empty last block: until the last block, the decoder keeps the last bytes
+    /// of a frame, up to the size of the window.
     ///
     /// # Errors
     /// The block is corrupt, or the input cannot be read.

@@ -102,7 +102,7 @@ impl Blocks {
         self.current = (self.current + 1) % (self.memory.len() / self.block_size);
     }
 
-    /// Returns the status word, which says who owns the current block.
+    /// Returns the status word, which tells whether the kernel or this process owns the current block.
     #[allow(unsafe_code)]
     #[inline]
     fn status(&self) -> Option<&AtomicU32> {

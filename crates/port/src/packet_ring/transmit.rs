@@ -26,7 +26,7 @@ pub(super) struct TransmitQueue {
     waiting: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     max_len: usize,
-    /// Time of the first send of the first frame that the kernel dropped.
+    /// Time since which the kernel has dropped the first frame; `None` if it has not.
     dropping_since: Option<Instant>,
     /// Frames refused by the kernel.
     pub refused: u64,

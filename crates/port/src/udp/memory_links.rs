@@ -36,7 +36,7 @@ const MOST_INCOMING: usize = 64;
 /// Maximum number of links from this process. Datagrams to further peers use sockets.
 const MOST_OUTGOING: usize = 64;
 
-/// Maximum number of peers in the table; above it, those without a link are forgotten.
+/// Number of peers in the table at which peers without a link are removed.
 const MOST_UNREACHABLE: usize = 1024;
 
 /// Maximum number of messages that one call receives from a link.

@@ -57,7 +57,7 @@ impl SharedPort {
         Self::join_one_of(address, steering, 0..steering.slots())
     }
 
-    /// Claims the given slot at `address`: the process has the same slot at another port.
+    /// Claims the given slot at `address`, which the process already has at another port.
     pub fn join_slot(address: SocketAddr, steering: Steering, slot: usize) -> Result<Self, UdpError> {
         Self::join_one_of(address, steering, slot..slot + 1)
     }

@@ -29,7 +29,7 @@ pub struct OtherKinds {
     pub byte: u32,
 }
 
-/// Management datagrams: those for one queue pair. Requests are steered by their service port.
+/// Management datagrams, which are addressed to one queue pair. Requests are steered by their service port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ManagementSteering {
     /// Offset of the 32-bit word whose low 24 bits are the destination queue pair number.
