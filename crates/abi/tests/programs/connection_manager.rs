@@ -94,7 +94,7 @@ const EXAMPLES: &[Pair<'_>] = &[
     Pair("mckey -b @ -m 239.77.0.1", "mckey -b 127.77.0.3 -m 239.77.0.1 -s"),
 ];
 
-/// Of the same package, rdmacm-utils, whose version 65 has other options.
+/// A pair of the same package, rdmacm-utils. Version 65 has other options.
 const CMTIME: Pair<'_> = Pair("!cmtime -b @", "cmtime -s @ -c 100");
 
 /// Debian's packages perftest, qperf and fio.

@@ -146,7 +146,7 @@ const OVER_IWARP: &[&str] = &[
     "ib_atomic_lat -n 50 -A CMP_AND_SWAP",
 ];
 
-/// Those of [`OVER_IWARP`] that also run with the FPDU's CRC: each operation once.
+/// Programs of [`OVER_IWARP`] that also run with the FPDU's CRC: each operation once.
 const OVER_IWARP_WITH_CRC: &[&str] = &[
     "ibv_rc_pingpong -n 200 -c",
     "ibv_rc_pingpong -n 100 -e",

@@ -164,7 +164,7 @@ impl MemoryLinks {
     /// Adds a descriptor to the epoll: the links are readable while it is.
     ///
     /// # Errors
-    /// Those of epoll_ctl(2).
+    /// The errors of epoll_ctl(2).
     pub fn watch(&self, other: impl AsFd) -> io::Result<()> {
         self.ready.add(other, TOKEN, Interest::READ)
     }
