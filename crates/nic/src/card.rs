@@ -37,9 +37,9 @@ struct Running {
 }
 
 impl Card {
-    /// Starts a worker for each queue of the wire. The host has as many queues, or one. Calls `ended` on a
-    /// worker's thread when the worker ends, for whatever reason. Workers that sleep have real-time priority
-    /// in turns, if permitted: see [`RealTime`](nichrome_port::RealTime).
+    /// Starts a worker for each queue of the wire. `hosts` are the queues of the host: one per worker, or one
+    /// for all. Calls `ended` on a worker's thread when the worker ends, for whatever reason. Workers that
+    /// sleep have real-time priority in turns, if permitted: see [`RealTime`](nichrome_port::RealTime).
     pub fn start<W: WireQueue + 'static>(
         queues: Vec<Queue<W>>,
         hosts: &[Host],
@@ -61,7 +61,7 @@ impl Card {
         // Dropped by an early return, which stops the threads that have started.
         let mut card = Self { workers: Vec::with_capacity(count), delivery };
         for (number, ((((queue, delivery), mesh), inbox), control)) in each.enumerate() {
-            // A connection's frames stay in order only if one worker reads them.
+            // Worker 0 alone reads a shared host queue: two readers could reorder a connection's frames.
             let host =
                 HostSide { source: hosts.get(number).map(Arc::clone), turn: Turn::SAME_HOST, delivery };
             let parts = Parts { queue, host, offload: offload(config)?, mesh, inbox };
@@ -71,7 +71,7 @@ impl Card {
     }
 
     /// Starts a worker that carries the packets of one host to the other, in one direction: it segments them,
-    /// sends them through the wire, which it also receives from, and coalesces them. Their bytes so stay in
+    /// sends them through the wire, receives them from it, and coalesces them, so that their bytes stay in
     /// one core's cache. Calls `ended` as [`Card::start`] does.
     pub fn between<W: WireQueue + 'static>(
         [from, to]: [Host; 2],
@@ -89,13 +89,14 @@ impl Card {
         Ok(Self { workers: vec![worker], delivery: None })
     }
 
-    /// A handle to this card.
+    /// Returns a handle to this card.
     pub fn remote(&self) -> Remote {
         Remote::new(self.workers.iter().map(|worker| worker.control.clone()).collect())
     }
 
-    /// Stops all workers and returns their counters. The engines' held packets are delivered, and those on
-    /// the way between workers; those in a wire within the process, or waiting for a full wire, are lost.
+    /// Stops all workers and returns their counters. The workers first deliver the packets that their engines
+    /// hold and the frames in the rings between them. Packets in a wire within the process, and packets that
+    /// wait for room on a wire, are lost.
     pub fn stop(mut self) -> Result<Vec<QueueStats>, CardError> {
         self.end()
     }
@@ -128,7 +129,7 @@ impl Drop for Card {
     }
 }
 
-/// Returns each worker's delivery, and the delivery thread if they share one host queue.
+/// Returns each worker's delivery, and the delivery thread if the workers share one host queue.
 fn deliveries<W: WireQueue + 'static>(
     hosts: &[Host],
     workers: usize,

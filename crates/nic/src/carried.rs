@@ -26,7 +26,7 @@ impl Carried {
         self.frame
     }
 
-    /// Copies are rare, so they have memory of their own.
+    /// Copies the packet to memory of its own instead of an arena: copies are rare.
     fn copy(&self) -> Self {
         Self::new(self.frame.to_vec().into(), self.checksum)
     }
@@ -42,7 +42,7 @@ impl Carried {
     }
 }
 
-/// A packet as it is received.
+/// Converts a packet to a received frame, whose virtio_net_hdr has the packet's checksum state.
 impl From<Carried> for WireFrame<Carried> {
     #[inline]
     fn from(packet: Carried) -> Self {
@@ -51,7 +51,7 @@ impl From<Carried> for WireFrame<Carried> {
     }
 }
 
-/// Copies a frame, the concatenation of `parts`.
+/// Copies `parts` into the arena as one frame.
 pub(crate) fn gather(arena: &mut Arena, parts: &[IoSlice<'_>]) -> Piece {
     let len = parts.iter().map(|part| part.len()).sum();
     let mut room = arena.room(len);
@@ -84,7 +84,7 @@ impl Packet for Carried {
         ethernet::least_mtu(self.as_ref())
     }
 
-    /// The fragments have a complete checksum.
+    /// Completes a partial checksum before fragmentation.
     fn fragments(&self, mtu: u16) -> Option<Vec<Self>> {
         let mut whole = self.copy();
         whole.complete();
@@ -92,7 +92,7 @@ impl Packet for Carried {
         Some(fragments.map(|bytes| Self::new(bytes.into(), whole.checksum)).collect())
     }
 
-    /// A partial checksum is completed first, so that the receiver can notice.
+    /// Completes a partial checksum first, so that the receiver can detect the flipped bit.
     fn flip_bit(&mut self, bit: usize) {
         self.complete();
         ethernet::flip_bit(&mut self.frame, bit);

@@ -40,7 +40,7 @@ impl fmt::Debug for Remote {
     }
 }
 
-/// Creates both ends.
+/// Creates both ends of a worker's control channel.
 pub(crate) fn control() -> io::Result<(Control, Inbox)> {
     let waker = Arc::new(Waker::new()?);
     let (sender, messages) = mpsc::channel();

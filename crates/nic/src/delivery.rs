@@ -33,8 +33,8 @@ pub enum Pushed {
 }
 
 impl<T> Deliverer<T> {
-    /// Queues a packet. If the queue is full, calls `wake` and waits for room, for at most `patience`, which
-    /// the wait shortens. Meanwhile frames stay in the wire's ring.
+    /// Queues a packet. If the queue is full, calls `wake` and waits for room, for at most `patience`, from
+    /// which it subtracts the wait. Meanwhile the worker leaves received frames in the wire's ring.
     pub fn push(&mut self, packet: T, patience: &mut Duration, wake: impl FnOnce()) -> Pushed {
         let Err(PushError::Full(packet)) = self.0.push(packet) else { return Pushed::AtOnce };
         wake();
@@ -69,8 +69,8 @@ pub fn queues<T>(count: usize, room: usize) -> (Vec<Deliverer<T>>, RoundRobin<T>
 }
 
 impl<T> RoundRobin<T> {
-    /// Returns the next packet and the number of its queue, the first non-empty one behind that of the last
-    /// packet.
+    /// Returns the next packet and the number of its queue: the first non-empty queue after that of the
+    /// previous packet.
     pub fn take(&mut self) -> Option<(usize, T)> {
         for _ in 0..self.queues.len() {
             let at = self.next;

@@ -33,7 +33,8 @@ pub(crate) enum Delivery<B> {
 /// Each worker's delivery.
 pub(crate) type Deliveries<B> = Vec<Delivery<B>>;
 
-/// The delivery thread's counters of one worker's packets. They are independent of each other: relaxed.
+/// The delivery thread's counters of one worker's packets. Relaxed ordering suffices: no counter depends on
+/// another.
 #[derive(Default)]
 pub(crate) struct DeliveryStats {
     to_host: AtomicU64,
@@ -59,7 +60,7 @@ impl DeliveryStats {
         Ok(())
     }
 
-    /// Copies the counters to those of the worker.
+    /// Copies the counters into `worker`, the worker's own counters.
     pub(crate) fn copy_to(&self, worker: &mut QueueStats) {
         worker.to_host = self.to_host.load(Ordering::Relaxed);
         worker.to_host_bytes = self.to_host_bytes.load(Ordering::Relaxed);
@@ -74,7 +75,7 @@ pub(crate) struct DeliveryThread {
     /// Dropping it ends the thread at its next wake-up.
     stop: Sender<()>,
     thread: JoinHandle<Result<(), CardError>>,
-    /// By worker.
+    /// The counters of each worker's packets, by worker.
     stats: Vec<Arc<DeliveryStats>>,
 }
 
@@ -121,7 +122,7 @@ fn deliver<W: WireQueue>(
     let mut scratch = Vec::new();
     let mut real_time = RealTime::if_permitted(Onset::Working);
     loop {
-        // Must precede taking packets: workers may queue their last ones meanwhile.
+        // Read before the queues are emptied: workers may queue their last packets until the channel closes.
         let is_last = matches!(stopped.try_recv(), Err(mpsc::TryRecvError::Disconnected));
         while let Some((worker, packet)) = turn.take() {
             stats[worker].count(packet.len(), send_or_segment(host, &packet, &mut scratch))?;

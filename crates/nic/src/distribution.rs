@@ -2,7 +2,7 @@
 
 use nichrome_wire::{RssKey, Toeplitz};
 
-/// Maps frames to workers: all frames of a connection, in both directions, to the same one.
+/// Maps frames to workers: all frames of a connection, in both directions, to the same worker.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     hash: Toeplitz,

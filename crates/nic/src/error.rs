@@ -23,10 +23,10 @@ pub enum CardError {
     /// With active ACK, each worker must read the host queue of its connections.
     #[error("active ACK needs one queue of the host per worker")]
     ActiveAck,
-    /// With active ACK, a worker must read what the host sends that it delivers to.
+    /// With active ACK, a worker must also read the packets of the host that it delivers to.
     #[error("active ACK needs a worker that carries the packets of its host in both directions")]
     OtherHost,
-    /// The kernel gives no thread or descriptor.
+    /// The kernel refuses to create a thread or a descriptor.
     #[error("cannot start a worker: {0}")]
     Start(#[from] io::Error),
     /// The wire failed.

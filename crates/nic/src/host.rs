@@ -11,15 +11,14 @@ use thiserror::Error;
 
 use crate::partial_checksum::partial_checksum;
 
-/// Maximum slices of a write (`UIO_MAXIOV`): headers, and the payloads of as many segments as an aggregate
-/// may have.
+/// Maximum slices of a write (`UIO_MAXIOV`): enough for the headers and payloads of the largest aggregate.
 const SLICES: usize = 1024;
 
 /// Slices collected on the stack; enough for usual aggregates.
 const FEW: usize = 66;
 
-/// Length up to which the slices of a packet are copied together, in bytes: Linux takes longer for another
-/// slice of a write to a TAP device than a copy of so many bytes takes.
+/// Maximum length of slices that are copied together for a write, in bytes: in a write to a TAP device, one
+/// more slice takes Linux longer than a copy of this many bytes takes.
 const SHORT: usize = 2048;
 
 /// A queue of the host.
@@ -51,7 +50,7 @@ impl From<Errno> for HostError {
     }
 }
 
-/// Returns true for errors by which a kernel refuses the form of an aggregate.
+/// Returns true for the errors of a kernel that does not accept the form of an aggregate.
 fn is_about_shape(error: OsError) -> bool {
     [Errno::INVAL, Errno::MSGSIZE].map(OsError::from).contains(&error)
 }
@@ -112,7 +111,7 @@ fn send_aggregate<'a, const N: usize, B: AsRef<[u8]>>(
     device.send(&slices[..len])
 }
 
-/// As [`send`], in one slice, which is built in `scratch`.
+/// As [`send`], but writes one slice: a copy of the packet in `scratch`.
 fn send_together<B: AsRef<[u8]>>(
     device: &(impl Device + ?Sized),
     packet: &Packet<B>,
@@ -124,7 +123,7 @@ fn send_together<B: AsRef<[u8]>>(
     device.send_bytes(scratch).map_err(HostError::from)
 }
 
-/// Returns true if the slices of a packet have at most [`SHORT`] bytes.
+/// Returns true if no slice of a packet is longer than [`SHORT`] bytes.
 fn has_short_slices<B: AsRef<[u8]>>(packet: &Packet<B>) -> bool {
     match packet {
         Packet::Frame(frame) => frame.bytes().len() <= SHORT,
@@ -132,8 +131,8 @@ fn has_short_slices<B: AsRef<[u8]>>(packet: &Packet<B>) -> bool {
     }
 }
 
-/// Passes a packet to the kernel. An aggregate that the kernel refuses, as some kernels do, is passed segment
-/// by segment. Returns true in that case.
+/// Passes a packet to the kernel. If the kernel refuses an aggregate, as some kernels do, passes its segments
+/// one by one and returns true.
 pub(crate) fn send_or_segment<B: AsRef<[u8]>>(
     device: &(impl Device + ?Sized),
     packet: &Packet<B>,
@@ -251,7 +250,7 @@ mod tests {
     fn a_kernel_that_takes_aggregates_gets_them_whole() {
         let (result, taken) = sent(|_, _| None);
         assert_eq!((result, taken.len()), (Ok(false), 1));
-        // Up to as many as an aggregate may have.
+        // Up to the maximum number of segments in an aggregate.
         for count in [2, 64, 65, 1023] {
             let kernel = Kernel::new(|_, _| None);
             let aggregate = merged(segments_of(7, count));
@@ -260,7 +259,7 @@ mod tests {
             assert_eq!(send_or_segment(&kernel, &aggregate, &mut vec![9]), Ok(false));
             assert_eq!(kernel.taken.into_inner(), [&whole[..], &whole], "{count} segments");
         }
-        // In one slice or several.
+        // Up to `SHORT` in one slice, above in several.
         for payload_len in [SHORT, SHORT + 1] {
             let kernel = Kernel::new(|_, _| None);
             let aggregate = merged(segments_of(payload_len, 3));

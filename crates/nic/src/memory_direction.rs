@@ -1,4 +1,5 @@
-//! The two directions of a wire within this process: each is sent and received by one thread.
+//! The two directions of a wire within this process. One thread both sends and receives the frames of a
+//! direction.
 
 use std::fmt;
 use std::io::IoSlice;
@@ -15,25 +16,25 @@ use rustix::io;
 use crate::carried::{Carried, gather};
 use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
 
-/// Room for the ICMP errors of a direction that the other one has not read yet.
+/// Capacity of the ring by which one direction passes ICMP errors to the other, in packets.
 const ROOM_FOR_ERRORS: usize = 64;
 
-/// One direction of a wire. Frames that are sent at it are received there, after its path.
+/// One direction of a wire: receives the frames that were sent through it, after its path.
 pub struct MemoryDirection {
     /// The frames sent and not received yet.
     sent: Vec<WireFrame<Carried>>,
-    /// When each of them was sent.
+    /// The time at which each frame in `sent` was sent.
     times: Vec<Instant>,
     path: MemoryPath,
-    /// For frames in several parts.
+    /// Memory for frames that are sent in several parts.
     arena: Arena,
     /// Maximum frame length, in bytes.
     max: usize,
     opposite: Opposite,
 }
 
-/// The ICMP errors for packets that exceed the MTU of a direction's path: they pass the path of the other
-/// one.
+/// The rings to and from the opposite direction: an ICMP error for a packet that exceeds the MTU of one
+/// direction's path takes the path of the opposite direction.
 struct Opposite {
     errors_from: Consumer<(Instant, Carried)>,
     errors_to: Producer<(Instant, Carried)>,
@@ -49,7 +50,7 @@ impl fmt::Debug for MemoryDirection {
     }
 }
 
-/// Creates both directions of a wire for frames of up to `max` bytes. The impairments are those of each.
+/// Creates both directions of a wire for frames of up to `max` bytes, each with its impairments.
 ///
 /// # Errors
 /// The impairments contradict each other, or no descriptor is free.
@@ -80,7 +81,8 @@ impl MemoryDirection {
 }
 
 impl Opposite {
-    /// Sends ICMP errors for received packets. One that finds no room is repeated for the next packet.
+    /// Passes ICMP errors to the opposite direction. Drops them if the ring is full: the next packet that
+    /// exceeds the MTU causes another error.
     fn send(&mut self, errors: Vec<Vec<u8>>, now: Instant) {
         let mut is_sent = false;
         for error in errors {

@@ -10,11 +10,11 @@ use nichrome_wire::{Engine, Instant};
 
 use crate::carried::Carried;
 
-/// Frames sent and not yet received that a direction has room for: four receive batches, so that a sender
-/// seldom waits while its reader delivers one. Twice as many gain nothing.
+/// Capacity of a direction for frames sent and not yet received: four receive batches, so that a sender
+/// seldom waits while the reader delivers a batch. Twice the capacity gains nothing.
 pub(crate) const ROOM: usize = 1024;
 
-/// Length of a block of memory for frames in several parts, which are ACKs, in bytes.
+/// Length of a block of memory for frames that are sent in several parts (ACKs), in bytes.
 pub(crate) const BLOCK: usize = 1 << 16;
 
 /// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the
@@ -22,7 +22,7 @@ pub(crate) const BLOCK: usize = 1 << 16;
 #[derive(Clone)]
 pub struct MemoryPath {
     direction: Arc<Mutex<Direction>>,
-    /// Of that end's driver.
+    /// The waker of that end's driver.
     waker: Arc<Waker>,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Direction {
     too_big: TooBig,
 }
 
-/// What has left a path.
+/// The result of [`Direction::collect`], besides the packets.
 pub(crate) struct Collected {
     /// The ICMP errors for packets that exceed the MTU.
     pub(crate) errors: Vec<Vec<u8>>,
-    /// False if more packets may have left.
+    /// False if the batch is full: more packets may have left the path.
     pub(crate) is_drained: bool,
 }
 
@@ -136,7 +136,7 @@ impl Direction {
                 Some(Output::Dropped { packet, reason: DropReason::Mtu }) => {
                     errors.extend(too_big.answer(packet.as_ref(), now));
                 }
-                // The path counts it.
+                // The path counts the drop.
                 Some(Output::Dropped { .. }) => {}
                 None => return Collected { errors, is_drained: true },
             }

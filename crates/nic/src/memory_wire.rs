@@ -22,11 +22,11 @@ pub struct MemoryWire {
     inbox: Consumer<Sent>,
     outbox: Producer<Sent>,
     path: MemoryPath,
-    /// For frames in several parts.
+    /// Memory for frames that are sent in several parts.
     arena: Arena,
     /// Maximum frame length, in bytes.
     max: usize,
-    /// Of the other end.
+    /// The waker of the other end's driver.
     wakes_peer: Arc<Waker>,
     /// True if frames were sent to the peer since it was last woken.
     sent: bool,
@@ -71,7 +71,7 @@ impl MemoryWire {
             return Err((frame, TransmitError::Length { len, max: self.max }));
         }
         if self.outbox.is_abandoned() {
-            // The peer's end has gone: there will be no more room.
+            // Without a reader, the ring would stay full.
             self.stats.transmit_dropped += 1;
             return Ok(());
         }
@@ -111,7 +111,8 @@ impl WireQueue for MemoryWire {
         let Collected { errors, is_drained } = direction.collect(batch, max, now);
         drop(direction);
         for error in errors {
-            // It passes the path back. One that finds no room is repeated for the next packet.
+            // The error takes the path to the peer. If the ring is full, the next packet that exceeds the MTU
+            // causes another.
             let _ = self.send(Carried::new(error.into(), ChecksumState::Valid), now);
         }
         // More frames may be pending.

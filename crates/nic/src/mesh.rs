@@ -16,12 +16,12 @@ const ROOM: usize = 2048;
 /// A worker's rings to and from the others.
 pub(crate) struct Mesh<B> {
     distribution: Distribution,
-    /// To each worker; `None` for itself.
+    /// The ring to each worker, by number; `None` for the worker itself.
     to: Vec<Option<Neighbour<B>>>,
-    /// From each other worker.
+    /// The rings from the other workers.
     from: Vec<Consumer<WireFrame<B>>>,
-    /// The ring in `from` that is emptied first: another one each time, so that a busy worker does not keep
-    /// another's frames waiting.
+    /// Index in `from` of the ring that is emptied first. It rotates, so that the frames of a busy worker do
+    /// not delay those of the others.
     first: usize,
     /// The worker's own frames while a batch is distributed; otherwise empty.
     own: Vec<WireFrame<B>>,
@@ -50,12 +50,12 @@ impl<B> Mesh<B> {
 }
 
 impl<B: AsRef<[u8]>> Mesh<B> {
-    /// The side of a worker without others.
+    /// Returns the mesh of a card's only worker.
     pub(crate) fn alone() -> Self {
         Self::unconnected(1)
     }
 
-    /// The side of one of several workers, without rings.
+    /// Returns the mesh of one of `workers` workers, without rings.
     fn unconnected(workers: usize) -> Self {
         Self {
             distribution: Distribution::new(workers),
@@ -67,7 +67,7 @@ impl<B: AsRef<[u8]>> Mesh<B> {
         }
     }
 
-    /// Creates the rings of all workers; pushes wake the receiving worker's waker.
+    /// Creates the meshes of all workers, with rings between them; `wakers` wake the receiving workers.
     pub(crate) fn between(wakers: &[Arc<Waker>]) -> Vec<Self> {
         let mut meshes: Vec<Self> = wakers.iter().map(|_| Self::unconnected(wakers.len())).collect();
         for from in 0..wakers.len() {
@@ -218,7 +218,7 @@ mod tests {
         let mut meshes = meshes(2);
         let mut stats = QueueStats::default();
         let mut batch = Vec::with_capacity(128);
-        // Two vectors change places: each gets its room once.
+        // `distribute` swaps two vectors: each allocates its capacity once.
         for round in 0..6 {
             batch.clear();
             batch.extend(frames(100));

@@ -14,15 +14,15 @@ use crate::queue::Queue;
 use crate::received::Received;
 use crate::stats::QueueStats;
 
-/// Maximum wait of a batch for room in a full delivery queue before packets are dropped: a few times what the
-/// host needs for a queue of packets.
+/// Maximum wait of a batch for room in a full delivery queue before packets are dropped: a few times as long
+/// as the host takes to receive a full queue.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Routes the outputs of an engine.
 pub(crate) struct Outputs<'a, W: WireQueue> {
     queue: &'a mut Queue<W>,
     delivery: &'a mut Delivery<W::Buffer>,
-    /// True if the engine needs to know what the host refused.
+    /// True if the engine must observe the packets that the host refuses.
     observes_host: bool,
     stats: &'a mut QueueStats,
     scratch: &'a mut Vec<u8>,

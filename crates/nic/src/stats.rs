@@ -18,10 +18,10 @@ pub struct QueueStats {
     pub distribution_dropped: u64,
     /// Received frames that contradict their virtio_net_hdr.
     pub receive_malformed: u64,
-    /// Received frames of local senders with pending segmentation, or a pending checksum other than that of a
-    /// TCP segment, which the engine takes unfinished.
+    /// Received frames of local senders with pending segmentation, or with a pending checksum that is not a
+    /// TCP segment's: the engine accepts TCP segments with a pending checksum.
     pub receive_unfinished: u64,
-    /// Frames that resulted from those.
+    /// Frames that segmenting or completing these produced.
     pub receive_finished: u64,
     /// The engine's counters; zeros without receive offload.
     pub engine: Statistics,
@@ -31,7 +31,7 @@ pub struct QueueStats {
     pub to_host: u64,
     /// Bytes of these.
     pub to_host_bytes: u64,
-    /// Aggregates that the host refused and got as segments.
+    /// Aggregates that the host refused and then got as segments.
     pub taken_apart: u64,
     /// Packets refused by the host.
     pub host_refused: u64,

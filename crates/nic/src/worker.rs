@@ -30,32 +30,33 @@ use crate::stats::QueueStats;
 /// Maximum frames of a receive batch.
 const BATCH: usize = 256;
 
-/// Maximum frames that the engine takes at once, and number of segments of local senders' frames behind which
-/// no other frame is begun before the host has its turn. Such a frame may have as many segments as bytes,
-/// each in a buffer.
+/// Maximum frames passed to the engine at once. Also the number of segments of local senders' frames after
+/// which the worker postpones the rest of a batch until it has served the host: such a frame may have as many
+/// segments as bytes of payload, each in a buffer.
 const AT_ONCE: usize = 4096;
 
-/// Packets sent for the host before the wire is served.
+/// Number of the host's packets that the worker sends before it serves the wire again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Turn(usize);
 
 impl Turn {
-    /// For the host that the worker delivers to: as many as [`Worker::receive`] takes from the wire, since
-    /// the host may acknowledge each of them, and the host's queue drops packets that are not read in time.
+    /// For the host that the worker also delivers to: as many as [`Worker::receive`] takes from the wire,
+    /// since the host may acknowledge each of them, and its queue drops packets that are not read in time.
     pub(crate) const SAME_HOST: Self = Self(2 * BATCH);
-    /// For another host, whose packets the worker itself delivers: few, so that they are still in the nearest
-    /// cache.
+    /// For a worker that delivers to another host ([`Card::between`](crate::Card::between)): few, so that the
+    /// packets are still in the nearest cache when it delivers them.
     pub(crate) const OTHER_HOST: Self = Self(64);
 }
 
 /// Time without sleep after which a worker reads its control messages, in nanoseconds.
 const LOOK_UP: u64 = 1_000_000;
 
-/// Room before a frame of the host for the headers of its segments: 46 of 1,448 bytes of payload with headers
-/// of 89 bytes, in bytes.
+/// Room before a frame of the host for the headers of its segments, in bytes: enough for 46 segments of 1,448
+/// bytes of payload with headers of 89 bytes.
 const BEFORE: usize = 4096;
 
-/// Length of a block of memory for frames, in bytes: those of a [`Turn`], and room to receive another.
+/// Length of a block of memory for frames, in bytes: enough for the packets of [`Turn::OTHER_HOST`] and for
+/// receiving one more frame.
 const BLOCK: usize = 1 << 18;
 
 /// Longest wait at the end for other workers that pass frames to this one, in nanoseconds.
@@ -97,13 +98,13 @@ pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
     busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
-    /// Frames received behind those of local senders with many segments; the wire is not read before they are
-    /// processed.
+    /// Frames of a batch behind [`AT_ONCE`] segments of local senders' frames; processed before the wire is
+    /// read again.
     postponed: VecDeque<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
     /// Outputs of the engine.
     outputs: Vec<Output<Received<W::Buffer>>>,
-    /// For the frames of the host, and for segments of a local sender's frames.
+    /// Memory for the frames of the host, and for segments of local senders' frames.
     arena: Arena,
     /// Packets from the host that found the wire full; the host's next frame is not read before they are
     /// sent.
@@ -131,12 +132,12 @@ impl<W: WireQueue> Worker<W> {
         }
     }
 
-    /// Runs until [`ControlMessage::Stop`]; then delivers what other workers have passed to this one, and
-    /// what the engine holds.
+    /// Runs until [`ControlMessage::Stop`]; then delivers the frames that other workers have passed to this
+    /// one, and those that the engine holds.
     pub(crate) fn run(mut self) -> Result<QueueStats, CardError> {
         // On failure, timers are up to 50 µs late.
         let _ = clock::sleep_precisely();
-        // A thread that never sleeps leaves its CPU to others as an ordinary one only.
+        // A thread that never sleeps keeps ordinary priority, so that other threads can use its CPU.
         let mut real_time = match self.busy_poll {
             true => RealTime::default(),
             false => RealTime::if_permitted(Onset::Working),
@@ -193,8 +194,8 @@ impl<W: WireQueue> Worker<W> {
         self.process()
     }
 
-    /// Passes the batch to the engine and routes its outputs; returns false if it is empty. Postpones what is
-    /// behind [`AT_ONCE`] segments: the host's packets would wait.
+    /// Passes the batch to the engine and routes the engine's outputs; returns false if the batch is empty.
+    /// Postpones the frames behind [`AT_ONCE`] segments, which would delay the host's packets.
     fn process(&mut self) -> Result<bool, CardError> {
         let now = clock::now();
         let busy = !self.batch.is_empty();
@@ -213,7 +214,8 @@ impl<W: WireQueue> Worker<W> {
         Ok(busy)
     }
 
-    /// Converts a frame from the wire for the engine. Passes frames to the engine if there are [`AT_ONCE`].
+    /// Converts a frame from the wire to frames for the engine. Passes these on whenever there are
+    /// [`AT_ONCE`].
     #[inline]
     fn prepare(&mut self, frame: WireFrame<W::Buffer>, now: Instant) -> Result<(), CardError> {
         let WireFrame { buffer, virtio } = frame;
@@ -242,9 +244,9 @@ impl<W: WireQueue> Worker<W> {
         Ok(())
     }
 
-    /// Passes the frames to the engine and routes its outputs. If a wire is low on memory, flushes as many
-    /// frames as a batch has: the kernel would drop frames for lack of those that the engine holds, and also
-    /// while all of them are delivered.
+    /// Passes the frames to the engine and routes its outputs. If the wire of this or another worker is low
+    /// on memory, also flushes the oldest [`BATCH`] held frames: the kernel would drop frames for lack of
+    /// their memory. Flushing all would take so long that the kernel drops frames meanwhile.
     fn coalesce(&mut self, now: Instant) -> Result<(), CardError> {
         let Parts { queue, mesh, .. } = &mut self.parts;
         let is_low = queue.wire.is_low();
@@ -291,7 +293,7 @@ impl<W: WireQueue> Worker<W> {
         ended
     }
 
-    /// Sends the host's packets; returns false if there were none.
+    /// Sends the host's packets, for one [`Turn`]; returns false if there were none.
     fn transmit(&mut self) -> Result<bool, CardError> {
         let mut busy = self.transmit_unsent();
         let mut packets = 0;
@@ -306,7 +308,7 @@ impl<W: WireQueue> Worker<W> {
         Ok(busy)
     }
 
-    /// Sends the packets that found the wire full, as far as it has room; returns false if it had none.
+    /// Sends the packets that found the wire full, until it is full again; returns false if it had no room.
     fn transmit_unsent(&mut self) -> bool {
         let mut busy = false;
         while let Some((packet, checksum)) = self.unsent.pop_front() {
@@ -323,7 +325,7 @@ impl<W: WireQueue> Worker<W> {
         busy
     }
 
-    /// Sends the packets of the host's next frame; returns their number, and `None` if there is no frame.
+    /// Sends the packets of the host's next frame; returns their number, or `None` if there is no frame.
     fn transmit_frame(&mut self) -> Result<Option<usize>, CardError> {
         let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
         let Some(source) = &host.source else { return Ok(None) };
@@ -418,7 +420,7 @@ impl<W: WireQueue> Worker<W> {
 }
 
 /// Returns true if the wire is up, by its last result. A wire that is down may come up again; the card's
-/// owner notices one that is gone.
+/// owner detects that a wire was removed.
 fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
     match result {
         Ok(()) => Ok(true),
@@ -427,8 +429,8 @@ fn is_up(result: Result<(), Errno>) -> Result<bool, CardError> {
     }
 }
 
-/// Returns the state of the checksum of a frame that the engine takes as it is; `None` if it must be
-/// segmented or completed.
+/// Returns the checksum state of a frame that the engine accepts as it is; `None` if the frame must be
+/// segmented or its checksum completed.
 #[inline]
 fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<ChecksumState> {
     match VirtioNetRepr::parse(virtio, frame.len()).ok()? {
@@ -440,13 +442,13 @@ fn checksum_of_segment(frame: &[u8], virtio: &VirtioNetHeader) -> Option<Checksu
     }
 }
 
-/// Writes the packets of the frame of `len` bytes at `at` in the arena's room to where the room begins, over
-/// the frame. Returns the length of all of them, and that of each but the last.
+/// Segments in place the frame of `len` bytes at offset `at` of the arena's room: its packets overwrite the
+/// frame and end up at the room's start. Returns their total length, and the length of each but the last.
 fn write_in_place(packets: InPlace, arena: &mut Arena, mut at: usize, len: usize) -> (usize, usize) {
     let before = packets.needs_before();
     let mut room = arena.room(at + len);
     if before > at {
-        // Many small segments.
+        // Many small segments: their headers need more room before the frame.
         let frame = room[at..at + len].to_vec();
         at = before;
         room = arena.room(at + len);
@@ -455,7 +457,7 @@ fn write_in_place(packets: InPlace, arena: &mut Arena, mut at: usize, len: usize
     let Placed { packets, packet_len } = packets.write(room, at);
     let len = packets.len();
     if len <= packets.start {
-        // Few bytes leave no gap.
+        // Moves a few bytes instead of leaving a gap.
         room.copy_within(packets, 0);
     } else {
         arena.skip(packets.start);

@@ -87,7 +87,8 @@ impl Pair {
     }
 
     /// Waits until the connection is idle, and checks that the receiving kernel has all bytes that were
-    /// acknowledged to the sender. Without a processor, the cards are still before they have passed on all.
+    /// acknowledged to the sender. Repeats this until [`PATIENCE`]: a card that waits for a processor seems
+    /// idle, too.
     fn check_once_still(&self, port: u16) {
         let until = Instant::now() + PATIENCE;
         let mut account = self.wait_until_still(port);

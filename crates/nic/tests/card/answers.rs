@@ -1,4 +1,4 @@
-//! A host that sends a frame for every frame it receives, as one that acknowledges every frame.
+//! A host that sends a frame for every frame that it receives, like a host that acknowledges every frame.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;

@@ -161,7 +161,7 @@ struct HeldBytes {
     delivered: usize,
     /// Frames received.
     frames: usize,
-    /// How many were received when the host's first packet was transmitted.
+    /// Frames received before the host's first packet was transmitted.
     before_transmission: Option<usize>,
 }
 

@@ -58,7 +58,7 @@ fn packet(payload: usize, size: u16) -> Packet {
     (VirtioNetRepr { checksum, gso }.emit(), frame)
 }
 
-/// Returns what the wire carries of a packet.
+/// Returns the packets that the wire carries for one packet of the host.
 fn packets_of((virtio, frame): &Packet) -> Vec<Vec<u8>> {
     let (mut segments, _) = cut(frame, virtio).unwrap();
     let _ = segments.leave_tcp_checksums();

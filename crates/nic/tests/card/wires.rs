@@ -152,7 +152,7 @@ fn a_direction_receives_what_is_sent_at_it_and_the_errors_of_the_other_one() {
     };
     let (whole, [forth, back], is_woken) = sender(&[]);
     assert!(forth.len() == 1 && forth[0].as_ref() == whole && back.is_empty() && !is_woken);
-    // 300 bytes are less than the ICMP error may have, which passes a path of the same MTU.
+    // An ICMP error may be longer than 300 bytes, but the path that it takes has the same MTU.
     for mtu in ["1000", "300"] {
         let (_, [forth, back], is_woken) = sender(&[("mtu", mtu)]);
         assert!(forth.is_empty() && back.len() == 1 && is_woken, "{mtu}");

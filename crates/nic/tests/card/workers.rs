@@ -121,7 +121,7 @@ fn workers_wait_for_a_slow_host_before_they_drop() {
 
 #[test]
 fn a_busy_worker_reads_its_messages_within_a_few_batches() {
-    // The host needs ten seconds for them: the answers may have to wait for a processor.
+    // The host needs ten seconds for all frames: long enough, even if the answers wait for a processor.
     const FRAMES: u64 = 100_000;
     let wire = ShortOfMemory::new(segments(FRAMES as u16 / 2), usize::MAX);
     let slow = slow(Duration::from_micros(100));
