@@ -118,7 +118,8 @@ impl Coalesce {
         let ended = ended.or_nothing_read()?;
         let verified_frames = verified.as_ref().and_then(|verified| verified.as_ref().ok());
         let summary = Summary::new(&done, &profile, self.top, &ended, verified_frames);
-        // Returned last: a summary that cannot be printed costs neither files nor verdict.
+        // Returned last: if the summary cannot be printed, the files are still written and the verdict
+        // reported.
         let printed = self.print(&summary, &profile);
         let draw = |plot: PictureFile| plot.finish(&plot::draw(&self.title(&summary), &done.tally)?);
         let drawn = plot.map_or(Ok(()), draw);
@@ -182,7 +183,7 @@ impl Coalesce {
         printed
     }
 
-    /// Returns the error for output that fails verification, without its subject.
+    /// Returns the predicate of the error for output that fails verification.
     fn why_rejected(&self) -> &'static str {
         if self.engine.has_paper_rules() {
             "fails verification: --rules paper drops segments that it has not seen (--rules safe does not)"
@@ -225,7 +226,7 @@ impl Coalesce {
         self.plot.as_deref().map(PictureFile::create).transpose()
     }
 
-    /// The title of a picture or a page.
+    /// Returns the title of a picture or a page.
     fn title(&self, summary: &Summary) -> String {
         let before = plural(summary.packets_in, "packet", "packets");
         let (input, after) = (file_name(&self.input), Grouped(summary.packets_out));

@@ -31,8 +31,8 @@ impl Completions {
     }
 }
 
-/// Returns what scripts need of a command, without its hidden options and subcommands, which they would
-/// offer.
+/// Returns a copy of a command for completion scripts, which would offer its hidden options and subcommands:
+/// the copy has none.
 fn visible(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
     let subcommands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);

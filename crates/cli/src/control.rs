@@ -17,8 +17,8 @@ use serde::de::DeserializeOwned;
 use crate::deadline::left;
 use crate::{runtime_dir, threads};
 
-/// Maximum length of a request or answer, in bytes: one that contains the longest text file ([`read_text`]),
-/// whose line ends have two bytes in JSON.
+/// Maximum length of a request or answer, in bytes: enough for the longest text file ([`read_text`]), in
+/// which JSON takes two bytes for a line end.
 ///
 /// [`read_text`]: nichrome_sim::experiment::read_text
 const LONGEST: usize = 1 << 27;
@@ -26,8 +26,8 @@ const LONGEST: usize = 1 << 27;
 /// Timeout of a client for its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Timeout for a client's request, and again for the answer. The other clients wait meanwhile, for
-/// [`PATIENCE`].
+/// Timeout for receiving a client's request, and again for sending the answer: together less than
+/// [`PATIENCE`], for which other clients wait meanwhile.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Time until the next attempt to accept a client, after one has failed.
@@ -47,7 +47,7 @@ impl ControlSocket {
         threads::start("control", move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
-                    // No descriptor is free: the client waits.
+                    // No descriptor is free: the client waits in the backlog.
                     thread::sleep(PAUSE);
                     continue;
                 };
@@ -83,8 +83,8 @@ fn listen(file: &Path) -> anyhow::Result<UnixListener> {
     }
 }
 
-/// Sends a request to the process at the other end, which must be this user's or root's, since others may
-/// have created its directory.
+/// Sends a request to the process at the other end and returns its answer. The process must belong to this
+/// user or root: another user may have created the socket's directory.
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
     let peer = socket_peercred(stream).context("cannot identify the owner of the process that answers")?.uid;
     ensure!(is_trusted(peer, geteuid()), "the process that answers belongs to another user");
@@ -95,7 +95,7 @@ pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Seria
 /// Describes why a request has no answer.
 fn without_answer(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<io::Error>().map(io::Error::kind) {
-        // The first is that of a socket's timeout (socket(7), SO_RCVTIMEO).
+        // A socket's timeout is WouldBlock (socket(7), SO_RCVTIMEO).
         Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
             anyhow!("the process does not answer within {} s", PATIENCE.as_secs())
         }
@@ -206,7 +206,7 @@ mod tests {
         let (client, mut server) = UnixStream::pair().unwrap();
         let error = ask::<u32>(&client, &1).unwrap_err();
         assert_eq!(format!("{error:#}"), "the process does not answer within 5 s");
-        // Not sent.
+        // Too long: not sent.
         let error = ask::<u32>(&client, &"x".repeat(LONGEST)).unwrap_err();
         let expected = "no answer: 134217731 bytes are too long for a message: at most 134217728";
         assert_eq!(format!("{error:#}"), expected);

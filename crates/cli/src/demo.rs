@@ -103,7 +103,8 @@ impl Demo {
         printed
     }
 
-    /// Measures all runs once, and frames passed through if `is_clean`: their loop has no impairable path.
+    /// Measures all runs once. Without impairments (`is_clean`) also measures the copy loop, which has no
+    /// path that they could apply to.
     fn round(
         &self,
         plans: &[Plan],
@@ -139,7 +140,8 @@ impl Demo {
         connections.first().into_iter().chain(connections.last()).copied()
     }
 
-    /// Returns the runs. Kernel GRO is excluded unless `is_clean`: its virtual wire has no impairable path.
+    /// Returns the runs. With impairments (not `is_clean`) leaves out kernel GRO, whose veth has no path that
+    /// they could apply to.
     fn plans(&self, is_clean: bool) -> Vec<Plan> {
         let connections = self.connections();
         let time = self.time();

@@ -9,18 +9,18 @@ pub(super) fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Says of how many measurements a result is the median: of one there is none.
+/// Describes a result as the median of several measurements, or as a single measurement.
 pub(super) fn median_of(of: usize, one: &str, several: &str) -> String {
     if of == 1 { format!("one {one}") } else { format!("median of {of} {several}") }
 }
 
-/// Says of how many measurements the results are medians: of one there is none.
+/// Describes results as medians of several measurements, or as single measurements.
 pub(super) fn medians(of: usize, one: &str, several: &str) -> String {
     if of == 1 { format!("one {one}") } else { format!("medians of {of} {several}") }
 }
 
-/// Rounds to two decimals, or to three significant digits where that is finer: what was measured does not
-/// become zero.
+/// Rounds to two decimals, or below 1 to three significant digits, so that a small value does not become
+/// zero.
 pub(super) fn rounded(number: f64) -> f64 {
     if number.abs() < 1.0 { significant(number, 3) } else { (number * 100.0).round() / 100.0 }
 }

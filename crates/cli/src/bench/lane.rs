@@ -1,8 +1,8 @@
 //! A lane: one engine under measurement, with its traffic and receive buffers.
 //!
-//! Bursts of 32 frames are copied into receive buffers before the clock starts. The engine gets each burst as
-//! a batch, its outputs are polled after it, and dropped after the clock stops. The benchmarks of the peers
-//! work in the same way.
+//! The lane copies bursts of 32 frames into receive buffers before the clock starts. It passes each burst to
+//! the engine as a batch, polls the outputs after the batch, and drops them after the clock stops. The
+//! benchmarks of the peers (`bench/peers`) work in the same way.
 
 use std::time::Instant as Clock;
 
@@ -197,7 +197,7 @@ impl<'f, E: Engine<Input = Frame<Buffer>, Output = Output<Buffer>>> Lane<'f, E> 
         self.outputs.clear();
     }
 
-    /// Passes the frames that close a file's flows, and takes the packets that the engine still held: the
+    /// Passes the frames that close a file's flows, and takes the packets that the engine still holds. The
     /// next pass opens the flows again.
     fn end_flows(&mut self) {
         let Traffic::File(_, endings) = self.traffic else { return };
@@ -234,7 +234,7 @@ impl Work {
 pub(super) struct Subject {
     pub(super) profile: Profile,
     pub(super) config: Config,
-    /// Size of `npu`'s connection table: only `npu` keeps flows that hold nothing.
+    /// Size of `npu`'s connection table: only `npu` keeps flows without held segments.
     pub(super) connections: usize,
     /// Receive buffers allocated at a time, and used in turn.
     pub(super) buffers: usize,

@@ -1,6 +1,6 @@
 //! `nichrome bench lro`: the cost of coalescing per packet.
 //!
-//! The method is that of the peers in `bench/peers`: see [`super::lane`].
+//! The benchmarks of the peers in `bench/peers` use the same method: see [`super::lane`].
 
 use std::fmt;
 use std::path::PathBuf;
@@ -112,7 +112,7 @@ impl Lro {
         picture_file::end_on_signals()?;
         let plan = if self.quick { QUICK } else { PLAN };
         let config = Config { medium: file.medium, ..Config::default() };
-        // Only `npu` keeps flows that hold nothing, so only its table must grow with the flows.
+        // Only `npu` keeps flows without held segments, so only its table must grow with the flows.
         let connections = config.max_connections.max(self.flows.unwrap_or(0) as usize);
         let endings = file.endings();
         let flows = self.flows.map_or(endings.len(), |flows| flows as usize);

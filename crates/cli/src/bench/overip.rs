@@ -1,5 +1,5 @@
 //! `nichrome bench overip`: latency, overlap, progress and processor use of RDMA over IP and of sockets
-//! between two hosts, by the figures of rdma-over-ip (sections 4 and 5).
+//! between two hosts, as in the figures of rdma-over-ip (sections 4 and 5).
 
 mod bearer;
 mod claims;
@@ -87,7 +87,7 @@ pub(crate) struct Overip {
     impairments: ImpairmentOptions,
 }
 
-/// The longest delay; the time limits of all waits exceed it.
+/// Maximum of `--delays`: the time limits of all waits exceed it.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Overip {

@@ -13,7 +13,7 @@ pub(super) fn read(bytes: &[u8]) -> u64 {
     Arch::new().dispatch(Read(bytes))
 }
 
-/// [`read`]
+/// The computation of [`read`], dispatched to the CPU's vector instructions.
 struct Read<'a>(&'a [u8]);
 
 impl WithSimd for Read<'_> {

@@ -143,7 +143,7 @@ fn finish<R: Serialize + fmt::Display>(
 }
 
 impl Report {
-    /// Throughput by the number of connections.
+    /// Returns the throughput by the number of connections.
     fn lines(&self) -> Vec<Line> {
         let points = self.qps.iter().map(|of| (f64::from(of.qps), of.gbps));
         vec![Line::new("roce", Style::Line, points)]

@@ -34,13 +34,13 @@ pub(crate) struct Sim {
 #[derive(Serialize)]
 struct Report {
     pending: usize,
-    /// Of the event queue alone.
+    /// Rate of the event queue alone.
     events_per_s: f64,
-    /// Of a binary heap with the same operations.
+    /// Rate of a binary heap with the same operations.
     heap_events_per_s: f64,
     /// Median of the runs' ratios.
     queue_by_heap: f64,
-    /// Of a simulation with its event handlers.
+    /// Rate of a simulation with its event handlers.
     network_events_per_s: f64,
     network_hosts: usize,
     /// Mean number of pending events.
@@ -58,7 +58,7 @@ impl Sim {
 }
 
 impl Report {
-    /// Million events a second, by what handles them.
+    /// Returns the rates in millions of events per second, each with its label.
     fn rates(&self) -> [(String, f64); 3] {
         let pending = Grouped(self.pending as u64);
         [

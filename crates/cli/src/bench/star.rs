@@ -62,7 +62,7 @@ const COUNTED: usize = 10_000;
 #[derive(Serialize)]
 struct Report {
     points: Vec<Point>,
-    /// Where the memory of a connection is.
+    /// Memory that each connection allocates, by end and part.
     allocated: Vec<Allocated>,
     authenticated: bool,
     rounds: usize,
@@ -76,7 +76,7 @@ impl Star {
         picture_file::end_on_signals()?;
         let plan = if self.quick { &QUICK } else { &FULL };
         let report = self.measure(plan)?;
-        // Both are done whichever fails: the measurement takes minutes.
+        // Writes both outputs even if one fails: the measurement takes minutes.
         let drawn = plot.map_or(Ok(()), |file| file.finish(&plot::draw(&report.points)?));
         let shown =
             output.finish("A server with many connections", &report, &report, |page| report.figures(page));

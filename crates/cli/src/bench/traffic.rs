@@ -22,7 +22,7 @@ use crate::headers::{self, Headers};
 
 /// Maximum frames taken from a file.
 const MOST_FRAMES: usize = 1 << 20;
-/// Maximum segment that flows are made of, in bytes: a jumbo frame.
+/// Maximum length of the segment that flows are generated from, in bytes: a jumbo frame.
 const LONGEST: usize = 9216;
 /// Minimum packets of a pass over generated flows.
 const PASS: usize = 8192;
@@ -114,7 +114,7 @@ pub(super) struct Interleaving {
     pub(super) flows: u32,
     /// Consecutive segments of one flow.
     pub(super) in_a_row: u32,
-    /// True if a segment continues its flow's last one; otherwise it has another ACK number.
+    /// True if each segment extends its flow's previous one; otherwise their ACK numbers differ.
     pub(super) merges: bool,
 }
 

@@ -11,7 +11,7 @@ use nichrome_wire::{
 };
 use thiserror::Error;
 
-/// Terms that a packet must all meet.
+/// A filter: a packet matches if it meets all terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     terms: Vec<Term>,
@@ -22,7 +22,7 @@ pub(crate) struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     is_negated: bool,
-    /// What a packet must all be.
+    /// Properties that a packet must have, all of them.
     all: Vec<What>,
 }
 
@@ -191,7 +191,7 @@ impl Packet {
             }
             6 => {
                 let ip = Ipv6Header::new(packet)?;
-                // Of what was captured: the packet may be longer.
+                // Only the captured part: the packet may be longer.
                 let payload = &packet[Ipv6Header::LEN..];
                 let upper = UpperLayer::find(ip.next_header(), payload).ok();
                 let protocol = upper.as_ref().map_or(ip.next_header(), |upper| upper.protocol);
@@ -293,7 +293,7 @@ mod tests {
         }
     }
 
-    /// In floating point they are only up to 52 days.
+    /// Floating-point numbers (f64) would be exact up to 52 days only.
     #[test]
     fn times_are_exact_to_the_nanosecond() {
         let takes_at = |filter: &str, nanos: u64| {
@@ -327,8 +327,8 @@ mod tests {
         assert!("not tcp".parse::<Filter>().unwrap().takes(&record(0), &[7; 60]));
     }
 
-    /// A packet of UDP between ports 1000 and 2000 behind this extension header, a later fragment's with
-    /// ports 80 in its place.
+    /// Returns an IPv6 packet with a UDP header behind this extension header. Behind a later fragment's, the
+    /// bytes of `ports` are payload.
     fn udp_behind(extension: [u8; 8], protocol: IpProtocol, ports: [u16; 2]) -> Vec<u8> {
         let [src, dst] = ports.map(u16::to_be_bytes);
         let udp = [&src[..], &dst, &508u16.to_be_bytes(), &[0; 502]].concat();

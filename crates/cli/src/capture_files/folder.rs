@@ -17,7 +17,7 @@ use crate::number::plural;
 /// Maximum levels of subfolders.
 const MAX_DEPTH: usize = 16;
 
-/// Maximum number of files that are named because they are skipped.
+/// Maximum number of skipped files that warnings name.
 const NAMED: u64 = 20;
 
 /// Finds the captures below a folder, in the order of their first packets. Warns about everything else and
@@ -47,9 +47,9 @@ pub(super) fn captures(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 struct Found {
     /// Time of the first packet, and path.
     captures: Vec<(Instant, PathBuf)>,
-    /// Device and number of each file: links may name one twice.
+    /// Device and inode number of each file: links may name a file twice.
     files: HashSet<(u64, u64)>,
-    /// Files and folders that are not used.
+    /// Number of skipped files and folders.
     skipped: u64,
 }
 
@@ -100,7 +100,7 @@ fn first_time(path: &Path) -> Result<Instant, ReadError> {
     match first {
         Ok(Some(record)) => Ok(record.time),
         Err(error @ ReadError::UnsupportedLinkType { .. }) => Err(error),
-        // Its error is reported when it is read.
+        // The error is reported when the capture is read.
         Ok(None) | Err(_) => Ok(Instant::ZERO),
     }
 }

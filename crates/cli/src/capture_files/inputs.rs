@@ -19,7 +19,7 @@ type CaptureReader = Reader<Box<dyn Read + Send>>;
 /// An open capture.
 pub(crate) struct Capture {
     reader: CaptureReader,
-    /// What ends a file; a stream ends by itself.
+    /// Ends the reading of a file; `None` for a stream, which ends itself after an interruption.
     interruption: Option<Interruption>,
 }
 
@@ -82,7 +82,7 @@ impl Inputs {
     /// Registers these files as read.
     ///
     /// # Errors
-    /// One of them is written.
+    /// The command also writes one of them.
     pub(crate) fn add_to(&self, files: &mut Distinct) -> anyhow::Result<()> {
         self.0.iter().try_for_each(|path| files.read("IN", path))
     }

@@ -20,8 +20,8 @@ impl Interface {
         Self { number: record.interface, link_type: record.link_type, channel }
     }
 
-    /// Returns the medium of its frames, as engines see them: packets with a cooked header as Ethernet
-    /// frames.
+    /// Returns the medium of the interface's frames as engines see them: packets with a cooked header are
+    /// Ethernet frames.
     pub(crate) fn medium(self) -> Medium {
         match self.link_type {
             LinkType::Ethernet | LinkType::LinuxCooked | LinkType::LinuxCookedV2 => Medium::Ethernet,
@@ -29,8 +29,8 @@ impl Interface {
         }
     }
 
-    /// Returns the interface and the bytes to record for an ACK that an engine generated: in captures of
-    /// other link types than Ethernet an IP packet, since the fields of its header are not known.
+    /// Returns the interface and the bytes to record for an ACK that an engine generated. In captures of
+    /// other link types than Ethernet this is an IP packet, since the link header's fields are unknown.
     pub(crate) fn of_generated(self, sent: &[u8]) -> (Self, &[u8]) {
         let as_ip = Self { link_type: LinkType::RawIp, ..self };
         match self.link_type {

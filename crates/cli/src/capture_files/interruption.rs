@@ -18,7 +18,7 @@ use crate::signals;
 /// Time for the command to end by itself. It may wait longer for a program that reads its output.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Whether a signal has interrupted the command. Clones are the same.
+/// Whether a signal has interrupted the command. Clones share this state.
 #[derive(Clone)]
 pub(crate) struct Interruption {
     /// The signal's number; 0 if there was none.
@@ -68,7 +68,7 @@ impl Interruption {
         self.check_with(|| format!("the first {} processed", plural(packets, "packet was", "packets were")))
     }
 
-    /// Fails if a signal has arrived; `done` says what was done by then.
+    /// Fails if a signal has arrived; `done` describes the work done by then.
     ///
     /// # Errors
     /// The command was interrupted.

@@ -35,7 +35,7 @@ impl Outputs {
         })
     }
 
-    /// Passes all written packets on, before a wait. An error is left to the next write, which fails as well.
+    /// Flushes all written packets, before a wait. Ignores errors: the next write fails as well.
     pub(super) fn flush(&self) {
         for writer in &mut *self.writers() {
             let _ = writer.flush();
@@ -59,7 +59,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Notes the name of an interface, if it has one, before its first packet is written.
+    /// Records the name of an interface, if it has one, before its first packet is written.
     pub(crate) fn name(&mut self, interface: Interface, name: Option<&str>) {
         if let Some(name) = name {
             self.names.entry(interface.number).or_insert_with(|| name.into());

@@ -29,7 +29,7 @@ impl Progress {
         Self { begun: Instant::now(), records: 0, bar: io::stderr().is_terminal().then(bar) }
     }
 
-    /// Notes a record that ends at byte `position`.
+    /// Counts a record that ends at byte `position`.
     #[inline]
     pub(crate) fn reached(&mut self, position: u64) {
         self.records += 1;

@@ -14,15 +14,16 @@ use super::interruption::Interruption;
 use super::is_standard_stream;
 use super::kept::Outputs;
 
-/// Time to read, after an interruption, what the writer passes on at its own end: Ctrl-C reaches it too.
+/// Time for which the stream is read after an interruption: Ctrl-C ends its writer too, which may first pass
+/// on its last packets.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// A stream that passes the command's output on before it waits for its writer.
+/// A stream that flushes the command's outputs before it waits for its writer.
 pub(super) struct Stream {
     file: File,
     outputs: Outputs,
     interruption: Interruption,
-    /// The time until which it is read after an interruption.
+    /// End of the time for which the stream is read after an interruption.
     until: Option<Instant>,
 }
 
@@ -30,7 +31,7 @@ impl Stream {
     /// Opens the stream at `path`; `-` is standard input. Does not wait for the writer of a named pipe.
     ///
     /// # Errors
-    /// It cannot be opened.
+    /// The stream cannot be opened.
     pub(super) fn open(path: &Path, outputs: Outputs, interruption: Interruption) -> io::Result<Self> {
         let file = if is_standard_stream(path) {
             io::stdin().as_fd().try_clone_to_owned()?
@@ -40,7 +41,7 @@ impl Stream {
         Ok(Self { file: file.into(), outputs, interruption, until: None })
     }
 
-    /// Waits until bytes or the end can be read; returns false if the time after an interruption is over.
+    /// Waits until bytes or the stream's end can be read; returns false [`PATIENCE`] after an interruption.
     fn wait(&mut self) -> io::Result<bool> {
         loop {
             if self.interruption.is_requested() {
@@ -61,7 +62,7 @@ impl Stream {
 }
 
 impl Read for Stream {
-    /// After an interruption, ends with the stream, or a moment later.
+    /// After an interruption, reads on until the stream ends, for at most [`PATIENCE`].
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let [false] = clock::wait([self.file.as_fd()], Some(Instant::ZERO))? {
             self.outputs.flush();

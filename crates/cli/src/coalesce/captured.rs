@@ -3,15 +3,15 @@
 use nichrome_port::capture::{PacketOptions, Record};
 use nichrome_wire::EthernetHeader;
 
-/// A captured frame. Engines see an Ethernet frame, also instead of one behind a cooked header, or an IP
-/// packet, or nothing if there is none. A pointer: engines reserve places for hundreds of thousands of
-/// frames.
+/// A captured frame. Engines see an Ethernet frame, whose header may replace a cooked header, or an IP
+/// packet, or nothing if the record has neither. Boxed, because engines reserve places for hundreds of
+/// thousands of frames.
 pub(super) struct Captured(Box<Contents>);
 
 struct Contents {
     /// The frame. If it had a cooked header, an Ethernet header replaces the end of it.
     bytes: Vec<u8>,
-    /// Where what engines see begins.
+    /// Offset in `bytes` of the part that engines see.
     start: usize,
     /// The cooked or loopback header of the capture; empty with other link types.
     header: Box<[u8]>,
@@ -63,8 +63,8 @@ impl Captured {
         (self.0.bytes.len() as u64) < u64::from(self.0.original_len)
     }
 
-    /// Returns the two parts of a packet of the engine as the capture has it: this frame's own header instead
-    /// of the Ethernet header that replaced it, and the rest of `packet`.
+    /// Converts a packet of the engine to the capture's link type. Returns its two parts: this frame's
+    /// captured header instead of the Ethernet header that replaced it, and the rest of `packet`.
     pub(super) fn as_captured<'a>(&'a self, packet: &'a [u8]) -> [&'a [u8]; 2] {
         let Contents { header, start, .. } = &*self.0;
         [header, packet.get(header.len() - start..).unwrap_or_default()]

@@ -50,7 +50,8 @@ impl<'a> Card<'a> {
         self.counters.filtered += 1;
     }
 
-    /// Receives a frame, the last record of a capture. Timestamps that go back are replaced by the last one.
+    /// Receives a frame, the record that was last read from `capture`. Replaces a timestamp that goes back by
+    /// the previous one.
     pub(super) fn receive(
         &mut self,
         record: &Record,

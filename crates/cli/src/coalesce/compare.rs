@@ -102,8 +102,8 @@ impl Comparison {
         });
     }
 
-    /// Returns the run with the fewest packets to the host, dropped ones included: a drop is no help. On a
-    /// tie returns the one with the shortest hold time.
+    /// Returns the run with the fewest packets to the host, counting dropped ones too, since a drop is not a
+    /// merge. On a tie returns the run with the shortest hold time.
     fn best(&self) -> Option<&Run> {
         self.runs.iter().min_by_key(|run| (run.not_merged(), run.hold_us))
     }

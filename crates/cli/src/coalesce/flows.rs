@@ -28,7 +28,7 @@ impl FlowCounts {
 /// The flows of a capture; each direction of a connection is a flow.
 pub(super) struct Flows {
     flows: HashMap<FlowKey, FlowCounts>,
-    /// Flows that are counted at most.
+    /// Maximum number of flows that are counted.
     most: usize,
     /// True if there were more flows than are counted.
     pub(super) are_exceeded: bool,

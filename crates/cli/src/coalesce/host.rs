@@ -23,13 +23,13 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Creates the receiver; `tunnels` says whether the engine coalesces segments in tunnels.
+    /// Creates the receiver; `tunnels` is true if the engine coalesces segments in tunnels.
     pub(super) fn new(packets: Option<Kept>, acks: Option<Kept>, tunnels: bool) -> Self {
         let (latest, packet) = (Instant::ZERO, Vec::new());
         Self { packets, acks, tally: Tally::new(tunnels), latest, failed: None, packet }
     }
 
-    /// Notes the name of an interface, if it has one.
+    /// Records the name of an interface, if it has one.
     pub(super) fn name(&mut self, interface: Interface, name: Option<&str>) {
         for kept in [&mut self.packets, &mut self.acks].into_iter().flatten() {
             kept.name(interface, name);
@@ -109,7 +109,7 @@ const MAX_COMMENT: usize = 65_535;
 /// Room for the line about comments that are left out, in bytes.
 const LEFT_OUT: usize = 100;
 
-/// Returns the comment of an aggregate: its properties, and those of the segments' comments that fit.
+/// Returns the comment of an aggregate: its properties, and as many of its segments' comments as fit.
 fn comment(aggregate: &Aggregate<Captured>) -> String {
     let merged = Merged {
         segments: aggregate.segments(),
@@ -123,8 +123,8 @@ fn comment(aggregate: &Aggregate<Captured>) -> String {
     joined(merged.to_string(), comments)
 }
 
-/// Adds comments to a text, one per line, as many whole ones as fit into [`MAX_COMMENT`] bytes, and how many
-/// do not.
+/// Appends comments to a text, one per line: as many whole comments as fit into [`MAX_COMMENT`] bytes, then
+/// the number of the others.
 fn joined<'a>(mut text: String, comments: impl Iterator<Item = &'a str>) -> String {
     let mut left_out = 0;
     for comment in comments {

@@ -36,7 +36,7 @@ fn over_time(tally: &Tally) -> Figure {
     let (bins, width) = tally.bins.at_most(POINTS);
     let (unit, scale) = time_unit(bins.len().max(1) as f64 * width);
     let line = |name, count: fn(&Bin) -> u64| {
-        // The last step ends where its interval does.
+        // A final point ends the last step at the end of its interval.
         let rates = bins.iter().map(|bin| count(bin) as f64 / width).chain([0.0]);
         let places = (0..).map(|at| f64::from(at) * width * scale);
         Line::new(name, Style::Steps, places.zip(rates))

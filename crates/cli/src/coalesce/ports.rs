@@ -12,8 +12,8 @@ use crate::capture_files::Interface;
 /// Maximum number of ports. A further one replaces the port that was idle for longest.
 pub(super) const MOST: usize = 1024;
 
-/// Ports whose engines have their default size: port `n` above them has the `WHOLE / n`th part of it, so that
-/// all engines together reserve about five times the memory of these.
+/// Number of ports whose engines have the configured size. Of the further ports, the engine of the `n`th has
+/// `WHOLE / n` of that size, so that all engines together reserve about five times the memory of these.
 const WHOLE: usize = 16;
 
 /// An interface with its engine.
@@ -21,9 +21,9 @@ pub(super) struct Port {
     pub(super) interface: Interface,
     pub(super) engine: Coalescer<Captured>,
     pub(super) verifier: Option<Verifier>,
-    /// When it received its last frame.
+    /// Time of the last received frame.
     pub(super) last_used: Instant,
-    /// The deadline that [`Ports`] has noted for the engine.
+    /// The engine's deadline as recorded in [`Ports`].
     due: Option<Instant>,
 }
 
@@ -53,7 +53,8 @@ impl Ports {
         self.numbers.get(&interface).copied()
     }
 
-    /// Returns the number of the next new port: that of the port idle for longest if there are [`MOST`].
+    /// Returns the number for the next new port. If there are [`MOST`], this is the number of the port that
+    /// has been idle for longest, which the new one replaces.
     pub(super) fn next_number(&self) -> usize {
         let ports = self.ports.iter().enumerate();
         let idlest = ports.min_by_key(|(_, port)| port.last_used).map(|(number, _)| number);
@@ -85,7 +86,7 @@ impl Ports {
         self.deadlines.first().copied().filter(|(due, _)| *due <= now)
     }
 
-    /// Gives a port to `used`, then notes the new deadline of its engine.
+    /// Calls `used` with a port, then records the new deadline of its engine.
     pub(super) fn with_port(&mut self, number: usize, used: impl FnOnce(&mut Port)) {
         let Some(port) = self.ports.get_mut(number) else { return };
         used(port);

@@ -42,7 +42,7 @@ pub(super) struct Summary {
     pub(super) drops: Named,
     pub(super) acks_sent: u64,
     pub(super) flow_count: usize,
-    /// True if there were more flows than `flow_count`, which are in none of `flows`.
+    /// True if there were more flows than `flow_count`. `flows` leaves out the excess flows.
     pub(super) flow_count_exceeded: bool,
     /// The flows with the most payload.
     pub(super) flows: Vec<Flow>,

@@ -17,12 +17,12 @@ pub(super) struct Tally {
     pub(super) without_payload: u64,
     pub(super) flows: Flows,
     pub(super) bins: Bins,
-    /// True if segments in tunnels are those of their flows.
+    /// True if segments in tunnels are counted by flow.
     tunnels: bool,
 }
 
 impl Tally {
-    /// Creates an empty tally; `tunnels` says whether segments in tunnels are counted by flow.
+    /// Creates an empty tally; `tunnels` is true if segments in tunnels are counted by flow.
     pub(super) fn new(tunnels: bool) -> Self {
         let (sizes, flows, bins) = (BTreeMap::new(), Flows::default(), Bins::default());
         Self { sizes, without_payload: 0, flows, bins, tunnels }

@@ -177,7 +177,7 @@ fn flows(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     writeln!(f, "\n{}", table.trim_fmt())
 }
 
-/// Formats how many flows are listed, of how many; `is_exceeded` if there are more.
+/// Formats the numbers of listed and of counted flows; `is_exceeded` is true if there were more flows.
 fn flows_title(listed: usize, count: usize, is_exceeded: bool) -> String {
     let of = plural(count as u64, "flow", "flows");
     if is_exceeded {

@@ -107,12 +107,12 @@ impl fmt::Display for Value {
     }
 }
 
-/// The range of a claim that a higher value exceeds in its favour.
+/// Returns the range of values of at least `least`.
 const fn at_least(least: f64) -> RangeInclusive<f64> {
     least..=f64::INFINITY
 }
 
-/// The range of a claim that a lower value exceeds in its favour.
+/// Returns the range of values of at most `most`.
 const fn at_most(most: f64) -> RangeInclusive<f64> {
     f64::NEG_INFINITY..=most
 }

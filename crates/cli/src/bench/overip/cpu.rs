@@ -39,8 +39,8 @@ const SIZE: usize = 16 * 1024;
 /// The paper's link.
 const LINK: &str = "1gbit";
 
-/// Lead of the senders before the application starts, besides several round trips: TCP's windows have opened
-/// by then.
+/// Time from the senders' start to the application's, in addition to several round trips: TCP's windows have
+/// opened by then.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 /// Time that a sender sleeps if no connection has room.

@@ -41,8 +41,8 @@ pub(super) trait End: Send {
     /// card receives them.
     fn absorb(&mut self, stop: &AtomicBool, taken: &AtomicU64) -> anyhow::Result<()>;
 
-    /// Returns the pushed bytes that arrived without the peer's program: with RDMA those of completed
-    /// requests.
+    /// Returns the pushed bytes that arrived without work by the peer's program: with RDMA, the bytes of
+    /// completed requests.
     fn placed(&self) -> u64;
 
     /// Returns true if fetches and pushes need no call by the peer's program.

@@ -79,7 +79,7 @@ pub(super) const BY_DELAY: Kind = Kind {
     title: "Overlap by the path's delay, 1 KB, three computations",
     x: DELAYS,
     y: RATIO,
-    // Its spread is small beside the delays, which take the time.
+    // At most 3: the path's delays make rounds long, and the values spread little in comparison.
     rounds: |plan| plan.rounds.min(3),
     places: delays_of,
     measure: delays,

@@ -43,11 +43,11 @@ pub(super) struct Point {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Series {
     pub(super) transport: Bearer,
-    /// The quantity: that of the figure's axis, or another one of the same runs.
+    /// The quantity of the figure's y axis, or another one that the same runs measured.
     pub(super) quantity: &'static str,
     /// Distinguishes series of the same transport and quantity; may be empty.
     pub(super) variant: &'static str,
-    /// Rounds that measured it: those of the figure, or fewer.
+    /// Number of rounds that measured this series: at most the figure's.
     pub(super) rounds: usize,
     pub(super) points: Vec<Point>,
 }
@@ -82,7 +82,7 @@ impl Figure {
         self.variant(transport, "")
     }
 
-    /// Says of how many rounds the values are medians, and which variants were measured in fewer.
+    /// Describes the number of rounds whose medians the values are, and the variants with fewer rounds.
     pub(super) fn rounds_in_words(&self, several: &str) -> String {
         let fewer = self.series.iter().filter(|of| of.rounds < self.rounds);
         let mut variants: Vec<_> = fewer.map(|of| (of.variant, of.rounds)).collect();

@@ -18,7 +18,7 @@ const INLINE: usize = 256;
 /// ACK timeout: 4.096 µs · 2¹⁷ is four round trips of 128 ms.
 const ACK_TIMEOUT: u8 = 17;
 
-/// Time before the program itself yields the processor: never, since the adapter does it.
+/// Time after which the program yields the processor between polls: never, because the adapter yields it.
 const SPIN: Duration = Duration::MAX;
 
 /// An end. Its region has three parts of equal length: received messages, sent messages, and the program's
@@ -80,7 +80,7 @@ impl VerbsEnd {
         Ok(())
     }
 
-    /// The queue pair.
+    /// Returns the queue pair.
     pub(super) fn queue_pair(&self) -> &QueuePair {
         &self.queue_pair
     }

@@ -46,9 +46,9 @@ struct Figures {
 #[derive(Serialize)]
 struct Connections {
     qps: u32,
-    /// Of 64 KB.
+    /// Throughput of WRITEs of 64 KB.
     gbps: f64,
-    /// Of 8 bytes.
+    /// Rate of WRITEs of 8 bytes.
     messages_per_s: f64,
 }
 
@@ -61,7 +61,7 @@ struct Samples {
 }
 
 impl Comparison {
-    /// Throughput of each transport by the number of connections.
+    /// Returns the throughput of each transport by the number of connections.
     pub(super) fn lines(&self) -> Vec<Line> {
         let line = |of: &Figures| {
             let points = of.qps.iter().map(|of| (f64::from(of.qps), of.gbps));

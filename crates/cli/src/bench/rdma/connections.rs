@@ -17,9 +17,9 @@ const TRANSPORTS: [Transport; 3] = [ROCE, STAR, IWARP];
 /// Numbers of connections and repetitions.
 pub(super) struct ConnectionPlan {
     rounds: usize,
-    /// Connections made one at a time.
+    /// Connections set up one at a time.
     in_turn: u32,
-    /// Connections made [`AT_A_TIME`].
+    /// Connections set up, [`AT_A_TIME`] of them at once.
     together: u32,
     /// Connections open at once.
     standing: u32,

@@ -70,7 +70,7 @@ pub(super) fn tcp_half_round_trip_us(pair: &Pair, plan: &Plan, wait: &str) -> an
     figure(&pair.run(&end("server"), &end("client"))?, "half_round_trip_us")
 }
 
-/// The progress of `steps` steps.
+/// Returns a progress bar of `steps` steps.
 pub(super) fn progress(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos} of {len}, {msg}");
     ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))

@@ -78,12 +78,12 @@ impl Pair {
     }
 }
 
-/// Time for the server to end by itself after a client that failed. A server to which no client has connected
-/// does not.
+/// Time for the server to end by itself after its client has failed. A server to which no client has
+/// connected does not end by itself.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for both ends; returns the output of server and client. Kills the server of a client that failed
-/// after `PATIENCE`.
+/// Waits for both ends; returns the output of server and client. If the client has failed, kills a server
+/// that does not end within [`PATIENCE`].
 fn outputs(mut server: Child, client: Child) -> anyhow::Result<[Output; 2]> {
     let client = client.wait_with_output()?;
     let has_ended = client.status.success() || ends_within(&mut server, PATIENCE)?;

@@ -60,7 +60,7 @@ impl Delays {
         Self { packets_per_second: RATE, seconds, paths: Vec::new(), mahimahi: None }
     }
 
-    /// Adds all delays over mm-delay as long as it works. Uses the machine's own network.
+    /// Measures all delays over mm-delay, up to the first failure. Uses the machine's own network.
     pub(super) fn measure_mahimahi(&mut self, plan: &Plan) {
         for &asked in plan.delays {
             match mm_delay(asked) {
@@ -76,7 +76,7 @@ impl Delays {
         }
     }
 
-    /// Adds all delays over our path, between the timestamps at the two TAP devices and from program to
+    /// Measures all delays over our path, between the timestamps at the two TAP devices and from program to
     /// program.
     pub(super) fn measure_ours(&mut self, plan: &Plan) -> anyhow::Result<()> {
         for &asked in plan.delays {
@@ -175,7 +175,7 @@ impl Ticks {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Parses the first line; guests' time, behind the stolen time, is included in the user time.
+    /// Parses the first line up to the stolen time. The user time includes the guests' time, which follows.
     fn parse(stat: &str) -> Option<Self> {
         let numbers = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
         let numbers = numbers.map(str::parse).collect::<Result<Vec<u64>, _>>().ok()?;

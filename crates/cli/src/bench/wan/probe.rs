@@ -12,7 +12,7 @@ use nichrome_wire::Instant;
 /// Datagrams per second.
 pub(super) const RATE: u64 = 20_000;
 
-/// Duration of sending, unless it is to be quick.
+/// Duration of sending, without --quick.
 pub(super) const TIME: Duration = Duration::from_secs(2);
 
 /// Length of a datagram, in bytes.
@@ -36,8 +36,8 @@ impl Probe {
     }
 }
 
-/// Sends [`RATE`] datagrams per second for the duration, and a final one without a time. After a delay
-/// continues at that rate, without a burst.
+/// Sends [`RATE`] datagrams per second for the duration, and a final one without a time. If the thread was
+/// delayed, continues at that rate, without a burst.
 pub(super) fn send(to: SocketAddr, duration: Duration) -> io::Result<()> {
     clock::sleep_precisely()?;
     let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0; 16], 0).into() };

@@ -33,7 +33,7 @@ pub(super) struct Throughput {
     runs: usize,
 }
 
-/// Measures both alternately.
+/// Measures the path and the copy loop alternately.
 pub(super) fn measure(plan: &Plan, measured_with: String) -> anyhow::Result<Throughput> {
     let (mut path, mut copy_loop) = (Vec::new(), Vec::new());
     for _ in 0..plan.iperf3_runs {
