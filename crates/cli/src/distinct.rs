@@ -26,7 +26,7 @@ impl Distinct {
     /// Adds a file to read; `-` is standard input.
     ///
     /// # Errors
-    /// The file is written.
+    /// The command also writes the file.
     pub(crate) fn read(&mut self, name: &'static str, path: &Path) -> anyhow::Result<()> {
         let Some(identity) = identity(path, "/dev/stdin") else { return Ok(()) };
         refuse_one_of(&self.written, &identity, name, path)?;
@@ -37,7 +37,7 @@ impl Distinct {
     /// Adds the files to write that are given; `-` is standard output.
     ///
     /// # Errors
-    /// A file is read or written already.
+    /// The command already reads or writes one of the files.
     pub(crate) fn write<'a>(
         &mut self,
         files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>,
@@ -75,7 +75,7 @@ fn refuse_one_of(
 /// twice, and for unreadable paths.
 fn identity(path: &Path, standard: &str) -> Option<Identity> {
     if path.as_os_str() == "-" {
-        // A stream can be used once, whatever is behind it.
+        // A standard stream can be used only once, even if it is a device.
         let standard = Path::new(standard);
         return identity_of_file(standard).or_else(|| Some(Identity::New(standard.into())));
     }
@@ -90,7 +90,7 @@ fn identity_of_file(path: &Path) -> Option<Identity> {
     Some(Identity::New(resolved(folder)?.join(path.file_name()?)))
 }
 
-/// Resolves a folder that may be created by the run: the part that exists has links, the rest has none.
+/// Resolves a folder that the run may create: follows the links in the existing part, and appends the rest.
 fn resolved(folder: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(folder).ok()?;
     let there = absolute.ancestors().find(|folder| folder.exists())?;

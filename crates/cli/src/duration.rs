@@ -28,7 +28,7 @@ pub(crate) fn at_least(
     }
 }
 
-/// What [`parse`] accepts beside [`FORM`].
+/// Continues [`FORM`] in the errors of [`parse`], which also accepts 0.
 const OR_ZERO: &str = ", or it is 0";
 
 /// Parses a number with its unit, exact to the nanosecond; the error states the format.
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(parse("0ms"), Ok(Duration::ZERO));
     }
 
-    /// A part of a nanosecond is not rounded.
+    /// A fraction of a nanosecond is an error, not rounded.
     #[test]
     fn errors_state_the_format_and_the_maximum() {
         for text in ["", "5", "ms", "5 ms", "-5ms", "0.5ns", "0.0000000001s", ".5s", "5m", "5msec", "五ms"] {

@@ -44,7 +44,7 @@ struct Interrupted {
     what: String,
 }
 
-/// Returns the error for a command that a signal has ended, with what it has done by then.
+/// Returns the error for a command that a signal has ended; `what` describes the work done by then.
 pub(crate) fn interrupted(signal: i32, what: String) -> anyhow::Error {
     Interrupted { signal, what }.into()
 }
@@ -74,8 +74,8 @@ pub(crate) fn not_started(status: u8, what: String) -> anyhow::Error {
     NotStarted { status, what }.into()
 }
 
-/// Returns the error for a program that fork(2) or exec(2) has not started. It is the program's unless a
-/// resource is exhausted.
+/// Returns the error for a program that fork(2) or exec(2) could not start. The exit status blames the
+/// program unless a resource is exhausted.
 pub(crate) fn not_executed(error: io::Error, what: String) -> anyhow::Error {
     let status = match Errno::from_io_error(&error) {
         Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
@@ -107,8 +107,8 @@ pub(crate) fn first_of(mut errors: impl Iterator<Item = anyhow::Error>) -> anyho
     Err(first)
 }
 
-/// Reports a command's error. The exit status for a signal is 128 plus its number. An output pipe that its
-/// reader has closed is no error; a connection that its peer has closed is one.
+/// Reports a command's error and returns its exit status: for a signal 128 plus its number. An output pipe
+/// that its reader has closed is no error; a connection that its peer has closed is one.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if is_closed_output(error, io::stdout().as_fd()) {
         return ExitCode::SUCCESS;
@@ -124,8 +124,8 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// Returns the exit status of a command whose work has ended with `status`. A failure of the work stays the
-/// status also if nothing reads the output, and an error in `written` is then reported only.
+/// Returns the exit status of a command whose work has ended with `status`. If the work has failed, its
+/// status takes precedence: an error in `written` is only reported, and a closed output pipe is no success.
 pub(crate) fn status_of(status: ExitCode, written: anyhow::Result<()>) -> anyhow::Result<ExitCode> {
     match written {
         Err(error) if status != ExitCode::SUCCESS => {
@@ -181,7 +181,8 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
     paragraphs_in_one_line(&error.render().to_string())
 }
 
-/// Joins the paragraphs of clap's message that describe the error. A mistyped option is not meant as a value.
+/// Joins the paragraphs of clap's message that describe the error. Leaves out the tip to pass a mistyped
+/// option as a value.
 fn paragraphs_in_one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraphs = message.split("\n\n").take_while(|text| !text.starts_with("Usage:"));
@@ -218,8 +219,8 @@ pub(crate) fn say(line: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// As [`say`], with control characters as escapes: names of files may have some, which would begin another
-/// line, or command the terminal.
+/// As [`say`], with control characters escaped: those in a file's name could start another line or control
+/// the terminal.
 fn say_escaped(line: fmt::Arguments<'_>) {
     say(format_args!("{}", escaped(&line.to_string())));
 }

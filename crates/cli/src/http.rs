@@ -57,14 +57,13 @@ impl HttpServer {
         listener.map(Self).with_context(|| format!("cannot listen at {address} for {option}"))
     }
 
-    /// Returns the address that it listens at.
+    /// Returns the address that the server listens at.
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
     }
 
     /// Answers requests on threads named `name`, for at most `clients` at once: a further client ends the
-    /// connection of the one that has waited longest. Closes a connection without a response if `answer`
-    /// returns `None`.
+    /// oldest connection. Closes a connection without a response if `answer` returns `None`.
     pub(crate) fn serve(
         self,
         name: &'static str,
@@ -72,12 +71,12 @@ impl HttpServer {
         answer: impl Fn(&Request) -> Option<Response> + Send + Sync + 'static,
     ) {
         let answer = Arc::new(answer);
-        // The oldest first.
+        // Connections in the order of acceptance.
         let mut served: VecDeque<Weak<TcpStream>> = VecDeque::new();
         thread::spawn(move || {
             for stream in self.0.incoming() {
                 let Ok(stream) = stream else {
-                    // No descriptor is free: the client waits.
+                    // No descriptor is free: the client waits in the backlog.
                     thread::sleep(PAUSE);
                     continue;
                 };
@@ -87,10 +86,10 @@ impl HttpServer {
                 if served.len() == clients
                     && let Some(oldest) = served.pop_front().and_then(|oldest| oldest.upgrade())
                 {
-                    // Fails if its client has ended it.
+                    // Fails if the client has already closed the connection.
                     let _ = oldest.shutdown(Shutdown::Both);
                 }
-                // Bounds the threads of connections that were ended, which need a moment to end.
+                // Bounds the number of threads: those of ended connections need a moment to exit.
                 while Arc::strong_count(&answer) > 2 * clients {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -172,8 +171,8 @@ enum Parsed {
     Wrong(&'static str),
 }
 
-/// Returns the path of a request's target: of a path, or of an absolute address as proxies send it (RFC 9112,
-/// section 3.2.2).
+/// Returns the path of a request's target, which is a path or an absolute URI, as in requests to proxies (RFC
+/// 9112, section 3.2.2).
 fn path_of(target: &str) -> Option<String> {
     let path = match target.strip_prefix("http://") {
         Some(rest) => &rest[rest.find(['/', '?']).unwrap_or(rest.len())..],

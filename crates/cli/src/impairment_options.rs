@@ -94,7 +94,8 @@ struct Setting {
     direction: Direction,
     name: String,
     value: String,
-    /// The content of the file that the value names, which the command reads that the user has run.
+    /// The content of the file that the value names. The user's command reads the file, not the process of a
+    /// running path to which it sends the setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content: Option<String>,
 }
@@ -170,11 +171,11 @@ impl ImpairmentOptions {
         Ok(Asked(settings))
     }
 
-    /// Returns what is asked for, and the impairments of both directions, the left one's first. Adds the
-    /// files that they are read from to `files`.
+    /// Returns the given settings, and the impairments of both directions, the left one's first. Adds the
+    /// files that they were read from to `files`.
     ///
     /// # Errors
-    /// The impairments are invalid, or a file of them is written.
+    /// The impairments are invalid, or the command also writes one of their files.
     pub(crate) fn impairments(&self, files: &mut Distinct) -> anyhow::Result<(Asked, [Impairments; 2])> {
         let asked = self.asked()?;
         let mut impairments = [Impairments::default(), Impairments::default()];
@@ -183,7 +184,7 @@ impl ImpairmentOptions {
         Ok((asked, impairments))
     }
 
-    /// Adds the files to read: that of the options and those of the impairments.
+    /// Adds the files to read: the file of `--config`, and those that impairments name.
     fn add_to(&self, asked: &Asked, files: &mut Distinct) -> anyhow::Result<()> {
         self.config.iter().try_for_each(|path| files.read("--config", path))?;
         for setting in &asked.0 {
@@ -235,7 +236,7 @@ impl Asked {
             .all(|setting| names.contains(&setting.name.as_str()) && !setting.value.starts_with("file:"))
     }
 
-    /// Warns about what is likely not meant.
+    /// Warns about settings that are likely mistakes.
     pub(crate) fn warn(&self, impairments: &[Impairments; 2]) {
         for what in self.without_effect(impairments).into_iter().chain(self.likely_percent()) {
             failure::warn(format_args!("{what}"));
@@ -273,7 +274,8 @@ impl Asked {
         })
     }
 
-    /// Fails for an invalid value or file. Combinations depend on what they are applied to.
+    /// Fails for an invalid value or file. Does not check combinations, which depend on the impairments that
+    /// the settings are applied to.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         self.0.iter().try_for_each(|setting| setting.apply_option(&mut Impairments::default()))
     }
@@ -302,12 +304,12 @@ impl Setting {
     /// Applies the value of an option.
     ///
     /// # Errors
-    /// As those of [`Asked::apply`].
+    /// As [`Asked::apply`].
     fn apply_option(&self, to: &mut Impairments) -> anyhow::Result<()> {
         self.apply(to).map_err(|error| self.explained(error))
     }
 
-    /// Adds the option to its error, which is one of usage unless the value names a file.
+    /// Adds the option's name to an error, and makes it a usage error unless the value names a file.
     fn explained(&self, error: anyhow::Error) -> anyhow::Error {
         let error = error.context(self.direction.option(&self.name));
         let is_of_file = self.file().is_some_and(|(_, path)| !path.is_empty());

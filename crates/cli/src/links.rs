@@ -14,21 +14,21 @@ pub(crate) fn watch<E>(mut notify: impl FnMut() -> Result<(), E> + Send + 'stati
 /// The user of an interface.
 #[derive(Clone, Copy)]
 pub(crate) struct User {
-    /// Its name in messages.
+    /// The user's name in messages.
     name: &'static str,
-    /// Whether it goes on when the interface gets another name.
+    /// True if the user continues when its interface is renamed.
     survives_renaming: bool,
 }
 
 impl User {
     pub(crate) const PATH: Self = Self { name: "path", survives_renaming: true };
-    /// Cards claim interfaces by their names.
+    /// A card ends when its interface is renamed, because cards claim interfaces by name.
     pub(crate) const CARD: Self = Self { name: "card", survives_renaming: false };
 }
 
 /// An interface in use.
 pub(crate) struct Link {
-    /// Its state at the last call.
+    /// The interface's state at the last call.
     interface: Interface,
     user: User,
 }

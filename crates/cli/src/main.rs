@@ -60,7 +60,8 @@ use crate::segment::Segment;
 use crate::sim::Sim;
 use crate::wan::Wan;
 
-/// Lets every option's value be a negative number, so that the error is that of the value.
+/// Accepts negative numbers as values of all options, so that an error names the invalid value instead of an
+/// unknown option.
 fn with_negative_numbers(command: clap::Command) -> clap::Command {
     let allow = |option: clap::Arg| {
         let has_value = !option.is_positional() && option.get_action().takes_values();

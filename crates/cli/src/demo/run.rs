@@ -27,7 +27,7 @@ pub(super) enum Card {
     WithoutOffload,
     /// A card with receive offload.
     Nichrome(ProfileConfig),
-    /// None: the kernel's veth and GRO.
+    /// No card: the kernel's veth and GRO.
     KernelGro,
 }
 
@@ -104,9 +104,9 @@ impl Plan {
         impairments: &[Impairments; 2],
     ) -> anyhow::Result<Run> {
         let mark = || -> anyhow::Result<Mark> {
-            // Kernel time of the thread that delivers counts as the host's: it stands for the kernel's
-            // interrupt handling. Reading the sending host's packets is in it, as the sender's interrupts are
-            // in those of kernel GRO.
+            // Counts the kernel time of the delivering thread as the host's: it corresponds to the kernel's
+            // interrupt handling. It includes reading the sending host's packets, just as the interrupts of
+            // kernel GRO include the sender's.
             let interrupts = match self.card {
                 Card::KernelGro => usage::of_soft_interrupts(),
                 _ => usage::of_threads(Side::Left.name()).kernel,
@@ -143,7 +143,7 @@ fn hosts() -> anyhow::Result<[Host; 2]> {
     Ok([Host::new(left, MTU, Offloads::All)?, Host::new(right, MTU, Offloads::All)?])
 }
 
-/// Measures a loop that passes frames between the hosts unchanged.
+/// Measures a loop that copies frames between the hosts unchanged.
 pub(super) fn unsegmented(connections: usize, time: Duration) -> anyhow::Result<Unsegmented> {
     let hosts = hosts()?;
     let copying = CopyLoop::start(&hosts.each_ref().map(|host| Arc::clone(&host.tap) as SharedDevice))?;

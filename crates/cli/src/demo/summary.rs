@@ -11,11 +11,11 @@ use crate::number::Grouped;
 #[derive(Default, Serialize)]
 pub(super) struct Summary {
     pub(super) runs: Vec<Run>,
-    /// Throughput of a loop that passes frames of 64 KB unchanged, without segmentation or coalescing.
+    /// Throughput of a loop that copies frames of 64 KB unchanged, without segmentation or coalescing.
     pub(super) unsegmented: Vec<Unsegmented>,
 }
 
-/// Throughput of that loop with a number of connections.
+/// Throughput of the copy loop with a number of connections.
 #[derive(Serialize)]
 pub(super) struct Unsegmented {
     pub(super) connections: usize,
@@ -93,8 +93,8 @@ impl Summary {
         Self { runs: medians(runs, |run| run.gbps), unsegmented: medians(unsegmented, |one| one.gbps) }
     }
 
-    /// Returns the ratios of `gro` to the kernel's GRO and to frames passed through, with this number of
-    /// connections.
+    /// Returns the ratios of the throughput of `gro` to that of the kernel's GRO and of the copy loop, with
+    /// this number of connections.
     fn ratios(&self, connections: usize) -> Option<(f64, f64)> {
         let gro = self.bulk("gro", connections)?.gbps;
         let kernel = self.bulk("kernel-gro", connections)?.gbps;
@@ -222,7 +222,7 @@ mod tests {
         assert_eq!(summary.ratios(64), None);
     }
 
-    /// Without a measured time of the card without offload there is no ratio to it.
+    /// If the CPU time of the card without offload was measured as 0, the text has no ratio to it.
     #[test]
     fn the_text_compares_the_host_cpu_that_was_measured() {
         for (host_cpu, end) in [(2.0, ", 0.50 times the host CPU"), (0.0, "of a card without offload")] {
@@ -238,7 +238,7 @@ mod tests {
         assert!(text.ends_with("1.0 times the throughput of a card without offload"), "{text}");
     }
 
-    /// Programs read them.
+    /// Programs parse these names.
     #[test]
     fn the_names_in_json_stay() {
         let json = serde_json::to_value(round([1.0, 2.0, 3.0])).unwrap();
@@ -254,7 +254,7 @@ mod tests {
     fn the_text_has_the_ratios_to_the_kernel_and_to_frames_passed_through() {
         let text = round([3.0, 4.0, 6.0]).to_string();
         assert!(text.contains("0.75") && text.contains("0.50"), "{text}");
-        // With impairments.
+        // With impairments the copy loop is not measured.
         let text = Summary { unsegmented: Vec::new(), ..round([3.0, 4.0, 6.0]) }.to_string();
         assert!(!text.contains("passed through") && !text.ends_with('\n'), "{text}");
     }

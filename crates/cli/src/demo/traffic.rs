@@ -63,7 +63,7 @@ impl Extent {
     }
 }
 
-/// What the receivers read between two marks.
+/// The bytes that the receivers read between two marks.
 pub(super) struct Received {
     /// Bytes of each connection.
     of_each: Vec<u64>,
@@ -77,7 +77,7 @@ impl Received {
     }
 }
 
-/// What the threads of all connections share.
+/// State shared by the threads of all connections.
 struct Shared {
     /// Bytes received on each connection.
     received: Vec<AtomicU64>,
@@ -109,8 +109,8 @@ struct Connection {
 }
 
 /// Sends from `sender` to `receiver` at `address`. Counts the bytes received between two marks, the first
-/// after windows have opened; on a busy machine both can be late. Connections are reset afterwards. Also
-/// returns the results of `mark`, which is called at both.
+/// after windows have opened; on a busy machine both can be late. Resets the connections afterwards. Also
+/// returns the results of `mark`, which is called at both marks.
 pub(super) fn transfer<T>(
     [receiver, sender]: [&NetworkNamespace; 2],
     address: Ipv4Addr,
@@ -120,7 +120,7 @@ pub(super) fn transfer<T>(
 ) -> anyhow::Result<(Received, [T; 2])> {
     let listener = receiver.run(|| TcpListener::bind((address, PORT)))??;
     let streams = sender.run(|| connect(address, traffic.connections()))??;
-    // They are accepted in any order.
+    // The listener may accept the connections in any order.
     let mut accepted = HashMap::new();
     for _ in &streams {
         let (stream, peer) = listener.accept()?;
@@ -154,8 +154,8 @@ pub(super) fn transfer<T>(
     Ok((Received { of_each, time: ended - begun }, [before?, after?]))
 }
 
-/// Connects to `address` as often as this, at once: over a path with delay, one after the other would take
-/// minutes. The threads are in the network namespace of the calling one.
+/// Makes `connections` connections to `address` at once: one after the other would take minutes over a path
+/// with delay. The threads inherit the caller's network namespace.
 fn connect(address: Ipv4Addr, connections: usize) -> anyhow::Result<Vec<TcpStream>> {
     thread::scope(|scope| {
         let connecting: Vec<_> =
@@ -181,7 +181,7 @@ fn send(mut stream: TcpStream, shared: &Shared, rate: Rate) -> io::Result<()> {
         }
         match uninterrupted(|| stream.write(&bytes)) {
             Ok(written) => sent += written as u64,
-            // A stall: the received bytes show it.
+            // A stall, which lowers the received bytes.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             // The receiver has closed the connection.
             Err(_) if shared.is_over() => break,
@@ -191,8 +191,8 @@ fn send(mut stream: TcpStream, shared: &Shared, rate: Rate) -> io::Result<()> {
     Ok(())
 }
 
-/// Counts the bytes received on the connection `nth` until the measurement is over. What is then on the way
-/// may be lost, and come seconds later: closing resets the connection.
+/// Counts the bytes received on the connection `nth` until the measurement is over. Closing then resets the
+/// connection: bytes in flight may be lost and would arrive seconds later.
 fn receive(mut stream: TcpStream, shared: &Shared, nth: usize) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK_UP))?;
     let mut buffer = vec![0; CHUNK];

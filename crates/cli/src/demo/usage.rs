@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(1000 / TICKS as u64);
 pub(super) struct Usage {
     /// User and system time.
     pub(super) total: Duration,
-    /// System time, of each thread within half a tick.
+    /// System time, accurate to half a tick per thread.
     pub(super) kernel: Duration,
 }
 

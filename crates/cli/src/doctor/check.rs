@@ -96,7 +96,7 @@ pub(super) struct Check {
     pub(super) outcome: Outcome,
     /// The finding.
     pub(super) found: String,
-    /// What would allow it, or lift a restriction.
+    /// The change that would allow it, or lift the restriction.
     pub(super) remedy: Option<String>,
 }
 
@@ -197,8 +197,8 @@ fn no_driver() -> Refusal {
     Refusal { error: "the kernel has no driver 'tun'".into(), remedy: None }
 }
 
-/// New network namespaces do not have this one's setting, but the compiled one, unless
-/// `devconf_inherit_init_net` is 1 or 3.
+/// Checks IPv6 in a new network namespace. New ones do not inherit this namespace's setting: they have the
+/// kernel's built-in one, unless `devconf_inherit_init_net` is 1 or 3.
 fn ipv6(machine: &impl Machine) -> Check {
     let subject = Subject::Ipv6;
     if machine.read(DISABLE_IPV6).is_none() {

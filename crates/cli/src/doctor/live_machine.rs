@@ -35,7 +35,7 @@ impl Machine for LiveMachine {
         getrlimit(Resource::Nofile).current
     }
 
-    /// The limit does not apply to CAP_IPC_LOCK in the first user namespace.
+    /// The limit does not apply to a process with CAP_IPC_LOCK in the initial user namespace.
     fn locked_memory(&self) -> Option<u64> {
         let is_able = capabilities(None).is_ok_and(|of| of.effective.contains(CapabilitySet::IPC_LOCK));
         let is_unlimited = is_able && self.read("/proc/self/uid_map").is_some_and(|map| is_identity(&map));
@@ -48,12 +48,12 @@ impl Machine for LiveMachine {
     }
 }
 
-/// Returns true if a user namespace's map is that of the first one (user_namespaces(7)).
+/// Returns true if a UID map is that of the initial user namespace (user_namespaces(7)).
 fn is_identity(map: &str) -> bool {
     map.split_whitespace().eq(["0", "0", "4294967295"])
 }
 
-/// Starts this command once more to try something. The child prints the refusal.
+/// Performs a trial in a child process, which runs this command again. The child prints the refusal.
 fn attempt(trial: Trial) -> anyhow::Result<Result<(), Refusal>> {
     let name = trial.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default();
     let mut child = Command::new(env::current_exe()?);

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// The setting of a network namespace that its new interfaces take over: 0 if they have IPv6.
+/// The setting of a network namespace that its new interfaces inherit: 0 if they have IPv6.
 pub(super) const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
 
 /// A trial, performed in a child process because it changes the process.

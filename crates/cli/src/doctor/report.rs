@@ -192,7 +192,7 @@ mod tests {
             Report::new(&Faked { open_files: Some(256), locked_memory: Some(8 << 20), ..Faked::default() });
         assert_eq!(outcome(&report, "nic up"), (Outcome::Limited, vec![Subject::LockedMemory]));
         assert_eq!(outcome(&report, "rdma run"), (Outcome::Limited, vec![Subject::OpenFiles]));
-        // What `nic up` locks for a queue of AF_XDP, and less.
+        // The memory that `nic up` locks for a queue of AF_XDP, and one byte less.
         let locked = XdpConfig::default().locked_bytes();
         for (limit, expected) in [(locked, Outcome::Works), (locked - 1, Outcome::Limited)] {
             let report = Report::new(&Faked { locked_memory: Some(limit), ..Faked::default() });
@@ -237,7 +237,7 @@ mod tests {
         assert!(text.contains("IPv6: 'sudo sysctl net.ipv6.conf.default.disable_ipv6=0'"), "{text}");
     }
 
-    /// New namespaces have the compiled value, unless net.core.devconf_inherit_init_net is 1 or 3.
+    /// New namespaces have the built-in value, unless net.core.devconf_inherit_init_net is 1 or 3.
     #[test]
     fn what_this_network_has_by_default_does_not_limit_new_hosts() {
         let files = HashMap::from([(DISABLE_IPV6, "1")]);

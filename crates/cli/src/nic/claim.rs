@@ -107,7 +107,7 @@ impl Drop for Claim {
     }
 }
 
-/// What a card has left.
+/// The state in which the card behind a host has left its wire.
 pub(super) enum Left {
     /// A changed interface, which is restored now.
     Restored,
@@ -123,7 +123,7 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<Left> {
     for path in place::all_claims()? {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
         let of_host = || Record::read(&file).filter(|record| record.host == host);
-        // Not locked if it is another host's, whose card may be about to lock it.
+        // Does not lock another host's claim, whose card may be about to lock it.
         if of_host().is_none() {
             continue;
         }
@@ -182,7 +182,7 @@ impl Record {
     fn put_back(&self) -> anyhow::Result<bool> {
         let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
         let netlink = Netlink::open()?;
-        // It may have another name now.
+        // The interface may have another name now.
         let interface = match InterfaceName::of_index(index).map(|name| netlink.interface(name)) {
             Ok(Ok(interface)) if interface.index == index => interface,
             // The interface is gone.

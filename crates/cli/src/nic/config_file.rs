@@ -11,8 +11,8 @@ use toml::Value;
 
 use crate::{failure, toml_file};
 
-/// Returns the file's options as command line arguments of `command`. Wrong ones are usage errors, as on the
-/// command line.
+/// Returns the file's options as command line arguments of `command`. Invalid options are usage errors, as on
+/// the command line.
 pub(super) fn arguments(file: &Path, command: &Command) -> anyhow::Result<Vec<OsString>> {
     let name = file.display();
     let text = read_text(file).with_context(|| format!("cannot read {name}"))?;

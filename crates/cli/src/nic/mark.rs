@@ -1,6 +1,7 @@
 //! The mark of a wire that has a card, which cards of all users respect: an alternative name (altname) of the
-//! card's host interface. Such names are unique in a network namespace, and end with the interface, however
-//! the card ends. Only who may create interfaces can give one: no other user can keep a card from a wire.
+//! card's host interface. Alternative names are unique in a network namespace, and the kernel removes them
+//! with the interface, however the card ends. Setting one needs the right to create interfaces, so that no
+//! other user can block a wire.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -27,13 +28,13 @@ pub(super) fn check(netlink: &Netlink, wire: &Interface) -> anyhow::Result<()> {
 pub(super) fn set(netlink: &Netlink, wire: &Interface, host: &Interface) -> anyhow::Result<()> {
     match netlink.add_alternative_name(host, &name_of(wire)?) {
         Ok(false) => bail!("{} is in use by another card, which has just started", wire.name),
-        // Fails as above.
+        // Fails before Linux 5.5, as above.
         Ok(true) | Err(_) => Ok(()),
     }
 }
 
-/// Returns the mark's name. The host interface may be moved to another network namespace, where indices of
-/// wires mean others.
+/// Returns the mark's name. It includes the network namespace: the host interface may be moved to another
+/// one, where the wire's index belongs to another interface.
 fn name_of(wire: &Interface) -> anyhow::Result<String> {
     let namespace =
         fs::metadata("/proc/thread-self/ns/net").context("cannot identify the network namespace")?;
