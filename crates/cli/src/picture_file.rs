@@ -14,15 +14,16 @@ use nichrome_port::capture::WriteError;
 use crate::failure;
 use crate::signals;
 
-/// Files and folders that were created and are not finished. Not held while a pipe is opened or written,
-/// which may block: a signal needs it.
+/// Files and folders that this process created and has not finished. Not locked while a pipe is opened or
+/// written, which may block: the thread that handles signals needs the lock.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
     UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on, a signal removes what was created and is not finished, and ends the process.
+/// From now on, a signal removes unfinished files and folders that this process created, and ends the
+/// process.
 ///
 /// # Errors
 /// Signals cannot be received.
@@ -34,14 +35,14 @@ pub(crate) fn end_on_signals() -> anyhow::Result<()> {
     })
 }
 
-/// Removes what was created and is not finished, before the process ends by a signal.
+/// Removes the unfinished files and folders, before the process ends by a signal.
 pub(crate) fn remove_unfinished() {
     for path in unfinished().iter().rev() {
         remove(path);
     }
 }
 
-/// Removes what was created at this path and is not finished.
+/// Removes the file or folder at this path if this process created it and has not finished it.
 fn remove_if_unfinished(path: &Path) {
     let mut unfinished = unfinished();
     if let Some(at) = unfinished.iter().position(|created| created == path) {
@@ -54,16 +55,16 @@ fn remove(path: &Path) {
     let _ = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
 }
 
-/// A folder for pictures. If it was created and is empty, it is removed when this is dropped.
+/// A folder for pictures. Dropping it removes the folder if this process created it and it is empty.
 pub(crate) struct PictureFolder {
     path: PathBuf,
 }
 
 impl PictureFolder {
-    /// Creates the folder, unless it is there.
+    /// Creates the folder, unless it exists.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The folder cannot be created.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut unfinished = unfinished();
         match fs::create_dir(path) {
@@ -123,7 +124,7 @@ pub(crate) struct PictureFile {
 }
 
 impl PictureFile {
-    /// Opens the file for writing, and creates it if there is none.
+    /// Opens the file for writing, and creates it if it does not exist.
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut options = OpenOptions::new();
         options.write(true);
@@ -226,7 +227,7 @@ mod tests {
         assert!(new.join("a.svg").exists());
     }
 
-    /// A signal needs what a file in progress could hold.
+    /// The thread that handles signals needs the lock that a file in progress could hold.
     #[test]
     fn a_reader_that_stalls_does_not_delay_a_signal() {
         const PIPE: usize = 65_536;
@@ -271,7 +272,7 @@ mod tests {
         pipe
     }
 
-    /// Waits until the list of unfinished files is not held.
+    /// Waits until the list of unfinished files is not locked.
     fn wait_for_unfinished() {
         let deadline = Instant::now() + Duration::from_secs(10);
         while UNFINISHED.try_lock().is_err() {

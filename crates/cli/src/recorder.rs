@@ -20,14 +20,14 @@ const PACKETS_WAITING: usize = 1 << 16;
 /// Maximum queued bytes.
 const BYTES_WAITING: usize = 128 << 20;
 
-/// Time without progress after which the reader of a capture, such as a pipe's, is not waited for.
+/// Time without progress after which [`Recording::finish`] gives up waiting for the reader of a pipe.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A capture being written.
 pub(crate) struct Recording {
     recorder: Recorder,
     writer: JoinHandle<Result<(), WriteError>>,
-    /// How long the end waits without progress; `None` for a file, whose disk may be slow.
+    /// Limit of the wait without progress at the end; `None` for a file, whose disk may be slow.
     patience: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ impl Recording {
     }
 
     /// Writes the remaining packets after all recorders are gone. Gives up, with a warning, if the reader of
-    /// a pipe takes nothing.
+    /// a pipe reads nothing.
     pub(crate) fn finish(self) -> Result<(), WriteError> {
         drop(self.recorder.packets);
         let (mut progress, mut left) = (time::Instant::now(), usize::MAX);
@@ -136,15 +136,15 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    /// Ends a recording whose writer makes no progress for 200 ms; returns true if that has written
-    /// everything then.
+    /// Ends a recording whose writer makes no progress for 200 ms; returns true if `finish` waited until the
+    /// writer had written everything.
     fn is_waited_for(patience: Option<Duration>) -> bool {
         let (packets, _waiting) = sync_channel(1);
         let recorder = Recorder { packets, bytes_waiting: Arc::default() };
         let (written, is_written) = sync_channel(1);
         let writer = thread::spawn(move || {
             thread::sleep(Duration::from_millis(200));
-            // Nobody listens if it was not waited for.
+            // Fails if `finish` has not waited.
             let _ = written.send(());
             Ok(())
         });

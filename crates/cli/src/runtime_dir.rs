@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use rustix::process::geteuid;
 
-/// Longest time of attempts to create a directory that other processes remove.
+/// Time limit of the attempts to create a directory that other processes remove.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Returns this user's directory.
@@ -37,8 +37,8 @@ pub(crate) fn create(directory: &Path) -> anyhow::Result<()> {
     create_with(directory, || Ok(()))
 }
 
-/// As [`create`], and creates by `make` a file in the directory. Repeats both if another process has removed
-/// the directory while it was empty.
+/// As [`create`], and then calls `make` to create a file in the directory. Repeats both if another process
+/// has removed the directory while it was empty.
 pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
     let begun = Instant::now();
     loop {
@@ -49,7 +49,7 @@ pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>)
     }
 }
 
-/// What to do if a directory cannot be used.
+/// The remedy if a directory cannot be used.
 const REMEDY: &str = "XDG_RUNTIME_DIR chooses another place";
 
 fn try_to_create<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyhow::Result<T> {
@@ -59,17 +59,17 @@ fn try_to_create<T>(directory: &Path, make: impl Fn() -> io::Result<T>) -> anyho
     Ok(make()?)
 }
 
-/// Creates the directory, unless it is there, and returns its owner.
+/// Creates the directory, unless it exists, and returns its owner.
 fn owner_of_new(directory: &Path) -> io::Result<u32> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     Ok(fs::metadata(directory)?.uid())
 }
 
-/// Returns true if the directory was removed after it was created, or found.
+/// Returns true if another process has removed the directory since it was created or found.
 fn is_removed(error: &anyhow::Error, directory: &Path) -> bool {
     match error.downcast_ref::<io::Error>().map(io::Error::kind) {
         Some(ErrorKind::NotFound) => true,
-        // Not if it is a file. A third process may have created it again.
+        // False if the path is a file. A third process may have created the directory again.
         Some(ErrorKind::AlreadyExists) => directory.is_dir() || !directory.exists(),
         _ => false,
     }

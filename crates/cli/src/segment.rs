@@ -77,7 +77,7 @@ impl Segment {
         let ended = ended.or_nothing_read()?;
         summary.skipped = ended.skipped_packets();
         summary.truncated = ended.is_early();
-        // Returned last: a summary that cannot be printed does not hide that the capture ends early.
+        // Returned last: an early end of the capture is reported even if the summary cannot be printed.
         let printed = self.print(&summary);
         interruption.check(summary.packets_in)?;
         ended.judge()?;

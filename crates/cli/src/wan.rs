@@ -242,7 +242,7 @@ impl Wan {
         let (mut sockets, mut links, mut indices) = (Vec::new(), Vec::new(), Vec::new());
         for name in interfaces {
             let interface = netlink.interface(*name)?;
-            // By another name.
+            // Both names may be of one interface.
             anyhow::ensure!(
                 !indices.contains(&interface.index),
                 "--between needs two interfaces, and {} and {name} are the same",
@@ -283,8 +283,8 @@ impl Wan {
         }
     }
 
-    /// Opens the files that the command writes. Precedes the session: signals end a process that waits for
-    /// the reader of a pipe.
+    /// Opens the files that the command writes. Must precede the session, so that signals still end a process
+    /// that waits for the reader of a pipe.
     fn open(&self) -> anyhow::Result<Outputs> {
         let recording = self.capture.as_deref().map(Recording::create).transpose()?;
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
@@ -317,7 +317,7 @@ impl Wan {
     /// Stops the path, prints and plots its results.
     fn finish(&self, run: Run) -> anyhow::Result<()> {
         let stopped = run.path.stop();
-        // The packets before an error of the path, too.
+        // Also writes the packets before an error of the path.
         let recorded = run.recording.map_or(Ok(()), Recording::finish);
         let reports = match (stopped, &recorded) {
             (Err(error), Err(lost)) => {
@@ -365,7 +365,8 @@ struct Run {
 }
 
 impl Run {
-    /// Stops the path without a summary, after another error. The packets before that are in the capture.
+    /// Stops the path without a summary, after another error. Also writes the packets before it to the
+    /// capture.
     fn discard(self) {
         let stopped = self.path.stop().err();
         let recorded = self.recording.and_then(|recording| recording.finish().err());

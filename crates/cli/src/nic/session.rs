@@ -21,13 +21,13 @@ pub(super) enum Event {
 /// The regular end of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// By signal or request.
+    /// A signal or a request ended the session.
     Asked,
     /// The card failed; it reports the error.
     ByItself,
 }
 
-/// What is watched beside the host interface.
+/// The objects that a session watches in addition to the host interface.
 pub(super) struct Watched {
     /// `None` for a TAP device, which may move to another network namespace.
     pub(super) wire: Option<Interface>,
@@ -93,7 +93,7 @@ struct Watch<'a> {
     watched: &'a Watched,
     host: &'a HostInterface,
     wire: Option<Link>,
-    /// Whether the wire had a carrier at the last look, and so the host interface.
+    /// True if the wire, and so the host interface, had a carrier at the last look.
     carrier: bool,
     wire_mtu: u32,
     host_mtu: u32,
@@ -129,8 +129,8 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Gives the host a carrier while the wire has one: programs that watch it, as those for bonds and
-    /// routes, must learn of a loss.
+    /// Gives the host interface a carrier while the wire has one, so that programs that watch the carrier,
+    /// such as those for bonds and routes, detect its loss.
     fn compare_carriers(&mut self, wire: &Interface) {
         if wire.running == self.carrier {
             return;
@@ -145,7 +145,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Limits the host's MTU to what the wire accepts and the card was started for.
+    /// Limits the host's MTU to the wire's current MTU and to its MTU when the card was started.
     fn compare_mtus(&mut self, wire: &Interface, host: &Interface) -> anyhow::Result<()> {
         let longest = host_interface::mtu(wire.mtu.min(self.watched.mtu));
         let (wire_changed, host_changed) = (wire.mtu != self.wire_mtu, host.mtu != self.host_mtu);

@@ -22,7 +22,7 @@ const USUAL: [Line; 8] = [
     ("  bytes", "transmitted_bytes"),
 ];
 
-/// Omitted if 0.
+/// Rows that are omitted if 0.
 const RARE: [Line; 5] = [
     ("to other workers", "distributed"),
     ("unfinished by senders", "receive_unfinished"),

@@ -138,7 +138,7 @@ impl Up {
         let given = config_file::arguments(file, &command)?;
         let all = given.into_iter().chain(env::args_os().skip(WORDS));
         let parsed = command.try_get_matches_from(all).and_then(|matches| Self::from_arg_matches(&matches));
-        // The command line alone was valid.
+        // The command line by itself was valid, so the error is one of the file.
         parsed.map_err(|error| failure::usage(format!("{}: {}", file.display(), failure::one_line(&error))))
     }
 
@@ -155,7 +155,7 @@ impl Up {
         self.engine.profile_config(default).map(Some)
     }
 
-    /// Starts the card; `files` are those that it has read.
+    /// Runs the card; `files` are the files that the command has read.
     fn bring_up(&self, mut files: Distinct) -> anyhow::Result<ExitCode> {
         let (Some(wire), Some(host)) = (self.wire, self.host) else {
             return Err(failure::usage(
@@ -251,7 +251,7 @@ impl Up {
         wire: &Interface,
         queues: usize,
     ) -> anyhow::Result<HostInterface> {
-        // The kernel end of a TAP device belongs to another host.
+        // A TAP wire's MAC address belongs to its kernel end, which is another host.
         let mac = wire.mac.filter(|_| self.backend != Backend::Tap);
         let made = HostInterface::new(netlink, host, queues, mac, wire.mtu)?;
         if let Some(profile) = self.lossy()
@@ -267,9 +267,9 @@ impl Up {
         self.profile.lossy().filter(|_| !self.force)
     }
 
-    /// Returns the wire's name, by which cards claim it; it may be given by an alternative one.
+    /// Returns the wire's name, by which cards claim it; `given` may be an alternative name.
     fn name_of_wire(&self, netlink: &Netlink, given: InterfaceName) -> anyhow::Result<InterfaceName> {
-        // The card creates a TAP device.
+        // A TAP wire does not exist yet: the card creates it.
         if self.backend == Backend::Tap { Ok(given) } else { Ok(netlink.interface(given)?.name) }
     }
 
@@ -326,7 +326,7 @@ fn stop(card: Card, reporter: &Reporter) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warns of addresses on the wire, whose neighbours the kernel seeks there, not behind the card.
+/// Warns of addresses on the wire: the kernel looks for their neighbours there, not behind the card.
 fn warn_of_addresses(netlink: &Netlink, wire: &Interface, host: InterfaceName) -> anyhow::Result<()> {
     let addresses: Vec<_> = netlink.addresses(wire)?.iter().map(IpAddr::to_string).collect();
     if !addresses.is_empty() {

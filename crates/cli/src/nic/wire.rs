@@ -18,7 +18,7 @@ use crate::shared_device::SharedDevice;
 /// Maximum link overhead of a frame, in bytes: Ethernet header and two VLAN tags.
 const LINK_LEN: u32 = 14 + 8;
 
-/// Bytes of a small AF_XDP chunk that the kernel leaves to a frame.
+/// Bytes of a small AF_XDP chunk that the kernel leaves for the frame.
 const SMALL_CHUNK: u32 = 1792;
 
 /// Sizes of receive buffers in bytes: longer frames are rare, or come from local senders.
@@ -89,8 +89,9 @@ impl Wire {
                 ));
                 packet(interface, queues)
             }
-            // Local senders leave checksums unfinished, which AF_XDP does not report. So may the hosts of
-            // virtual machines, whose drivers accept no program then.
+            // Not on virtual interfaces: local senders leave checksums unfinished, which AF_XDP does not
+            // report. The host of a virtual machine may leave them unfinished, too, but then the machine's
+            // driver accepts no XDP program.
             Backend::Auto if !interface.is_virtual => {
                 match xdp(interface, queues, XdpChoice::Only(XdpMode::Native)) {
                     Err(error) if !is_gone(&error) => {

@@ -174,7 +174,7 @@ function figure(box, data) {
     }
   }
 
-  /* Where the pointer is, in the picture's own units. */
+  /* Returns the pointer's position, in the picture's own units. */
   function place(event) {
     const at = svg.getBoundingClientRect();
     return [(event.clientX - at.left) * width / at.width, (event.clientY - at.top) * HEIGHT / at.height];
@@ -242,7 +242,7 @@ function figure(box, data) {
   };
 }
 
-/* What of a cell is compared: its number, else its text. */
+/* Returns the sort key of a cell: its number, else its text. */
 function key_of(cell) {
   const number = Number.parseFloat(cell.textContent.replace(/^[^\d.+-]*/, "").replace(/,/g, ""));
   return cell.classList.contains("number") && !Number.isNaN(number) ? number : cell.textContent;

@@ -27,7 +27,7 @@ const QPS: RangeInclusive<u32> = 1..=1 << 17;
 /// The allowed numbers of outstanding messages.
 const DEPTHS: RangeInclusive<u16> = 1..=16_384;
 
-/// Receives that the server of SENDs posts at least, on all connections together.
+/// Minimum number of receives that the server of SENDs posts on all connections together.
 const RECEIVES: usize = 512;
 
 /// The shortest measurement.
@@ -89,8 +89,8 @@ impl Parameters {
         usize::from(self.depth).div_ceil(self.qps as usize)
     }
 
-    /// Returns the requests on one connection. A SEND that completes at the client may not have been polled
-    /// at the server: without a further receive, the next one would meet an RNR NAK.
+    /// Returns the maximum numbers of requests on one connection. When a SEND completes at the client, the
+    /// server may not have polled it yet: without a further receive, the next SEND would cause an RNR NAK.
     fn depths(self) -> Depths {
         let sends = self.depth_per_qp();
         let receives = match self.op {
@@ -158,7 +158,7 @@ fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyh
         Transfer::Read => Operation::Read(session.peer_of(nth).at(0)),
         Transfer::Send => Operation::Send,
     };
-    // Holds each connection once for each further message that it may have outstanding.
+    // Contains each connection once for each further message that it may have outstanding.
     let mut turns = VecDeque::new();
     for _ in 0..parameters.depth_per_qp() {
         turns.extend(0..session.qps.len());
@@ -194,8 +194,8 @@ fn client(session: &Session, parameters: Parameters, duration: Duration) -> anyh
     Ok((done, time))
 }
 
-/// Waits until all messages have arrived, however slow the path is as long as the peer's machine answers, by
-/// a READ behind them on each connection: over iWARP a message completes when TCP has taken its bytes.
+/// Waits until all messages have arrived, by a READ after them on each connection: over iWARP a message
+/// completes when TCP has accepted its bytes. Has no time limit as long as the peer's machine answers.
 fn confirm(session: &Session) -> anyhow::Result<()> {
     for (nth, qp) in session.qps.iter().enumerate() {
         let buffers = [session.region_of(nth).slice(0, 1)];
@@ -210,7 +210,7 @@ fn confirm(session: &Session) -> anyhow::Result<()> {
 }
 
 /// Receives SENDs on all connections until the client is done. For other operations only waits for the
-/// client. Returns the number of received messages, if any could be, and the time.
+/// client. Returns the number of received messages, `None` for other operations, and the time.
 fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u64>, Duration)> {
     let start = Instant::now();
     if parameters.op != Transfer::Send {
@@ -236,8 +236,8 @@ fn server(session: &Session, parameters: Parameters) -> anyhow::Result<(Option<u
     Ok((Some(done), start.elapsed()))
 }
 
-/// Counts received messages, and posts each receive again, until the client is done. Fails at the first
-/// receive that does.
+/// Counts received messages, and posts each receive again, until the client is done. Fails if a receive
+/// fails.
 fn receive(
     session: &Session,
     is_done: impl Fn() -> bool,
@@ -245,7 +245,7 @@ fn receive(
 ) -> anyhow::Result<u64> {
     let (mut received, mut completions) = (0, Vec::new());
     loop {
-        // When the client reports that it is done, all its messages have been received: polls once more.
+        // Once the client has reported its end, all its messages have arrived: polls a last time.
         let is_last = is_done();
         session.poll(&mut completions)?;
         received += completions.len() as u64;

@@ -74,7 +74,7 @@ struct Measured {
 /// Time limit for the next step of a connection.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time between two looks for a client that has ended.
+/// Interval at which the server checks whether the client has ended.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Content of the server's message.

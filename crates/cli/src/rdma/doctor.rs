@@ -74,7 +74,8 @@ impl Doctor {
     }
 }
 
-/// Lets signals end the program, once it has started, but not this command, which still prints the report.
+/// Passes signals to the program, once it has started. They do not end this command, which still prints the
+/// report.
 fn pass_signals(program: Arc<OnceLock<io::Result<OwnedFd>>>) -> anyhow::Result<()> {
     signals::forward_without_keys(&signals::ending_or_quitting(), move |signal| {
         let program = program.wait().as_ref().map_err(|error| *error)?;

@@ -48,7 +48,7 @@ impl Libraries {
         Self::in_folder(with_links(folder)?)
     }
 
-    /// The libraries in a folder.
+    /// Returns the libraries in a folder.
     ///
     /// # Errors
     /// The folder's path contains a colon.

@@ -35,7 +35,7 @@ impl Memory {
         Self { resident: resident(), heap: (bytes_allocated - bytes_deallocated) as u64 }
     }
 
-    /// Returns the growth since then, divided by `count` connections.
+    /// Returns the growth since this measurement, divided by `count` connections.
     pub(super) fn growth(&self, count: usize) -> Growth {
         if count < MIN_TO_MEASURE {
             return Growth::default();

@@ -49,8 +49,8 @@ pub(super) fn show_device(
     namespace.bind(Path::new("/dev/null"), Path::new(CHARACTER_DEVICE)).context("--mount")
 }
 
-/// Copies a file, a link or a folder with everything in it. The attributes for which `value` returns one have
-/// that value.
+/// Copies a file, a link or a folder with everything in it. Writes `value` of an attribute's name instead of
+/// the attribute's content, unless it is `None`.
 fn copy(from: &Path, to: &Path, value: &impl Fn(&str) -> Option<String>) -> std::io::Result<()> {
     let kind = fs::symlink_metadata(from)?.file_type();
     if kind.is_dir() {

@@ -122,8 +122,8 @@ fn path_mtu(text: &str) -> Result<PathMtu, String> {
     found.ok_or_else(|| "a path MTU is 256, 512, 1024, 2048 or 4096".to_owned())
 }
 
-/// Fails if a file cannot be written, or created in its folder; `-` is standard output. It is opened when the
-/// adapter is, after the peer has connected.
+/// Fails if a file cannot be written, or created in its folder; `-` is standard output. The file itself is
+/// opened with the adapter, after the peer has connected.
 fn check_writable(path: &Path) -> anyhow::Result<()> {
     if path.as_os_str() == "-" {
         return Ok(());
@@ -132,7 +132,7 @@ fn check_writable(path: &Path) -> anyhow::Result<()> {
     let writable = match path.exists() {
         true if path.is_dir() => Err(Errno::ISDIR),
         true => access(path, Access::WRITE_OK),
-        // The dot fails if it is no folder.
+        // With the dot, the check fails if `folder` is no folder.
         false => access(folder.join("."), Access::WRITE_OK),
     };
     writable.map_err(io::Error::from).with_context(|| format!("cannot write {}", path.display()))
@@ -149,7 +149,7 @@ impl Options {
     pub(super) fn adapter(&self, here: IpAddr) -> anyhow::Result<AdapterConfig> {
         let place = match self.address()? {
             Some(ip) => Place::Address(ip),
-            // The server's device may be there by its --ip.
+            // The server may have opened its device at ::1 by --ip.
             None if here == Ipv6Addr::LOCALHOST && !self.packets => Place::Address(here),
             None if here.is_loopback() => Place::Loopback,
             None => Place::Address(here),
@@ -198,7 +198,8 @@ impl Options {
         self.key_file.iter().try_for_each(|path| files.read("--key-file", path))?;
         files.write([("--capture", self.capture.as_deref())])?;
         self.capture.as_deref().map(check_writable).transpose()?;
-        // Unless an option names it, the address is known only when the peer has connected.
+        // Without --ip and --iface, the adapter's address is known only after the peer has connected: checks
+        // the options with a loopback address.
         let config = self.adapter(IpAddr::from([127, 0, 0, 1]))?;
         Adapter::check(&config).map_err(|error| match error {
             OpenError::Star(StarAddressError::KeyFile(_)) => error.into(),

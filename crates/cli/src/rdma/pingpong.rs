@@ -147,8 +147,8 @@ impl Player {
         Ok(self.qp.post_send(&SendRequest::new(2, Operation::Send, &buffers))?)
     }
 
-    /// Sends and receives `iters` messages each: sends the next after the last one has completed and the
-    /// peer's has arrived.
+    /// Sends and receives `iters` messages each: sends the next message once the previous one has completed
+    /// and the peer's has arrived.
     fn play(&self, iters: u32, adapter: &Adapter) -> anyhow::Result<Duration> {
         let start = Instant::now();
         let (mut posted, mut sent, mut received) = (0, 0, 0);

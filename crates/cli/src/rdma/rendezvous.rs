@@ -47,7 +47,7 @@ pub(super) fn meet(options: &Options) -> anyhow::Result<(Role, TcpStream)> {
     Ok((role, stream))
 }
 
-/// Has the connection fail when the peer's machine does not answer for [`SILENCE`], also while nothing is
+/// Makes the connection fail if the peer's machine does not answer for [`SILENCE`], even while nothing is
 /// sent.
 fn limit_silence(stream: &TcpStream) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
@@ -60,17 +60,17 @@ fn limit_silence(stream: &TcpStream) -> rustix::io::Result<()> {
 /// How a peer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(super) enum Lost {
-    /// It has closed the connection.
+    /// The peer has closed the connection.
     #[error("has ended")]
     Ended,
-    /// Its machine does not answer.
+    /// The peer's machine does not answer.
     #[error("does not answer")]
     Silent,
 }
 
-/// Fails if the connection has failed, or the peer has closed it and sent nothing that is not read.
+/// Fails if the connection has failed, or if the peer has closed it and no unread bytes are left.
 pub(super) fn check_peer(stream: &TcpStream) -> Result<(), Lost> {
-    // Behind bytes that are not read, recv() finds no failure.
+    // recv() does not report a failure while unread bytes precede it.
     let failure = stream.take_error().unwrap_or_else(Some);
     match failure.map(|error| error.kind()) {
         Some(error) if is_silence(error) => return Err(Lost::Silent),
@@ -148,9 +148,10 @@ pub(super) fn here(stream: &TcpStream) -> anyhow::Result<IpAddr> {
     Ok(stream.local_addr()?.ip().to_canonical())
 }
 
-/// Waits until the peer may miss this end: it could still need an acknowledgment, or be the program that
-/// `nichrome wan` stops when the other one ends. The server waits until the client has finished, the client
-/// until the server has reported and closed the connection, as ibv_rc_pingpong does long before.
+/// Waits until the peer no longer needs this process: it could still need an acknowledgment, or be the
+/// program that `nichrome wan` stops when the other one ends. The server waits until the client has finished,
+/// the client until the server has reported its results and closed the connection (ibv_rc_pingpong closes it
+/// much earlier).
 pub(super) fn part_from_peer(role: Role, mut stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(Some(READ_TIMEOUT))?;
     // A peer that failed or is silent needs nothing more.

@@ -35,7 +35,7 @@ pub(super) trait Agreed: Serialize + DeserializeOwned {
     fn is_in_range(&self) -> bool;
 }
 
-/// What an end offers before the measurement: its transport, and the command's parameters.
+/// An end's message before the measurement: its transport, and the command's parameters.
 #[derive(Serialize, Deserialize)]
 struct Offer<T> {
     transport: String,
@@ -46,20 +46,20 @@ struct Offer<T> {
 /// The regions of a session's connections at each end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Regions {
-    /// All connections share one.
+    /// All connections share one region.
     Shared,
-    /// Each connection has its own, in a protection domain of its own, over the same bytes.
+    /// Each connection has its own region, in a protection domain of its own, over the same bytes.
     OfConnections,
 }
 
-/// Outstanding requests on a connection, at most.
+/// Maximum numbers of outstanding requests on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Depths {
     pub(super) sends: usize,
     pub(super) receives: usize,
 }
 
-/// What the peer needs to connect to a queue pair: its endpoint and, if it has one, its region.
+/// The data that the peer needs to connect to a queue pair: its endpoint and, if it has one, its region.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     endpoint: Endpoint,
@@ -134,7 +134,7 @@ impl Meeting {
         value.or(theirs).context("the peer runs another command")
     }
 
-    /// Waits until the peer has finished too, and at the client until it has reported.
+    /// Waits until the peer has finished too, and at the client until the server has reported its results.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         finish(self.role, &self.stream)?;
         report::warn_of_capture(&self.adapter);
@@ -245,8 +245,8 @@ fn check_transports(adapter: &Adapter, qps: &[QueuePair]) -> anyhow::Result<()> 
     }
 }
 
-/// Returns true if the peer has closed the TCP connection or does so in 100 ms: the kernel closes a process's
-/// sockets in any order.
+/// Returns true if the peer has closed the TCP connection or does so within 100 ms: the kernel closes a
+/// process's sockets in any order.
 fn hangs_up(stream: &TcpStream) -> bool {
     const WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
     poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&WAIT)).is_ok_and(|ready| ready > 0)
@@ -259,8 +259,8 @@ pub(super) const INLINE: usize = 256;
 #[derive(Serialize, Deserialize)]
 struct Ready {}
 
-/// Waits until the peer calls this function too, then parts from it: without a time limit as long as its
-/// machine answers.
+/// Waits until the peer calls this function too, then calls [`part_from_peer`]. The first wait has no time
+/// limit as long as the peer's machine answers.
 fn finish(role: Role, stream: &TcpStream) -> anyhow::Result<()> {
     stream.set_read_timeout(None)?;
     exchange(stream, &Ready {})?;
@@ -283,22 +283,23 @@ impl Session {
         self.own_regions.get(nth).map_or(&self.peer, |(_, theirs)| theirs)
     }
 
-    /// Waits until the peer has finished too, and at the client until it has reported.
+    /// Waits until the peer has finished too, and at the client until the server has reported its results.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         self.or_failure(self.await_end())?;
         report::warn_of_capture(&self.adapter);
         Ok(())
     }
 
-    /// Waits as [`finish`](Self::finish), without a look at completions.
+    /// Waits as [`finish`](Self::finish), but does not look for failures of connections.
     pub(super) fn await_end(&self) -> anyhow::Result<()> {
         finish(self.role, &self.stream)
     }
 
-    /// Returns `result`, or if it is an error the failure of a connection, for which the peer ends. The peer
-    /// may have ended before the device took what it had sent.
+    /// Returns `result`. If it is an error, waits up to 500 ms for the failure of a connection and returns
+    /// that instead: the peer may have ended because of it, before the device has received the peer's last
+    /// packets.
     pub(super) fn or_failure<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
-        /// Time for the device to take what the peer had sent, also on a busy machine.
+        /// Time for the device to receive the peer's last packets, also on a busy machine.
         const ARRIVAL: Duration = Duration::from_millis(500);
         const PAUSE: Duration = Duration::from_millis(2);
         result.or_else(|error| {
@@ -311,7 +312,7 @@ impl Session {
         })
     }
 
-    /// Ends the waits of both ends for each other.
+    /// Shuts down the TCP connection, which ends the waits of both ends for each other.
     pub(super) fn give_up(&self) {
         // Fails only if the connection has ended.
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -378,7 +379,7 @@ impl Session {
         completions.iter().try_for_each(|completion| check(completion, &self.adapter))
     }
 
-    /// Returns true if the peer's process has ended, and iWARP's streams with it, but no error.
+    /// Returns true if the peer's process has ended, and with it iWARP's streams, without an error.
     fn has_been_left(&self) -> bool {
         self.adapter.transport() == Transport::Iwarp
             && cause(&self.adapter).is_empty()
@@ -425,8 +426,7 @@ pub(super) fn check(completion: &Completion, adapter: &Adapter) -> anyhow::Resul
     }
 }
 
-/// Returns what moved a connected queue pair to ERROR, as [`cause`] does. Over iWARP, what no counter tells
-/// is the end of the stream.
+/// As [`cause`], for connected queue pairs: over iWARP, if no counter shows the reason, the stream has ended.
 fn cause_of_end(adapter: &Adapter) -> &'static str {
     match cause(adapter) {
         "" if adapter.transport() == Transport::Iwarp => ": the stream was closed or lost",
@@ -434,8 +434,8 @@ fn cause_of_end(adapter: &Adapter) -> &'static str {
     }
 }
 
-/// Returns what moved queue pairs to ERROR or kept them from being connected, as far as the counters tell:
-/// the status of flushed requests does not.
+/// Returns the reason why queue pairs moved to ERROR or were not connected, as the counters show it: the
+/// status of flushed requests does not. Empty if the counters do not show it either.
 fn cause(adapter: &Adapter) -> &'static str {
     let counters = adapter.counters();
     if adapter.transport() != Transport::Iwarp {

@@ -113,8 +113,8 @@ impl Cutter {
         Found::SuperPacket { segments, header, skipped, comment }
     }
 
-    /// Classifies a record that the capture's snap length cut by its headers, with zeros for what is missing.
-    /// Headers of a shorter packet than the record's say nothing.
+    /// Classifies a record that the capture's snap length cut: by its headers, with zeros for the missing
+    /// bytes. They prove a plain packet only if it is as long as the record, but for an FCS.
     fn look_at_part<'a>(
         &mut self,
         record: &Record,
@@ -147,7 +147,7 @@ impl Cutter {
         merged: Option<Merged<'_>>,
         limit: Limit,
     ) -> Result<Segments<'a>, SegmentError> {
-        // Datagrams of VXLAN and Geneve are merged as any others.
+        // `nichrome coalesce` merges datagrams of VXLAN and Geneve like any others.
         let within = |limit| match merged {
             Some(_) => Segments::within(frame, limit),
             None => Segments::within_any_tunnel(frame, limit),
@@ -160,22 +160,21 @@ impl Cutter {
         }
     }
 
-    /// Returns the limit for packets without a comment of an aggregate; `None` if they stay as they are,
-    /// because `nichrome coalesce` received them so.
+    /// Returns the limit for packets without an aggregate's comment; `None` if they stay as they are, because
+    /// `nichrome coalesce` received them with this length.
     fn limit_of_others(&self, application: Option<&str>) -> Option<Limit> {
         let is_coalesced = application.is_some_and(application::is_coalesce);
         self.limit.or((!is_coalesced).then_some(Limit::Packet(MTU)))
     }
 }
 
-/// Returns true if a record is no super-packet although it has no segments.
+/// Returns true if a record that cannot be segmented is short enough not to be a super-packet.
 fn fits(record: &Record, error: &SegmentError, limit: Limit) -> bool {
     record.original_len <= most_without(error, limit) + most_link_len(record.link_type)
 }
 
-/// Returns the maximum length of a packet that is no super-packet although it has no segments, in bytes
-/// without its link header. A limit of payload does not apply to packets of other protocols, nor to
-/// fragments.
+/// Returns the maximum length at which a packet that cannot be segmented is no super-packet, in bytes without
+/// its link header. A limit of payload does not apply to packets of other protocols, nor to fragments.
 fn most_without(error: &SegmentError, limit: Limit) -> u32 {
     u32::from(match (limit, error) {
         (Limit::Packet(mtu), _) => mtu,
@@ -184,8 +183,8 @@ fn most_without(error: &SegmentError, limit: Limit) -> u32 {
     })
 }
 
-/// Writes a packet of another link type behind an Ethernet header to `frame`. Returns the header that this
-/// replaces.
+/// Writes to `frame` an Ethernet header and the packet of a record of another link type. Returns the record's
+/// own link header, which the Ethernet header replaces.
 fn put_behind_ethernet<'a>(frame: &mut Vec<u8>, link_type: LinkType, bytes: &'a [u8]) -> &'a [u8] {
     let (ethernet, len) = match link_type.cooked(bytes) {
         Some(cooked) => (cooked.to_ethernet(), cooked.header_len()),
@@ -212,7 +211,7 @@ fn lacks_length(frame: &[u8]) -> bool {
         .is_some_and(|at| frame.len() - at > usize::from(MTU) && frame.get(at + 2..at + 4) == Some(&[0, 0]))
 }
 
-/// Sets the total length of an IPv4 packet to what was captured, unless that exceeds 65,535 bytes.
+/// Sets the total length of an IPv4 packet to the captured length, unless that exceeds 65,535 bytes.
 fn add_length(frame: &mut [u8]) {
     if let Some(at) = ipv4_packet(frame)
         && let Ok(len) = u16::try_from(frame.len() - at)

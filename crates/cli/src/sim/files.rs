@@ -18,7 +18,7 @@ use crate::{picture_file, signals};
 /// End of the names of files that are being written.
 const UNFINISHED: &str = ".unfinished";
 
-/// The folders that were created, outer ones first. Held while a file is written.
+/// The folders that this process created, outer ones first. Locked while a file is written.
 static WRITING: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn writing() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -55,7 +55,7 @@ pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     made.with_context(|| format!("cannot write to {}", folder.display()))
 }
 
-/// Removes the folders that were created and are empty, after a failure.
+/// Removes the empty folders that this process created, after a failure.
 pub(super) fn remove_empty_folders() {
     remove_empty(&writing());
 }
@@ -67,9 +67,9 @@ fn remove_empty(created: &[PathBuf]) {
     }
 }
 
-/// Removes what processes that were killed while they wrote have left in the folder.
+/// Removes the unfinished files of killed processes from the folder.
 pub(super) fn remove_leftovers(folder: &Path) -> io::Result<()> {
-    /// A file is written in less.
+    /// No file takes this long to write.
     const LONG: Duration = Duration::from_secs(3600);
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name();

@@ -23,7 +23,7 @@ pub(super) struct Place {
     pub(super) samples: Option<Range>,
 }
 
-/// The results with other settings.
+/// The values with other readings, and with samples of assumed parameters.
 #[derive(Default)]
 pub(super) struct Others {
     pub(super) readings: Vec<Values>,

@@ -20,9 +20,9 @@ struct Entry {
     name: String,
     title: String,
     paper: String,
-    /// Simulations that a figure needs. Series that differ in the metric only share theirs.
+    /// Number of simulations that a figure needs. Series that differ only in the metric share simulations.
     runs: usize,
-    /// Places of all series that are measured.
+    /// Number of points of all measured series.
     points: usize,
 }
 

@@ -122,7 +122,7 @@ impl Run {
         } else {
             Text { definition: &definition, places: &places, judged: &judged }.to_string()
         };
-        // All are done whichever fails: the runs take minutes.
+        // Writes all outputs even if one fails: the runs take minutes.
         let printed = print_summary(&text, self.trace.capture());
         let write = |folder: &PathBuf| write_all(folder, &definition, &places, &summary, &records);
         let written = self.out.as_ref().map_or(Ok(()), write);

@@ -35,7 +35,7 @@ pub(super) struct Jobs {
 }
 
 impl Jobs {
-    /// Sequential execution.
+    /// Returns the options for sequential execution.
     pub(super) const fn one() -> Self {
         Self { jobs: Some(NonZeroUsize::MIN), threads: NonZeroUsize::MIN }
     }

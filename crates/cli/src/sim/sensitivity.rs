@@ -67,9 +67,9 @@ struct StatementSummary<'a> {
     sentence: &'a str,
     paper: String,
     unit: &'a str,
-    /// With the default parameters.
+    /// Range with the default parameters.
     found: Option<Range>,
-    /// Over all samples.
+    /// Range over all samples.
     interval: Option<Range>,
     /// Number of samples in which the statement holds; none without a tolerance.
     holds_in: Option<usize>,
@@ -104,11 +104,11 @@ impl Sensitivity {
         all.extend(definition.samples(self.samples as usize, seed));
         let mut values = variants::run(&definition, &all, seed, &self.jobs)?;
         let samples = values.split_off(ends.min(values.len()));
-        // Without statements nothing is run.
+        // Without statements there are no runs.
         let none = Values::default();
         let (base, ends) = values.split_first().unwrap_or((&none, &[]));
         let summary = self.summary(&definition, &factors, base, ends, &samples);
-        // Both are done whichever fails: the runs take minutes.
+        // Writes the files even if printing fails: the runs take minutes.
         let printed = if self.json { print_json(&summary) } else { print(text(&definition, &summary)) };
         if let Some(folder) = &self.out {
             let name = format!("{}-sensitivity", definition.name);

@@ -52,7 +52,7 @@ impl Sweep {
             for task in distinct(&lists, &tasks) {
                 records.extend(store.get(runner, &task.point.parameters, task.seed)?);
             }
-            // As 'collect' does: by the names of the files.
+            // Sorts by file name, as 'collect' does.
             records.sort_by_cached_key(|record| store::file_name(&record.hash, record.seed));
             return print(record::lines(&records)?.trim_end());
         }
@@ -64,7 +64,7 @@ impl Sweep {
         ))
     }
 
-    /// Checks that the page is none of the files that are read, and no record of the store.
+    /// Checks that the page is not a file that the command reads, nor a record of the store.
     fn check_files(&self, lists: &Lists, tasks: &[Task]) -> anyhow::Result<()> {
         let mut files = Distinct::default();
         files.read("FILE", &self.file)?;

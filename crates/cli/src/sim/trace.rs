@@ -86,7 +86,7 @@ impl Trace {
         seed: u64,
     ) -> anyhow::Result<Record> {
         let mut observer = progress.observer();
-        // Both fail before a file is opened.
+        // Both checks precede opening a file.
         if self.series.is_some() {
             let name = runner.name();
             ensure!(runner.has_series(), "model '{name}' has no time series: leave out --series");
@@ -119,7 +119,7 @@ struct Pcapng(Rc<RefCell<Recording>>);
 type PcapngWriter = Writer<Box<dyn Write + Send>>;
 
 enum Recording {
-    /// The model has not begun: an existing file has its content.
+    /// The model has not begun: an existing file still has its content.
     Open(Output),
     Begun(PcapngWriter),
     /// Nothing is recorded after the first error.

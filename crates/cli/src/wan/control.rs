@@ -63,7 +63,7 @@ impl HostPlace {
     }
 }
 
-/// Returns how many packets the kernel has dropped unread at the left and right end.
+/// Returns the numbers of packets that the kernel has dropped unread at the left and right end.
 pub(super) type Unread = Arc<dyn Fn() -> anyhow::Result<[u64; 2]> + Send + Sync>;
 
 /// The parts of a path that requests affect.
@@ -134,7 +134,7 @@ fn the_only_one() -> anyhow::Result<UnixStream> {
         let Some(pid) = pid_of(&path) else { continue };
         match UnixStream::connect(&path) {
             Ok(stream) => found.push((pid, stream)),
-            // It is about to listen, or cannot accept.
+            // The process is about to listen, or cannot accept clients now.
             Err(_) if is_alive(pid) => {}
             // A leftover of a process that was killed.
             Err(_) => drop(fs::remove_file(&path)),

@@ -273,7 +273,7 @@ impl Link {
         let now = clock::now();
         let Some(answer) = self.too_big.answer(frame, now) else { return };
         let header = VirtioNetHeader::default().to_bytes();
-        // A lost error is repeated for the next packet.
+        // If this fails, the next packet that exceeds the MTU causes another error.
         if device.send(&[IoSlice::new(&header), IoSlice::new(&answer)]).is_ok() {
             self.given.too_big_sent += 1;
             self.given.not_captured +=
@@ -330,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// The memory of a path is that of the packets that it holds, also where most are dropped.
+    /// A path uses no more memory than its held packets need, even if it drops most packets.
     #[test]
     fn only_packets_that_leave_at_once_are_pieces_of_a_block() {
         let frame = TcpFrame { payload: vec![7; 1000], ..TcpFrame::default() }.build();

@@ -10,7 +10,7 @@ use crate::bins::Bins;
 /// Measurements outside the path engine: real departure times, and events at the devices.
 #[derive(Clone, Default)]
 pub(crate) struct Given {
-    /// Packets that the other device took.
+    /// Packets that the other device accepted.
     pub(crate) packets: u64,
     /// Bytes of these, including link headers.
     pub(crate) bytes: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Given {
     pub(crate) asked: DelayHistogram,
     /// Delay of these packets, from the timestamp of reading to that of writing.
     pub(crate) delay: DelayHistogram,
-    /// Difference of that to the scheduled delay.
+    /// Given minus scheduled delay of these packets.
     pub(crate) error: DelayHistogram,
     /// Frames that could not be segmented, and so did not enter the path.
     pub(crate) malformed: u64,

@@ -15,10 +15,10 @@ use crate::links::{self, Link};
 use crate::side::Side;
 use crate::{failure, signals};
 
-/// Wait of the right program for the left one to listen after which it is reported.
+/// Time after which a message reports that the right program waits for the left one to listen.
 const LONG_WAIT: Duration = Duration::from_secs(10);
 
-/// Time that a program must sleep to be regarded as not about to listen.
+/// Time without activity after which a program counts as not about to listen.
 const AT_REST: Duration = Duration::from_millis(500);
 
 /// An event that may end the session.
@@ -198,7 +198,7 @@ fn judge(side: Side, status: ExitStatus, shell_decides: bool) -> anyhow::Result<
     if side == Side::Right || shell_decides || status.success() {
         return Ok(());
     }
-    // The shell's statuses.
+    // A shell's exit statuses for a program that it could not start.
     let is_not_started = |code: &u8| [failure::NOT_FOUND, failure::NOT_EXECUTABLE].contains(code);
     if let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()).filter(is_not_started) {
         let what = format!("the command on the left could not be started ({status})");

@@ -1,7 +1,7 @@
 const EVERY = 250, KEPT = 240;
 const DIRECTIONS = [["to_right", "to the right"], ["to_left", "to the left"]];
 const UNITS = { us: 1e-3, ms: 1, s: 1e3, kbit: 1e-3, mbit: 1, gbit: 1e3, "%": 1, p: 1 };
-/* Rates and queues are on logarithmic sliders; the last rate is no bottleneck, and without one there is no queue. */
+/* Rates and queues have logarithmic sliders. The last position of a rate means no bottleneck: then there is no queue either. */
 const SLIDERS = [
   { name: "delay", most: 500, step: 1, value: at => `${at}ms`, place: ms => ms },
   { name: "jitter", most: 100, step: 1, value: at => at > 0 ? `${at}ms` : "none", place: ms => ms },
@@ -21,7 +21,7 @@ async function ask(path, options = {}) {
   return said;
 }
 
-/* Sends what sliders have come to, one request at a time, the last place of each. */
+/* Sends the values of moved sliders, one request at a time: only the latest value of each. */
 const waiting = new Map();
 let is_sending = false;
 async function send(direction, name, value) {
@@ -57,7 +57,7 @@ for (const [direction, title] of DIRECTIONS) {
   }
 }
 
-/* What is in force may have come from elsewhere. */
+/* Moves the sliders to the impairments in force, which another client may have set. */
 function follow(state) {
   for (const { direction, kind, input, shown } of sliders) {
     const text = state[direction].impairments[kind.name];

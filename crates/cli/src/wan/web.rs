@@ -202,7 +202,7 @@ struct Direction {
     packets_delivered: u64,
     bytes_delivered: u64,
     dropped: u64,
-    /// Those of the dropped packets that did not enter the path, and are not in `packets`.
+    /// Dropped packets that did not enter the path; `packets` does not include them.
     not_entered: u64,
     /// Packets in the bottleneck's queue or delayed.
     in_flight: u64,

@@ -45,7 +45,7 @@ impl<'a> Interval<'a> {
     }
 
     fn rates(&self, before: Option<&'a Counters>, after: &'a Counters) -> Rates<'a> {
-        // A container gives its processes the same IDs each time.
+        // A restarted card may have the same process ID: a container assigns the same IDs each time.
         let is_same =
             self.before.card.pid == self.after.card.pid && self.before.uptime_s <= self.after.uptime_s;
         let since = if is_same { self.before.uptime_s } else { 0.0 };

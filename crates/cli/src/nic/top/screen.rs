@@ -30,13 +30,13 @@ impl Screen {
             let _ = disable_raw_mode();
             let (restored, is_restored) = mpsc::channel();
             thread::spawn(move || {
-                // Held until the end of the process: nothing is drawn on the restored terminal.
+                // Locked until the process ends, so that nothing is drawn on the restored terminal.
                 let _output = io::stdout().lock();
                 let _ = ratatui::try_restore();
                 let _ = restored.send(());
                 thread::park();
             });
-            // A terminal that takes nothing does not hold up the end.
+            // A terminal that accepts no output delays the end by a second at most.
             let _ = is_restored.recv_timeout(Duration::from_secs(1));
             process::exit(128 + signal)
         })?;
