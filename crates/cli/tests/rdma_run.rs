@@ -145,7 +145,7 @@ fn programs_that_cannot_load_the_library_are_refused_with_the_reason() {
     bytes[18] = 0xF3;
     std::fs::write(&program, bytes).unwrap();
     let output = run(&["--", name]);
-    // As a shell's.
+    // The status that a shell has in this case.
     assert_eq!(output.status.code(), Some(126));
     let error = complaint(&output);
     assert!(error.contains("another processor"), "{error}");
@@ -235,7 +235,7 @@ fn what_ends_doctor_ends_the_program_and_the_report_is_printed() {
     }
 }
 
-/// The terminal sends it to the program, too.
+/// The terminal sends SIGINT to the program itself, too.
 #[test]
 fn ctrl_c_reaches_the_program_of_doctor_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ pub(crate) struct Browser {
 impl Browser {
     pub(crate) fn new() -> Self {
         let profile = tempfile::tempdir().unwrap();
-        // It reads from descriptor 3 and writes to descriptor 4. Its sandbox needs a user that is not root.
+        // Chromium reads commands from descriptor 3 and writes to descriptor 4. Its sandbox refuses root.
         let mut process = Command::new("sh")
             .args(["-c", "exec chromium \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "sh"])
             .args([
@@ -109,7 +109,7 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", &json!({ "features": features }));
-        // Two frames later, observers of sizes have seen the new one.
+        // After two frames, resize observers have run with the new size.
         self.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))");
     }
 

@@ -132,7 +132,8 @@ fn zooms(browser: &mut Browser, nth: u64) {
     assert_eq!(marks(browser, nth), all);
 }
 
-/// A browser cancels a touch that scrolls the page.
+/// Checks that a canceled pointer ends the selection of a part: browsers cancel a touch that scrolls the
+/// page.
 fn ends_with_a_scroll(browser: &mut Browser, nth: u64) {
     let left = browser.evaluate(&format!(
         "(() => {{ const svg = document.querySelectorAll('.figure svg')[{nth}], at = svg.getBoundingClientRect(); \

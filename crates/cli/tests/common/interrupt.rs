@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends a signal once the command handles SIGINT, and the signal if it does not ignore it.
+/// Sends a signal once the command has a handler for SIGINT, and handles or ignores the signal itself.
 pub(crate) fn interrupt(child: &Child, signal: Signal) {
     let status = format!("/proc/{}/status", child.id());
     while !is_ready(signal, &fs::read_to_string(&status).unwrap()) {

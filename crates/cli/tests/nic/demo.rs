@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::lab::needs_namespaces;
 
-/// Several of the measurements of `demo --quick`, of which each reports its errors when it ends.
+/// Duration of several measurements of `demo --quick`, each of which reports its errors when it ends.
 const STOPPING: Duration = Duration::from_secs(4);
 
 #[test]

@@ -83,7 +83,7 @@ impl Lab {
                 .unwrap();
         }
         let lab = Self { here, there, directory: tempfile::tempdir().unwrap() };
-        // Of killed cards in a namespace that had this one's number.
+        // Removes the files of cards that were killed in an earlier namespace with the same inode number.
         lab.files().iter().for_each(|file| fs::remove_file(file).unwrap());
         lab.add_wire();
         lab
@@ -303,8 +303,8 @@ pub(crate) fn add_addresses(called: &str, number: u8) {
     netlink.add_address(&interface, address(Family::V6, number), 64).unwrap();
 }
 
-/// A running card; ended on drop, since it would otherwise leave files that belong to another namespace with
-/// the same number.
+/// A running card; ended on drop, since its files would otherwise be taken for those of a later namespace
+/// with the same inode number.
 pub(crate) struct Up {
     child: Child,
     lines: Receiver<String>,

@@ -93,7 +93,7 @@ fn nic_down_waits_for_the_process_of_a_killed_card() {
     let lab = Lab::new();
     let before = lab.interface("w0");
     lab.up(&["--backend", "packet"]).kill();
-    // As a process does that has closed its socket and not yet its claim.
+    // Locks the claim, like a process that has closed its socket but not its claim.
     let claim = lab.claim();
     claim.try_lock().unwrap();
     let (line, status) = lab.failure(&["nic", "down", "h0"]);
@@ -164,7 +164,7 @@ fn removing_the_wire_ends_the_card_with_one_line() {
         assert!(!has_host(&lab) && lab.is_tidy());
         lab.add_wire();
         let logged = lab.up(&["--backend", back_end]).stop();
-        // Both ends of a veth pair take tags out.
+        // Both ends of a veth pair strip VLAN tags.
         let warnings = logged.iter().filter(|line| line.contains("'ethtool -K w0 rxvlan off' keeps them"));
         assert_eq!(warnings.count(), usize::from(*back_end == "xdp"), "{logged:?}");
     }

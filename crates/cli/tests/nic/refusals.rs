@@ -46,7 +46,7 @@ fn a_wire_has_one_card_of_all_users() {
     let lab = Lab::new();
     let before = lab.interface("w0");
     let first = lab.up(&["--backend", "packet"]);
-    // Another user's is in another directory.
+    // Hides the claim: another user's claim is in another directory.
     let (claim, hidden) = (lab.claim_path(), lab.claim_path().with_extension("hidden"));
     fs::rename(&claim, &hidden).unwrap();
     let during = lab.interface("w0");

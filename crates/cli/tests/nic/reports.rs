@@ -175,7 +175,7 @@ fn a_signal_ends_top_and_restores_the_terminal() {
         assert!(!is_raw(), "{signal:?}");
         drop(end);
         let shown = shown.join().unwrap();
-        // Of the alternate screen (xterm, DECSET 1049).
+        // The sequences that enter and leave the alternate screen (xterm, DECSET 1049).
         let [entered, left] = ["\x1b[?1049h", "\x1b[?1049l"].map(|words| shown.matches(words).count());
         assert!(entered <= left, "{signal:?}: {shown:?}");
     }
@@ -221,7 +221,7 @@ fn prometheus_gets_the_counters_of_every_queue() {
     let _silent: Vec<_> = (0..130).map(connect).collect();
     let begun = Instant::now();
     assert!(get("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
-    // Prometheus waits for 10 s; one after the other, they would take 260 s.
+    // Prometheus waits for 10 s. Served one after the other, the silent clients would take 260 s.
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 

@@ -19,7 +19,7 @@ fn measured(arguments: &[&str]) -> Value {
 fn every_profile_is_measured_and_none_allocates_per_packet() {
     let clean = capture("tcp-clean");
     for profile in PROFILES {
-        // One in full is enough: the others repeat one round.
+        // One full measurement is enough: the other profiles are measured in a single run.
         let (rounds, runs): (&[&str], _) = if profile == "gro" { (&[], 15) } else { (&["--quick"], 1) };
         let report = measured(&[&["lro", &clean, "--profile", profile], rounds].concat());
         for name in [
@@ -71,7 +71,7 @@ fn interleaved_flows_are_a_table_of_flows_runs_and_profiles() {
                 assert!(profile[name].as_f64().unwrap() > 0.0, "{name}");
             }
             let [before, after] = ["packets_in", "packets_out"].map(|name| number(profile, name));
-            // gro merges what a burst has of a flow.
+            // gro merges the segments of a flow within a burst.
             let most = in_a_row.max(32 / flows);
             let is_right = match (profile["profile"].as_str(), &row["merges"]) {
                 (Some("gro"), Value::Bool(true)) => (before / most..=before / in_a_row).contains(&after),

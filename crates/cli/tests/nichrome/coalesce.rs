@@ -85,7 +85,7 @@ fn json_has_stable_names_and_types() {
     }
 }
 
-/// The text has them, so programs need them as well.
+/// The text output has these values, so programs need them as well.
 #[test]
 fn json_has_the_hold_times_and_the_packets_without_payload() {
     let path = capture("tcp-loss");
@@ -287,7 +287,7 @@ fn the_comparison_equals_single_runs() {
     }
 }
 
-/// Without them, the card that drops most would be the best.
+/// Without the counts of drops, the card that drops most would seem the best.
 #[test]
 fn the_comparison_counts_wrong_checksums_and_drops() {
     const WRONG: u32 = 30;

@@ -37,7 +37,7 @@ fn a_link_to_the_script_runs_the_command_of_its_repository() {
         .output()
         .unwrap();
     assert_eq!(stdout(&output), format!("in {}: coalesce a b\n", parent.path().display()));
-    // Not in the caller's folder, whose toolchain and configuration may be others.
+    // Builds in the repository: the caller's folder may have another toolchain and configuration.
     let builds = "build --release --bin nichrome --message-format json-render-diagnostics";
     assert_eq!(String::from_utf8_lossy(&output.stderr), format!("in {}: {builds}\n", root.display()));
 }

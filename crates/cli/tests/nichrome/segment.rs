@@ -147,7 +147,7 @@ fn super_packets_without_a_total_length_are_cut_too() {
         });
         assert_eq!(cut, expected);
     }
-    // A snap length below the packet's: how much is missing is not known from the packet.
+    // A snap length below the packet's length: its header does not show how many bytes are missing.
     let packets = [(without_length(&frame, ETHERNET)[..2000].to_vec(), Some(frame.len() as u32))];
     let found =
         segment(&capture_of(&folder, LinkType::Ethernet, &packets), &folder.path().join("out.pcapng"), &[]);
@@ -158,7 +158,7 @@ fn super_packets_without_a_total_length_are_cut_too() {
     );
 }
 
-/// A limit of payload is not one of packets, whose headers are as long as they are.
+/// `--mss` limits the payload, not the packet, whose headers may have any length.
 #[test]
 fn a_snap_length_makes_no_super_packet_of_a_segment() {
     let folder = tempdir().unwrap();
@@ -420,7 +420,7 @@ fn datagrams_of_vxlan_that_were_merged_come_back_bit_for_bit() {
     let folder = tempdir().unwrap();
     let [merged, cut] = ["merged.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
     let ordinary: Vec<_> = (0..).zip(segments(1, 4)).map(|(nth, frame)| in_vxlan(&frame, nth)).collect();
-    // The first claims the length of both.
+    // The first packet's inner header claims the length of both parts.
     let long = super_packet(2500);
     let (first, second) = long.split_at(long.len() / 2 - 4);
     let hostile = [in_vxlan(first, 0), datagram((49_152, 4789), 1, second)];

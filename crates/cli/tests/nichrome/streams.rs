@@ -154,7 +154,7 @@ fn an_interrupted_run_does_not_wait_for_the_writer_of_its_input() {
     }
 }
 
-/// As Ctrl-C ends the programs of a pipeline: the one before writes what it still has.
+/// Ctrl-C interrupts all programs of a pipeline: the previous one first writes its remaining packets.
 #[test]
 fn an_interrupted_run_reads_what_the_writer_of_its_input_still_has() {
     let Waiting { child, mut stdin, folder } = waiting("segment");
@@ -208,7 +208,7 @@ fn a_run_that_waits_for_the_first_packet_can_be_interrupted() {
 #[test]
 fn packets_are_passed_on_before_their_reader_waits_for_more() {
     let input = fs::read(capture("tcp-clean")).unwrap();
-    // The writer's last packet may be incomplete, as those of a writer with a buffer are.
+    // The last packet may be incomplete: a buffered writer flushes without regard to packets.
     for cut in [0, 1] {
         let mut child = command(&["segment", "-", "-"]);
         let mut child =

@@ -257,7 +257,7 @@ fn the_cause_that_ended_an_iwarp_stream_is_named() {
         ": a segment of the peer had a wrong CRC\n",
         ": the peer ended the stream with a TERMINATE message\n",
     ];
-    // The end that notices it says so to the other, whose segment may be damaged, too.
+    // The end that detects the wrong CRC sends a TERMINATE to the other end, which may detect one itself.
     assert!(errors.iter().any(|error| error.ends_with(crc)), "{errors:?}");
     assert!(errors.iter().all(|error| error.ends_with(crc) || error.ends_with(terminate)), "{errors:?}");
 }
@@ -305,7 +305,8 @@ fn ends_whose_devices_have_addresses_of_different_families_name_both() {
                 && error.contains(", the peer's at ")
                 && error.contains("::1")
         };
-        // Where the end that finds it has nothing to send first, the other one finds that it has ended.
+        // One end may report only that its peer has ended: the end that detects the mismatch may exit before
+        // it sends its own address.
         assert!(errors.iter().any(names_both), "{errors:?}");
     }
 }
@@ -395,7 +396,7 @@ fn servers_refuse_parameters_that_no_client_could_have_from_its_options() {
     }
 }
 
-/// A client that gets the server's TERMINATE ends before the server's program has looked at its connections.
+/// A client that receives the server's TERMINATE may exit before the server's program checks its connections.
 #[test]
 fn a_server_of_bandwidth_names_the_cause_that_ended_an_iwarp_stream() {
     for (nth, op) in ["write", "send"].into_iter().enumerate() {
@@ -469,7 +470,7 @@ fn an_end_whose_peer_is_not_reached_or_ends_does_not_wait_for_its_time_limit() {
     }
 }
 
-/// A message that TCP has taken may not have left yet.
+/// A message that TCP has accepted may not have been sent yet.
 #[test]
 fn bandwidth_over_iwarp_counts_what_has_arrived() {
     let paced = "--rate 100mbit --size 16384 --depth 64 --duration 100ms";

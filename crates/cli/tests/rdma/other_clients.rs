@@ -35,7 +35,7 @@ struct Client {
     region: Region,
     peer: RemoteRegion,
     cq: CompletionQueue,
-    /// Taken by a client that leaves it.
+    /// `None` after the client has destroyed it.
     qp: Option<QueuePair>,
 }
 
@@ -77,8 +77,8 @@ impl Client {
     }
 }
 
-/// Returns the error of a server of `bw` whose client executes a request of `len` bytes, and stays if the
-/// server has a part in it.
+/// Returns the error of a server of `bw` whose client executes a request of `len` bytes. After a SEND, the
+/// client stays until the server ends; after a WRITE, it ends at once.
 fn error_of_server(port: u16, transport: Transport, op: &str, len: usize) -> String {
     let server = start(&format!("bw --transport {} --port {port} --json", transport.name()));
     let mut client = Client::connect(port, transport, op, 64);
@@ -128,7 +128,7 @@ fn a_server_of_writes_names_the_refusal_that_ended_the_connection() {
     }
 }
 
-/// Has a client of `bw` over iWARP offer the server `endpoints`, each for a connection, and then `act`;
+/// Sends a server of `bw` over iWARP the `endpoints` of a client, one per connection, then calls `act`;
 /// returns the server's error.
 fn error_of_set_up(port: u16, endpoints: &[Endpoint], act: impl FnOnce(&TcpStream, &Endpoint)) -> String {
     let server = start(&format!("bw --transport iwarp --port {port} --json"));

@@ -258,14 +258,14 @@ fn a_folder_that_cannot_be_written_is_reported_before_the_run() {
     }
 }
 
-/// The runs take minutes.
+/// A failure to write files must not lose the results: the runs take minutes.
 #[test]
 fn results_whose_files_cannot_be_written_are_printed() {
     let folder = tempdir().unwrap();
     for (command, file) in
         [("run", "lro-netfpga-cpu.svg"), ("sensitivity", "lro-netfpga-cpu-sensitivity.json")]
     {
-        // A file does not replace a folder.
+        // A folder of this name makes the write fail.
         fs::create_dir(folder.path().join(file)).unwrap();
         let page = folder.path().join(format!("{command}.html"));
         let paged = if command == "run" { &["--html", text(&page)][..] } else { &[] };
@@ -324,7 +324,7 @@ fn a_signal_reports_the_completed_runs_of_the_readings() {
         interrupt(&child, Signal::INT);
         let error = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
         if error == "nichrome: interrupted after 16 of 16 runs\n" {
-            // Right until the next runs begin, which is a short time.
+            // Correct in the short time before the runs of the reading begin.
             between += 1;
             assert!(between <= 2, "{of_readings} times of the readings");
         } else if error.ends_with(" of 16 runs\n") {

@@ -4,11 +4,11 @@
 /// The option that selects one test.
 const EXACT: &str = "\"--exact\",";
 
-/// What the name follows; the last in files with [`EXACT`] only.
+/// The texts that precede a test's name; the last two apply in files with [`EXACT`] only.
 const MARKS: [&str; 4] = ["needs_namespaces!(", "in_namespaces(", EXACT, "let name = \""];
 
-/// Returns the names in `source`, the file at `path` from the crate's `src` or `tests` on, that are not those
-/// of its tests.
+/// Returns the names in `source` that are not names of its tests. `path` is the file's path, from the crate's
+/// `src` or `tests` on.
 pub(crate) fn wrong_names<'a>(path: &str, source: &'a str) -> Vec<&'a str> {
     let modules = modules_of(path);
     let is_own = |name: &str| {
@@ -18,8 +18,8 @@ pub(crate) fn wrong_names<'a>(path: &str, source: &'a str) -> Vec<&'a str> {
     names(source).filter(|name| !is_own(name)).collect()
 }
 
-/// Returns the literals behind the marks that look like the name of a test. Those of `--ignored` are of
-/// another end, which is missed if it does not run.
+/// Returns the literals behind the marks that look like the name of a test. Leaves out statements with
+/// `--ignored`: their tests are the other end of a test that fails if they do not run.
 fn names(source: &str) -> impl Iterator<Item = &str> {
     let marks = if source.contains(EXACT) { &MARKS[..] } else { &MARKS[..2] };
     let behind = marks.iter().flat_map(|mark| source.match_indices(*mark).map(|(at, _)| &source[at..]));
@@ -32,7 +32,7 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|char| char.is_ascii_lowercase() || "_:0123456789".contains(char))
 }
 
-/// Returns modules without the one that is usually called so.
+/// Returns a path of modules without a module `tests` at its end.
 fn without_tests(modules: &str) -> &str {
     modules.strip_suffix("tests").map_or(modules, |rest| rest.trim_end_matches("::"))
 }

@@ -15,7 +15,7 @@ fn run(text: &str) -> (bool, String) {
     fs::set_permissions(&executable, Permissions::from_mode(0o755)).unwrap();
     fs::write(&list, format!("cli/none\t{}\t{}\n", folder.display(), executable.display())).unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/run-tests");
-    // The tally is that of the tests that this one is among.
+    // TALLY would name the file in which the outer run of the script counts this test.
     let output = Command::new(script).arg("others").arg(&list).env_remove("TALLY").output().unwrap();
     let [printed, said] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     (output.status.success(), format!("{}\n{said}", printed.lines().last().unwrap_or_default()))

@@ -1,5 +1,4 @@
-//! `nichrome wan --between`, between two interfaces. These are in namespaces that represent the machine,
-//! which needs root.
+//! `nichrome wan --between`, between two interfaces. A namespace represents the machine, which needs root.
 
 use std::fs::{self, File};
 use std::io::{IoSlice, Read, Write};
@@ -218,7 +217,7 @@ fn packets_that_a_device_refuses_are_dropped_and_not_delivered() {
     let from =
         machines.on_host(0, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap());
     let payload = vec![1; 100];
-    // In sequence: packets that leave together are one write, whose packets and bytes count each.
+    // In sequence, so that packets that leave together are coalesced: the counters must count each packet.
     let frame =
         |nth| TcpFrame { seq: SeqNumber(nth * 100), payload: payload.clone(), ..TcpFrame::default() }.build();
     let send = || {
@@ -312,7 +311,7 @@ fn the_packets_before_the_end_of_an_interface_are_captured() {
     let (header, frame) = (VirtioNetHeader::default().to_bytes(), TcpFrame::default().build());
     let (limit, has_ended) = (Instant::now() + PATIENCE, AtomicBool::new(false));
     thread::scope(|scope| {
-        // What is sent to an interface that is gone ends the path by an error.
+        // A packet sent to a removed interface ends the path with an error.
         scope.spawn(|| {
             while !has_ended.load(Ordering::Relaxed) && Instant::now() < limit {
                 let _ = from.send(&[IoSlice::new(&header), IoSlice::new(&frame)]);

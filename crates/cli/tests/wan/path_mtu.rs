@@ -17,7 +17,7 @@ fn a_transfer_over_a_narrow_path_arrives_whole() {
     }
 }
 
-/// RFC 8200 section 5.
+/// RFC 8200 section 5: every link carries IPv6 packets of 1,280 bytes.
 #[test]
 fn ipv6_packets_of_1280_bytes_pass_a_narrower_path() {
     let probe = |peer: &str, len: u32| python(&format!("probe {peer} {len}"));

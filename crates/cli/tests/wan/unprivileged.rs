@@ -154,7 +154,7 @@ fn a_full_disk_ends_the_capture_but_not_the_summary() {
 #[test]
 fn interfaces_of_the_machine_are_refused_with_the_capability_that_is_missing() {
     let (room, nichrome) = open_room();
-    // It has the capabilities for the interfaces, and gives them up before the path begins.
+    // The script has the capabilities to create the interfaces, and drops them before it starts the path.
     let script = format!(
         "ip link add eth7 up type veth peer name eth8 && ip link set eth8 up && \
          exec setpriv --bounding-set -all --inh-caps -all {nichrome} wan --between eth7 eth8"
