@@ -154,7 +154,7 @@ impl EngineOptions {
         })
     }
 
-    /// Returns these options with segments passed whose checksum is wrong, unless `--bad-checksum` is given.
+    /// Returns these options, but passes segments with a wrong checksum unless `--bad-checksum` is given.
     pub(crate) fn passing_bad_checksums(&self) -> Self {
         Self { bad_checksum: self.bad_checksum.or(Some(Action::Pass)), ..self.clone() }
     }

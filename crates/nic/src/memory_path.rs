@@ -17,8 +17,8 @@ pub(crate) const ROOM: usize = 1024;
 /// Length of a block of memory for frames that are sent in several parts (ACKs), in bytes.
 pub(crate) const BLOCK: usize = 1 << 16;
 
-/// The path towards one end of a wire. Clones are the same path, which can be changed while a card uses the
-/// wire.
+/// The path towards one end of a wire. Clones share the path, whose impairments can be changed while a card
+/// uses the wire.
 #[derive(Clone)]
 pub struct MemoryPath {
     direction: Arc<Mutex<Direction>>,

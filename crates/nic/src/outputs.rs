@@ -83,7 +83,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
                 Err(HostError::Refused(_) | HostError::Down) => self.refused(&packet),
                 Err(error @ HostError::Gone(_)) => self.failed = Some(CardError::Host(error)),
             },
-            // The delivery thread counts what it delivers.
+            // The delivery thread counts the packets that it delivers.
             Delivery::Queue { queue, waker, .. } => {
                 let pushed = queue.push(packet, &mut self.patience, || waker.wake());
                 self.stats.delivery_waited += u64::from(pushed == Pushed::AfterWaiting);

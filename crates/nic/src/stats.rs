@@ -56,7 +56,7 @@ pub struct QueueStats {
 }
 
 impl QueueStats {
-    /// Returns the plain counters with their stable names, without those of the engine and the wire.
+    /// Returns the plain counters with their stable names, without the counters of the engine and the wire.
     pub fn named(&self) -> [(&'static str, u64); 20] {
         [
             ("received", self.received),

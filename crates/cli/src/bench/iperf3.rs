@@ -55,7 +55,7 @@ impl Stream<'_> {
         let client = start(End::Client, &["--client", self.server, "--time", self.seconds, "--json"])?;
         let printed = client.wait_with_output()?.stdout;
         let report: Value = serde_json::from_slice(&printed).context("unexpected report of iperf3")?;
-        // A server whose client failed waits for another one.
+        // A server whose client has failed waits for another client.
         let _ = server.kill();
         server.wait()?;
         match report.pointer("/end/sum_received/bits_per_second").and_then(Value::as_f64) {

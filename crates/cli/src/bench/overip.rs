@@ -133,7 +133,7 @@ impl Overip {
         Ok(Plan { delays, ..plan })
     }
 
-    /// Applies the impairment options to the path. Its delay varies with the figures and cannot be given.
+    /// Returns the path's impairments from the options, which must not set a delay: the figures vary it.
     fn impairments(&self) -> anyhow::Result<[Impairments; 2]> {
         let mut files = Distinct::default();
         let (asked, impairments) = self.impairments.impairments(&mut files)?;

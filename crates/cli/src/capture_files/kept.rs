@@ -14,7 +14,7 @@ use super::interface::Interface;
 
 type CaptureWriter = Writer<Box<dyn Write + Send>>;
 
-/// The captures that a command writes. Clones are the same captures.
+/// The captures that a command writes. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Outputs(Arc<Mutex<Vec<CaptureWriter>>>);
 

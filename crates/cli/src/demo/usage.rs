@@ -69,7 +69,7 @@ pub(super) struct IpReceived {
     pub(super) bytes: u64,
 }
 
-/// Returns what the network namespace of this thread has received.
+/// Returns the IPv4 packets and bytes that the network namespace of this thread has received.
 pub(super) fn ip_received() -> IpReceived {
     IpReceived {
         packets: counter("snmp", "Ip", "InReceives"),

@@ -191,7 +191,7 @@ impl Record {
         };
         let has_given_mac = interface.mac == Some(MacAddr(given_mac));
         if !has_given_mac && interface.name.as_str() != self.wire {
-            // Another interface has its index.
+            // Another interface has the wire's former index.
             return Ok(false);
         }
         if has_given_mac {

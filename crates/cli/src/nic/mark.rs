@@ -1,7 +1,7 @@
 //! The mark of a wire that has a card, which cards of all users respect: an alternative name (altname) of the
 //! card's host interface. Alternative names are unique in a network namespace, and the kernel removes them
-//! with the interface, however the card ends. Setting one needs the right to create interfaces, so that no
-//! other user can block a wire.
+//! with the interface, however the card ends. Setting one needs the right to create interfaces: a user
+//! without it cannot keep a card from a wire.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -104,8 +104,8 @@ impl Libraries {
             ("PATH", self.search_path()),
         ];
         if checks_link_order {
-            // Without it AddressSanitizer refuses to run after preloaded libraries. The user's options come
-            // later and take precedence.
+            // Without this option AddressSanitizer refuses to run after preloaded libraries. The user's
+            // options come later and take precedence.
             let option = OsStr::new("verify_asan_link_order=0");
             variables.push(("ASAN_OPTIONS", with_others(option, "ASAN_OPTIONS", ":")));
         }

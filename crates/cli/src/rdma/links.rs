@@ -123,7 +123,7 @@ mod tests {
         let mine = temporary.path().join("mine");
         let complete = with_links_in(&mine, folder.clone()).unwrap();
         assert!(complete.join("devices").exists());
-        // Only root can give a folder away; all others have one that is root's.
+        // Root gives its folder to another user, which only root can do; other users take a folder of root.
         let theirs = match geteuid().is_root() {
             true => {
                 chown(&mine, Some(65_534), None).unwrap();

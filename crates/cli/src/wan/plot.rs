@@ -1,4 +1,4 @@
-//! Delays given and throughput over time, as SVG.
+//! Measured delays, and throughput over time, as SVG.
 
 use plotters::prelude::*;
 

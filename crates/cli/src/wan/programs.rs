@@ -121,12 +121,12 @@ impl Program {
 }
 
 impl Running {
-    /// Returns its exit status, once it has ended.
+    /// Returns the program's exit status, once it has ended.
     pub(super) fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().context("cannot wait for a program")
     }
 
-    /// Waits until its output is printed, which takes as long as its children keep the pipe open.
+    /// Waits until the program's output is printed: until its children have closed the pipe, too.
     pub(super) fn print_the_rest(self) {
         for printer in self.printers {
             // The thread does not panic.

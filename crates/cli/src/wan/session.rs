@@ -77,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Runs programs on the left and right host. Returns the right one's exit status, or that of a shell
-    /// without a right program.
+    /// Runs programs on the left and right host. Returns the right program's exit status, or the shell's if
+    /// there is no right program.
     pub(super) fn run(
         &mut self,
         hosts: &[Host; 2],

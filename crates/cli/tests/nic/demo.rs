@@ -1,4 +1,4 @@
-//! `nichrome demo`: what it measures, and in a shell with job control.
+//! `nichrome demo`: its measurements with impairments, and signals of a shell with job control.
 
 use std::process::{Command, Stdio};
 use std::thread;

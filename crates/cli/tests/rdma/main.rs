@@ -305,8 +305,8 @@ fn ends_whose_devices_have_addresses_of_different_families_name_both() {
                 && error.contains(", the peer's at ")
                 && error.contains("::1")
         };
-        // One end may report only that its peer has ended: the end that detects the mismatch may exit before
-        // it sends its own address.
+        // The end that detects the mismatch may exit before it sends anything: the other end then reports
+        // only that its peer has ended.
         assert!(errors.iter().any(names_both), "{errors:?}");
     }
 }

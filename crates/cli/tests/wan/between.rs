@@ -287,7 +287,7 @@ fn a_plot_that_cannot_be_written_is_reported_also_if_an_interface_is_gone() {
 fn has_thread(process: u32, name: &str) -> bool {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     threads.map(|thread| fs::read_to_string(thread.path().join("comm"))).any(|comm| {
-        // One that has ended meanwhile has no name.
+        // A thread that has ended meanwhile has no name.
         comm.is_ok_and(|comm| comm.trim() == name)
     })
 }

@@ -33,7 +33,7 @@ const CARD: &str = "card_processors";
 /// Processors used by the receiving programs.
 const RECEIVERS: &str = "receiver_processors";
 
-/// Message size in bytes, where it is not the variable.
+/// Message size in bytes, unless the figure varies it.
 const SIZE: usize = 16 * 1024;
 
 /// The paper's link.

@@ -12,7 +12,7 @@ use super::series::{Axis, Grid, median_us};
 use super::testbed::{Testbed, millis};
 use crate::side::Side;
 
-/// Message size in bytes, where it is not the variable.
+/// Message size in bytes, unless the figure varies it.
 pub(super) const SIZE: usize = 1024;
 
 /// Expected round trip on a path without delay.

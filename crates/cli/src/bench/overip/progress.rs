@@ -16,7 +16,7 @@ use crate::side::Side;
 const FETCH: Axis = Axis { quantity: "fetch_us", label: "time of a fetch (µs)" };
 const LOADS: Axis = Axis { quantity: "load_ms", label: "load before each answer (ms)" };
 
-/// The load, where it is not the variable.
+/// The load, unless the figure varies it.
 pub(super) const LOAD: Duration = Duration::from_millis(16);
 
 /// Warm-up fetches, not counted.

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Computes for a given time: the number of steps that take so long on an idle processor.
+/// Computes for a given time: executes the number of steps that take this time on an idle processor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
     steps_per_second: f64,

@@ -179,7 +179,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Negotiates StaR for a connected pair; returns what client and server have allocated.
+    /// Negotiates StaR for a connected pair; returns the bytes that client and server have allocated.
     fn put_on_star(&mut self, client: QpHandle, server: QpHandle) -> anyhow::Result<[i64; 2]> {
         let [ours, theirs] = &mut self.devices;
         let offer = |device: &Device<ByteMemory>, qp, wish| {
@@ -241,7 +241,7 @@ impl Lab {
         Ok(grown[1])
     }
 
-    /// Carries packets until `count` WRITEs are complete; adds what the ends allocate.
+    /// Carries packets until `count` WRITEs are complete; adds the bytes that each end allocates to `grown`.
     fn run_until_complete(&mut self, count: usize, grown: &mut [i64; 2]) -> anyhow::Result<()> {
         let mut left = count;
         for _ in 0..MOST_ROUNDS {
