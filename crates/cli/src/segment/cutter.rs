@@ -114,7 +114,8 @@ impl Cutter {
     }
 
     /// Classifies a record that the capture's snap length cut: by its headers, with zeros for the missing
-    /// bytes. They prove a plain packet only if it is as long as the record, but for an FCS.
+    /// bytes. Headers of a packet that is shorter than the record, by more than an FCS, do not show that the
+    /// record is a plain packet.
     fn look_at_part<'a>(
         &mut self,
         record: &Record,

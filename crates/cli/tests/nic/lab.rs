@@ -206,7 +206,7 @@ impl Lab {
         files.map(|file| file.path()).filter(|path| path.to_str().unwrap().contains(&suffix)).collect()
     }
 
-    /// Sends `data` from one side to the other over TCP; returns true if it arrived unchanged.
+    /// Sends `data` from one side to the other over TCP, and checks that it arrives unchanged.
     pub(crate) fn transfer(&self, data: &'static [u8], direction: Direction, family: Family) {
         let (from, to) = match direction {
             Direction::ToHost => (&self.there, &self.here),

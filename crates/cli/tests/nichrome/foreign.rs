@@ -117,7 +117,7 @@ fn acks_of_the_card_are_ip_packets_unless_the_capture_is_of_ethernet() {
 fn frames_other_than_ip_pass_unchanged_and_in_order() {
     let folder = tempdir().unwrap();
     let (input, output) = (folder.path().join("in.pcapng"), folder.path().join("out.pcapng"));
-    // 0x6558 would be the beginning of an IPv6 header.
+    // 0x65 0x58 look like the first bytes of an IPv6 header.
     let frames = [
         [&[0, 0, 0, 1, 0, 6, 1, 1, 1, 1, 1, 1, 0, 0, 8, 6][..], &[0x45; 28]].concat(),
         vec![0x65, 0x58, 0],
