@@ -81,23 +81,23 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold_u32(!checksum as u32 + !old as u32 + new as u32)
 }
 
-/// Returns the one's complement sum of the 16-bit words of `total`. The upper half of the sum of a number and
-/// itself with the halves exchanged is the one's complement sum of its halves: the lower half brings the
-/// carry.
+/// Returns the one's complement sum of the 16-bit words of `total`. Adds the number to itself with its halves
+/// exchanged: the upper half of the result is the one's complement sum of the halves, since the lower half's
+/// carry goes into it.
 #[inline]
 const fn fold(total: u64) -> u16 {
     fold_u32((total.wrapping_add(total.rotate_left(32)) >> 32) as u32)
 }
 
-/// As [`fold`], of both 16-bit words.
+/// As [`fold`], for a sum of 32 bits.
 #[inline]
 const fn fold_u32(total: u32) -> u16 {
     (total.wrapping_add(total.rotate_left(16)) >> 16) as u16
 }
 
 /// Returns true if the checksum of an IPv4 header without options is correct: the sum of its 16-bit words is
-/// a multiple of 0xFFFF. So is that of its longer words, since the powers of 0x10000 are 1 modulo 0xFFFF. The
-/// version is not 0: the sum is not 0.
+/// a multiple of 0xFFFF. Adds 64-bit words instead, which gives the same remainder, since every power of
+/// 0x10000 is 1 modulo 0xFFFF. The sum is never 0 in a header whose version is not 0.
 #[inline(always)]
 pub const fn is_valid_ipv4(header: &[u8; 20]) -> bool {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t] = *header;
@@ -105,27 +105,28 @@ pub const fn is_valid_ipv4(header: &[u8; 20]) -> bool {
     let second = u64::from_ne_bytes([i, j, k, l, m, n, o, p]);
     let (sum, carry) = first.overflowing_add(second);
     let (sum, last_carry) = sum.overflowing_add(u32::from_ne_bytes([q, r, s, t]) as u64 + carry as u64);
-    // A sum that overflowed here is below 0x1_0000_0001.
+    // Cannot overflow: after a carry, the sum is below 0x1_0000_0001.
     (sum + last_carry as u64).is_multiple_of(0xFFFF)
 }
 
 /// Length in bytes from which vector instructions pay for the run-time check that the CPU has them.
 const LONG: usize = 96;
 
-/// Returns the folded sum of the big-endian 16-bit words of `bytes`; the last is padded with zero. The sum is
-/// independent of byte order but for a final swap (RFC 1071 section 2): words are added in little endian.
+/// Returns the folded sum of the big-endian 16-bit words of `bytes`; a last odd byte is padded with zero.
+/// Adds the words as little-endian and swaps the bytes of the result, since the sum does not depend on byte
+/// order otherwise (RFC 1071 section 2).
 #[inline]
 fn sum_words(bytes: &[u8]) -> u16 {
     folded(if bytes.len() < LONG { sum(bytes, bytes) } else { sum_long(bytes) })
 }
 
-/// Returns the one's complement sum of the big-endian 16-bit words by a sum of little-endian words.
+/// Converts a sum of little-endian words to the one's complement sum of the big-endian 16-bit words.
 #[inline]
 const fn folded(total: u64) -> u16 {
     fold(total).swap_bytes()
 }
 
-/// Returns the sum of the little-endian words of `rest`, the end of `bytes`.
+/// Returns the sum of the little-endian 32-bit words of `rest`, the end of `bytes`.
 #[inline]
 fn sum(bytes: &[u8], rest: &[u8]) -> u64 {
     let (words, tail) = rest.as_chunks();
@@ -139,12 +140,13 @@ fn sum_long(bytes: &[u8]) -> u64 {
     Arch::new().dispatch(SumLong(bytes))
 }
 
-/// [`sum_long`], by vectors of 32-bit words. Compilers vectorize the same loop well in some places and badly
-/// in others.
+/// [`sum_long`], in explicit vectors of 32-bit words: whether the compiler vectorizes the scalar loop well
+/// depends on the code around it.
 struct SumLong<'a>(&'a [u8]);
 
 impl SumLong<'_> {
-    /// Bytes that are summed at once: the sum of so many 16-bit words has 31 bits.
+    /// Bytes that are summed at once: the sum of their 16-bit words has at most 31 bits, so a 32-bit lane
+    /// cannot overflow.
     const MOST: usize = 1 << 16;
 }
 
@@ -160,13 +162,14 @@ impl WithSimd for SumLong<'_> {
     }
 }
 
-/// As [`sum`] of all bytes, once for all callers.
+/// As [`sum`] of all bytes; compiled once for all instances of [`SumLong`].
 #[inline(never)]
 fn sum_without_vectors(bytes: &[u8]) -> u64 {
     sum(bytes, bytes)
 }
 
-/// As [`sum`] of all bytes, in lanes of 32 bits: the lower halves of their words are the difference.
+/// As [`sum`] of all bytes, in lanes of 32 bits. Each lane adds whole words, modulo 2³², and their upper
+/// halves; the sum of the lower halves is the difference.
 #[inline(always)]
 fn sum_vectors<S: Simd>(simd: S, bytes: &[u8]) -> u64 {
     let (zero, half) = (simd.splat_u32s(0), simd.splat_u32s(16));
@@ -193,14 +196,14 @@ fn sum_vectors<S: Simd>(simd: S, bytes: &[u8]) -> u64 {
     u64::from(bytemuck::cast_slice::<_, u32>(&lanes).iter().sum::<u32>()) + sum(bytes, rest)
 }
 
-/// Returns the sum of the halves of a word.
+/// Returns the sum of a word's two 32-bit halves.
 #[inline(always)]
 const fn halves(word: u64) -> u64 {
     (word >> 32) + (word & 0xFFFF_FFFF)
 }
 
-/// Returns the last `count` bytes, at most 7, as a little-endian word. They are read with the bytes before
-/// them: a copy of a few bytes is a call.
+/// Returns the last `count` bytes, at most 7, as a little-endian word. Loads them with the bytes before them,
+/// because a copy of a variable number of bytes compiles to a call.
 #[inline(always)]
 fn last_word(bytes: &[u8], count: usize) -> u64 {
     match bytes.last_chunk() {
@@ -307,7 +310,8 @@ mod tests {
             at in 0usize..50,
             new: u16,
         ) {
-            // All words zero has two representations of the same sum, and only then may the two differ.
+            // A sum of 0 has two representations, 0 and 0xFFFF, and only then may the two checksums differ:
+            // appends a word that is not 0.
             bytes.extend([0, 1]);
             let at = at * 2 % (bytes.len() & !1);
             let before = checksum(&bytes);

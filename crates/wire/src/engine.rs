@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_batches_outputs_are_appended_behind_those_of_timers() {
-        /// Reports how many inputs a release covers: one for each call, in order.
+        /// Outputs how many inputs each timeout and each end of a batch released, in order.
         struct Counter(Holder, Vec<usize>);
 
         impl Engine for Counter {

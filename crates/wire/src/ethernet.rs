@@ -162,7 +162,7 @@ pub enum EthernetError {
     /// The type field is an 802.3 length.
     #[error("the frame has an 802.3 length, {0}, and no EtherType")]
     Length(u16),
-    /// The payload's EtherType is a tag's, although another tag is allowed there.
+    /// The payload's EtherType announces a VLAN tag, and the tags before it allow another one there.
     #[error("EtherType {0} announces a VLAN tag and cannot stand for a payload")]
     TagAsPayload(EtherType),
 }
@@ -179,7 +179,8 @@ pub struct EthernetRepr {
 }
 
 impl EthernetRepr {
-    /// Creates a header. Fails if `ethertype` is a length, or another tag's.
+    /// Creates a header. Fails if `ethertype` is an 802.3 length, or announces another tag that is allowed
+    /// there.
     pub fn new(dst: MacAddr, src: MacAddr, tags: Tags, ethertype: EtherType) -> Result<Self, EthernetError> {
         if ethertype.is_length() {
             return Err(EthernetError::Length(ethertype.0));

@@ -150,7 +150,8 @@ const fn is_extension(protocol: IpProtocol) -> bool {
 /// The upper layer behind the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpperLayer {
-    /// The protocol; of a later fragment, that of the first fragment's payload.
+    /// The protocol. In a fragment after the first, the fragment header's next header field: the type of the
+    /// first header in the first fragment.
     pub protocol: IpProtocol,
     /// Offset from the end of the IPv6 header, in bytes.
     pub offset: usize,
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn the_walk_ends_at_a_later_fragment() {
         let later = fragment_header(185, 0);
-        // What follows is data, though the fragment's next header says that the whole starts with options.
+        // Data follows, although the next header field names options: those are in the first fragment.
         let headers: [(_, &[u8]); 2] =
             [(IpProtocol::FRAGMENT, &later), (IpProtocol::DESTINATION_OPTIONS, &HOP_BY_HOP)];
         let upper = found(&headers, IpProtocol::TCP).unwrap();

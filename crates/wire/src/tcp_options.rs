@@ -1,4 +1,4 @@
-//! TCP options (RFC 9293 section 3.1 and those that define them).
+//! TCP options (RFC 9293 section 3.1, and the RFC at each option).
 
 use thiserror::Error;
 
@@ -38,7 +38,7 @@ pub enum OptionError {
         /// Its length, including kind and length fields, in bytes.
         length: usize,
     },
-    /// An option to be written as unknown has a known kind.
+    /// [`TcpOption::Unknown`], to be written, has a known kind.
     #[error("TCP option kind {kind} is not an unknown one")]
     KnownKind {
         /// The option's kind.
@@ -227,7 +227,7 @@ impl<'a> TcpOptions<'a> {
         Self { rest: options, ended: false }
     }
 
-    /// Returns the unparsed bytes: behind the end of the list, the padding.
+    /// Returns the unparsed bytes; after the end-of-list option, the padding.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest

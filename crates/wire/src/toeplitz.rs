@@ -186,7 +186,7 @@ mod tests {
         ),
     ];
 
-    /// What the definition says, bit by bit: the window slides over the key as the input is read.
+    /// The hash by its definition, bit by bit: the window slides over the key as the input is read.
     fn bitwise(RssKey(key): &RssKey, input: &[u8]) -> u32 {
         let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
         let mut window = (0..32).fold(0u32, |window, at| window << 1 | u32::from(bit(key, at)));

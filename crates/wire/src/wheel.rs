@@ -15,7 +15,7 @@ pub struct TimingWheel<const TICK: u64> {
     /// First timer of each slot.
     heads: Box<[u32; SLOTS]>,
     occupied: [u64; SLOTS / 64],
-    /// One for each connection.
+    /// One timer for each connection.
     timers: Vec<Timer>,
     /// All timers are due from this tick on, within one turn of the wheel.
     cursor: u64,
@@ -183,7 +183,7 @@ impl<const TICK: u64> TimingWheel<TICK> {
         Some(first)
     }
 
-    /// Returns the first tick from `tick` on with a timer; there is one.
+    /// Returns the first tick from `tick` on with a timer; at least one must be armed.
     #[inline]
     fn first_occupied(&self, tick: u64) -> u64 {
         let start = tick as usize % SLOTS;

@@ -1,4 +1,4 @@
-//! The body of a MAD, which most messages begin with the identifiers of their connection.
+//! The body of a MAD. In most messages it begins with the identifiers of the connection.
 
 use super::identifier::{CommId, CommIds};
 use crate::bytes::{be32, put};
@@ -17,7 +17,7 @@ impl CommIds {
         Self { local: CommId(be32(body, 0)), remote: CommId(be32(body, 4)) }
     }
 
-    /// A body with the identifiers, otherwise zeros.
+    /// Returns a body that begins with the identifiers; the rest is zeros.
     pub(super) fn to_body(self) -> Body {
         let mut body: Body = [0; _];
         put(&mut body, 0, self.local.0.to_be_bytes());

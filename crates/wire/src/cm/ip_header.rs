@@ -28,12 +28,12 @@ pub struct IpHeader {
     pub destination: IpAddr,
 }
 
-/// Private data behind the header.
+/// Private data, split into the IP addressing header and the program's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressedPrivateData<'a> {
     /// The header.
     pub header: IpHeader,
-    /// The program's data and the zeros behind.
+    /// The program's data, padded with zeros.
     pub data: &'a [u8],
 }
 
@@ -51,10 +51,10 @@ impl IpHeader {
         Ok(AddressedPrivateData { header: Self::from_bytes(&bytes)?, data: &data.0[Self::LEN..] })
     }
 
-    /// Private data of the header and `data`.
+    /// Returns private data that consists of the header and `data`.
     ///
     /// # Errors
-    /// `data` is longer than what the header leaves room for.
+    /// `data` is longer than `N` minus the header's length.
     pub fn join<const N: usize>(self, data: &[u8]) -> Result<PrivateData<N>, PrivateDataError> {
         const { assert!(N > Self::LEN) };
         let mut bytes = [0; N];

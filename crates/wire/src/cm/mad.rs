@@ -62,8 +62,8 @@ pub struct Mad {
 }
 
 impl Mad {
-    /// Reads the payload of a datagram. Status, modifier and reserved fields are ignored where the message
-    /// has no use for them.
+    /// Reads the payload of a datagram. Ignores the status and reserved fields, and the attribute modifier of
+    /// messages that do not use it.
     ///
     /// # Errors
     /// [`CmError`].

@@ -1,4 +1,5 @@
-//! The short messages: MRA, RTU, DREQ, DREP, and those of path migration, which are recognised only.
+//! The short messages: MRA, RTU, DREQ, DREP; and LAP and APR (path migration), of which only the connection
+//! is parsed.
 
 use super::body::Body;
 use super::error::CmError;
@@ -131,7 +132,7 @@ impl Drep {
 pub struct Lap {
     /// The connection.
     pub ids: CommIds,
-    /// The path and data of the program, unchanged.
+    /// The path and the program's data, not parsed.
     pub rest: PrivateData<224>,
 }
 
@@ -152,7 +153,7 @@ impl Lap {
 pub struct Apr {
     /// The connection.
     pub ids: CommIds,
-    /// The status and data of the program, unchanged.
+    /// The status and the program's data, not parsed.
     pub rest: PrivateData<224>,
 }
 

@@ -22,7 +22,7 @@ impl<const N: usize> PrivateData<N> {
     /// Bytes that fit.
     pub const LEN: usize = N;
 
-    /// Holds `data`, and zeros behind.
+    /// Creates private data from `data`, padded with zeros.
     ///
     /// # Errors
     /// `data` is longer than `N`.

@@ -27,9 +27,10 @@ impl RejectReason {
     pub const INVALID_TRANSPORT: Self = Self(9);
     /// An earlier connection with the same identifier or queue pair is not over yet.
     pub const STALE: Self = Self(10);
-    /// The GID is not that of the port.
+    /// The GID does not belong to the port.
     pub const INVALID_GID: Self = Self(12);
-    /// The sender does not support the path MTU; the additional information is the largest that it does.
+    /// The sender does not support the path MTU; the additional information is the largest path MTU that it
+    /// supports.
     pub const INVALID_MTU: Self = Self(26);
     /// The program rejected the connection.
     pub const CONSUMER: Self = Self(28);

@@ -13,9 +13,9 @@ pub struct Rep {
     pub ids: CommIds,
     /// Options of a vendor.
     pub ece: Ece,
-    /// The key of the sender's queue pair; 0 except for datagrams.
+    /// The Q_Key of the sender's queue pair; 0 except for datagrams.
     pub qkey: QKey,
-    /// Its queue pair.
+    /// The sender's queue pair.
     pub qp: QpNumber,
     /// PSN of the first packet that the receiver sends.
     pub psn: Psn,
@@ -25,7 +25,7 @@ pub struct Rep {
     pub initiator_depth: u8,
     /// Longest time that the sender takes to acknowledge a packet.
     pub ack_delay: TimeExponent,
-    /// Whether the alternate path is taken, 2 bits.
+    /// Failover accepted: whether the sender accepts the alternate path, 2 bits.
     pub failover: u8,
     /// End-to-end flow control.
     pub flow_control: bool,

@@ -24,7 +24,7 @@ pub enum TransportService {
 }
 
 impl TransportService {
-    /// The service of its two fields.
+    /// Returns the service that the two fields encode.
     fn from_bits(service: u8, extended: u8) -> Result<Self, CmError> {
         match (service, extended) {
             (0, _) => Ok(Self::Rc),
@@ -56,9 +56,9 @@ pub struct Req {
     pub service: ServiceId,
     /// The sender's adapter.
     pub guid: Guid,
-    /// The key of its queue pair; 0 except for datagrams.
+    /// The Q_Key of the sender's queue pair; 0 except for datagrams.
     pub qkey: QKey,
-    /// Its queue pair.
+    /// The sender's queue pair.
     pub qp: QpNumber,
     /// READs and atomics that the sender responds to at once.
     pub responder_resources: u8,

@@ -14,7 +14,7 @@ pub enum PortSpace {
 }
 
 impl PortSpace {
-    /// Every one.
+    /// Every port space.
     pub const ALL: [Self; 4] = [Self::Ipoib, Self::Ib, Self::Tcp, Self::Udp];
 
     /// The number of the space.
@@ -27,7 +27,7 @@ impl PortSpace {
         }
     }
 
-    /// The space of this number.
+    /// Returns the port space with this number; `None` if there is none.
     pub fn from_number(number: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|space| space.number() == number)
     }

@@ -45,13 +45,13 @@ impl SidrReq {
 pub struct SidrStatus(pub u8);
 
 impl SidrStatus {
-    /// It has.
+    /// The service has a queue pair, which the answer names.
     pub const VALID: Self = Self(0);
     /// The service has no listener.
     pub const UNSUPPORTED: Self = Self(1);
     /// The program rejected the request.
     pub const REJECTED: Self = Self(2);
-    /// The service has none available.
+    /// The service has no queue pair available.
     pub const NO_QP: Self = Self(3);
 }
 

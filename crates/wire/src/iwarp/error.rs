@@ -49,7 +49,7 @@ pub enum SegmentError {
     /// A tagged opcode in an untagged segment, or the reverse.
     #[error("RDMAP opcode {0} in the wrong kind of DDP segment")]
     Tagged(u8),
-    /// A queue other than the opcode's.
+    /// A queue number other than the opcode's.
     #[error("DDP queue {0} is not that of the opcode")]
     Queue(u32),
     /// An atomic operation that RFC 7306 does not define.

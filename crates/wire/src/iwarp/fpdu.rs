@@ -4,7 +4,7 @@
 //! length of the ULPDU (2 B) | ULPDU | zeros up to a multiple of 4 B | CRC-32C (4 B)
 //! ```
 //!
-//! The CRC is over all before it. Its field is there without CRCs too, and ignored.
+//! The CRC covers all bytes before it. Connections without CRCs keep the field; receivers ignore it.
 
 use super::error::FpduError;
 
@@ -14,7 +14,7 @@ const LENGTH_LEN: usize = 2;
 /// Bytes of the CRC field.
 pub const CRC_LEN: usize = 4;
 
-/// Most bytes of a ULPDU.
+/// Maximum length of a ULPDU, in bytes.
 pub const MAX_ULPDU: usize = u16::MAX as usize;
 
 /// Whether a connection's FPDUs have CRCs, as the start frames agreed.
@@ -26,7 +26,7 @@ pub enum Crc {
     Unused,
 }
 
-/// CRC-32C (RFC 5044 section 4.4): that of iSCSI.
+/// Returns the CRC-32C (RFC 5044 section 4.4), the same as iSCSI's.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
@@ -72,8 +72,8 @@ impl<'a> Fpdu<'a> {
         Ok(Some(Self { ulpdu: &fpdu[LENGTH_LEN..LENGTH_LEN + ulpdu_len], len }))
     }
 
-    /// The place of a ULPDU of `len` bytes in `buffer`, in which [`Self::finish`] then completes the FPDU;
-    /// `None` if the buffer is too short or the ULPDU too long.
+    /// Returns the part of `buffer` for a ULPDU of `len` bytes, around which [`Self::finish`] then completes
+    /// the FPDU; `None` if the buffer is too short or the ULPDU too long.
     #[inline]
     pub fn ulpdu_mut(buffer: &mut [u8], len: usize) -> Option<&mut [u8]> {
         if len > MAX_ULPDU {
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(crc32c(&[0; 32]).to_le_bytes(), [0xAA, 0x36, 0x91, 0x8A]);
     }
 
-    /// The library chooses its instructions by the length.
+    /// The CRC library chooses its instructions by the length.
     #[test]
     fn the_crc_is_that_of_its_polynomial_at_any_length() {
         let shift = |crc: u32| crc >> 1 ^ if crc & 1 == 1 { 0x82F6_3B78 } else { 0 };

@@ -18,8 +18,8 @@ pub const MARKER_LEN: usize = 4;
 /// Bytes of the stream from one marker to the next.
 pub const MARKER_INTERVAL: usize = 512;
 
-/// Most bytes of a ULPDU in a stream with markers, so that FPDUPTR's 16 bits suffice: the MULPDU of an EMSS
-/// of 65,535 bytes (RFC 5044 section 4.5).
+/// Maximum length of a ULPDU in a stream with markers, in bytes, so that FPDUPTR's 16 bits suffice: the
+/// MULPDU of an EMSS of 65,535 bytes (RFC 5044 section 4.5).
 pub const MAX_MARKED_ULPDU: usize =
     MAX_ULPDU - (6 + MARKER_LEN * MAX_ULPDU.div_ceil(MARKER_INTERVAL) + MAX_ULPDU % 4);
 
@@ -121,7 +121,8 @@ impl Markers {
     }
 }
 
-/// The FPDUPTR of a marker that stands `at` bytes into its FPDU, whose length field is behind `head` bytes.
+/// Returns the FPDUPTR of a marker `at` bytes into its FPDU, whose length field follows the first `head`
+/// bytes.
 fn pointer(at: usize, head: usize) -> u16 {
     at.saturating_sub(head) as u16
 }
@@ -222,7 +223,8 @@ mod tests {
                 let before = receiver;
                 prop_assert_eq!(receiver.remove(&stream[..cut.index(stream.len())], Crc::Used, &mut read), Ok(None));
                 let mut damaged = stream.clone();
-                // Damage of the length, in the first six bytes, may only show when more bytes have come.
+                // A damaged length, in the first six bytes, may only be detected when more bytes have
+                // arrived.
                 let at = damaged.len() - 1 - bit.index(damaged.len() - 6);
                 damaged[at] ^= 1;
                 prop_assert_eq!(receiver.remove(&damaged, Crc::Used, &mut read), Err(FpduError::Crc));

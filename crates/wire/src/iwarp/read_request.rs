@@ -6,13 +6,13 @@ use crate::bytes::{array, be32, put};
 /// The header of a READ request, the payload of its segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReadRequest {
-    /// Memory of the requester for the response.
+    /// The STag of the requester's memory for the response.
     pub sink: STag,
     /// The tagged offset there.
     pub sink_offset: u64,
     /// Bytes to read.
     pub len: u32,
-    /// Memory of the responder.
+    /// The STag of the responder's memory.
     pub source: STag,
     /// The tagged offset there.
     pub source_offset: u64,

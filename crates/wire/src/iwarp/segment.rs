@@ -12,10 +12,10 @@ pub struct STag(pub u32);
 pub struct MessageNumber(pub u32);
 
 impl MessageNumber {
-    /// That of a queue's first message.
+    /// The number of a queue's first message.
     pub const FIRST: Self = Self(1);
 
-    /// The next one.
+    /// Returns the next number.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
@@ -52,7 +52,7 @@ pub enum Opcode {
     SendInvalidate = 4,
     /// A SEND that requests a solicited event.
     SendSolicited = 5,
-    /// Both.
+    /// A SEND that does both.
     SendSolicitedInvalidate = 6,
     /// The end of the connection by an error.
     Terminate = 7,
@@ -105,14 +105,14 @@ impl Opcode {
 /// The destination of a segment's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// To memory that the STag names (tagged).
+    /// Memory that the STag names (tagged).
     Tagged {
         /// The memory.
         stag: STag,
         /// The tagged offset of the payload.
         offset: u64,
     },
-    /// To the message with this number of the opcode's queue (untagged).
+    /// The message with this number in the opcode's queue (untagged).
     Untagged {
         /// The message.
         message: MessageNumber,
@@ -128,7 +128,7 @@ pub enum Place {
 pub struct Segment {
     /// L: the last segment of its message.
     pub is_last: bool,
-    /// The message that it is part of.
+    /// The operation of the message that it is part of.
     pub opcode: Opcode,
     /// The destination of its payload.
     pub place: Place,
@@ -194,8 +194,8 @@ impl Segment {
         Ok((Self { is_last: ddp & LAST != 0, opcode, place }, payload))
     }
 
-    /// Writes the header to the front of `ulpdu` and returns the rest; `None` if it is too short, or the
-    /// place is not of the opcode's kind.
+    /// Writes the header to the front of `ulpdu` and returns the rest; `None` if `ulpdu` is too short, or if
+    /// the opcode requires the other kind of [`Place`].
     #[inline]
     pub fn write<'b>(&self, ulpdu: &'b mut [u8]) -> Option<&'b mut [u8]> {
         let last = if self.is_last { LAST } else { 0 };

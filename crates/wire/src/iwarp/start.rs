@@ -53,7 +53,8 @@ pub struct Enhanced {
     /// Inbound READ requests that the sender of the frame takes at once, up to 0x3FFE; `None` if not
     /// negotiated.
     pub ird: Option<u16>,
-    /// Outbound READ requests that it sends at once, likewise.
+    /// Outbound READ requests that the sender of the frame issues at once, up to 0x3FFE; `None` if not
+    /// negotiated.
     pub ord: Option<u16>,
     /// A: the initiator sends the first FPDU, one of `rtr`.
     pub peer_to_peer: bool,
@@ -81,13 +82,13 @@ const CRC: u8 = 0x40;
 const REJECT: u8 = 0x20;
 const ENHANCED: u8 = 0x10;
 
-/// A and B in the word of the IRD, C and D in that of the ORD.
+/// Flags A and B in the IRD's word, C and D in the ORD's word.
 const HIGH: u16 = 0x8000;
 const LOW: u16 = 0x4000;
 
 impl<'a> StartFrame<'a> {
     /// Reads the frame at the front of a stream; returns it and its bytes, or `None` while it is incomplete.
-    /// Fails at the first byte that no frame can have. Reserved flags are ignored.
+    /// Fails as soon as the bytes so far cannot begin a frame. Ignores reserved flags.
     ///
     /// # Errors
     /// [`StartError`].
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(parsed(ENHANCED, 2, 512), (true, 508));
     }
 
-    /// RFC 6581 section 4.4: 0x3FFF is no depth.
+    /// RFC 6581 section 4.4: 0x3FFF is not a depth, but "not negotiated".
     #[test]
     fn a_depth_above_the_highest_is_written_as_the_highest() {
         for (ird, written) in [(0x3FFD, 0x3FFD), (0x3FFE, 0x3FFE), (0x3FFF, 0x3FFE), (u16::MAX, 0x3FFE)] {

@@ -9,9 +9,9 @@
 pub struct TerminateCode {
     /// 0 RDMAP, 1 DDP, 2 LLP (MPA).
     pub layer: u8,
-    /// The type, of the layer.
+    /// The error type within the layer.
     pub kind: u8,
-    /// The code, of the type.
+    /// The error code within the type.
     pub code: u8,
 }
 
@@ -90,9 +90,9 @@ codes! {
 /// The order of nibbles and bits in the first four bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NibbleOrder {
-    /// That of the RFC.
+    /// The RFC's order.
     Standard,
-    /// That of siw on little-endian machines.
+    /// The order that siw on little-endian machines sends.
     Reversed,
 }
 
@@ -101,10 +101,10 @@ pub enum NibbleOrder {
 pub struct Terminated<'a> {
     /// The error.
     pub error: TerminateCode,
-    /// The headers of the segment that caused it, as they came: the length of the segment (2 B) if known,
-    /// then DDP's and RDMAP's headers.
+    /// The headers of the segment that caused it, as received: the length of the segment (2 B) if known, then
+    /// DDP's and RDMAP's headers.
     pub context: &'a [u8],
-    /// The order of bits that was sent.
+    /// The order in which the peer sent nibbles and bits.
     pub order: NibbleOrder,
 }
 
@@ -128,14 +128,16 @@ const HAS_DDP: u8 = 0x40;
 const HAS_RDMAP: u8 = 0x20;
 
 impl<'a> Terminated<'a> {
-    /// Reads the payload of a TERMINATE; `None` if it is too short. The order of bits is that which makes the
-    /// error one that the RFCs define; the standard's if both do or none.
+    /// Reads the payload of a TERMINATE; `None` if it is too short. Recognizes the order by the flags. If
+    /// they are clear or ambiguous, takes the order in which an RFC defines the error; the standard's if both
+    /// or neither do.
     pub fn from_bytes(payload: &'a [u8]) -> Option<Self> {
         let (control, context) = payload.split_first_chunk::<CONTROL_LEN>()?;
         let [first, code, ..] = *control;
         let standard = TerminateCode { layer: first >> 4, kind: first & 0x0F, code };
         let reversed = TerminateCode { layer: first & 0x0F, kind: first >> 4, code };
-        // The flags tell the orders apart where they are set: they stand at one end of their byte.
+        // The flags are at the high end of their byte in the standard order, at the low end in the reversed
+        // one.
         let (high, low) = (control[2] & (HAS_LENGTH | HAS_DDP | HAS_RDMAP), control[2] & 0x07);
         let is_reversed = match (high, low) {
             (0, 1..) => true,

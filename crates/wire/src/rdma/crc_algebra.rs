@@ -66,7 +66,8 @@ mod tests {
                 crc32fast::hash(&with_zeros)
             };
             let other = vec![0; bytes.len()];
-            // Of two messages of the same length only their difference counts.
+            // In the difference between two CRCs of messages of equal length, the CRC's initial value and
+            // final inversion cancel.
             let difference = crc32fast::hash(&bytes) ^ crc32fast::hash(&other);
             prop_assert_eq!(multiply(difference, x_to_the(8 * zeros)), zeroed(&bytes) ^ zeroed(&other));
         }

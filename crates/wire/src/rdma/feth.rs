@@ -1,4 +1,4 @@
-//! The flush extended transport header (IBA annex A19): where earlier writes are placed, and which.
+//! The flush extended transport header (IBA annex A19): which earlier writes a FLUSH places, and where.
 
 use std::ops::BitOr;
 
@@ -39,9 +39,9 @@ impl BitOr for Placement {
 /// Which writes a FLUSH places, with the values of `enum ibv_selectivity_level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selectivity {
-    /// Those to a range of addresses.
+    /// Writes to a range of addresses.
     Range,
-    /// Those to a memory region.
+    /// Writes to a memory region.
     Region,
 }
 

@@ -64,7 +64,7 @@ pub enum Position {
     Middle,
     /// The last of several.
     Last,
-    /// All of it.
+    /// The only packet.
     Only,
 }
 

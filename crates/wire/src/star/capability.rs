@@ -54,7 +54,7 @@ impl BitOr for Rights {
     }
 }
 
-/// The end of a connection's lease, in seconds of the server's clock of leases.
+/// The end of a connection's lease, in seconds of the server's lease clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lease(pub u32);
 
@@ -67,7 +67,7 @@ pub struct Capability {
     pub len: u64,
     /// The access rights.
     pub rights: Rights,
-    /// The connection's number at the server.
+    /// The server's number of the connection.
     pub server: QpNumber,
     /// The lease whose key authenticates the packet; 0 without tags.
     pub lease: Lease,

@@ -1,5 +1,6 @@
 //! The integrity check: CRC-32 over the server's [`Epoch`], the addresses and the datagram. Ports are not
-//! covered: a sender chooses paths by its source port, and a socket may have another.
+//! covered: a sender chooses the source port to select a network path, and its socket may send from another
+//! one.
 //!
 //! Packets do not carry the epoch: both sides know it from set-up. So packets from before a restart, or for
 //! another server, fail the check, although the server's card keeps no connection state.

@@ -28,8 +28,8 @@ impl StatusCode {
     }
 }
 
-/// The completed operation, as in `enum ibv_wc_opcode`; with one value for the whole connection and one that
-/// asks for receives.
+/// The completed operation, as in `enum ibv_wc_opcode`; also [`Self::Connection`] for the whole connection,
+/// and [`Self::ReceivesWanted`], a request for receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Completed {
@@ -66,7 +66,7 @@ impl Completed {
         Self::Connection,
     ];
 
-    /// Returns true if an operation of the server's send queue is completed.
+    /// Returns true for the completion of an operation in the server's send queue.
     #[must_use]
     pub fn is_of_send(self) -> bool {
         match self {
@@ -75,7 +75,7 @@ impl Completed {
         }
     }
 
-    /// Returns true if a receive of the server is completed.
+    /// Returns true for the completion of a receive of the server.
     #[must_use]
     pub fn is_of_receive(self) -> bool {
         matches!(self, Self::Receive | Self::ReceiveWithWrite)

@@ -115,7 +115,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Length of the code behind the element, in bytes.
+    /// Length of the grant code behind the element, in bytes.
     const CODE_LEN: usize = 8;
 }
 
@@ -197,8 +197,8 @@ impl Element {
     /// Length on the wire without operands and payload, in bytes.
     pub const LEN: usize = 32;
 
-    /// Returns the bytes that follow an element with this `body`: operands of an atomic operation, or the
-    /// code of a region.
+    /// Returns the number of bytes that follow an element with this `body`: the operands of an atomic
+    /// operation, or the grant code of a region.
     pub(super) fn behind(body: &[u8]) -> usize {
         if body.first() == Some(&opcode::REGISTER) { Registration::CODE_LEN } else { Operands::LEN }
     }

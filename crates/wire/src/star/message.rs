@@ -14,7 +14,8 @@ use super::packet_type::PacketType;
 pub struct Span {
     /// The address in the region.
     pub address: u64,
-    /// The key: local if the capability is of an element, else remote.
+    /// The memory key: an lkey if the capability has [`Rights::ELEMENT`](super::Rights::ELEMENT), else an
+    /// rkey.
     pub key: u32,
     /// The granted range.
     pub capability: Capability,
@@ -42,7 +43,7 @@ pub struct Atomic {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AtomicKind {
-    /// Swaps in a value if another is found.
+    /// Swaps in a value if the memory holds the expected one.
     CompareSwap = 7,
     /// Adds a value, modulo 2⁶⁴.
     FetchAdd = 8,
@@ -95,7 +96,7 @@ const _: () = assert!(PacketType::Aop.header_len() == CommonHeader::LEN + Span::
 pub enum Reason {
     /// The key names no region or window.
     Key = 1,
-    /// The key is a window's, which no client is granted.
+    /// The key names a memory window; no client is granted one.
     Owner = 2,
     /// The capability or the region does not grant the right.
     Right = 3,

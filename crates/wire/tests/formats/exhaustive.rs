@@ -2,14 +2,14 @@
 
 use nichrome_wire::{Ipv4Header, SeqNumber, TcpHeader, checksum};
 
-/// Numbers around those where 32-bit arithmetic turns over.
+/// Numbers around the points where 16-bit, signed and unsigned 32-bit arithmetic wraps.
 fn edges() -> impl Iterator<Item = u32> {
     [0, 1 << 16, 1 << 31, u32::MAX]
         .into_iter()
         .flat_map(|edge: u32| (0..40).map(move |n| edge.wrapping_add(n).wrapping_sub(20)))
 }
 
-/// RFC 1982: whichever number another starts from, its order is that of the distance.
+/// RFC 1982: the order of two numbers depends on their distance only, not on where they start.
 #[test]
 fn the_order_of_sequence_numbers_depends_on_their_distance_only() {
     for base in edges().map(SeqNumber) {
@@ -30,8 +30,8 @@ fn the_order_of_sequence_numbers_depends_on_their_distance_only() {
     }
 }
 
-/// RFC 1624 with sums as numbers modulo 65,535: a word of the data changes, and the complement of the sum by
-/// as much.
+/// RFC 1624, with sums modulo 65,535: when a word of the data changes, the complement of the checksum changes
+/// by the same difference.
 #[test]
 fn an_updated_checksum_is_that_of_the_changed_data() {
     const FEW: [u16; 10] = [0, 1, 2, 0x00FF, 0x0100, 0x7FFF, 0x8000, 0xFF00, 0xFFFE, 0xFFFF];

@@ -130,7 +130,7 @@ fn broken_frame() -> impl Strategy<Value = Vec<u8>> {
     (any_frame(), overwrites, any::<bool>(), any::<prop::sample::Index>()).prop_map(
         |(frame, overwrites, cut, len)| {
             let mut bytes = frame.build();
-            // Headers are what can be broken, so that is where most bytes go.
+            // Overwrites bytes of the headers only: the payload cannot be invalid.
             let headers = bytes.len() - frame.payload.len();
             for (at, byte) in overwrites {
                 bytes[at.index(headers)] = byte;
@@ -216,7 +216,7 @@ proptest! {
             if !is_misread_by_etherparse(&bytes) {
                 assert_etherparse_agrees(&bytes);
             }
-            // Reserved bits are not kept, and the checksum tells.
+            // `rebuilt` may differ from `bytes`: reserved bits are cleared, and the checksum with them.
             let rebuilt_again = rebuild(&rebuilt);
             prop_assert_eq!(rebuilt_again, Ok(rebuilt));
         }

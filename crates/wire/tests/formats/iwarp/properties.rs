@@ -37,7 +37,7 @@ proptest! {
         prop_assert_eq!(StartFrame::parse(&stream), Ok(Some((frame, len))));
     }
 
-    /// A bit that is flipped behind the length field is seen by the CRC.
+    /// The CRC detects a bit that is flipped behind the length field.
     #[test]
     fn a_flipped_bit_is_seen((segment, payload) in segment(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let len = segment.header_len() + payload.len();

@@ -1,5 +1,5 @@
-//! Every byte that siw sent: start frames and FPDUs parse, CRCs are right where they are used, and all is
-//! built again to the same bytes.
+//! Every byte that siw sent: start frames and FPDUs parse, CRCs are right where they are used, and everything
+//! is rebuilt to the same bytes.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,7 @@ fn roce_packet(number: usize, frame: &[u8]) -> Option<Packet> {
         }
         _ => return None,
     };
-    // Linux's rxe sends no UDP checksum, over IPv6 neither.
+    // Linux's rxe sends no UDP checksum, not even over IPv6.
     let header = UdpHeader::new(udp).unwrap();
     let flow = UdpFlow { addresses, src_port: header.src_port(), dst_port: header.dst_port() };
     let datagram = header.payload().unwrap().to_vec();

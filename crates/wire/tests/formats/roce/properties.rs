@@ -61,7 +61,8 @@ proptest! {
         }
     }
 
-    // Over IPv4 one error in 65,536 looks like an identification, but never like none.
+    // Over IPv4, one error in 65,536 passes as the CRC for some identification; a flipped bit never passes
+    // for 0.
     #[test]
     fn a_flipped_bit_is_seen(packet in packet(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
         let mut datagram = built(&packet);

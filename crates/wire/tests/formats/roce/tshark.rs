@@ -47,7 +47,7 @@ fn tshark_reads_the_same_headers() {
     }
 }
 
-/// The name of an opcode in Wireshark, without that of its service.
+/// Wireshark's name of an opcode, without the name of its transport service.
 fn name_in_wireshark(opcode: Opcode) -> Option<String> {
     let operation = match opcode.operation() {
         Operation::Send => "SEND",

@@ -426,8 +426,8 @@ fn tshark_marks_packets_of_another_start() {
     assert_eq!(tshark(&file, &[&marked[..], &["star.epoch:"]].concat()), NOTHING);
 }
 
-/// The dissector marks exactly the packets that our parser refuses as malformed; any damaged packet has
-/// another epoch.
+/// The dissector marks as malformed exactly the packets that our parser refuses. In every damaged packet, the
+/// epoch that it derives from the CRC is wrong.
 #[test]
 fn tshark_marks_damaged_packets() {
     let mut runner = TestRunner::deterministic();
