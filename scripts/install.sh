@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by the scripts: installs missing Debian packages, or prints what to install.
 
-# Where a user's PATH lacks the programs of administrators, as on Debian, these would seem to be missing.
+# On Debian a user's PATH lacks the administrators' folders, and their programs would seem to be missing.
 PATH+=:/usr/sbin:/sbin
 
 fail() {

@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # Who sources this sets $here.
-# Sourced by the scripts that boot a kernel by kernel-peer: in namespaces of their own, with the guest on the interface peer0.
+# Sourced by the scripts that boot a kernel with kernel-peer, in new namespaces; the guest is at the interface peer0.
 
 # in_namespaces COMMAND ARGUMENT...: runs the calling script with these arguments in new namespaces.
 in_namespaces() {

@@ -47,8 +47,8 @@ options() {
 # program. EXCHANGE is the command that sends this end's result and prints the other one's.
 run_program() {
   local output patience=60 attempts=1 result=failed others=failed
-  # perftest connects twice, and its server has no listener in between. A client that is refused there leaves a server that
-  # waits for the second connection. On a path with loss, the kernel's acknowledgement of the last message may be lost. The program
+  # perftest connects twice, and its server has no listener in between. If the second connection is refused, the client ends and
+  # the server keeps waiting. On a path with loss, the kernel's acknowledgement of the last message may be lost. The program
   # that received the message has ended by then, and nobody acknowledges the retransmissions: the sender fails.
   [[ $2 != *' -R '* ]] || { patience=40 attempts=5; }
   while ((attempts-- > 0)) && [[ $result != passed || $others != passed ]]; do

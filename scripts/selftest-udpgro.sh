@@ -127,8 +127,8 @@ two_sockets() {
   return $status
 }
 
-# The socket at the datagrams' address has UDP_GRO. NAT redirects the datagrams to a socket without it, which must receive each by
-# itself.
+# The socket at the datagrams' address has UDP_GRO. NAT redirects the datagrams to a socket without it, which must receive each one
+# separately.
 nat() {
   local gro_receiver status=0
   translate -I || return
@@ -163,7 +163,7 @@ run_udp_test() {
   "$run_sockets"
 }
 
-# takes_merged_udp BACKEND: the kernel accepts datagrams that the back end has coalesced.
+# takes_merged_udp BACKEND: succeeds if the kernel accepts datagrams that the back end has coalesced.
 takes_merged_udp() { [[ $1 == kernel ]] || printf '%s\n' 6.2 "$(uname --kernel-release)" | sort --check=quiet --version-sort; }
 
 # run_all_udp BACKEND RUN: each case with both IP versions, on a card with --udp off and one with --udp on.

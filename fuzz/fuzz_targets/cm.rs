@@ -7,7 +7,7 @@ mod common;
 use arbitrary::Unstructured;
 use nichrome_wire::cm::Mad;
 
-/// Lets the bytes arrive at managers with a connection, as messages from the peer or from a stranger.
+/// Delivers the bytes to two connected managers, as messages from the peer or from a third address.
 fn arrive(bytes: &[u8]) {
     let mut network = common::Network::pair();
     network.listen(1, 9, nichrome_wire::cm::PortSpace::Tcp, 7, 0);

@@ -83,7 +83,8 @@ fn transport(segment: &[u8], addresses: &AddressPair) {
     }
 }
 
-/// What is read is written back to the same bytes, and the short cut sees what the list holds.
+/// Asserts that parsed options are written back to the same bytes, and that [`CommonOptions::classify`]
+/// returns.
 fn options(list: &[u8]) {
     let mut emitted = Vec::new();
     for option in TcpOptions::new(list).map_while(Result::ok) {

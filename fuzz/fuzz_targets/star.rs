@@ -51,7 +51,7 @@ fn built_again_it_says_the_same(datagram: &[u8]) {
     assert_eq!(Repr::parse(&built), Ok((repr, payload, authentication)));
 }
 
-/// The bytes with a right check in place of their last, and an early expiry.
+/// Returns the bytes with an early expiry, and a correct check in place of the last four.
 fn believable(flow: &UdpFlow, bytes: &[u8]) -> Vec<u8> {
     let mut datagram = bytes.to_vec();
     if let Some(stamp) = datagram.get_mut(12..14) {
@@ -80,7 +80,7 @@ fn table() -> MemoryTable {
     }])
 }
 
-/// The slot of the connection that a packet names.
+/// Returns slots with one for the connection that the packet names.
 fn slots(datagram: &[u8]) -> ResultSlots {
     let mut slots = ResultSlots::default();
     if let Ok((Repr { message, .. }, ..)) = Repr::parse(datagram)

@@ -21,7 +21,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     };
     let mut honest = Setup::new(offer(Wish::Own));
     let mut setup = Setup::new(offer(Wish::Peers));
-    // The first byte says whether the peer has begun honestly.
+    // If the first byte is even, the peer begins with a valid OFFER.
     if bytes.first().is_some_and(|first| first.is_multiple_of(2)) {
         let _ = setup.receive(&honest.take_output());
     }

@@ -1,4 +1,4 @@
-//! What the targets of the engines share.
+//! Code that the engines' targets share.
 
 #[path = "../../crates/lro/tests/common/generated/mod.rs"]
 mod generated;
@@ -20,11 +20,10 @@ impl Choose for Input<'_> {
     }
 }
 
-/// Runs the operations that `data` stands for through an engine of the `nth` profile (`gro`, `netfpga`,
-/// `npu`).
+/// Decodes operations from `data`, and runs them on an engine of the `nth` profile (`gro`, `netfpga`, `npu`).
 ///
 /// # Panics
-/// The engine breaks a promise.
+/// The engine violates an invariant.
 pub fn keep_promises(data: &[u8], nth: u32) {
     let mut input = Input(Unstructured::new(data));
     if let Err(broken) = generated::run(&mut input, nth, u64::MAX) {

@@ -16,12 +16,12 @@ VARIABLE = "NICHROME_COMMAND"
 
 
 class NichromeError(Exception):
-    """A command failed; the message is what it printed to the standard error."""
+    """A command failed. The message is its standard error."""
 
 
 def command() -> str:
-    """Returns the path of the command: ``$NICHROME_COMMAND``, the one of this Python environment, the one of the user's own
-    packages, or one in ``PATH``.
+    """Returns the path of the command: ``$NICHROME_COMMAND``, else that of this Python environment, of the user's own packages,
+    or in ``PATH``.
 
     Raises:
         NichromeError: There is none.
@@ -50,7 +50,7 @@ def run_bytes(arguments: Iterable[str], env: Optional[Dict[str, str]] = None) ->
 
 
 def run(arguments: Iterable[str], env: Optional[Dict[str, str]] = None) -> str:
-    """As ``run_bytes``, for output that is text."""
+    """Runs the command and returns its standard output as text."""
     return run_bytes(arguments, env).decode()
 
 

@@ -1,5 +1,5 @@
-"""Fixtures for pytest: ``wan``, two hosts and a path for each test, and ``rdma_device``. Tests run in parallel with xdist.
-It works with pytest 6.2 and later.
+"""Fixtures for pytest: ``wan``, two hosts and a path for each test, and ``rdma_device``. Tests can run in parallel with
+pytest-xdist. Works with pytest 6.2 and later.
 
 The packets of a failing test are kept in the folder ``--nichrome-captures`` (``nichrome-captures``): ``NAME.pcapng`` for a path,
 ``NAME-rdma-PROCESS.pcapng`` for each program with a device.
@@ -19,10 +19,10 @@ import pytest
 from nichrome import rdma as _rdma
 from nichrome import wan as _wan
 
-#: The attribute of a test that has failed. pytest 6 has no stash.
+#: The attribute that marks a failed test. pytest 6 has no stash.
 _FAILED = "_nichrome_failed"
 
-#: Characters of a test in the names of its captures, which have 255 bytes at most with all that follows.
+#: Maximum number of characters of a test's name in a capture's file name: file names have at most 255 bytes, with suffixes.
 _LONGEST = 200
 
 
@@ -45,7 +45,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Records that a test has failed, before its fixtures end."""
     outcome = yield
     report = outcome.get_result()
-    # A test that is run again, as by pytest-rerunfailures, begins anew.
+    # Set-up resets the mark: pytest-rerunfailures runs a test again.
     if report.failed or report.when == "setup":
         setattr(item, _FAILED, report.failed)
 
@@ -67,7 +67,7 @@ def _file_name(test: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_.-]+", "_", test)
     if len(name) <= _LONGEST:
         return name
-    # Parameters may be long texts: names that are cut stay distinct.
+    # Parameters may be long strings: a hash keeps truncated names distinct.
     return f"{name[:_LONGEST]}-{hashlib.sha256(test.encode(errors='replace')).hexdigest()[:8]}"
 
 
@@ -79,7 +79,7 @@ def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_wan.Path]:
         with _wan.Path(capture=capture, **_options(request, "wan")) as path:
             yield path
     except Exception:
-        # The path itself has failed.
+        # The path failed, not the test.
         setattr(request.node, _FAILED, True)
         raise
     finally:
@@ -89,7 +89,7 @@ def wan(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[_wan.Path]:
 @pytest.fixture
 def rdma_device(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Dict[str, str]]:
     """The environment of a program that finds the device ``nichrome0``; options from ``@pytest.mark.rdma_device``."""
-    # %p is the number of a program's process.
+    # The command replaces %p by the process ID.
     yield _rdma.environment(capture=str(tmp_path / "rdma-%p.pcapng"), **_options(request, "rdma_device"))
     for capture in sorted(tmp_path.glob("rdma-*.pcapng")):
         _keep_if_failed(request, capture, "-" + capture.stem)

@@ -65,8 +65,8 @@ def sweep_records(
         experiment: A built-in experiment's name, or a TOML file's.
         parameters: A list of values for each parameter.
         seeds: The seeds of each combination.
-        store: The folder of results. A run whose result is in it is not repeated. By default a temporary one.
-        executor: Runs one task a run: any ``concurrent.futures`` executor whose workers have this package and see ``store``,
+        store: The folder of results; by default a temporary one. A run whose result is in the folder is not repeated.
+        executor: Runs each run as one task: any ``concurrent.futures`` executor whose workers have this package and see ``store``,
             such as a ``ProcessPoolExecutor``, that of a Dask client, or mpi4py's ``MPIPoolExecutor``. By default the command
             itself uses all processors.
     """
@@ -74,7 +74,7 @@ def sweep_records(
         kept = os.path.abspath(os.fspath(store)) if store is not None else os.path.join(folder, "store")
         if executor is not None:
             _run_tasks(executor, tasks(experiment, parameters, seeds=seeds, store=kept))
-        # Runs what is missing.
+        # Runs the tasks whose results are missing, and prints all records.
         lines = _with_sweep_file(["sim", "sweep", "--json", "--store", kept], experiment, parameters, seeds)
         return [json.loads(line) for line in lines.splitlines()]
 
@@ -124,7 +124,7 @@ def sweep(experiment: str, parameters: Mapping[str, Sequence[Value]], **given: A
 
 
 def _run_tasks(executor: Executor, lines: List[List[str]]) -> None:
-    """Runs the tasks. After the first error no other begins, and those that run have ended: their store may be temporary."""
+    """Runs the tasks. After an error, starts no more and waits for those that run, because their store may be temporary."""
     futures = [executor.submit(_run_task, words) for words in lines]
     try:
         for future in futures:
@@ -154,7 +154,7 @@ def _with_sweep_file(
 def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seeds: Sequence[int]) -> str:
     name = os.path.abspath(experiment) if experiment.endswith(".toml") else experiment
     for key, values in parameters.items():
-        # A text is a sequence of its characters.
+        # A string would pass as a sequence of its characters.
         if isinstance(values, str):
             raise TypeError(f"{key} needs a list of values, such as [{values!r}]")
     lines = [f"experiment = {_toml(name)}", f"seeds = {_toml(list(seeds))}", "[sweep]"]
@@ -165,8 +165,8 @@ def _sweep_file(experiment: str, parameters: Mapping[str, Sequence[Value]], seed
 def _toml(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_toml, value))}]"
-    # NumPy's, too.
+    # NumPy's numbers are Numbers, too.
     if isinstance(value, numbers.Number) and not isinstance(value, bool):
         return word(value)
-    # JSON's strings are TOML's, too, except the escapes of characters beyond U+FFFF and a bare DEL.
+    # JSON's strings are valid TOML, except escapes of characters beyond U+FFFF and a bare DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

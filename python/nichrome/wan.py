@@ -98,14 +98,14 @@ class Path:
     def __enter__(self) -> Path:
         if self._process is not None:
             raise NichromeError("the path is running already: use another Path")
-        # The shell ends with this process, however that ends, and the path with the shell.
+        # The shell reads a pipe from this process, so it ends with this process in any case, and the path ends with the shell.
         self._process = subprocess.Popen(
             [command(), "wan", "--json", *self._options, "--", "sh", "-c", "read -r _ || :"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Ctrl-C is this process's own, which ends the path in order.
+            # Keeps Ctrl-C from the path: this process receives it, and ends the path in order.
             start_new_session=True,
         )
         assert self._process.stderr is not None
@@ -154,7 +154,7 @@ class Path:
     def _end(self, process: subprocess.Popen[str]) -> str:
         """Ends the path and returns what it has printed. All pipes are closed then."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        # A line ends the shell, too: a process that this one has forked meanwhile keeps the pipe open.
+        # Ends the shell by a line, because closing the pipe may not: a process forked meanwhile may keep it open.
         with contextlib.suppress(BrokenPipeError), process.stdin:
             process.stdin.write("\n")
         with process.stdout, process.stderr:

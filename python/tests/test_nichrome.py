@@ -1,4 +1,4 @@
-"""What the package does, against the command itself."""
+"""Compares the package with the command."""
 
 import concurrent.futures
 import decimal
@@ -245,7 +245,7 @@ def test_a_path_is_changed_while_it_is_in_use():
             words = [sys.executable, "-c", program.format(path.left.address)]
             return float(path.right.run(words, check=True, capture_output=True, text=True).stdout)
 
-        # A busy machine takes longer now and then.
+        # A busy machine sometimes takes longer.
         assert any(connect() < 0.2 for _ in range(10))
         path.set(delay="100ms")
         assert connect() >= 0.2

@@ -21,7 +21,7 @@ def test_a_failing_test_keeps_the_packets_of_its_device(pytester):
     result = pytester.runpytest("-p", "nichrome.pytest_plugin")
     result.assert_outcomes(failed=1)
     kept = sorted((pytester.path / "nichrome-captures").iterdir(), key=lambda file: file.stat().st_size)
-    # The server's and that of the client which was served: 10 messages of 4096 bytes each way.
+    # The captures of the server and of the client that it served: 10 messages of 4096 bytes each way.
     assert len(kept) >= 2 and all(file.stat().st_size > 2 * 10 * 4096 for file in kept[-2:]), kept
 
 

@@ -16,7 +16,7 @@ use crate::transfer::Transfer;
 
 /// UDP port of the receiver.
 const PORT: u16 = 4433;
-/// Packet loss in each direction, and how it was written; `none` is none.
+/// Packet loss in each direction, and its text as given; `none` for no loss.
 #[derive(Clone)]
 pub(crate) struct PathLoss {
     text: String,
@@ -126,7 +126,7 @@ fn measure(loss: &PathLoss, udp: bool, seconds: u64) -> anyhow::Result<(Transfer
 struct Process(Child);
 
 impl Process {
-    /// Waits for its end.
+    /// Waits until the process ends.
     fn end(mut self) -> anyhow::Result<()> {
         ensure!(self.0.wait()?.success(), "a process of the transfer has failed");
         Ok(())

@@ -12,7 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-/// Name in the certificate.
+/// The receiver's name in its certificate.
 const NAME: &str = "receiver";
 /// Bytes of a write.
 const CHUNK: usize = 1 << 20;
@@ -69,7 +69,7 @@ pub(crate) async fn receive(address: SocketAddr, time: Duration) -> anyhow::Resu
     Ok(())
 }
 
-/// Reads what arrives until this time; returns its number of bytes.
+/// Reads until this time; returns the number of bytes.
 async fn read_until(stream: &mut RecvStream, end: Instant) -> anyhow::Result<u64> {
     let mut bytes = 0;
     while Instant::now() < end {

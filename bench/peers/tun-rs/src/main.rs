@@ -7,14 +7,15 @@ use std::{env, error::Error, fs};
 
 use tun_rs::{handle_gro, GROTable, VIRTIO_NET_HDR_LEN};
 
-/// As pinned in Cargo.toml.
+/// The version that Cargo.toml pins.
 const VERSION: &str = "2.8.16";
 
 const BURST: usize = 32;
 const RUNS: usize = 15;
 const PACKETS_PER_RUN: usize = 144_000;
 
-/// The GRO merges into a packet's own buffer, and only if it never has to grow.
+/// Capacity of each buffer: the GRO merges into the first packet's buffer, and only while the buffer need not
+/// grow.
 const CAPACITY: usize = 65_535 + 2 * VIRTIO_NET_HDR_LEN;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -90,8 +91,8 @@ fn pass(table: &mut GROTable, buffers: &mut [Vec<u8>], packets: &[&[u8]]) -> std
     Ok(timed)
 }
 
-/// Packets left after one pass. `apply_gro` keeps their list to itself, so this calls the function
-/// beneath it, with fresh tables for each burst.
+/// Returns the number of packets out of one pass. `apply_gro` does not return the list of packets, so this
+/// calls its inner function, with fresh tables for each burst.
 fn packets_out(buffers: &mut [Vec<u8>], packets: &[&[u8]]) -> std::io::Result<usize> {
     let mut out = Vec::new();
     for burst in packets.chunks(BURST) {
