@@ -113,8 +113,8 @@ impl<P: Packet> Exits<P> {
         Departure { packet, arrived, due }
     }
 
-    /// Counts packets of these lengths that are admitted and leave at once: with none in flight, no later one
-    /// is out of order.
+    /// Counts packets of these lengths that arrive and leave at once. Leaves `latest` unchanged: with no
+    /// packet in flight, no later packet is out of order.
     #[inline]
     pub(crate) fn count_passed(&mut self, lens: impl Iterator<Item = usize>) {
         let (packets, bytes) = lens.fold((0, 0), |(packets, bytes), len| (packets + 1, bytes + len as u64));

@@ -26,8 +26,8 @@ const MOST: u64 = 4 * LONGEST.as_nanos() as u64;
 /// Buckets per power of two, as a power of two.
 const PRECISION: u32 = 14;
 
-/// Returns the bucket of a delay. Delays below 2 · 2^[`PRECISION`] have one bucket per nanosecond; of longer
-/// ones, the leading bits count.
+/// Returns the bucket of a delay: one per nanosecond below 2 · 2^[`PRECISION`] ns, above that one for each
+/// value of the leading `PRECISION` + 1 bits.
 #[inline]
 const fn place(nanos: u64) -> usize {
     let shift = (u64::BITS - nanos.leading_zeros()).saturating_sub(PRECISION + 1);
@@ -37,8 +37,8 @@ const fn place(nanos: u64) -> usize {
 /// Number of buckets.
 const PLACES: usize = place(MOST) + 1;
 
-/// Returns the rank of a quantile among `count` values. A share such as 0.14 is not exact in binary: a
-/// product within rounding error of an integer is that integer.
+/// Returns the rank of a quantile among `count` values. A share such as 0.14 is not exact in binary, so a
+/// product within rounding error of an integer is rounded to it.
 fn rank_of(count: u64, quantile: f64) -> f64 {
     let product = count as f64 * quantile;
     let whole = product.round();
@@ -69,7 +69,7 @@ impl DelayHistogram {
         self.record_many(nanos, 1);
     }
 
-    /// Records so many delays of this length, one or more.
+    /// Records `count` delays of `nanos` nanoseconds; `count` is at least 1.
     #[inline]
     pub(crate) fn record_many(&mut self, nanos: u64, count: u64) {
         let place = place(nanos.min(MOST));
@@ -83,7 +83,7 @@ impl DelayHistogram {
         self.max = self.max.max(nanos);
     }
 
-    /// Adds the buckets that a copy lacks.
+    /// Allocates the buckets that a copy omits.
     #[cold]
     fn add_all_buckets(&mut self) {
         let mut counts = vec![0; PLACES];

@@ -57,8 +57,8 @@ impl<P: Packet> Path<P> {
         Ok(())
     }
 
-    /// As [`Engine::receive`]. Returns the packet if it leaves at once, as all do without impairments:
-    /// [`Engine::poll`] does not.
+    /// Receives a packet as [`Engine::receive`] does. Without impairments and pending outputs, returns the
+    /// packet at once instead of queueing it for [`Engine::poll`].
     #[inline]
     pub fn receive_at_once(&mut self, packet: P, now: Instant) -> Option<Departure<P>> {
         self.pass_time(now);
@@ -82,7 +82,7 @@ impl<P: Packet> Path<P> {
         true
     }
 
-    /// Returns true if packets leave at once.
+    /// Returns true if packets leave at once: no stage is active and no output is pending.
     #[inline]
     fn is_clear(&self) -> bool {
         self.route.is_empty() && !self.exits.has_outputs()

@@ -62,8 +62,8 @@ impl Random {
     }
 }
 
-/// Returns two standard normal numbers for a point within the unit circle, `None` for its centre and other
-/// points.
+/// Returns two standard normal numbers for a point within the unit circle; `None` for its centre and for
+/// points outside.
 fn polar(x: f64, y: f64) -> Option<(f64, f64)> {
     let square = x * x + y * y;
     let is_usable = square > 0.0 && square < 1.0;

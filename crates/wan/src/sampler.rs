@@ -99,7 +99,7 @@ mod tests {
         assert!((-0.773..-0.771).contains(&least) && (4.90..4.92).contains(&most), "{least} {most}");
         let (_, _, least, most) = moments("normal:5ms");
         assert!(least < -4.0 && most > 4.0, "{least} {most}");
-        // The long tail is that of the longer delays, as Pareto's.
+        // As with Pareto, the long tail is on the side of longer delays.
         let (_, _, least, most) = moments("pareto-normal:5ms");
         assert!(least > -3.0 && most > 4.5, "{least} {most}");
     }

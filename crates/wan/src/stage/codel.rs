@@ -50,7 +50,7 @@ impl Controller {
         self.parameters == parameters && self.would_drop == would_drop
     }
 
-    /// Returns the packet to send at `now`, after dropping those before it that must go (`deque`).
+    /// Drops head packets as CoDel requires; returns the packet to send at `now` (`deque`).
     pub(super) fn dequeue<P: Packet>(
         &mut self,
         backlog: &mut Backlog<P>,
@@ -111,7 +111,7 @@ impl Controller {
         self.head(backlog, now)
     }
 
-    /// Returns true if the head is or was marked and need not be dropped.
+    /// Marks the head if marking replaces drops; returns true if it carries CE and need not be dropped.
     fn marked<P: Packet>(&self, head: &mut Head<P>, exits: &mut Exits<P>) -> bool {
         match &mut head.waiting {
             Some(waiting) if self.would_drop == WouldDrop::Mark => mark(&mut waiting.transit.packet, exits),

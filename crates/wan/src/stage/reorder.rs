@@ -19,7 +19,7 @@ impl<P> ReorderStage<P> {
         Self { reorder: None, held: Schedule::new(), random }
     }
 
-    /// Returns until when a packet that arrives at `at` is held back, if at all.
+    /// Decides whether to hold back a packet that arrives at `at`; returns the time until which it is held.
     fn held_until(&mut self, at: Instant) -> Option<Instant> {
         let reorder = self.reorder?;
         let is_held = self.random.happens(Chance::from(reorder.probability()));

@@ -86,7 +86,8 @@ struct Pair {
     now: Instant,
     /// The arrival time of each packet, by number.
     arrivals: Vec<Instant>,
-    /// Maximum number of packets in flight.
+    /// The allowed number of packets in flight: the limit, or more until packets leave after a lower limit
+    /// was set.
     bound: usize,
     limit: usize,
     /// The outcomes that the impairments so far allow.
@@ -127,7 +128,7 @@ impl Pair {
         if self.punctual.in_flight() > self.bound || self.late.in_flight() > self.bound {
             return Err(format!("{} packets in flight, {} allowed", self.late.in_flight(), self.bound));
         }
-        // It falls back to the limit as packets leave, and never rises again.
+        // The bound falls to the limit as packets leave, and never rises again.
         self.bound = self.limit.max(self.punctual.in_flight().max(self.late.in_flight()));
         Ok(())
     }
@@ -174,7 +175,8 @@ impl Pair {
         }
         let is_changed = !self.arrivals.is_empty();
         let has_free_jitter = impairments.jitter_order == JitterOrder::Reorder;
-        // A held packet may also be overtaken where a stage has moved ahead of the one that holds it.
+        // A change may move another stage ahead of the one that holds a packet, so that later packets
+        // overtake it.
         self.may_reorder |= has_free_jitter || impairments.reorder.is_some() || is_changed;
         let has_bottleneck = impairments.rate.is_some() || impairments.trace.is_some();
         self.is_backlogged |= has_bottleneck;

@@ -190,7 +190,8 @@ fn a_queue_marks_above_its_threshold() {
     let mut path = Path::new(&mark, 0).unwrap();
     let outcome = send(&mut path, (0..6).map(|id| (us(0), ect(id))));
     let marks: Vec<_> = outcome.released.iter().map(|departure| departure.packet.ecn == Ecn::Ce).collect();
-    // One packet is in transmission and three wait before the next one finds more than two.
+    // The fifth packet is the first that finds more than two in the queue: one is in transmission, three
+    // wait.
     assert_eq!(marks, [false, false, false, false, true, true]);
 }
 

@@ -138,7 +138,7 @@ fn a_change_elsewhere_keeps_codels_drop_rate() {
     let (changed, _) = run(&codel, &[(500, wider)], 800);
     assert!(unchanged.dropped_for(DropReason::CoDel).len() > 20);
     assert_eq!((changed.dues(), changed.dropped), (unchanged.dues(), unchanged.dropped));
-    // Other parameters start anew: with a target that the delay is below, nothing is dropped.
+    // New parameters reset CoDel: the delay is below the new target, so nothing is dropped.
     let lax = Impairments { aqm: of("codel:60s,60s"), ..codel.clone() };
     let (changed, _) = run(&codel, &[(500, lax)], 800);
     assert!(changed.dropped_for(DropReason::CoDel).iter().all(|id| *id < 500));
