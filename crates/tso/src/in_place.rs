@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use crate::plan::Plan;
 
-/// The packets of a frame, to be written over it, one behind the other. The last payload stays where it is;
-/// each other one moves towards the start, by the headers of the packets behind it. The memory that is
-/// written is in the cache already.
+/// The packets of a frame, to be written over the frame, one behind the other. The last payload stays in
+/// place; each other payload moves towards the start by the headers of the packets behind it. The written
+/// memory is already in the cache.
 #[derive(Clone, Debug)]
 pub struct InPlace(Plan);
 
@@ -15,7 +15,7 @@ pub struct InPlace(Plan);
 pub struct Placed {
     /// All packets, one behind the other.
     pub packets: Range<usize>,
-    /// The length of each but the last, which is not longer.
+    /// The length of each packet but the last, which may be shorter.
     pub packet_len: usize,
 }
 
@@ -33,8 +33,8 @@ impl InPlace {
     /// Writes the packets of the frame that is at `frame_at` in `memory`.
     ///
     /// # Panics
-    /// There are less than [`InPlace::needs_before`] bytes before the frame, or less than the frame's behind
-    /// them.
+    /// `memory` has fewer than [`InPlace::needs_before`] bytes before the frame, or ends before the frame
+    /// does.
     pub fn write(self, memory: &mut [u8], frame_at: usize) -> Placed {
         let before = self.needs_before();
         let Self(mut plan) = self;

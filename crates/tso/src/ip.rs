@@ -97,7 +97,7 @@ impl<'a> IpPacket<'a> {
         self.transport + self.payload.len()
     }
 
-    /// Checks that the packet ends at this offset in the frame, where the tunnel that contains it ends, in
+    /// Checks that the packet ends at `end`, where the surrounding tunnel ends: an offset in the frame, in
     /// bytes.
     pub(crate) fn until(self, end: usize) -> Result<Self, SegmentError> {
         match end - self.end() {

@@ -1,6 +1,6 @@
 //! The position of a packet among those of a frame.
 
-/// Whether a packet is the first and the last of its frame.
+/// Whether a packet is the first or the last of its frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) is_first: bool,

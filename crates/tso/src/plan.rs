@@ -62,7 +62,7 @@ impl Plan {
         Self::new(header_len, header_len..packet.end(), size, fields)
     }
 
-    /// Makes the packets those of a tunnel.
+    /// Sets the tunnel that contains the packets; `None` outside a tunnel.
     pub(crate) fn in_tunnel(self, tunnel: Option<Tunnel>) -> Self {
         Self { tunnel, ..self }
     }
@@ -96,8 +96,8 @@ impl Plan {
         if self.fields.needs_sum() { Sum::new().add_bytes(payload) } else { Sum::new() }
     }
 
-    /// Writes the fields of the packet whose payload was taken last and has this sum. Its header is the
-    /// frame's or that of the packet before it.
+    /// Writes the per-packet fields of `packet`, whose payload was taken last and has this sum. `packet`
+    /// begins with a copy of the header of the frame or of the previous packet.
     #[inline]
     pub(crate) fn write_fields(&mut self, packet: &mut [u8], sum: Sum) {
         let place = Place { is_first: self.is_first, is_last: self.remaining == 1 };

@@ -85,9 +85,9 @@ impl<'a> Segments<'a> {
         Ok(Self { frame, plan: plan.in_tunnel(tunnel) })
     }
 
-    /// Segments a frame without a virtio header, such as one of a capture, into TCP segments or UDP datagrams
-    /// within `limit`, also in a tunnel: IP in IP, or PPP over Ethernet. Datagrams of VXLAN and Geneve are
-    /// cut as any others.
+    /// Segments a frame without a virtio header, such as one from a capture, into TCP segments or UDP
+    /// datagrams within `limit`, also inside IP in IP or PPP over Ethernet. Treats VXLAN and Geneve as plain
+    /// UDP.
     ///
     /// # Errors
     /// The frame has no TCP segment or UDP datagram that can be segmented, or the limit leaves no room for
@@ -97,9 +97,8 @@ impl<'a> Segments<'a> {
         Self::cut_within(frame, tunnel, &packet, limit)
     }
 
-    /// As [`Segments::within`], also in VXLAN and Geneve at the ports that IANA has assigned. Not for
-    /// datagrams that were merged: the first may have the lengths of a packet of the tunnel that contains all
-    /// of them.
+    /// As [`Segments::within`], also inside VXLAN and Geneve at the ports that IANA has assigned. Not for
+    /// merged datagrams: the lengths in the inner headers of the first one may span all of them.
     ///
     /// # Errors
     /// As for [`Segments::within`], or the packet in VXLAN or Geneve does not end with the datagram.
@@ -191,7 +190,7 @@ impl<'a> Segments<'a> {
     }
 
     /// Writes the next packet to the start of `out`, which has [`Segments::packet_len`] bytes or more, as
-    /// [`Segments::append_next`] does; returns its length.
+    /// [`Segments::append_next`] does. Returns its length; 0 if there is none.
     ///
     /// # Panics
     /// `out` is shorter.

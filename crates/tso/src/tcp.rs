@@ -81,7 +81,7 @@ impl TcpFields {
             flags: header.flags(),
             shared,
             pseudo_header,
-            // Or the receiver would stop its ECN echo repeatedly (RFC 3168 section 6.1.2).
+            // Each further CWR would stop the receiver's ECN echo again (RFC 3168 section 6.1.2).
             first_only: TcpFlags::CWR,
             leaves_checksum: false,
         };

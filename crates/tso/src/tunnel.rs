@@ -12,7 +12,8 @@ use crate::udp;
 
 /// The destination port of VXLAN (RFC 7348 section 5).
 const VXLAN_PORT: u16 = 4789;
-/// The flags of a VXLAN header, without that of a group policy (draft-smith-vxlan-group-policy).
+/// The flags of a VXLAN header: I (RFC 7348 section 5), and G for a group policy
+/// (draft-smith-vxlan-group-policy).
 const VXLAN_FLAGS: u8 = 0x08;
 const VXLAN_GROUP_POLICY: u8 = 0x80;
 /// Length of the VXLAN header, in bytes.
@@ -63,8 +64,8 @@ enum Kind {
 }
 
 impl Tunnel {
-    /// Parses the IP packet of a frame, within IP or PPP over Ethernet if it is there; it must end where the
-    /// tunnel's payload ends. A tunnel within a tunnel is not entered.
+    /// Parses the IP packet of a frame or, inside IP or PPP over Ethernet, the inner packet, which must end
+    /// where the tunnel's payload ends. Does not enter a tunnel within a tunnel.
     pub(crate) fn enter(frame: &[u8]) -> Result<(Option<Self>, IpPacket<'_>), SegmentError> {
         let link = LinkHeader::new(frame).ok_or(EthernetError::Truncated(frame.len()))?;
         if link.ethertype() == EtherType::PPPOE_SESSION {
@@ -97,8 +98,8 @@ impl Tunnel {
         Ok((Some(tunnel), packet))
     }
 
-    /// Parses the IP packet whose transport header is at `transport` in a frame with a virtio header: the
-    /// frame's own, or that within a tunnel, which may also be GRE, and at any port VXLAN or Geneve.
+    /// Parses the IP packet whose transport header is at `transport`, in a frame with a virtio header: the
+    /// frame's own packet, or one inside IP, GRE, or VXLAN or Geneve at any port.
     pub(crate) fn enter_until(
         frame: &[u8],
         transport: u16,
@@ -124,7 +125,7 @@ impl Tunnel {
         Ok(entered.map_or((None, outer), |(tunnel, packet)| (Some(tunnel), packet)))
     }
 
-    /// Parses the IP packet in `contents`, of the datagram `outer`.
+    /// Parses the IP packet in `contents`, which the datagram `outer` carries.
     fn udp<'a>(
         frame: &[u8],
         outer: &IpPacket<'_>,
@@ -168,7 +169,7 @@ impl Tunnel {
         }
     }
 
-    /// Writes the fields of the header in a packet, which is complete but for them.
+    /// Writes the per-packet fields of the tunnel header into `packet`, which is otherwise complete.
     pub(crate) fn write(&mut self, packet: &mut [u8]) {
         let tunneled = &mut packet[self.at..];
         match &mut self.kind {
@@ -198,7 +199,7 @@ struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Parses the IP packet, which must end where the contents do: with `outer`.
+    /// Parses the IP packet, which must end where the contents and `outer` end.
     fn parse(&self, outer: &IpPacket<'_>) -> Result<IpPacket<'a>, SegmentError> {
         let end = outer.end();
         let at = end - self.bytes.len();
@@ -210,7 +211,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// Reads a datagram to the port of VXLAN or Geneve; `None` if it is to another port, or has another header.
+/// Reads a datagram to the port of VXLAN or Geneve; `None` for another port or another header.
 fn at_its_port(datagram: &[u8]) -> Option<Contents<'_>> {
     let payload = datagram.get(UdpHeader::LEN..)?;
     match UdpHeader::new(datagram)?.dst_port() {
@@ -239,7 +240,7 @@ fn ethertype_at(header: &[u8], at: usize) -> Option<EtherType> {
     header.get(at..)?.first_chunk().map(|bytes| EtherType(u16::from_be_bytes(*bytes)))
 }
 
-/// Writes the checksum of a GRE header and the packet behind it, which is complete.
+/// Writes the checksum of a GRE header over the header and the packet behind it, which is otherwise complete.
 fn write_gre_checksum(packet: &mut [u8]) {
     let Some(field) = packet.get_mut(GRE_CHECKSUM_AT..GRE_CHECKSUM_AT + 2) else { return };
     field.fill(0);
@@ -247,7 +248,7 @@ fn write_gre_checksum(packet: &mut [u8]) {
     packet[GRE_CHECKSUM_AT..GRE_CHECKSUM_AT + 2].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Writes length and checksum of a UDP datagram, which is complete but for them.
+/// Writes length and checksum of a UDP datagram, which is otherwise complete.
 fn write_datagram(datagram: &mut [u8], covered: Option<AddressPair>) {
     let length = datagram.len();
     let Some(mut header) = UdpHeaderMut::new(datagram) else { return };

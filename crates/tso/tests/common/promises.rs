@@ -78,7 +78,7 @@ pub(crate) fn keep_promises_within(frame: &[u8], mtu: u16) {
     check_within(frame, &found, mtu, within);
     found.iter().flatten().for_each(|packet| assert_complete(packet));
     let in_any_tunnel = within_any_tunnel(frame);
-    // The second half of a datagram may look like a tunnel's.
+    // Skipped if both results are equal: a later packet of a plain datagram may look like a tunnel's.
     if in_any_tunnel != found {
         check_within(frame, &in_any_tunnel, mtu, within_any_tunnel);
         for packet in in_any_tunnel.iter().flatten() {
@@ -252,8 +252,8 @@ impl<'a> Carried<'a> {
         self.end - self.transport.len()
     }
 
-    /// Returns true if this is a tunnel's packet whose checksums are right, and which ends with a packet that
-    /// `is_it`, whose checksums are right, too. The checksum of UDP may be left out (RFC 7348 section 5, RFC
+    /// Returns true if this packet is a tunnel's, its checksums are right, and it ends with a packet for
+    /// which `is_it` holds and whose checksums are right. UDP may omit its checksum (RFC 7348 section 5, RFC
     /// 8926 section 3.3).
     fn contains(&self, frame: &'a [u8], is_it: impl Fn(&Self) -> bool) -> bool {
         let (at, transport) = (self.transport_at(), self.transport);

@@ -36,7 +36,7 @@ fn coalesce(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<Packet<Vec<u8>>> {
     packets
 }
 
-/// Segments an aggregate as a kernel would have it segmented.
+/// Segments an aggregate by the virtio header that a kernel would receive with it.
 fn recut(aggregate: &Aggregate<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut bytes = Vec::new();
     aggregate.copy_to(&mut bytes);

@@ -1,4 +1,4 @@
-//! Segmentation: cuts by kind, refusals, limits, and what independent implementations make of the packets.
+//! Segmentation: cuts by kind, refusals, limits, and checks of the packets by independent implementations.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod allocations;

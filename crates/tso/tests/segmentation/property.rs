@@ -131,8 +131,8 @@ fn tunnel(kind: u8, packet: &[u8]) -> (u16, Vec<u8>) {
     }
 }
 
-/// Puts a frame into a tunnel that a virtio header may tell of: IP within IPv4 or IPv6, VXLAN, Geneve or GRE.
-/// Also returns how far its bytes have moved. The outer checksums are wrong.
+/// Puts a frame into a tunnel that a virtio header can describe: IP within IPv4 or IPv6, VXLAN, Geneve or
+/// GRE. Also returns by how many bytes the frame has moved. The outer checksums are wrong.
 fn in_tunnel(kind: u8, frame: &[u8]) -> (Vec<u8>, usize) {
     let (link, packet) = frame.split_at(LinkHeader::new(frame).unwrap().header_len());
     let is_ipv4 = packet[0] >> 4 == 4;

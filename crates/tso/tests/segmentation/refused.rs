@@ -12,7 +12,7 @@ const IP: usize = 14;
 const TCP_OVER_4: usize = IP + 20;
 const TCP_OVER_6: usize = IP + 40;
 
-/// Returns the error for a frame without a partial checksum, whose position would be checked too.
+/// Returns the error for a frame without a partial checksum: the position of one would be checked, too.
 fn refusal(frame: &[u8], gso_type: GsoType) -> SegmentError {
     Segments::new(frame, &virtio(gso_type, 1000)).expect_err("the frame is broken")
 }

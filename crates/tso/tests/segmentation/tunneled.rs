@@ -1,5 +1,5 @@
-//! Frames whose segmentation is pending within a tunnel, as a kernel passes on those of its tunnel devices:
-//! with a virtio header, and without, as in a capture.
+//! Unsegmented frames in a tunnel, as a kernel passes on those of its tunnel devices: with a virtio header,
+//! and without one, as in a capture.
 
 use nichrome_tso::{Limit, SegmentError, Segments};
 use nichrome_wire::{EtherType, GsoType, IpProtocol, Network, TcpFrame};
@@ -21,7 +21,7 @@ fn inner() -> [(TcpFrame, GsoType); 2] {
     [(data(3000), TCP4), (over_ipv6, TCP6)]
 }
 
-/// A tunnel in datagrams, whose checksum may be left out, with its header.
+/// A tunnel over UDP with this tunnel header; the UDP checksum is optional.
 #[derive(Clone, Copy, Debug)]
 struct InUdp {
     header: &'static [u8],
@@ -50,7 +50,7 @@ impl InUdp {
     }
 }
 
-/// Checks that a frame of `whole` in a tunnel is cut to the segments of `whole` in that tunnel.
+/// Checks that `whole` in a tunnel is cut to the segments of `whole`, each in that tunnel.
 fn assert_cut(
     (whole, gso_type): (TcpFrame, GsoType),
     around: impl Fn(&[u8], u16) -> Vec<u8>,
@@ -202,7 +202,8 @@ fn a_packet_ends_with_the_tunnel_that_contains_it() {
         let longer = [&frame[..], &[7; 5]].concat();
         assert_eq!(refusal(&longer), Some(SegmentError::BehindTunneled(5)), "{tunnel:?}");
     }
-    // With a virtio header, a frame that is not of a tunnel contradicts it.
+    // Bytes follow the inner packet: the datagram is not taken for a tunnel, so UDP contradicts the virtio
+    // header.
     let tunnel = InUdp { header: VXLAN, has_checksum: false, port: 443 };
     let longer = tunnel.around(Network::default(), &[&frame[..], &[7; 5]].concat(), 0);
     let start = longer.len() - frame.len() - 5 + transport_at(&frame, &whole.network);

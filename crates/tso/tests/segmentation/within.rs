@@ -106,14 +106,14 @@ pub(crate) enum Tunnel {
 impl Tunnel {
     const ALL: [Self; 3] = [Self::Ipv4, Self::Ipv6, Self::Pppoe];
 
-    /// Returns the frame in this tunnel. The tunnel's header counts its identifications from 100 by `nth`.
+    /// Returns the frame in this tunnel. The identification in the tunnel header is 100 + `nth`.
     pub(crate) fn around(self, frame: &[u8], nth: u16) -> Vec<u8> {
         let packet = &frame[LINK..];
         let upper = if packet[0] >> 4 == 4 { IpProtocol::IPV4 } else { IpProtocol::IPV6 };
         self.around_protocol(upper, packet, nth)
     }
 
-    /// Likewise, for a packet of any protocol.
+    /// As [`Self::around`], for a packet of any protocol.
     pub(crate) fn around_protocol(self, upper: IpProtocol, packet: &[u8], nth: u16) -> Vec<u8> {
         let mut out = TcpFrame::default().build()[..12].to_vec();
         match self {
