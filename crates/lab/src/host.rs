@@ -26,7 +26,7 @@ pub struct Host {
     interface: InterfaceName,
     /// The wire end of its interface.
     pub tap: Arc<Tap>,
-    /// The interface has an IPv6 address besides the IPv4 address, or why it has none.
+    /// `Ok` if the interface has an IPv6 address besides the IPv4 address, else the reason why not.
     pub ipv6: Result<(), NoIpv6>,
     side: Side,
 }

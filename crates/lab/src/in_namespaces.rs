@@ -8,8 +8,7 @@ use std::process::{self, Command};
 
 use nichrome_port::NetworkNamespace;
 
-/// Environment variable of the new process: the path of the file to which a test that has passed writes its
-/// name.
+/// Environment variable of the new process: the path of the file to which a passed test writes its name.
 const WITHIN: &str = "NICHROME_LAB_WITHIN";
 
 /// Runs a test that creates network namespaces: directly for root, else again in a new process and user
@@ -34,9 +33,9 @@ pub fn in_namespaces(name: &str, test: impl FnOnce()) {
 #[allow(clippy::panic)]
 fn in_user_namespace(name: &str) {
     let record = env::temp_dir().join(format!("nichrome-{}-{name}", process::id()));
-    // Of a process with the same number, which was killed.
+    // A killed process with the same PID may have left the file.
     _ = fs::remove_file(&record);
-    // Not one of another user: tests write to it.
+    // Fails if the file exists: tests must not write to a file of another user.
     if let Err(error) = File::create_new(&record) {
         panic!("{name}: cannot create {}: {error}", record.display());
     }
@@ -61,7 +60,7 @@ fn in_user_namespace(name: &str) {
     }
 }
 
-/// Shows the process that waits for this one that the test has run.
+/// Writes the name of a passed test to the file that the waiting process checks.
 #[allow(clippy::panic)]
 fn record_run(record: &OsStr, name: &str) {
     let written =

@@ -20,21 +20,21 @@ pub const MTU: u32 = 1500;
 /// Bytes of a frame's Ethernet header.
 const LINK: usize = 14;
 
-/// Which packets a thread carries.
+/// The packets that a thread carries.
 #[derive(Clone, Copy)]
 enum Threads {
-    /// Those from and to a host: it reads the answers to what it delivers before it delivers more.
+    /// From and to one host: the thread reads the host's answers before it delivers more.
     ByHost,
-    /// Those from one host to the other, whose bytes stay in the cache of one core.
+    /// From one host to the other: their bytes stay in the cache of one core.
     ByDirection,
 }
 
 /// Two hosts and the path between them; removed when dropped.
 pub struct Lab {
     hosts: [Host; 2],
-    /// That deliver to each host.
+    /// The card that delivers to each host.
     cards: [Card; 2],
-    /// Towards each host.
+    /// The path towards each host.
     paths: [MemoryPath; 2],
 }
 
@@ -79,7 +79,8 @@ impl Lab {
         let frame_len = MTU as usize + LINK;
         let config = |side: Side| CardConfig { name: side.name(), engine, profile, busy_poll: false };
         let tap = |side: Side| Arc::clone(&side.of(&hosts).tap) as Arc<dyn Device + Send + Sync>;
-        // An engine that acknowledges sees what its host sends.
+        // An engine that generates ACKs must observe what its host sends, so one thread carries both
+        // directions.
         let threads = if config(left).observes_host() { Threads::ByHost } else { threads };
         let (paths, cards) = match threads {
             Threads::ByHost => {

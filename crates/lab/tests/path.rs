@@ -153,7 +153,7 @@ fn lost_packets_never_arrive() {
         let (left, right) = (socket(Side::Left), socket(Side::Right));
         left.send_to(b"x", (Side::Right.ipv4(), 7000)).unwrap();
         right.send_to(b"y", (Side::Left.ipv4(), 7000)).unwrap();
-        // It was sent after the lost one, and the path keeps the order.
+        // This datagram was sent after the lost one, and the path keeps the order.
         left.recv(&mut [0; 8]).unwrap();
         right.set_nonblocking(true).unwrap();
         assert!(right.recv(&mut [0; 8]).is_err());
@@ -166,7 +166,7 @@ fn a_dropped_lab_leaves_no_interface() {
         let lab = Lab::new(&both(&Impairments::default()), 1).unwrap();
         let taps = Side::BOTH.map(|side| Arc::downgrade(&lab.host(side).tap));
         drop(lab);
-        // The cards' threads would keep them.
+        // A running thread of a card would keep its TAP interface.
         assert!(taps.iter().all(|tap| tap.upgrade().is_none()));
     });
 }
