@@ -140,7 +140,7 @@ mod tests {
     }
 
     proptest! {
-        /// Never two jobs at once, never idle while one waits, never more waiting than may.
+        /// Jobs never overlap, the server is never idle while a job waits, and the queue keeps its limit.
         #[test]
         fn a_server_does_one_job_after_the_other(
             most_waiting in 0..8usize,

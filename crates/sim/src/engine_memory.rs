@@ -4,16 +4,17 @@ use nichrome_lro::{Config, NpuConfig};
 
 use crate::experiment::RunError;
 
-/// What an engine reserves for an aggregate, for each segment of it, and for each segment of `npu` behind a
-/// gap (nichrome_lro::Config), in bytes.
+/// Bytes that an engine reserves for each aggregate (nichrome_lro::Config).
 const AGGREGATE: u64 = 760;
+/// Bytes for each segment of an aggregate.
 const SEGMENT: u64 = 8 + size_of::<Vec<u8>>() as u64;
+/// Bytes for each segment that `npu` holds behind a gap.
 const WAITING: u64 = 96 + SEGMENT;
 /// Maximum bytes that the engines of a card may reserve.
 const MOST_RESERVED: u64 = 4 << 30;
 
-/// Checks that `engines` engines of this configuration do not reserve too much. The error says that `holders`
-/// hold aggregates of `segments`.
+/// Checks that `engines` engines of this configuration do not reserve too much. The error message says that
+/// `holders` hold aggregates of `segments`.
 ///
 /// # Errors
 /// The engines would reserve more than [`MOST_RESERVED`] bytes.
@@ -50,7 +51,8 @@ mod tests {
         let config = Config { max_connections: 40_000, max_aggregates: 40_000, ..Config::default() };
         let [safe, paper] = [NpuConfig::default(), NpuConfig::paper()];
         let is_refused = |engines, npu| check(engines, &config, npu, "threads", "128 segments").is_err();
-        // 194 MB for aggregates; 164 MB for segments behind gaps, and 655 MB by the paper's rules.
+        // Each engine reserves 194 MB for aggregates, and for segments behind gaps 164 MB by the safe rules
+        // or 655 MB by the paper's.
         assert_eq!([is_refused(22, None), is_refused(23, None)], [false, true]);
         assert_eq!([is_refused(11, Some(&safe)), is_refused(12, Some(&safe))], [false, true]);
         assert_eq!([is_refused(5, Some(&paper)), is_refused(6, Some(&paper))], [false, true]);

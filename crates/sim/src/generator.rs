@@ -50,9 +50,9 @@ pub struct FlowConfig {
     pub weight: NonZeroU32,
     /// The transport protocol.
     pub protocol: FlowProtocol,
-    /// Frames with a time to live one lower than the others', of 10⁹.
+    /// Frames per 10⁹ whose TTL is one lower than the others'.
     pub other_ttl: u32,
-    /// Frames with a wrong checksum of TCP or UDP, of 10⁹.
+    /// Frames per 10⁹ with a wrong TCP or UDP checksum.
     pub wrong_checksum: u32,
 }
 
@@ -117,7 +117,7 @@ const TCP: usize = IP + 20;
 const PAYLOAD: usize = TCP + 20;
 const TTL: usize = IP + 8;
 const PROTOCOL: usize = IP + 9;
-/// -0x0100, the time to live one lower, in ones' complement.
+/// -0x0100 in ones' complement: the change of a header with its TTL one lower.
 const MINUS_ONE_HOP: u32 = 0xFEFF;
 
 impl Generator {
@@ -195,7 +195,7 @@ impl Flow {
     /// Builds frame `number` of the flow.
     fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = self.template.clone();
-        // The fields wrap.
+        // Identification and sequence number wrap.
         let ident = number as u16;
         put(&mut frame, IP + 4, ident.to_be_bytes());
         add_to_checksum(&mut frame, IP + 10, u32::from(ident));
@@ -216,13 +216,13 @@ impl Flow {
     }
 }
 
-/// Returns true for `part` of 10⁹ frames, spread evenly.
+/// Returns true if frame `number` is one of `part` frames per 10⁹, spread evenly.
 fn is_one_of(part: u32, number: u64) -> bool {
     let until = |number: u64| u128::from(number) * u128::from(part) / 1_000_000_000;
     until(number + 1) > until(number)
 }
 
-/// Turns a TCP frame without options into one of UDP of the same length.
+/// Turns a TCP frame without options into a UDP frame of the same length.
 fn into_udp(frame: &mut Vec<u8>, config: &FlowConfig) {
     let addresses = AddressPair::V4 { src: config.from.ip(), dst: config.to.ip() };
     let udp =

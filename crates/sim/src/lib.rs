@@ -1,11 +1,11 @@
 //! A discrete-event simulator: Nichrome's engines inside hardware models, in virtual time.
 //!
 //! A [`World`] is a struct of parts and an enum of events. Parts are plain structs whose methods return when
-//! something happens ([`Link::send`]: when a packet arrives, or that it is dropped); the world schedules the
-//! event. A [`Simulation`] runs one world on one thread, in the order of (time, sequence); several may run in
-//! parallel, independently. [`Parts`] of a world whose messages to each other take time may have a thread
-//! each. Nothing reads a clock, and randomness derives from seeds, so that equal configurations give equal
-//! [trace hashes](Simulation::trace_hash) on every machine.
+//! the next event happens ([`Link::send`]: when a packet arrives, or an error if it is dropped); the world
+//! schedules the event. A [`Simulation`] runs one world on one thread, in the order of (time, sequence);
+//! several may run in parallel, independently. [`Parts`] runs a world that is divided into parts on several
+//! threads, if messages between these parts take time. Nothing reads a clock, and randomness derives from
+//! seeds, so that equal configurations give equal [trace hashes](Simulation::trace_hash) on every machine.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -61,7 +61,7 @@
 //!                 host
 //!             }
 //!         };
-//!         // What the host sends, and when it wants to be woken.
+//!         // The frames that the host sends, and its next timeout.
 //!         while let Some(frame) = self.hosts[host].poll() {
 //!             if let Ok(sent) = self.links[host].send(frame.len(), now) {
 //!                 queue.schedule(sent.arrives, Event::Arrives(1 - host, frame));
@@ -84,7 +84,7 @@
 //! simulation.run_until(Instant::from_nanos(1_000_000_000));
 //! let server = &simulation.world.hosts[1].connections()[0];
 //! assert_eq!(server.done().received, 1_000_000);
-//! // 8.5 ms on the line, and the 10 ms for which the acknowledgement of the first segment waits.
+//! // 8.5 ms on the line, and the 10 ms of the delayed ACK of the first segment.
 //! assert!(server.times().last_read < Some(Instant::from_nanos(20_000_000)));
 //! # Ok(())
 //! # }

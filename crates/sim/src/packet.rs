@@ -40,7 +40,7 @@ impl HostId {
     }
 }
 
-/// A packet. Moved, never shared: a frame is a single allocation on its whole way.
+/// A packet. Moved, never shared: a frame stays in one allocation from its sender to its receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Packet {
     /// An Ethernet frame with all its bytes.
@@ -116,7 +116,7 @@ impl From<Outline> for Packet {
     }
 }
 
-/// Bytes of a frame that enter its fingerprint: the headers, and so the payload by TCP's or UDP's checksum.
+/// Bytes of a frame that enter its fingerprint: the headers, and with the TCP or UDP checksum the payload.
 const FINGERPRINTED: usize = 64;
 
 impl Fingerprint for Packet {
@@ -210,7 +210,7 @@ mod tests {
         for other in changed {
             assert_ne!(Packet::from(other).fingerprint(), Packet::from(outline).fingerprint(), "{other:?}");
         }
-        // The last byte of the payload, by way of the checksum.
+        // The frames differ in the last byte of the payload, and so in the checksum.
         let frames = [0, 1]
             .map(|byte| TcpFrame { payload: [vec![0; 999], vec![byte]].concat(), ..TcpFrame::default() });
         let [one, other] = frames.map(|frame| Packet::from(frame.build()).fingerprint());

@@ -38,7 +38,7 @@ pub struct Parts<W: Part> {
     parts: Vec<Simulation<W>>,
     threads: usize,
     lookahead: u64,
-    /// The end of the current window, which is within it.
+    /// The last nanosecond of the current window.
     window_end: Instant,
     mailboxes: Mailboxes<W::Event>,
 }
@@ -56,8 +56,7 @@ struct Shared<'a, E> {
     events: AtomicU64,
 }
 
-/// Where the threads of a run wait for each other. They poll: a window is shorter than a thread takes to
-/// wake.
+/// The barrier of a run's threads. They poll, since a window is shorter than the wake-up of a thread.
 struct Barrier {
     threads: usize,
     arrived: AtomicUsize,
@@ -65,7 +64,7 @@ struct Barrier {
 }
 
 impl Barrier {
-    /// Polls until a waiting thread yields the processor, for threads that have none of their own.
+    /// Number of polls after which a waiting thread yields, in case there are fewer processors than threads.
     const POLLS_PER_YIELD: u32 = 10_000;
 
     fn new(threads: usize) -> Self {
@@ -91,7 +90,7 @@ impl Barrier {
     }
 }
 
-/// The parts that one thread runs, and the number of the first.
+/// The parts that one thread runs, and the number of the first of them.
 struct Lane<'a, W: Part> {
     first: usize,
     parts: &'a mut [Simulation<W>],
@@ -114,7 +113,7 @@ impl<W: Part> Parts<W> {
         self.parts.iter().map(|part| &part.world)
     }
 
-    /// As [`Self::worlds`], to change between runs.
+    /// Returns the worlds of all parts, to change them between runs.
     pub fn worlds_mut(&mut self) -> impl Iterator<Item = &mut W> {
         self.parts.iter_mut().map(|part| &mut part.world)
     }
@@ -124,7 +123,8 @@ impl<W: Part> Parts<W> {
         self.parts.iter().map(Simulation::events).sum()
     }
 
-    /// Returns the hash of all parts' traces, in order; of a single part its own.
+    /// Returns the hash of the trace hashes of all parts, in order; the trace hash itself if there is one
+    /// part.
     pub fn trace_hash(&self) -> u64 {
         match &self.parts[..] {
             [part] => part.trace_hash(),
@@ -191,8 +191,7 @@ where
 }
 
 impl<W: Part> Lane<'_, W> {
-    /// Runs windows up to the limit, the first one until `end`; returns the end of the window that comes
-    /// next.
+    /// Runs windows up to the limit, the first of which ends at `end`; returns the end of the next window.
     fn run(
         &mut self,
         mut end: Instant,
@@ -214,7 +213,8 @@ impl<W: Part> Lane<'_, W> {
                 let is_interrupted = progress(Progress { now: until, events }).is_break();
                 shared.is_interrupted.fetch_or(is_interrupted, Ordering::Relaxed);
             }
-            // No messages are sent, and no progress is shown, until all have come here.
+            // No thread starts the next window before all have scheduled their messages and progress was
+            // shown.
             shared.barrier.wait();
             if until == shared.limit || shared.is_interrupted.load(Ordering::Relaxed) {
                 return end;
@@ -233,7 +233,7 @@ impl<W: Part> Lane<'_, W> {
         }
     }
 
-    /// Schedules what all have sent to these parts.
+    /// Schedules the messages of all parts to these parts.
     fn exchange(&mut self, shared: &Shared<'_, W::Event>) {
         shared.barrier.wait();
         for (to, part) in (self.first..).zip(self.parts.iter_mut()) {
@@ -245,7 +245,7 @@ impl<W: Part> Lane<'_, W> {
     }
 }
 
-/// Locks a mailbox; that of a thread that has panicked is as it was.
+/// Locks a mailbox, also after another thread has panicked: the content is intact.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -157,7 +157,7 @@ mod tests {
     }
 
     proptest! {
-        /// By Little's law no more than the limit is outstanding on average; by this test it never is.
+        /// By Little's law, the limit bounds the mean number of outstanding reads; here it is never exceeded.
         #[test]
         fn no_more_reads_are_outstanding_than_may_be(
             limit in 1..9usize,
@@ -169,7 +169,7 @@ mod tests {
             for (gap, bytes) in reads {
                 now = now.plus_nanos(gap);
                 let here = bus.read(bytes, now);
-                // A request was sent when one of the last `limit` was answered, and no later.
+                // The bus sends a request once fewer than `limit` are outstanding, and no later.
                 let freed = spans.len().checked_sub(limit).map_or(Instant::ZERO, |nth| spans[nth].1);
                 let sent = now.max(freed);
                 prop_assert!(here >= sent.plus_nanos(800 + bytes), "{here} for a request at {sent}");

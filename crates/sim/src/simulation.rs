@@ -15,12 +15,12 @@ pub trait World {
     fn handle(&mut self, event: Self::Event, queue: &mut EventQueue<Self::Event>);
 }
 
-/// What advances in virtual time: a simulation, or one in parts.
+/// A simulation that advances in virtual time, whole or in parts.
 pub trait Advance {
-    /// What probes read.
+    /// The state that probes read.
     type View;
 
-    /// Returns what probes read.
+    /// Returns the state that probes read.
     fn view(&self) -> &Self::View;
 
     /// Returns the virtual time.

@@ -7,14 +7,14 @@ use std::fs;
 use nichrome_sim::experiment::{BUILT_IN, Definition, run};
 use nichrome_sim::observe::Observer;
 
-/// The most memory that the process has had, in bytes (proc_pid_status(5)).
+/// Returns the peak memory of the process, in bytes (proc_pid_status(5)).
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
 }
 
-/// Runs `connections` connections of lro-npu-10000 for 0.8 s; returns the process's peak then.
+/// Runs `connections` connections of lro-npu-10000 for 0.8 s; returns the process's peak memory so far.
 fn peak_with(connections: u64) -> u64 {
     let text = BUILT_IN.experiment("lro-npu-10000").unwrap().text;
     let definition = Definition::parse("lro-npu-10000", text, &BUILT_IN).unwrap();
@@ -38,7 +38,7 @@ fn a_connection_costs_what_the_card_holds_of_it() {
     let few = peak_with(FEW);
     let each = (peak_with(MANY) - few) / (MANY - FEW);
     println!("{each} bytes a connection");
-    // TCP of both ends, a page of the send buffer, and an aggregate with its places: about 32 KB. 40 KB of
-    // each connection's stream have arrived by then: a receiver that keeps them does not pass.
+    // TCP of both ends, a page of the send buffer, and an aggregate with its places take about 32 KB. 40 KB
+    // of each connection's stream have arrived by then, so a receiver that keeps them exceeds the limit.
     assert!((4 << 10..48 << 10).contains(&each), "{each} bytes a connection");
 }

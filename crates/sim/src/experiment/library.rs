@@ -123,7 +123,7 @@ mod tests {
     use super::super::Definition;
     use super::*;
 
-    /// Where no source gives a number, it says how far away another could be.
+    /// A parameter with an assumed or fitted value has a plausible range.
     #[test]
     fn what_is_assumed_or_fitted_has_a_range() {
         const UNSURE: [&str; 3] = ["assumed", "fitted", "ours, the paper has no number"];

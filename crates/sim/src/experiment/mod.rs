@@ -14,10 +14,10 @@
 //! parameter = "connections"
 //! unit = "connections"                 # the dimension's base unit if left out; a fraction has "" or "%"
 //! values = [1, 2, 4, 8, 16, 32, 64]
-//! label = "TCP connections"            # what the parameter is, if left out
+//! label = "TCP connections"            # the parameter's description if left out
 //! scale = "log2"                       # linear (if left out), log2, log10
 //!
-//! [[y]]                                # how values of a unit are drawn, if not linearly; a panel for each unit
+//! [[y]]                                # the y axis of a unit, optional; a panel for each unit
 //! unit = "Gb/s"
 //! label = "TCP payload received (Gb/s)"
 //! scale = "linear"
@@ -26,7 +26,7 @@
 //! name = "with LRO"
 //! metric = "throughput"                # Runner::metrics
 //! set = { lro = true }                 # written as with --set: "10.7us", 13, true, "round-robin"
-//! source = "section 5"                 # where what is set is from; numbers must have one
+//! source = "section 5"                 # source of the settings; mandatory for numbers
 //!
 //! [[series]]
 //! name = "normal card"
@@ -38,12 +38,12 @@
 //! rule = "ratio"
 //! of = ["with LRO", "normal card"]
 //!
-//! [[expected]]                         # a statement of the paper about a series or something derived
+//! [[expected]]                         # a statement of the paper about a measured or derived series
 //! series = "with LRO"
-//! x = 64                               # one place, an array of them, or everywhere if left out
-//! value = 4.75                         # or least = 4, or most = 16: this or more, this or less
+//! x = 64                               # an x value, an array of them, or all if left out
+//! value = 4.75                         # or a bound: least = 4, or most = 16
 //! unit = "Gb/s"                        # the metric's; "times" for a ratio, "%" for a reduction
-//! tolerance = "5%"                     # of a value: relative, or a number of the unit; may be left out
+//! tolerance = "5%"                     # of a value: relative, or absolute in the unit; optional
 //! kind = "predicted"                   # fitted, repeated, derived, by construction: StatementKind
 //! source = "VII"
 //! sentence = "TCP data receiving throughput finally stabilizes around 4.75Gbps"
@@ -51,7 +51,7 @@
 //! [[expected]]
 //! series = "with LRO"
 //! of = "maximum begins"                # instead of x: maximum (over = "normal card": the ratio of both), maximum begins
-//! value = 32                           # where the maximum begins is in the unit of the axis; fall: by how many % the last is below the first
+//! value = 32                           # maximum begins: an x value in the unit of the axis; fall: from the first to the last value, in %
 //! unit = "connections"
 //! # ... tolerance, kind, source, sentence
 //!
@@ -62,7 +62,7 @@
 //!
 //! [parameters]                         # every parameter that neither x nor all series set; no defaults
 //! dma-start = { value = 7, unit = "us", source = "fitted to 913.3 Mb/s of the normal card" }
-//! # What is assumed or fitted has a range: two numbers of the unit, or choices, and a reason for it.
+//! # An assumed or fitted value has a range (two numbers of the unit, or choices) and a reason for the range.
 //! check-time = { value = 0.1, unit = "us", source = "assumed", range = [0.05, 0.3], reason = "one to three reads" }
 //! ```
 //!

@@ -276,7 +276,7 @@ fn add_included(
     Ok(Some(path.into()))
 }
 
-/// Ignores parameters of other models.
+/// Adds the parameters of an included document that `all` lacks. Ignores those of other models.
 fn included(
     all: &mut Vec<Parameter>,
     document: Document<'_>,

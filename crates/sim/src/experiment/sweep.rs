@@ -1,12 +1,12 @@
 //! Sweeps: an experiment with lists of values and seeds.
 //!
 //! ```toml
-//! experiment = "lro-npu-throughput"    # the name of a built-in one, or a path that ends in .toml
-//! seeds = [1, 2, 3]                    # the experiment's if left out
+//! experiment = "lro-npu-throughput"    # a built-in experiment, or a path that ends in .toml
+//! seeds = [1, 2, 3]                    # the experiment's seed if left out
 //!
 //! [sweep]                              # every combination of these, written as with --set
 //! dma-start = ["5us", "10.7us"]
-//! connections = [1, 8]                 # of the axis: its places
+//! connections = [1, 8]                 # the axis' parameter: x values
 //! ```
 
 use std::fmt;

@@ -166,7 +166,8 @@ impl Application {
         if self.awaited > 0 || !is_due {
             return;
         }
-        // Also of a program that has finished, or whose connection was reset: it would be due forever.
+        // Cleared also if the program has finished or the connection was reset: otherwise the request would
+        // be due forever.
         self.resumes = None;
         if self.is_complete() || !socket.may_send() {
             return;
@@ -179,7 +180,7 @@ impl Application {
     fn send(&mut self, socket: &mut Socket<'_>) {
         while self.owed > 0 && socket.can_send() {
             let most = usize::try_from(self.owed).unwrap_or(usize::MAX);
-            // The bytes are written to the segments: see `outgoing_stream.rs`.
+            // Writes no bytes: `outgoing_stream.rs` writes them into the segments.
             let sent = socket.send(|room| {
                 let len = room.len().min(most);
                 (len, len as u64)

@@ -1,4 +1,4 @@
-//! A frame without its payload, where that is the stream pattern: many frames in flight then take little
+//! A frame that omits its payload if that is the stream pattern, so that many frames in flight take little
 //! memory.
 
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use super::pattern;
 /// Ethernet, IPv4 and TCP without options.
 const HEADERS: usize = EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN;
 
-/// Where IPv4's total length is.
+/// Offset of IPv4's total length.
 const TOTAL_LENGTH: usize = EthernetHeader::LEN + 2;
 
 /// A frame. A segment of the pattern with [`HEADERS`] bytes of headers takes no allocation; any other frame
@@ -50,7 +50,7 @@ impl Compact {
         }
     }
 
-    /// Returns the frame, without a payload of the pattern: enough to read addresses and ports.
+    /// Returns the frame, or only its headers if it omits its payload: enough to read addresses and ports.
     pub(crate) fn with_kept_payload(&self) -> Cow<'_, [u8]> {
         match &self.0 {
             Content::Bytes(frame) => Cow::Borrowed(frame),
@@ -75,7 +75,7 @@ impl Compact {
 impl From<Vec<u8>> for Compact {
     fn from(frame: Vec<u8>) -> Self {
         let stream = frame.split_first_chunk().and_then(|(headers, payload)| {
-            // The first byte tells the phase; whether the others follow from it is compared.
+            // The first byte determines the phase; the payload must equal the pattern from there on.
             let phase = *payload.first().filter(|_| pattern::matches(u64::from(payload[0]), payload))?;
             Some(Content::Stream { headers: *headers, phase, payload: u16::try_from(payload.len()).ok()? })
         });

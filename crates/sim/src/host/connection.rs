@@ -1,4 +1,4 @@
-//! A connection: its TCP, its program, and what both have done.
+//! A connection: its TCP, its program, and counters of both.
 
 use std::fmt;
 
@@ -21,14 +21,14 @@ pub struct Connection {
     times: Times,
     sent_until: Option<SeqNumber>,
     retransmitted: u64,
-    /// When to poll it next.
+    /// When to poll the connection next.
     pub(super) due: Option<Instant>,
 }
 
 /// TCP and the program of a connection.
 enum End {
     Stack(Box<Stack>),
-    /// Of a program that accepts a connection and only reads.
+    /// For a program that accepts a connection and only reads.
     Sink(Box<Sink>),
 }
 
@@ -245,16 +245,16 @@ mod tests {
     /// The peer's first sequence number: the stream wraps.
     const FIRST: u32 = u32::MAX - 5000;
 
-    /// What a connection gets.
+    /// An input of a connection.
     #[derive(Clone, Debug)]
     enum Input {
-        /// A segment of the stream, by the distance of its first byte from the next one expected, in bytes.
+        /// A segment of the stream that begins `ahead` bytes after the next byte expected.
         Segment { ahead: i32, len: usize, flags: TcpFlags, ack: u32, is_right: bool },
-        /// Time, in nanoseconds.
+        /// Nanoseconds that pass.
         Time(u64),
-        /// The time at which it is due.
+        /// Time passes until the connection is due.
         Due,
-        /// Whether the program reads.
+        /// The program reads from now on, or stops.
         Reads(bool),
     }
 
@@ -287,7 +287,7 @@ mod tests {
         ]
     }
 
-    /// A connection, and what it has sent.
+    /// A connection, and the frames that it has sent.
     struct Tested {
         connection: Connection,
         sent: VecDeque<Vec<u8>>,
@@ -313,8 +313,8 @@ mod tests {
         }
     }
 
-    /// Builds the IP packet of a segment that begins with byte `offset` of the stream; a SYN has the options
-    /// only.
+    /// Builds the IP packet of a segment that begins with byte `offset` of the stream. A SYN has `options`
+    /// and no payload.
     fn packet(flags: TcpFlags, offset: u64, payload: Vec<u8>, options: &[u8], ack: SeqNumber) -> Vec<u8> {
         let is_syn = flags.contains(TcpFlags::SYN);
         let frame = TcpFrame {
@@ -345,14 +345,14 @@ mod tests {
         bytes
     }
 
-    /// Returns the number that acknowledges this frame if it is a SYN.
+    /// Returns the ACK number for this frame if it is a SYN.
     fn acknowledgment_of_syn(frame: &[u8]) -> Option<SeqNumber> {
         let packet = LinkHeader::new(frame)?.payload();
         let tcp = TcpHeader::new(Ipv4Header::new(packet)?.payload()?)?;
         tcp.flags().contains(TcpFlags::SYN).then(|| tcp.seq() + 1)
     }
 
-    /// Returns the number that acknowledges the last SYN of these frames.
+    /// Returns the ACK number for the last SYN of these frames; 0 if there is none.
     fn acknowledgment(sent: &VecDeque<Vec<u8>>) -> SeqNumber {
         sent.iter().rev().find_map(|frame| acknowledgment_of_syn(frame)).unwrap_or(SeqNumber(0))
     }
@@ -384,7 +384,7 @@ mod tests {
         let receive_buffer = 1 << 16;
         let config = HostConfig { receive_buffer, ..HostConfig::default() };
         let scaled = [2, 4, 5, 180, 3, 3, 7, 0];
-        // The second byte behind the buffer, then all before it.
+        // The first data segment ends two bytes beyond the buffer; the second one has all bytes before it.
         let last = receive_buffer as u64 - 498;
         for mut tested in Tested::pair(&config) {
             tested.connection.set_reading(Reading::Off);
@@ -431,7 +431,8 @@ mod tests {
                     Input::Due => now = tested[0].connection.due.map_or(now, |due| due.max(now)),
                     Input::Reads(_) | Input::Segment { .. } => {}
                 }
-                // A reset handshake begins anew without a measurement of its round-trip time.
+                // Skipped: after a RST, the next handshake begins without a measurement of its round-trip
+                // time.
                 let is_reset = matches!(input, Input::Segment { flags: TcpFlags::RST, .. });
                 if is_reset && tested[0].connection.state() == State::SynReceived {
                     continue;

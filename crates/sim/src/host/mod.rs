@@ -104,7 +104,7 @@ impl Host {
     /// A value is out of range.
     pub fn new(id: HostId, config: HostConfig) -> Result<Self, HostConfigError> {
         config.validate()?;
-        // Hosts with the same seed differ.
+        // Hosts with the same seed draw different random numbers.
         let mut random = Pcg64Mcg::seed_from_u64(config.seed ^ u64::from(id.0) << 48);
         let next_port = (random.next_u64() % u64::from(PORTS)) as u16;
         Ok(Self {

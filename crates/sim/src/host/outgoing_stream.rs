@@ -6,9 +6,9 @@ use nichrome_wire::{EthernetHeader, IpProtocol, Ipv4Header, SeqNumber, TcpFlags,
 
 use super::pattern;
 
-/// Where IPv4's payload begins: smoltcp sends no options of IP.
+/// Offset of IPv4's payload: smoltcp sends no IP options.
 const TCP: usize = EthernetHeader::LEN + Ipv4Header::LEN;
-/// Where the checksum is in the TCP header.
+/// Offset of the checksum in the TCP header.
 const CHECKSUM: usize = 16;
 
 /// The source of a connection's payload.

@@ -1,9 +1,8 @@
-//! TCP of a program that accepts a connection and only reads the stream pattern. Bytes are compared when they
-//! arrive, and only their number is kept: a connection takes less than a kilobyte, where a receive buffer
-//! takes the memory that is ever written.
+//! TCP for a program that accepts a connection and only reads the stream pattern. Compares bytes when they
+//! arrive and keeps only their number, so that a connection takes less than a kilobyte; a receive buffer
+//! would keep all memory that was ever written.
 //!
-//! It is smoltcp's TCP without data to send: it sends the same segments at the same times, which a test
-//! compares.
+//! Sends the same segments at the same times as smoltcp's TCP without data to send; a test compares both.
 
 use std::ops::ControlFlow;
 
@@ -23,18 +22,19 @@ use super::window::Window;
 /// IPv4 and TCP headers without options.
 const HEADERS: usize = 40;
 const DEFAULT_MSS: usize = 536;
-/// The least that is accepted of a peer, as in Linux (TCP_MIN_SND_MSS).
+/// The minimum MSS accepted from a peer, as in Linux (TCP_MIN_SND_MSS).
 const LEAST_MSS: usize = 48;
-/// RFC 6298 (2.1) and (2.4), (2.5), and the granularity of (2.2), in milliseconds.
+/// Minimum (RFC 6298 (2.1), (2.4)) and maximum (2.5) retransmission timeout, and clock granularity (2.2), in
+/// milliseconds.
 const LEAST_TIMEOUT: u64 = 1000;
 const LONGEST_TIMEOUT: u64 = 60_000;
 const GRANULARITY: u64 = 5;
-/// RFC 5961, 7: one challenge ACK in this time.
+/// At most one challenge ACK is sent in this interval (RFC 5961, 7).
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A segment without payload.
 type Reply = TcpRepr<'static>;
-/// Breaks with the reply, if any, to a segment that goes no further.
+/// Breaks off the processing of a segment, with the reply to it, if any.
 type Flow<T = ()> = ControlFlow<Option<Reply>, T>;
 
 /// TCP's receiving half and its program.
@@ -51,16 +51,16 @@ pub(super) struct Sink {
     /// The sequence number of the first unread byte, and the number of unread bytes.
     read_until: TcpSeqNumber,
     unread: usize,
-    /// What has arrived beyond a gap.
+    /// The ranges that have arrived beyond a gap.
     ahead: Assembler,
-    /// The last segment: its ACK and window.
+    /// ACK number and window of the last segment sent.
     last_ack: Option<TcpSeqNumber>,
     last_window: u16,
     window_shift: u8,
     peer_scales: bool,
     peer_has_sack: bool,
     peer_mss: usize,
-    /// The sequence number of the last segment within the window.
+    /// The sequence number of the last segment received within the window.
     last_seq: Option<TcpSeqNumber>,
     delayed: DelayedAck,
     retransmits_at: Option<Instant>,
@@ -77,14 +77,14 @@ pub(super) struct Sink {
 enum DelayedAck {
     None,
     Until(Instant),
-    /// More than a segment is not acknowledged.
+    /// More than one segment is unacknowledged.
     Now,
 }
 
 impl Sink {
     /// Creates a connection that waits for its SYN.
     pub(super) fn new(config: &HostConfig, endpoints: Endpoints, seed: u64) -> Self {
-        // smoltcp's interface takes the first number, for identifications.
+        // smoltcp's interface draws the first number, for identifications.
         let (random, _) = next_random(seed);
         let capacity = config.receive_buffer;
         let bits = (usize::BITS - capacity.leading_zeros()) as u8;
@@ -167,7 +167,7 @@ impl Sink {
         reads || closes
     }
 
-    /// Returns when TCP's timers are due; time 0 if something is to be sent now.
+    /// Returns when TCP's timers are due; time 0 if a segment can be sent now.
     pub(super) fn poll_at(&self) -> Option<Instant> {
         if !self.is_open() {
             return None;
@@ -250,7 +250,7 @@ impl Sink {
         self.check_ack(segment, now)?;
         let next = self.expected();
         let (payload, offset) = self.cut(segment, now)?;
-        // A FIN behind a gap comes again.
+        // Ignores a FIN behind a gap: the peer retransmits it.
         let is_early = segment.control == TcpControl::Fin && next < segment.seq_number;
         let control = if is_early { TcpControl::None } else { segment.control.quash_psh() };
         self.change_state(control, segment.ack_number, now)?;
@@ -274,7 +274,8 @@ impl Sink {
         }
     }
 
-    /// Lets pass what acknowledges nothing but what was sent (RFC 9293, 3.10.7.4).
+    /// Rejects a segment without an ACK, with an old one, or with one for bytes that were not sent (RFC 9293,
+    /// 3.10.7.4). A RST needs no ACK.
     fn check_ack(&mut self, segment: &TcpRepr<'_>, now: Instant) -> Flow {
         if segment.control == TcpControl::Rst {
             return ControlFlow::Continue(());
@@ -302,7 +303,8 @@ impl Sink {
     fn cut<'a>(&mut self, segment: &TcpRepr<'a>, now: Instant) -> Flow<(&'a [u8], usize)> {
         let start = self.expected();
         let end = self.last_ack.map_or(start, |ack| {
-            // The window of a SYN ACK is not scaled (RFC 7323, 2.2): it can seem to be more than the buffer.
+            // The window of a SYN ACK is not scaled (RFC 7323, 2.2), so the shifted one can exceed the
+            // buffer.
             let end = ack + (usize::from(self.last_window) << self.window_shift);
             end.min(start + self.window())
         });
@@ -346,7 +348,7 @@ impl Sink {
         ControlFlow::Continue(())
     }
 
-    /// Takes payload that begins `offset` bytes beyond the next byte expected.
+    /// Accepts payload that begins `offset` bytes after the next byte expected.
     fn take(&mut self, payload: &[u8], offset: usize, now: Instant) -> Flow {
         let had_gap = !self.ahead.is_empty();
         let Ok(in_order) = self.ahead.add_then_remove_front(offset, payload.len()) else {
@@ -356,7 +358,7 @@ impl Sink {
         self.done.wrong_reads += u64::from(!pattern::matches(begins, payload));
         self.unread += in_order;
         self.delay_ack(now);
-        // RFC 5681, 4.2: at once if there is a gap, or was one.
+        // RFC 5681, 4.2: acknowledges at once if there is a gap, or was one before this segment.
         ControlFlow::Break((had_gap || !self.ahead.is_empty()).then(|| self.ack()))
     }
 
@@ -379,7 +381,7 @@ impl Sink {
         matches!(self.state, State::SynReceived | State::LastAck) && self.sent_until == self.acknowledged
     }
 
-    /// Returns true if the window has doubled since it was last sent, as in Linux.
+    /// Returns true if the window has at least doubled since it was last sent, as in Linux.
     fn has_window_to_send(&self) -> bool {
         let Some(ack) =
             self.last_ack.filter(|_| matches!(self.state, State::SynReceived | State::Established))
@@ -437,7 +439,7 @@ impl Sink {
         }
     }
 
-    /// Returns an ACK that is not rate limited, and notes that it is sent.
+    /// Returns an ACK that is not rate limited, and records it as sent.
     fn ack(&mut self) -> Reply {
         let mut reply = self.pure_ack();
         self.last_ack = reply.ack_number;
@@ -448,7 +450,7 @@ impl Sink {
         reply
     }
 
-    /// Returns the block that has the last segment (RFC 2018, 4), or else the first one.
+    /// Returns the SACK block that contains the last segment (RFC 2018, 4), else the first block.
     fn first_sack_block(&self) -> Option<(u32, u32)> {
         let next = self.expected();
         let blocks = || self.ahead.iter_data().map(|(left, right)| (next + left, next + right));
@@ -459,7 +461,7 @@ impl Sink {
         first.map(|(left, right)| (left.0 as u32, right.0 as u32))
     }
 
-    /// Returns an ACK of something that looks forged (RFC 5961), unless there was one a short time ago.
+    /// Returns a challenge ACK (RFC 5961), unless one was sent within [`CHALLENGE_INTERVAL`].
     fn challenge(&mut self, now: Instant) -> Option<Reply> {
         if now < self.next_challenge {
             return None;
@@ -477,7 +479,7 @@ impl Sink {
         }
     }
 
-    /// Returns the RST for a segment of no connection (RFC 9293, 3.10.7.1).
+    /// Returns the RST for a segment that belongs to no connection (RFC 9293, 3.10.7.1).
     fn reset(&self, segment: &TcpRepr<'_>) -> Reply {
         let is_syn = segment.control == TcpControl::Syn && segment.ack_number.is_none();
         Reply {

@@ -1,5 +1,5 @@
-//! smoltcp's TCP of a connection, with an interface of its own, so that the cost per connection does not grow
-//! with their number; and the program.
+//! smoltcp's TCP of one connection, and its program. Each connection has its own interface, so that the cost
+//! per connection does not grow with the number of connections.
 
 use std::collections::VecDeque;
 
@@ -128,9 +128,9 @@ impl Stack {
         }
     }
 
-    /// Returns a segment without the bytes for which the receive buffer has no room; `None` if there is room
-    /// for all. smoltcp 0.14 takes the window field of its SYN ACK to be scaled, which it is not (RFC 7323,
-    /// 2.2), and panics at bytes beyond its buffer.
+    /// Returns the packet without the bytes for which the receive buffer has no room; `None` if there is room
+    /// for all. smoltcp 0.14 scales the window field of its SYN ACK, which is not scaled on the wire (RFC
+    /// 7323, 2.2), and panics on bytes beyond its buffer.
     fn without_excess(&self, packet: &[u8], host: HostId) -> Option<Vec<u8>> {
         let window = self.room()?;
         let (first, len) = place(packet)?;
@@ -142,7 +142,7 @@ impl Stack {
         let mut segment = segment::read(packet, host, self.endpoints.remote)?;
         match range {
             Some(range) => segment.payload = &segment.payload[..range.end],
-            // TCP answers a segment before its window as it does one beyond it.
+            // Moves a segment beyond the window before the window: TCP answers both in the same way.
             None => segment.seq_number = self.read_until - 1 - len,
         }
         let mut packet = vec![0; segment::packet_len(&segment)];
@@ -222,8 +222,8 @@ fn new_socket(config: &HostConfig) -> tcp::Socket<'static> {
     socket
 }
 
-/// Returns `len` zeros in pages of their own, which take memory once they are written; an allocator clears
-/// smaller blocks itself.
+/// Returns `len` zeros. From 16 KiB on, allocates pages of their own, which take memory only once they are
+/// written; an allocator clears smaller blocks itself, which writes them.
 fn zeroed(len: usize) -> Vec<u8> {
     const SMALL: usize = 16 << 10;
     const OWN_PAGES: usize = 256 << 10;

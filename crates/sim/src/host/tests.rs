@@ -58,7 +58,7 @@ impl World for Pair {
     }
 }
 
-/// Delivers a path's departures to the other host.
+/// Returns a sink for the path from `host`, which schedules the arrival of each packet at the other host.
 fn arrive(host: usize, queue: &mut EventQueue<Event>) -> impl FnMut(Instant, Output<Packet>) {
     move |_, output| {
         if let Output::Released(departure) = output {

@@ -15,8 +15,8 @@ pub(super) struct Window {
 
 impl Window {
     /// Returns the range of a segment's payload that is within the window; `None` if the segment is not
-    /// acceptable (RFC 9293, 3.10.7.4). As in smoltcp, a keep-alive is not, nor is a segment that begins
-    /// before the window and ends behind it.
+    /// acceptable (RFC 9293, 3.10.7.4). As in smoltcp, a keep-alive is not acceptable, nor is a segment that
+    /// begins before the window and ends behind it.
     pub(super) fn cut(self, first: TcpSeqNumber, len: usize) -> Option<Range<usize>> {
         let (Self { start, end }, last) = (self, first + len);
         let is_within = match (len == 0, start == end) {

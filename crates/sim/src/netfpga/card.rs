@@ -25,11 +25,11 @@ pub(super) struct CardConfig {
     pub(super) width: usize,
     /// Overhead cycles of a frame on the data path.
     pub(super) frame_overhead: u64,
-    /// Cycles of a frame on the data path at the least.
+    /// Minimum cycles of a frame on the data path.
     pub(super) frame_least: u64,
     /// Size of each queue, in bytes.
     pub(super) queue_bytes: usize,
-    /// True if the LRO module verifies the checksums of UDP, too (section 5: before a packet is forwarded).
+    /// True if the LRO module also verifies UDP checksums (section 5: before a packet is forwarded).
     pub(super) checks_other: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Card {
     turn: usize,
     /// The frame on the data path.
     passing: Option<Buffer>,
-    /// When the data path is free of the store block's output.
+    /// When the store block's output has left the data path.
     free_from: Instant,
     module: Module,
     to_host: Queue<Packet<Buffer>>,
@@ -70,7 +70,7 @@ pub(super) struct CardCounters {
 }
 
 impl CardCounters {
-    /// Returns the number of frames dropped for want of room.
+    /// Returns the number of frames dropped because a queue was full.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped_at_port + self.dropped_to_host
     }
@@ -156,8 +156,8 @@ impl Card {
         }
     }
 
-    /// Moves a frame of the next non-empty queue onto the data path, if that is free; returns when the frame
-    /// is through.
+    /// Moves the first frame of the next non-empty queue onto the data path, if that is free; returns when
+    /// the frame has passed it.
     pub(super) fn arbitrate(&mut self, now: Instant) -> Option<Instant> {
         if self.passing.is_some() {
             return None;
@@ -286,7 +286,7 @@ mod tests {
         TcpFrame { seq: SeqNumber(nth * 1000), payload: vec![0; 1000], ..TcpFrame::default() }.build()
     }
 
-    /// Moves all frames through the data path; says when the last is through.
+    /// Moves all frames through the data path; returns when the last has passed it.
     fn pass_all(card: &mut Card, mut now: Instant) -> Instant {
         while let Some(passed) = card.arbitrate(now) {
             now = passed;
@@ -311,7 +311,7 @@ mod tests {
     fn a_frame_takes_a_cycle_a_word_and_its_overhead() {
         let mut card = Card::reference(config());
         card.arrive(0, vec![0; 73]);
-        // Ten words and one cycle more, at 8 ns.
+        // Ten words and one overhead cycle, at 8 ns.
         assert_eq!(card.arbitrate(Instant::ZERO), Some(Instant::from_nanos(88)));
         assert_eq!(card.arbitrate(Instant::ZERO), None, "one frame at a time");
     }
@@ -357,7 +357,7 @@ mod tests {
         let aggregate = card.next_for_host().unwrap();
         assert_eq!((aggregate.len(), aggregate.segments()), (3054, 3));
         card.arrive(0, vec![0; 8]);
-        // 382 words of the aggregate, then the least cycles of a frame.
+        // 382 words of the aggregate, then the minimum cycles of a frame.
         assert_eq!(card.arbitrate(due), Some(due.plus_nanos((382 + 10) * 8)));
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct HostConfig {
     pub(super) poll_budget: usize,
     /// Minimum interval between interrupts, in nanoseconds.
     pub(super) interrupt_distance: u64,
-    /// True if the core verifies the checksums of packets other than TCP's that a card with LRO passes.
+    /// True if the core verifies the checksums of non-TCP packets from a card with LRO.
     pub(super) checks_other: bool,
     /// CPU costs.
     pub(super) costs: Costs,
@@ -48,8 +48,8 @@ pub(super) struct Host {
     ring: VecDeque<Packet<Vec<u8>>>,
     /// Packets of the ring that the core is processing.
     taken: usize,
-    /// Software coalescing, if the card has none. The card's checksum offload then saves the core the
-    /// software checksums.
+    /// Software coalescing, if the card has none: the core then also verifies checksums in software, which a
+    /// card with LRO does for it.
     software_lro: Option<Box<Gro<Vec<u8>>>>,
     core: Server,
     /// True if the core is busy, or an interrupt is scheduled.
@@ -61,9 +61,9 @@ pub(super) struct Host {
 /// The core's next step after a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Polls again, until then.
+    /// Polls again; the poll ends at this time.
     Done(Instant),
-    /// Is interrupted then.
+    /// Takes an interrupt at this time.
     Interrupt(Instant),
     /// Sleeps until the next packet.
     Sleep,
@@ -129,7 +129,8 @@ impl Host {
         self.poll(self.config.costs.interrupt, now)
     }
 
-    /// Ends a poll. The core polls again if the poll used its whole budget; otherwise waits for an interrupt.
+    /// Ends a poll. The core polls again if the poll used its whole budget; otherwise it waits for an
+    /// interrupt.
     pub(super) fn done(&mut self, now: Instant) -> Next {
         let was_full = self.taken == self.config.poll_budget;
         self.taken = 0;
@@ -214,7 +215,7 @@ impl Host {
     }
 }
 
-/// Returns true for a packet of TCP over IPv4; aggregates are.
+/// Returns true for TCP over IPv4, which every aggregate is.
 fn is_tcp(packet: &Packet<Vec<u8>>) -> bool {
     match packet {
         Packet::Frame(frame) => is_tcp_frame(frame.bytes()),

@@ -163,8 +163,8 @@ fn machine(parameters: &Parameters, capture: Capture) -> Result<Machine, RunErro
     Ok(Machine::new(generator(parameters)?, card(parameters, lro)?, bus(parameters)?, host, capture))
 }
 
-/// Creates a generator of one or two flows that fills the line: per 10⁹ frames of the first, the second sends
-/// its billionths.
+/// Creates a generator that fills the line: `flows` equal TCP flows, and a further TCP flow and a UDP flow
+/// whose weights, `second-flow` and `not-tcp`, are relative to one of the equal flows.
 fn generator(parameters: &Parameters) -> Result<Generator, RunError> {
     let second = parameters.billionths("second-flow")?;
     let other = (FlowProtocol::Udp, parameters.billionths("not-tcp")?);
@@ -243,11 +243,11 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
 }
 
 /// Returns the maximum number of aggregates at a time: in the ring, the host queue and the store block, and
-/// one that leaves it.
+/// one that is leaving the store block.
 fn aggregates(parameters: &Parameters) -> Result<usize, RunError> {
     /// Headers of the generator's segments, which have no options.
     const HEADERS: u64 = (EthernetHeader::LEN + Ipv4Header::LEN + TcpHeader::LEN) as u64;
-    // Of two segments.
+    // The smallest aggregate has two segments.
     let smallest = 2 * parameters.bytes("frame")? - HEADERS;
     let in_queue = parameters.bytes("queue")? / smallest;
     Ok((parameters.count("ring")? + in_queue + parameters.count("store-flows")? + 1) as usize)
@@ -265,7 +265,7 @@ fn impossible(error: &ConfigError) -> RunError {
     RunError::Impossible(error.to_string())
 }
 
-/// Computes the metrics between two counts.
+/// Computes the metrics from the counters before and after the measured interval.
 fn measure(before: Counted, after: Counted, duration: u64) -> Vec<Measurement> {
     let arrived = after.card.arrived - before.card.arrived;
     let dropped = after.card.dropped() - before.card.dropped();

@@ -2,8 +2,8 @@
 //! datagrams.
 //!
 //! The peer's memory and key are known from the start, as if programs had exchanged them (section 5). A
-//! message goes to the next of several slots and has changing content: the receiver polls for it there, in
-//! order at the last byte only. iWARP has no timers: TCP retransmits.
+//! message goes to the next of several slots, with marks that change from message to message: the receiver
+//! polls the slot for them, the last byte first. iWARP has no timers: TCP retransmits.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -27,7 +27,7 @@ use crate::host::{ConnectionId, Host};
 
 /// Address of the memory's first byte.
 const BASE: u64 = 0x1_0000;
-/// Slots: messages in flight to a program that does not poll.
+/// Number of slots: messages in flight to a program that does not poll.
 const SLOTS: u64 = 8;
 /// Maximum outstanding work requests of a queue pair.
 const DEPTH: usize = 16;
@@ -42,11 +42,11 @@ const TAGGED_HEADER: usize = 14;
 
 /// The state of a connection's stream.
 enum Stage {
-    /// MPA's start-up, at the end that opened it.
+    /// MPA start-up, at the end that opened the connection.
     Asking(Initiator),
-    /// At the other.
+    /// MPA start-up, at the other end.
     Answering(Responder),
-    /// FPDUs.
+    /// Both ends exchange FPDUs.
     Ready(QpHandle),
 }
 
@@ -108,16 +108,15 @@ pub(super) fn refused(error: impl Display) -> RunError {
     RunError::Impossible(format!("the engine refuses it: {error}"))
 }
 
-/// Distance between two marks of a message in bytes: the smallest path MTU, so that every packet has one.
+/// Distance between two marks of a message in bytes: the smallest path MTU, so that every packet has a mark.
 const MARK_DISTANCE: usize = 256;
 
-/// Returns the marked offsets of a message: the last byte first, which is incomplete longest with in-order
-/// delivery.
+/// Returns the marked offsets of a message, the last byte first: with in-order delivery it arrives last.
 fn marks(len: usize) -> impl Iterator<Item = usize> {
     (0..len).rev().step_by(MARK_DISTANCE)
 }
 
-/// Returns the mark of a message: not 0, the initial content of memory.
+/// Returns the mark of a message; never 0, the initial content of memory.
 fn stamp(message: u64) -> u8 {
     (message % 255) as u8 + 1
 }
@@ -294,7 +293,8 @@ impl Adapter {
         marks(len).all(|at| bytes.get(start + at) == Some(&stamp(message)))
     }
 
-    /// Processes `bytes` complete bytes of a connection; returns the connections of completed READs.
+    /// Processes `bytes` received bytes of a connection, in whole FPDUs; returns the connections of completed
+    /// READs.
     pub(super) fn process(
         &mut self,
         id: ConnectionId,
@@ -410,7 +410,7 @@ impl Adapter {
     /// Creates a queue pair in RTS.
     fn queue_pair(&mut self) -> Result<QpHandle, RunError> {
         let qp = self.queue_pair_in_reset()?;
-        // TCP has the peer's address; attributes of RoCE have no effect.
+        // TCP has the peer's address; the RoCE attributes have no effect.
         let number = self.device.qp_number(qp).map_err(refused)?;
         self.bring_up(qp, self.address, number, PathMtu::B1024, 0)?;
         Ok(qp)

@@ -40,22 +40,22 @@ pub(super) enum Topology {
 /// The processing costs of a node's processors, in nanoseconds and, per byte, picoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostCosts {
-    /// Of a system call, with the switch to the program where it had to wait.
+    /// Per system call, including the switch to the program if it had to wait.
     pub(super) call: u64,
-    /// Of a segment that TCP sends.
+    /// Per segment that TCP sends.
     pub(super) segment_out: u64,
-    /// Of an interrupt.
+    /// Per interrupt.
     pub(super) interrupt: u64,
-    /// Of a received packet.
+    /// Per received packet.
     pub(super) packet_in: u64,
-    /// Of a byte that is copied between program and kernel, in picoseconds.
+    /// Per byte that is copied between program and kernel, in picoseconds.
     pub(super) copy: u64,
-    /// Of a verb, which needs no system call.
+    /// Per verb, which needs no system call.
     pub(super) verb: u64,
 }
 
 impl HostCosts {
-    /// Nanoseconds to copy so many bytes.
+    /// Returns the nanoseconds to copy `bytes` bytes.
     pub(super) fn copy_of(&self, bytes: usize) -> u64 {
         (bytes as u64).saturating_mul(self.copy) / 1000
     }
@@ -64,9 +64,9 @@ impl HostCosts {
 /// The parameters of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CardConfig {
-    /// Nanoseconds that its processor takes for an RDMA message, where it leaves and where it arrives.
+    /// Nanoseconds of the card's processor per RDMA message, both when it leaves and when it arrives.
     pub(super) message: u64,
-    /// Nanoseconds that it takes for a frame in either direction.
+    /// Nanoseconds of the card's processor per frame, in either direction.
     pub(super) segment: u64,
     /// Bytes of a work request in the host's memory.
     pub(super) descriptor: u64,
@@ -74,27 +74,27 @@ pub(super) struct CardConfig {
     pub(super) bus: PcieConfig,
 }
 
-/// When a card of the router raises its interrupt.
+/// The interrupt moderation of a card of the router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moderation {
-    /// Nanoseconds after the first frame that waits.
+    /// Nanoseconds from the first waiting frame to the interrupt.
     pub(super) delay: u64,
-    /// Frames that wait at most.
+    /// Number of waiting frames that raises the interrupt at once.
     pub(super) frames: usize,
 }
 
 /// The parameters of the router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RouterConfig {
-    /// Nanoseconds of an interrupt.
+    /// Nanoseconds per interrupt.
     pub(super) interrupt: u64,
     /// Nanoseconds to forward a frame.
     pub(super) forward: u64,
-    /// The interrupts of its cards to networks A and B.
+    /// The interrupt moderation of the cards to networks A and B.
     pub(super) moderation: [Moderation; 2],
-    /// Nanoseconds that degen delays a frame.
+    /// Nanoseconds by which degen delays a frame.
     pub(super) delay: u64,
-    /// Probability that it loses a frame, 0 to 1.
+    /// Probability that degen loses a frame, 0 to 1.
     pub(super) loss: f64,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct TestbedConfig {
     /// Nodes beside the server.
     pub(super) clients: usize,
     pub(super) costs: HostCosts,
-    /// The processor that takes interrupts; programs begin on 1.
+    /// The processor that takes interrupts; programs start on processor 1.
     pub(super) interrupts: usize,
     /// Whether the scheduler moves the application.
     pub(super) balancing: Balancing,
@@ -115,13 +115,13 @@ pub(super) struct TestbedConfig {
     pub(super) card: CardConfig,
     /// Bytes of the longest message.
     pub(super) longest: usize,
-    /// TCP, of the kernel as of the card.
+    /// TCP of the kernel and of the card.
     pub(super) tcp: HostConfig,
     /// The congestion control of RoCE and StaR, in addition to the window.
     pub(super) datagram_congestion: Congestion,
     /// Every link.
     pub(super) link: LinkConfig,
-    /// Nanoseconds that a switch takes for a frame.
+    /// Nanoseconds of a switch per frame.
     pub(super) switch: u64,
     pub(super) router: RouterConfig,
     /// The seed of random choices.

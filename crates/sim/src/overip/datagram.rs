@@ -13,7 +13,7 @@ use crate::HostId;
 
 /// Maximum overhead of a RoCEv2 packet in bytes: IPv4, UDP, BTH, RETH, ICRC.
 const OVERHEAD: usize = 20 + 8 + 12 + 16 + 4;
-/// Nanoseconds of the shortest timeout (IBA 9.7.6.1.3: 4.096 us · 2ⁿ), and the most that n can be.
+/// The shortest timeout in nanoseconds (IBA 9.7.6.1.3: 4.096 us · 2ⁿ), and the maximum of n.
 const SHORTEST_TIMEOUT: u64 = 4096;
 const LONGEST_CODE: u8 = 31;
 /// Margin of a timeout over two round trips, in nanoseconds.
@@ -50,7 +50,7 @@ pub(super) fn frame(from: HostId, route: &Route, bytes: &[u8]) -> Result<Vec<u8>
     Ok(frame)
 }
 
-/// Parses a frame's datagram; `None` for other or damaged frames.
+/// Parses a frame's datagram; `None` if the IPv4 packet is invalid or the UDP header truncated.
 pub(super) fn parse(frame: &[u8]) -> Option<Datagram<'_>> {
     let (ip, datagram) = Ipv4Repr::parse(frame.get(EthernetHeader::LEN..)?).ok()?;
     let (header, bytes) = datagram.split_first_chunk::<{ UdpHeader::LEN }>()?;
@@ -66,7 +66,8 @@ pub(super) fn path_mtu(mtu: usize) -> PathMtu {
     all.into_iter().find(|path| path.bytes() + OVERHEAD <= mtu).unwrap_or(PathMtu::B256)
 }
 
-/// Returns the timeout code for more than two round trips of a path with this one-way delay.
+/// Returns the code of the shortest timeout of at least two round trips plus [`MARGIN`], for this one-way
+/// delay.
 pub(super) fn timeout(delay: u64) -> u8 {
     let least = 4 * delay + MARGIN;
     (1..LONGEST_CODE).find(|code| SHORTEST_TIMEOUT << code >= least).unwrap_or(LONGEST_CODE)

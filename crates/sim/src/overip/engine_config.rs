@@ -1,4 +1,4 @@
-//! How the devices of both sides are configured.
+//! The device configuration of both sides.
 
 use nichrome_rdma::{Config, Congestion, SelectiveRepeat, SendWindow, StarConfig};
 
@@ -14,11 +14,11 @@ pub(super) fn device_config(address: HostId, testbed: &TestbedConfig) -> Config 
         let mtu = datagram::path_mtu(testbed.tcp.mtu).bytes();
         let window = (testbed.tcp.send_buffer / mtu).clamp(1, 65_535) as u32;
         let congestion = testbed.datagram_congestion;
-        // Without congestion control a window leaves at once.
+        // Without congestion control, the requester sends a whole window at once.
         let initial = if congestion == Congestion::None { window } else { config.window.initial.min(window) };
         config.window = SendWindow { initial, max: window, read: initial.min(256) };
         config.roce.congestion = congestion;
-        // A datagram is a packet of its own, of identification 0.
+        // Each datagram is its own IP packet, with identification 0.
         config.roce.sees_identifications = true;
         config.roce.held_packets = window as usize;
         if packets == Packets::RoceGoBackN {

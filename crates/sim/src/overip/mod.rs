@@ -17,9 +17,9 @@
 //! | `router` | interrupts that wait for more packets, one processor, and `nichrome_wan` as degen |
 //! | `network` | the world: the flow of frames between the parts |
 //!
-//! TCP, of the kernel and of the card, is smoltcp ([`crate::host`]). What is not modelled: interrupts and
-//! descriptors of frames that were sent, the memory bus that processors and card share, caches, and time
-//! slices (a program that communicates comes before the application, as those that sleep do in Linux 2.4).
+//! TCP of the kernel and of the card is smoltcp ([`crate::host`]). Not modelled: interrupts and descriptors
+//! of frames that were sent, the memory bus that processors and card share, caches, and time slices (a
+//! communicating program has priority over the application, as programs that sleep have in Linux 2.4).
 
 mod adapter;
 mod card;

@@ -29,7 +29,7 @@ pub(super) struct Network {
     router_timers: [Timer; 2],
     transport: Transport,
     costs: HostCosts,
-    /// The program that continues before others, since its work has just completed.
+    /// The program whose work has just completed, which continues before others.
     continuing: Option<usize>,
     /// Frames dropped because of a full queue.
     pub(super) dropped: u64,
@@ -104,8 +104,8 @@ impl Network {
         Ok(())
     }
 
-    /// Forwards the output of a node's TCP and arms its timer; returns the number of frames that the call
-    /// pays for.
+    /// Forwards the frames of a node's TCP and adapter, and arms its timer. Returns the number of frames that
+    /// the program's system call has to send; 0 outside a call.
     fn send(&mut self, node: usize, context: Context, queue: &mut EventQueue<Event>) -> u64 {
         let now = queue.now();
         let this = &mut self.nodes[node];
@@ -129,7 +129,7 @@ impl Network {
         if context == Context::Call { frames } else { 0 }
     }
 
-    /// Gives a program's work to a processor.
+    /// Queues a program's work for a processor.
     fn work(&mut self, program: usize, nanos: u64, doing: Doing, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         self.programs[program].doing = doing;
@@ -150,7 +150,7 @@ impl Network {
         }
     }
 
-    /// Processes the end of a processor's work.
+    /// Processes a processor's wake-up: continues the program whose work is complete, if any.
     fn processor(&mut self, node: usize, wake: Wake, queue: &mut EventQueue<Event>) -> Result<(), RunError> {
         let now = queue.now();
         if let Some(program) = self.nodes[node].processors.fired(wake, now) {
@@ -201,7 +201,7 @@ impl Network {
     fn compute(&mut self, program: usize, nanos: u64, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         if this.doing == Doing::Work || nanos == 0 {
-            // A program without other steps would repeat this one forever.
+            // A program whose only step takes no time would repeat it forever.
             let ends = nanos > 0 || !this.is_single();
             this.next();
             return ends;
@@ -232,7 +232,8 @@ impl Network {
         false
     }
 
-    /// Ends a call: TCP's output leaves, which takes time; returns true if there was none.
+    /// Ends a call: sends TCP's output, which takes the program time per segment. Returns true if there was
+    /// none.
     fn ends_call(&mut self, program: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         this.doing = Doing::Work;
@@ -266,7 +267,7 @@ impl Network {
         false
     }
 
-    /// Posts a WRITE; or a READ, and waits for its completion.
+    /// Posts a WRITE, or posts a READ and waits for its completion.
     fn post(&mut self, program: usize, is_write: bool, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         let node = &mut self.nodes[this.node];
@@ -424,7 +425,7 @@ impl Network {
         self.completed(node, &reads, queue)
     }
 
-    /// Handles completed READs, and possibly received messages.
+    /// Continues programs whose READs have completed, and those that wait for messages.
     fn completed(
         &mut self,
         node: usize,

@@ -47,7 +47,7 @@ pub(super) struct Node {
     pub(super) uplink: Link,
     /// Bytes received by programs.
     pub(super) received: u64,
-    /// Maximum bytes of a program's write: a segment, or what the send buffer holds of one.
+    /// Maximum bytes of a program's write: a segment, or the send buffer if that is smaller.
     pub(super) longest_write: usize,
     /// Content of programs' data, whose value is irrelevant.
     zeros: Vec<u8>,
@@ -55,7 +55,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// Creates a node for this number of programs, and of application processes.
+    /// Creates a node for this number of programs and of application processes.
     pub(super) fn new(
         id: HostId,
         config: &TestbedConfig,

@@ -106,10 +106,10 @@ pub(super) struct Plan {
     pub(super) testbed: TestbedConfig,
     pub(super) pattern: Pattern,
     pub(super) sizes: Sizes,
-    /// Exchanges that are left out, and those that are measured.
+    /// Exchanges that are skipped first, and those that are then measured.
     pub(super) skipped: u64,
     pub(super) iterations: u64,
-    /// Nanoseconds before senders are measured, and for which they are.
+    /// Nanoseconds before senders are measured, and nanoseconds of the measurement.
     pub(super) warm_up: u64,
     pub(super) duration: u64,
 }

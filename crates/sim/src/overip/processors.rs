@@ -63,7 +63,7 @@ pub(super) struct Processors {
 /// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Balancing {
-    /// It stays until a program preempts it.
+    /// The process stays until a program preempts it.
     Off,
     /// Immediately.
     On,
@@ -218,7 +218,7 @@ mod tests {
         Instant::from_nanos(nanos)
     }
 
-    /// Drives it at its requested times until `end`; returns when each program was done.
+    /// Processes all wake-ups until `end`; returns when each program was done.
     fn run(processors: &mut Processors, end: u64) -> Vec<(usize, u64)> {
         let (mut done, mut wakes) = (Vec::new(), Vec::new());
         loop {
@@ -259,7 +259,8 @@ mod tests {
     fn an_application_behind_interrupts_moves_where_the_scheduler_balances() {
         for (balancing, work) in [(Balancing::Off, 100 + 50), (Balancing::On, 100 + 300)] {
             let mut processors = Processors::new(0, 2, 1, balancing);
-            // Processor 0 is free at 100, and 1 at 200, where the application was.
+            // Processor 0 is free from 100 on, and processor 1, which ran the application before, from 200
+            // on.
             processors.run(0, 100, at(0));
             processors.run(1, 200, at(0));
             run(&mut processors, 200);

@@ -86,7 +86,7 @@ pub(super) fn programs(pattern: Pattern, sizes: Sizes, fetches: bool) -> [Vec<St
             vec![Start, Send(control), Await(message), Stop],
             vec![Await(control), Compute(load), Send(message)],
         ],
-        // RDMA writes to the application's memory, which does not wait for messages.
+        // RDMA writes to the application's memory; no program waits for the messages.
         (Pattern::Senders, true) => [vec![Send(message)], Vec::new()],
         (Pattern::Senders, false) => [vec![Send(message)], vec![Await(message)]],
         (Pattern::Rendezvous(Rendezvous::Eager), _) => {

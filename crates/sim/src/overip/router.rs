@@ -95,8 +95,8 @@ impl Router {
         }
     }
 
-    /// Passes the waiting frames to the processor and, with the interrupt's time, to degen: the kernel stamps
-    /// a packet when it reaches the router (rdma-over-ip 3).
+    /// Passes the waiting frames to the processor and, stamped with the interrupt's time, to degen: the
+    /// kernel stamps a packet when it reaches the router (rdma-over-ip 3).
     fn interrupt(&mut self, port: Port, now: Instant, effects: &mut Vec<Effect>) {
         let waiting = &mut self.waiting[port];
         waiting.interrupts += 1;
@@ -127,7 +127,7 @@ impl Router {
     }
 }
 
-/// Forwards a frame that degen releases at `now`, when the processor has done so.
+/// Forwards a frame that degen releases: at `now`, or later when the processor has forwarded it.
 fn forward(output: Output<Delayed>, port: Port, now: Instant, effects: &mut Vec<Effect>) {
     if let Output::Released(departure) = output {
         let Delayed { frame, forwarded } = departure.packet;
@@ -178,11 +178,11 @@ mod tests {
             router.receive(0, frame(), at(nanos), &mut effects);
         }
         assert_eq!(forwarded(&effects), [109_200, 114_200, 119_200]);
-        // The timer of the first comes too late.
+        // The first frame's timer is superseded: the third frame raised the interrupt.
         effects.clear();
         router.due(0, 1, at(150_000), &mut effects);
         assert!(effects.is_empty());
-        // The other card does not wait.
+        // The card to network B raises its interrupts at once.
         router.receive(1, frame(), at(200_000), &mut effects);
         assert_eq!(forwarded(&effects), [209_000]);
     }
@@ -221,7 +221,7 @@ mod tests {
             router.receive(1, frame(), at(0), &mut effects);
         }
         assert!(effects.is_empty(), "{effects:?}");
-        // The first after 9 us, the second after 18.
+        // The processor has forwarded the first frame after 9 us, and the second after 18 us.
         assert_eq!(released(&mut router), Some((10_000, vec![10_000, 18_000])));
     }
 }

@@ -1,5 +1,5 @@
-//! Transports of the literature that crates/rdma has no engine for: the packets of an operation, and what
-//! each of them does to contexts on the server's card. Nothing is lost and nothing retransmitted.
+//! Transports of the literature that crates/rdma has no engine for: the packets of an operation, and the
+//! effect of each packet on contexts on the server's card. No packet is lost or retransmitted.
 //!
 //! | transport | context at the server | packets of a WRITE | source |
 //! |---|---|---|---|
@@ -50,7 +50,7 @@ pub(super) enum Baseline {
     Solicited,
 }
 
-/// The flights of an operation, which are equal for all.
+/// The flights of an operation: all operations have the same ones.
 #[derive(Clone, Debug)]
 pub(super) struct Outline {
     pub(super) baseline: Baseline,
@@ -64,7 +64,7 @@ pub(super) enum ContextUse {
     None,
     /// Takes a context, or is refused.
     Opens,
-    /// Needs the context: dropped without.
+    /// Needs the context; the card drops the packet without it.
     Needs,
     /// Frees the context.
     Closes,
@@ -84,20 +84,21 @@ pub(super) enum Sender {
 pub(super) struct Flight {
     pub(super) from: Side,
     pub(super) sender: Sender,
-    /// Lengths from the Ethernet header on, and what each packet does to the context.
+    /// Length of each packet from the Ethernet header on, and its effect on the context.
     pub(super) packets: Vec<(u32, ContextUse)>,
     /// True if the operation completes when the flight has arrived.
     pub(super) completes: bool,
 }
 
 impl Flight {
-    /// A single packet of the card with this header behind UDP's.
+    /// Creates a flight of one packet, from a card, with `header` bytes behind the UDP header.
     fn control(from: Side, header: usize, context: ContextUse) -> Self {
         let packets = vec![((UNDERLAY + header) as u32, context)];
         Self { from, sender: Sender::Card, packets, completes: false }
     }
 
-    /// The packets of a client's message; `first` is what the first does to the context, the others need it.
+    /// Creates the flight of a client's message. `first` is the effect of the first packet on the context; if
+    /// that is not [`ContextUse::None`], the other packets need the context.
     fn data(message: Message, header: impl Fn(u32) -> usize, first: ContextUse) -> Self {
         let rest = if first == ContextUse::None { ContextUse::None } else { ContextUse::Needs };
         let packet = |nth: u32| {
@@ -114,7 +115,7 @@ impl Flight {
 }
 
 impl Baseline {
-    /// Returns the flights of an operation; `None` if the model has only WRITEs of the transport.
+    /// Returns the flights of an operation; `None` if the model has WRITEs of the transport only.
     pub(super) fn flights(self, request: Message, operation: Operation) -> Option<Vec<Flight>> {
         match (self, operation) {
             (Self::Datagrams, Operation::Write) => Some(datagrams(request, Message::new(0, 1))),

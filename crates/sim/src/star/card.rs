@@ -56,7 +56,7 @@ pub(super) enum Step<T> {
         /// Arrival time of the context.
         here: Instant,
     },
-    /// Busy: ask again then.
+    /// Busy until this time: call [`Card::next`] again then.
     Wait(Instant),
     /// Idle until a new task or context arrives.
     Idle,
@@ -190,14 +190,14 @@ impl<T> Card<T> {
         }
     }
 
-    /// Marks an engine busy with sending until then.
+    /// Marks an engine busy with sending until `until`.
     #[inline]
     pub(super) fn occupy(&mut self, engine: usize, until: Instant) {
         let busy_until = &mut self.engines[engine].busy_until;
         *busy_until = until.max(*busy_until);
     }
 
-    /// Notes the wake-up that [`Step::Wait`] requested.
+    /// Processes the wake-up that [`Step::Wait`] requested.
     pub(super) fn asked(&mut self, engine: usize) {
         self.engines[engine].will_be_asked = false;
     }
@@ -254,8 +254,8 @@ mod tests {
         Card::new(config, 16, 1)
     }
 
-    /// Works until nothing is left; each task that is a packet to be sent takes 10 ns. Says what was done
-    /// when.
+    /// Runs the engines until no task is left. Sending a packet, a task from 100 on, takes 10 ns. Returns the
+    /// tasks and when they were done.
     fn work(card: &mut Card<u32>) -> Vec<(u32, u64)> {
         let (mut done, mut due) = (Vec::new(), vec![(0, 0, None)]);
         while let Some(nth) = (0..due.len()).min_by_key(|nth| due[*nth].0) {
@@ -321,8 +321,7 @@ mod tests {
     }
 
     proptest! {
-        /// Everything is done once, what concerns one connection in order, and no more reads are outstanding
-        /// than may be.
+        /// Each task is done once, tasks of a context in order, and at most `overlap` reads are outstanding.
         #[test]
         fn everything_is_done_once_and_connections_keep_their_order(
             capacity in 1..6usize,

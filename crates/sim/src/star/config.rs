@@ -69,9 +69,9 @@ pub(super) struct NetworkConfig {
     /// last completes.
     pub(super) offered: Option<f64>,
     pub(super) grouping: Option<Grouping>,
-    /// From a card to the switch.
+    /// The link from a card to the switch.
     pub(super) uplink: LinkConfig,
-    /// From the switch to a card.
+    /// The link from the switch to a card.
     pub(super) downlink: LinkConfig,
     /// Round-trip time between cards in an empty network.
     pub(super) base_rtt: u64,
@@ -88,14 +88,14 @@ pub(super) struct NetworkConfig {
     pub(super) element_time: u64,
     /// True if StaR's packets carry tags.
     pub(super) tags: bool,
-    /// From the refusal of a context to the next request for one.
+    /// Time from the refusal of a context to the next request for one.
     pub(super) retry: u64,
     /// Maximum packets in flight per sender.
     pub(super) window: u32,
     pub(super) congestion: Congestion,
     /// `None` for a lossless network.
     pub(super) recovery: Option<Recovery>,
-    /// Cores per server for software and StaR's driver, and software's time per request.
+    /// Cores per server for software and StaR's driver, and the software's time per request.
     pub(super) cores: usize,
     pub(super) request_time: u64,
     /// Connections start at random times within this interval.

@@ -12,7 +12,7 @@ pub(super) struct Connection {
     pub(super) contexts: [Option<u32>; 2],
     /// True if the server's card has a context on demand for it.
     pub(super) is_open: bool,
-    /// True if an operation is under way, when it came, and those that came since.
+    /// True if an operation is under way, its arrival time, and the arrival times of the waiting ones.
     pub(super) is_busy: bool,
     pub(super) started: Instant,
     pub(super) waiting: VecDeque<Instant>,

@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// Uses contexts in order; says for how many of them there was a miss.
+    /// Uses contexts in order; returns the number of misses.
     fn misses(cache: &mut ContextCache, contexts: impl IntoIterator<Item = u32>) -> usize {
         let mut misses = 0;
         for context in contexts {
@@ -158,7 +158,8 @@ mod tests {
         assert!((301..6000).contains(&random), "{random}");
     }
 
-    /// Uniform accesses hit with the part that is on chip, whatever is replaced.
+    /// With uniform accesses, the hit rate is the cached share of the contexts, with either replacement
+    /// policy.
     #[test]
     fn uniform_accesses_hit_with_the_part_that_is_on_chip() {
         for replacement in [Replacement::Lru, Replacement::Random] {
@@ -170,7 +171,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same as a list with the most recently used in front.
+        /// Equals a list with the most recently used context in front.
         #[test]
         fn lru_is_a_list_in_the_order_of_use(
             capacity in 1..8usize,
@@ -192,8 +193,7 @@ mod tests {
             }
         }
 
-        /// However it is chosen what leaves: never more on chip than fit, and what was just put there is
-        /// there.
+        /// Whichever context is evicted, the cache keeps its capacity and contains the context inserted last.
         #[test]
         fn a_cache_keeps_its_capacity(
             capacity in 1..8usize,

@@ -3,7 +3,7 @@
 //!
 //! Queue pairs of a device are independent, so that one device can represent many machines. The network knows
 //! the machine of a queue pair, and with it card and links. The two devices build all packets. After the
-//! set-up they can be parted.
+//! set-up, [`Engines::split`] can separate them.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,7 +29,7 @@ const BASE: u64 = 0x1_0000;
 const COMPLETIONS: usize = 1 << 16;
 /// Size of the transmit buffer: a datagram and the device's headroom.
 const BUFFER: usize = 65_507;
-/// The most buffers that are kept: where one device only receives, nothing takes them.
+/// Maximum number of buffers kept for reuse: a device that only receives takes none of them.
 const SPARE: usize = 1 << 12;
 /// Lowest queue pair number of both sides.
 pub(super) const FIRST_QP: u32 = 0x11;
@@ -57,7 +57,7 @@ pub(super) struct End {
     pub(super) qps: Vec<QpHandle>,
 }
 
-/// What is known of a device at both sides.
+/// The properties of a device that both sides know.
 #[derive(Clone)]
 struct Public {
     rkey: RKey,
@@ -138,7 +138,7 @@ impl Engines {
         })
     }
 
-    /// Parts the devices: the client's, and the server's.
+    /// Separates the devices: the client's, and the server's.
     pub(super) fn split(self) -> [Self; 2] {
         let Self { ends: [client, server], public, lens, is_write, .. } = self;
         [[client, None], [None, server]].map(|ends| Self {

@@ -47,8 +47,8 @@ impl Network {
         queue.schedule(Instant::from_nanos(self.next_arrival as u64), Event::Arrives);
     }
 
-    /// Starts an operation that arrived at `came`; the card has it after the group's turn has come and the
-    /// host has posted it.
+    /// Starts an operation that arrived at `came`: it reaches the card when its group has had its turn and
+    /// the host has posted it.
     fn begin(&mut self, connection: u32, came: Instant, queue: &mut EventQueue<Event>) {
         let this = &mut self.connections[connection as usize];
         (this.is_busy, this.started) = (true, came);

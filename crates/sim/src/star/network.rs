@@ -1,8 +1,8 @@
 //! The world: nodes around a switch.
 //!
-//! Servers and clients that are different machines are parts of their own, unless the network loses packets
+//! Servers and clients that are different machines are separate [`Part`]s, unless the network loses packets
 //! at random: one sequence of random numbers decides for all. The lookahead is the delay of a link to the
-//! switch, whose ports belong to the receivers.
+//! switch; a port of the switch belongs to the part of its receivers.
 
 use std::sync::Arc;
 
@@ -49,8 +49,9 @@ pub(super) enum Event {
         connection: u32,
         flight: u8,
     },
-    /// The driver of StaR's server has processed an element that arrived, or that it sends.
+    /// The driver of StaR's server has processed an element that arrived.
     ElementTaken(Packet),
+    /// The driver of StaR's server has built an element, which it sends.
     ElementMade(Packet),
     /// A timer of a side's device.
     Timer(Side),
@@ -78,12 +79,12 @@ impl Fingerprint for Event {
     }
 }
 
-/// Counters; the queueing delay is that of packets to servers.
+/// Counters of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct NetworkCounters {
     /// Completed operations.
     pub(super) operations: u64,
-    /// Packets that entered the switch; those lost and marked there.
+    /// Packets that entered the switch, and those of them that were lost or marked there.
     pub(super) packets: u64,
     pub(super) lost: u64,
     pub(super) marked: u64,
@@ -160,7 +161,7 @@ impl Network {
         }
     }
 
-    /// Parts clients from servers, if they affect each other by packets only.
+    /// Separates clients from servers, if they affect each other by packets only.
     pub(super) fn split(self) -> Vec<Self> {
         let loses = self.config.recovery.is_some_and(|recovery| recovery.loss > 0);
         if loses || !self.config.pattern.has_separate_servers() || self.config.uplink.delay == 0 {
@@ -215,7 +216,7 @@ impl Network {
         cores.get_mut(core).map_or(now, |core| through(core, nanos, now))
     }
 
-    /// Returns when the driver of StaR's server has processed an element; `None` if that takes no time.
+    /// Returns when the driver of StaR's server will have processed an element; `None` if that takes no time.
     fn driven(&mut self, packet: &Packet, at: Side, now: Instant) -> Option<Instant> {
         let nanos = self.config.element_time;
         let costs = nanos > 0 && packet.kind == Kind::Element && at == Side::Server;
@@ -276,7 +277,8 @@ impl Network {
         }
     }
 
-    /// Replaces the RECV that the server consumed, or counts one less.
+    /// Posts a RECV in place of the one that the server consumed, or counts one less if the server does not
+    /// repost.
     fn replace_receive(&mut self, connection: u32) {
         match &mut self.connections[connection as usize].receives {
             None => self.post_receive(connection, Side::Server),

@@ -41,13 +41,13 @@ impl Nodes {
         Self { first, nodes }
     }
 
-    /// Parts the nodes before number `at` from the others.
+    /// Separates the nodes before number `at` from the others.
     pub(super) fn split(mut self, at: u32) -> [Self; 2] {
         let others = self.nodes.split_off((at - self.first) as usize);
         [self, Self::new(at, others)]
     }
 
-    /// Iterates over those of the first `count` nodes of the network that are here.
+    /// Iterates over the nodes here that are among the first `count` nodes of the network.
     pub(super) fn of_first(&self, count: usize) -> impl Iterator<Item = &Node> {
         self.nodes.iter().take(count.saturating_sub(self.first as usize))
     }

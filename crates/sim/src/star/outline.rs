@@ -44,7 +44,8 @@ impl Network {
         }
     }
 
-    /// Opens or closes the connection's context at the server; returns false if the packet has no context.
+    /// Applies a packet's effect on the connection's context; returns false if the packet needs a context and
+    /// has none.
     fn use_context(&mut self, connection: u32, to: Side, context: ContextUse) -> bool {
         let this = &mut self.connections[connection as usize];
         let pool = &mut self.nodes[this.nodes[to as usize]].pool;
@@ -69,7 +70,7 @@ impl Network {
         self.transmit(Packet::outline(connection, Side::Client, Kind::Refused, len), queue);
     }
 
-    /// Repeats a refused operation later.
+    /// Schedules a refused operation again, after the retry time.
     pub(super) fn refused(&mut self, connection: u32, queue: &mut EventQueue<Event>) {
         queue.schedule_in(self.config.retry, Event::Flight { connection, flight: 0 });
     }

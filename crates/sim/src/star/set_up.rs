@@ -94,7 +94,7 @@ impl Engines {
                 of_one * config.pattern.servers() as f64
             }
         };
-        // Twice the fair share; and an RPC takes at least two round trips.
+        // Twice the fair share, but no more than RPCs of two round trips each fit into the run.
         let share = 2.0 * of_all / connections.max(1) as f64 + 64.0;
         let most = nanos as f64 / (2 * config.base_rtt).max(1) as f64 + 16.0;
         Some(if config.offered.is_some() { share } else { share.min(most) } as u32)

@@ -83,7 +83,7 @@ impl Network {
     }
 }
 
-/// Returns the packets of an operation of a transport without an engine.
+/// Returns the flights of an operation; `None` for a transport with an engine.
 fn outline(config: &NetworkConfig) -> Result<Option<Outline>, RunError> {
     let Transport::Outline(baseline) = config.transport else { return Ok(None) };
     let flights = baseline.flights(config.request, config.operation);
@@ -95,12 +95,12 @@ fn outline(config: &NetworkConfig) -> Result<Option<Outline>, RunError> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Contexts {
     count: u32,
-    /// Connections that the last one has room for.
+    /// Connections for which the last context has room.
     room: u32,
 }
 
 impl Contexts {
-    /// Returns the context of the next connection, when each has room for `sharing`.
+    /// Returns the context of the next connection, if each context serves `sharing` connections.
     fn take(&mut self, sharing: u32) -> u32 {
         if self.room == 0 {
             self.count += 1;

@@ -59,8 +59,8 @@ mod tests {
     }
 
     proptest! {
-        /// However many requests the others have, one that waits is chosen within a turn of all queues for
-        /// each that is before it in its own.
+        /// A request behind `before` others in its own queue is chosen within `before + 1` rounds over all
+        /// queues, however long the other queues are.
         #[test]
         fn nobody_starves(backlogs in prop::collection::vec(0..50usize, 2..16), before in 0..5usize) {
             let queues = backlogs.len();

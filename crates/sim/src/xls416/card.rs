@@ -351,7 +351,7 @@ impl Card {
         }
     }
 
-    /// Returns the time of a descriptor, the wait for the lock included.
+    /// Returns the time to process a descriptor, including the wait for the ring's lock.
     fn descriptor_time(&mut self, now: Instant) -> u64 {
         let nanos = self.config.descriptor_time;
         match self.config.rings {
@@ -360,7 +360,7 @@ impl Card {
         }
     }
 
-    /// Occupies a receiver's core beside its job; returns when that ends, `now` for 0 ns.
+    /// Occupies a receiver's core outside its job; returns when that ends, `now` for 0 ns.
     fn after_work(&mut self, place: usize, nanos: u64, now: Instant) -> Instant {
         if nanos == 0 { now } else { self.cores.work(receiver(place), nanos, now) }
     }

@@ -83,7 +83,7 @@ impl ReceiveThread {
         self.packets.send(frame).is_ok()
     }
 
-    /// Accepts a message from the timeout checking thread; redundant if one is pending.
+    /// Accepts a message from the timeout checking thread; ignores it if one is pending.
     pub(super) fn timeout(&mut self) {
         let _ = self.timeouts.send(());
     }
@@ -120,8 +120,8 @@ impl ReceiveThread {
         result
     }
 
-    /// Collects the engine's outputs. An ACK that must wait for transfers, but precedes all packets, is sent
-    /// at once.
+    /// Collects the engine's outputs. With [`AckOrder::AfterTransfer`], an ACK waits for the transfer of the
+    /// last packet before it; without such a packet it is sent at once.
     fn collect(&mut self, made_by: JobKind, result: &mut JobResult) {
         let Some(engine) = &mut self.engine else { return };
         while let Some(output) = engine.poll() {
@@ -148,12 +148,12 @@ impl ReceiveThread {
         self.outgoing.pop_front()
     }
 
-    /// Notes a completed DMA request.
+    /// Releases the slot of a completed DMA request.
     pub(super) fn completed(&mut self) {
         self.requests.give_back();
     }
 
-    /// Notes a refilled descriptor.
+    /// Frees a descriptor that the driver has refilled.
     pub(super) fn refill(&mut self) {
         self.descriptors.give_back();
     }

@@ -127,8 +127,8 @@ impl Runner for Xls416 {
     }
 }
 
-/// Returns the seed of a repetition: each seed has a block for the most repetitions, that of seed 1 begins
-/// at 1.
+/// Returns the seed of a repetition: each seed has a block of [`MOST_REPETITIONS`] seeds, and the block of
+/// seed 1 begins at 1.
 fn seed_of(seed: u64, repetition: u64) -> u64 {
     seed.wrapping_sub(1).wrapping_mul(MOST_REPETITIONS).wrapping_add(1 + repetition)
 }

@@ -47,9 +47,9 @@ pub(super) struct TestbedConfig {
 /// The programs at a connection's ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programs {
-    /// The client's.
+    /// The client's program.
     pub(super) client: Role,
-    /// The server's.
+    /// The server's program.
     pub(super) server: Role,
 }
 
@@ -126,8 +126,7 @@ impl Testbed {
     /// # Errors
     /// A component's configuration is invalid.
     pub(super) fn new(config: &TestbedConfig, capture: Capture) -> Result<Self, TestbedError> {
-        // The client's programs receive responses of a packet, and the server's send them: a packet's room is
-        // enough.
+        // The responses from server to client are one packet long, so that one packet of buffer is enough.
         let client = HostConfig { seed: config.seed, receive_buffer: config.tcp.mtu, ..config.tcp };
         let server = HostConfig { seed: config.seed, send_buffer: config.tcp.mtu, ..config.tcp };
         let mut server = Host::new(SERVER, server)?;
@@ -191,7 +190,7 @@ impl Testbed {
         }
     }
 
-    /// The server's kernel takes a packet; the driver refills its descriptor.
+    /// Passes a packet to the server's kernel; the driver refills its descriptor.
     fn take(&mut self, place: usize, packet: &Packet<Vec<u8>>, queue: &mut EventQueue<Event>) {
         self.server.receive(in_one_piece(packet).into_owned(), queue.now());
         self.after(Side::Server, queue);
@@ -199,7 +198,7 @@ impl Testbed {
         self.apply(queue);
     }
 
-    /// The driver takes what has arrived; the CPU is busy with it for a time.
+    /// Processes an interrupt: the driver polls the packets that have arrived, which takes CPU time.
     fn interrupt(&mut self, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let Some(driver) = &mut self.driver else { return };
@@ -208,7 +207,7 @@ impl Testbed {
         queue.schedule(done, Event::Polled(polled));
     }
 
-    /// The server's kernel takes the packets of a poll; the driver refills their descriptors.
+    /// Passes the packets of a poll to the server's kernel; the driver refills their descriptors.
     fn polled(&mut self, polled: &Polled, queue: &mut EventQueue<Event>) {
         for packet in &polled.packets {
             self.server.receive(in_one_piece(packet).into_owned(), queue.now());
@@ -255,7 +254,7 @@ impl Testbed {
         self.after(side, queue);
     }
 
-    /// Passes a frame, or only time, to the path before the card.
+    /// Passes a frame, or an expired timer, to the path before the card.
     fn cross_path(&mut self, frame: Option<Compact>, queue: &mut EventQueue<Event>) {
         let now = queue.now();
         let (card, effects, points) = (&mut self.card, &mut self.effects, &mut self.points);

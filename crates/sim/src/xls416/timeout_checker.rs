@@ -30,7 +30,7 @@ impl<T> TimeoutChecker<T> {
         }
     }
 
-    /// Returns when a timeout at `deadline` is noticed: up to a whole pass later.
+    /// Returns when the thread notices a timeout at `deadline`: up to a whole pass later.
     pub(super) fn notices(&self, deadline: Instant) -> Instant {
         let pass = self.pass.max(1);
         Instant::from_nanos(deadline.as_nanos().div_ceil(pass).saturating_mul(pass))
@@ -56,7 +56,7 @@ impl<T> TimeoutChecker<T> {
         Some((self.operate(now), request))
     }
 
-    /// Notes the DMA engine's completion message.
+    /// Processes the DMA engine's completion message.
     pub(super) fn engine_is_done(&mut self) {
         self.engine_is_busy = false;
     }

@@ -1,5 +1,4 @@
-//! Packets at any point of a world, recorded as pcapng by the writer that all captures of the project come
-//! from.
+//! Packets at any point of a world, recorded as pcapng by the writer of all captures of the project.
 
 use std::cell::RefCell;
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Experiments: their worlds' packets, their figures and statements.
+//! Experiments: captures of their packets, their figures and statements.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
 
 mod capture;

@@ -8,7 +8,7 @@ fn definition(name: &str) -> Definition {
     Definition::parse(name, text, &BUILT_IN).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The outcome of every point of a series, in the order of the axis.
+/// Runs every point of a series; returns the outcomes in the order of the axis.
 fn outcomes(definition: &Definition, series: usize) -> Vec<Outcome> {
     let points = definition.points().into_iter().filter(|point| point.series == series);
     let runs =
@@ -43,8 +43,8 @@ fn aggregates_leave_the_bus_room_for_what_was_dropped() {
     assert!((4.0..=10.0).contains(&fewer[fewer.len() - 1]), "Figure 10, 1514 B: {fewer:?}");
 }
 
-/// The reasons of two ranges name the tolerance of a statement: both ends are within, and the next values are
-/// not.
+/// The reasons of two ranges name the tolerance of a statement: the statement holds at both ends of the
+/// range, and not at the next values.
 #[test]
 fn ranges_of_what_is_fitted_end_where_the_fit_ends() {
     for (name, key) in
@@ -80,7 +80,8 @@ fn two_equal_flows_leave_nothing_to_aggregate_and_none_is_one_flow() {
     assert_eq!(segments.last(), alone.last());
 }
 
-/// Frames in a packet with `flows` flows in turn and as many entries in the store block as the series has.
+/// Returns the mean number of frames in a packet with `flows` flows in turn and the store block entries of
+/// `series`.
 fn frames_in_a_packet(series: &str, flows: u64) -> f64 {
     let definition = definition("lro-netfpga-flows");
     let place = definition.series.iter().position(|other| other.name == series).unwrap();
@@ -95,7 +96,7 @@ fn flows_that_send_in_turn_are_aggregated_where_each_has_an_entry() {
     let [few, enough] =
         ["k = 4", "k = 8"].map(|k| frames_in_a_packet(&format!("frames in a packet, {k}"), 8));
     assert!(few < 1.01, "{few} frames in a packet");
-    // 81 frames in the millisecond of the timer, of eight flows.
+    // 81 frames of eight flows arrive in the millisecond of the timer.
     assert!((9.0..11.5).contains(&enough), "{enough} frames in a packet");
 }
 
@@ -121,7 +122,7 @@ fn a_run_depends_on_nothing_but_parameters_and_seed() {
     assert_ne!(once[0].trace_hash, once[1].trace_hash);
 }
 
-/// Datagrams with a wrong checksum that the card dropped, and the load of the core.
+/// Returns the number of datagrams with a wrong checksum that the card dropped, and the load of the core.
 fn wrong_datagrams_and_load(series: &str) -> (u64, f64) {
     let definition = definition("lro-netfpga-other");
     let place = definition.series.iter().position(|other| other.name == series).unwrap();
@@ -141,7 +142,7 @@ fn the_card_drops_wrong_datagrams_and_spares_the_core_their_checksums_or_leaves_
     assert!(without - with > 4.0, "{with} and {without}");
 }
 
-/// The outcome of a point of a series with others set.
+/// Runs a point of a series with the parameters in `set` changed.
 fn attempt(name: &str, series: usize, frame: u64, set: &[(&str, &str)]) -> Result<Outcome, RunError> {
     let definition = definition(name);
     let points = definition.points();

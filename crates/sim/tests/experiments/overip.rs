@@ -1,4 +1,4 @@
-//! The test bed of papers/rdma-over-ip: what holds of the model whatever the paper says.
+//! The test bed of papers/rdma-over-ip: properties of the model that do not depend on the paper's statements.
 
 use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, Parameters, Value, run};
 use nichrome_sim::observe::Observer;
@@ -8,7 +8,7 @@ fn definition(name: &str) -> Definition {
     Definition::parse(name, text, &BUILT_IN).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The parameters of a series at a place, with others set.
+/// Returns the parameters of a series at `x`, with those in `set` changed.
 fn parameters(definition: &Definition, series: &str, x: u64, set: &[(&str, &str)]) -> Parameters {
     let place = definition.series.iter().position(|other| other.name == series).unwrap();
     let mut point = definition.points().into_iter().find(|point| point.series == place).unwrap();
@@ -37,8 +37,8 @@ fn assert_near(value: f64, expected: f64, tolerance: f64) {
     assert!((value / expected - 1.0).abs() < tolerance, "{value}, not {expected}");
 }
 
-/// Everything that costs nothing but the bits: 66 B of a frame with one byte by TCP are 84 B on a wire, four
-/// hops of it.
+/// Without other costs, a message takes the time of its bits: a TCP frame with one byte is padded to 60 B,
+/// and takes 84 B on the wire, on each of four hops.
 #[test]
 fn without_costs_a_message_takes_its_bits_on_four_hops() {
     let free = [
@@ -62,8 +62,8 @@ fn without_costs_a_message_takes_its_bits_on_four_hops() {
     ];
     let sockets = measure("iwarp-latency", "sockets", 1, &free, "latency");
     assert!((sockets - 4.0 * 0.672).abs() < 0.01, "{sockets}");
-    // An FPDU of one byte has 2 B of length, 14 B of DDP, 3 B of padding and 4 B of CRC: 78 B, and 24 B
-    // beside.
+    // The FPDU of one byte has 2 B of length, 14 B of DDP header, 3 B of padding and 4 B of CRC: a frame of
+    // 78 B, and 24 B of overhead on the wire.
     let rdma = measure("iwarp-latency", "RDMA", 1, &free, "latency");
     assert!((rdma - 4.0 * 0.816).abs() < 0.01, "{rdma}");
     // 64 KiB are 45 segments of 1,460 B, one after the other on each hop.
@@ -72,8 +72,8 @@ fn without_costs_a_message_takes_its_bits_on_four_hops() {
     assert_near(large, bits * 8.0 / 1000.0, 0.02);
 }
 
-/// degen's delay adds to everything else, and to nothing twice, but includes the router's 9 us: it begins
-/// with the interrupt.
+/// degen's delay is added once to everything else, but includes the router's 9 us: it begins with the
+/// interrupt.
 #[test]
 fn a_delay_adds_itself() {
     for series in ["sockets", "RDMA"] {
@@ -83,7 +83,7 @@ fn a_delay_adds_itself() {
     }
 }
 
-/// A READ needs no program at the target, and sockets need it for as long as it computes.
+/// A READ needs no program at the target; sockets wait until the program there has computed.
 #[test]
 fn only_sockets_wait_for_the_load() {
     let fetch = |series, load| measure("iwarp-progress", series, load, &[], "fetch");
@@ -91,7 +91,7 @@ fn only_sockets_wait_for_the_load() {
     assert_near(fetch("sockets", 32_000_000) - fetch("sockets", 0), 32.0, 0.001);
 }
 
-/// The link is full, whatever carries the data, until 40 windows are less than a round trip of it.
+/// The link is full, whatever carries the data, until 40 windows are less than it carries in a round trip.
 #[test]
 fn senders_fill_the_link_until_their_windows_are_too_small() {
     let short = [("warm-up", "100ms"), ("duration", "50ms")];
@@ -106,7 +106,7 @@ fn senders_fill_the_link_until_their_windows_are_too_small() {
     assert!((0.9 * most..most).contains(&goodput), "{goodput}");
 }
 
-/// Runs of the same seed are the same, and nothing is lost where nothing is lossy.
+/// Runs with the same seed are equal, and no frame is lost without a configured loss.
 #[test]
 fn runs_repeat() {
     for (name, series) in
@@ -140,8 +140,8 @@ fn lost_frames_are_sent_again() {
     }
 }
 
-/// No transport confirms a message sooner than its bits and a round trip, nor all of it before a lost packet
-/// was sent again.
+/// No transport confirms a message sooner than its bits and a round trip take, nor a message with lost
+/// packets before it has retransmitted them.
 #[test]
 fn no_message_is_confirmed_before_it_is_there() {
     const BITS: f64 = 4.0 * 1_048_576.0 * 8.0;
@@ -157,7 +157,7 @@ fn no_message_is_confirmed_before_it_is_there() {
     }
 }
 
-/// READs that follow from each other take a round trip each.
+/// Dependent READs take a round trip each.
 #[test]
 fn reads_take_a_round_trip_each() {
     let fetch = |series| measure("iwarp-today-fetch", series, 500_000, &[], "fetch");

@@ -1,5 +1,5 @@
-//! The statements of papers/rdma-over-ip hold in the model, and fail in ones that are wrong: none holds of
-//! everything.
+//! The statements of papers/rdma-over-ip hold in the model and fail in wrong models: none of them holds in
+//! every model.
 
 use nichrome_sim::experiment::{BUILT_IN, Compared, Definition, Subject, Values, run};
 use nichrome_sim::observe::Observer;
@@ -7,7 +7,7 @@ use nichrome_sim::observe::Observer;
 /// Settings of parameters.
 type Settings = &'static [(&'static str, &'static str)];
 
-/// A statement at one place, and a model of which it is not to hold.
+/// A statement at one x value, and the settings of a wrong model in which it must not hold.
 struct Case {
     claim: &'static str,
     experiment: &'static str,
@@ -70,7 +70,7 @@ fn definition(name: &str) -> Definition {
     Definition::parse(name, text, &BUILT_IN).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What an experiment measures with these settings, at the places that `is_wanted`.
+/// Returns what an experiment measures with these settings, at the x values for which `is_wanted` holds.
 fn values(definition: &Definition, settings: Settings, is_wanted: impl Fn(f64) -> bool) -> Values {
     let mut values = Values::default();
     for mut point in definition.points().into_iter().filter(|point| is_wanted(definition.x.number(point.x))) {
@@ -89,7 +89,7 @@ fn values(definition: &Definition, settings: Settings, is_wanted: impl Fn(f64) -
     values
 }
 
-/// The place of a case in the model with these settings.
+/// Returns the value of a case in the model with these settings, compared with the paper.
 fn place(case: &Case, settings: Settings) -> Compared {
     let definition = definition(case.experiment);
     let values = values(&definition, settings, |x| x == case.x);
@@ -111,7 +111,7 @@ fn each_statement_holds_in_the_model_and_not_in_one_that_is_wrong() {
     assert!(surprises.is_empty(), "{surprises:#?}");
 }
 
-/// C7: interrupts would be seen by an application that computes on the processor that takes them, too.
+/// C7: an application on both processors would also notice interrupts on the processor that takes them.
 #[test]
 fn rdma_takes_neither_processor_from_an_application_on_both() {
     let case = case("C7", "iwarp-cpu", "RDMA", 16.0, TWO_SIDED);
@@ -120,7 +120,7 @@ fn rdma_takes_neither_processor_from_an_application_on_both() {
 }
 
 /// C4: the difference falls with the delay if the computation is as short as an exchange; with the 242 ms
-/// that are printed it does not.
+/// that the paper prints, it does not.
 #[test]
 fn the_gap_in_overlap_shrinks_for_short_computations_only() {
     let definition = definition("iwarp-overlap-delay");

@@ -1,4 +1,4 @@
-//! The StaR paper's cards: what its experiments say, and what holds of the model whatever they say.
+//! The StaR paper's cards: the results of its experiments, and properties of the model.
 
 use std::num::NonZeroUsize;
 
@@ -10,7 +10,7 @@ fn definition(name: &str) -> Definition {
     Definition::parse(name, text, &BUILT_IN).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A point of a series with others set, and what was counted.
+/// Runs a point of a series with the parameters in `set` changed; returns its outcome and counters.
 fn observe(name: &str, series: &str, x: u64, set: &[(&str, &str)]) -> (Outcome, Observer) {
     observe_on(NonZeroUsize::MIN, name, series, x, set)
 }
@@ -59,7 +59,7 @@ fn as_long_as_contexts_fit_operations_are_limited_by_their_time() {
     }
 }
 
-/// Times of arrival are whole nanoseconds, and 16.7 ns are between two.
+/// Arrival times are whole nanoseconds, and the mean interval is 16.7 ns.
 #[test]
 fn operations_arrive_at_the_offered_rate() {
     let set = [("duration", "4ms")];
@@ -83,7 +83,7 @@ fn star_ends_at_the_wire() {
 }
 
 /// Section 4.2 with the packets of Figure 3: RDPs, a GD, two CQEPs, an EA for the response's WQEP, and one
-/// for that of a RECV that is posted again.
+/// for the WQEP of a RECV that is posted again.
 #[test]
 fn an_rpc_of_star_takes_the_bytes_of_its_packets_on_the_wire() {
     let bytes = 2800 + 2 * 98 + 98 + 2 * 82 + 62;
@@ -99,7 +99,8 @@ fn an_rpc_of_rdma_takes_the_bytes_of_its_packets_on_the_wire() {
     assert_near(measure("star-rpc", "RDMA", 200, &[], "operations"), 12_500.0 / f64::from(bytes), 0.001);
 }
 
-/// Section 4.2: the response's WQE needs a round trip more before its data, and the request's completion one.
+/// Section 4.2: the response's WQE takes one more round trip before its data, and the request's completion
+/// another.
 #[test]
 fn the_rpc_of_star_takes_two_round_trips_more() {
     let [rdma, star] = ["RDMA", "StaR"].map(|series| measure("star-rpc", series, 1, &[], "latency-p50"));
@@ -113,7 +114,7 @@ fn rpcs_beyond_the_cache_miss_once_each() {
     assert_near(value(&outcome, "misses"), 1.0, 0.01);
 }
 
-/// The engine probes after a few round trips without a word, where waiting for a context takes many: each
+/// The engine probes after a few round trips without an answer, and waiting for a context takes many: each
 /// probe misses, too.
 #[test]
 fn the_engines_probes_cost_misses_of_their_own_until_it_has_measured_the_round_trip() {
@@ -191,7 +192,7 @@ fn elements_take_their_time_in_the_servers_driver() {
     assert_near(rate, 1.0 / 0.6, 0.005);
 }
 
-/// Whatever is lost, every connection goes on, and what was not lost is not sent again without end.
+/// With loss, every connection continues, and the engines do not retransmit endlessly what was not lost.
 #[test]
 fn what_is_lost_is_recovered() {
     for operation in ["write", "rpc"] {
@@ -245,12 +246,11 @@ fn the_counters_of_a_run_add_up() {
     assert_near(operations as f64, value(&outcome, "operations") * 10_000.0, 1e-9);
     assert_eq!((reads, observer.counters.get("network.lost")), (missed, 0));
     assert!(operations <= needed && missed <= needed, "{:?}", observer.counters);
-    // All but the first 300 that are on chip push another out.
+    // Each context read evicts another one, except for the first 300, which fill the cache.
     assert!((reads * 2 - 302) * 375 <= bytes && bytes <= (reads * 2 - 300) * 375, "{:?}", observer.counters);
 }
 
-/// What the trace of this run hashed to when it was written: it changes with the rules of the model, and with
-/// nothing else.
+/// The trace hash of this run when it was written: it changes only with the rules of the model.
 const TRACE: u64 = 4_155_155_047_455_491_247;
 
 #[test]

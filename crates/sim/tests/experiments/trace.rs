@@ -17,8 +17,8 @@ use nichrome_wan::{Impairments, Output, Path};
 use nichrome_wire::engine::{advance, deliver};
 use nichrome_wire::{Engine, Instant};
 
-/// What the scenario's trace hashed to when it was written. It changes with every rule of a part, of an
-/// engine or of smoltcp that changes what happens; it must not change with anything else.
+/// The scenario's trace hash when it was written. It changes with every rule of a part, of an engine or of
+/// smoltcp that affects the scenario, and must not change with anything else.
 const TRACE: u64 = 7_233_634_894_941_536_800;
 
 const SENDERS: usize = 3;
@@ -33,7 +33,7 @@ struct Scenario {
     uplinks: Vec<Link>,
     forward: Switch,
     back: Switch,
-    /// To the receiver, and back.
+    /// The paths to the receiver and back.
     paths: [Path<Packet>; 2],
     path_timers: [Timer; 2],
     lro: Gro<Vec<u8>>,
@@ -128,7 +128,7 @@ impl Scenario {
         let congestion_control = CongestionControl::Reno;
         let config =
             HostConfig { seed, congestion_control, receive_buffer: 1 << 17, ..HostConfig::default() };
-        // The first sender's card cuts its segments.
+        // The first sender's card segments its packets.
         let segmentation = |number| if number == 0 { Segmentation::Card } else { Segmentation::Host };
         let host = |number| {
             Host::new(HostId(number as u16), HostConfig { segmentation: segmentation(number), ..config })

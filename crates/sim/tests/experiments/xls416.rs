@@ -1,4 +1,4 @@
-//! The XLS416 card's experiments, and what holds of the model whatever they say.
+//! The XLS416 card's experiments, and properties of the model that do not depend on their statements.
 
 use nichrome_sim::experiment::{BUILT_IN, Definition, Outcome, Parameters, run};
 use nichrome_sim::observe::Observer;
@@ -8,7 +8,7 @@ fn definition(name: &str) -> Definition {
     Definition::parse(name, text, &BUILT_IN).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The parameters of one point of a series, with others set.
+/// Returns the parameters of one point of a series, with those in `set` changed.
 fn parameters(definition: &Definition, series: &str, x: u64, set: &[(&str, &str)]) -> Parameters {
     let place = definition.series.iter().position(|other| other.name == series).unwrap();
     let point = definition.points().into_iter().find(|point| (point.series, point.x) == (place, x)).unwrap();
@@ -34,7 +34,7 @@ fn measure(name: &str, series: &str, x: u64, set: &[(&str, &str)], metric: &str)
     value(&outcome(name, series, x, set), metric)
 }
 
-/// A throughput of Figure 13, from one run.
+/// Returns a throughput of Figure 13, from one run.
 fn figure_13(series: &str, connections: u64, set: &[(&str, &str)]) -> f64 {
     let set = [&[("repetitions", "1")], set].concat();
     measure("lro-npu-throughput", series, connections, &set, "throughput")
@@ -107,7 +107,7 @@ fn the_longer_a_sender_pauses_the_longer_its_last_bytes_wait_on_the_card() {
     assert!((long / short - 1.0).abs() < 0.05, "normal card: {short} and {long} us");
 }
 
-/// V.B: connections that send starve those that begin.
+/// V.B: on the stack, connections that send starve those that are being established.
 #[test]
 fn the_stack_starves_connections_and_round_robin_none() {
     let of = |series, connections| {
@@ -122,7 +122,7 @@ fn the_stack_starves_connections_and_round_robin_none() {
     assert_eq!((established, stalled), (64.0, 0.0));
 }
 
-/// V.C: while the card holds data, it is not acknowledged.
+/// V.C: without active ACK, data that the card holds is not acknowledged.
 #[test]
 fn without_active_ack_a_window_below_the_threshold_ends_in_retransmission_timeouts() {
     let of = |series| measure("lro-npu-active-ack", series, 2920, &[("duration", "500ms")], "throughput");
@@ -131,7 +131,7 @@ fn without_active_ack_a_window_below_the_threshold_ends_in_retransmission_timeou
     assert!(paper > 1.0 && safe > 0.01, "paper {paper}, safe {safe} Gb/s");
 }
 
-/// A timeout that is due while its thread has other work is looked at again: nothing is held for ever.
+/// A timeout that is due while its thread has other work is checked again: no data is held for ever.
 #[test]
 fn what_the_safe_rules_hold_is_handed_on_within_their_ceiling() {
     for window in [8760, 35_040, 140_160] {
