@@ -9,7 +9,7 @@ pub fn network_len(frame: &[u8]) -> usize {
 }
 
 /// Returns the minimum link MTU of the frame's protocol: 1,280 for IPv6 (RFC 8200 section 5), else 0. Packets
-/// up to it pass whatever the MTU is.
+/// of up to this length pass with any MTU.
 pub fn least_mtu(frame: &[u8]) -> usize {
     match LinkHeader::new(frame) {
         Some(link) if link.ethertype() == EtherType::IPV6 => usize::from(Ipv6Header::LEAST_MTU),

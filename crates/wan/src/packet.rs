@@ -15,7 +15,7 @@ pub trait Packet: Sized {
         self.wire_len().saturating_sub(nichrome_wire::EthernetHeader::LEN)
     }
 
-    /// Returns the length behind the link header, in bytes, up to which packets pass whatever the MTU is:
+    /// Returns the length behind the link header, in bytes, up to which packets pass with any MTU:
     /// links below the minimum MTU of a protocol must fragment and reassemble by themselves. Default 0.
     fn least_mtu(&self) -> usize {
         0

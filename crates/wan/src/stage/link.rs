@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// For packets of any lengths in a row, the total time is exactly that of their bits.
+        /// The total time of back-to-back packets is exactly the time of their bits.
         #[test]
         fn a_busy_link_is_exact(
             rate in 1000..=1_000_000_000_000u64,
@@ -159,7 +159,7 @@ mod tests {
         let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
         let mut player = Player::new("10\n20\n20\n50".parse().unwrap());
         assert_eq!(player.next_start(ms(0)), ms(10));
-        // Two packets in one opportunity, the second of which goes on into the next.
+        // Two packets use one opportunity; the second one continues in the next opportunity.
         assert_eq!(player.send(1000, ms(10)), ms(10));
         assert_eq!(player.next_start_after(ms(10)), ms(10));
         assert_eq!(player.send(1000, ms(10)), ms(20));
