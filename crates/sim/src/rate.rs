@@ -136,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// However long pieces follow each other, the time is that of all their bits together.
+        /// The total time of back-to-back pieces is exactly the time of all their bits.
         #[test]
         fn a_busy_pacer_is_exact(
             rate in 1..=1_000_000_000_000u64,

@@ -1,4 +1,4 @@
-//! The results of an experiment beside the paper's statements.
+//! The results of an experiment, compared with the paper's statements.
 
 use std::collections::HashMap;
 

@@ -28,7 +28,7 @@ impl Definition {
         self.plan_of(self.points().into_iter().filter(|point| is_needed(point.series, point.x)).collect())
     }
 
-    /// Returns the measured series behind a series.
+    /// Returns the measured series of this name, or the two that a derived series is computed from.
     fn series_behind(&self, line: &str) -> Vec<usize> {
         let derived = self.derived.iter().find(|derived| derived.name == line);
         let series = self.series.iter().position(|series| series.name == line);

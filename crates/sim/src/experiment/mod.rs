@@ -1,4 +1,4 @@
-//! Experiments: a model, its parameters, and what a paper says about the results.
+//! Experiments: a model, its parameters, and a paper's statements about the results.
 //!
 //! A model is a [`Runner`] in the [`Library`]; an experiment is a file, `experiments/NAME.toml`:
 //!

@@ -149,7 +149,7 @@ impl Definition {
         if is_axis { spec.parse_with_unit(text, &self.x.unit).or(parsed) } else { parsed }
     }
 
-    /// Sets a parameter's value, or the x values. No reading changes the parameter any more.
+    /// Sets a parameter's value, or the x values, and removes the parameter from all readings.
     pub(super) fn apply(&mut self, setting: &Setting) {
         let Setting { spec, values } = setting;
         self.remove_from_readings(spec.key);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::definition::Definition;
 
-/// A series' maximum begins at the first value of at least this share of it.
+/// A series' maximum begins at the first value that is at least this share of the maximum.
 const NEARLY_ALL: f64 = 0.95;
 
 /// The measured values by series and x value; derived series are computed from them.

@@ -10,7 +10,7 @@ use super::pattern;
 /// The behaviour of a program on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Sends `bytes` bytes and closes; endless without a number.
+    /// Sends `bytes` bytes and closes; sends endlessly if `None`.
     Send {
         /// The number of bytes.
         bytes: Option<u64>,
@@ -21,7 +21,7 @@ pub enum Role {
     Request {
         /// Sizes of request and response.
         exchange: Exchange,
-        /// Closes after this many; `None`: never.
+        /// Closes after this many exchanges; `None`: never.
         count: Option<u64>,
         /// Pause between a response and the next request, in nanoseconds.
         pause: u64,

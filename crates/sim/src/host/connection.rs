@@ -242,7 +242,7 @@ mod tests {
 
     const HOST: HostId = HostId(1);
     const ENDPOINTS: Endpoints = Endpoints { local_port: 80, remote: HostId(0), remote_port: 40_000 };
-    /// The peer's first sequence number: the stream wraps.
+    /// The peer's first sequence number: the sequence numbers of the stream wrap.
     const FIRST: u32 = u32::MAX - 5000;
 
     /// An input of a connection.

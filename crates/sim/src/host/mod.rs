@@ -4,8 +4,8 @@
 //! SACK (sent, but not used by the sender) and PSH at the end of the send buffer; a minimum retransmission
 //! timeout of one second (RFC 6298); no timestamps, no ECN. TCP's time resolution is one microsecond. A host
 //! sends as much at once as TCP allows; the queue of the following link should hold that. Programs that
-//! accept a connection and only read it have a TCP of their own, which sends what smoltcp would and keeps no
-//! bytes (`sink.rs`).
+//! accept a connection and only read from it have a separate TCP, which sends the same segments as smoltcp
+//! and keeps no bytes (`sink.rs`).
 
 mod application;
 mod compact;

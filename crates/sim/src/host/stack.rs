@@ -174,7 +174,7 @@ impl Stack {
         self.interface.poll_at(now, &self.sockets)
     }
 
-    /// Returns when the program goes on without input.
+    /// Returns when the program needs to run again without input.
     pub(super) fn resumes(&self) -> Option<Instant> {
         self.application.resumes()
     }

@@ -136,7 +136,7 @@ fn a_card_that_cuts_sends_what_tcp_would() {
         assert_eq!((done.received, done.wrong_reads), (1_000_000, 0));
         client.counters().sent
     };
-    // The same number of frames of the same size, segmented by the card from packets of up to 64 KB.
+    // The card segments packets of up to 64 KB into about as many frames as TCP sends itself.
     let (by_host, by_card) = (run(Segmentation::Host, "0%"), run(Segmentation::Card, "0%"));
     assert!(
         (1_000_000 / 1460..750).contains(&by_host) && by_card.abs_diff(by_host) < 60,

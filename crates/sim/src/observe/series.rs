@@ -18,7 +18,7 @@ pub struct Series {
 /// A sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// The time; after all events of that time.
+    /// The time; the sample is taken after all events of that time.
     pub time: Instant,
     /// The value.
     pub value: f64,

@@ -33,7 +33,7 @@ pub(super) enum Event {
     FromCard(usize, Packet),
     /// The frame is in host memory.
     InMemory(usize, Packet),
-    /// The kernel has processed its interrupt.
+    /// The kernel has processed the frame's interrupt.
     Kernel(usize, Packet),
     /// The card has read a work request for a node.
     Doorbell(usize, usize, Request),

@@ -468,7 +468,7 @@ impl Network {
         }
     }
 
-    /// Schedules what the router does with frames from a port, and degen's timer.
+    /// Schedules the router's effects for frames from a port, and degen's timer.
     fn apply(&mut self, port: Port, effects: Vec<Effect>, queue: &mut EventQueue<Event>) {
         for effect in effects {
             match effect {

@@ -100,7 +100,7 @@ pub(super) static PARAMETERS: [ParameterSpec; 45] = [
     ParameterSpec::count("b-frames", "frames", 1..=4096, "frames with which it does not"),
 ];
 
-/// A run: the test bed, what programs do in it, and what is measured.
+/// A run: the test bed, the steps of its programs, and the measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) testbed: TestbedConfig,

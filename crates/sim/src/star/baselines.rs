@@ -11,8 +11,9 @@
 //! A card without a free context refuses: a connect NAK of the dynamic transport, a NACK of the ephemeral
 //! one. Contexts of the client are not modelled, since a client has few connections.
 //!
-//! Header lengths of Ultra Ethernet are those of XDP2's structures (`uet/pds.h`, `uet/ses.h`), except the
-//! NACK's, which is assumed to be a control packet's. No public text has those of DCT and 1RMA.
+//! Header lengths of Ultra Ethernet are from XDP2's structures (`uet/pds.h`, `uet/ses.h`), except for the
+//! NACK, which is assumed to be as long as a control packet. No public text has the header lengths of DCT and
+//! 1RMA.
 
 use nichrome_wire::rdma::{Aeth, BthHeader, ICRC_LEN, Reth};
 

@@ -1,5 +1,5 @@
-//! The engines of crates/rdma: one device with the queue pairs of all clients, another with those of all
-//! servers.
+//! The engines of crates/rdma: one device with the queue pairs of all clients, another with the queue pairs
+//! of all servers.
 //!
 //! Queue pairs of a device are independent, so that one device can represent many machines. The network knows
 //! the machine of a queue pair, and with it card and links. The two devices build all packets. After the

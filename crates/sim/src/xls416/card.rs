@@ -99,7 +99,7 @@ pub(super) enum CardEvent {
     Look(usize),
     /// The timeout message has arrived at this receiver.
     Timeout(usize),
-    /// A DMA request has arrived at its first stop.
+    /// A DMA request has arrived at its first stop: the timeout checking thread, or the DMA engine.
     Request(Transfer),
     /// The DMA request of this receiver is in its queue.
     Queued(usize, Outgoing),

@@ -78,7 +78,7 @@ pub(super) struct CardConfig {
     pub(super) queue_operation: u64,
     /// Time of the timeout checking thread per connection.
     pub(super) check: u64,
-    /// Number of connections that it checks.
+    /// Number of connections that the timeout checking thread checks.
     pub(super) connections: u64,
     /// Packet descriptors of the sending thread.
     pub(super) send_descriptors: u64,

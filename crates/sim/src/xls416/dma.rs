@@ -20,7 +20,7 @@ pub(super) struct Extent {
     pub(super) direction: Direction,
     /// The length in bytes.
     pub(super) bytes: u64,
-    /// Segments in the card's memory that hold them, at least 1.
+    /// Segments in the card's memory that hold the bytes, at least 1.
     pub(super) pieces: u64,
 }
 

@@ -32,7 +32,7 @@ pub(super) struct Driver {
 pub(super) struct Polled {
     /// Packets for the network stack.
     pub(super) packets: Vec<Packet<Vec<u8>>>,
-    /// The receiving threads whose descriptors are free again, one entry for each.
+    /// The receiving threads whose descriptors are free again, one entry per descriptor.
     pub(super) places: Vec<usize>,
     /// CPU time of interrupt, driver, LRO and stack, in nanoseconds.
     pub(super) nanos: u64,

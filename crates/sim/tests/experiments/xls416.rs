@@ -131,7 +131,7 @@ fn without_active_ack_a_window_below_the_threshold_ends_in_retransmission_timeou
     assert!(paper > 1.0 && safe > 0.01, "paper {paper}, safe {safe} Gb/s");
 }
 
-/// A timeout that is due while its thread has other work is checked again: no data is held for ever.
+/// A timeout that is due while its thread has other work is checked again: no data is held forever.
 #[test]
 fn what_the_safe_rules_hold_is_handed_on_within_their_ceiling() {
     for window in [8760, 35_040, 140_160] {
@@ -141,7 +141,7 @@ fn what_the_safe_rules_hold_is_handed_on_within_their_ceiling() {
     }
 }
 
-/// The card goes on acknowledging where the host cannot take more: lro-npu has no way back.
+/// The card continues to acknowledge when the host cannot take more data: lro-npu has no backpressure.
 #[test]
 fn the_papers_active_ack_acknowledges_what_a_stopped_reader_never_gets() {
     let of = |series, x| measure("lro-npu-stopped-reader", series, x, &[], "owed");
