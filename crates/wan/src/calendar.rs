@@ -22,7 +22,7 @@ pub(crate) struct Calendar {
     first: Option<Day>,
 }
 
-/// Days since the origin of time.
+/// Number of days since [`Instant::ZERO`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Day(u64);
 

@@ -1,15 +1,15 @@
 //! Jitter: random variation of the delay.
 //!
-//! Every distribution has mean 0, so that the mean delay stays as configured, and a scale: half the width of
-//! `uniform`, the standard deviation of the others.
+//! Every distribution but samples has mean 0, so that the mean delay stays as configured, and a scale: half
+//! the width of `uniform`, the standard deviation of the others.
 //!
 //! | kind | deviation |
 //! |---|---|
-//! | `uniform:J` | even from −J to +J |
+//! | `uniform:J` | uniform from −J to +J |
 //! | `normal:J` | Gaussian |
 //! | `pareto:J` | Pareto of shape 3, as in netem, cut at 4.5 times its minimum, where netem's table ends; then shifted and scaled to mean 0 and standard deviation 1: from −0.77 J to +4.91 J |
 //! | `pareto-normal:J` | one part of `normal` to three of `pareto`, as in netem, but drawn independently; scaled to standard deviation 1 |
-//! | samples | one of a list of times, each as likely, added to the delay as it is |
+//! | samples | one of a list of times, all equally likely, added to the delay unchanged |
 //!
 //! Delays never become negative: a deviation that would make one negative makes it 0, which raises the mean.
 //! This affects delays below J for `uniform` and `pareto`, and below about 3 J for `normal`.

@@ -56,7 +56,7 @@ impl QueueLimit {
     }
 }
 
-/// Returns the text if it has no sign: the standard library's integer parsers accept `+`.
+/// Returns the text if it has digits only: the standard library's integer parsers accept a `+`.
 fn decimal_digits(text: &str) -> Option<&str> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then_some(text)
 }

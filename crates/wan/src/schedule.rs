@@ -1,6 +1,6 @@
 //! A priority queue of packets by departure time.
 //!
-//! Items whose times do not go back, as with a fixed delay, wait in a FIFO. Others go to a [`Calendar`] by
+//! Items in the order of their times, as with a fixed delay, wait in a FIFO. Others go to a [`Calendar`] by
 //! day; a day's items move to a heap when the day comes: a heap of one day fits the fastest cache, a heap of
 //! all packets in flight would not. Items due today, or beyond the calendar's range, go to the heap directly.
 
@@ -74,7 +74,7 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Moves calendar days to the heap until the heap's minimum is that of all out-of-order items.
+    /// Moves calendar days to the heap until the heap's minimum is the minimum of all out-of-order items.
     #[inline]
     fn sort_what_comes_first(&mut self) {
         while let Some(day) = self.calendar.first() {
