@@ -66,7 +66,7 @@ struct Entry {
 #[derive(Debug)]
 enum Place<E> {
     Taken(E),
-    /// The next free entry.
+    /// The next free place.
     Free(u32),
 }
 
@@ -179,8 +179,8 @@ impl<E> EventQueue<E> {
         (self.now & above) | ((slot as u64) << shift)
     }
 
-    /// Returns the time of a slot's first entry if it precedes all others: at level 0 the times are equal; at
-    /// a higher level only if the entry is alone, which saves moving it down.
+    /// Returns the time of a slot's first entry if no other entry of the slot is earlier: at level 0, where
+    /// the times are equal; at a higher level only if the entry is alone, which saves moving it down.
     #[inline]
     fn first_alone(&self, level: usize, slot: usize) -> Option<u64> {
         let chunk = &self.chunks[self.levels[level].slots[slot].first as usize];

@@ -84,7 +84,7 @@ impl Definition {
     }
 }
 
-/// Parses the name, which is also the file's.
+/// Parses the name, which is by convention the file name without `.toml`.
 fn name(root: &Table<'_, '_>) -> Result<String, FileError> {
     let item = root.need("name", "the experiment's name")?;
     let name = item.text()?;

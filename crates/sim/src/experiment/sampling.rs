@@ -15,7 +15,7 @@ const MAGNITUDES: f64 = 10.0;
 pub struct Factor {
     /// The parameter's key, or `reading`.
     pub name: String,
-    /// The variants for both ends of the range, or for each other choice.
+    /// The variants: the ends of the range or the choices other than the value, or the readings.
     pub ends: Vec<Variant>,
 }
 
@@ -56,7 +56,7 @@ impl Definition {
         samples
     }
 
-    /// Iterates over the parameters with a range that neither the axis nor a series sets.
+    /// Iterates over the parameters with a range, except for the x axis' and those that every series sets.
     fn assumed(&self) -> impl Iterator<Item = (&Parameter, &Extent)> {
         let is_open = |spec: &ParameterSpec| {
             spec.key != self.x.parameter.key

@@ -133,7 +133,7 @@ pub struct Statement<'a> {
 }
 
 impl Statement<'_> {
-    /// Returns true if all numbers agree; `None` without a tolerance.
+    /// Returns true if all numbers were measured and agree; `None` without a tolerance.
     pub fn holds(&self) -> Option<bool> {
         let mut verdict = Some(true);
         for found in &self.found {

@@ -57,7 +57,7 @@ pub struct Task {
 }
 
 impl Sweep {
-    /// Parses a sweep. The experiment is built in, or beside the file.
+    /// Parses a sweep. The experiment is built in, or a path relative to the folder of `file`.
     pub fn parse(file: &str, text: &str, library: &Library) -> Result<Self, LoadError> {
         let document = Document { file, text };
         let tree = document.parse()?;

@@ -75,7 +75,7 @@ impl Observer {
         self.sample_interval = Some(nanos.max(1));
     }
 
-    /// Runs a simulation until `limit`, sampling at multiples of the interval and at the end.
+    /// Runs a simulation until `limit`, sampling at the start, at multiples of the interval and at the end.
     pub fn run<S: Advance>(
         &mut self,
         simulation: &mut S,

@@ -109,7 +109,7 @@ fn first_server(network: &Parts<Network>) -> Option<&Node> {
     network.worlds().find_map(|part| part.nodes.of_first(1).next())
 }
 
-/// Counters at a point in time; of card and wire, summed over all servers.
+/// Counters at a point in time; card and wire counters are sums over all servers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     network: NetworkCounters,
