@@ -70,8 +70,8 @@ impl Adapter {
     /// Checks the parts of a configuration that do not depend on the address, for programs that learn their
     /// address later.
     ///
-    /// # Errors
-    /// The faults, StaR's key file, or options that exclude each other.
+    /// # Errors The faults contradict each other, StaR's key file cannot be read, or options exclude each
+    /// other.
     pub fn check(config: &AdapterConfig) -> Result<(), OpenError> {
         Wire::check(config)?;
         if config.transport == Transport::Star {
@@ -86,8 +86,8 @@ impl Adapter {
 
     /// Opens an adapter.
     ///
-    /// # Errors
-    /// The address, the capture, the faults or the thread.
+    /// # Errors The address cannot be used, the capture file cannot be written, an option is out of range, or
+    /// no descriptor or thread is left.
     pub fn open(config: &AdapterConfig) -> Result<Self, OpenError> {
         let channels = Arc::new(Channels::default());
         let notified = Arc::clone(&channels);
@@ -98,7 +98,7 @@ impl Adapter {
         Ok(Self { inner: Arc::new(Inner { driver, domain, psns, channels }) })
     }
 
-    /// Calls the connection manager, and sends what it has queued.
+    /// Calls the connection manager, then sends the messages that it has queued.
     ///
     /// # Errors
     /// The adapter has no connection manager.
@@ -117,7 +117,7 @@ impl Adapter {
         CmChannel::open(Arc::clone(&self.inner) as Arc<dyn ChannelHost>)
     }
 
-    /// The number of the first packet that another queue pair sends.
+    /// Returns a first packet number (PSN) for another queue pair.
     pub(crate) fn first_psn(&self) -> Psn {
         let mut psns = self.inner.psns.lock().unwrap_or_else(PoisonError::into_inner);
         Psn::new(psns.next_u32())
@@ -177,7 +177,7 @@ impl Adapter {
         self.inner.driver.call(|device| device.card_state_bytes())
     }
 
-    /// Connections whose state the peer keeps.
+    /// Connections over StaR of which this adapter is the stateless side: the peer keeps their state.
     pub fn stateless_connections(&self) -> usize {
         self.inner.driver.call(|device| device.stateless_connections())
     }
@@ -286,7 +286,7 @@ impl Drop for SharedQueue {
     fn drop(&mut self) {
         let inner = &self.adapter.inner;
         inner.channels.get().remove(&self.handle);
-        // Fails only while queue pairs use the queue, and they hold on to it.
+        // Fails only while queue pairs use the queue, and they keep it alive.
         let _ = inner.driver.call(|device| device.destroy_cq(self.handle));
     }
 }

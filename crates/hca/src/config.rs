@@ -1,4 +1,4 @@
-//! The configuration of an adapter, and the device and socket that follow from it.
+//! The configuration of an adapter; the device's configuration and the sockets derived from it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -201,7 +201,7 @@ pub enum OpenError {
     /// [`Faults`].
     #[error("{0} go through sockets only, not through memory")]
     NotThroughMemory(&'static str),
-    /// Other processes cannot be listened for.
+    /// The driver cannot listen for the links of other processes ([`LocalPath::Memory`]).
     #[error("cannot listen for links of other processes: {0}")]
     Links(Errno),
     /// No descriptor or thread is left for the driver.
@@ -213,7 +213,7 @@ pub enum OpenError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StreamFaultsError {
-    /// TCP would repair it below this adapter.
+    /// TCP would repair the impairment below this adapter.
     #[error("{0} does not affect iWARP's byte streams, because TCP repairs it: use 'nichrome wan' for it")]
     Repaired(&'static str),
     /// The impairments contradict each other.
@@ -283,8 +283,8 @@ impl RoceSocket {
         }
     }
 
-    /// The service ports of the slot, and the socket of requests for ports that no process has; `None` where
-    /// the address is not shared.
+    /// The service ports of the slot, and the socket that receives requests for ports at which no process
+    /// listens; `None` if the address is not shared.
     ///
     /// # Errors
     /// The kernel's.
@@ -295,7 +295,8 @@ impl RoceSocket {
         }
     }
 
-    /// Leaves the address to the parent of this process, and to other processes once the parent has ended.
+    /// Gives up the address in a forked child: the parent keeps it, and other processes may use it once the
+    /// parent has ended.
     pub(crate) fn sever(&self) {
         match self {
             Self::Own(socket) => sever([socket.as_fd()]),
@@ -314,8 +315,7 @@ impl RoceSocket {
 
     /// The configuration of the device at this socket.
     ///
-    /// # Errors
-    /// StaR's secret cannot be drawn.
+    /// # Errors The kernel gives no random numbers.
     pub(crate) fn device(&self, config: &AdapterConfig) -> Result<Config, OpenError> {
         let socket = self.udp();
         let mut device = Config::new(vec![socket.local().ip()]);
@@ -359,8 +359,8 @@ pub(crate) fn seed(given: Option<u64>) -> Result<u128, OpenError> {
     Ok(u128::from_ne_bytes(bytes))
 }
 
-/// Nanoseconds that an ACK is delayed so that a response can carry it: the time of a program that responds at
-/// once, and at most a wake-up of the driver's thread.
+/// Nanoseconds by which an ACK is delayed, so that it leaves together with a response: enough for a program
+/// that responds at once, and at most the time of a wake-up of the driver's thread.
 const ACKNOWLEDGEMENT_DELAY: u64 = 60_000;
 
 /// Bytes of the socket's receive buffer that the kernel charges for a full packet.

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-/// The end of a stream that bytes come from.
+/// The end of a stream that sent some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// This adapter.
@@ -28,14 +28,14 @@ pub(crate) struct ConnectedStream {
     pub(crate) socket: TcpStream,
     /// The bytes of the set-up in order, for the capture. The side that connected sent the first.
     pub(crate) set_up: Vec<(Sender, Vec<u8>)>,
-    /// Bytes that the peer sent behind the set-up.
+    /// Bytes that the peer sent after the set-up.
     pub(crate) rest: Vec<u8>,
     /// The peer was connected by queue pair number, without a connection manager.
     pub(crate) by_number: bool,
 }
 
 impl ConnectedStream {
-    /// A connection whose set-up was this, up to `rest`.
+    /// Creates a connection. `set_up` ends with `rest`, which this function cuts off.
     pub(crate) fn new(socket: TcpStream, mut set_up: Vec<(Sender, Vec<u8>)>, rest: Vec<u8>) -> Self {
         if let Some((Sender::Peer, last)) = set_up.last_mut() {
             last.truncate(last.len() - rest.len());

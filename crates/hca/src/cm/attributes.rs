@@ -1,5 +1,5 @@
-//! Queue pair attributes that the program chooses instead of those in the messages, and the end of the queue
-//! pair.
+//! Queue pair attributes that the program chooses and that override those of the connection manager's
+//! messages; and the change of a queue pair to ERROR.
 
 use nichrome_rdma::{Access, Device, Memory, PathMtu, QpChange, QpHandle, QpState};
 use nichrome_wire::Ecn;
@@ -7,10 +7,10 @@ use nichrome_wire::Ecn;
 /// Attributes that the program chooses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
-    /// The largest path MTU of a connection that this end begins.
+    /// The largest path MTU of a connection that this end initiates.
     pub(crate) mtu: PathMtu,
     pub(crate) access: Access,
-    /// The ACK timeout of a connection that this end begins: 4.096 µs · 2ⁿ.
+    /// The ACK timeout of a connection that this end initiates: 4.096 µs · 2ⁿ.
     pub(crate) timeout: u8,
     pub(crate) rd_atomic: u8,
     pub(crate) ecn: Ecn,

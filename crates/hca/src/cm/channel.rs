@@ -42,8 +42,8 @@ impl fmt::Debug for CmChannel {
     }
 }
 
-/// The adapter of a channel. Each call takes the adapter's lock and sends what the connection manager has
-/// queued.
+/// The adapter of a channel. Each call takes the adapter's lock and sends the messages that the connection
+/// manager has queued.
 pub(crate) trait ChannelHost: Send + Sync {
     /// Opens a channel whose waker is signalled while it has events.
     fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError>;
@@ -75,9 +75,8 @@ impl CmChannel {
     /// Executes a command that a program wrote, and returns the answer for its memory. Does not block.
     /// `caller` is called under the adapter's lock: it must call no verb.
     ///
-    /// # Errors
-    /// The error number of the write. EAGAIN: no event; a file that blocks waits for the descriptor and
-    /// repeats the command.
+    /// # Errors The error number of the write. EAGAIN: no event; for a blocking file, the caller waits for
+    /// the descriptor and repeats the command.
     pub fn execute(&self, caller: &mut impl Caller, written: &[u8]) -> Result<Option<Answer>, Errno> {
         self.host.execute(self.name, caller, written)
     }

@@ -93,15 +93,15 @@ impl ConnectionManager {
             };
             let id = IdName(event.id);
             let peer = self.engine.query(id).ok().and_then(|report| report.destination);
-            // The program has the request: its later events are those of a connection. Both fail only for an
-            // unknown name.
+            // The program now has the request: moves the identifier to the channel of the connections, which
+            // gets its later events. Both calls fail only for an unknown identifier.
             if let Some(peer) = peer.filter(|_| self.engine.migrate_id(id, self.channel).is_ok()) {
                 return Some(Arrival { id, peer, parameters });
             }
         }
     }
 
-    /// Why the kernel could not accept the last connection of a peer; `None` if it did.
+    /// The kernel's error from accepting the last TCP connection of a peer; `None` if that succeeded.
     pub(crate) fn accept_error(&self) -> Option<Errno> {
         self.joining.as_ref()?.accept_error()
     }
@@ -150,8 +150,8 @@ impl ConnectionManager {
         self.engine.bind(id, SocketAddr::new(self.address, 0))?;
         self.engine.set_ack_timeout(id, attributes.timeout)?;
         self.engine.resolve_address(id, None, peer, QUERY_TIMEOUT, now)?;
-        // The caller has asked the kernel for a route to the peer: that takes a descriptor, and now none may
-        // be left.
+        // Answers without another route lookup: `connect` has done one. A lookup opens a socket, and the
+        // process may have no descriptor left by now.
         while let Some(output) = self.engine.poll() {
             if let Output::ResolveAddress { query, .. } = output {
                 self.engine.receive(Input::AddressResolved(query, Ok(self.address)), now);
@@ -180,7 +180,7 @@ impl ConnectionManager {
         (device, modify): (&mut Device<M>, &mut Modify<'_, M>),
         now: Instant,
     ) -> Result<EndpointNumber, ConnectError> {
-        // The peer's first packet may follow its REP at once.
+        // The queue pair is in RTS before the REP leaves: the peer may send as soon as the REP has arrived.
         if self.joining.is_some() {
             prepare(qp, attributes, device)?;
         } else {
@@ -193,7 +193,7 @@ impl ConnectionManager {
         Ok(number)
     }
 
-    /// Brings the queue pair of a connection that the peer accepts to RTS and sends the RTU.
+    /// Moves the queue pair of a connection that the peer has accepted to RTS, and sends the RTU.
     pub(crate) fn establish<M: Memory>(
         &mut self,
         number: EndpointNumber,
@@ -246,7 +246,8 @@ impl ConnectionManager {
         connection.map_or(Progress::Disconnected, |connection| connection.progress.clone())
     }
 
-    /// Takes the private data of a peer whose acceptance needs no answer. It may have disconnected since.
+    /// Takes the private data with which the peer accepted a connection that needs no RTU (iWARP). The peer
+    /// may have disconnected since.
     pub(crate) fn take_welcome(&mut self, number: EndpointNumber) -> Option<Vec<u8>> {
         self.connections.get_mut(&number)?.welcome.take()
     }
@@ -265,7 +266,7 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Destroys a connection: the engine ends it.
+    /// Destroys the identifier of a connection, for which the engine ends the connection.
     pub(crate) fn release<M: Memory>(
         &mut self,
         number: EndpointNumber,
@@ -285,7 +286,8 @@ impl ConnectionManager {
     }
 }
 
-/// Moves a queue pair in RESET or INIT to INIT, with the rights of peers; its stream moves it further.
+/// Moves a queue pair in RESET or INIT to INIT, with the access rights of peers. [`Joining`](super::Joining)
+/// moves it to RTR and RTS.
 fn prepare<M: Memory>(
     qp: QpHandle,
     attributes: &Attributes,

@@ -30,7 +30,7 @@ impl fmt::Debug for Connected {
     }
 }
 
-/// A connection of the connection manager, which ends it when this is dropped.
+/// A connection of the connection manager. Dropping it ends the connection.
 pub(super) struct Endpoint {
     adapter: Adapter,
     number: EndpointNumber,
@@ -40,8 +40,8 @@ impl Adapter {
     /// Connects a queue pair in RESET or INIT to a listener at this address and port, and waits until the
     /// peer answers.
     ///
-    /// The path MTU is that of `connection` or of the adapter, whichever is less; the peer adopts the path
-    /// MTU, timeout and retry counts.
+    /// The path MTU is the smaller of `connection`'s and the adapter's. The peer adopts the path MTU, timeout
+    /// and retry counts.
     ///
     /// # Errors
     /// [`ConnectError`]. The queue pair is destroyed.
@@ -99,7 +99,7 @@ impl Adapter {
                 return Ok(result);
             }
             if until.is_some_and(|until| until <= clock::now()) {
-                // As above.
+                // An adapter that has endpoints has a connection manager.
                 let _ = self.manage(|manager, _, _| manager.end_wait(endpoint, &waker));
                 return Ok(None);
             }
@@ -108,7 +108,7 @@ impl Adapter {
     }
 }
 
-/// The error of a connection that has made this progress instead of being established.
+/// The error of a connection that ended with `progress` before it was established.
 fn failure(progress: Progress) -> ConnectError {
     match progress {
         Progress::Failed(error) => error,
@@ -145,12 +145,12 @@ impl Endpoint {
         let further = |manager: &mut ConnectionManager| {
             Some(manager.progress_of(self.number)).filter(|progress| progress != from)
         };
-        // Without a deadline there is a result.
+        // Without a deadline, `wait_for` returns only with a result.
         Ok(self.adapter.wait_for(self.number, None, further)?.unwrap_or(Progress::Disconnected))
     }
 
-    /// Waits for the RTU of an accepted request. A peer that has disconnected since then, or whose RTU its
-    /// DREQ overtook, was connected, and may have sent messages.
+    /// Waits for the RTU of an accepted request. Also succeeds if the peer has disconnected meanwhile, or if
+    /// its DREQ overtook its RTU: the peer was connected and may have sent messages.
     pub(super) fn wait_established(&self) -> Result<(), ConnectError> {
         match self.wait_while(&Progress::Pending)? {
             Progress::Established | Progress::Disconnected => Ok(()),
@@ -210,7 +210,7 @@ impl Connected {
     }
 
     /// Disconnects: moves the queue pair to ERROR, so that outstanding requests are flushed, and sends a
-    /// DREQ, which the adapter repeats until the peer answers. No effect if either end has disconnected.
+    /// DREQ, which the adapter retransmits until the peer answers. No effect if either end has disconnected.
     pub fn disconnect(&self) {
         let Endpoint { adapter, number } = &self.endpoint;
         self.queue_pair.repeat_last_ack();

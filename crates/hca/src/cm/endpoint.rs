@@ -26,7 +26,7 @@ pub(super) struct Connection {
     pub(super) id: IdName,
     pub(super) qp: QpHandle,
     pub(super) progress: Progress,
-    /// Private data of a peer whose acceptance needs no answer.
+    /// Private data with which the peer accepted a connection that needs no RTU (iWARP).
     pub(super) welcome: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! The ends of connections that wait until the program has polled the completions that came before them.
+//! Holds the end of a connection until the program has polled the completions that arrived before it.
 //!
 //! With RDMA hardware, the last messages are in the completion queue while the end of the connection still
 //! passes the kernels of both machines. Programs rely on it: libfabric destroys the queue pair when it gets
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_millis(100);
 /// How often the completion queues are checked.
 const INTERVAL: Duration = Duration::from_micros(200);
 
-/// The most ends that wait. Further ones do not.
+/// The maximum number of ends that wait. Further ones are reported at once.
 const MAX_WAITING: usize = 64;
 
 /// The end of a connection by its peer.
@@ -42,9 +42,10 @@ pub(super) struct WaitingEnds {
 }
 
 impl WaitingEnds {
-    /// Takes an end of which completions are not polled, to return it later; returns any other end. `ended`
-    /// is the queue pair of the connection; `None` for a message that ends none. Of messages for one queue
-    /// pair, the first waits, and peers repeat the others.
+    /// Keeps an end while the queue pair of its connection may have unpolled completions, until
+    /// [`take_due`](Self::take_due) returns it. Returns an end that need not wait, or for which there is no
+    /// place. `ended` is that queue pair; `None` for a message that ends no connection. Drops a further DREQ
+    /// for a queue pair whose end waits: peers retransmit it.
     pub(super) fn hold<M: Memory>(
         &mut self,
         end: End,

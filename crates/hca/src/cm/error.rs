@@ -26,7 +26,7 @@ pub enum Unavailable {
     Options(ConfigError),
 }
 
-/// Why a port cannot be listened at.
+/// Why listening at a port fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ListenError {
@@ -94,13 +94,14 @@ pub enum ConnectError {
     Wait(#[from] WaitError),
 }
 
-/// Returns true if no socket can be opened for now, wherever it would lead.
+/// Returns true if the error is a shortage of descriptors or memory: no socket can be opened for now, to any
+/// destination.
 pub(super) fn is_shortage(error: Errno) -> bool {
     matches!(error, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }
 
 impl ConnectError {
-    /// The error of a search for a route, which takes a descriptor.
+    /// The error of a route lookup, which opens a socket.
     pub(super) fn unreachable(error: nichrome_cm::Errno) -> Self {
         let error = Errno::from_raw_os_error(error.0);
         if is_shortage(error) { Self::Local(error) } else { Self::Unreachable(error) }

@@ -1,4 +1,4 @@
-//! Commands of programs as bytes, and the groups that they join.
+//! Executes the commands that programs write as bytes, and reports the multicast groups that they join.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::machine::Machine;
 use super::manager::ConnectionManager;
 use super::programs::{GroupRequest, Parked, show_events};
 
-/// A caller that records the other channel that its command names.
+/// A caller that records which other channel a command names.
 struct Recording<'a> {
     caller: &'a mut dyn Caller,
     other: Option<ChannelName>,
@@ -71,15 +71,15 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Leaves the network and the wakers of the programs' channels to the parent of this process. Commands
-    /// have no effect outside of this process from now on.
+    /// Gives up the network and the wakers of the programs' channels in a forked child, without effect on its
+    /// parent. From now on, commands have no effect outside of this process.
     pub(crate) fn cut_off(&mut self) {
         self.programs.channels.clear();
         self.joining = None;
         self.engine.host_mut().cut_off();
     }
 
-    /// Destroys all channels of programs, of a process that exits. Threads that still wait for events get
+    /// Destroys all channels of programs, since the process exits. Threads that still wait for events get
     /// none.
     pub(crate) fn close_channels<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         self.programs.have_ended = true;

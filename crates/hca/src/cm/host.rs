@@ -46,7 +46,8 @@ impl fmt::Debug for PausedHost<'_> {
 
 impl CmHost {
     /// Creates a connection manager for a future adapter with this transport. `guid` is the adapter's. Random
-    /// ports and packet numbers follow from the seed, or come from the kernel.
+    /// ports and packet numbers are derived from `seed_of_config`; if it is `None`, from a seed of the
+    /// kernel.
     ///
     /// # Errors
     /// The kernel gives no random numbers.
@@ -77,22 +78,21 @@ impl CmHost {
     /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does
     /// already.
     ///
-    /// # Errors
-    /// The adapter has no connection manager: this one stays without an adapter.
+    /// # Errors The adapter has no connection manager. This one then stays without an adapter.
     pub fn attach<M: Memory + Send + 'static>(&self, driver: &Driver<M>) -> Result<(), Unavailable> {
         let mut place = self.parked();
         if place.is_none() {
             return Ok(());
         }
         driver.adopt(&mut place)?;
-        // No other thread sets it under the lock.
+        // Fails only if it is set already, which the lock excludes.
         let _ = self.adapter.set(driver.channel_host());
         Ok(())
     }
 
     /// Locks the connection manager for as long as the result lives: for a process that is about to fork,
-    /// whose child would otherwise find it locked or half changed. Once an adapter has it, [`Driver::pause`]
-    /// does so.
+    /// whose child would otherwise find it locked or half changed. Once an adapter drives the connection
+    /// manager, [`Driver::pause`] locks it.
     pub fn pause(&self) -> PausedHost<'_> {
         PausedHost { _parked: self.parked() }
     }
@@ -216,8 +216,8 @@ mod tests {
         assert!(is_readable(&channel));
     }
 
-    /// Its thread that waits for events sees none, as with the kernel, which closes a process's files when
-    /// its threads have ended.
+    /// A thread of the process that waits for events gets none, as with the kernel, which closes the files of
+    /// a process after its threads have ended.
     #[test]
     fn channels_of_a_process_that_exits_have_no_events() {
         let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();

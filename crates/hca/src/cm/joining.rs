@@ -1,4 +1,4 @@
-//! Joins iWARP's connections to their queue pairs.
+//! Attaches iWARP's connections to their queue pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,12 +18,12 @@ use crate::wire::Wire;
 
 /// Connects queue pairs over TCP.
 pub(crate) struct Joining {
-    /// The adapter's.
+    /// The adapter's address.
     address: IpAddr,
     streams: Streams,
     /// The queue pairs of connections in set-up, and of established ones.
     qps: BTreeMap<StreamName, QpHandle>,
-    /// The connection for which each queue pair was set up last: a program may have reset it since an earlier
+    /// The latest connection of each queue pair: a program may have reset the queue pair since an earlier
     /// one.
     latest: NumberMap<QpHandle, StreamName>,
     /// The established connections.
@@ -35,7 +35,7 @@ pub(crate) struct Joining {
 }
 
 impl Joining {
-    /// No connection yet.
+    /// Starts without connections.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -53,7 +53,7 @@ impl Joining {
         self.streams.accept_error()
     }
 
-    /// Executes the engine's requests. `connections` are those of Rust programs.
+    /// Executes an output of the engine. `connections` has the connections of Rust programs.
     pub(super) fn act<M: Memory>(
         &mut self,
         output: Output,
@@ -66,7 +66,7 @@ impl Joining {
             Output::Listen { id, local, .. } => {
                 let ports = engine.host_mut().tcp_ports();
                 match ports.and_then(|ports| ports.take_listener(local.port())) {
-                    // Without a descriptor for the epoll, no connection is accepted.
+                    // If the kernel cannot watch the listener, no connection is accepted.
                     Some(listener) => drop(self.streams.listen(id, listener)),
                     None => self.streams.share_listener(id, local.port()),
                 }
@@ -150,8 +150,8 @@ impl Joining {
         Ok(())
     }
 
-    /// Moves the queue pair of a connection that has ended or failed to ERROR, as StaR's set-up does, and
-    /// librdmacm with the queue pairs that it has created. Without a connection it would be held in RTR.
+    /// Moves the queue pair of a connection that has ended or failed to ERROR; otherwise it would stay held
+    /// in RTR. StaR's set-up does so too, as does librdmacm with the queue pairs that it has created.
     fn leave<M: Memory>(&mut self, name: StreamName, device: &mut Device<M>) {
         let Some(qp) = self.qps.remove(&name) else { return };
         if self.standing.get(&qp) == Some(&name) {
@@ -163,7 +163,8 @@ impl Joining {
         }
     }
 
-    /// Why the peer rejected a connection, with this private data.
+    /// The error of a rejected connection: `NoListener` if the peer's TCP refused it, else `Rejected` with
+    /// the peer's private data.
     pub(super) fn rejection(&mut self, id: IdName, private_data: Vec<u8>) -> ConnectError {
         match self.unheard.remove(&id) {
             true => ConnectError::NoListener,
@@ -171,7 +172,7 @@ impl Joining {
         }
     }
 
-    /// Serves the sockets.
+    /// Reads and writes the sockets, and passes the outcomes to the engine.
     pub(super) fn progress<M: Memory>(
         &mut self,
         engine: &mut Manager<Machine>,
@@ -198,7 +199,7 @@ impl Joining {
         }
     }
 
-    /// Puts queue pairs on their streams that are set up.
+    /// Attaches the streams that are set up to their queue pairs, which enter RTS.
     pub(super) fn join<M: Memory>(
         &mut self,
         engine: &mut Manager<Machine>,
@@ -216,7 +217,7 @@ impl Joining {
             match connected {
                 Ok(()) => {
                     self.standing.insert(qp, name);
-                    // The peer's depths: this end's are not more.
+                    // The peer's depths: its IRD is this end's agreed ORD, and its ORD this end's agreed IRD.
                     let depth = |depth: u16| depth.min(u8::MAX.into()) as u8;
                     let (ird, ord) = (depth(terms.ord), depth(terms.ird));
                     self.report(engine, name, Ok(StreamParameters { private_data, ird, ord }), now);
@@ -229,7 +230,7 @@ impl Joining {
         }
     }
 
-    /// The stream of a queue pair has ended.
+    /// Handles the end of a queue pair's stream: moves the queue pair to ERROR and informs the engine.
     pub(super) fn ended<M: Memory>(
         &mut self,
         qp: QpHandle,
@@ -328,7 +329,7 @@ mod tests {
         let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };
         let adapter = Adapter::open(&config).unwrap();
         let qp = queue_pair(&adapter);
-        // The kernel watches no regular file.
+        // epoll cannot watch a regular file.
         let socket = TcpStream::from(OwnedFd::from(tempfile::tempfile().unwrap()));
         let join = |manager: &mut ConnectionManager, device: &mut Device<Arena>, _| {
             device.modify_qp(qp.handle(), &QpChange::to(QpState::Init)).unwrap();

@@ -13,7 +13,8 @@ use super::error::{ConnectError, ListenError, WaitError};
 use crate::adapter::Adapter;
 use crate::queue_pair::{Connection, QueuePair};
 
-/// A port at which the adapter takes requests. Dropping it rejects those that were not accepted.
+/// A port at which the adapter takes requests. Dropping it rejects the requests that the program has not
+/// taken.
 pub struct Listener {
     adapter: Adapter,
     name: ListenerName,
@@ -45,9 +46,9 @@ impl fmt::Debug for Request {
 }
 
 impl Adapter {
-    /// Listens at a port of the adapter's address; 0 for a free one. Requests beyond `backlog` that the
-    /// program has not taken are dropped, those of the source that has most first, and peers repeat them (not
-    /// over iWARP); 0 for the largest backlog, 1,024.
+    /// Listens at a port of the adapter's address; 0 for a free one. `backlog` bounds the requests that the
+    /// program has not taken; 0 for the largest bound, 1,024. Beyond it the adapter drops requests, first
+    /// those of the source that has most; peers retransmit them (not over iWARP).
     ///
     /// # Errors
     /// The port is in use, or the adapter has no connection manager.
@@ -65,8 +66,8 @@ impl Listener {
 
     /// Waits for a request; `None` after `timeout`.
     ///
-    /// # Errors
-    /// No descriptor is free to wait with or, after `timeout`, for connections that peers have made.
+    /// # Errors No descriptor is free to wait with; or, after `timeout`, to accept the TCP connections of
+    /// peers.
     pub fn accept(&self, timeout: Duration) -> Result<Option<Request>, WaitError> {
         let until = Some(clock::now() + timeout);
         let arrived =

@@ -11,14 +11,14 @@ use super::error::errno;
 use super::tcp_ports::TcpPorts;
 use crate::management_steering::service_port;
 
-/// The machine of an adapter; by default one whose adapter is not open.
+/// The addresses, routes and ports of an adapter's machine; by default without an open adapter.
 #[derive(Default)]
 pub(crate) struct Machine {
-    /// The adapter's; `None` until it is open.
+    /// The adapter's address; `None` until it is open.
     address: Option<IpAddr>,
-    /// Ports that processes at the address share; `None` if no other process can be there.
+    /// Ports that the processes at the address share; `None` if the address is not shared.
     services: Option<ServicePorts>,
-    /// Of iWARP, whose ports are TCP's.
+    /// TCP's ports, if the adapter's transport is iWARP.
     tcp: Option<TcpPorts>,
 }
 
@@ -27,12 +27,12 @@ impl Machine {
         Self { address: Some(address), services, tcp: None }
     }
 
-    /// The machine of an adapter of iWARP.
+    /// The machine of an adapter whose transport is iWARP.
     pub(crate) fn of_iwarp(address: IpAddr) -> Self {
         Self { address: Some(address), services: None, tcp: Some(TcpPorts::default()) }
     }
 
-    /// Leaves the ports to the parent of this process. Commands reserve none from now on.
+    /// Gives up the ports in a forked child; its parent keeps them. Commands reserve no ports from now on.
     pub(super) fn cut_off(&mut self) {
         self.tcp = None;
         if let Some(services) = self.services.take() {
@@ -40,7 +40,7 @@ impl Machine {
         }
     }
 
-    /// TCP's ports, of an adapter of iWARP.
+    /// TCP's ports; `None` if the adapter's transport is not iWARP.
     pub(super) fn tcp_ports(&mut self) -> Option<&mut TcpPorts> {
         self.tcp.as_mut()
     }
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// The address to send from to a destination: the adapter's, if the kernel has a route from there.
+    /// The source address for a destination: the adapter's, if the kernel has a route from it.
     pub(super) fn source_to(&self, destination: IpAddr) -> Result<IpAddr, Errno> {
         let address = self.address.ok_or(Errno::ENODEV)?;
         if destination.is_ipv4() != address.is_ipv4() {

@@ -36,7 +36,7 @@ pub(crate) struct ConnectionManager {
     pub(super) listeners: BTreeMap<ChannelName, EndpointNumber>,
     /// Channels of programs that write commands.
     pub(super) programs: Programs,
-    /// Of iWARP: connects queue pairs over TCP.
+    /// Connects queue pairs over TCP; `None` unless the transport is iWARP.
     pub(super) joining: Option<Joining>,
     ends: WaitingEnds,
     /// Threads that wait for an endpoint.
@@ -47,9 +47,9 @@ pub(crate) struct ConnectionManager {
 /// Seeds of an engine.
 #[derive(Clone, Copy)]
 pub(super) struct Seeds {
-    /// The configuration's, if it has one.
+    /// The configuration's seed; a random one if it has none.
     pub(super) repeatable: u128,
-    /// The kernel's: see [`Config::identity_seed`].
+    /// A random seed of the kernel: see [`Config::identity_seed`].
     pub(super) identity: u128,
 }
 
@@ -109,7 +109,7 @@ impl ConnectionManager {
     ) -> Result<Self, ConfigError> {
         *engine.host_mut() = machine;
         engine.set_adapter(comm_ids, device.mtu)?;
-        // Within every limit, unless a program has opened as many.
+        // Fails only if a program has opened as many channels as the limit allows.
         let channel = engine.create_channel().unwrap_or(ChannelName(0));
         Ok(Self {
             engine,
@@ -130,7 +130,7 @@ impl ConnectionManager {
         EndpointNumber(self.last_number)
     }
 
-    /// Adds a thread that waits for an endpoint, unless it does already.
+    /// Adds the waker of a thread that waits for an endpoint, unless it is there already.
     pub(crate) fn begin_wait(&mut self, endpoint: EndpointNumber, waker: &Arc<Waker>) {
         let wakers = self.waiting.entry(endpoint).or_default();
         if !wakers.iter().any(|other| Arc::ptr_eq(other, waker)) {
@@ -138,7 +138,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Removes a thread that waited.
+    /// Removes the waker of a thread that no longer waits.
     pub(crate) fn end_wait(&mut self, endpoint: EndpointNumber, waker: &Arc<Waker>) {
         if let Some(wakers) = self.waiting.get_mut(&endpoint) {
             wakers.retain(|other| !Arc::ptr_eq(other, waker));
@@ -175,7 +175,7 @@ impl ConnectionManager {
             self.handle(end, device, now);
         }
         while let Some(datagram) = device.poll_management() {
-            // A forged DREQ takes no place.
+            // `ended_by` returns `None` for a forged DREQ, so it takes no place in `ends`.
             let ended = self.engine.ended_by(datagram.source, datagram.destination, &datagram.payload);
             let message = End::Message(Box::new(datagram));
             if let Some(message) = self.ends.hold(message, ended, device, now) {
@@ -234,13 +234,13 @@ impl ConnectionManager {
         self.engine.awaits_disconnection()
     }
 
-    /// Retransmits the end of the connection to every such peer.
+    /// Retransmits the end of its connection to every peer that has not acknowledged it.
     pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         self.engine.repeat_disconnections();
         self.drain(device, now);
     }
 
-    /// Executes the engine's requests.
+    /// Executes the engine's outputs.
     pub(super) fn drain<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
         while let Some(output) = self.engine.poll() {
             match output {
@@ -274,7 +274,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Queues the request for a membership. Members that only send join nothing.
+    /// Queues the request for a membership. Send-only members join no group of the kernel.
     fn join_group(&mut self, membership: MembershipName, group: IpAddr, reception: Reception, now: Instant) {
         match reception {
             Reception::Full => self.programs.requests.push(GroupRequest::Join(membership, group)),
@@ -303,7 +303,7 @@ impl ConnectionManager {
     }
 }
 
-/// The progress that an event means for its connection; `None` if none.
+/// The progress of the connection that an event reports; `None` if the event does not change it.
 fn progress_of(event: Event, joining: Option<&mut Joining>) -> Option<Progress> {
     Some(match (event.kind, event.parameters) {
         (EventKind::ConnectResponse, Parameters::Connection(parameters)) => {

@@ -15,13 +15,13 @@
 //! field of this size: the peer sees zeros behind shorter data.
 //!
 //! Over StaR the messages are RoCE's. The sides negotiate which of them is stateless as for every queue pair
-//! in RTR, under the key of set-ups; requests wait until then. The messages themselves, private data
+//! in RTR, under the key of set-ups; work requests wait until then. The messages themselves, private data
 //! included, are neither encrypted nor authenticated.
 //!
 //! Over iWARP ports are TCP's, and the messages are MPA's start-up, with up to 255 bytes of private data,
 //! which has no zeros behind it. A connection is established when the listening program accepts it.
 //!
-//! The adapter's thread, or the program that polls, retransmits messages and answers those of peers; see
+//! The adapter's thread, or the program that polls, retransmits messages and answers the peers' messages; see
 //! [`CmOptions`] for the times. A peer that stops answering is a [`ConnectError::TimedOut`].
 //!
 //! Processes that share an address share its ports: a port in use by another process is

@@ -5,7 +5,7 @@ use nichrome_wire::cm::{Guid, TimeExponent};
 /// Options of the connection manager. Both ends of a connection may have their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CmOptions {
-    /// Time until an unanswered message is sent again.
+    /// Time until an unanswered message is retransmitted.
     pub response_timeout: TimeExponent,
     /// Retransmissions of a message, 0 to 15.
     pub max_retries: u8,

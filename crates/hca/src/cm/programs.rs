@@ -52,8 +52,8 @@ impl Programs {
     }
 }
 
-/// Makes a channel readable if it has an event: a command may have added, fetched, dropped or moved the last
-/// one, and a wait may have cleared the waker.
+/// Signals the waker of a channel that has an event, else clears it: a command may have added, fetched,
+/// dropped or moved the last event, and a wait may have cleared the waker.
 pub(super) fn show_events(
     engine: &Manager<Machine>,
     channel: ChannelName,

@@ -12,14 +12,14 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_w
 
 use super::error::is_shortage;
 
-/// Connections that wait to be accepted, at most; net.core.somaxconn bounds it too.
+/// Maximum number of connections that wait for accept(2); net.core.somaxconn bounds it too.
 const BACKLOG: i32 = 4096;
 
 /// The ports of the process, by number.
 #[derive(Default)]
 pub(super) struct TcpPorts {
     bound: BTreeMap<u16, OwnedFd>,
-    /// The listener is `None` once it was taken.
+    /// The value is `None` once the listener was taken.
     listening: BTreeMap<u16, Option<TcpListener>>,
 }
 
@@ -56,10 +56,10 @@ impl TcpPorts {
         true
     }
 
-    /// The listener of a port was closed. Keeps the port reserved for identifiers that are bound to it.
+    /// Reserves a port again whose listener was closed, for identifiers that are still bound to it.
     pub(super) fn listener_closed(&mut self, address: SocketAddr) {
         if self.listening.remove(&address.port()).is_some() {
-            // Another process may be faster: then no identifier listens there any more.
+            // Fails if another process has bound the port meanwhile; identifiers cannot listen there then.
             let _ = self.reserve(address, PortCondition::Reusable);
         }
     }

@@ -18,8 +18,8 @@ pub(crate) enum Phase {
     Parked,
     /// Negotiating.
     Running,
-    /// Complete or refused. This side sent the last message, and waits until the peer closes the stream
-    /// because it has read it.
+    /// Complete or refused. This side has sent the last message, and waits until the peer has read it and
+    /// closes the stream.
     Closing,
     /// Complete. Once the output is written, the socket goes to [`Handshake::connected`].
     Connected,
@@ -76,10 +76,10 @@ pub(crate) trait Handshake: Sized {
     /// that have arrived are read.
     fn resume(&mut self, context: &mut Self::Context, now: Instant);
 
-    /// Ends the handshake. Output may be left, such as a refusal.
+    /// Ends the handshake. May leave output to be sent, such as a refusal.
     fn close(&mut self, context: &mut Self::Context, cause: Cause);
 
-    /// Takes over the socket of a [`Phase::Connected`] handshake. Without it, the stream is closed.
+    /// Takes over the socket of a [`Phase::Connected`] handshake. The default closes it.
     fn connected(self, context: &mut Self::Context, socket: TcpStream) {
         let _ = (context, socket);
     }
@@ -108,8 +108,8 @@ pub(crate) trait Context {
     /// Takes a request of the program. Returns its queue pair.
     fn request(&mut self, request: Self::Request, now: Instant) -> QpNumber;
 
-    /// Takes a request for which this side connects, to a peer that has room; for others the peer is expected
-    /// to connect.
+    /// Takes a request for which this side connects, to a peer for which `has_room` returns true. For other
+    /// requests the peer connects.
     fn next_outbound(&mut self, has_room: impl Fn(IpAddr) -> bool) -> Option<Self::Request>;
 
     /// Forgets the request of a queue pair that the program has reset or destroyed, unless a handshake has
@@ -121,7 +121,7 @@ pub(crate) trait Context {
     /// The key of the set-up, which both sides know; `None` for plain bytes.
     fn key(&self) -> Option<&PreSharedKey>;
 
-    /// Whether the peer of a stream, which has sent its first bytes, may connect.
+    /// Returns true if the peer of a stream may connect. Called when the peer's first bytes have arrived.
     fn trusts(&self, stream: &TcpStream) -> bool;
 
     /// Deadline of the next expected peer.

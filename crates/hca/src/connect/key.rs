@@ -10,7 +10,7 @@ use thiserror::Error;
 pub(crate) struct PreSharedKey(pub(super) [u8; 32]);
 
 impl PreSharedKey {
-    /// The key of a secret of any length.
+    /// Derives the key from a secret of any length.
     pub(crate) fn new(secret: &[u8]) -> Self {
         let mut hash = Sha256::new_with_prefix(b"nichrome set-up key\0");
         hash.update(secret);

@@ -1,4 +1,4 @@
-//! The places of streams, shared fairly between their peers.
+//! The places of streams, shared fairly between their sources.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -17,7 +17,7 @@ pub(crate) struct Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Yielding {
     pub(crate) token: u64,
-    /// Places of its source.
+    /// Streams of its source.
     pub(crate) share: usize,
 }
 

@@ -16,8 +16,8 @@
 //! A connection that has sent its whole request is never displaced by one that has not. Before an opening
 //! connection is displaced, the bytes that its peer has sent are read.
 //!
-//! With each peer that does not answer, half of the outbound places are left: by default, eight such peers
-//! leave one. An honest peer keeps within `per_source`, which is half of its own `outbound`.
+//! Each peer that does not answer takes at most half of the outbound places that are left: by default, eight
+//! such peers leave one. An honest peer keeps within `per_source`, which is half of its own `outbound`.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -69,8 +69,8 @@ impl Default for Limits {
     }
 }
 
-/// Time that the listener leaves the epoll if it is not known when there is room; the end of a connection
-/// shortens it.
+/// How long the listener leaves the epoll if it is not known when there will be room. It returns earlier if a
+/// connection ends.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Connections accepted in one round, so that a flood does not delay the handshakes.
@@ -86,14 +86,14 @@ const FIRST_STREAM: u64 = 2;
 pub(crate) struct Connector<R> {
     commands: Sender<Command<R>>,
     control: Arc<Control>,
-    /// The thread's.
+    /// The socket that the thread accepts from.
     listener: Arc<TcpListener>,
     thread: Option<JoinHandle<()>>,
-    /// The process of the thread, which a forked child does not have.
+    /// The process that started the thread: a forked child has no such thread.
     process: u32,
 }
 
-/// What the program tells the thread.
+/// A command of the program to the thread.
 enum Command<R> {
     /// Sets up a connection.
     Request(R),
@@ -132,7 +132,7 @@ impl<R: Send + 'static> Connector<R> {
         epoll.add(&listener, LISTENER, Interest::READ)?;
         let (shared, listener) = (Arc::clone(&control), Arc::new(listener));
         let accepting = Arc::clone(&listener);
-        // Handshakes need not be Send: the thread makes them.
+        // Creates the reactor in its thread, so that handshakes need not be `Send`.
         let run = move || {
             let reactor = Reactor::<H> {
                 limits,
@@ -169,13 +169,13 @@ impl<R: Send + 'static> Connector<R> {
         let _ = is_done.recv();
     }
 
-    /// Leaves the port to the parent of this process.
+    /// Gives up the port in a forked child; its parent keeps it.
     pub(crate) fn sever(&self) {
         sever([self.listener.as_fd()]);
     }
 
     fn command(&self, command: Command<R>) {
-        // The thread outlives the handle unless the kernel refuses to wait, and then nothing can be set up.
+        // The thread outlives the handle unless epoll_wait(2) fails, and then no connection can be set up.
         let _ = self.commands.send(command);
         self.control.waker.wake();
     }
@@ -196,7 +196,7 @@ struct Reactor<H: Handshake> {
     limits: Limits,
     epoll: Epoll,
     listener: Arc<TcpListener>,
-    /// While the listener is out of the epoll.
+    /// Set while the listener is out of the epoll.
     paused_until: Option<Instant>,
     inbox: Receiver<Command<RequestOf<H>>>,
     context: H::Context,
@@ -247,7 +247,7 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Takes the program's commands. Parked handshakes may wait for a request.
+    /// Executes the program's commands, then advances the parked handshakes that a new request may match.
     fn take_commands(&mut self, now: Instant) {
         let mut requested = HashSet::new();
         while let Ok(command) = self.inbox.try_recv() {
@@ -260,7 +260,7 @@ impl<H: Handshake> Reactor<H> {
             return;
         }
         let is_requested = |handshake: &H| handshake.qp().is_some_and(|qp| requested.contains(&qp));
-        // The newest first: an older one may be of a peer that has gone without a word.
+        // The newest first: an older one may be of a peer that vanished without closing its stream.
         let mut parked = self
             .tokens(|stream| stream.handshake.phase() == Phase::Parked && is_requested(&stream.handshake));
         parked.sort_unstable_by_key(|token| Reverse(*token));
@@ -323,7 +323,7 @@ impl<H: Handshake> Reactor<H> {
     /// Removes a stream, which makes room for another.
     fn remove(&mut self, token: u64) -> Option<HandshakeStream<H>> {
         let stream = self.streams.remove(&token)?;
-        // Closing would not end the registration where a child of fork has the socket too.
+        // Closing the socket does not end its registration while a forked child has it, too.
         let _ = self.epoll.remove(&stream);
         match stream.direction {
             Direction::Inbound => {
@@ -388,12 +388,12 @@ impl<H: Handshake> Reactor<H> {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
-                    // No descriptor is left, most likely: the listener would stay readable.
+                    // Most likely no descriptor is left: the listener would stay readable.
                     _ => return self.pause_accepting(now + PAUSE),
                 },
             };
             if !self.make_room_of(peer, now) {
-                // The connection is closed.
+                // Drops the socket, which closes the connection.
                 continue;
             }
             self.make_room(now);
@@ -403,7 +403,8 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// When there is room for another opening stream, at the latest if none ends before.
+    /// Returns when there will be room for another opening stream, unless a stream ends earlier; `now` if
+    /// there is room or a stream may be displaced at once.
     fn room_from(&self, now: Instant) -> Instant {
         if self.inbound.matched >= self.limits.inbound {
             return now + PAUSE;
@@ -425,7 +426,8 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Makes room within the share of a source; returns false if there is none.
+    /// Displaces opening streams of a source until it has fewer than its share; returns false if too many of
+    /// its streams are parked.
     fn make_room_of(&mut self, source: IpAddr, now: Instant) -> bool {
         while self.inbound.unmatched(source) >= self.limits.per_source {
             let Some(token) = self.inbound.opening.oldest(source) else { return false };
@@ -442,7 +444,7 @@ impl<H: Handshake> Reactor<H> {
         }
     }
 
-    /// Closes a parked stream if there are more than places: the newest, unless it displaces another.
+    /// Closes a parked stream if there are more than the bound: the newest, unless it displaces another.
     fn limit_parked(&mut self, newest: u64, source: IpAddr, now: Instant) {
         let parked = &self.inbound.parked;
         if parked.len() > self.limits.inbound

@@ -1,4 +1,4 @@
-//! The requests of an adapter whose connection is not set up.
+//! The requests of an adapter whose connections are not set up yet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
@@ -22,8 +22,8 @@ const MAX_REPORTS: usize = 8;
 /// Peers whose refused connections are remembered. Beyond, the oldest is forgotten.
 const MAX_REFUSALS: usize = 16;
 
-/// The requests of an adapter whose connection is not set up: counts them, keeps those that no handshake has,
-/// and reports those that fail.
+/// The requests of an adapter whose connections are not set up yet: counts them, keeps those that no
+/// handshake has taken, and reports those that fail.
 pub(crate) struct Requests<R> {
     /// Requests for which the peer connects.
     expected: Expected<R>,
@@ -47,7 +47,8 @@ struct Refusal {
 }
 
 impl<R: Ends> Requests<R> {
-    /// No request yet. The caller adds each to `open`; `report` takes a line per failed request.
+    /// Starts without requests. The caller counts each request in `open`; `report` takes a line per failed
+    /// request.
     pub(crate) fn new(open: Arc<AtomicUsize>, report: fn(&str)) -> Self {
         let (expected, outbound, refusals) = (Expected::default(), BTreeMap::new(), VecDeque::new());
         Self { expected, outbound, last_peer: None, open, failures: 0, refusals, report }

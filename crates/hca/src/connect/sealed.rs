@@ -47,7 +47,7 @@ pub(crate) struct Sealed<H> {
 enum Channel {
     /// No byte has been received or sent.
     New,
-    /// The first bytes of the peer have not been looked at.
+    /// No key, and the peer's first bytes have not been checked for the magic.
     Opened,
     Plain,
     Keyed(Box<Keyed>),
@@ -59,12 +59,12 @@ struct Keyed {
     /// Less than one frame.
     input: Vec<u8>,
     output: Vec<u8>,
-    /// The peer's first bytes have been found to be the magic.
+    /// The peer's magic has arrived. Always true on the side that connects: it receives no magic.
     has_magic: bool,
 }
 
 enum State {
-    /// This side sends the message of its turn.
+    /// Noise's handshake messages are being exchanged.
     Handshake(Box<HandshakeState>),
     Transport(Box<TransportState>),
     Failed,
@@ -101,7 +101,7 @@ impl Keyed {
         Ok(())
     }
 
-    /// Takes in bytes of the peer.
+    /// Adds bytes of the peer to the input, and checks and removes the magic.
     fn push(&mut self, bytes: &[u8]) -> Result<(), SealError> {
         self.input.extend(bytes);
         if !self.has_magic {
@@ -249,7 +249,8 @@ impl<H: Handshake> Handshake for Sealed<H> {
             Channel::Keyed(keyed) => {
                 if let State::Transport(_) = keyed.state {
                     let bytes = self.handshake.take_output();
-                    // The peer sees the end of the stream instead: the nonces of 2⁶⁴ messages are used up.
+                    // Fails only when the nonces of 2⁶⁴ messages are used up. The peer then sees the end of
+                    // the stream.
                     let _ = keyed.seal(&bytes);
                 }
                 mem::take(&mut keyed.output)

@@ -42,9 +42,9 @@ pub(crate) struct HandshakeStream<H> {
     pub(super) direction: Direction,
     pub(super) opened_at: Instant,
     pub(crate) handshake: H,
-    /// Nothing has been received.
+    /// No byte has been received.
     is_silent: bool,
-    /// To be written.
+    /// Bytes to be written.
     output: Vec<u8>,
     /// Set when the handshake enters [`Phase::Closing`].
     lingers_until: Option<Instant>,
@@ -80,11 +80,11 @@ impl<H: Handshake> HandshakeStream<H> {
         self.lingers_until.unwrap_or_else(|| self.handshake.deadline())
     }
 
-    /// Reads, runs the handshake and writes. To be followed by [`HandshakeStream::end`] if the phase is then
-    /// [`Phase::Done`].
+    /// Reads, runs the handshake and writes. If the phase is then [`Phase::Done`], the caller must call
+    /// [`HandshakeStream::end`].
     pub(crate) fn advance(&mut self, context: &mut H::Context, now: Instant) {
         self.read(context, now);
-        // Only now: a peer that has withdrawn has closed the stream.
+        // After the read, which finds out if a peer has withdrawn and closed the stream.
         if self.handshake.phase() == Phase::Parked {
             self.handshake.resume(context, now);
         }
@@ -110,21 +110,21 @@ impl<H: Handshake> HandshakeStream<H> {
 
     /// Gives the handshake its socket, with TCP's usual behaviour.
     pub(crate) fn hand_over(self, context: &mut H::Context) {
-        // Both are supported by TCP sockets.
+        // TCP sockets support both options.
         let _ = set_socket_linger(&self.socket, None);
         let _ = set_tcp_user_timeout(&self.socket, 0);
         self.handshake.connected(context, self.socket);
     }
 
-    /// Writes what the handshake has left to send, then closes the stream: by FIN if the peer has something
-    /// to read, which a reset would discard.
+    /// Writes the handshake's remaining output, then closes the stream: by FIN if the peer may have bytes to
+    /// read, which a reset would discard.
     fn finish(mut self, has_unread: bool) {
         self.output.extend(self.handshake.take_output());
         let has_last_message = !self.output.is_empty();
-        // The peer sees the end of the stream instead.
+        // If it fails, the peer sees the end of the stream.
         let _ = self.write_all();
         if has_unread || has_last_message {
-            // The peer sees a reset instead.
+            // If it fails, the peer sees a reset.
             let _ = set_socket_linger(&self.socket, None);
         }
     }
@@ -157,8 +157,8 @@ impl<H: Handshake> HandshakeStream<H> {
         }
     }
 
-    /// Returns true if the peer has closed the stream and all its bytes are read. The owner of a closed
-    /// socket is not known.
+    /// Returns true if the peer has closed the stream and all its bytes are read. The kernel does not know
+    /// the owner of a closed socket, so [`Context::trusts`] fails for it.
     fn is_closed(&self) -> bool {
         match self.socket.peek(&mut [0]) {
             Ok(len) => len == 0,
@@ -210,7 +210,7 @@ pub(super) fn dial(route: Route) -> io::Result<TcpStream> {
     dial_from(stream, route.to)
 }
 
-/// Likewise, from a socket that is bound.
+/// Starts to connect from a bound socket, without waiting for the peer.
 pub(crate) fn dial_from(stream: TcpStream, to: SocketAddr) -> io::Result<TcpStream> {
     prepare(&stream)?;
     set_tcp_user_timeout(&stream, TCP_TIMEOUT.as_millis() as u32)?;
@@ -220,8 +220,8 @@ pub(crate) fn dial_from(stream: TcpStream, to: SocketAddr) -> io::Result<TcpStre
     }
 }
 
-/// Closing resets the stream, so that no port stays in TIME_WAIT; [`HandshakeStream::finish`] has the
-/// exceptions.
+/// Sets the options of a handshake's socket. Closing it resets the stream, so that no port stays in
+/// TIME_WAIT; [`HandshakeStream::finish`] has the exceptions.
 fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;

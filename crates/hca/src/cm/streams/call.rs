@@ -21,7 +21,7 @@ use crate::iwarp::{IwarpOptions, Refused, SharedCounters};
 /// A change of a connection.
 #[derive(Debug)]
 pub(in super::super) enum Outcome {
-    /// A peer requests one.
+    /// A peer requests a connection.
     Requested {
         stream: u64,
         local: SocketAddr,
@@ -38,7 +38,7 @@ pub(in super::super) enum Outcome {
 pub(in super::super) struct Ready {
     pub(in super::super) name: StreamName,
     pub(in super::super) terms: Terms,
-    /// The peer's.
+    /// The peer's private data.
     pub(in super::super) private_data: Vec<u8>,
     pub(in super::super) stream: ConnectedStream,
 }
@@ -69,7 +69,7 @@ impl Outcomes {
 }
 
 impl Context for Outcomes {
-    /// Connections are made by [`Call::outgoing`].
+    /// None: [`Call::outgoing`] starts outbound connections.
     type Request = Infallible;
 
     fn request(&mut self, request: Infallible, _: Instant) -> QpNumber {
@@ -85,7 +85,7 @@ impl Context for Outcomes {
         None
     }
 
-    /// The program decides.
+    /// Every peer: the program decides whether to accept it.
     fn trusts(&self, _: &TcpStream) -> bool {
         true
     }
@@ -127,7 +127,7 @@ impl Call {
         Self { name, ends, state, deadline, output: Vec::new(), transcript: Vec::new() }
     }
 
-    /// Connects. In peer-to-peer mode, since either program may send first.
+    /// Starts an outbound connection, in peer-to-peer mode, so that either program may send first.
     pub(super) fn outgoing(
         name: StreamName,
         options: &IwarpOptions,
@@ -179,7 +179,7 @@ impl Call {
         self.state = State::Done;
     }
 
-    /// Ends without an outcome. A peer that waits for the program is rejected.
+    /// Ends without an outcome. Rejects a peer that waits for the program's answer.
     pub(super) fn forget(&mut self) {
         self.reject(&[]);
     }
@@ -191,7 +191,8 @@ impl Call {
         }
     }
 
-    /// Ends. The manager does not know of a connection whose Request is not complete.
+    /// Ends, and reports the failure unless the Request is incomplete: the manager does not know such a
+    /// connection.
     fn fail(&mut self, outcomes: &mut Outcomes, failure: StreamFailure) {
         if !matches!(self.state, State::Opening(_) | State::Done) {
             outcomes.add(Outcome::Failed(self.name, failure));
@@ -228,7 +229,7 @@ impl Call {
     fn take_reply(&mut self, bytes: &[u8], outcomes: &mut Outcomes) {
         let State::Calling(initiator) = &mut self.state else { return };
         let outcome = initiator.receive(bytes);
-        // A TERMINATE, if the Reply cannot be agreed to.
+        // A TERMINATE if this side cannot accept the Reply.
         let output = initiator.take_output();
         self.say(output);
         match outcome {

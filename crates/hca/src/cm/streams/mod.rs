@@ -33,7 +33,7 @@ const MAX_OPENING: usize = 512;
 /// Connections accepted in one round.
 const MAX_ACCEPTS: usize = 64;
 
-/// How long the listeners leave the epoll after the kernel could not accept: no descriptor is left.
+/// How long the listeners leave the epoll after accept(2) has failed, because no descriptor is left.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// How often the sockets are checked while a program polls.
@@ -60,18 +60,18 @@ pub(super) struct Streams {
     outgoing: BTreeMap<IdName, u64>,
     opening: Places,
     outcomes: Outcomes,
-    /// The first deadline of the calls.
+    /// The earliest deadline of the calls.
     due: Option<Instant>,
     looks_at: Instant,
-    /// While the listeners are out of the epoll.
+    /// Set while the listeners are out of the epoll.
     paused_until: Option<Instant>,
-    /// The kernel's error for the last connection to be accepted; `None` once it has accepted one or none
+    /// The kernel's error from the last accept(2); `None` once it has accepted a connection, or no connection
     /// waits.
     accept_error: Option<Errno>,
 }
 
 impl Streams {
-    /// No connection yet.
+    /// Starts without connections.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -95,8 +95,7 @@ impl Streams {
 
     /// Starts accepting connections for an identifier.
     ///
-    /// # Errors
-    /// No descriptor can be watched.
+    /// # Errors The kernel cannot watch the socket.
     pub(super) fn listen(&mut self, id: IdName, socket: TcpListener) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
@@ -112,7 +111,8 @@ impl Streams {
         at_port.for_each(|listener| listener.owners.push(id));
     }
 
-    /// Stops accepting connections for an identifier. Returns the address at which none listens any more.
+    /// Stops accepting connections for an identifier. Returns the listener's address if no other identifier
+    /// listens there.
     pub(super) fn stop_listening(&mut self, id: IdName) -> Option<SocketAddr> {
         let (token, listener) =
             self.listeners.iter_mut().find(|(_, listener)| listener.owners.contains(&id))?;
@@ -124,8 +124,8 @@ impl Streams {
         Some(address)
     }
 
-    /// Connects an identifier from `local`, where `bound` is the socket of its port; `None` if a connection
-    /// has that already.
+    /// Connects an identifier from `local`. `bound` is the socket that reserves its port; `None` if another
+    /// connection has taken that socket.
     pub(super) fn connect(
         &mut self,
         id: IdName,
@@ -172,7 +172,7 @@ impl Streams {
         }
     }
 
-    /// Serves the sockets and deadlines. Does nothing if it did within the last [`INTERVAL`].
+    /// Serves the sockets and deadlines, at most once per [`INTERVAL`].
     pub(super) fn progress(&mut self, now: Instant) {
         if self.listeners.is_empty() && self.calls.is_empty() {
             (self.due, self.paused_until) = (None, None);
@@ -183,7 +183,7 @@ impl Streams {
         }
         self.looks_at = now + INTERVAL;
         let mut tokens = Vec::new();
-        // Nothing is received while the kernel cannot wait.
+        // If epoll_wait(2) fails, no socket is served in this round.
         let _ = self.epoll.wait(&mut tokens, Some(Instant::ZERO));
         for token in tokens {
             match self.listeners.contains_key(&token) {
@@ -211,12 +211,13 @@ impl Streams {
         self.outcomes.take()
     }
 
-    /// Why the last connection could not be accepted.
+    /// The kernel's error if it could not accept the last connection.
     pub(super) const fn accept_error(&self) -> Option<Errno> {
         self.accept_error
     }
 
-    /// Deadline of the next call, or of listening again.
+    /// The earliest deadline of the calls, or the end of the listeners' pause; in the past if there are
+    /// outcomes.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let outcomes = (!self.outcomes.is_empty()).then_some(Instant::ZERO);
         [self.due, self.paused_until, outcomes].into_iter().flatten().min()
@@ -248,7 +249,7 @@ impl Streams {
         true
     }
 
-    /// Takes the connections that TCP has accepted. Their bytes are read in the next round.
+    /// Accepts connections that TCP has set up, at most [`MAX_ACCEPTS`], and reads their first bytes.
     fn take_connections(&mut self, listener: u64, now: Instant) {
         for _ in 0..MAX_ACCEPTS {
             let Some(Listener { socket, .. }) = self.listeners.get(&listener) else { return };
@@ -284,7 +285,7 @@ impl Streams {
         }
     }
 
-    /// Closes a connection, unless its Request is complete with the bytes that the peer has sent.
+    /// Closes a connection, unless the bytes that have arrived complete its Request.
     fn displace(&mut self, token: u64, now: Instant) {
         self.advance(token, now);
         let is_opening = |stream: &HandshakeStream<Call>| stream.handshake.phase() == Phase::Opening;
@@ -365,7 +366,7 @@ impl Streams {
 }
 
 impl AsFd for Streams {
-    /// Readable while a socket waits.
+    /// Readable while a socket is ready.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
