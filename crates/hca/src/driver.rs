@@ -37,8 +37,8 @@ use crate::wire::{Wire, WireCounters};
 /// answer, so a single lost ACK would turn its success into an error.
 const LAST_ACKS: usize = 3;
 
-/// Intervals of a closing driver: between retransmissions of the ends of connections, for all answers, and
-/// between checks for them.
+/// Times of a closing driver: the interval between retransmissions of the ends of connections, the limit of
+/// the wait for the peers' answers, and the interval between checks for them.
 const DISCONNECT_INTERVAL: Duration = Duration::from_millis(100);
 const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
 const EXIT_POLL: Duration = Duration::from_micros(200);
@@ -61,8 +61,8 @@ impl<M: Memory + Send + 'static> fmt::Debug for Driver<M> {
 impl<M: Memory + Send + 'static> Driver<M> {
     /// Opens a device with the given memory.
     ///
-    /// # Errors
-    /// The address, the capture, the faults, the device or the thread.
+    /// # Errors The address cannot be used, the capture file cannot be written, an option is out of range, or
+    /// no descriptor or thread is left.
     pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
         let socket = RoceSocket::open(config.place, config.transport)?;
         let device = Device::new(socket.device(config)?, memory)?;
@@ -106,7 +106,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         CmChannel::open(self.channel_host())
     }
 
-    /// Calls the connection manager, and sends what it has queued.
+    /// Calls the connection manager, then sends the messages that it has queued.
     ///
     /// # Errors
     /// The adapter has no connection manager.
@@ -117,8 +117,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.manage(commands)
     }
 
-    /// As [`manage`](Self::manage), for commands that connect queue pairs: they change them by the function
-    /// that they get. A queue pair whose transport must be negotiated is held until then.
+    /// As [`manage`](Self::manage), for commands that connect queue pairs. `commands` gets a function that
+    /// changes a queue pair, and holds it if its transport must be negotiated.
     ///
     /// # Errors
     /// As [`manage`](Self::manage).
@@ -136,7 +136,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         result
     }
 
-    /// The adapter, as the channels of programs see it.
+    /// The adapter as the host of programs' channels.
     pub(crate) fn channel_host(&self) -> Arc<dyn ChannelHost> {
         Arc::clone(&self.shared) as Arc<dyn ChannelHost>
     }
@@ -163,8 +163,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         }
     }
 
-    /// Waits up to 10 s until the sockets have accepted the bytes of all streams: the requests in them have
-    /// completed.
+    /// Waits up to 10 s until the sockets have accepted the bytes of all streams, whose requests have
+    /// completed already.
     pub fn await_sent(&self) {
         let end = clock::now() + STREAM_LINGER;
         while self.shared.live().wire.has_unsent() && clock::now() < end {
@@ -181,12 +181,12 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.shared.with_management(|live| live.adopt(place))
     }
 
-    /// Calls verbs and sends what they have queued.
+    /// Calls verbs, then sends the packets that they have queued.
     pub fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
         self.shared.call(verbs)
     }
 
-    /// Changes a queue pair. Holds it if its transport must be negotiated, until then.
+    /// Changes a queue pair. If its transport must be negotiated, holds the queue pair until it is.
     ///
     /// # Errors
     /// As [`Device::modify_qp`].
@@ -202,8 +202,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         Ok(())
     }
 
-    /// Changes a queue pair by these steps, none of them to RESET. Its connection cannot fail between them,
-    /// which would move it to ERROR.
+    /// Changes a queue pair by these steps, none of them to RESET, under one lock: a failure of its
+    /// connection cannot move it to ERROR between them.
     ///
     /// # Errors
     /// As [`Device::modify_qp`]; the steps before the failed one remain.
@@ -239,10 +239,9 @@ impl<M: Memory + Send + 'static> Driver<M> {
         self.set_up.iwarp_counters()
     }
 
-    /// Puts a queue pair on a connection that is set up.
+    /// Attaches a connection that is set up to its queue pair.
     ///
-    /// # Errors
-    /// The queue pair cannot take it.
+    /// # Errors The queue pair does not accept the stream, or the kernel cannot watch the socket.
     pub(crate) fn attach(
         &self,
         qp: QpHandle,
@@ -271,7 +270,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
                 }
             }
         }
-        // The thread may wait without the side ports.
+        // Wakes the thread: its wait may not include the side ports.
         self.shared.handover.call_for(Some(Instant::ZERO));
         Ok(())
     }
@@ -294,23 +293,24 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// The queue pair does not exist, or is in use.
     pub fn destroy_qp(&self, qp: QpHandle) -> Result<(), ObjectError> {
         for group in self.call(|device| device.multicast_groups(qp)) {
-            // Unless another thread has detached it.
+            // Fails only if another thread has detached it.
             let _ = self.detach_multicast(qp, group);
         }
         self.repeat_last_ack(qp)?;
-        // Before, for the next queue pair may have the same number.
+        // Before the destruction, after which a new queue pair may get the number.
         self.set_up.withdraw(self.call(|device| device.qp_number(qp))?);
         self.call(|device| device.destroy_qp(qp))?;
         self.close_stream(qp);
         Ok(())
     }
 
-    /// Takes a queue pair off its stream. The thread is to drop one whose peer does not close it.
+    /// Closes the stream of a queue pair. The driver's thread drops the stream if the peer does not close it.
     fn close_stream(&self, qp: QpHandle) {
         self.shared.act(|live| live.wire.close_stream(qp, clock::now()));
     }
 
-    /// Retransmits the last ACK of a queue pair whose peer will get no answer from now on.
+    /// Retransmits the last ACK of a queue pair [`LAST_ACKS`] times, since the peer gets no answer from now
+    /// on.
     ///
     /// # Errors
     /// The queue pair does not exist.
@@ -346,7 +346,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
             handover.moved(now);
         }
         if live.has_waiting_ends() {
-            // The thread may not have seen their deadline, and this may be the program's last poll.
+            // Calls the thread for their deadline, since this may be the program's last poll.
             handover.call_for(live.poll_timeout());
         }
         if let Some(found) = verbs(&mut live.device) {
@@ -359,8 +359,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Drives the device before a wait for an event that the driver reports: for the time that `patience`
     /// gives, until `has_come` returns true. Events that follow each other closely then cost no wake-up,
-    /// neither of the program nor of the driver's thread. If it has not come, returns when the wait began.
-    /// The caller then calls [`attend`](Self::attend), blocks, and calls [`leave`](Self::leave) and
+    /// neither of the program nor of the driver's thread. If the event has not come, returns when the wait
+    /// began. The caller then calls [`attend`](Self::attend), blocks, and calls [`leave`](Self::leave) and
     /// [`Patience::waited`].
     pub fn poll_before_wait(&self, patience: &Patience, has_come: impl Fn() -> bool) -> Option<Instant> {
         let start = clock::now();
@@ -381,8 +381,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         false
     }
 
-    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait. If
-    /// several others drive it, only waits.
+    /// Drives the device until `waker` is signalled or the time is `until`: for programs that wait. If enough
+    /// other threads do so already, only waits.
     pub fn wait(&self, waker: &Waker, until: Option<Instant>) {
         let SharedDevice { handover, events, ports, .. } = &*self.shared;
         if !handover.begin_wait() {
@@ -405,8 +405,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
         handover.end_wait();
     }
 
-    /// The program is about to wait for an event on a descriptor that the driver does not know: until
-    /// [`Driver::leave`], the thread waits at the ports even if programs poll.
+    /// Announces that the program is about to wait for an event on a descriptor that the driver does not
+    /// know. Until [`Driver::leave`], the thread waits for the ports even if programs poll.
     pub fn attend(&self) {
         self.shared.handover.attend();
     }

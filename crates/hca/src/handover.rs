@@ -1,10 +1,10 @@
 //! The hand-over of a device between the programs that poll it and the driver's thread.
 //!
-//! A device needs a thread that receives and serves timers. A program that polls does so inline. The target's
-//! program of a WRITE or READ calls no verb, so the driver's thread waits for the ports while no program
-//! polls. [`Handover`] decides which of them waits, without a lock and without a system call per poll. The
-//! device itself is behind a mutex: the hand-over only decides who *waits*, so a wrong decision costs time,
-//! never consistency.
+//! A device needs a thread that receives and serves timers. A program that polls does so inline. A program
+//! whose memory is the target of WRITEs and READs calls no verb, so the driver's thread waits for the ports
+//! while no program polls. [`Handover`] decides which of them waits, without a lock and without a system call
+//! per poll. The device itself is behind a mutex: the hand-over only decides who *waits*, so a wrong decision
+//! costs time, never consistency.
 //!
 //! | field | written by | meaning |
 //! |---|---|---|
@@ -62,8 +62,8 @@ use crate::sync::{AsFd, AtomicBool, AtomicU64, AtomicUsize, Ordering, Source, Wa
 /// Time without a poll after which the program counts as not polling.
 const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// Threads of programs that wait for the ports at a time. Each datagram wakes all of them; further threads
-/// wait for their own event only, which one of these reports.
+/// Maximum number of programs' threads that wait for the ports at a time. Each datagram wakes all of them.
+/// Further threads wait for their own event only, which one of these threads reports.
 const MOST_WAITERS: usize = 4;
 
 /// The protocol of the module's documentation.
@@ -122,15 +122,15 @@ impl Handover {
         self.waiters.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
-    /// The calling program no longer waits for the ports.
+    /// Ends the calling program's wait for the ports.
     pub(crate) fn end_wait(&self) {
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         // The thread may wait for the waker alone.
         self.call_for(Some(Instant::ZERO));
     }
 
-    /// The calling program is about to wait for an event on a descriptor of its own: the thread stays at the
-    /// ports until [`Handover::leave`], however often programs poll.
+    /// Announces that the calling program is about to wait for an event on a descriptor of its own. Until
+    /// [`Handover::leave`], the thread waits for the ports, however often programs poll.
     pub(crate) fn attend(&self) {
         self.attended.fetch_add(1, Ordering::SeqCst);
         if self.is_napping.swap(false, Ordering::SeqCst) {
@@ -187,8 +187,8 @@ impl Handover {
         self.is_napping.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if the thread is not to look at the ports any longer: since [`arm`](Handover::arm) a
-    /// program has called it, or waits for the ports itself.
+    /// Returns true if the thread must stop looking at the ports: since [`arm`](Handover::arm) a program has
+    /// called it, or a program waits for the ports itself.
     pub(crate) fn is_called(&self) -> bool {
         self.wakes_at.load(Ordering::SeqCst) == 0 || self.waiters.load(Ordering::SeqCst) > 0
     }
@@ -232,7 +232,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(20);
 
-    /// Returns after `change` has ended a wait that has no other end within [`SOON`].
+    /// Asserts that `change` ends a wait that nothing else ends within [`SOON`].
     fn ends(wait: impl FnOnce() + Send, change: impl FnOnce()) {
         let start = clock::now();
         thread::scope(|scope| {
@@ -258,7 +258,7 @@ mod tests {
     fn each_change_that_must_end_the_threads_wait_ends_it() {
         let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
         let calls = || {
-            // A call before the thread has announced its wait would be none.
+            // Before the thread has announced its wait, `call_for` has no effect.
             while !is_armed(&handover) {
                 thread::yield_now();
             }

@@ -37,7 +37,7 @@ pub(crate) struct LiveDevice<M> {
 }
 
 impl<M> LiveDevice<M> {
-    /// Leaves the network and the channels of programs to the parent of this process.
+    /// Gives up the network and the channels of programs in a forked child; its parent keeps them.
     pub(crate) fn cut_off(&mut self) {
         self.wire.cut_off();
         self.management.cut_off();
@@ -59,8 +59,8 @@ impl<M: Memory> LiveDevice<M> {
 
     /// Receives, serves timers and sends, up to [`ROUNDS`] batches; returns the time of the last.
     ///
-    /// Timers come after the datagrams that wait: if the thread has not run for a while, the answer that a
-    /// timer stands for may be among them.
+    /// Serves timers only after it has received all waiting datagrams: if the thread has not run for a while,
+    /// the answer that a timer waits for may be among them.
     pub(crate) fn progress(&mut self, events: &EventSink) -> Instant {
         self.is_unfinished = true;
         let mut now = Instant::ZERO;
@@ -82,7 +82,7 @@ impl<M: Memory> LiveDevice<M> {
         now
     }
 
-    /// Calls the connection manager, which starts if it has not.
+    /// Calls the connection manager; starts it if necessary.
     ///
     /// # Errors
     /// The adapter has no connection manager.
@@ -110,7 +110,7 @@ impl<M: Memory> LiveDevice<M> {
         self.management.has_waiting_ends()
     }
 
-    /// Retransmits the end of the connection to every such peer.
+    /// Retransmits the end of its connection to every peer that has not acknowledged it.
     pub(crate) fn repeat_disconnections(&mut self) {
         self.management.repeat_disconnections(&mut self.device);
     }
@@ -130,13 +130,13 @@ impl<M: Memory> LiveDevice<M> {
         self.management.take_side_ports()
     }
 
-    /// Sends what verbs have queued.
+    /// Sends the packets that verbs have queued.
     pub(crate) fn transmit(&mut self, now: Instant) {
         let mut rounds = 0..ROUNDS;
         self.is_unfinished |= rounds.all(|_| self.wire.transmit(&mut self.device, now));
     }
 
-    /// Passes the device's events on.
+    /// Passes the device's events to `events`.
     pub(crate) fn report(&mut self, events: &EventSink) {
         while let Some(event) = self.device.poll_event() {
             events(event);
@@ -153,7 +153,7 @@ impl<M: Memory> LiveDevice<M> {
             && clock::now() < until
         {
             let due = due.min(until);
-            // A failed wait is a short one.
+            // If the wait fails, the loop continues early.
             let _ = match self.wire.streams() {
                 None => clock::wait([], Some(due)).map(drop),
                 Some(streams) => clock::wait([streams], Some(due)).map(drop),

@@ -15,16 +15,17 @@ use crate::iwarp;
 use crate::management_steering::prefix_of;
 use crate::wire::Wire;
 
-/// The connection manager of a device. The first command of its program starts it; where the address is not
-/// shared, so does the first message of a peer, which is answered although no program listens.
+/// The connection manager of a device. The first command of its program starts it. If the address is not
+/// shared, the first message of a peer starts it, too, so that the peer gets an answer although no program
+/// listens.
 pub(crate) struct Management {
     options: CmOptions,
-    /// The kernel's: see [`nichrome_cm::Config::identity_seed`].
+    /// A random seed of the kernel: see [`nichrome_cm::Config::identity_seed`].
     identity_seed: u128,
-    /// Of an adapter of iWARP.
+    /// `None` unless the adapter's transport is iWARP.
     iwarp: Option<iwarp::Shared>,
     manager: Option<ConnectionManager>,
-    /// A descriptor of side ports that the driver does not have yet.
+    /// A descriptor of side ports that the driver has not taken yet.
     side_ports: Option<OwnedFd>,
 }
 
@@ -59,7 +60,7 @@ impl Management {
                 manager.progress_streams(device, wire, now);
             }
             None if device.has_management() => self.start_for_message(device, wire, now),
-            // Their queue pairs know it.
+            // Only a connection manager needs these ends: the device has handled them.
             None => drop(wire.take_ended_streams()),
         }
     }
@@ -72,8 +73,8 @@ impl Management {
         }
     }
 
-    /// Calls the connection manager, which starts if it has not, then joins and leaves the multicast groups
-    /// that it requests.
+    /// Calls the connection manager, which it starts if necessary, then joins and leaves the multicast groups
+    /// that the manager requests.
     ///
     /// # Errors
     /// The adapter has no connection manager.
@@ -96,7 +97,7 @@ impl Management {
         self.side_ports.take()
     }
 
-    /// Leaves the network and the channels of programs to the parent of this process.
+    /// Gives up the network and the channels of programs in a forked child; its parent keeps them.
     pub(crate) fn cut_off(&mut self) {
         if let Some(manager) = &mut self.manager {
             manager.cut_off();
@@ -121,15 +122,15 @@ impl Management {
         self.manager.as_ref().is_some_and(ConnectionManager::has_waiting_ends)
     }
 
-    /// Retransmits the end of the connection to every such peer.
+    /// Retransmits the end of its connection to every peer that has not acknowledged it.
     pub(crate) fn repeat_disconnections<M: Memory>(&mut self, device: &mut Device<M>) {
         if let Some(manager) = &mut self.manager {
             manager.repeat_disconnections(device, clock::now());
         }
     }
 
-    /// Takes over a connection manager that programs use already, unless this adapter has one and no program
-    /// uses the other.
+    /// Takes over the connection manager at `place`, which replaces this adapter's own. If this adapter has
+    /// one and no program uses the other, drops the other.
     ///
     /// # Errors
     /// The adapter has no connection manager: `place` keeps its own.
@@ -150,7 +151,7 @@ impl Management {
         Ok(())
     }
 
-    /// The connection manager, which starts if it has not.
+    /// Returns the connection manager; starts it if necessary.
     fn started<M: Memory>(
         &mut self,
         device: &mut Device<M>,

@@ -1,9 +1,9 @@
 //! Steers RoCE's datagrams to one of several processes at an address.
 //!
-//! The process's slot is in the top bits of the receiving queue pair's number. Queue pair 1 is every
-//! process's: management datagrams have the slot in the top bits of the communication identifier that the
-//! receiver chose. Requests name a service port, whose process the kernel knows; those for a port without a
-//! process go to a socket that all processes receive from.
+//! The process's slot is in the top bits of the receiving queue pair's number. All processes share queue pair
+//! 1: management datagrams have the slot in the top bits of the communication identifier that the receiver
+//! chose. Requests name a service port, whose process the kernel knows. Requests for a port without a process
+//! go to a socket from which all processes receive.
 
 use nichrome_cm::CommIdPrefix;
 use nichrome_port::udp::{ManagementSteering, SPACES, ServicePort, Steering};
@@ -14,7 +14,7 @@ use crate::star::SLOT_BITS;
 /// Bytes in front of a MAD: BTH and DETH.
 const BEFORE_MAD: u32 = 12 + 8;
 
-/// Bytes in front of a message: those and the MAD's header.
+/// Bytes in front of a message: BTH, DETH and the MAD header.
 const BEFORE_MESSAGE: u32 = BEFORE_MAD + 24;
 
 /// Attributes of the MAD header (IBA 16.7.2).
@@ -35,7 +35,7 @@ pub(crate) const STEERING: Steering = Steering {
         // The low half of the service ID.
         service: BEFORE_MESSAGE + 12,
         spaces: numbers_of_spaces(),
-        // The request ID is the receiver's.
+        // The request ID, which the receiver chose.
         reply: (SIDR_REP, BEFORE_MESSAGE),
         // The remote communication ID.
         others: BEFORE_MESSAGE + 4,
@@ -55,7 +55,7 @@ pub(crate) fn slot_of(datagram: &[u8]) -> Option<usize> {
     (!is_management).then(|| usize::from(receiver[0] >> (8 - SLOT_BITS)))
 }
 
-/// A port, by the place of its space in [`STEERING`].
+/// The service port, with the index of its port space in [`STEERING`].
 pub(crate) fn service_port(space: PortSpace, port: u16) -> Option<ServicePort> {
     let space = PortSpace::ALL.iter().position(|other| *other == space)?;
     Some(ServicePort { space, port })

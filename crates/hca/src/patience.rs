@@ -1,30 +1,29 @@
-//! How long a thread looks for what it waits for before it sleeps: longer while datagrams follow each other
-//! closely.
+//! How long a thread polls for an event before it sleeps: longer while datagrams follow each other closely.
 //!
 //! To wake a thread costs the sender an interrupt of another processor, and the datagram waits until the
-//! thread runs. The target of WRITEs would sleep and wake between any two bursts. So it looks for a while
-//! first, as KVM does before it halts (halt polling): the time grows when a sleep was so short that looking
-//! would have spared it, and becomes nothing after a long one.
+//! thread runs. The thread of a target of WRITEs would sleep and wake between any two bursts. So it polls for
+//! a while first, as KVM does before it halts a virtual CPU (halt polling). The polling time grows after a
+//! wait that longer polling would have covered, and drops to 0 after a long wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Nanoseconds of the first look and of the longest.
+/// The first polling time and the longest, in nanoseconds.
 const SHORTEST: u64 = 10_000;
 const LONGEST: u64 = 200_000;
 
-/// The time to look before the next sleep.
+/// The time to poll before the next sleep.
 #[derive(Debug, Default)]
 pub struct Patience {
     nanos: AtomicU64,
 }
 
 impl Patience {
-    /// Nanoseconds; 0 at first and after a long sleep.
+    /// Nanoseconds to poll; 0 at first and after a long wait.
     pub fn nanos(&self) -> u64 {
         self.nanos.load(Ordering::Relaxed)
     }
 
-    /// It took this many nanoseconds, looking and sleeping, until it came.
+    /// Records that the event came after `nanos` nanoseconds of polling and sleeping.
     pub fn waited(&self, nanos: u64) {
         let next = if nanos < LONGEST { (2 * self.nanos()).clamp(SHORTEST, LONGEST) } else { 0 };
         self.nanos.store(next, Ordering::Relaxed);

@@ -68,7 +68,7 @@ pub struct QueuePair {
     psn: Psn,
     /// The send and receive completion queues, kept alive.
     _queues: [CompletionQueue; 2],
-    /// Kept alive; `None` for the adapter's own.
+    /// The protection domain, kept alive; `None` for the adapter's own.
     _domain: Option<ProtectionDomain>,
 }
 
@@ -224,7 +224,8 @@ impl QueuePair {
         Ok(options.of(connection.rd_atomic.into(), connection.rd_atomic.into()))
     }
 
-    /// Puts the queue pair, which may be in INIT already, on its stream; returns the peer's private data.
+    /// Attaches the stream to the queue pair, which may be in INIT already, and moves it to RTS; returns the
+    /// peer's private data.
     fn establish(
         &self,
         established: Established,
@@ -271,7 +272,7 @@ impl QueuePair {
         self.adapter.inner.driver.call(|device| device.post_receive(self.handle, request))
     }
 
-    /// The state; RESET of a queue pair that the device does not know.
+    /// The state; RESET if the device does not know the queue pair.
     pub fn state(&self) -> QpState {
         let report = self.adapter.inner.driver.call(|device| device.query_qp(self.handle));
         report.map_or(QpState::Reset, |report| report.state)

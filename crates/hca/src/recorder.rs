@@ -78,7 +78,7 @@ impl Capture {
         self.recorder = None;
     }
 
-    /// Leaves the file to the parent of this process, which continues to write to it.
+    /// Gives up the file in a forked child, without a flush; its parent continues to write to it.
     pub(crate) fn abandon(&mut self) {
         if let Some(recorder) = self.recorder.take() {
             mem::forget(recorder);

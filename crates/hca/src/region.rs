@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::adapter::Adapter;
 
-/// A further protection domain of the adapter: its regions are for its queue pairs only. Clones refer to the
-/// same domain.
+/// A further protection domain of the adapter. Only its own queue pairs may use its regions. Clones refer to
+/// the same domain.
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(crate) shared: Arc<SharedDomain>,
@@ -31,7 +31,7 @@ pub(crate) struct SharedDomain {
 
 impl Drop for SharedDomain {
     fn drop(&mut self) {
-        // Fails only while objects use the domain, and they hold on to it.
+        // Fails only while objects use the domain, and they keep it alive.
         let _ = self.adapter.inner.driver.call(|device| device.destroy_domain(self.handle));
     }
 }
@@ -56,7 +56,7 @@ pub struct Region {
     lkey: LKey,
     rkey: RKey,
     piece: Arc<Piece>,
-    /// Kept alive; `None` for the adapter's own.
+    /// The protection domain, kept alive; `None` for the adapter's own.
     _domain: Option<ProtectionDomain>,
 }
 
@@ -146,7 +146,7 @@ impl Region {
     /// A scatter/gather element of `len` bytes from `at` on. If it exceeds the region, the work request
     /// completes with an error.
     pub fn slice(&self, at: usize, len: usize) -> Sge {
-        // Longer than every region that a request may name.
+        // `u32::MAX` is longer than every region that a request may name.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         Sge { address: self.piece.address.wrapping_add(at as u64), len, lkey: self.lkey }
     }

@@ -11,7 +11,7 @@ use crate::star::{self, SetUpPort, StarSetup};
 
 /// The connection set-up of a transport.
 pub(crate) enum SetUp {
-    /// RoCE: nothing.
+    /// RoCE: connections need no set-up.
     None,
     Star(StarSetup),
     Iwarp(IwarpSetup),
@@ -56,8 +56,8 @@ pub(crate) enum SetUpRequest {
 }
 
 impl SetUp {
-    /// Changes a queue pair, and holds it if its connection must be set up; the request is for
-    /// [`SetUp::request`], without the device's lock.
+    /// Changes a queue pair, and holds it if its connection must be set up. The caller passes the returned
+    /// request to [`SetUp::request`] after it has released the device's lock.
     ///
     /// # Errors
     /// As [`Device::modify_qp`].
@@ -70,7 +70,7 @@ impl SetUp {
         if matches!(self, Self::Iwarp(_)) && drains_failed_qp(device, qp, change) {
             return Ok(None);
         }
-        // iWARP allows a change of RTR to itself: the connection has been requested.
+        // iWARP allows a change from RTR to RTR. The first change to RTR has requested the connection.
         let is_requested = device.query_qp(qp).is_ok_and(|report| report.state == QpState::Rtr);
         device.modify_qp(qp, change)?;
         match self {
@@ -100,7 +100,7 @@ impl SetUp {
         }
     }
 
-    /// Leaves the ports to the parent of this process.
+    /// Gives up the ports in a forked child; its parent keeps them.
     pub(crate) fn sever(&self) {
         match self {
             Self::None => {}
@@ -144,8 +144,8 @@ impl SetUp {
     }
 }
 
-/// Whether a change drains a queue pair in ERROR, as librdmacm does before it disconnects one whose peer has:
-/// on an RNIC there is nothing left to drain.
+/// Returns true if a change drains (SQD) a queue pair in ERROR, as librdmacm requests before it disconnects a
+/// queue pair whose peer has disconnected. On an RNIC there is nothing left to drain.
 fn drains_failed_qp<M: Memory>(device: &Device<M>, qp: QpHandle, change: &QpChange) -> bool {
     change.state == Some(QpState::Sqd) && device.query_qp(qp).is_ok_and(|report| report.state == QpState::Err)
 }
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::Adapter;
 
-    /// A second one would move the queue pair to ERROR a minute later.
+    /// A second request would fail a minute later, and move the queue pair to ERROR.
     #[test]
     fn a_queue_pair_that_is_changed_in_rtr_requests_one_connection() {
         let config = AdapterConfig { transport: Transport::Iwarp, ..AdapterConfig::default() };

@@ -26,7 +26,7 @@ use crate::star::Host;
 /// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
 const NAPS: (Duration, Duration) = (Duration::from_micros(20), Duration::from_micros(640));
 
-/// A live device behind a lock, and what wakes those that drive it.
+/// A live device behind a lock, and the hand-over between the threads that drive it.
 pub(crate) struct SharedDevice<M> {
     pub(crate) live: Mutex<LiveDevice<M>>,
     /// Readable while a datagram waits at any port.
@@ -40,7 +40,7 @@ pub(crate) struct SharedDevice<M> {
 }
 
 impl<M> SharedDevice<M> {
-    /// Leaves the duplicates of the ports' descriptors to the parent of this process.
+    /// Gives up the duplicates of the ports' descriptors in a forked child; its parent keeps them.
     pub(crate) fn sever(&self) {
         sever([&self.ports].into_iter().chain(self.side_ports.get()).map(AsFd::as_fd));
     }
@@ -53,12 +53,12 @@ impl<M: Memory> SharedDevice<M> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls verbs and sends what they have queued.
+    /// Calls verbs, then sends the packets that they have queued.
     pub(crate) fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
         self.act(|live| verbs(&mut live.device))
     }
 
-    /// Calls the connection manager, which the first call starts, and sends what it has queued.
+    /// Calls the connection manager, which the first call starts, then sends the messages that it has queued.
     pub(crate) fn manage<T>(
         &self,
         commands: impl FnOnce(&mut ConnectionManager, &mut Device<M>, Instant) -> T,
@@ -73,13 +73,13 @@ impl<M: Memory> SharedDevice<M> {
             (result, live.take_side_ports().map(|ports| drop(self.side_ports.set(ports))).is_some())
         });
         if has_opened {
-            // The thread may wait without the side ports.
+            // Wakes the thread: its wait may not include the side ports.
             self.handover.call_for(Some(Instant::ZERO));
         }
         result
     }
 
-    /// Calls the device or the connection manager, and sends what they have queued.
+    /// Calls the device or the connection manager, then sends the packets that they have queued.
     pub(crate) fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
         let live = &mut *self.live();
         let result = calls(live);
@@ -96,7 +96,7 @@ impl<M: Memory> SharedDevice<M> {
 
     /// The loop of the driver's thread.
     pub(crate) fn drive(&self) {
-        // Without this right the kernel's default timer slack of 50 µs applies.
+        // If it fails, the kernel's default timer slack of 50 µs applies.
         let _ = clock::sleep_precisely();
         let (shortest, longest) = NAPS;
         let (mut nap, patience) = (shortest, Patience::default());
@@ -115,8 +115,8 @@ impl<M: Memory> SharedDevice<M> {
         }
     }
 
-    /// Returns true if a program polls, or is likely to poll soon: one that calls verbs in a row. A program
-    /// that waits for an event does not count, however often it polls.
+    /// Returns true if a program has polled recently, or is likely to poll soon because it holds the lock: it
+    /// calls verbs in a row. Returns false if a program waits for an event, however often others poll.
     fn is_polled(&self) -> bool {
         !self.handover.is_attended()
             && (self.handover.was_polled() || matches!(self.live.try_lock(), Err(TryLockError::WouldBlock)))
@@ -142,8 +142,8 @@ impl<M: Memory> SharedDevice<M> {
         Ok(has_moved)
     }
 
-    /// Looks at the ports without sleeping, until a time or until a program needs or replaces the thread.
-    /// Returns true if a datagram waits.
+    /// Polls the ports without sleeping, until a time or until a program calls the thread, waits for the
+    /// ports or polls itself. Returns true if a datagram waits.
     fn look(&self, until: Instant) -> rustix::io::Result<bool> {
         while clock::now() < until && !self.handover.is_called() && !self.is_polled() {
             if let [true] = clock::wait([self.ports.as_fd()], Some(Instant::ZERO))? {
@@ -174,7 +174,7 @@ impl<M: Memory + Send> ChannelHost for SharedDevice<M> {
     }
 
     fn close_channel(&self, channel: ChannelName) {
-        // As above.
+        // An adapter that has channels has a connection manager.
         let _ = self.manage(|manager, device, now| manager.close_channel(channel, device, now));
     }
 }
@@ -192,7 +192,8 @@ impl<M: Memory + Send> StreamHost for SharedDevice<M> {
             live.device.connect(qp, terms)?;
             live.wire.attach_stream(qp, connected, clock::now())?;
         }
-        // Sends the requests posted in between, and receives the data that the peer has already sent.
+        // Sends the requests that were posted during the set-up, and calls the thread to receive the data
+        // that the peer has already sent.
         self.call(|_| ());
         self.handover.call_for(Some(Instant::ZERO));
         Ok(())

@@ -36,8 +36,8 @@ impl Spin {
     }
 
     /// Time without traffic after which a program that polls yields its processor: zero if its peer needs it.
-    /// `incoming` is the processor that took in the last packet; it is called once after each time of
-    /// traffic, `busy_at`.
+    /// `busy_at` is the time of the last traffic. `incoming` returns the processor that received the last
+    /// packet; it is called once for each `busy_at`.
     pub(crate) fn limit(&self, busy_at: Instant, incoming: impl FnOnce() -> Option<u32>) -> Duration {
         let Some(OwnProcessor { read_after, has_peer }) = &self.own else { return SPIN };
         if read_after.swap(busy_at.as_nanos(), Ordering::Relaxed) != busy_at.as_nanos() {

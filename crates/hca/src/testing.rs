@@ -1,4 +1,4 @@
-//! What tests of connections share: changes of queue pairs, and terms of iWARP.
+//! Helpers for tests of connections: changes of queue pairs, and iWARP's terms.
 
 use std::net::IpAddr;
 

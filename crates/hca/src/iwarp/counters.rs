@@ -21,7 +21,7 @@ pub struct IwarpCounters {
     pub closed: u64,
 }
 
-/// The counters while connections are set up.
+/// The counters, which the threads that set up connections share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounters {
     garbage: AtomicU64,

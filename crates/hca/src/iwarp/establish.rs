@@ -25,19 +25,19 @@ const CHUNK: usize = 4096;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EstablishError {
-    /// TCP.
+    /// The TCP connection cannot be opened, or is lost.
     #[error("no TCP connection with the peer: {0}")]
     Tcp(#[from] io::Error),
-    /// MPA's start-up, such as a rejection with private data.
+    /// MPA's start-up failed: for example, the peer rejected with private data.
     #[error(transparent)]
     Setup(#[from] SetupError),
-    /// The queue pair is connected already, or cannot be.
+    /// The queue pair is connected already, or cannot be connected.
     #[error(transparent)]
     Modify(#[from] ModifyError),
     /// The queue pair does not accept the stream.
     #[error("the queue pair does not accept the connection: {0}")]
     Attach(String),
-    /// The adapter's transport is another.
+    /// The adapter's transport is not iWARP.
     #[error("connections by address and port are iWARP's: open the adapter with that transport")]
     Transport,
 }
@@ -51,7 +51,7 @@ impl From<AttachError> for EstablishError {
 /// A connection for a queue pair.
 pub(crate) struct Established {
     pub(crate) terms: Terms,
-    /// The peer's.
+    /// The peer's private data.
     pub(crate) private_data: Vec<u8>,
     pub(crate) stream: ConnectedStream,
 }
@@ -76,7 +76,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Reads once; no bytes are the end of the stream.
+    /// Reads once. An empty result is the end of the stream.
     pub(super) fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut chunk = [0; CHUNK];
         let len = self.socket.read(&mut chunk)?;
@@ -123,7 +123,7 @@ pub(crate) fn connect(
     loop {
         let bytes = talk.wait(initiator.deadline())?;
         let outcome = initiator.receive(&bytes);
-        // A TERMINATE, if the Reply cannot be agreed to.
+        // A TERMINATE if this side cannot accept the Reply.
         talk.write(initiator.take_output())?;
         if let Some(mut connected) = outcome? {
             let rest = mem::take(&mut connected.rest);

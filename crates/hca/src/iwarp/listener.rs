@@ -15,7 +15,8 @@ use super::counters::{IwarpCounters, Refused, SharedCounters};
 use super::establish::{EstablishError, Established, Talk};
 use crate::connect::{Places, listen};
 
-/// Connections whose Request is not complete. Beyond, the oldest of the source that has most is closed.
+/// Maximum number of connections whose Request is not complete. Beyond it, the oldest of the source that has
+/// most is closed.
 const MAX_OPENING: usize = 512;
 
 /// Connections accepted in one round.
@@ -69,8 +70,8 @@ impl Listener {
         self.listener.local_addr()
     }
 
-    /// Peers that were closed before their Request was complete, by reason. A peer has 5 s for it once TCP
-    /// has accepted the connection.
+    /// Connections that were closed before their Request was complete, by reason. A peer has 5 s for its
+    /// Request once TCP has accepted the connection.
     pub fn counters(&self) -> IwarpCounters {
         self.counters.get()
     }
@@ -102,7 +103,7 @@ impl Listener {
         }
     }
 
-    /// Takes the connections that TCP has accepted. Their bytes are read in the next round.
+    /// Accepts connections that TCP has set up. The next round reads their bytes.
     fn take_connections(&self, opening: &mut Opening) -> io::Result<()> {
         for _ in 0..MAX_ACCEPTS {
             let (socket, peer) = match self.listener.accept() {
@@ -151,7 +152,7 @@ impl Listener {
     fn remove(&self, opening: &mut Opening, token: u64) -> Option<Incoming> {
         let incoming = opening.connections.remove(&token)?;
         opening.places.remove(incoming.source(), token);
-        // A child of fork may have the socket too.
+        // A forked child may have the socket, too, and keep its registration.
         let _ = self.epoll.remove(&incoming.talk.socket);
         Some(incoming)
     }
@@ -229,7 +230,7 @@ impl Incoming {
         Ok(Established { terms: connected.terms, private_data: connected.private_data, stream })
     }
 
-    /// Which peers share places.
+    /// The source whose connections share places: the peer's IP address.
     fn source(&self) -> IpAddr {
         self.peer.ip().to_canonical()
     }

@@ -55,8 +55,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 pub struct IwarpOptions {
     /// Asks for CRC-32C in FPDUs. It is used if either side asks.
     pub crc: bool,
-    /// How long a peer's machine may answer nothing, in whole seconds, from 2 to 65,000. The queue pair then
-    /// enters ERROR, up to a quarter later if something was sent.
+    /// How long a peer's machine may leave this side unanswered, in whole seconds, from 2 to 65,000. The
+    /// queue pair then enters ERROR, up to a quarter of this time later if bytes were sent.
     pub silence: Duration,
     /// Called with a line per connection that could not be set up, whose queue pair is then in ERROR.
     pub report: fn(&str),
@@ -77,7 +77,7 @@ pub(crate) struct Shared {
 }
 
 impl IwarpOptions {
-    /// The options that an end with these depths of READs and atomics requests.
+    /// The MPA options of an end with these depths of READs and atomics.
     pub(crate) fn of(&self, ird: u16, ord: u16) -> Options {
         Options { crc: self.crc, ird, ord, max_ulpdu: MAX_ULPDU, ..Options::default() }
     }

@@ -1,4 +1,4 @@
-//! Queue pairs whose connection is not set up.
+//! Queue pairs whose connections are not set up yet.
 
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(crate) enum AttachError {
 
 /// The device of queue pairs that are being connected.
 pub(crate) trait StreamHost: Send + Sync {
-    /// Puts a held queue pair on its stream.
+    /// Attaches a stream to its held queue pair.
     ///
     /// # Errors
     /// The queue pair does not exist, or the kernel cannot watch the socket.
@@ -57,7 +57,7 @@ pub(crate) trait StreamHost: Send + Sync {
     fn fail(&self, qp: QpHandle);
 }
 
-/// The queue pairs of an adapter whose connection is not set up.
+/// The queue pairs of an adapter whose connections are not set up yet.
 pub(super) struct Pending {
     pub(super) host: Arc<dyn StreamHost>,
     requests: Requests<Request>,

@@ -74,7 +74,7 @@ impl IwarpSetup {
         }
     }
 
-    /// Leaves the port to the parent of this process.
+    /// Gives up the port in a forked child; its parent keeps it.
     pub(crate) fn sever(&self) {
         self.connector.sever();
     }

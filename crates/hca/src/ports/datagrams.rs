@@ -17,11 +17,11 @@ use rustix::io::Errno;
 
 use crate::config::RoceSocket;
 
-/// Packets received by one [`DatagramPort::receive`] at most.
+/// Maximum number of packets that one [`DatagramPort::receive`] receives from the interfaces.
 const MAX_PACKETS: usize = 64;
 
-/// Where received datagrams go, in two steps because a received identification is not the one that the device
-/// expects.
+/// Takes each received datagram twice: for the capture as on the wire, and for the device, which expects an
+/// ICRC for another identification.
 pub(crate) trait Sink {
     /// Takes a datagram with its identification as on the wire.
     fn capture(&mut self, datagram: &Datagram<'_>);
@@ -43,12 +43,12 @@ enum Source {
 }
 
 impl DatagramPort {
-    /// The port of `socket`, received from in batches.
+    /// A port that receives from `socket` in batches.
     pub(crate) fn receiving_from(socket: RoceSocket) -> Self {
         Self { socket, source: Source::Socket(ReceiveBatch::default()) }
     }
 
-    /// The port of `socket`, received from the interfaces one packet at a time.
+    /// A port that receives the packets for `socket` from the interfaces, one at a time.
     ///
     /// # Errors
     /// As [`PacketReceiver::open`].
@@ -90,7 +90,7 @@ impl DatagramPort {
         }
     }
 
-    /// Leaves the sockets to the parent of this process.
+    /// Gives up the sockets in a forked child; its parent keeps them.
     pub(crate) fn sever(&self) {
         self.socket.sever();
         if let Source::Packets(receiver, _) = &self.source {
@@ -98,8 +98,8 @@ impl DatagramPort {
         }
     }
 
-    /// Receives a batch; returns true if more may wait. Errors count as nothing received: the port stays
-    /// readable and the next call reports the same.
+    /// Receives a batch; returns true if more may wait. An error counts as no datagram: the port stays
+    /// readable, and the next call meets the same error.
     #[inline]
     pub(crate) fn receive(&mut self, sink: &mut impl Sink) -> bool {
         let local = self.socket.udp().local();
@@ -140,10 +140,10 @@ pub(super) fn receive_batch(batch: &mut ReceiveBatch, socket: &UdpSocket, sink: 
     more
 }
 
-/// Passes on datagrams that one sender sent together to the address `local`. An ACK at their end is accepted
-/// before the requests: a delayed one is behind the answer of the peer's program, and programs rely on their
-/// request's completion before that answer, since hardware acknowledges at once. It stays behind READ and
-/// atomic responses, which it would declare lost (IBA 9.7.5.1).
+/// Passes on datagrams that one sender sent together to the address `local`. Passes an ACK at their end
+/// before the requests: a delayed ACK is behind the answer of the peer's program, but programs expect the
+/// completion of their request before that answer, since hardware acknowledges at once. The ACK stays behind
+/// READ and atomic responses, which it would otherwise declare lost (IBA 9.7.5.1).
 #[inline]
 pub(super) fn pass_on(arrival: &Arrival<'_>, local: SocketAddr, sink: &mut impl Sink) {
     let Some(flow) = flow_between(arrival.peer, local) else { return };
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Bytes of each datagram but an ACK or NAK, which is shorter: those of an atomic response.
+    /// Bytes of each datagram, as of an atomic response. ACKs and NAKs are shorter.
     const LEN: usize = 28;
 
     const ACK: Aeth = aeth(Syndrome::Ack(Credit::UNLIMITED));

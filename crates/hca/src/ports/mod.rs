@@ -24,30 +24,28 @@ pub(crate) use self::streams::{StreamCounters, StreamPorts};
 pub(crate) struct Ports {
     roce: DatagramPort,
     others: Vec<DatagramPort>,
-    /// Watches all ports if there are several. A single port is waited for directly: an epoll in between
-    /// costs 0.9 µs per wake-up. The driver's waker is not a member: programs that wait for the ports beside
-    /// the thread would wake with it.
+    /// Watches all ports if there are several. The driver waits for a single port directly: an epoll in
+    /// between costs 0.9 µs per wake-up. The driver's waker is not a member: it would wake programs that wait
+    /// for the ports beside the thread.
     ready: Option<Epoll>,
-    /// To other processes of this user on this machine. The socket is in their set.
+    /// Links through memory to other processes of this user on this machine. They watch RoCE's socket, too.
     links: Option<MemoryLinks>,
     /// Calls of [`receive`](Self::receive).
     calls: usize,
-    /// Multicast groups and requests of connection managers, once there are any. The driver's thread waits
-    /// for these.
+    /// The sockets of multicast groups and of requests to connection managers, once there are any. Only the
+    /// driver's thread waits for them.
     side: Option<SidePorts>,
     /// The streams of iWARP. RoCE's port then only reserves the address and is not received from.
     streams: Option<StreamPorts>,
 }
 
-/// The socket is received from at least so often, in calls: a system call costs more than a message from
-/// memory.
+/// While messages arrive through memory, one of so many calls of [`Ports::receive`] also receives from the
+/// socket: a system call costs more than a message from memory.
 const SOCKET_INTERVAL: usize = 8;
 
-/// Checks whether the configured transport can be received as configured, and can have the configured
-/// impairments.
+/// Checks whether the configured transport supports the configured reception, local path and impairments.
 ///
-/// # Errors
-/// It cannot.
+/// # Errors It does not.
 pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
     check_local(config)?;
     match (config.transport, config.reception, &config.faults) {
@@ -205,7 +203,7 @@ impl Ports {
         side.join(group, local).map(|()| duplicate)
     }
 
-    /// The side ports, and a duplicate of their descriptor. `address` is that of errors.
+    /// The side ports, and a duplicate of their descriptor. Errors name `address`.
     fn side_ports(&mut self, address: SocketAddr) -> Result<(&mut SidePorts, OwnedFd), UdpError> {
         let failed = |error: Errno| UdpError::Io { address, error: error.into() };
         let side = match &mut self.side {
@@ -218,7 +216,7 @@ impl Ports {
         Ok((side, duplicate))
     }
 
-    /// Leaves the sockets to the parent of this process. None is in use from now on.
+    /// Gives up the sockets in a forked child; its parent keeps them. The child uses none from now on.
     pub(crate) fn cut_off(&mut self) {
         [&self.roce].into_iter().chain(&self.others).for_each(DatagramPort::sever);
         (self.links, self.side) = (None, None);

@@ -1,5 +1,5 @@
-//! Sockets beside an adapter's port: one for each multicast group, and one for requests of connection
-//! managers that no other process at the address takes.
+//! Sockets beside an adapter's port: one for each multicast group, and one for connection managers' requests
+//! for ports at which no process listens.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,7 @@ use nichrome_wire::rdma::ROCE_PORT;
 use super::datagrams::{Sink, receive_batch};
 
 /// Calls of [`SidePorts::receive`] per check of the sockets while there are no groups: a check is a system
-/// call, and senders of requests that no process takes do not wait for it.
+/// call, and requests for ports without a listener may wait for their refusal.
 const CALLS_PER_LOOK: u32 = 64;
 
 /// The sockets beside an adapter's port.
@@ -29,7 +29,7 @@ pub(crate) struct SidePorts {
     batch: ReceiveBatch,
 }
 
-/// A socket.
+/// The socket of a group, or of requests.
 struct SidePort {
     socket: UdpSocket,
     /// How often the group was joined and not left; 1 for the socket of requests.
@@ -37,7 +37,7 @@ struct SidePort {
 }
 
 impl SidePorts {
-    /// Has no socket yet.
+    /// Starts without sockets.
     ///
     /// # Errors
     /// No descriptor is free.
@@ -46,8 +46,8 @@ impl SidePorts {
         Ok(Self { sockets, groups: 0, calls: 0, ready: Epoll::new()?, tokens, batch })
     }
 
-    /// Joins a group on the interface of the address `local`. As many calls of [`leave`](Self::leave) leave
-    /// it.
+    /// Joins a group on the interface of the address `local`. The group is left after as many calls of
+    /// [`leave`](Self::leave).
     ///
     /// # Errors
     /// The kernel's: no membership or descriptor is left, or the interface takes no multicast.
@@ -63,10 +63,9 @@ impl SidePorts {
         Ok(())
     }
 
-    /// Adds the socket of requests for service ports that no process has.
+    /// Adds the socket that receives requests for service ports at which no process listens.
     ///
-    /// # Errors
-    /// The kernel's: no watch is left.
+    /// # Errors The kernel cannot watch the socket.
     pub(super) fn add_requests(&mut self, socket: UdpSocket) -> Result<(), UdpError> {
         let address = socket.local();
         self.add(socket).map_err(|error| UdpError::Io { address, error: error.into() })
@@ -89,7 +88,7 @@ impl SidePorts {
             |place: &&mut Option<SidePort>| place.as_ref().is_some_and(|joined| joined.is_of(group));
         if let Some(place) = self.sockets.iter_mut().find(is_of_group) {
             if let Some(SidePort { socket, joins: 1 }) = place {
-                // Closing would not end the registration where a child of fork has the socket too.
+                // Closing the socket does not end its registration while a forked child has it, too.
                 let _ = self.ready.remove(&*socket);
             }
             *place = place.take().and_then(SidePort::left_once);

@@ -54,11 +54,11 @@ pub enum ProbeError {
 /// Time between probes until the first is answered.
 const GREETING_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Datagrams that are read at most when the time for answers is over: what a socket's buffer of the usual
-/// size holds.
+/// Maximum number of datagrams that are read after the time for answers is over: as many as a socket's buffer
+/// of the usual size holds.
 const MOST_WAITING: usize = 1024;
 
-/// How long answers may take after the last probe: this, or four round trips.
+/// How long answers may take after the last probe: this, or four round trips if that is longer.
 const LATE: Duration = Duration::from_millis(250);
 
 /// Measures the path from an address of this machine to a peer that answers probes at a UDP port.
@@ -99,7 +99,7 @@ pub fn answer_probe(socket: &UdpSocket) -> io::Result<()> {
     match socket.recv_from(&mut datagram) {
         Ok((len, prober)) => {
             if let Some(answer) = answer_to(&datagram[..len]) {
-                // An answer that is not sent is a lost one.
+                // If the answer cannot be sent, the prober counts it as lost.
                 let _ = socket.send_to(&answer, prober);
             }
             Ok(())
@@ -128,7 +128,7 @@ fn send(socket: &UdpSocket, probing: &mut Probing) {
     let _ = socket.send(&probing.send(clock::now()));
 }
 
-/// Receives what comes until it is `until`, or `is_enough`.
+/// Receives answers until the time is `until`, or `is_enough` returns true.
 fn receive_until(
     socket: &UdpSocket,
     probing: &mut Probing,
@@ -141,13 +141,13 @@ fn receive_until(
         if !is_readable {
             continue;
         }
-        // An error is of an earlier probe: there is no listener yet.
+        // An error (ECONNREFUSED) is of an earlier probe: the peer does not listen yet.
         if let Ok(len) = socket.recv(&mut datagram) {
             probing.receive(&datagram[..len], clock::now());
         }
     }
-    // This thread may not have run since before `until`: answers that wait are not lost. A peer may send more
-    // than them.
+    // Reads the answers that wait, since this thread may not have run since before `until`. Bounded, since a
+    // peer may go on sending.
     for _ in 0..MOST_WAITING {
         match socket.recv(&mut datagram) {
             Ok(len) => probing.receive(&datagram[..len], clock::now()),
@@ -189,7 +189,7 @@ mod tests {
         thread::spawn(move || {
             let mut nth = 0;
             let mut datagram = [0; LEN];
-            // The greeting is answered, and then each second probe.
+            // Answers the greeting, and then every second probe.
             while let Ok((len, prober)) = socket.recv_from(&mut datagram) {
                 if nth == 0 || nth % 2 == 1 {
                     socket.send_to(&answer_to(&datagram[..len]).unwrap(), prober).unwrap();

@@ -42,7 +42,7 @@ const MAX_INPUT: usize = 2 * MAX_OPENING + 32 * MAX_REGIONS;
 /// Timers of a queue pair that is not in RTS yet: 67 ms, seven retries, RNR retries without end.
 const DEFAULT_TIMERS: Timers = Timers { timeout: 14, retry_count: 7, rnr_retry: 7, min_rnr_timer: 12 };
 
-/// Holds a queue pair that `change` brings to RTR until its transport is negotiated; `None` if there is
+/// Holds a queue pair that `change` has moved to RTR until its transport is negotiated; `None` if there is
 /// nothing to negotiate.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ enum State<M> {
     Opening,
     Parked(Offer),
     Running(Box<Running<M>>),
-    /// The queue pair of the request, if any, sends when the peer has read the last message.
+    /// If there is a request, its queue pair's sends are held until the peer has read the last message.
     Closing(Option<Request>),
     Done,
 }
@@ -99,7 +99,7 @@ struct Running<M> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LastMessage {
     Ours,
-    /// Likewise; the peer drops packets until it has read it, so the queue pair's sends are held.
+    /// This side. The peer drops packets until it has read the message, so the queue pair's sends are held.
     OursAwaited,
     Theirs,
 }
@@ -109,8 +109,8 @@ impl<M: Memory> StarHandshake<M> {
         Self { peer, state, deadline, opening: Vec::new(), budget: MAX_INPUT, output: Vec::new() }
     }
 
-    /// Takes input before the peer is known; returns the peer's OFFER when it is complete. Behind it comes
-    /// only a REFUSAL, before this side has answered.
+    /// Takes input before the peer is known; returns the peer's OFFER when it is complete. Input behind the
+    /// OFFER is an error: before this side has answered, the peer can only send a REFUSAL.
     fn receive_opening(&mut self, bytes: &[u8]) -> Result<Option<Offer>, SetupError> {
         if self.opening.len() + bytes.len() > MAX_OPENING {
             return Err(SetupError::Garbage);
@@ -218,8 +218,8 @@ impl<M: Memory> StarHandshake<M> {
         let request = running.request;
         self.collect_output();
         pending.fail(&request, failure);
-        // A side that connects asks for the owner of the socket when it gets its first bytes: none if this
-        // side has closed it.
+        // The side that connects looks up the owner of this side's socket when the first bytes arrive, and
+        // finds none if this side has closed it. So this side waits for the peer to close.
         self.state = if request.connects() { State::Done } else { State::Closing(None) };
     }
 }
@@ -359,7 +359,7 @@ impl<M: Memory> Running<M> {
         if self.knows_peer { Ok(()) } else { Err(SetupFailure::WrongPeer) }
     }
 
-    /// Executes the engine's requests; returns which side sent the last message if the set-up is complete.
+    /// Executes an event of the engine; returns which side sent the last message if the set-up is complete.
     fn act(&mut self, event: SetupEvent) -> Result<Option<LastMessage>, SetupFailure> {
         let Self { host, request, ours, setup, .. } = self;
         let mut result = Ok(());
@@ -383,8 +383,8 @@ impl<M: Memory> Running<M> {
                     admission = Some(device.ask(request.qp, Admit(&theirs)));
                     result = device.connect(request.qp, &agreed);
                     if result.is_ok() {
-                        // The peer drops packets until it has the ADMISSION. Its own may arrive before its
-                        // READY, and end the hold.
+                        // The peer drops packets until it has the ADMISSION. A packet of the peer that
+                        // arrives before its READY ends the hold, too.
                         device.hold_sends(request.qp);
                     }
                 });

@@ -43,7 +43,7 @@ pub enum KeyFileError {
     },
 }
 
-/// Reads a key file. All its bytes count, a newline at the end too.
+/// Reads a key file. All its bytes count, including a newline at the end.
 pub(crate) fn read(path: &Path) -> Result<PreSharedKey, KeyFileError> {
     let failed = |error| KeyFileError::Io { path: path.to_owned(), error };
     let file = File::open(path).map_err(failed)?;

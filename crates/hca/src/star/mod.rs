@@ -60,7 +60,7 @@ pub enum StarAddressError {
     /// Any sender that reaches the port could read and write registered memory.
     #[error("StaR without authentication is for loopback addresses only: {0} needs authenticated packets")]
     NoTags(IpAddr),
-    /// The key file.
+    /// The key file is not usable.
     #[error(transparent)]
     KeyFile(#[from] KeyFileError),
 }
@@ -82,7 +82,7 @@ impl StarOptions {
         Ok(key)
     }
 
-    /// Reads the key of set-ups at `address`, if that is known.
+    /// Reads the key of set-ups, and checks whether StaR may run at `address`; `None` if it is not known yet.
     ///
     /// # Errors
     /// As [`StarOptions::admit`].

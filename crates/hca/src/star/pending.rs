@@ -22,7 +22,7 @@ pub(crate) type Request = ConnectRequest<Asked>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(super) wish: Wish,
-    /// The slot whose port is called after the port of unshared addresses has refused.
+    /// The peer's slot, whose port is tried after the port of unshared addresses has refused the connection.
     pub(super) slot: Option<usize>,
 }
 
@@ -49,7 +49,7 @@ pub(super) enum SetupFailure {
 
 /// Access to the device.
 pub(crate) trait Host<M>: Send + Sync {
-    /// Calls verbs and sends what they have queued.
+    /// Calls verbs, then sends the packets that they have queued.
     fn with(&self, verbs: &mut dyn FnMut(&mut Device<M>));
 }
 
@@ -122,8 +122,8 @@ impl<M: Memory> Context for Pending<M> {
         self.key.as_ref()
     }
 
-    /// Without a key, only processes of this machine's same user may connect; of a kernel that does not tell
-    /// the owner, all.
+    /// Without a key, only processes of this user on this machine may connect; if the kernel does not report
+    /// the socket's owner, all processes.
     fn trusts(&self, stream: &TcpStream) -> bool {
         self.key.is_some()
             || match tcp_peer_owner(stream) {

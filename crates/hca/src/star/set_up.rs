@@ -21,8 +21,8 @@ use crate::connect::{self, Connector, Limits, PreSharedKey, Sealed};
 /// The TCP port of an adapter.
 pub(crate) struct SetUpPort {
     listener: TcpListener,
-    /// [`STAR_PORT`] at a shared address. No process listens there, but each caller tries it first: another
-    /// user that listened would end its set-up.
+    /// [`STAR_PORT`] at a shared address, reserved without listening. Each peer tries this port first: a
+    /// process of another user that listened there would break the peer's set-up.
     reserved: Option<OwnedFd>,
 }
 
@@ -85,7 +85,7 @@ impl StarSetup {
         }
     }
 
-    /// Leaves the ports to the parent of this process.
+    /// Gives up the ports in a forked child; its parent keeps them.
     pub(crate) fn sever(&self) {
         self.connector.sever();
         sever(self.reserved.iter().map(AsFd::as_fd));

@@ -1,7 +1,7 @@
 //! Several processes at one address: each has a slot of connection numbers, and a TCP port for its set-ups.
 //!
-//! A caller knows the connection number that it wants, and so the callee's slot if the address is shared. It
-//! first calls [`STAR_PORT`], where a process listens that has its address to itself; if that is refused, the
+//! The side that connects knows the other side's connection number, and so its slot if the address is shared.
+//! It first tries [`STAR_PORT`], at which a process with an unshared address listens; if that is refused, the
 //! slot's port.
 
 use nichrome_port::udp::{OtherKinds, Steering};
@@ -18,8 +18,8 @@ const FIRST_PORT: u16 = 31_793;
 /// Bytes of a packet in front of the server's number of the connection, in RDP, GD and AOP.
 const BEFORE_SERVER: u32 = 16 + 12 + 16;
 
-/// The kernel selects the process by the number of the connection: the receiver's in the common header, but
-/// in packets for a card the server's in the capability.
+/// The kernel selects the process by a connection number: the receiver's, in the common header; in packets
+/// for a card (RDP, GD, AOP) the server's, in the capability.
 pub(crate) const STEERING: Steering = Steering {
     byte: 5,
     bits: SLOT_BITS,

@@ -119,7 +119,7 @@ impl Streams {
         listener.owners.retain(|owner| *owner != id);
         let token = Some(*token).filter(|_| listener.owners.is_empty())?;
         let Listener { socket, address, .. } = self.listeners.remove(&token)?;
-        // A child of fork may have the socket too.
+        // A forked child may have the socket, too, and keep its registration.
         let _ = self.epoll.remove(&socket);
         Some(address)
     }
@@ -359,7 +359,7 @@ impl Streams {
         if let StreamName::Outgoing(id) = stream.handshake.name() {
             self.outgoing.remove(&id);
         }
-        // A child of fork may have the socket too.
+        // A forked child may have the socket, too, and keep its registration.
         let _ = self.epoll.remove(&stream);
         Some(stream)
     }

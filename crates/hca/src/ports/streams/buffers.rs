@@ -6,18 +6,19 @@ use nichrome_rdma::iwarp::Terms;
 /// Bytes of a buffer: several of the longest FPDUs, so that a read takes as much as a socket holds.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Buffers that streams hold at most, 16 MiB in all. Further streams have buffers of their own, which grow
-/// with their bytes up to [`OWN_LEN`].
+/// Maximum number of the pool's buffers that streams hold, 16 MiB in all. Further streams have buffers of
+/// their own, which grow with their bytes up to [`OWN_LEN`].
 const MAX_LENT: usize = 64;
 
 /// Most bytes of a stream's own buffer, which holds at most [`Terms::LONGEST_FPDU`].
 const OWN_LEN: usize = 2 * Terms::LONGEST_FPDU;
 
-/// Most bytes that move out of a buffer of the pool at the end of a read, so that streams in turn are read
-/// into the same buffer, which stays in the cache: the part of an FPDU that is too short to be placed.
+/// Up to so many bytes are copied from a buffer of the pool to a stream's own at the end of a read, so that
+/// streams that are read in turn share one buffer, which stays in the cache. They are the part of an FPDU
+/// that is too short to be placed.
 const SHORT_LEN: usize = 8 << 10;
 
-/// Free space below which the bytes of the pool's buffer move to its front: an FPDU's.
+/// Free space below which the bytes of the pool's buffer move to its front: the length of an FPDU.
 const MIN_ROOM: usize = 64 << 10;
 
 /// A buffer with the bytes from `start` to `end`.
@@ -26,7 +27,7 @@ pub(super) struct Buffer {
     memory: Vec<u8>,
     start: usize,
     end: usize,
-    /// It is the pool's, not the stream's own.
+    /// The buffer belongs to the pool, not to the stream.
     is_lent: bool,
 }
 
@@ -41,13 +42,13 @@ impl Buffer {
         &self.memory[self.start..self.end]
     }
 
-    /// The space behind the bytes; of the pool's buffer at least [`MIN_ROOM`] unless the bytes take more than
-    /// the rest.
+    /// The space behind the bytes; in a buffer of the pool at least [`MIN_ROOM`], unless the bytes leave
+    /// less.
     pub(super) fn room(&mut self) -> &mut [u8] {
         let (free, held) = (self.memory.len() - self.end, self.end - self.start);
         let moves = match self.is_lent {
             true => free < MIN_ROOM && self.start > 0,
-            // No more bytes move than were consumed.
+            // Moves no more bytes than were consumed.
             false => free == 0 && self.start >= held,
         };
         if moves {
@@ -112,8 +113,8 @@ impl Pool {
         buffer
     }
 
-    /// Bytes to read into a buffer at most. If the stream cannot keep the pool's, all of them may have to be
-    /// copied.
+    /// Maximum number of bytes to read into a buffer. Less if the stream cannot keep a buffer of the pool:
+    /// then all of them may have to be copied.
     pub(super) fn read_limit(&self, buffer: &Buffer) -> usize {
         match buffer.is_lent && self.lent <= MAX_LENT {
             true => BUFFER_LEN,
@@ -122,7 +123,8 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer back; returns what the stream holds.
+    /// Takes a buffer back after a read; returns the buffer in which the stream holds its remaining bytes, if
+    /// any.
     pub(super) fn keep(&mut self, buffer: Buffer) -> Option<Buffer> {
         let len = buffer.bytes().len();
         if len > 0 && (!buffer.is_lent || len > SHORT_LEN && self.lent <= MAX_LENT) {
@@ -215,7 +217,8 @@ mod tests {
         assert_eq!(places.len(), 1);
     }
 
-    /// A peer that sends an FPDU byte by byte would have each byte copied as often as others follow.
+    /// Otherwise, if a peer sends an FPDU byte by byte, each byte would be copied once for every byte after
+    /// it.
     #[test]
     fn a_read_moves_no_bytes_although_the_pool_has_lent_all_buffers() {
         let mut pool = Pool::default();

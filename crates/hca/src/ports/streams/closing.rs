@@ -1,5 +1,5 @@
-//! Streams that their queue pair has left: they send a FIN after the last byte, for which they wait for
-//! [`DRAIN`] at most, and discard received bytes until [`LINGER`] after the FIN.
+//! Streams that their queue pair has left. Each waits up to [`DRAIN`] until its socket has accepted the last
+//! byte, sends a FIN, and then discards received bytes for up to [`LINGER`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) const LINGER: Duration = Duration::from_secs(1);
 pub(super) const DRAIN: Duration = Duration::from_secs(60);
 
 impl StreamPorts {
-    /// Takes a queue pair off its stream, which ends behind the last byte sent.
+    /// Detaches a queue pair from its stream, which sends a FIN after its last byte.
     pub(crate) fn close(&mut self, qp: QpHandle, now: Instant) {
         let Some(token) = self.by_qp.remove(&qp) else { return };
         if let Some([out, _]) = &mut self.paths {
@@ -42,7 +42,7 @@ impl StreamPorts {
         self.watch(token);
     }
 
-    /// Returns when the first of the closing streams is dropped.
+    /// Returns when the next closing stream is to be dropped.
     pub(super) fn closing_until(&self) -> Option<Instant> {
         let first = |tokens: &VecDeque<u64>| {
             tokens.iter().find_map(|token| match self.streams.get(token)?.state {

@@ -8,7 +8,7 @@ use nichrome_wire::Instant;
 pub(crate) enum Outgoing {
     /// This many bytes at the front of the buffer.
     Bytes(QpHandle, usize),
-    /// A FIN behind all bytes.
+    /// A FIN after all bytes.
     Finish(QpHandle),
     /// A reset.
     Reset(QpHandle),
@@ -22,11 +22,11 @@ pub(crate) trait StreamDevice {
     fn wants(&self, qp: QpHandle) -> bool;
     /// Builds outgoing bytes of a queue pair's stream in `buffer`.
     fn transmit(&mut self, buffer: &mut [u8], now: Instant) -> Option<Outgoing>;
-    /// The socket accepts no more bytes.
+    /// Stops a queue pair from sending: its socket accepts no more bytes.
     fn block(&mut self, qp: QpHandle);
-    /// The socket accepts bytes again.
+    /// Lets a queue pair send again: its socket accepts bytes.
     fn unblock(&mut self, qp: QpHandle);
-    /// The peer's stream has ended.
+    /// Handles the end of a queue pair's stream.
     fn closed(&mut self, qp: QpHandle, end: StreamEnd, now: Instant);
 }
 
@@ -42,7 +42,7 @@ impl<M: Memory> StreamDevice for Device<M> {
         self.wants_stream(qp)
     }
 
-    /// All queue pairs of such a device are on streams: it has no datagrams.
+    /// A device with streams has no datagrams: all its queue pairs are on streams.
     #[inline]
     fn transmit(&mut self, buffer: &mut [u8], now: Instant) -> Option<Outgoing> {
         loop {

@@ -39,7 +39,8 @@ impl Packet for Chunk {
         HEADERS + if let Content::Bytes(bytes) = &self.content { bytes.len() } else { 0 }
     }
 
-    /// A segment with a damaged header would be sent again, so that its stream does not change.
+    /// Flips a bit of the payload only: TCP would retransmit a segment with a damaged header, and the stream
+    /// would not change.
     fn flip_bit(&mut self, bit: usize) {
         if let (Content::Bytes(bytes), Some(at)) = (&mut self.content, (bit / 8).checked_sub(HEADERS))
             && let Some(byte) = bytes.get_mut(at)
@@ -93,7 +94,7 @@ impl StreamPath {
         loop {
             match self.0.poll()? {
                 Output::Released(departure) => return Some(departure.packet),
-                // No impairment that drops is accepted.
+                // Does not happen: `of_streams` accepts no impairment that drops.
                 Output::Dropped { .. } => {}
             }
         }

@@ -1,5 +1,5 @@
-//! TCP keepalive: a peer whose machine answers nothing loses its connection also while nothing is sent.
-//! Chelsio's RNICs have it on; siw has not, and waits without end for the response of a READ.
+//! TCP keepalive: ends the connection with a peer whose machine no longer answers, even while nothing is
+//! sent. Chelsio's RNICs enable it. siw does not, and waits forever for the response of a READ.
 //!
 //! `TCP_USER_TIMEOUT` is not set. It would limit retransmissions too, as [unanswered](super::unanswered)
 //! does, but the kernel also counts the time that a live peer's window is closed (tcp(7)), as while its
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{set_socket_keepalive, set_tcp_keepcnt, set_tcp_keepidle, set_tcp_keepintvl};
 
-/// Most probes without an answer. A path may lose several.
+/// Maximum number of probes without an answer. A path may lose several.
 const PROBES: u64 = 15;
 
 /// The longest silence: an interval of TCP has at most 32,767 seconds.
@@ -44,7 +44,7 @@ impl Times {
     }
 }
 
-/// Has a connection fail when the peer's machine answers nothing for about `silence`, while nothing is sent.
+/// Makes a connection fail if the peer's machine answers nothing for about `silence`, while nothing is sent.
 ///
 /// # Errors
 /// The descriptor is not a TCP socket.

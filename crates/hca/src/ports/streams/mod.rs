@@ -38,9 +38,9 @@ use crate::config::{Faults, StreamFaultsError};
 use crate::connected_stream::{ConnectedStream, Sender};
 use crate::recorder::Capture;
 
-/// How long the device does not know yet that an idle stream has ended, if the peer was connected by queue
-/// pair number: without a connection manager, a program that has received all that it waits for need not see
-/// its other receives flushed.
+/// Delay before the end of an idle stream is reported to the device, if the peer was connected by queue pair
+/// number. Without a connection manager, a program that has received all its messages may end in that time,
+/// and does not see its other receives flushed.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Bytes that a queue pair sends in its turn: one system call for several of the longest FPDUs.
@@ -66,13 +66,13 @@ pub(crate) struct StreamPorts {
     next_token: u64,
     ready: Epoll,
     tokens: Vec<u64>,
-    /// Streams whose transport wants no bytes, and new ones.
+    /// Streams whose transport wants no bytes, and new streams with bytes that arrived during their set-up.
     paused: Vec<u64>,
     /// Streams that are not read because the inbound impaired path is full.
     stalled: Vec<u64>,
     /// Streams that their queue pair has left, in this order.
     draining: VecDeque<u64>,
-    /// Those of them whose FIN has been sent, in its order.
+    /// Of these, the streams whose FIN has been sent, in the order of the FINs.
     lingering: VecDeque<u64>,
     /// Queue pairs of a connection manager that have left their streams.
     left: Vec<QpHandle>,
@@ -80,7 +80,7 @@ pub(crate) struct StreamPorts {
     ended: VecDeque<(Instant, u64)>,
     pool: Pool,
     send_buffer: Box<[u8]>,
-    /// How long a peer's machine may answer nothing.
+    /// How long a peer's machine may leave sent bytes and probes unanswered.
     silence: Duration,
     /// When to check for streams that are not answered; `None` while all that was sent is acknowledged.
     check_at: Option<Instant>,
@@ -98,10 +98,9 @@ impl StreamPorts {
         StreamPath::both(faults).map(drop)
     }
 
-    /// No stream yet.
+    /// Starts without streams.
     ///
-    /// # Errors
-    /// The impairments cannot happen to streams.
+    /// # Errors The impairments do not apply to streams.
     pub(crate) fn new(
         ready: Epoll,
         silence: Duration,
@@ -132,8 +131,8 @@ impl StreamPorts {
         self.counters
     }
 
-    /// The processor that took in the last packet of a stream, if the kernel says. Of several streams it is
-    /// any: the queue pairs of a program mostly have one peer.
+    /// The processor that received the last packet of a stream, if the kernel reports it. If there are
+    /// several streams, takes any: the queue pairs of a program mostly have one peer.
     pub(crate) fn incoming_processor(&self) -> Option<u32> {
         self.streams.values().next().and_then(incoming_processor)
     }
@@ -180,7 +179,7 @@ impl StreamPorts {
         std::mem::take(&mut self.left)
     }
 
-    /// Puts a queue pair on its stream.
+    /// Attaches a stream to its queue pair.
     ///
     /// # Errors
     /// The kernel cannot watch the socket.
@@ -193,7 +192,7 @@ impl StreamPorts {
     ) -> io::Result<()> {
         let ConnectedStream { socket, set_up, rest, by_number } = connected;
         let token = self.next_token;
-        // A connection that has failed already says so when it is read.
+        // Fails if the connection has failed already; the next read reports that.
         let _ = limit_silence(&socket, self.silence);
         self.ready.add(&socket, token, Interest::READ)?;
         self.next_token += 1;
@@ -236,14 +235,13 @@ impl StreamPorts {
         }
     }
 
-    /// Closes the descriptors of all streams, which the parent of this process has, too: the connections go
-    /// on.
+    /// Closes the descriptors of all streams in a forked child. The connections go on in its parent.
     pub(crate) fn forget_all(&mut self) {
         self.streams.clear();
         self.by_qp.clear();
     }
 
-    /// Receives bytes of the streams where any wait; returns true if more may wait.
+    /// Receives bytes of the streams that have any; returns true if more may wait.
     pub(crate) fn receive(
         &mut self,
         device: &mut impl StreamDevice,
@@ -264,7 +262,7 @@ impl StreamPorts {
         tokens.clear();
         match self.only_open_stream() {
             Some(token) => tokens.push(token),
-            // Nothing is received while the kernel cannot wait.
+            // If epoll_wait(2) fails, nothing is received in this call.
             None => drop(self.ready.wait(&mut tokens, Some(Instant::ZERO))),
         }
         let mut more = false;
@@ -300,8 +298,8 @@ impl StreamPorts {
         }
     }
 
-    /// The end of the peer's direction has passed the impaired path. Held bytes precede it: the transport may
-    /// want receives for them.
+    /// Handles the end of the peer's direction, which has passed the impaired path. If bytes are held, the
+    /// end remains behind them: the transport may need receives for them.
     fn end_behind_held(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
         match self.streams.get_mut(&token) {
             Some(stream) if end == StreamEnd::Closed && stream.held.is_some() => {
@@ -384,8 +382,8 @@ impl StreamPorts {
         capture: &mut Capture,
         now: Instant,
     ) -> bool {
-        // The epoll reports the reset of a stream that is stalled: what was received before is read
-        // nevertheless.
+        // Goes on with a stream that is stalled already: the epoll reports its reset, and the bytes received
+        // before the reset are read nevertheless.
         if self.is_path_full() && self.stall(token) {
             return false;
         }
@@ -395,7 +393,7 @@ impl StreamPorts {
             State::Open => {}
             State::Paused => return false,
             State::Ended => {
-                // Fails only if it has left already.
+                // Fails only if the socket is removed already.
                 let _ = ready.remove(&*stream);
                 return false;
             }
@@ -460,7 +458,8 @@ impl StreamPorts {
         }
     }
 
-    /// The peer's direction of a stream has ended, behind the bytes on an impaired path.
+    /// Handles the end of the peer's direction of a stream. On an impaired path it follows the bytes in
+    /// flight.
     fn peer_ended(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
         if let Some([_, back]) = &mut self.paths {
@@ -478,14 +477,14 @@ impl StreamPorts {
         }
     }
 
-    /// Ends a stream.
+    /// Removes a stream and reports its end to the device.
     fn end(&mut self, token: u64, end: StreamEnd, device: &mut impl StreamDevice, now: Instant) {
         let Some(stream) = self.streams.get(&token) else { return };
         let (qp, is_closing) = (stream.qp, matches!(stream.state, State::Closing(_)));
         if !is_closing && !stream.by_number {
             self.left.push(qp);
         }
-        // A message is missing its end.
+        // The held bytes are an incomplete message.
         let end = if stream.held.is_none() { end } else { StreamEnd::Lost };
         self.remove(token);
         if !is_closing {
@@ -496,12 +495,12 @@ impl StreamPorts {
 
     fn remove(&mut self, token: u64) {
         let Some(stream) = self.streams.remove(&token) else { return };
-        // Closing would not end the membership where a child of fork has the socket too.
+        // Closing the socket does not end its registration while a forked child has it, too.
         let _ = self.ready.remove(&stream);
         self.pool.discard(stream.held);
     }
 
-    /// Adapts the epoll's interest to what a stream waits for.
+    /// Updates the readiness that the epoll watches a stream for.
     fn watch(&mut self, token: u64) {
         let Some(stream) = self.streams.get_mut(&token) else { return };
         let interest = stream.interest();
@@ -512,7 +511,7 @@ impl StreamPorts {
 }
 
 impl AsFd for StreamPorts {
-    /// Readable while bytes wait, or may be written again.
+    /// Readable while a stream has bytes, or accepts bytes again.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ready.as_fd()
     }

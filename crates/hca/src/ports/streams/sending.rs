@@ -86,7 +86,7 @@ impl StreamPorts {
         // A stream that its queue pair has left: the queue pair may send on another by now.
         let is_left = matches!(stream.state, State::Closing(_));
         if stream.write(bytes, &mut self.counters.sent).is_err() {
-            // Reads the peer's earlier bytes, perhaps a TERMINATE, before the end.
+            // Ends the stream only after the peer's earlier bytes, perhaps a TERMINATE, have been read.
             if !is_left {
                 device.block(stream.qp);
             }

@@ -34,8 +34,8 @@ pub(super) struct Stream {
     pub(super) watched: Interest,
     /// Since when the peer has answered nothing, by the last check.
     unanswered: Option<Instant>,
-    /// The first check after the peer's last ACK, and the expirations of the retransmission timer that it
-    /// found.
+    /// Time of the first check after the peer's last ACK, and how often the retransmission timer had expired
+    /// then.
     expirations: Option<(Instant, u8)>,
     /// Sequence numbers of the capture.
     pub(super) trace: Option<Box<Trace>>,
@@ -49,9 +49,9 @@ pub(super) enum State {
     Paused,
     /// The peer's direction has ended, which the device does not know yet.
     Ended,
-    /// The queue pair has left the stream. Received bytes are discarded until the peer closes it, so that the
-    /// kernel does not reset the connection and with it discard what the peer has not read; until this time
-    /// at most.
+    /// The queue pair has left the stream. Received bytes are discarded until the peer closes it, but no
+    /// longer than until this time. Otherwise the kernel would reset the connection, and discard bytes that
+    /// the peer has not read.
     Closing(Instant),
 }
 
@@ -113,7 +113,7 @@ impl Stream {
         }
     }
 
-    /// Reads a batch into `scratch` and forgets it; returns true if the stream has ended.
+    /// Reads once into `scratch` and discards the bytes; returns true if the stream has ended.
     pub(super) fn discard(&mut self, scratch: &mut [u8]) -> bool {
         matches!(self.read(scratch), ReadOutcome::End(_))
     }
@@ -150,7 +150,7 @@ impl Stream {
         !self.unsent.is_empty()
     }
 
-    /// Ends this direction of the stream, behind all bytes.
+    /// Sends a FIN after all bytes.
     pub(super) fn finish(&mut self) {
         self.finishes = true;
         if !self.is_blocked() {
@@ -166,7 +166,8 @@ impl Stream {
             return false;
         };
         let is_awaited = self.has_expired(&answers, now) || answers.is_awaited;
-        // Counts from the first check that finds an ACK awaited: the last one may precede a long idle period.
+        // Counts from the first check that finds an ACK awaited: the peer's last ACK may precede a long idle
+        // period.
         self.unanswered = is_awaited.then(|| match self.unanswered {
             Some(since) if since + answers.since_last >= now => since,
             _ => now,
@@ -187,7 +188,7 @@ impl Stream {
         }
     }
 
-    /// Returns true if the peer has answered nothing for so long, by the checks until `now`.
+    /// Returns true if the peer has answered nothing for `silence`, by the checks until `now`.
     pub(super) fn is_unanswered_for(&self, silence: Duration, now: Instant) -> bool {
         self.unanswered.is_some_and(|since| since + silence <= now)
     }
@@ -205,7 +206,7 @@ impl Stream {
 
     /// Makes closing the socket reset the connection.
     pub(super) fn reset_on_close(&self) {
-        // The peer sees the end of the stream instead.
+        // If it fails, the peer sees a FIN instead of the reset.
         let _ = set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 

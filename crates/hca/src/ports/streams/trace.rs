@@ -31,7 +31,7 @@ pub(super) struct Trace {
 #[derive(Debug, Default)]
 struct Direction {
     next: SeqNumber,
-    /// Less than an FPDU.
+    /// Bytes of an incomplete FPDU.
     partial: Vec<u8>,
 }
 

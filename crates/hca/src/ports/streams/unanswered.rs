@@ -1,6 +1,6 @@
-//! Streams whose peer's machine answers nothing of what is sent: TCP would go on for about 15 minutes. A live
-//! peer whose window is closed answers probes and retransmissions, however far apart they come. While nothing
-//! is queued, [keepalive](super::keepalive) notices.
+//! Ends streams whose peer's machine does not answer the bytes that are sent: TCP would retransmit for about
+//! 15 minutes. A live peer whose window is closed answers probes and retransmissions, however far apart they
+//! come. While no bytes are queued, [keepalive](super::keepalive) detects such a peer.
 
 use nichrome_rdma::StreamEnd;
 use nichrome_wire::Instant;
