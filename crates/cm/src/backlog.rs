@@ -14,7 +14,7 @@ pub(crate) struct Backlog {
     order: BTreeSet<(usize, IpAddr)>,
 }
 
-/// What a request needs to be queued.
+/// Whether a request may be queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Free,
@@ -29,7 +29,7 @@ impl Backlog {
         Self { limit: limit as usize, ..Self::default() }
     }
 
-    /// Whether a request of `source` may be queued.
+    /// Returns whether a request of `source` may be queued.
     pub(crate) fn room_for(&self, source: IpAddr) -> Room {
         if self.len < self.limit {
             return Room::Free;

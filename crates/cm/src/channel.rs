@@ -24,8 +24,8 @@ pub(crate) struct Queued {
     pub(crate) event: Event,
 }
 
-/// A queue of events, and the identifiers that they belong to. Thousands of connections may share it, so that
-/// nothing takes a step for each of them.
+/// A queue of events, and the identifiers that they belong to. Thousands of connections may share it, so no
+/// operation iterates over all of them.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub(crate) identifiers: BTreeSet<IdName>,

@@ -56,7 +56,8 @@ pub struct HoldLimits {
     pub request_time: u64,
     /// Nanoseconds for which a closed listener's port is remembered.
     pub port_time: u64,
-    /// Maximum number of requests: further ones are refused at once, or one of a peer that has more is.
+    /// Maximum number of requests. At the limit, a request of the peer that has most is refused if it has
+    /// more than the new one's peer; otherwise the new one.
     pub max_requests: usize,
     /// Maximum number of ports: the oldest is forgotten.
     pub max_ports: usize,
@@ -75,10 +76,10 @@ pub struct Config {
     pub bearer: Bearer,
     /// The adapter's GUID.
     pub guid: Guid,
-    /// Random ports and PSNs follow from the seed.
+    /// Seed of random ports and PSNs.
     pub seed: u128,
-    /// Communication identifiers and the GUID in messages follow from this seed. If an earlier run at the
-    /// address had the same, peers may take requests for its retransmissions.
+    /// Seed of communication identifiers and of the GUID in messages. If an earlier run at the address had
+    /// the same seed, peers may take requests of this run for retransmissions of that run.
     pub identity_seed: u128,
     /// The top bits of communication identifiers.
     pub comm_ids: CommIdPrefix,
@@ -120,7 +121,7 @@ pub struct Config {
     /// Maximum number of requests in progress.
     pub max_half_open: usize,
     /// Maximum number of connections that their program has destroyed and that wait for their last messages:
-    /// the oldest are removed, those last whose DREQ is not acknowledged.
+    /// the oldest are removed, but connections whose DREQ is not acknowledged last.
     pub max_lingering: usize,
     /// Requests for ports at which a program may listen soon.
     pub hold: HoldLimits,

@@ -17,7 +17,8 @@ pub enum EventKind {
     RouteError = 3,
     /// A peer requests a connection, or the queue pair of a datagram service.
     ConnectRequest = 4,
-    /// The peer accepts the connection. The program moves its queue pair and accepts without parameters.
+    /// The peer accepts the connection. The program moves its queue pair to RTS and accepts without
+    /// parameters.
     ConnectResponse = 5,
     /// The connection could not be established.
     ConnectError = 6,
@@ -103,6 +104,6 @@ pub struct Event {
     pub status: i32,
     /// The parameters.
     pub parameters: Parameters,
-    /// Options of a vendor.
+    /// The peer's vendor-specific options (enhanced connection establishment).
     pub ece: Ece,
 }

@@ -80,7 +80,7 @@ pub enum Input {
     Incoming {
         /// The driver's number of the connection, not used before.
         stream: u64,
-        /// The own address and port.
+        /// This end's address and port.
         local: SocketAddr,
         /// The peer's address and port.
         peer: SocketAddr,
@@ -91,7 +91,7 @@ pub enum Input {
     Replied {
         /// The connection.
         id: IdName,
-        /// The own address and port.
+        /// This end's address and port.
         local: SocketAddr,
         /// The peer's parameters.
         result: Result<StreamParameters, StreamFailure>,
@@ -109,7 +109,7 @@ pub enum Output {
     Transmit(Box<Transmit>),
     /// The channel has an event, and had none before: wakes its readers.
     Readable(ChannelName),
-    /// Finds the address to send from, and whether the destination can be reached.
+    /// Finds the address to send from, and checks whether the destination can be reached.
     ResolveAddress {
         /// The question.
         query: Query,

@@ -95,7 +95,8 @@ impl HeldRequests {
         self.closed.iter().any(|(_, known)| *known == service)
     }
 
-    /// A program listens at the port: returns the requests for it, in the order of their arrival.
+    /// Records that a program listens at the port; returns the requests for it, in the order of their
+    /// arrival.
     pub(crate) fn reopen(&mut self, service: Service) -> Vec<Unclaimed> {
         self.closed.retain(|(_, known)| *known != service);
         let is_for = |(_, request): &mut (Instant, Unclaimed)| request.service() == Some(service);

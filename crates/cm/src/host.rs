@@ -1,4 +1,4 @@
-//! The manager's questions about the machine that need an answer within a command.
+//! The manager's questions about the machine that must be answered within a command.
 
 use std::net::IpAddr;
 
@@ -40,9 +40,9 @@ pub trait Host {
     /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
     fn source_index(&mut self, address: IpAddr) -> Option<u8>;
 
-    /// Returns true if an identifier that is bound to this address is bound to all: an unspecified one and,
-    /// as with Linux (`cma_any_addr`), one of the loopback interface. An adapter on the loopback interface
-    /// has loopback addresses of its own.
+    /// Returns true if an identifier that is bound to this address is bound to all addresses: the unspecified
+    /// address and, as with Linux (`cma_any_addr`), addresses of the loopback interface. An adapter on the
+    /// loopback interface has loopback addresses of its own.
     fn stands_for_all(&self, address: IpAddr) -> bool;
 
     /// Reserves a port among the processes that share the address. An unspecified address means all. Called

@@ -20,11 +20,11 @@ pub enum IdState {
     AddressBound,
     /// The destination's address is being resolved.
     AddressQuery,
-    /// It is resolved.
+    /// The destination's address is resolved.
     AddressResolved,
     /// The route is being resolved.
     RouteQuery,
-    /// It is resolved.
+    /// The route is resolved.
     RouteResolved,
     /// Connecting or connected.
     Connect,
@@ -57,7 +57,7 @@ pub(crate) struct Options {
 #[derive(Debug)]
 pub(crate) struct Identifier {
     pub(crate) channel: ChannelName,
-    /// The program's name of it. Events are dropped while it is 0: the program does not know of the
+    /// The program's name of the identifier. Events are dropped while it is 0: the program does not know the
     /// identifier yet.
     pub(crate) uid: u64,
     pub(crate) space: PortSpace,

@@ -34,8 +34,8 @@
 //! # Forged messages
 //!
 //! A message changes a connection only if it comes from the address that the connection began with, to the
-//! same own address, and names the connection by its random 32-bit identifier (a REQ's receiver is not known
-//! yet, so the first answer names one; all later messages both). A REQ from the address of an established
+//! same own address, and names the connection by its random 32-bit identifiers: this end's in the first
+//! answer to a REQ, and those of both ends in all later messages. A REQ from the address of an established
 //! connection's peer that names the peer's adapter and queue pair ends that connection, as IBA 12.9.8.3.1
 //! requires: the peer no longer has it. The messages have no authentication: nothing here protects against
 //! senders on the path, or against senders with the peer's address.

@@ -10,8 +10,8 @@ use crate::error::CommandError;
 use crate::host::{Host, PortCondition, ReserveError};
 use crate::name::IdName;
 
-/// Ports that are tried to find an unused one. Each try takes system calls: with almost all ports in
-/// TIME_WAIT, all of them would take a tenth of a second for each connection.
+/// Maximum number of ports that are tried to find an unused one. Each try takes system calls: with almost all
+/// ports in TIME_WAIT, all of them would take a tenth of a second for each connection.
 const MOST_TRIES: usize = 1024;
 
 /// Options for binding an identifier.
@@ -296,7 +296,7 @@ mod tests {
             let mut ports = Ports::new((6, 8), seed);
             ports.bind(&mut Used, PortSpace::Tcp, IdName(1), binding("10.0.0.1:0"))
         };
-        // From port 7 or 8 on, 8 is first.
+        // If the search begins at port 7 or 8, port 8 is the first that can be reserved.
         let results: Vec<_> = (0..20).map(of_any).collect();
         assert!(results.iter().all(|result| *result == none || *result == Ok(8)), "{results:?}");
         assert!(results.contains(&none) && results.contains(&Ok(8)), "{results:?}");

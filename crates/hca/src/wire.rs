@@ -22,8 +22,8 @@ use crate::recorder::Capture;
 /// Bytes of one send at most: a UDP payload over IPv4.
 const MAX_TRANSMIT: usize = 65_507;
 
-/// Bytes of one send at most while there is a link to another process: it works on what has come while this
-/// one prepares the next.
+/// Bytes of one send at most while there is a link to another process, which works on one send while this
+/// process prepares the next.
 const MAX_TRANSMIT_WITH_LINKS: usize = 16_384;
 
 /// Datagram counters of an adapter.
@@ -31,7 +31,7 @@ const MAX_TRANSMIT_WITH_LINKS: usize = 16_384;
 pub struct WireCounters {
     /// Datagrams sent, or writes to streams.
     pub sent: u64,
-    /// Those of them that were sent through memory.
+    /// Of these, datagrams sent through memory.
     pub sent_through_memory: u64,
     /// Datagrams received, or reads of streams.
     pub received: u64,
@@ -112,8 +112,8 @@ impl<M: Memory> Sink for Intake<'_, M> {
 impl Wire {
     /// Checks the parts of a configuration that do not depend on the address.
     ///
-    /// # Errors
-    /// The transport cannot be received as configured, or the faults.
+    /// # Errors The transport does not support the configured reception, local path or faults, or the faults
+    /// contradict each other.
     pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
         if let Some(faults) = &config.faults
             && config.transport != Transport::Iwarp
@@ -125,14 +125,13 @@ impl Wire {
 
     /// Opens the ports of the configured transport at the address of `socket`.
     ///
-    /// # Errors
-    /// A port, the capture file or the faults.
+    /// # Errors A port is taken, the capture file cannot be written, or as for [`check`](Self::check).
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
         let ports = Ports::open(socket, config)?;
         // Streams have impaired paths of their own.
         let faults = config.faults.as_ref().filter(|_| config.transport != Transport::Iwarp);
         let faults = faults.map(FaultyPaths::new).transpose()?;
-        // Last: an adapter that does not open leaves an existing file as it is.
+        // Creates the capture last: an adapter that does not open leaves an existing file as it is.
         let capture = config.capture.as_deref().map(|path| Capture::create(path, "nichrome")).transpose()?;
         Ok(Self {
             ports,
@@ -199,8 +198,8 @@ impl Wire {
         self.ports.leave(group);
     }
 
-    /// The processor that took in the last packet of a stream, if the kernel says. It does not for datagrams,
-    /// whose sockets have many peers.
+    /// The processor that received the last packet of a stream, if the kernel reports it; `None` for
+    /// datagrams, whose sockets have many peers.
     pub(crate) fn incoming_processor(&self) -> Option<u32> {
         self.ports.streams().and_then(StreamPorts::incoming_processor)
     }
@@ -219,7 +218,7 @@ impl Wire {
         WireCounters { sent, received, ..self.counters }
     }
 
-    /// Puts a queue pair on its stream.
+    /// Attaches a stream to its queue pair.
     ///
     /// # Errors
     /// The adapter has no streams, or the kernel cannot watch the socket.
@@ -242,19 +241,19 @@ impl Wire {
         streams.watch_other(descriptor)
     }
 
-    /// Takes the queue pairs whose connection of the connection manager has ended.
+    /// Takes the queue pairs that the connection manager connected and whose streams have ended.
     pub(crate) fn take_ended_streams(&mut self) -> Vec<QpHandle> {
         self.ports.streams_mut().map(StreamPorts::take_left).unwrap_or_default()
     }
 
-    /// Takes a queue pair off its stream.
+    /// Detaches a queue pair from its stream, which is closed.
     pub(crate) fn close_stream(&mut self, qp: QpHandle, now: Instant) {
         if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {
             streams.close(qp, now);
         }
     }
 
-    /// Takes all queue pairs off their streams.
+    /// Detaches all queue pairs from their streams, which are closed.
     pub(crate) fn close_streams(&mut self, now: Instant) {
         if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {
             streams.close_all(now);
@@ -267,7 +266,7 @@ impl Wire {
         self.ports.streams().is_some_and(|streams| streams.has_wanted(device))
     }
 
-    /// Readable while bytes of streams wait, if the adapter has streams.
+    /// A descriptor that is readable while a stream has bytes; `None` if the adapter has no streams.
     pub(crate) fn streams(&self) -> Option<BorrowedFd<'_>> {
         self.ports.streams().map(AsFd::as_fd)
     }
@@ -279,7 +278,7 @@ impl Wire {
         self.capture.close();
     }
 
-    /// Leaves the ports to the parent of this process, and the capture.
+    /// Gives up the ports and the capture in a forked child; its parent keeps them.
     pub(crate) fn cut_off(&mut self) {
         self.is_cut_off = true;
         self.ports.cut_off();

@@ -44,8 +44,8 @@ impl Connections {
         self.named(dreq.ids, own, peer).or_else(unnamed)
     }
 
-    /// The queue pair whose connection a datagram ends: a DREQ with the right names. `None` for others, and
-    /// for repetitions.
+    /// The queue pair whose connection a datagram ends: a DREQ that names the connection and its queue pair.
+    /// `None` for other datagrams and for retransmissions.
     pub(crate) fn ended_by(&self, own: IpAddr, peer: IpAddr, payload: &[u8]) -> Option<QpNumber> {
         let Message::Dreq(dreq) = Mad::parse(payload).ok()?.message else { return None };
         let connection = self.named_by_dreq(own, peer, &dreq)?;
@@ -198,7 +198,7 @@ impl Connections {
         self.disown(id);
     }
 
-    /// Disconnects from a peer that may consider the connection established, without an owner.
+    /// Disconnects, without an owner, from a peer that may consider the connection established.
     pub(super) fn abandon(&mut self, id: CommId, now: Instant) {
         let Some(connection) = self.get(id) else { return };
         let dreq = connection.dreq();

@@ -48,7 +48,8 @@ pub(crate) struct Accept<'a> {
     pub(crate) private_data: &'a [u8],
 }
 
-/// Whether a connection without owner still sends, since when it has none, and its identifier.
+/// The rank of a connection without owner: whether its DREQ is unanswered, its position in the order in which
+/// connections lost their owner, and its identifier.
 pub(crate) type LingerRank = (bool, u64, CommId);
 
 /// One end of a connection.
@@ -128,9 +129,9 @@ impl Connection {
         }
     }
 
-    /// The rank among the connections without owner; `None` with one. Those that only answer retransmissions
-    /// give way first, the oldest before others: a peer that misses its DREQ keeps its queue pair connected,
-    /// and any peer can have requests refused.
+    /// The rank among the connections without owner; `None` with one. Connections that only answer
+    /// retransmissions give way before those with an unanswered DREQ, and older ones before newer ones: a
+    /// peer that misses the DREQ keeps its queue pair connected, while any peer can cause refused requests.
     pub(crate) fn linger_rank(&self) -> Option<LingerRank> {
         Some((self.state == State::DreqSent, self.lingers_since?, self.local))
     }

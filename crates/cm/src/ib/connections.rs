@@ -27,8 +27,8 @@ pub struct Transmit {
 /// Every connection by its local identifier, which is random.
 pub(crate) struct Connections {
     pub(crate) config: Config,
-    /// The GUID in messages. Not the adapter's, which others know: who names it and a queue pair in a REQ
-    /// ends the connection of that queue pair, as stale (IBA 12.9.8.3.1).
+    /// The GUID in messages. Not the adapter's, which others know: a REQ that names a peer's GUID and queue
+    /// pair ends the connection of that queue pair, as stale (IBA 12.9.8.3.1).
     pub(super) guid: Guid,
     table: BTreeMap<CommId, Connection>,
     /// By the peer's address and identifier.
@@ -39,7 +39,7 @@ pub(crate) struct Connections {
     by_sidr: BTreeMap<(IpAddr, u32), CommId>,
     half_open: BTreeMap<IpAddr, usize>,
     half_open_total: usize,
-    /// Those without owner, in the order in which they give way.
+    /// Connections without owner, in the order in which they give way.
     lingering: BTreeSet<LingerRank>,
     lingered: u64,
     deadlines: Deadlines<CommId>,
@@ -175,8 +175,8 @@ impl Connections {
         }
     }
 
-    /// Removes the connection's owner. The connection stays for its last messages; if there are too many
-    /// such, the first by [`Connection::linger_rank`] is removed.
+    /// Removes the connection's owner. The connection stays for its last messages. Beyond
+    /// [`Config::max_lingering`] such connections, removes the first by [`Connection::linger_rank`].
     pub(super) fn disown(&mut self, id: CommId) {
         let since = self.lingered;
         let Some(connection) = self.table.get_mut(&id).filter(|connection| connection.owner.is_some()) else {

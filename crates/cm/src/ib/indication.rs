@@ -35,7 +35,7 @@ pub(crate) enum Indication {
     Reply(IdName, Box<Rep>),
     /// The peer has answered the request for a service.
     SidrReply(IdName, Box<SidrRep>),
-    /// The peer has the answer.
+    /// The peer's RTU has arrived.
     Established(IdName),
     /// The peer rejects the connection, or ends it by a REJ.
     Rejected(IdName, Box<Rej>),

@@ -10,7 +10,7 @@
 //! | `DreqSent` | the program disconnects, or abandons a connection that the peer may consider established | DREP, DREQ, no answer |
 //! | `TimeWait` | the end of a connection | time |
 //! | `Refused` | the program rejects a REQ | time |
-//! | `SidrReqSent`, `SidrReqReceived`, `SidrAnswered` | likewise, for datagrams | |
+//! | `SidrReqSent`, `SidrReqReceived`, `SidrAnswered` | the same for datagram services (SIDR) | |
 //!
 //! Where this differs from Linux (drivers/infiniband/core/cm.c):
 //!

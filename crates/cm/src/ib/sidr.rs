@@ -90,7 +90,7 @@ impl Connections {
         id
     }
 
-    /// Answers a request with a queue pair; returns false if it was answered.
+    /// Answers a request with a queue pair; returns false if it was answered already.
     pub(crate) fn answer_sidr(
         &mut self,
         id: CommId,

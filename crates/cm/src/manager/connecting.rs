@@ -200,8 +200,8 @@ impl<H: Host> Manager<H> {
         Ok(())
     }
 
-    /// The queue pair whose connection a peer's datagram ends, if it does: for a driver that reports the end
-    /// later.
+    /// The queue pair whose connection a peer's datagram ends; `None` if it ends none. For a driver that
+    /// reports the end later.
     pub fn ended_by(&self, source: IpAddr, destination: IpAddr, payload: &[u8]) -> Option<QpNumber> {
         self.ib.ended_by(destination, source, payload)
     }
@@ -217,8 +217,8 @@ impl<H: Host> Manager<H> {
         self.ib.repeat_dreqs();
     }
 
-    /// The peer's first packet arrived at the queue pair, before its RTU (`IBV_EVENT_COMM_EST`):
-    /// `Established` follows.
+    /// Handles the arrival of the peer's first packet at the queue pair before its RTU
+    /// (`IBV_EVENT_COMM_EST`): `Established` follows.
     ///
     /// # Errors
     /// The identifier has no connection, or it does not wait for the peer.

@@ -40,8 +40,8 @@ impl<H> Manager<H> {
 
     /// Queues an event that the program writes, of its own or of librdmacm's.
     ///
-    /// # Errors
-    /// The event is of another kind, or the program has left too many.
+    /// # Errors The event is of another kind, or the program has not fetched too many events of the
+    /// identifier.
     pub fn write_event(
         &mut self,
         id: IdName,
@@ -64,12 +64,12 @@ impl<H> Manager<H> {
         self.raise_with(id, kind, status, parameters);
     }
 
-    /// Likewise, for an error of this end.
+    /// As [`raise`](Self::raise), with an error number as the status.
     pub(super) fn raise_error(&mut self, id: IdName, kind: EventKind, error: Errno) {
         self.raise(id, kind, error.status());
     }
 
-    /// Likewise, with parameters.
+    /// As [`raise`](Self::raise), with parameters.
     pub(super) fn raise_with(&mut self, id: IdName, kind: EventKind, status: i32, parameters: Parameters) {
         let Some(identifier) = self.identifiers.get(&id).filter(|identifier| identifier.uid != 0) else {
             return;
@@ -98,8 +98,8 @@ impl<H> Manager<H> {
         channel.push(queued);
     }
 
-    /// Fails if the program has left as many events of the identifier as it may: the command would cause
-    /// another.
+    /// Fails if [`Config::max_queued_events`](crate::Config::max_queued_events) events of the identifier are
+    /// not fetched: the command would cause another.
     pub(super) fn check_queue(&self, id: IdName) -> Result<(), CommandError> {
         match self.identifier(id)?.events_queued < self.config.max_queued_events {
             true => Ok(()),
@@ -109,7 +109,7 @@ impl<H> Manager<H> {
 }
 
 impl Identifier {
-    /// Parameters of an event that has none.
+    /// Default parameters, for an event without parameters.
     pub(super) fn no_parameters(&self) -> Parameters {
         if self.is_datagram() {
             let (qp, qkey) = (QpNumber::default(), QKey::default());

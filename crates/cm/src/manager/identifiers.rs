@@ -81,10 +81,9 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// Checks that an identifier is of a channel.
+    /// Checks that an identifier belongs to a channel.
     ///
-    /// # Errors
-    /// No such identifier; it is of another channel.
+    /// # Errors No such identifier; it belongs to another channel.
     pub fn check_channel(&self, channel: ChannelName, id: IdName) -> Result<(), CommandError> {
         match self.identifier(id)?.channel == channel {
             true => Ok(()),
@@ -186,7 +185,7 @@ impl<H: Host> Manager<H> {
         let requests: Vec<IdName> = events.iter().filter_map(|queued| Some(queued.request?.id)).collect();
         events.into_iter().for_each(|queued| target.push(queued));
         for moved in requests.into_iter().chain([id]) {
-            // Unless the program has destroyed the request.
+            // Fails only if the program has destroyed the request.
             if let Ok(identifier) = self.identifier_mut(moved) {
                 let before = std::mem::replace(&mut identifier.channel, to);
                 self.leave_channel(moved, before);
@@ -237,7 +236,7 @@ impl<H: Host> Manager<H> {
         self.change_binding(id)
     }
 
-    /// Binds an identifier that has a port by its changed options.
+    /// Applies the changed options to the binding of an identifier that owns a port.
     fn change_binding(&mut self, id: IdName) -> Result<(), CommandError> {
         let identifier = self.identifier(id)?;
         let (space, binding) = (identifier.space, identifier.binding(identifier.source));

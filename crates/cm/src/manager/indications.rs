@@ -71,7 +71,7 @@ impl<H: Host> Manager<H> {
         self.raise_with(id, EventKind::Rejected, status, Parameters::Connection(parameters));
     }
 
-    /// The connection ended; the second report of that, if both ends disconnect, is ignored.
+    /// Handles the end of a connection. Ignores the second report if both ends disconnect.
     pub(super) fn disconnected(&mut self, id: IdName, status: i32) {
         let Some(identifier) = self.identifiers.get_mut(&id) else { return };
         if identifier.state == IdState::Connect {

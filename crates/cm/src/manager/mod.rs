@@ -60,7 +60,7 @@ pub struct Manager<H> {
     channels: BTreeMap<ChannelName, Channel>,
     identifiers: BTreeMap<IdName, Identifier>,
     memberships: BTreeMap<MembershipName, Membership>,
-    /// Connections that peers began, by the driver's number.
+    /// Connections that peers initiated, by the driver's number.
     incoming: BTreeMap<u64, IdName>,
     ports: Ports,
     held: HeldRequests,

@@ -25,7 +25,7 @@ pub struct IdReport {
     pub state: IdState,
     /// Own address and port.
     pub source: SocketAddr,
-    /// The peer's, once it is chosen.
+    /// The peer's address and port, once chosen.
     pub destination: Option<SocketAddr>,
     /// The index of the own address among those of the adapter, once the adapter is known.
     pub source_index: Option<u8>,
@@ -46,7 +46,7 @@ pub struct Usage {
     pub connections: usize,
     /// Requests in progress.
     pub half_open: usize,
-    /// Connections that peers began and the driver sets up.
+    /// Connections that peers initiated and the driver sets up.
     pub incoming: usize,
 }
 
@@ -102,7 +102,8 @@ impl<H> Manager<H> {
 }
 
 impl Identifier {
-    /// Of a queue pair for datagrams, or of one that is not connected yet (`cma_ib_init_qp_attr`).
+    /// The attributes of a queue pair for datagrams, or of one that is not connected yet
+    /// (`cma_ib_init_qp_attr`).
     fn unconnected_attributes(&self, state: QpState) -> QpChange {
         let change = QpChange { pkey_index: Some(0), port: Some(1), ..QpChange::to(state) };
         if self.is_datagram() {
@@ -112,8 +113,8 @@ impl Identifier {
         }
     }
 
-    /// Of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver moves it to RTS
-    /// with the connection: the program's change leaves the state as it is.
+    /// The attributes of a queue pair whose connection the driver sets up (`iw_cm_init_qp_attr`). The driver
+    /// moves it to RTS with the connection: the program's change leaves the state as it is.
     fn stream_attributes(&self, state: QpState) -> QpChange {
         let port = Some(1);
         if state == QpState::Rts {

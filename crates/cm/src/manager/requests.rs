@@ -64,7 +64,7 @@ impl<H: Host> Manager<H> {
             return self.ib.refuse_request(request, RejectReason::UNSUPPORTED);
         };
         let header = split.header;
-        // The addresses that programs see are those that the datagram came from and to.
+        // The addresses that programs see must be those of the datagram.
         if (header.source.ip(), header.destination) != (request.peer_address, request.own_address) {
             return self.ib.refuse_request(request, RejectReason::INVALID_GID);
         }

@@ -104,7 +104,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// The events of Linux's `cma_iw_handler`.
+    /// Queues the event by which Linux's `cma_iw_handler` reports the failure.
     fn stream_failed(&mut self, id: IdName, failure: StreamFailure) {
         let (kind, error, private_data) = match failure {
             StreamFailure::Rejected(data) => (EventKind::Rejected, Errno::ECONNREFUSED, data),
@@ -122,7 +122,7 @@ impl<H: Host> Manager<H> {
         }
     }
 
-    /// The identifier whose connection this is.
+    /// The identifier of a connection.
     fn id_of(&self, stream: StreamName) -> Option<IdName> {
         let id = match stream {
             StreamName::Outgoing(id) => id,

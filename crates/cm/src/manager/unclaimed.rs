@@ -9,7 +9,8 @@ use crate::host::{Host, PortUse};
 use crate::identifier::IdState;
 
 impl<H: Host> Manager<H> {
-    /// A request of a peer.
+    /// Passes a peer's request to its listener. Without one, holds the request if a listener is likely soon,
+    /// else refuses it.
     pub(super) fn requested(&mut self, request: Unclaimed, now: Instant) {
         let Err(unclaimed) = self.offer(request) else { return };
         if !unclaimed.service().is_some_and(|service| self.expects_listener(service)) {

@@ -14,7 +14,7 @@ pub(super) const IN6_LEN: usize = 28;
 /// Bytes of `struct sockaddr_storage`.
 pub(super) const STORAGE_LEN: usize = 128;
 
-/// Reads an address; `None` of another family.
+/// Reads an address; `None` if it is of another family.
 pub(super) fn read(bytes: &[u8]) -> Option<SocketAddr> {
     let fields = Fields(bytes);
     let port = u16::from_be_bytes(fields.bytes(2));

@@ -22,7 +22,7 @@ pub trait Caller {
     /// Reads the program's memory; `None` if it is not mapped.
     fn read(&mut self, address: u64, len: usize) -> Option<Vec<u8>>;
 
-    /// Returns the channel of another of the program's open files; `None` if it is none.
+    /// Returns the channel of another of the program's open files; `None` if that file is no channel.
     fn channel_of(&mut self, fd: u32) -> Option<ChannelName>;
 }
 
@@ -166,7 +166,8 @@ impl<H: Host, C: Caller + ?Sized> Execution<'_, H, C> {
         Ok(None)
     }
 
-    /// Without parameters the program has moved its queue pair after `ConnectResponse`.
+    /// Accepts a request. Without parameters, sends the RTU: the program has moved its queue pair after
+    /// `ConnectResponse`.
     fn accept(
         &mut self,
         id: IdName,

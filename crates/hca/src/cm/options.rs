@@ -9,8 +9,8 @@ pub struct CmOptions {
     pub response_timeout: TimeExponent,
     /// Retransmissions of a message, 0 to 15.
     pub max_retries: u8,
-    /// Time that a peer gets, beyond its retransmissions, while the program of this end has not answered its
-    /// request; and the longest time that this end grants to a peer.
+    /// The time that this end requests by MRA while its program has not answered a peer's request; also the
+    /// longest time that this end grants to peers that request it.
     pub service_timeout: TimeExponent,
     /// The adapter's GUID; `None` for a random one.
     pub guid: Option<Guid>,
