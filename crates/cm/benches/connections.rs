@@ -1,8 +1,8 @@
 //! Connections per second of the engine: two managers exchange REQ, REP, RTU, DREQ and DREP, without a
 //! network.
 //!
-//! `cargo bench -p nichrome-cm --bench connections` prints the median of both ends together, by the number of
-//! connections that stand meanwhile.
+//! `cargo bench -p nichrome-cm --bench connections` prints the median rate, with the work of both ends, by
+//! the number of other connections that are established.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::net::{IpAddr, SocketAddr};
@@ -42,7 +42,7 @@ impl End {
     }
 }
 
-/// Carries datagrams, and answers questions, until nothing is left.
+/// Carries datagrams and answers questions until both managers are idle.
 fn exchange(ends: &mut [End; 2], now: Instant) {
     loop {
         let mut is_idle = true;
@@ -129,7 +129,7 @@ fn main() {
                 disconnect(&mut ends, pair, now);
             }
             rates.push(f64::from(CONNECTIONS) / start.elapsed().as_secs_f64());
-            // The ends of these connections are forgotten.
+            // Both managers forget the ends of these connections.
             now = now.plus_nanos(10_000_000_000);
             ends.iter_mut().for_each(|end| end.manager.handle_timeout(now));
             exchange(&mut ends, now);

@@ -93,7 +93,7 @@ fn everything_is_done_over_ipv6_and_one_address_can_be_shared() {
     nichrome_port::NetworkNamespace::new().unwrap().run(over_ipv6).unwrap();
 }
 
-/// The acknowledgements of programs that answer each other leave behind the answers, in one train with them.
+/// If programs answer each other, each ACK leaves after the answer, in one train with it.
 #[test]
 fn a_request_completes_before_the_peers_answer_to_it_arrives() {
     const ROUNDS: u64 = 500;
@@ -299,7 +299,7 @@ fn polling_is_as_good_as_waiting() {
     }
 }
 
-/// What arrives while the poll yields its processor must not come after an event that the program takes next.
+/// The program must see what arrives while the poll yields its processor before the event that it takes next.
 #[test]
 fn a_poll_that_has_yielded_looks_again() {
     let [end, _] = &connected(&AdapterConfig::default());
@@ -445,7 +445,7 @@ fn adapters_of_one_process_write_their_captures_behind_each_other() {
         while reader.next(&mut packet).unwrap().is_some() {
             found += 1;
         }
-        // Closing sends the last ACK again.
+        // Closing retransmits the last ACK.
         assert!(found >= packets, "{found} of {packets}");
         packets = found;
     }

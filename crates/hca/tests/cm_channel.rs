@@ -37,7 +37,7 @@ fn the_descriptor_is_readable_while_the_channel_has_events() {
     assert!(is_readable(&channel));
     assert_eq!(event(&channel), (ADDRESS_RESOLVED, id, 0));
     assert!(!is_readable(&channel));
-    // An event that goes with its identifier.
+    // An event that is dropped with its identifier.
     write(&channel, RESOLVE_ROUTE, &[&word(id), &word(1000)]).unwrap();
     assert!(is_readable(&channel));
     assert_eq!(write(&channel, DESTROY_ID, &[&[0; 8], &word(id), &word(0)]), Ok(1));
@@ -86,7 +86,7 @@ fn destroys(channel: &CmChannel, id: u32) {
     write(channel, DESTROY_ID, &[&[0; 8], &word(id), &word(0)]).unwrap();
 }
 
-/// They share a socket over iWARP, where the adapter has one address.
+/// Over iWARP the listeners share a socket, since the adapter has one address.
 #[test]
 fn a_listener_of_one_address_family_outlives_that_of_the_other() {
     type Steps = fn(&CmChannel, &dyn Fn(bool) -> u32);

@@ -1,5 +1,5 @@
-//! Forged and replayed messages of the connection manager against a live adapter. The ICRC of each is right:
-//! nothing but the sender's address gives them away.
+//! Forged and replayed messages of the connection manager against a live adapter. Their ICRCs are right: only
+//! the sender's address distinguishes them from those of the peer.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -27,12 +27,12 @@ mod cm_end;
 
 /// The port that is connected to.
 const PORT: u16 = 7176;
-/// The queue pair that the peer says it has.
+/// The queue pair number in the peer's messages.
 const QP: QpNumber = QpNumber::new(0x1234).unwrap();
-/// Longer than a message takes that nobody answers to be repeated.
+/// Longer than the time until an unanswered message is retransmitted.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Messages are repeated every 34 ms, three times.
+/// Messages are retransmitted every 34 ms, three times.
 const IMPATIENT: CmOptions = CmOptions {
     response_timeout: TimeExponent::new(13),
     max_retries: 3,
@@ -91,9 +91,8 @@ impl Host {
         }
     }
 
-    /// Waits until the victim has taken in all that was sent to it before: it answers the DREQ of a
-    /// connection that it does not know. `known` is one of its own, whose first bits name the process at the
-    /// address.
+    /// Waits until the victim has processed all earlier messages: until it answers a DREQ for an unknown
+    /// connection. `known` is an identifier of the victim, whose top bits name the process at the address.
     fn waits_until_taken(&self, known: CommId) {
         let ids = CommIds { local: CommId(0x7777_7777), remote: CommId(known.0 ^ 0x0055_5555) };
         self.send(&dreq(TransactionId(77), ids, QP));
@@ -159,7 +158,7 @@ fn endings(transaction: TransactionId, ids: CommIds, victims: QpNumber) -> Vec<M
     [&rejections[..], &[disconnect, drep(transaction, ids)]].concat()
 }
 
-/// Ends a connection as its peer, which the victim believes.
+/// Ends a connection by its peer's DREQ, which the victim accepts.
 fn ends(peer: &Host, transaction: TransactionId, ids: CommIds, victims: QpNumber) {
     peer.send(&dreq(transaction, ids, victims));
     peer.awaits(Attribute::Drep);
@@ -189,7 +188,7 @@ fn answers_and_endings_of_strangers_change_nothing() {
         peer.awaits(Attribute::Rtu);
         let connected = connecting.join().unwrap();
         assert!(connected.private_data().starts_with(b"true"));
-        // The answer is lost, or replayed.
+        // The peer retransmits the REP, as if the RTU was lost; the stranger replays it.
         for host in [&peer, &stranger] {
             (0..3).for_each(|_| host.send(&accepted));
             host.send(&rtu(transaction, ids));
@@ -231,7 +230,7 @@ fn a_stranger_confirms_no_connection_and_ends_none() {
         assert!(!accepting.is_finished());
         peer.send(&rtu(transaction, ids));
         let connected = accepting.join().unwrap();
-        // The confirmation and the request are replayed.
+        // The peer and the stranger replay the RTU and the REQ.
         for host in [&peer, &stranger] {
             host.send(&rtu(transaction, ids));
             host.send(&request);
@@ -245,7 +244,7 @@ fn a_stranger_confirms_no_connection_and_ends_none() {
     });
 }
 
-/// The most ends that wait are 64.
+/// At most 64 ends wait.
 #[test]
 fn a_strangers_ends_do_not_keep_that_of_the_peer_from_waiting_for_the_last_message() {
     let [address, peer, stranger] = addresses(3);

@@ -226,7 +226,7 @@ fn silent_and_senseless_peers_do_not_keep_others_out() {
 fn occupy(from: IpAddr, ports: Range<u16>, to: SocketAddr) -> Vec<OwnedFd> {
     let connect = |port| {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        // As servers do, whose ports may be reused while connections that have ended keep them.
+        // As servers do: their ports may be reused while ended connections keep them (TIME_WAIT).
         set_socket_reuseaddr(&socket, true).unwrap();
         bind(&socket, &SocketAddr::new(from, port)).unwrap();
         match rustix::net::connect(&socket, &to) {
@@ -240,7 +240,7 @@ fn occupy(from: IpAddr, ports: Range<u16>, to: SocketAddr) -> Vec<OwnedFd> {
 
 #[test]
 fn a_port_with_another_connection_to_the_peer_is_not_chosen() {
-    // Not one that another test may take in between.
+    // An address of its own, so that no other test takes its ports in between.
     let address = IpAddr::from([127, 0, 84, 1]);
     let config = AdapterConfig { seed: Some(1), place: Place::Address(address), ..iwarp() };
     let [server, client] = [&iwarp(), &config].map(End::open);
@@ -256,7 +256,7 @@ fn a_port_with_another_connection_to_the_peer_is_not_chosen() {
     drop(client);
     let taken = first..first + 20;
     let _others = occupy(address, taken.clone(), listener.address());
-    // With its seed it begins with the same port.
+    // With the same seed, the adapter tries the same port first.
     let again = End::open(&config);
     assert!(!taken.contains(&chosen_port(&again)));
 }

@@ -28,12 +28,12 @@ const PORT: u16 = 7176;
 const OWN: &str = "127.0.78.1";
 const PEER: &str = "127.0.78.2";
 
-/// More than an end takes to give up, four waits of 134 ms and 537 ms of an MRA, and less than others take,
-/// 69 s.
+/// Longer than an end of these tests takes to give up (four waits of 134 ms, and 537 ms by an MRA), and
+/// shorter than an end with the default options takes (69 s).
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(30);
 
 fn end(transport: &str, address: &str) -> End {
-    // Messages are repeated every 134 ms, three times. A peer that lives may have to wait for a processor.
+    // Messages are retransmitted every 134 ms, three times: a live peer may have to wait for a processor.
     let cm = CmOptions {
         response_timeout: TimeExponent::new(15),
         max_retries: 3,
@@ -113,7 +113,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs something that must give up, and in time.
+/// Runs `attempt`, which must give up within [`GIVES_UP_WITHIN`].
 fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = attempt();
@@ -171,7 +171,8 @@ fn connection_to_a_server(end: &End, peer: &mut Peer) -> Result<Connected, Conne
 /// Checks that a connection ends if its peer was killed.
 fn ends(end: &End, connected: &Connected) {
     if end.adapter.transport() == Transport::Roce {
-        // Only requests notice it. Over iWARP they may complete: TCP has taken them.
+        // Over RoCE only work requests detect the loss. Over iWARP they may complete, since TCP has accepted
+        // them.
         let send = [end.region.slice(0, 100)];
         connected.queue_pair().post_send(&SendRequest::new(2, Operation::Send, &send)).unwrap();
         assert_ne!(end.cq.wait(PATIENCE).unwrap().status, Status::Success);
@@ -180,7 +181,7 @@ fn ends(end: &End, connected: &Connected) {
     assert!(gives_up(|| connected.wait_disconnected(PATIENCE).unwrap()));
 }
 
-/// Kills the end on this side of a connection at each step.
+/// Kills the peer, which has the role `side`, at each step of a connection.
 fn outlives(transport: &str, side: &str) {
     let _turn = turn();
     let end = end(transport, OWN);

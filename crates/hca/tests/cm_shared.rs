@@ -18,11 +18,11 @@ mod peer_process;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// More than an end takes to give up, four waits of 134 ms and 537 ms of an MRA, and less than others take,
-/// 69 s.
+/// Longer than an impatient end takes to give up (four waits of 134 ms, and 537 ms by an MRA), and shorter
+/// than an end with the default options takes (69 s).
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(30);
 
-/// Messages are repeated every 134 ms, three times. A peer that lives may have to wait for a processor.
+/// Messages are retransmitted every 134 ms, three times: a live peer may have to wait for a processor.
 const IMPATIENT: CmOptions = CmOptions {
     response_timeout: TimeExponent::new(15),
     max_retries: 3,
@@ -30,7 +30,7 @@ const IMPATIENT: CmOptions = CmOptions {
     guid: None,
 };
 
-/// A process at a loopback address, of its own if tests differ in `last`.
+/// A process at a loopback address. Tests with different `last` have different addresses.
 struct End {
     adapter: Adapter,
     cq: CompletionQueue,
@@ -167,7 +167,7 @@ fn a_peer_in_another_process() {
     }
 }
 
-/// Runs something that must give up, and in time.
+/// Runs `attempt`, which must give up within [`GIVES_UP_WITHIN`].
 fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = attempt();
@@ -219,7 +219,7 @@ fn the_other_processes_at_the_address_go_on_when_one_is_killed() {
     for (end, listener) in [&first, &last].into_iter().zip(&listeners) {
         reaches(&client, (end, listener, b"lives"));
     }
-    // Another takes the slot and the port.
+    // Another process takes the slot and the port.
     let mut successor = Peer::start(&format!("{} accept", place(9)));
     successor.hear("listens");
     assert!(client.connect(SocketAddr::new(place(9), PORT)).unwrap().is_established());
@@ -251,7 +251,7 @@ fn a_request_that_is_replayed_is_one_request_and_a_forged_one_is_none() {
     let sender = UdpSocket::bind(SocketAddr::new(client, 4791)).unwrap();
     let send = |bytes: &[u8]| sender.send_to(bytes, SocketAddr::new(server, 4791)).unwrap();
     let is_idle = || listener.accept(Duration::from_millis(100)).unwrap().is_none();
-    // Any byte of the MAD: the ICRC is wrong. Another Q_Key, too.
+    // With a changed byte of the MAD or of the Q_Key, the ICRC is wrong.
     for at in [12, 20, 48, 60, 200] {
         let mut forged = request.clone();
         forged[at] ^= 1;
@@ -268,10 +268,10 @@ fn a_request_that_is_replayed_is_one_request_and_a_forged_one_is_none() {
     let taken = listener.accept(PATIENCE).unwrap().unwrap();
     assert_eq!(taken.peer().ip(), client);
     assert!(is_idle());
-    // Nobody confirms the connection.
+    // No RTU confirms the connection.
     let accepted = taken.accept(end.queue_pair(), b"", &Connection::new(PathMtu::B1024));
     assert!(accepted.is_err());
-    // Whoever replays it now gets no connection either.
+    // A replay after that makes no connection either.
     send(&request);
     assert!(is_idle());
 }

@@ -19,7 +19,7 @@ use self::cm_end::{
 #[path = "common/cm_end.rs"]
 mod cm_end;
 
-/// Messages are repeated every 537 ms, fifteen times: for longer than a thread waits for a processor.
+/// Messages are retransmitted every 537 ms, fifteen times: for longer than a thread waits for a processor.
 const REPEATING: CmOptions = CmOptions {
     response_timeout: TimeExponent::new(17),
     max_retries: 15,
@@ -27,7 +27,7 @@ const REPEATING: CmOptions = CmOptions {
     guid: None,
 };
 
-/// Messages are repeated every 34 ms, three times.
+/// Messages are retransmitted every 34 ms, three times.
 const IMPATIENT: CmOptions = CmOptions {
     response_timeout: TimeExponent::new(13),
     max_retries: 3,
@@ -35,8 +35,8 @@ const IMPATIENT: CmOptions = CmOptions {
     guid: None,
 };
 
-/// More than an impatient end takes to give up, four waits of 34 ms and 268 ms of an MRA, and less than
-/// others take, 69 s.
+/// Longer than an impatient end takes to give up (four waits of 34 ms, and 268 ms by an MRA), and shorter
+/// than an end with the default options takes (69 s).
 const GIVES_UP_WITHIN: Duration = Duration::from_secs(30);
 
 fn impatient() -> [End; 2] {
@@ -121,7 +121,7 @@ fn a_port_without_a_listener_is_an_error_of_its_own() {
     let [client, server] = &pair();
     let address = SocketAddr::new(server.adapter.address(), 9);
     assert_eq!(client.connect(address, b"").err(), Some(ConnectError::NoListener));
-    // Nor does anyone once the listener is dropped.
+    // A dropped listener leaves no listener, either.
     let listener = server.adapter.listen(9, 0).unwrap();
     assert!(matches!(server.adapter.listen(9, 0), Err(ListenError::Command(_))));
     drop(listener);
@@ -223,7 +223,7 @@ fn an_adapter_that_closes_repeats_that_its_connections_ended() {
     assert!(server.wait_disconnected(PATIENCE).unwrap());
 }
 
-/// Runs something that must give up, and in time.
+/// Runs `attempt`, which must give up within [`GIVES_UP_WITHIN`].
 fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let result = attempt();
@@ -234,7 +234,7 @@ fn gives_up<T>(attempt: impl FnOnce() -> T) -> T {
 #[test]
 fn a_peer_that_is_gone_before_the_request_is_given_up() {
     let [client, _] = impatient();
-    // No test takes a free address of 127.0.0.0/8 here.
+    // Tests that take any free address of 127.0.0.0/8 take none here.
     let place = Place::Address("127.0.81.1".parse().unwrap());
     let server = Adapter::open(&AdapterConfig { place, ..AdapterConfig::default() }).unwrap();
     let address = SocketAddr::new(server.address(), 9);

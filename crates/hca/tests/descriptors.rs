@@ -1,4 +1,4 @@
-//! A process that has no free descriptor. The limit is the process's: this is the only test here.
+//! A process that has no free descriptor. The limit applies to the process, so this is the only test here.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -21,7 +21,7 @@ fn connecting_and_accepting_without_a_free_descriptor_fail_with_errors_that_say_
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let error = adapter.listen(0, 0).map(drop).unwrap_err().to_string();
     assert!(error.contains(&Errno::MFILE.to_string()), "{error}");
-    // The search for a route takes one descriptor for a moment, then the connection takes it.
+    // The route lookup takes one descriptor for a moment, then the connection takes it.
     for free in 0..=1 {
         let queue_pair = adapter.queue_pair(QpCapacity::default(), &cq, &cq).unwrap();
         let connection = Connection::new(adapter.mtu());
@@ -33,7 +33,7 @@ fn connecting_and_accepting_without_a_free_descriptor_fail_with_errors_that_say_
         );
         taken.pop();
     }
-    // The connection takes the last one: the listener has none for its other end.
+    // The connection takes the last descriptor: the listener has none for its other end.
     taken.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
     taken.pop();
     let _connected = TcpStream::connect(listener.address()).unwrap();

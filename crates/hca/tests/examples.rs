@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-/// What an example prints, which was built beside this test.
+/// Returns the output of an example, which was built beside this test.
 fn output_of(example: &str) -> String {
     let this = std::env::current_exe().unwrap();
     let path = this.parent().and_then(|deps| deps.parent()).unwrap().join("examples").join(example);

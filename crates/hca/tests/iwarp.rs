@@ -46,7 +46,8 @@ fn connect(ends: &[End; 2]) {
     connect_with(ends, &Connection::new(PathMtu::B4096));
 }
 
-/// A WRITE completes when TCP has its bytes: the SEND behind it tells the target that they are in its memory.
+/// A WRITE completes when TCP has its bytes: the target learns by the SEND behind it that they are in its
+/// memory.
 fn moves_messages([a, b]: &[End; 2], sizes: &[usize]) {
     for &len in sizes {
         a.fill(1);
@@ -168,6 +169,7 @@ fn iwarp_does_not_need_the_port_of_roce() {
 }
 
 /// A peer's machine that may be silent for the shortest time.
+/// A configuration with the shortest `silence`.
 fn impatient() -> AdapterConfig {
     let config = config();
     AdapterConfig { iwarp: IwarpOptions { silence: Duration::from_secs(2), ..config.iwarp }, ..config }
@@ -223,7 +225,7 @@ impl Distant {
         self.end.send(1, Operation::Read(Remote { address: 0, rkey: RKey(1) }), 0, 8);
     }
 
-    /// The peer's machine receives nothing any more: the frames have another Ethernet address.
+    /// Keeps the peer's machine from receiving: addresses the frames to another Ethernet address.
     fn lose(&self) {
         let misdirect = || {
             let netlink = Netlink::open().unwrap();
@@ -244,7 +246,7 @@ fn a_read_fails_whose_targets_machine_is_lost() {
     let mut distant = Distant::connected();
     distant.read();
     distant.peer.read_exact(&mut [0; 24]).unwrap();
-    // For longer than it may be silent, its kernel answers for it.
+    // The peer's kernel answers TCP's probes for longer than `silence`.
     assert_eq!(distant.end.cq.wait(Duration::from_secs(4)), None);
     distant.lose();
     distant.fails();
@@ -335,7 +337,7 @@ fn a_machine_is_noticed_that_is_lost_while_its_window_is_closed() {
 fn a_live_peer_without_a_receive_is_waited_for() {
     let [a, b] = connected(&impatient());
     let mut completed = fill_window(&a);
-    // Its window is closed for longer than its machine may be silent, until TCP's probes of it come further
+    // The peer's window is closed for longer than `silence`, until TCP's probes of the window are further
     // apart. The peer's thread may have taken more bytes only now.
     while let Some(done) = a.cq.wait(Duration::from_secs(8)) {
         assert_eq!(done.status, Status::Success);

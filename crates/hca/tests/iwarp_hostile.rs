@@ -1,4 +1,4 @@
-//! iWARP's set-up and streams beside TCP peers that mean harm.
+//! iWARP's set-up and streams with hostile TCP peers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{Read, Write};
@@ -113,7 +113,7 @@ fn ten_thousand_silent_connections_are_bounded_and_delay_no_other() {
         assert!(Command::new(this).args(test).env("NICHROME_ALONE", "1").status().unwrap().success());
         return;
     }
-    // Raises the limit of descriptors.
+    // Opening an adapter raises the limit of descriptors.
     let mut ends = [open(false), open(false)];
     let limit = getrlimit(Resource::Nofile).current;
     assert!(
@@ -135,7 +135,7 @@ fn ten_thousand_silent_connections_are_bounded_and_delay_no_other() {
     assert!(held < SILENT + 1100, "{held} descriptors, of which {SILENT} are the silent peers'");
     let displaced = ends[1].adapter.iwarp_counters().displaced;
     assert!(displaced > 0, "{:?}", ends[1].adapter.iwarp_counters());
-    // Connections that exist go on.
+    // Established connections go on.
     say_something(&other);
     drop(silent);
 }
@@ -148,7 +148,7 @@ fn a_flood_of_whole_requests_displaces_none_of_another_source() {
     let [endpoint, other] = ends.each_ref().map(|end| end.qp.endpoint());
     let connection = Connection::new(PathMtu::B4096);
     ends[0].qp.connect(&other, &connection).unwrap();
-    // Until the request is parked at the other end, which no counter shows.
+    // Waits until the request is parked at the other end, which no counter shows.
     thread::sleep(Duration::from_millis(100));
     let address = port(&ends[1]);
     let flood: Vec<TcpStream> = (0..1200)
@@ -198,11 +198,11 @@ fn time_to_accept_beside_silent_connections() -> Duration {
 
 #[test]
 fn silent_connections_do_not_hold_up_a_listener() {
-    // On a machine that does much else, one may take longer.
+    // On a busy machine, one attempt may take longer.
     assert!((0..5).any(|_| time_to_accept_beside_silent_connections() < Duration::from_secs(3)));
 }
 
-/// A peer of a queue pair that is set up, and speaks no RDMAP.
+/// An end whose connection is set up, and its TCP peer, which has sent `bytes`.
 fn beside(crc: bool, bytes: &[u8]) -> (End, TcpStream) {
     let end = open(crc);
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -1,5 +1,5 @@
 //! The key-value store of `examples/near_and_far`: a client's reports of servers that lie, die or are slow,
-//! and a server's of clients.
+//! and a server's reports of clients.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -28,7 +28,7 @@ mod slots;
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 7300;
 
-/// Slots of the tables of servers that are played here.
+/// Slots of the tables of the servers that these tests play.
 const SLOTS: usize = 64;
 
 const BOTH: [Transport; 2] = [Transport::Roce, Transport::Iwarp];
@@ -77,10 +77,10 @@ fn report(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// A server's report of its table.
+/// Builds a server's description of its table.
 type Introduce = fn(RemoteRegion) -> Vec<u8>;
 
-/// How a server that is played here differs from one of the example.
+/// How a server that a test plays differs from the example's.
 #[derive(Clone, Copy)]
 struct Part {
     transport: Transport,
@@ -104,7 +104,7 @@ impl Part {
         Self { transport, introduce: truthful, answer: stored }
     }
 
-    /// Plays a server for one client, at an address that nothing else has.
+    /// Plays a server for one client, at an address that nothing else uses.
     fn play(self) -> SocketAddr {
         static PLAYED: AtomicU8 = AtomicU8::new(1);
         let host = PLAYED.fetch_add(1, Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Drop for Server {
     }
 }
 
-/// A client of the example's server that does what it likes.
+/// A client of the example's server that does not keep to its protocol.
 struct Stranger {
     _adapter: Adapter,
     completions: nichrome_hca::CompletionQueue,
@@ -222,7 +222,7 @@ impl Stranger {
     }
 }
 
-/// That a server serves: with all keys put, and got by READs.
+/// Asserts that a server serves: puts all keys, and gets them by READs.
 fn serves(from: &str, transport: Transport, server: SocketAddr) {
     let (_room, mut command) = ask(from, transport, &[("peer", server)], &["--keys", "50", "--gets", "100"]);
     let output = command.output().unwrap();
@@ -408,7 +408,7 @@ fn clients_beyond_the_limit_are_rejected_and_places_become_free() {
     let server = Server::start("127.0.83.19");
     for transport in BOTH {
         let adapter = adapter_at(transport, "127.0.83.20".parse().unwrap());
-        // Where clients have left, the server takes note of each by itself.
+        // Retries: after clients have left, the server notices the end of each on its own.
         let connect =
             || iter::repeat_with(|| Stranger::connect(&adapter, server.address).ok()).flatten().next();
         let clients: Vec<Option<Stranger>> = (0..64).map(|_| connect()).collect();

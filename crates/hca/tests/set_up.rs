@@ -1,4 +1,4 @@
-//! StaR's set-up beside TCP peers that mean harm.
+//! StaR's set-up with hostile TCP peers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -138,8 +138,8 @@ fn random_bytes_after_an_offer_for_an_unknown_queue_pair_are_refused() {
     let (ends, streams) = attacked(|end| {
         let mut stream = dial(end, source);
         stream.write_all(&offer(IpAddr::from(source))).unwrap();
-        // The case under test: the offer is processed before the next bytes arrive. Nothing shows the peer
-        // that it is.
+        // The case under test: the offer is processed before the next bytes arrive. The peer cannot observe
+        // that.
         thread::sleep(Duration::from_millis(50));
         stream
     });

@@ -2,8 +2,8 @@
 //! tests.
 //!
 //! The kernel's side is rping of rdma-core, in both roles: a SEND names a region, which the server READs, and
-//! a second one that it WRITEs to; and for messages that rping has not, a program that takes commands over
-//! TCP.
+//! a second one that it WRITEs to; and for messages that rping does not send, a program that takes commands
+//! over TCP.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 mod kernel;
 use kernel::{FAULTS, PATIENCE, Peer, pattern};
 
-/// Where tests/rdma/siw_peer.py listens.
+/// The environment variable with the address and port of tests/rdma/siw_peer.py.
 const PEER: &str = "NICHROME_SIW_PEER";
 /// The longest buffer of rping.
 const LEN: usize = 65_536;
-/// Of rping's buffers, the terminating zero included.
+/// Lengths of rping's buffers, including the terminating zero.
 const SIZES: [usize; 4] = [64, 1023, 10_000, 65_535];
-/// From a byte to 1 MB, around the segments of both sides.
+/// From a byte to 1 MB, around the segment lengths of both sides.
 const ALL_SIZES: [usize; 8] = [1, 2, 3, 1023, 1425, 65_487, 65_536, REGION];
 /// The port of rping's server.
 const RPING_PORT: u16 = 7174;
@@ -89,7 +89,7 @@ impl End {
         self.cq.wait(PATIENCE).expect("a completion")
     }
 
-    /// SENDs what rping's SENDs hold: address, key and length of a region.
+    /// SENDs the content of rping's SENDs: address, key and length of a region.
     fn advertise(&self, remote: Remote, len: usize) {
         let words =
             [&remote.address.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &(len as u32).to_be_bytes()];
@@ -245,7 +245,8 @@ impl Told {
         assert_eq!(peer.ask("post", with)["statuses"], json!([0]), "the kernel's {operation} of {len} bytes");
     }
 
-    /// A WRITE completes before it is done: a READ behind it, on the same stream, finds it done.
+    /// A WRITE completes before the peer has placed its bytes: a READ behind it, on the same stream, finds
+    /// them.
     fn writes_reads_and_sends(&self, peer: &mut Peer, len: usize) {
         self.fill(1, len);
         self.does(Operation::Write(self.remote), len, CompletedOperation::Write);

@@ -127,7 +127,7 @@ fn with_other_keys_no_connection_is_set_up_and_a_line_at_each_side_says_why() {
         );
         start.elapsed()
     };
-    // On a machine that does much else, one may take longer.
+    // On a busy machine, one attempt may take longer.
     assert!((0..5).any(|_| time_until_refused() < Duration::from_secs(2)), "refused only after a time limit");
 }
 
@@ -182,7 +182,7 @@ impl End {
     }
 }
 
-/// Callers try this port before that of the slot.
+/// The side that connects tries this port before the slot's.
 #[test]
 fn where_adapters_share_an_address_no_other_program_gets_the_port_that_callers_try_first() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ fn several_adapters_share_an_address() {
         let theirs = AdapterConfig { star: peer, ..theirs };
         let open = |config: &AdapterConfig| [(); 3].map(|()| End::new(config));
         let (servers, mut clients) = (open(&mine), open(&theirs));
-        // Each server's slot is another than that of its client, but for one.
+        // All servers but one have another slot than their client.
         clients.reverse();
         let connection = Connection::new(PathMtu::B1024);
         for (server, client) in servers.iter().zip(&clients) {

@@ -4,10 +4,12 @@
 //! names the memory for the answer. [`execute`] parses the bytes, executes the command, and returns the
 //! answer for the caller to write there.
 //!
-//! - The ABI grows at the end of structures: missing bytes are zeros, unknown ones are ignored, and answers
-//!   are cut to the program's length. A buffer shorter than the answer's first version fails with ENOSPC.
-//! - Addresses are IPv4 and IPv6. Binding to an address of InfiniBand (AF_IB) fails with EINVAL, which is how
-//!   librdmacm recognizes a kernel without: it uses the commands without 23 and 24.
+//! - The ABI grows at the end of structures: missing bytes of a body count as zeros, unknown ones are
+//!   ignored, and answers are cut to the length of the program's buffer. A buffer shorter than the answer's
+//!   first version fails with ENOSPC.
+//! - Addresses are IPv4 and IPv6. Binding to an address of InfiniBand (AF_IB) fails with EINVAL, by which
+//!   librdmacm recognizes a kernel without AF_IB: it then uses BIND_IP, RESOLVE_IP and QUERY_ROUTE instead of
+//!   BIND, RESOLVE_ADDR and QUERY.
 //! - GET_EVENT on a channel without events fails with EAGAIN; a caller with a blocking file waits and repeats
 //!   it.
 //!

@@ -11,10 +11,10 @@ use super::{MILLISECOND, Network, at, parameters};
 /// Draws a number below a bound; `None` once there is no more input.
 pub(crate) type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
 
-/// How often a message is lost at most: less often than it is sent.
+/// Maximum number of losses of a message: fewer than its transmissions.
 const MOST_LOSSES: u32 = 2;
 
-/// Most milliseconds that a datagram takes: less than a connection's end is remembered.
+/// Longest delay of a datagram in milliseconds: shorter than the end of a connection is remembered.
 const MOST_DELAY: u64 = 90;
 
 const SERVER_PORT: u16 = 7;
@@ -26,7 +26,7 @@ struct End {
     node: usize,
     id: IdName,
     events: Vec<EventKind>,
-    /// The program has accepted, or said that it is ready.
+    /// The program has accepted, or has sent the RTU.
     has_agreed: bool,
     is_destroyed: bool,
 }
@@ -188,7 +188,7 @@ impl World {
         assert_eq!(end.count(event.kind), 1, "{event:?} twice: {end:?}");
     }
 
-    /// Whether the program may still act on this end.
+    /// Returns true if the program may still act on this end.
     fn is_open(end: &End) -> bool {
         !end.is_destroyed && !end.has_failed()
     }
@@ -207,7 +207,7 @@ impl World {
             Ece::default(),
             now,
         );
-        // Only a request that the peer has withdrawn cannot be accepted.
+        // Fails only for a request that the peer has withdrawn.
         server.has_agreed = accepted.is_ok();
         pair.is_rejected |= accepted.is_err();
     }
@@ -234,7 +234,7 @@ impl World {
             false => pair.server.as_mut(),
         };
         let Some(end) = end.filter(|end| Self::is_open(end) && !end.has_agreed) else { return };
-        // One that the peer has withdrawn cannot be rejected.
+        // Fails for a request that the peer has withdrawn.
         let _ = self.network.nodes[end.node].manager.reject(end.id, RejectReason::CONSUMER, b"", now);
         pair.is_rejected = true;
     }

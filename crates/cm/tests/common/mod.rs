@@ -24,12 +24,12 @@ pub(crate) const SECOND: u64 = 1000 * MILLISECOND;
 /// The fate of each datagram: the delays of its copies in nanoseconds.
 pub(crate) type Fate<'a> = dyn FnMut(&[u8; MAD_LEN]) -> Vec<u64> + 'a;
 
-/// Nothing does.
+/// Delivers every datagram once, after 1 ms.
 pub(crate) fn delivered(_: &[u8; MAD_LEN]) -> Vec<u64> {
     vec![MILLISECOND]
 }
 
-/// It is lost.
+/// Loses every datagram.
 pub(crate) fn lost(_: &[u8; MAD_LEN]) -> Vec<u64> {
     Vec::new()
 }
@@ -43,7 +43,7 @@ pub(crate) fn at(node: usize, port: u16) -> SocketAddr {
     SocketAddr::new(address(node), port)
 }
 
-/// The configuration of the tests: messages are repeated after 33.6 ms, five times.
+/// The configuration of the tests: messages are retransmitted after 33.6 ms, five times.
 pub(crate) fn config(node: usize) -> Config {
     Config {
         response_timeout: TimeExponent::new(13),
@@ -129,7 +129,7 @@ impl Network {
         }
     }
 
-    /// Gives a node something from its driver.
+    /// Passes an input of the driver to a node.
     pub(crate) fn input(&mut self, node: usize, input: Input) {
         self.nodes[node].manager.receive(input, self.now);
     }
@@ -319,7 +319,7 @@ pub(crate) fn of_connection(event: &Event) -> &ConnectionParameters {
     }
 }
 
-/// The stream of an output of the driver.
+/// The name of the stream that an identifier connects.
 pub(crate) fn outgoing(id: IdName) -> StreamName {
     StreamName::Outgoing(id)
 }

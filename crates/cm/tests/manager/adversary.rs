@@ -133,8 +133,8 @@ fn disconnects_and_rejections_with_guessed_identifiers_change_nothing() {
     assert_ne!(dreq.ids.local, dreq.ids.remote);
 }
 
-/// The step that a connection waits for, with the message that takes it there, which was lost: who receives
-/// it, and its event.
+/// A network in which a connection waits for the event `step`. The message that causes the event is the last
+/// in the log, and was lost. Also returns the node that should receive it.
 fn about_to(step: EventKind) -> (Network, usize) {
     let mut network = Network::pair();
     let (space, port) = match step {

@@ -33,7 +33,7 @@ fn the_backlog_counts_requests_that_were_not_fetched() {
     network.pass(10 * MILLISECOND);
     assert_eq!(network.events(1).len(), 2);
     assert_eq!(network.nodes[1].manager.counters().backlog_dropped, 2);
-    // The others repeat their requests.
+    // The others retransmit their requests.
     network.pass(40 * MILLISECOND);
     assert_eq!(network.events(1).len(), 2);
 }
@@ -52,7 +52,7 @@ fn a_source_that_fills_the_backlog_keeps_no_other_out() {
     network.accept(1, requests[2].0, 2, 0x41).unwrap();
     network.pass(2 * MILLISECOND);
     assert_eq!(network.event(2).kind, EventKind::ConnectResponse);
-    // Requests that gave way are as if they had never arrived: repetitions take the places that are free now.
+    // Requests that gave way leave no state: their retransmissions take the places that are free now.
     network.pass(40 * MILLISECOND);
     assert_eq!(network.events(0), []);
     assert_eq!(fetch(&mut network).len(), 4);

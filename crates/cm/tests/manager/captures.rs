@@ -1,4 +1,5 @@
-//! The messages of Linux's rxe, from its capture, with our identifiers put in: they make and end connections.
+//! The messages of Linux's rxe, from a capture, with our identifiers in place of the recorded ones: they make
+//! and end connections.
 
 use std::fs::File;
 use std::net::IpAddr;

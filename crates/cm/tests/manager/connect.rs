@@ -25,7 +25,7 @@ fn a_connection_has_the_events_of_the_kernel() {
     let asked = of_connection(&request);
     assert_eq!((asked.qp, asked.private_data.len()), (QpNumber::new(0x11).unwrap(), 56));
     assert_eq!((&asked.private_data[..6], asked.retry_count, asked.rnr_retry), (&b"hello\0"[..], 6, 4));
-    // What the initiator has outstanding, the responder responds to.
+    // The initiator's depth is the responder's resources, and its resources are the responder's depth.
     assert_eq!((asked.responder_resources, asked.initiator_depth), (5, 3));
     let server = IdName(request.id);
     let report = network.nodes[1].manager.query(server).unwrap();
@@ -87,7 +87,7 @@ fn both_ends_give_their_queue_pairs_matching_attributes() {
     assert_eq!(peer_rts.timeout, Some(10));
 }
 
-/// A program that posts a receive late finds its peer still repeating the request.
+/// A program that posts a receive late finds its peer still retransmitting the request.
 #[test]
 fn few_rnr_retries_are_far_apart() {
     for (retries, timer) in [(7, 12), (6, 26), (1, 26)] {

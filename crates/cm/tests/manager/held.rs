@@ -6,11 +6,11 @@ use nichrome_wire::cm::{PortSpace, RejectReason};
 
 use crate::common::*;
 
-/// The limits of these tests. Requests are repeated after 33.6 ms.
+/// The limits of these tests. Requests are retransmitted after 33.6 ms.
 const HOLD: HoldLimits =
     HoldLimits { request_time: 100 * MILLISECOND, port_time: SECOND, max_requests: 3, max_ports: 2 };
 
-/// Node 1 listened at these ports.
+/// A network whose node 1 has closed its listeners at these ports.
 fn closed(ports: &[u16]) -> Network {
     let mut network = Network::new(vec![config(0), Config { hold: HOLD, ..config(1) }]);
     for port in ports {

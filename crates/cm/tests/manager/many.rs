@@ -37,14 +37,15 @@ fn ten_thousand_connections_are_made_and_ended() {
     network.assert_nothing_leaks();
 }
 
-/// Returns how many times as long `work` takes for eight times as many, by the shortest of three runs each.
+/// Returns how many times as long `work` takes for eight times as many objects, by the shortest of three runs
+/// each.
 fn growth(work: impl Fn(u64) -> Duration) -> f64 {
     let shortest = |count| (0..3).map(|_| work(count)).min().unwrap().as_secs_f64();
     shortest(32_000) / shortest(4_000)
 }
 
-/// About 8 is the growth of what takes the same steps for each one, and 64 of what takes a step for each
-/// other one.
+/// Limit of the growth. It is about 8 if the work for each object does not depend on their number, and 64 if
+/// it takes a step for each other object.
 const SAME_STEPS: f64 = 25.0;
 
 /// librdmacm opens a channel for each identifier that is created without one.

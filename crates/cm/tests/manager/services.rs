@@ -58,7 +58,7 @@ fn a_lost_answer_is_retransmitted_and_the_program_asked_once() {
     let server = IdName(network.event(1).id);
     network.accept(1, server, 2, 0x22).unwrap();
     network.drain(&mut lost);
-    // Also when the program has let go.
+    // Also after the program has destroyed the identifier.
     network.destroy(1, server).unwrap();
     network.pass(50 * MILLISECOND);
     assert_eq!(network.event(0).kind, EventKind::Established);

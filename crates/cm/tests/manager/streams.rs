@@ -1,4 +1,4 @@
-//! Connections that the driver sets up: iWARP's and StaR's.
+//! Connections that the driver sets up: iWARP's.
 
 use nichrome_cm::{
     Bearer, Config, Errno, EventKind, IdName, Input, Output, StreamFailure, StreamName, StreamParameters,

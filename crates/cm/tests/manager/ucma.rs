@@ -230,7 +230,7 @@ fn queries_name_the_adapter_the_addresses_and_the_path() {
     assert_eq!((path.len(), path[0], path[8]), (80, 1, 0x2B));
     let gid = query(2);
     assert_eq!((gid[144], gid[12], &gid[162..168]), (27, 48, &[0xFF, 0xFF, 10, 0, 0, 2][..]));
-    // The answer is cut to the program's length; what every version has must fit.
+    // The answer is cut to the length of the program's buffer, which must hold its first version.
     let old = session.write(0, &command(5, 200, &[&long(ANSWER), &word(client), &word(0)])).unwrap();
     assert_eq!(old.len(), 200);
     let short = command(5, 199, &[&long(ANSWER), &word(client), &word(0)]);
@@ -274,7 +274,7 @@ fn options_are_read_from_the_programs_memory() {
 fn unknown_commands_fail_as_with_the_kernel() {
     let mut session = Session::new();
     let id = session.create(0, 1, 0x0106);
-    // AF_IB, by which librdmacm finds out which commands there are.
+    // AF_IB, by which librdmacm finds out which commands to use.
     let mut address = 27u16.to_ne_bytes().to_vec();
     address.resize(128, 0);
     let body = [&word(id)[..], &48u16.to_ne_bytes(), &[0, 0], &address];
@@ -334,7 +334,7 @@ proptest! {
         let mut session = Session::new();
         session.connected();
         for (number, answer_len, mut body) in writes {
-            // Identifiers that exist are more telling than others.
+            // Makes identifiers that exist more likely.
             for at in (0..body.len().saturating_sub(4)).step_by(4) {
                 if body[at] < 40 {
                     body[at + 1..at + 4].fill(0);

@@ -17,7 +17,7 @@ pub(crate) struct Asked<'a> {
     peer: Option<Peer>,
     pub(crate) puts: DelayHistogram,
     pub(crate) gets: DelayHistogram,
-    /// The error after which the client stopped using it.
+    /// The error after which the client stopped using the server.
     pub(crate) error: Option<String>,
 }
 

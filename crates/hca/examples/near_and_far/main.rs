@@ -12,7 +12,7 @@
 //! | file | concept |
 //! |---|---|
 //! | `../common/slots.rs` | the table that is READ |
-//! | `messages.rs` | what a server says of its table, PUT and its answer |
+//! | `messages.rs` | the description of a server's table; PUT and its answer |
 //! | `server.rs` | a server |
 //! | `peer.rs` | a client's connection to a server |
 //! | `book.rs`, `ask.rs`, `asked.rs`, `report.rs` | the client: addresses, keys, results for one server, latencies |
@@ -77,7 +77,7 @@ enum Command {
     },
 }
 
-/// How long a peer may take for anything.
+/// Timeout of every wait for a peer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Opens the adapter of a transport. A peer that does not answer is given up after two seconds.

@@ -25,7 +25,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 /// Timeout of waiting for a connection request.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// An adapter with its copy of the table: an adapter has its own memory.
+/// An adapter with its copy of the table, since each adapter has its own memory.
 struct Entrance {
     adapter: Adapter,
     table: Region,

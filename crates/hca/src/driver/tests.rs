@@ -79,7 +79,7 @@ const SET_UPS: [Transport; 2] = [Transport::Iwarp, Transport::Star];
 /// A peer at a higher address than any adapter's, which accepts connections and never answers.
 fn silent_peer(transport: Transport, number: QpNumber) -> (TcpListener, IpAddr) {
     let port = if transport == Transport::Star { STAR_PORT } else { iwarp::port_of(number) };
-    // Other tests have such peers at the same time.
+    // Other tests run such peers at the same time: takes the first free address.
     let mut addresses = (1..=254).rev().map(|host| IpAddr::from([127, 255, 255, host]));
     let listening = |address| Some((TcpListener::bind((address, port)).ok()?, address));
     addresses.find_map(listening).unwrap()
@@ -128,7 +128,7 @@ fn the_set_up_of_a_destroyed_queue_pair_ends() {
         let [a, b] = Side::pair(transport);
         let (_listener, silent) = silent_peer(transport, a.number);
         a.connect(silent, a.number);
-        // This one's peer would connect.
+        // Here the peer is the side that connects.
         b.connect_to(&a);
         for side in [a, b] {
             assert_eq!(side.driver.held_qps(), 1, "{transport:?}");
@@ -138,7 +138,7 @@ fn the_set_up_of_a_destroyed_queue_pair_ends() {
     }
 }
 
-/// Nothing else wakes the thread.
+/// No other event wakes the thread.
 #[test]
 fn the_thread_drops_the_stream_of_a_queue_pair_whose_peer_does_not_close() {
     let leave: [fn(&Side); 2] = [Side::reset, |side| side.driver.destroy_qp(side.qp).unwrap()];
@@ -154,7 +154,7 @@ fn the_thread_drops_the_stream_of_a_queue_pair_whose_peer_does_not_close() {
         thread::sleep(Duration::from_millis(50));
         let left = clock::now();
         leave(&side);
-        // It waits for a second, which may have passed.
+        // The stream stays for 1 s, which may have passed.
         assert!(is_closing() || clock::now() >= left + Duration::from_secs(1));
         let until = clock::now() + Duration::from_secs(10);
         while is_closing() {

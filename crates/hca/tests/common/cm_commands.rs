@@ -46,7 +46,7 @@ pub(crate) const MULTICAST_JOIN: u32 = 12;
 #[derive(Default)]
 pub(crate) struct Program {
     pub(crate) files: BTreeMap<u32, ChannelName>,
-    /// What a command reads, at any address.
+    /// The memory that a command reads, equal at every address.
     pub(crate) memory: Vec<u8>,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn sockaddr_in6(address: SocketAddr) -> Vec<u8> {
     bytes.extend(address.port().to_be_bytes());
     match address.ip() {
         IpAddr::V4(ip) => bytes.extend(ip.octets()),
-        // Behind the flow information.
+        // After the flow information.
         IpAddr::V6(ip) => bytes.extend([&[0; 4], &ip.octets()[..]].concat()),
     }
     bytes.resize(28, 0);

@@ -83,7 +83,8 @@ pub(crate) fn sends_unpolled([from, to]: [(&End, &Connected); 2]) {
     assert_eq!(from.0.cq.wait(PATIENCE).unwrap().status, Status::Success);
 }
 
-/// The connection ended after `start`: its end waits for the program, which polls the message before it now.
+/// Asserts that the end of a connection, which came after `start`, waits until the program polls the message
+/// before it.
 pub(crate) fn polls_and_sees_the_end((end, connection): (&End, &Connected), start: Instant) {
     let has_ended = connection.wait_disconnected(Duration::from_millis(30)).unwrap();
     assert!(!has_ended || start.elapsed() > Duration::from_millis(100));

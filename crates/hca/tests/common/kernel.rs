@@ -10,7 +10,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Faults on the packets that the kernel sends, by netem; its ACKs are among those.
 pub(crate) const FAULTS: &str = "delay 1ms 1ms loss 2% duplicate 1% reorder 10%";
 
-/// The pattern of `kernel_peer.py`: pieces that are swapped or missing show, whatever the MTU.
+/// The pattern of `kernel_peer.py`: it shows swapped and missing pieces at every MTU.
 pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
     const PERIOD: u64 = 65_521;
     (0..len as u64)
@@ -23,7 +23,7 @@ pub(crate) fn pattern(seed: u8, len: usize) -> Vec<u8> {
 pub(crate) struct Peer(BufReader<TcpStream>);
 
 impl Peer {
-    /// Connects to the address and port that the environment variable has.
+    /// Connects to the address and port in the environment variable.
     pub(crate) fn connect(variable: &str) -> Self {
         let address: SocketAddr = std::env::var(variable)
             .unwrap_or_else(|_| {

@@ -13,7 +13,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Runs the test `a_peer_in_another_process`, whose [`role`] is this.
+    /// Runs the test `a_peer_in_another_process` with this [`role`].
     pub(crate) fn start(role: &str) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", "--nocapture", "a_peer_in_another_process"])
@@ -39,7 +39,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Both fail once it has ended.
+        // Both fail if the process has ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

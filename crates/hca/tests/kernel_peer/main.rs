@@ -27,12 +27,12 @@ use serde_json::{Value, json};
 mod kernel;
 use kernel::{FAULTS, PATIENCE, Peer, pattern};
 
-/// Where tests/rdma/kernel_peer.py listens.
+/// The environment variable with the address and port of tests/rdma/kernel_peer.py.
 const PEER: &str = "NICHROME_KERNEL_PEER";
 const LEN: usize = 1 << 20;
 /// From a byte to 1 MB, around and beyond the path MTU.
 const SIZES: [usize; 8] = [1, 3, 1023, 1024, 1025, 10_000, 65_536, LEN];
-/// `kernel_peer.py` sends it with every immediate, in the byte order of the machine.
+/// The immediate data that `kernel_peer.py` always sends, in the byte order of the machine.
 const IMMEDIATE: [u8; 4] = 0x0102_0304_u32.to_ne_bytes();
 
 /// A reliable connection between an adapter and the kernel.
@@ -71,7 +71,7 @@ impl Pair {
         Self { peer, remote: serde_json::from_value(remote).unwrap(), region, cq, qp, _adapter: adapter }
     }
 
-    /// Has the kernel do something to our region.
+    /// Makes the kernel execute an operation on our region.
     fn kernel_does(&mut self, operation: &str, len: usize, more: &Value) {
         let region = serde_json::to_value(self.region.remote()).unwrap();
         let mut with =
@@ -217,8 +217,7 @@ fn jumbo_frames_agree_with_the_kernel_too() {
     Pair::open(PathMtu::B4096).both_do_everything();
 }
 
-/// A requester without an adapter: the test gives it each datagram, and it sends it to a queue pair of the
-/// kernel.
+/// A requester without an adapter: sends the test's datagrams to a queue pair of the kernel.
 struct BareRequester {
     socket: UdpSocket,
     flow: UdpFlow,

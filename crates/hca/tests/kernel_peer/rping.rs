@@ -1,6 +1,6 @@
-//! Connections by address and port with rping of rdma-core, over rdma_ucm and soft-RoCE of the kernel. Each
-//! ping, the client names a region by a SEND, which the server reads; then another, which the server writes
-//! the same bytes to.
+//! Connections by address and port with rping of rdma-core, over rdma_ucm and soft-RoCE of the kernel. In
+//! each ping, the client names a region by a SEND, which the server READs; then another region, to which the
+//! server WRITEs the same bytes.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -38,14 +38,14 @@ struct End {
     adapter: Adapter,
     region: Region,
     sends: CompletionQueue,
-    /// Its own: a message may be received before the last one sent is acknowledged.
+    /// Separate from `sends`: a message may be received before the last one sent is acknowledged.
     receives: CompletionQueue,
 }
 
 impl End {
     fn open(peer: &Peer) -> Self {
         let place = Place::Address(peer.addresses()[0].ip());
-        // The kernel repeats after 4.3 s.
+        // The kernel retransmits after 4.3 s.
         let cm = CmOptions { response_timeout: TimeExponent::new(16), ..CmOptions::default() };
         let adapter = Adapter::open(&AdapterConfig { place, cm, ..AdapterConfig::default() }).unwrap();
         let all = Access::REMOTE_WRITE | Access::REMOTE_READ;
@@ -137,7 +137,7 @@ fn rping_serves_us(faults: &str) {
     peer.ask("netem", json!({"faults": faults}));
     peer.ask("start", json!({"command": format!("rping -s -a {} -p {PORT} -v -V", address.ip())}));
     let begun = Instant::now();
-    // Until rping listens.
+    // Retries until rping listens.
     let connected = loop {
         match end.adapter.connect(address, end.queue_pair(), b"", &end.connection()) {
             Err(ConnectError::NoListener) if begun.elapsed() < PATIENCE => {

@@ -40,7 +40,7 @@ fn parts() -> (Handover, Waker) {
     (Handover::new().unwrap(), Waker::new().unwrap())
 }
 
-/// Rule 1 of the hand-over. `first` is the timer that the device has before.
+/// Rule 1 of the hand-over. `first` is the device's timer before the program sets an earlier one.
 fn an_earlier_timer_ends_the_wait(first: Option<Instant>) {
     loom::model(move || {
         let (handover, ports) = parts();

@@ -1,7 +1,7 @@
 //! The contents of `src/sync.rs`, for the model checker.
 //!
-//! loom takes a SeqCst access for an AcqRel one. The SeqCst fences around them here, which loom does model,
-//! give such accesses the total order that they have; all other orderings are passed on.
+//! loom treats a SeqCst access as an AcqRel one. The SeqCst fences around such accesses here, which loom does
+//! model, give them their total order; all other orderings are passed on.
 
 pub(crate) use loom::sync::atomic::Ordering;
 use loom::sync::atomic::fence;

@@ -27,7 +27,7 @@ const UNUSED: u32 = 99;
 /// Time of every phase, of a peer at 127.0.0.[`HURRIED`].
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Time of every phase, of any other peer: more than a test takes on a machine that does much else.
+/// Time of every phase, of any other peer: longer than a test takes on a busy machine.
 const LONG_PATIENCE: Duration = Duration::from_secs(300);
 
 /// The host whose handshakes end after [`PATIENCE`].
@@ -200,7 +200,7 @@ impl Fixture {
         self.connector.control.rounds.load(Ordering::Relaxed) - before
     }
 
-    /// Has the thread connect to a listener that answers `d`.
+    /// Makes the thread connect to a listener that answers `d`.
     fn connects_out(&self) -> bool {
         let listener = TcpListener::bind(local(1)).unwrap();
         self.connector.request(Some(listener.local_addr().unwrap()));
@@ -247,8 +247,8 @@ fn is_open(mut stream: &TcpStream) -> bool {
 #[test]
 fn idle_connections_cost_no_rounds_and_give_way_to_new_ones() {
     let fixture = Fixture::new(256, 200);
-    // Each waits until it is accepted: the kernel forgets some of those beyond the backlog, which the clients
-    // do not notice.
+    // Waits until each connection is accepted: the kernel drops some of those beyond the backlog, which the
+    // clients do not notice.
     let idle: Vec<_> = (0..300).map(|nth| fixture.connect(2 + (nth % 3) as u8, b"o")).collect();
     fixture.await_ends(Phase::Opening, "displaced", 300 - 256);
     assert!(fixture.rounds() <= 2);
@@ -285,7 +285,7 @@ fn peers_that_do_not_answer_leave_a_place_for_others() {
 #[test]
 fn a_source_has_its_share() {
     let fixture = Fixture::new(64, 4);
-    // Those that a request of this side matches do not count.
+    // Connections that a request of this side matches do not count.
     let busy: Vec<_> = (0..8).map(|_| fixture.connect(2, b"r")).collect();
     let parked: Vec<_> = (0..3).map(|_| fixture.connect(2, b"p")).collect();
     let idle = fixture.connect(2, b"");
@@ -355,7 +355,7 @@ fn a_parked_connection_keeps_its_place_for_a_while() {
     let fixture = Fixture::new(2, 2);
     let start = std::time::Instant::now();
     let parked = [2, 3].map(|host| fixture.connect(host, b"p"));
-    // Each is closed at once, until the oldest parked one gives way.
+    // Each new connection is closed at once, until the oldest parked one gives way.
     while !is_open(&fixture.connect_and_wait(4, b"p")) {
         thread::sleep(PARKED_GRACE / 4);
     }

@@ -7,7 +7,7 @@ use super::*;
 const NOW: Instant = Instant::from_nanos(1);
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 
-/// Says `say`, and keeps what it hears; matches a request when it has heard 4 bytes.
+/// Sends `say`, and keeps the received bytes in `heard`; matches a request once it has received 4 bytes.
 struct Toy {
     phase: Phase,
     say: Vec<u8>,

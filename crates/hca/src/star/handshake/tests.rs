@@ -183,7 +183,8 @@ fn set_up_follows_the_wishes_of_both_sides() {
     assert_eq!(results[3], [Phase::Done, Phase::Closing].map(|phase| (phase, (0, 0, QpState::Err))));
 }
 
-/// A packet that comes before the ADMISSION would be dropped, and repeated after the ACK timeout.
+/// The peer would drop a packet that arrives before the ADMISSION, and this side would retransmit it only
+/// after the ACK timeout.
 #[test]
 fn the_stateless_side_sends_nothing_before_its_peer_is_ready() {
     let mut set_up = SetUp::new([Wish::Own, Wish::Automatic]);
@@ -198,7 +199,7 @@ fn the_stateless_side_sends_nothing_before_its_peer_is_ready() {
     assert!(set_up.sides[0].has_output());
 }
 
-/// A packet that comes before the last OFFER would be dropped, too.
+/// The peer would drop a packet that arrives before the last OFFER, too.
 #[test]
 fn the_side_that_agrees_on_roce_last_sends_nothing_before_its_peer_has_read_that() {
     for cause in [Cause::Closed, Cause::Io(ErrorKind::ConnectionReset.into()), Cause::Deadline] {
@@ -423,7 +424,7 @@ fn sockets() -> [TcpStream; 2] {
     [theirs, listener.accept().unwrap().0]
 }
 
-/// Reports a side's failures in another way.
+/// Replaces the function that reports a side's failures.
 fn reporting(side: &mut Side, report: fn(&str)) {
     let host = Arc::clone(&side.host) as Arc<dyn Host<Arena>>;
     side.pending = Pending::new(host, Arc::clone(&side.open), None, report);

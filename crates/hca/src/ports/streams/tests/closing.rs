@@ -7,7 +7,7 @@ fn a_queue_pair_that_leaves_its_stream_loses_no_byte_that_it_sent() {
     let mut bench = Bench::new(None);
     let qp = handles(1)[0];
     let mut peer = bench.attach(qp);
-    // Bytes that are not read would have the kernel reset the connection.
+    // Unread bytes would make the kernel reset the connection when its socket is closed.
     peer.write_all(&[7; 1000]).unwrap();
     let blocks: Vec<Vec<u8>> = (0..100).map(|nth| frame(nth, 50_000)).collect();
     for block in &blocks {
@@ -52,7 +52,7 @@ fn a_queue_pair_that_leaves_its_stream_waits_for_a_peer_that_is_slow_to_read() {
     }
 }
 
-/// The peer of the old stream need never read: nothing would unblock the queue pair.
+/// If the peer of the old stream never reads, nothing would unblock the queue pair.
 #[test]
 fn bytes_of_a_stream_that_a_queue_pair_has_left_do_not_block_it_on_its_next_one() {
     let impairments = Impairments { delay: "50ms".parse().unwrap(), ..Impairments::default() };
@@ -60,7 +60,7 @@ fn bytes_of_a_stream_that_a_queue_pair_has_left_do_not_block_it_on_its_next_one(
     let qp = handles(1)[0];
     let _never_reads = bench.attach(qp);
     (0..200).for_each(|nth| bench.device.send(qp, frame(nth, 60_000)));
-    // However long it takes, nothing is due yet.
+    // One time for all calls, so that no chunk is due yet.
     let now = clock::now();
     while !bench.device.outgoing.is_empty() {
         bench.ports.transmit(&mut bench.device, &mut Capture::default(), now);

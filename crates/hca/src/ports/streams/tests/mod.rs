@@ -102,7 +102,7 @@ struct Bench {
     device: Frames,
     listener: TcpListener,
     by_number: bool,
-    /// The time, if it stands still.
+    /// A fixed time; `None` for the clock's.
     now: Option<Instant>,
 }
 
@@ -122,12 +122,12 @@ impl Bench {
         self.now.unwrap_or_else(clock::now)
     }
 
-    /// Puts a queue pair on a stream; returns the peer's socket.
+    /// Attaches a stream to a queue pair; returns the peer's socket.
     fn attach(&mut self, qp: QpHandle) -> TcpStream {
         self.attach_behind(qp, Vec::new())
     }
 
-    /// Puts a queue pair on a stream whose set-up has received `rest` already; returns the peer's socket.
+    /// Attaches a stream whose set-up has received `rest` already to a queue pair; returns the peer's socket.
     fn attach_behind(&mut self, qp: QpHandle, rest: Vec<u8>) -> TcpStream {
         let peer = TcpStream::connect(self.listener.local_addr().unwrap()).unwrap();
         let (socket, _) = self.listener.accept().unwrap();
@@ -154,7 +154,7 @@ impl Bench {
         }
     }
 
-    /// Whether a driver that waits for a while would be woken.
+    /// Returns true if a driver that waits for 30 ms would be woken.
     fn wakes(&self) -> bool {
         let until = clock::now() + Duration::from_millis(30);
         clock::wait([self.ports.as_fd()], Some(until)).unwrap() == [true]
@@ -215,7 +215,7 @@ fn a_stream_that_is_not_consumed_is_not_read_and_wakes_no_thread() {
     }
 }
 
-/// As a queue pair in INIT, whose transport wants no bytes yet.
+/// The transport wants no bytes yet, as that of a queue pair in INIT.
 #[test]
 fn a_stream_that_begins_with_received_bytes_is_not_lost_when_more_arrive_before_they_are_wanted() {
     for others in [0, 1] {
@@ -244,7 +244,7 @@ fn of_many_streams_that_are_not_consumed_few_hold_more_than_an_fpdu() {
     for peer in &mut peers {
         peer.set_nonblocking(true).unwrap();
         peer.write_all(&frame(0, 100)).unwrap();
-        // As much as the socket takes.
+        // Writes as much as the socket takes.
         while peer.write(&[0; 4096]).is_ok() {}
     }
     bench.until(|bench| bench.device.starved.len() == qps.len());
@@ -265,7 +265,7 @@ fn a_full_socket_blocks_its_queue_pair_only_until_the_peer_reads() {
     }
     bench.until(|bench| bench.device.blocked.contains(&qps[0]));
     assert!(!bench.wakes());
-    // All bytes of the slow one are queued before.
+    // All bytes of the slow queue pair are queued first.
     let behind = bench.device.bytes.len();
     bench.device.outgoing.push_back(Outgoing::Bytes(qps[1], 8));
     bench.device.bytes.insert(0, b"overtake".to_vec());
