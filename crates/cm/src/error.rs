@@ -30,7 +30,7 @@ pub enum CommandError {
     /// The port is in use at this address.
     #[error("the port is in use at this address")]
     AddressInUse,
-    /// The port is in use at all addresses, or none is free.
+    /// The port is in use, and one of the two bindings is to all addresses; or no port is free.
     #[error("the port is in use at another address, or none is free")]
     AddressNotAvailable,
     /// The process can open no socket for a port.

@@ -58,7 +58,8 @@ impl Unclaimed {
         }
     }
 
-    /// The peer and its number of the request; those of connections and services are unrelated.
+    /// Identifies the request: true for a connection, the peer, and the peer's number. Requests for
+    /// connections and for services have unrelated numbers.
     fn name(&self) -> (bool, IpAddr, u32) {
         match self {
             Self::Connection(request) => (true, self.peer(), request.req.local.0),

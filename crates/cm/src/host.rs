@@ -37,7 +37,7 @@ pub enum ReserveError {
 
 /// The machine's addresses, and the ports that other processes use.
 pub trait Host {
-    /// Returns the index of an address among those of the adapter; `None` if the adapter does not have it.
+    /// Returns the index of an address among the adapter's addresses; `None` if the adapter does not have it.
     fn source_index(&mut self, address: IpAddr) -> Option<u8>;
 
     /// Returns true if an identifier that is bound to this address is bound to all addresses: the unspecified

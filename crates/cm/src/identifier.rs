@@ -66,7 +66,7 @@ pub(crate) struct Identifier {
     /// Own address and port, unspecified and 0 until bound.
     pub(crate) source: SocketAddr,
     pub(crate) destination: Option<SocketAddr>,
-    /// The index of the own address among those of the adapter, once the adapter is known.
+    /// The index of this end's address among the adapter's addresses, once the adapter is known.
     pub(crate) source_index: Option<u8>,
     /// The identifier owns its port. Identifiers created by requests share their listener's port.
     pub(crate) owns_port: bool,

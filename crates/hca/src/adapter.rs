@@ -70,8 +70,8 @@ impl Adapter {
     /// Checks the parts of a configuration that do not depend on the address, for programs that learn their
     /// address later.
     ///
-    /// # Errors The faults contradict each other, StaR's key file cannot be read, or options exclude each
-    /// other.
+    /// # Errors
+    /// The faults contradict each other, StaR's key file cannot be read, or options exclude each other.
     pub fn check(config: &AdapterConfig) -> Result<(), OpenError> {
         Wire::check(config)?;
         if config.transport == Transport::Star {
@@ -86,8 +86,9 @@ impl Adapter {
 
     /// Opens an adapter.
     ///
-    /// # Errors The address cannot be used, the capture file cannot be written, an option is out of range, or
-    /// no descriptor or thread is left.
+    /// # Errors
+    /// The address cannot be used, the capture file cannot be written, an option is out of range, or no
+    /// descriptor or thread is left.
     pub fn open(config: &AdapterConfig) -> Result<Self, OpenError> {
         let channels = Arc::new(Channels::default());
         let notified = Arc::clone(&channels);

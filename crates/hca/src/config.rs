@@ -315,7 +315,8 @@ impl RoceSocket {
 
     /// The configuration of the device at this socket.
     ///
-    /// # Errors The kernel gives no random numbers.
+    /// # Errors
+    /// The kernel gives no random numbers.
     pub(crate) fn device(&self, config: &AdapterConfig) -> Result<Config, OpenError> {
         let socket = self.udp();
         let mut device = Config::new(vec![socket.local().ip()]);

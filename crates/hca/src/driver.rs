@@ -61,8 +61,9 @@ impl<M: Memory + Send + 'static> fmt::Debug for Driver<M> {
 impl<M: Memory + Send + 'static> Driver<M> {
     /// Opens a device with the given memory.
     ///
-    /// # Errors The address cannot be used, the capture file cannot be written, an option is out of range, or
-    /// no descriptor or thread is left.
+    /// # Errors
+    /// The address cannot be used, the capture file cannot be written, an option is out of range, or no
+    /// descriptor or thread is left.
     pub fn open(config: &AdapterConfig, memory: M, events: EventSink) -> Result<Self, OpenError> {
         let socket = RoceSocket::open(config.place, config.transport)?;
         let device = Device::new(socket.device(config)?, memory)?;
@@ -241,7 +242,8 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Attaches a connection that is set up to its queue pair.
     ///
-    /// # Errors The queue pair does not accept the stream, or the kernel cannot watch the socket.
+    /// # Errors
+    /// The queue pair does not accept the stream, or the kernel cannot watch the socket.
     pub(crate) fn attach(
         &self,
         qp: QpHandle,

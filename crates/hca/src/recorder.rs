@@ -14,7 +14,8 @@ use nichrome_wire::{
     TrafficClass, UdpChecksum, UdpRepr,
 };
 
-/// The capture of an adapter, if there is one. A write error ends it, and is kept: the adapter goes on.
+/// The capture of an adapter, if there is one. A write error ends the capture, and is kept; the adapter goes
+/// on.
 #[derive(Default)]
 pub(crate) struct Capture {
     recorder: Option<Recorder>,

@@ -31,8 +31,8 @@ pub(crate) struct SharedDevice<M> {
     pub(crate) live: Mutex<LiveDevice<M>>,
     /// Readable while a datagram waits at any port.
     pub(crate) ports: OwnedFd,
-    /// Readable while a datagram waits at a side port: a multicast group's, or that of requests of connection
-    /// managers. Set when the first is opened.
+    /// Readable while a datagram waits at a side port: the socket of a multicast group, or of requests to
+    /// connection managers. Set when the first side port is opened.
     pub(crate) side_ports: OnceLock<OwnedFd>,
     pub(crate) local: SocketAddr,
     pub(crate) handover: Handover,

@@ -112,7 +112,8 @@ impl<M: Memory> Sink for Intake<'_, M> {
 impl Wire {
     /// Checks the parts of a configuration that do not depend on the address.
     ///
-    /// # Errors The transport does not support the configured reception, local path or faults, or the faults
+    /// # Errors
+    /// The transport does not support the configured reception, local path or faults, or the faults
     /// contradict each other.
     pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
         if let Some(faults) = &config.faults
@@ -125,7 +126,8 @@ impl Wire {
 
     /// Opens the ports of the configured transport at the address of `socket`.
     ///
-    /// # Errors A port is taken, the capture file cannot be written, or as for [`check`](Self::check).
+    /// # Errors
+    /// A port is taken, the capture file cannot be written, or as for [`check`](Self::check).
     pub(crate) fn open(socket: RoceSocket, config: &AdapterConfig) -> Result<Self, OpenError> {
         let ports = Ports::open(socket, config)?;
         // Streams have impaired paths of their own.
@@ -340,8 +342,8 @@ impl Wire {
         }
     }
 
-    /// Sends a batch of the device's datagrams and writes out the capture of what was received and sent;
-    /// returns true if the device may have more.
+    /// Sends a batch of the device's datagrams, and writes out the capture; returns true if the device may
+    /// have more.
     #[inline]
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         let has_more = match self.ports.streams_mut() {

@@ -104,7 +104,7 @@ impl<H: Host> Manager<H> {
             (_, None) => Err(CommandError::State),
         };
         if accepted.is_err() {
-            // There may be nothing to reject: the error is that of the command.
+            // There may be nothing to reject: the caller gets the error of the command.
             let _ = self.reject(id, RejectReason::CONSUMER, &[], now);
             return accepted;
         }
@@ -131,7 +131,7 @@ impl<H: Host> Manager<H> {
         if self.ib.establish(connection) {
             return Ok(());
         }
-        // There may be nothing to reject: the error is that of the command.
+        // There may be nothing to reject: the caller gets the error of the command.
         let _ = self.reject(id, RejectReason::CONSUMER, &[], now);
         Err(CommandError::State)
     }

@@ -40,8 +40,8 @@ impl<H> Manager<H> {
 
     /// Queues an event that the program writes, of its own or of librdmacm's.
     ///
-    /// # Errors The event is of another kind, or the program has not fetched too many events of the
-    /// identifier.
+    /// # Errors
+    /// The event is of another kind, or the program has not fetched too many events of the identifier.
     pub fn write_event(
         &mut self,
         id: IdName,

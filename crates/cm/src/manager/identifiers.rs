@@ -83,7 +83,8 @@ impl<H: Host> Manager<H> {
 
     /// Checks that an identifier belongs to a channel.
     ///
-    /// # Errors No such identifier; it belongs to another channel.
+    /// # Errors
+    /// No such identifier; it belongs to another channel.
     pub fn check_channel(&self, channel: ChannelName, id: IdName) -> Result<(), CommandError> {
         match self.identifier(id)?.channel == channel {
             true => Ok(()),

@@ -23,11 +23,11 @@ pub struct IdReport {
     pub kind: QpType,
     /// Its state.
     pub state: IdState,
-    /// Own address and port.
+    /// This end's address and port.
     pub source: SocketAddr,
     /// The peer's address and port, once chosen.
     pub destination: Option<SocketAddr>,
-    /// The index of the own address among those of the adapter, once the adapter is known.
+    /// The index of this end's address among the adapter's addresses, once the adapter is known.
     pub source_index: Option<u8>,
     /// The route, once it is resolved.
     pub route: Option<Route>,

@@ -64,7 +64,8 @@ pub enum Command {
 impl CommandHeader {
     /// Splits what a program wrote into header and body.
     ///
-    /// # Errors EINVAL: fewer bytes than the header states.
+    /// # Errors
+    /// EINVAL: fewer bytes than the header states.
     pub fn split(written: &[u8]) -> Result<(Self, &[u8]), Errno> {
         let body = written.get(header::SIZE..).ok_or(Errno::EINVAL)?;
         let fields = Fields(written);

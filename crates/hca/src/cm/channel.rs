@@ -75,8 +75,9 @@ impl CmChannel {
     /// Executes a command that a program wrote, and returns the answer for its memory. Does not block.
     /// `caller` is called under the adapter's lock: it must call no verb.
     ///
-    /// # Errors The error number of the write. EAGAIN: no event; for a blocking file, the caller waits for
-    /// the descriptor and repeats the command.
+    /// # Errors
+    /// The error number of the write. EAGAIN: no event; for a blocking file, the caller waits for the
+    /// descriptor and repeats the command.
     pub fn execute(&self, caller: &mut impl Caller, written: &[u8]) -> Result<Option<Answer>, Errno> {
         self.host.execute(self.name, caller, written)
     }

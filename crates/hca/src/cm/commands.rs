@@ -266,7 +266,7 @@ impl ConnectionManager {
         self.drain(device, now);
     }
 
-    /// Destroys the identifier of a connection, for which the engine ends the connection.
+    /// Destroys the identifier of a connection: the engine ends the connection.
     pub(crate) fn release<M: Memory>(
         &mut self,
         number: EndpointNumber,

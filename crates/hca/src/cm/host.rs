@@ -78,7 +78,8 @@ impl CmHost {
     /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does
     /// already.
     ///
-    /// # Errors The adapter has no connection manager. This one then stays without an adapter.
+    /// # Errors
+    /// The adapter has no connection manager. This one then stays without an adapter.
     pub fn attach<M: Memory + Send + 'static>(&self, driver: &Driver<M>) -> Result<(), Unavailable> {
         let mut place = self.parked();
         if place.is_none() {

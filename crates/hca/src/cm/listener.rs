@@ -66,8 +66,8 @@ impl Listener {
 
     /// Waits for a request; `None` after `timeout`.
     ///
-    /// # Errors No descriptor is free to wait with; or, after `timeout`, to accept the TCP connections of
-    /// peers.
+    /// # Errors
+    /// No descriptor is free to wait with; or, after `timeout`, to accept the TCP connections of peers.
     pub fn accept(&self, timeout: Duration) -> Result<Option<Request>, WaitError> {
         let until = Some(clock::now() + timeout);
         let arrived =

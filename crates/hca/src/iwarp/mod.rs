@@ -35,7 +35,7 @@ pub(crate) use set_up::{IwarpSetup, listen};
 /// address use the following ports, up to 4863.
 pub const IWARP_PORT: u16 = 4832;
 
-/// Bits of a queue pair number below those that name the adapter at an address.
+/// Number of a queue pair number's low bits, below the bits that name the adapter at an address.
 const SLOT_SHIFT: u32 = 19;
 
 /// The TCP port at which the adapter of a queue pair listens: [`IWARP_PORT`] plus the top five bits of the

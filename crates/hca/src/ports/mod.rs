@@ -45,7 +45,8 @@ const SOCKET_INTERVAL: usize = 8;
 
 /// Checks whether the configured transport supports the configured reception, local path and impairments.
 ///
-/// # Errors It does not.
+/// # Errors
+/// It does not.
 pub(crate) fn check(config: &AdapterConfig) -> Result<(), OpenError> {
     check_local(config)?;
     match (config.transport, config.reception, &config.faults) {

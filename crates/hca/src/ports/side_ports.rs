@@ -65,7 +65,8 @@ impl SidePorts {
 
     /// Adds the socket that receives requests for service ports at which no process listens.
     ///
-    /// # Errors The kernel cannot watch the socket.
+    /// # Errors
+    /// The kernel cannot watch the socket.
     pub(super) fn add_requests(&mut self, socket: UdpSocket) -> Result<(), UdpError> {
         let address = socket.local();
         self.add(socket).map_err(|error| UdpError::Io { address, error: error.into() })

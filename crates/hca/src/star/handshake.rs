@@ -8,7 +8,7 @@
 //! | running | both sides know the result | [`MAX_INPUT`]; [`MAX_OPENING`] more at the stateless side | [`NEGOTIATION_TIMEOUT`] |
 //! | closing, after this side's last message | the peer has read it, and closed | discarded | 1 s |
 //!
-//! An OFFER is for the connection that the TCP stream belongs to: its address must be that of the TCP peer.
+//! An OFFER must name the address of the TCP peer that sends it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;

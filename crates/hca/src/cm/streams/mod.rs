@@ -95,7 +95,8 @@ impl Streams {
 
     /// Starts accepting connections for an identifier.
     ///
-    /// # Errors The kernel cannot watch the socket.
+    /// # Errors
+    /// The kernel cannot watch the socket.
     pub(super) fn listen(&mut self, id: IdName, socket: TcpListener) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         let address = socket.local_addr()?;
@@ -216,8 +217,7 @@ impl Streams {
         self.accept_error
     }
 
-    /// The earliest deadline of the calls, or the end of the listeners' pause; in the past if there are
-    /// outcomes.
+    /// The earliest deadline of the calls, or the end of the listeners' pause; zero if there are outcomes.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let outcomes = (!self.outcomes.is_empty()).then_some(Instant::ZERO);
         [self.due, self.paused_until, outcomes].into_iter().flatten().min()

@@ -100,7 +100,8 @@ impl StreamPorts {
 
     /// Starts without streams.
     ///
-    /// # Errors The impairments do not apply to streams.
+    /// # Errors
+    /// The impairments do not apply to streams.
     pub(crate) fn new(
         ready: Epoll,
         silence: Duration,
