@@ -11,7 +11,7 @@ use crate::host::{Host, PortCondition, ReserveError};
 use crate::name::IdName;
 
 /// Maximum number of ports that are tried to find an unused one. Each try takes system calls: with almost all
-/// ports in TIME_WAIT, all of them would take a tenth of a second for each connection.
+/// ports in TIME_WAIT, trying all ports would take a tenth of a second for each connection.
 const MOST_TRIES: usize = 1024;
 
 /// Options for binding an identifier.

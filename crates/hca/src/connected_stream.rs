@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 
-/// The end of a stream that sent some bytes.
+/// The end of a stream that has sent some of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sender {
     /// This adapter.

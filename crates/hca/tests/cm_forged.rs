@@ -1,5 +1,5 @@
 //! Forged and replayed messages of the connection manager against a live adapter. Their ICRCs are right: only
-//! the sender's address distinguishes them from those of the peer.
+//! the sender's address distinguishes them from the peer's messages.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

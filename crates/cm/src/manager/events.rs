@@ -41,7 +41,7 @@ impl<H> Manager<H> {
     /// Queues an event that the program writes, of its own or of librdmacm's.
     ///
     /// # Errors
-    /// The event is of another kind, or the program has not fetched too many events of the identifier.
+    /// The event is of another kind, or too many events of the identifier are not fetched.
     pub fn write_event(
         &mut self,
         id: IdName,

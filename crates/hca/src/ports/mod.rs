@@ -39,7 +39,7 @@ pub(crate) struct Ports {
     streams: Option<StreamPorts>,
 }
 
-/// While messages arrive through memory, one of so many calls of [`Ports::receive`] also receives from the
+/// While messages arrive through memory, every eighth call of [`Ports::receive`] also receives from the
 /// socket: a system call costs more than a message from memory.
 const SOCKET_INTERVAL: usize = 8;
 

@@ -13,9 +13,9 @@ const MAX_LENT: usize = 64;
 /// Most bytes of a stream's own buffer, which holds at most [`Terms::LONGEST_FPDU`].
 const OWN_LEN: usize = 2 * Terms::LONGEST_FPDU;
 
-/// Up to so many bytes are copied from a buffer of the pool to a stream's own at the end of a read, so that
-/// streams that are read in turn share one buffer, which stays in the cache. They are the part of an FPDU
-/// that is too short to be placed.
+/// Maximum number of bytes that are copied from a buffer of the pool to a stream's own buffer at the end of a
+/// read, so that streams that are read in turn share one buffer of the pool, which stays in the cache. These
+/// bytes are the part of an FPDU that is too short to be placed.
 const SHORT_LEN: usize = 8 << 10;
 
 /// Free space below which the bytes of the pool's buffer move to its front: the length of an FPDU.
