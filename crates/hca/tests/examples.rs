@@ -1,4 +1,4 @@
-//! The examples do what they say.
+//! Runs the examples and checks their output.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::process::Command;

@@ -165,7 +165,7 @@ fn a_flood_of_whole_requests_displaces_none_of_another_source() {
     drop(flood);
 }
 
-/// The time until a listener accepts a connection beside silent ones.
+/// Returns the time until a listener accepts a connection while silent connections are open.
 fn time_to_accept_beside_silent_connections() -> Duration {
     let ends = [open(false), open(false)];
     let listener = Listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -286,8 +286,8 @@ fn bytes_of_every_size_arrive_both_ways(peer: &mut Peer, sizes: &[usize], crc: b
     for open in [Told::accepted, Told::connected] {
         let connection = open(peer, crc);
         for len in sizes {
-            // A responder sends behind the initiator's first FPDU (RFC 5044 section 7.1), and the kernel is
-            // both.
+            // A responder sends only after the initiator's first FPDU (RFC 5044 section 7.1). The kernel has
+            // both roles.
             connection.kernel_writes_reads_and_sends(peer, *len);
             connection.writes_reads_and_sends(peer, *len);
         }

@@ -7,7 +7,7 @@
 //! Each line of the book is a name and an address with a port. A server listens there with an adapter of each
 //! transport and answers probes; a client probes each server, chooses the transport by `nichrome_hca::reach`,
 //! and connects. A key belongs to one of the servers by its hash. PUT is a SEND that the server's program
-//! answers, GET is a READ that its program does not notice.
+//! answers, GET is a READ without the server's program.
 //!
 //! | file | concept |
 //! |---|---|

@@ -2,8 +2,8 @@
 //!
 //! [`Adapter::listen`](crate::Adapter::listen) returns a [`Listener`], whose [`accept`](Listener::accept)
 //! returns a [`Request`] with the peer's address and private data, to be accepted or rejected.
-//! [`Adapter::connect`](crate::Adapter::connect) connects to a listener of Nichrome or of rdma_cm. Both ways
-//! lead to a [`Connected`] queue pair. Ports are those of port space `RDMA_PS_TCP`.
+//! [`Adapter::connect`](crate::Adapter::connect) connects to a listener of Nichrome or of rdma_cm. Accepting
+//! and connecting both return a [`Connected`] queue pair. Ports are those of port space `RDMA_PS_TCP`.
 //!
 //! ```text
 //! connect   REQ ────►                       ◄──── REP   Request::accept, or REJ   Request::reject

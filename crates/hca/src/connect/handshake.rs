@@ -90,8 +90,8 @@ pub(crate) trait Handshake: Sized {
     /// The phase.
     fn phase(&self) -> Phase;
 
-    /// This side's queue pair: the one that a parked peer names, or that of the request. `None` while it is
-    /// not known, and after the set-up.
+    /// This side's queue pair: the one that a parked peer names, or the request's. `None` while it is not
+    /// known, and after the set-up.
     fn qp(&self) -> Option<QpNumber> {
         None
     }
