@@ -24,10 +24,10 @@
 //! A queue pair on [`iwarp`] has a stream in place of datagrams, which the driver opens and negotiates:
 //!
 //! ```text
-//! device.connect(qp, &terms)                         when the set-up has agreed
+//! device.connect(qp, &terms)                         after the negotiation
 //! device.receive_stream(qp, bytes, now)              keep what is not consumed; stop reading unless wants_stream(qp)
 //! Transmit::Stream, Transmit::End                    of poll_transmit: write, or keep and hold_sends(qp); end the stream
-//! device.release_sends(qp)                           what was kept is written
+//! device.release_sends(qp)                           once the kept bytes are written
 //! device.stream_closed(qp, how, now)                 behind the last bytes; the driver then closes its direction too
 //! ```
 //!
@@ -42,7 +42,7 @@
 //! - Selective repeat between two devices of this crate ([`SelectiveRepeat`]), go-back-N with others.
 //! - A CNP for packets marked by ECN; received CNPs reduce the window or, with [`Dcqcn`], the rate.
 //! - [`star`] in place of RoCE for a reliable connection ([`Device::connect`]): one side's card keeps no
-//!   state. StaR has no windows, no invalidation of a side's own keys, no FLUSH and no ATOMIC WRITE.
+//!   state. StaR has no windows, no local invalidation, no FLUSH and no ATOMIC WRITE.
 //! - [`iwarp`] for reliable connections over TCP. No SEND with immediate data, no FLUSH and no ATOMIC WRITE;
 //!   atomics and WRITE with immediate data between peers with RFC 7306.
 //!

@@ -22,8 +22,8 @@ impl Access {
     pub const WINDOW_BIND: Self = Self(1 << 4);
     /// A window's addresses begin at 0.
     pub const ZERO_BASED: Self = Self(1 << 5);
-    /// Invalidation of the region's keys by work requests and peers. An extension: regions of the verbs that
-    /// were not registered by a work request cannot be invalidated.
+    /// Invalidation of the region's keys by work requests and peers. An extension of the verbs, where only
+    /// regions that a work request registered can be invalidated.
     pub const INVALIDATE: Self = Self(1 << 7);
     /// FLUSHes of peers that make writes globally visible.
     pub const FLUSH_GLOBAL: Self = Self(1 << 8);
@@ -37,7 +37,7 @@ impl Access {
         if bits & !Self::ALL == 0 { Some(Self(bits)) } else { None }
     }
 
-    /// The rights as bits.
+    /// Returns the rights as bits.
     pub const fn bits(self) -> u16 {
         self.0
     }
@@ -54,7 +54,7 @@ impl Access {
         self.0 & other.0 != 0
     }
 
-    /// The rights that StaR packets carry: all but those of FLUSH, which StaR does not support.
+    /// Returns the rights that StaR packets carry: all but those of FLUSH, which StaR does not support.
     pub const fn star_bits(self) -> u8 {
         self.0 as u8
     }

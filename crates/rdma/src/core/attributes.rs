@@ -73,7 +73,7 @@ pub struct AddressVector {
 }
 
 impl AddressVector {
-    /// A path from the device's first address to `destination`, with traffic class 0 and hop limit 64.
+    /// Creates a path from the device's first address to `destination`, with traffic class 0 and hop limit 64.
     pub const fn to(destination: IpAddr) -> Self {
         let traffic_class = TrafficClass(0);
         Self { source_index: 0, destination, traffic_class, flow_label: 0, hop_limit: 64 }
@@ -211,7 +211,7 @@ impl std::fmt::Display for AttributeMask {
 }
 
 impl QpChange {
-    /// A change of the state only.
+    /// Creates a change of the state only.
     pub fn to(state: QpState) -> Self {
         Self { state: Some(state), ..Self::default() }
     }

@@ -47,7 +47,7 @@ pub(crate) enum Added {
     Lost,
 }
 
-/// What the end of a moderation timer releases.
+/// The result of a moderation timer that fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
     /// No event: no period has begun.
@@ -58,8 +58,8 @@ pub(crate) enum Released {
     Later(Instant),
 }
 
-/// Completions that are searched for one of a queue pair. A longer queue counts as holding one: peers decide
-/// how often it is searched.
+/// Maximum number of entries searched for a completion of one queue pair. A longer queue is assumed to hold
+/// one: peers decide how often it is searched.
 const MAX_SEARCHED: usize = 1024;
 
 /// A bounded FIFO of completions.
@@ -70,7 +70,7 @@ pub(crate) struct CompletionQueue {
     pub(crate) moderation: Moderation,
     /// Completions since the last event, while moderation delays the next.
     gathered: u16,
-    /// The end of the moderation period, while there are such completions.
+    /// End of the moderation period, while `gathered` is above 0.
     due: Option<Instant>,
     overflowed: bool,
     /// Number of send and receive queues that complete here.
@@ -151,13 +151,13 @@ impl CompletionQueue {
         }
     }
 
-    /// Removes the completions of a queue pair that is reset or destroyed: programs would take them for those
-    /// of later requests.
+    /// Removes the completions of a queue pair that is reset or destroyed: programs would take them for
+    /// completions of later requests.
     pub(crate) fn forget(&mut self, qp: QpNumber) {
         self.entries.retain(|completion| completion.qp != qp);
     }
 
-    /// Returns true if a completion of the queue pair may wait, other than that of a flushed request.
+    /// Returns true if the queue may hold a completion of the queue pair other than of a flushed request.
     pub(crate) fn may_hold(&self, qp: QpNumber) -> bool {
         let mut entries = self.entries.iter();
         self.entries.len() > MAX_SEARCHED

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::kind;
 use super::slab::Handle;
 
-/// Pairs of a domain and the index of an object in it, so that the members of a domain are found without a
-/// look at all objects.
+/// Pairs of a domain and the index of an object in it, so that a domain's members are found without a scan of
+/// all objects.
 #[derive(Debug, Default)]
 pub(crate) struct Members(BTreeSet<(u32, u32)>);
 
@@ -19,7 +19,7 @@ impl Members {
         self.0.remove(&(domain.index(), object));
     }
 
-    /// The indices of a domain's objects, in order.
+    /// Returns the indices of a domain's objects, in order.
     pub(crate) fn of(&self, domain: Handle<kind::Domain>) -> impl Iterator<Item = u32> {
         let pairs = self.0.range((domain.index(), 0)..=(domain.index(), u32::MAX));
         pairs.map(|(_, object)| *object)

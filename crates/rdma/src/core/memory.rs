@@ -50,12 +50,12 @@ impl ByteMemory {
         Self { base, bytes: vec![0; len] }
     }
 
-    /// All bytes.
+    /// Returns all bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// All bytes, mutable.
+    /// Returns all bytes, mutable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
     }

@@ -224,9 +224,9 @@ impl Protection {
         }
     }
 
-    /// Replaces a region. It keeps its key, since programs that call `ibv_rereg_mr` do not send it to peers
-    /// again, unless the key was invalidated or the domain changes: a stateless card admits packets by the
-    /// key alone, whatever the domain of their connection.
+    /// Replaces a region. Keeps its key, since programs that call `ibv_rereg_mr` do not send the key to peers
+    /// again. Renews the key if it was invalidated, and if the domain changes: a stateless card admits
+    /// packets by the key alone, whatever the domain of their connection.
     pub(crate) fn replace_region(&mut self, handle: Handle<kind::Key>, region: Region) {
         let Some(key) = self.key_of(handle) else { return };
         let Ok(named) = self.named_mut(key) else { return };
@@ -314,7 +314,7 @@ impl Protection {
         }
     }
 
-    /// Checks that a peer's key grants a right, wherever it reaches.
+    /// Checks that a peer's key grants a right, at any address.
     pub(crate) fn grants(&self, asker: Asker, key: RKey, right: Access) -> Result<(), Refusal> {
         match self.named(key.0)? {
             Named::Region(region) => region.reach(asker.domain, region.io_address, 0, right).map(drop),

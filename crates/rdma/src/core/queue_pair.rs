@@ -62,7 +62,7 @@ pub(crate) struct Settings {
 const LONGEST_BACKOFF: u64 = 4096 << 16;
 
 impl Settings {
-    /// Nanoseconds of the retransmission timer after `retries` retries without progress.
+    /// Returns the nanoseconds of the retransmission timer after `retries` retries without progress.
     ///
     /// The standard allows 1 to 4 times 4.096 µs × 2^timeout (IBA 9.7.6.1.3); rxe and most hardware wait once
     /// that time. An adapter in software is silent while its process has no processor, so short timers double
@@ -73,7 +73,7 @@ impl Settings {
         (shortest << retries.min(2)).min(LONGEST_BACKOFF.max(shortest))
     }
 
-    /// The attributes of a new queue pair.
+    /// Creates the attributes of a new queue pair.
     pub(crate) fn new(path_mtu: PathMtu) -> Self {
         Self {
             access: Access::NONE,
@@ -163,8 +163,9 @@ impl QueuePair {
         self.settings.path_mtu.bytes()
     }
 
-    /// Has a target take receives of the shared receive queue that a request names, with its protection
-    /// domain and completion queue (IBA annex A14). Returns false if its XRC domain has no such queue.
+    /// Switches an XRC target to the shared receive queue that a request names, and to that queue's
+    /// protection domain and completion queue (IBA annex A14). Returns false if the target's XRC domain has
+    /// no such queue.
     #[inline]
     pub(crate) fn turn_to<M: Memory>(&mut self, srq: SrqNumber, verbs: &Verbs<M>) -> bool {
         let found = self.xrc.and_then(|domain| verbs.srq_of(domain, srq));
@@ -230,7 +231,7 @@ impl QueuePair {
         let slot = self.receiving.ok_or(Refusal::State)?;
         let (queue, domain) = match &self.receives {
             Receives::Own(queue) => (queue, self.domain),
-            // IBA 10.2.9: the keys of a shared queue's receives are of its own domain.
+            // IBA 10.2.9: the L_Keys of a shared queue's receives belong to that queue's domain.
             Receives::Shared(handle) => {
                 let shared = verbs.srqs.get(*handle).ok_or(Refusal::State)?;
                 (&shared.queue, shared.domain)

@@ -118,7 +118,7 @@ pub(crate) struct SharedReceiveQueue {
     pub(crate) waiters: VecDeque<Handle<kind::Qp>>,
     /// Number of queue pairs that take from the queue.
     pub(crate) users: u32,
-    /// Of a queue of an XRC domain; `None` for others.
+    /// `Some` for a queue of an XRC domain.
     pub(crate) xrc: Option<XrcQueue>,
 }
 

@@ -50,8 +50,8 @@ impl SendWork {
         )
     }
 
-    /// Returns true if an answer of its own acknowledges the request, not a later ACK: it counts in
-    /// `max_rd_atomic`.
+    /// Returns true if a response of its own acknowledges the request, not a later ACK. Such requests count
+    /// against `max_rd_atomic`.
     #[inline]
     pub(crate) fn wants_response(&self) -> bool {
         self.wants_data() || matches!(self.operation, Operation::Flush { .. } | Operation::AtomicWrite(_))

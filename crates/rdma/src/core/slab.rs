@@ -18,7 +18,7 @@ impl<T> Handle<T> {
         Self { index, generation, kind: PhantomData }
     }
 
-    /// The object's index among those of its kind; reused after the object is destroyed.
+    /// Returns the object's index among those of its kind; reused after the object is destroyed.
     pub const fn index(self) -> u32 {
         self.index
     }

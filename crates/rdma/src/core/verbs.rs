@@ -107,7 +107,7 @@ impl<M: Memory> Verbs<M> {
         self.serve_waiters(srq);
     }
 
-    /// Lets a queue pair wait for a receive of a shared queue, behind those that wait already.
+    /// Appends a queue pair to those that wait for a receive of a shared queue.
     pub(crate) fn wait_for_receive(&mut self, srq: Handle<kind::Srq>, qp: Handle<kind::Qp>) {
         if let Some(shared) = self.srqs.get_mut(srq) {
             shared.waiters.push_back(qp);
@@ -122,7 +122,8 @@ impl<M: Memory> Verbs<M> {
         }
     }
 
-    /// Has the device serve the queue pairs that wait for receives of a shared queue, if it has any.
+    /// Marks a shared queue for [`next_waiter`](Self::next_waiter), if it has both receives and queue pairs
+    /// that wait.
     pub(crate) fn serve_waiters(&mut self, srq: Handle<kind::Srq>) {
         let served = |shared: &SharedReceiveQueue| shared.queue.len() > 0 && !shared.waiters.is_empty();
         if self.srqs.get(srq).is_some_and(served) && !self.unserved.contains(&srq) {
@@ -130,7 +131,7 @@ impl<M: Memory> Verbs<M> {
         }
     }
 
-    /// Removes the queue pair whose turn it is to take a receive of a shared queue that has one.
+    /// Removes the next queue pair that waits at a shared queue with receives.
     pub(crate) fn next_waiter(&mut self) -> Option<Handle<kind::Qp>> {
         while let Some(srq) = self.unserved.front() {
             let shared = self.srqs.get_mut(*srq).filter(|shared| shared.queue.len() > 0);

@@ -43,7 +43,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration with these addresses and default values. The seed is 0: keys are predictable.
+    /// Creates a configuration with these addresses and default values. The seed is 0: keys are predictable.
     pub fn new(addresses: Vec<IpAddr>) -> Self {
         Self {
             addresses,

@@ -23,8 +23,8 @@ impl<M: Memory> Device<M> {
         self.verbs.counters.dropped_unknown += 1;
     }
 
-    /// Processes a datagram for the transport of `E`. A multicast datagram is for each member of its group,
-    /// any other for one queue pair.
+    /// Processes a datagram for the transport of `E`. Delivers a multicast datagram to each member of its
+    /// group, any other to one queue pair.
     #[inline]
     fn receive_for<E: Member>(&mut self, datagram: &Datagram<'_>) {
         let addresses = &datagram.flow.addresses;
@@ -41,12 +41,12 @@ impl<M: Memory> Device<M> {
             let Some((index, endpoint)) = found.filter(|(_, endpoint)| {
                 !endpoint.qp().on_hold && (is_multicast || endpoint.is_from_peer(addresses))
             }) else {
-                // Behind the last member of a group.
+                // `nth > 0`: the last member of the group has the datagram, so nothing was dropped.
                 verbs.counters.dropped_unknown += u64::from(nth == 0);
                 return;
             };
             if endpoint.receive(packet, datagram, shared, verbs) {
-                // A peer that sends receives, too: ends a hold of the queue pair's sends.
+                // A peer that sends also receives: ends `Device::hold_sends`.
                 endpoint.qp_mut().is_blocked = false;
                 self.settle(index);
             }

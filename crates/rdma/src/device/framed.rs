@@ -281,7 +281,7 @@ mod tests {
         sender.device.memory_mut().bytes_mut()[..400].copy_from_slice(&pattern);
         sender.send(0, 300);
         sender.send(300, 5);
-        // A room that no frame fits: each takes what it can.
+        // Room for 64 bytes a call: the first frame is split.
         let mut stream = Vec::new();
         while let Some(bytes) = sender.transmit(64) {
             assert!(bytes.len() <= 64);

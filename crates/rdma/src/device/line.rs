@@ -11,8 +11,9 @@ use crate::net::{Room, Transmit};
 use crate::transport::{Endpoint, Shared};
 
 impl<M: Memory> Device<M> {
-    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes or the end of
-    /// a stream; `None` if there is none now. The buffer must be 4 KiB larger than the largest datagram.
+    /// Builds outgoing data at the front of `buffer`: up to `max_segments` datagrams, or bytes of a stream,
+    /// or a stream's end; `None` if there is nothing to send now. The buffer must be 4 KiB larger than the
+    /// largest datagram.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -144,7 +145,8 @@ impl<M: Memory> Device<M> {
     }
 }
 
-/// Whether a queue pair's stream is blocked. One that is to be ended is not: the peer may never read.
+/// Returns true if the queue pair's sends are blocked. The end of a stream is never blocked: the peer may
+/// never read.
 #[inline]
 fn is_stopped(transport: &Transport) -> bool {
     transport.qp().is_blocked && !for_endpoint!(transport, |endpoint| endpoint.ends_stream())

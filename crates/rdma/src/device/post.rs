@@ -56,7 +56,7 @@ impl<M: Memory> Device<M> {
         for request in requests.clone() {
             check_send(transport, &request, config, verbs)?;
             if matches!(request.payload, Payload::InlineFrom(_)) {
-                // Reading the bytes may fail, which would be too late here.
+                // `post_send` may fail to read the bytes, when earlier requests are already posted.
                 return Err(PostError::Payload);
             }
         }
@@ -195,8 +195,8 @@ fn check_operation<M>(qp: &QueuePair, request: &SendRequest<'_>, verbs: &Verbs<M
 #[inline]
 fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostError> {
     let max = match request.operation {
-        // Its 8 bytes are part of the request in rdma-core's `ibv_wr_atomic_write`, whatever the queue was
-        // made for.
+        // The 8 bytes are part of the request in rdma-core's `ibv_wr_atomic_write`, whatever the queue's
+        // inline capacity.
         Operation::AtomicWrite(_) => qp.capacity.inline.max(8),
         _ => qp.capacity.inline,
     };

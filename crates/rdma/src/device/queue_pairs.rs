@@ -78,8 +78,7 @@ pub struct QpReport {
 }
 
 impl<M: Memory> Device<M> {
-    /// Creates a queue pair in state [`QpState::Reset`]. Targets of XRC are created by
-    /// [`Device::create_xrc_target`].
+    /// Creates a queue pair in state [`QpState::Reset`]. [`Device::create_xrc_target`] creates XRC targets.
     ///
     /// # Errors
     /// An object does not exist, a size is out of range, or the limit of queue pairs is reached.
@@ -97,7 +96,7 @@ impl<M: Memory> Device<M> {
         self.insert_qp(config, None)
     }
 
-    /// Adds a queue pair whose objects exist.
+    /// Adds a queue pair. The caller has checked that its objects exist.
     pub(super) fn insert_qp(
         &mut self,
         config: QpConfig,
@@ -139,8 +138,8 @@ impl<M: Memory> Device<M> {
         self.qp_number(handle).is_ok_and(|known| known == number).then_some(handle)
     }
 
-    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues; those
-    /// of a target of XRC stay, which are of shared receives.
+    /// Modifies a queue pair. A change to [`QpState::Reset`] removes its completions from their queues.
+    /// Completions of an XRC target stay, because they are of shared receives.
     ///
     /// # Errors
     /// The transition or an attribute is not allowed, or a value is out of range. The queue pair is
@@ -230,8 +229,8 @@ impl<M: Memory> Device<M> {
         Ok(transport.qp().number)
     }
 
-    /// Returns true if the program has not polled all completions of a queue pair, those of flushed requests
-    /// aside; also if a queue of its completions has more than 1,024, of any queue pairs.
+    /// Returns true if a completion queue of the queue pair holds a completion of it, other than of a flushed
+    /// request, or holds more than 1,024 completions of any queue pairs.
     pub fn may_have_unpolled_completions(&self, number: QpNumber) -> bool {
         let Some(transport) = self.qp_of(number).and_then(|handle| self.qps.get(handle)) else {
             return false;
@@ -260,15 +259,15 @@ impl<M: Memory> Device<M> {
         Ok(())
     }
 
-    /// Destroys a queue pair, detached from all multicast groups. Outstanding requests do not complete, and
-    /// its completions that were not polled are removed, as RDMA cards do: programs free what they point to
-    /// together with the queue pair.
+    /// Detaches a queue pair from all multicast groups and destroys it. Outstanding requests do not complete,
+    /// and its unpolled completions are removed, as RDMA cards do: programs free the objects that `wr_id`
+    /// refers to together with the queue pair.
     ///
     /// # Errors
     /// The queue pair does not exist.
     pub fn destroy_qp(&mut self, handle: Handle<kind::Qp>) -> Result<(), ObjectError> {
         for group in self.multicast_groups(handle) {
-            // It is attached.
+            // Cannot fail: the queue pair is attached.
             let _ = self.detach_multicast(handle, group);
         }
         let Self { qps, transports, verbs, .. } = self;
@@ -299,7 +298,7 @@ impl<M: Memory> Device<M> {
         let Self { qps, verbs, transports, config, .. } = self;
         qps.replace(handle, |transport| {
             let mut qp = transport.dissolve(transports, verbs);
-            // Those of a target are of the shared queues that requests named, whose receives are not its own.
+            // An XRC target's completions are of receives of shared queues, not of its own: they stay.
             let own = [qp.send_cq, qp.receive_cq].into_iter().filter(|_| qp.xrc.is_none());
             for cq in own {
                 if let Some(cq) = verbs.cqs.get_mut(cq) {

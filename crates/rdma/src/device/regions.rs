@@ -46,8 +46,8 @@ pub struct RegionConfig {
 }
 
 impl RegionConfig {
-    /// A region whose I/O addresses are the addresses of the program's memory, which must exist at
-    /// registration.
+    /// Creates the configuration of a region whose I/O addresses are the addresses of the program's memory,
+    /// which must exist at registration.
     pub const fn new(address: u64, len: u64, access: Access) -> Self {
         Self { address, len, io_address: address, access, paging: Paging::AtRegistration }
     }
@@ -107,8 +107,8 @@ impl<M: Memory> Device<M> {
         Ok(Region { domain, access, io_address, address, len, windows, validity })
     }
 
-    /// Replaces memory, rights and domain of a region, which keeps its key within its domain. An invalidated
-    /// region becomes valid. It has a new key then, and in another domain.
+    /// Replaces memory, rights and domain of a region. An invalidated region becomes valid. The key changes
+    /// if the region was invalidated or its domain changes.
     ///
     /// # Errors
     /// See [`Device::register`]. Also fails if the region does not exist or windows are bound to it.
@@ -219,7 +219,7 @@ impl<M: Memory> Device<M> {
         self.region_changed(&RegionChange { domain, key, region: None });
     }
 
-    /// Reports the regions of its domain to the endpoint of a queue pair that gives peers other rights now.
+    /// Reports the domain's regions to the endpoint of a queue pair whose access rights changed.
     pub(super) fn rights_changed(&mut self, handle: Handle<kind::Qp>) {
         if !self.follows_regions() {
             return;

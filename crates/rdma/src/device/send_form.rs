@@ -24,12 +24,12 @@ use crate::core::work::Operation;
 pub(super) struct SendForm {
     /// Bytes of payload; `u32::MAX` stands for more.
     pub(super) len: u32,
-    /// [`Progress::Posted`], or how the request completes in its turn.
+    /// [`Progress::Posted`], or the error with which the request completes in order.
     pub(super) progress: Progress,
 }
 
 impl SendForm {
-    /// The form of a request of `len` bytes on a queue pair whose messages have at most `limit`.
+    /// Creates the form of a request of `len` bytes on a queue pair whose messages have at most `limit`.
     #[inline]
     pub(super) fn new(kind: QpType, operation: &Operation, len: u32, limit: u32) -> Self {
         let progress = if !is_carried(kind, operation) {
@@ -43,7 +43,7 @@ impl SendForm {
     }
 }
 
-/// Whether the service has packets for an operation on the peer's memory. True for all other operations.
+/// Returns false for an operation on the peer's memory that the service has no packets for.
 #[inline]
 pub(super) fn is_carried(kind: QpType, operation: &Operation) -> bool {
     let reads = wants_response(operation);
@@ -54,7 +54,7 @@ pub(super) fn is_carried(kind: QpType, operation: &Operation) -> bool {
     }
 }
 
-/// Whether the service must have responses other than acknowledgements.
+/// Returns true if the operation needs a response other than an ACK.
 #[inline]
 pub(super) fn wants_response(operation: &Operation) -> bool {
     is_of_8_bytes(operation) || matches!(operation, Operation::Read(_) | Operation::Flush { .. })

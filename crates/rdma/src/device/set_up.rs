@@ -62,8 +62,8 @@ impl<M: Memory> Device<M> {
     ///
     /// # Errors
     /// The queue pair does not exist, is not RC, is already set up, is not in INIT, RTR or RTS, or has sends
-    /// that were posted without a hold. The peer's queues are larger than this device's may be, if it would
-    /// keep a copy of them.
+    /// that were posted without a hold. Also fails if this device would keep a copy of the peer's queues and
+    /// they exceed its limits.
     #[allow(private_bounds, reason = "transports are of this crate")]
     pub fn connect<A: Agreed<M>>(&mut self, handle: Handle<kind::Qp>, agreed: &A) -> Result<(), ConnectError>
     where

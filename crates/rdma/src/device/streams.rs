@@ -1,8 +1,8 @@
 //! Byte streams: a queue pair whose transport has a stream connection of its own, which the driver owns.
 //!
-//! Frames are consumed whole, so that the driver keeps the first part of one: up to
+//! A queue pair may consume whole frames only, so the driver keeps the first part of a frame: up to
 //! [`Terms::LONGEST_FPDU`](crate::iwarp::Terms::LONGEST_FPDU) bytes. A queue pair that stops reading needs a
-//! receive; it wants bytes again when one is posted, to its own or to its shared queue.
+//! receive; it accepts bytes again when one is posted, to its own or to its shared queue.
 
 use nichrome_wire::Instant;
 
@@ -45,7 +45,7 @@ impl<M: Memory> Device<M> {
 
     /// Keeps a queue pair from sending until [`Device::release_sends`]: after a partial write of a stream's
     /// data from [`Device::poll_transmit`], or while its peer does not receive yet. A datagram from the peer
-    /// ends it, too.
+    /// also ends the hold.
     pub fn hold_sends(&mut self, qp: Handle<kind::Qp>) {
         if let Some(transport) = self.qps.get_mut(qp) {
             transport.qp_mut().is_blocked = true;
@@ -60,9 +60,9 @@ impl<M: Memory> Device<M> {
         }
     }
 
-    /// Reports the end of a queue pair's stream, when all bytes before it were consumed or can never be: they
-    /// are the first part of a frame. The queue pair moves to ERROR. The driver closes its direction behind
-    /// the bytes that it has kept.
+    /// Reports the end of a queue pair's stream. The driver calls it once the device has consumed all bytes
+    /// before the end, or if the rest is the first part of a frame. The queue pair moves to ERROR. The driver
+    /// closes its direction behind the bytes that it has kept.
     pub fn stream_closed(&mut self, qp: Handle<kind::Qp>, end: StreamEnd, now: Instant) {
         self.verbs.now = now;
         let Self { qps, transports, verbs, .. } = self;

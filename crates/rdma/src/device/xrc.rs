@@ -1,9 +1,9 @@
 //! The verbs of extended reliable connections (IBA annex A14): XRC domains, their shared receive queues, and
 //! targets.
 //!
-//! Each request on such a connection names a shared receive queue of the target's XRC domain. Receives,
-//! protection domain and completion queue are that queue's, so a target has none of its own: between
-//! requests, those of its XRC domain stand for them, which contain nothing.
+//! Each request on such a connection names a shared receive queue of the target's XRC domain. The request
+//! uses that queue's receives, protection domain and completion queue. A target has none of its own: between
+//! requests, it refers to its XRC domain's empty protection domain and completion queue.
 
 use nichrome_wire::rdma::SrqNumber;
 
@@ -116,7 +116,7 @@ impl<M: Memory> Device<M> {
         Ok(made)
     }
 
-    /// Returns a queue pair, a target with the objects that it was created with.
+    /// Returns a queue pair; restores the objects that an XRC target was created with.
     pub(super) fn turned_back(&self, mut qp: QueuePair) -> QueuePair {
         if let Some(&XrcDomain { domain, cq, .. }) = qp.xrc.and_then(|xrc| self.xrc_domains.get(xrc)) {
             qp.receives = Receives::Own(ReceiveQueue::new(0, 0));

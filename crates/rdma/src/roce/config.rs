@@ -4,8 +4,9 @@ use nichrome_wire::rdma::ROCE_PORT;
 
 use crate::congestion::Congestion;
 
-/// Whether lost packets are retransmitted one by one. The offer is a bit of each packet that the standard
-/// reserves and that other implementations ignore; with them, everything after a loss is retransmitted.
+/// Whether the requester retransmits lost packets one by one. Devices offer this by a bit of each packet that
+/// the standard reserves and other implementations ignore; with these, the requester retransmits everything
+/// after a loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SelectiveRepeat {
     /// Offered, and used with peers that offer it.
@@ -24,16 +25,17 @@ pub struct RoceConfig {
     pub congestion: Congestion,
     /// Whether lost packets are retransmitted one by one.
     pub selective_repeat: SelectiveRepeat,
-    /// Packets that arrived ahead of lost ones and are kept, of all queue pairs together. The queue pairs
-    /// that keep any at the same time take up to 240 KB each besides the payloads, which others use later.
+    /// Maximum number of packets that responders keep because they arrived ahead of lost ones, of all queue
+    /// pairs together. A queue pair that keeps packets takes up to 240 KB besides the payloads, which others
+    /// reuse later.
     pub held_packets: usize,
     /// Whether the driver sees IPv4 identifications, and has changed every ICRC to identification 0
     /// ([`IcrcChecker::change_ident`](nichrome_wire::rdma::IcrcChecker::change_ident)): then an ICRC is right
-    /// or wrong. Otherwise an ICRC is accepted that is right for an identification to be expected from the
-    /// peer.
+    /// or wrong. Otherwise an ICRC is accepted if it is right for an identification that the peer is likely
+    /// to use.
     pub sees_identifications: bool,
-    /// How long an acknowledgement waits for the answer of a program, to leave together with it.
-    /// Nanoseconds; 0 for never.
+    /// Nanoseconds by which an ACK is delayed, to leave together with the program's answer; 0 disables
+    /// delays.
     pub acknowledgement_delay: u64,
 }
 

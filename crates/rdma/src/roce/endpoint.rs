@@ -24,7 +24,7 @@ use crate::core::verbs::Verbs;
 use crate::net::{Datagram, Room, Route, SteeringKey};
 use crate::transport::Endpoint;
 
-/// Nanoseconds between congestion notifications at least (DCQCN, section 5.1).
+/// Minimum interval of CNPs in nanoseconds (DCQCN, section 5.1).
 const NOTIFICATION_INTERVAL: u64 = 50_000;
 
 /// A queue pair on RoCE.
@@ -33,24 +33,24 @@ pub(crate) type RoceQp = Box<Connection>;
 /// A queue pair with the state of its transport.
 pub(crate) struct Connection {
     qp: QueuePair,
-    /// Where packets go, once the peer is known. Datagrams carry their own.
+    /// The route of sent packets, once the peer is known. UD requests name their own.
     route: Option<Route>,
     requester: Requester,
     responder: Responder,
     identifications: Identifications,
-    /// When the last congestion notification was sent.
+    /// When the last CNP was requested.
     notified: Option<Instant>,
 }
 
-/// How building a packet ended.
+/// The result of building a packet.
 enum Built {
-    /// The packet is in place, and has this many bytes.
+    /// The packet is in the room, and has this many bytes.
     Placed(usize),
-    /// The room is full, or of another destination.
+    /// The packet does not fit the room: it is full, or holds packets for another destination.
     Full,
     /// Its memory can no longer be accessed.
     Failed,
-    /// The program has destroyed its route.
+    /// The program has destroyed its address handle.
     Undeliverable,
 }
 
@@ -66,8 +66,8 @@ impl Connection {
         })
     }
 
-    /// Whether a packet with this verdict on its ICRC is accepted. Datagrams come from anywhere, and show
-    /// their key.
+    /// Returns true if a packet with this ICRC verdict is accepted. On UD any identification is accepted:
+    /// datagrams come from any peer, and are checked by their Q_Key.
     #[inline]
     fn believes(&mut self, check: IcrcCheck, message: &Message, psn: Psn, now: Instant) -> bool {
         if self.qp.kind == QpType::Ud {
@@ -83,7 +83,8 @@ impl Connection {
         self.identifications.accept(check, in_sequence, now)
     }
 
-    /// A packet arrived with a congestion mark: notifies its sender, though not each time.
+    /// Handles a packet with a congestion mark: echoes it in ACKs, or requests a CNP, at most one per
+    /// [`NOTIFICATION_INTERVAL`].
     fn marked<M: Memory>(&mut self, shared: &RoceShared, verbs: &mut Verbs<M>) {
         verbs.counters.congestion_marks += 1;
         if shared.echoes_marks() && self.qp.kind.is_reliable() {
@@ -96,9 +97,9 @@ impl Connection {
         }
     }
 
-    /// The packet that leaves next: answers first. A delayed acknowledgement leaves right behind a request.
-    /// The rate of congestion control holds requests and READ responses alike: the sender of the data reacts
-    /// (DCQCN, section 3.1).
+    /// Returns the next packet to send: answers first. A delayed ACK follows a request. The congestion
+    /// controller's rate limits requests and READ responses alike: the sender of the data reacts (DCQCN,
+    /// section 3.1).
     #[inline]
     fn next_packet(&self, shared: &RoceShared, behind_request: bool, now: Instant) -> Option<Outgoing> {
         let (read, is_paced) = (shared.environment.window.read, self.requester.paced_until(now).is_some());
@@ -107,7 +108,7 @@ impl Connection {
         next.or_else(|| if behind_request { self.responder.acknowledgement(&self.qp) } else { None })
     }
 
-    /// Builds a packet behind those that are there.
+    /// Appends a packet to the room.
     #[inline]
     fn build<M: Memory>(
         &self,
@@ -133,7 +134,7 @@ impl Connection {
         Built::Placed(len)
     }
 
-    /// The route of the packet that leaves next.
+    /// Returns the route of the next packet.
     #[inline]
     fn route_of<M: Memory>(&self, shared: &RoceShared, verbs: &Verbs<M>) -> Option<Route> {
         if self.qp.kind != QpType::Ud {
@@ -159,14 +160,14 @@ impl Connection {
         let dest_qp = self.destination(packet)?;
         let bth = Bth { flags, pkey: PKey::default(), dest_qp, psn: packet.psn };
         let message = match packet.message {
-            // An answer of a target.
+            // A response of an XRC target.
             Message::Rc(message) if self.qp.kind.is_xrc() => Message::Xrc(SrqNumber::default(), message),
             message => message,
         };
         Some(Repr { bth, message })
     }
 
-    /// Whether a packet offers selective repeat, or is a selective NAK.
+    /// Returns true if a packet offers selective repeat, or is a selective NAK.
     #[inline]
     fn offers_selective(&self, packet: &Outgoing, shared: &RoceShared) -> bool {
         let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
@@ -206,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// A packet of `len` bytes has left.
+    /// Updates requester or responder after a packet of `len` bytes was sent.
     #[inline]
     fn sent<M: Memory>(
         &mut self,
@@ -232,7 +233,7 @@ impl Connection {
         }
     }
 
-    /// A packet cannot be built, because its memory can no longer be accessed.
+    /// Handles a packet whose memory can no longer be accessed.
     fn failed<M: Memory>(&mut self, packet: &Outgoing, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
         let Self { qp, requester, responder, .. } = self;
         match packet.cause {
@@ -254,7 +255,7 @@ impl Connection {
         self.check_failure(shared, verbs);
     }
 
-    /// A packet has no route: the program has destroyed it.
+    /// Handles a packet without a route: the program has destroyed the address handle.
     fn undeliverable<M: Memory>(&mut self, packet: &Outgoing, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
         let Self { qp, requester, responder, .. } = self;
         match packet.cause {
@@ -275,8 +276,8 @@ impl Connection {
         }
     }
 
-    /// Moves the queue pair to ERROR. Answers that wait are still sent: those of requests before a refused
-    /// one leave before its NAK (IBA 9.7.5.1, 9.9.2).
+    /// Moves the queue pair to ERROR. Queued answers are still sent: answers to requests before a refused one
+    /// leave before its NAK (IBA 9.7.5.1, 9.9.2).
     fn fail<M: Memory>(&mut self, shared: &mut RoceShared, verbs: &mut Verbs<M>) {
         let Self { qp, requester, responder, .. } = self;
         let entered = qp.state != QpState::Err;
@@ -337,7 +338,7 @@ impl Endpoint for RoceQp {
     fn is_from_peer(&self, addresses: &AddressPair) -> bool {
         match &self.route {
             Some(route) => route.is_reverse_of(addresses),
-            // Multicast datagrams name no queue pair.
+            // A datagram to a multicast address must not name a single queue pair.
             None => self.qp.kind == QpType::Ud && !addresses.dst().is_multicast(),
         }
     }
@@ -378,7 +379,7 @@ impl Endpoint for RoceQp {
             {
                 requester.receive(message, incoming, context);
             }
-            // An answer to a target, which requests nothing, is none of its peer.
+            // Answers to an XRC target are dropped: it sends no requests.
             (QpType::Rc, Message::Rc(message)) | (QpType::XrcReceive, Message::Xrc(_, message))
                 if !message.is_answer() =>
             {

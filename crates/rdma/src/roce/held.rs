@@ -21,7 +21,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// A request with a copy of its payload.
+    /// Creates a request with a copy of its payload.
     pub(super) fn new(message: RcMessage, request: &Incoming<'_>, payload: Vec<u8>) -> Self {
         let Incoming { psn, srq, ack_request, solicited, addresses, traffic_class, .. } = *request;
         Self { message, psn, srq, ack_request, solicited, addresses, traffic_class, payload }
@@ -50,7 +50,7 @@ impl Held {
 /// The kept requests of one queue pair, in order.
 #[derive(Debug, Default)]
 pub(super) struct HeldRequests {
-    /// The request at place n has the expected packet number plus n.
+    /// The request at index n has the expected PSN + n.
     pub(super) places: VecDeque<Option<Held>>,
     /// Packets that selective NAKs are to name.
     pub(super) missing: VecDeque<Psn>,

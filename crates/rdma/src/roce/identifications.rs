@@ -9,7 +9,7 @@
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::IcrcCheck;
 
-/// Datagrams that a socket sends in one call, at most.
+/// Maximum number of datagrams that a socket sends in one call.
 const SEGMENTS: u16 = 128;
 
 /// How far the next identification may be ahead of the last, and behind it.
@@ -29,8 +29,8 @@ pub(super) struct Identifications {
 }
 
 impl Identifications {
-    /// Whether to accept a packet with this verdict on its ICRC. `in_sequence` says whether it is the next in
-    /// sequence.
+    /// Returns true if a packet with this ICRC verdict is accepted. `in_sequence` returns true if the packet
+    /// is the next in sequence.
     #[inline]
     pub(super) fn accept(&mut self, check: IcrcCheck, in_sequence: impl Fn() -> bool, now: Instant) -> bool {
         match check {

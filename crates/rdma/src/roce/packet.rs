@@ -15,7 +15,7 @@ pub(super) struct Incoming<'a> {
     pub(super) srq: SrqNumber,
     pub(super) ack_request: bool,
     pub(super) solicited: bool,
-    /// The sender takes NAKs of single packets.
+    /// The sender accepts selective NAKs.
     pub(super) selective: bool,
     /// The sender received packets with a congestion mark.
     pub(super) ecn_echo: bool,
@@ -56,7 +56,7 @@ pub(super) enum PayloadSource {
 /// The cause of a sent packet, which determines the state that changes when the packet leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A send: how many packet numbers it takes, and whether it ends the send.
+    /// A request packet: how many PSNs it takes, and whether it ends the send.
     Request { packets: u32, ends: bool },
     /// A single lost packet of a send.
     Repeat { work: usize },
@@ -70,13 +70,14 @@ pub(super) enum Cause {
     Notification,
 }
 
-/// A packet number as congestion controllers count: order survives, as the 24 bits are at the top.
+/// Returns a PSN as a sequence number for congestion controllers. The 24 bits are at the top, so that
+/// comparison modulo 2³² has the PSNs' order.
 #[inline]
 pub(super) fn serial(psn: Psn) -> SeqNumber {
     SeqNumber(psn.value() << 8)
 }
 
-/// Whether a packet is of the default partition, as full or limited member (IBA 10.9.3).
+/// Returns true if a packet is of the default partition, as full or limited member (IBA 10.9.3).
 #[inline]
 pub(super) fn is_of_partition(pkey: PKey) -> bool {
     pkey.0 & 0x7FFF == PKey::default().0 & 0x7FFF

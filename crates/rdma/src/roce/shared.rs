@@ -26,7 +26,7 @@ pub(crate) struct RoceShared {
 }
 
 impl RoceShared {
-    /// The route of an address vector.
+    /// Returns the route of an address vector.
     #[inline]
     pub(super) fn route(&self, vector: &AddressVector) -> Option<Route> {
         self.environment.addresses.route(vector, self.config.source_port, ROCE_PORT)
@@ -45,8 +45,8 @@ impl RoceShared {
         }
     }
 
-    /// Returns true if the ICRC of a datagram for queue pair 1 is right, for some identification if these are
-    /// not seen.
+    /// Returns true if the ICRC of a datagram for queue pair 1 is right; for any identification, if the
+    /// driver does not see identifications.
     fn is_icrc_right(&mut self, datagram: &Datagram<'_>) -> bool {
         match self.icrc.check(&datagram.flow, datagram.bytes) {
             IcrcCheck::Right => true,
@@ -55,8 +55,7 @@ impl RoceShared {
         }
     }
 
-    /// Whether acknowledgements echo congestion marks, in place of congestion notifications. The flag is one
-    /// that the ICRC does not cover.
+    /// Returns true if ACKs echo congestion marks by BECN, in place of CNPs. The ICRC does not cover BECN.
     #[inline]
     pub(super) fn echoes_marks(&self) -> bool {
         matches!(self.config.congestion, Congestion::Dctcp)

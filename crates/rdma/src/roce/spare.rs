@@ -2,14 +2,14 @@
 
 use super::held::HeldRequests;
 
-/// Buffers for the payloads that responders keep, and memory for their order, shared by all queue pairs and
-/// used again.
+/// Buffers for the payloads that responders keep, and queues for their order. All queue pairs share and reuse
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     buffers: Vec<Vec<u8>>,
     /// Buffers that hold payloads.
     taken: usize,
-    /// Without requests, with the memory for some.
+    /// Empty queues, with allocated memory.
     orders: Vec<HeldRequests>,
 }
 
@@ -26,18 +26,18 @@ impl Spare {
         Some(buffer)
     }
 
-    /// Gets back a buffer of `take`.
+    /// Takes back a buffer that `take` returned.
     pub(super) fn give_back(&mut self, buffer: Vec<u8>) {
         self.taken -= 1;
         self.buffers.push(buffer);
     }
 
-    /// Returns memory for the order of the requests that a queue pair begins to keep.
+    /// Returns an empty queue, for a queue pair that begins to keep requests.
     pub(super) fn take_order(&mut self) -> HeldRequests {
         self.orders.pop().unwrap_or_default()
     }
 
-    /// Gets back the memory of a queue pair that keeps no requests.
+    /// Takes back the empty queue of a queue pair that keeps no requests any more.
     pub(super) fn give_back_order(&mut self, order: HeldRequests) {
         self.orders.push(order);
     }

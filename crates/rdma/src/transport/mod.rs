@@ -110,8 +110,8 @@ pub(crate) trait Endpoint: Sized {
         true
     }
 
-    /// Returns true if the driver is to end the stream, blocked or not: it sends the bytes that it has kept,
-    /// or resets.
+    /// Returns true if the driver must end the stream, blocked or not: the driver sends the bytes that it has
+    /// kept, or resets.
     fn ends_stream(&self) -> bool {
         false
     }
@@ -132,7 +132,7 @@ pub(crate) trait Endpoint: Sized {
     /// Returns true if the endpoint may have packets to send.
     fn has_work(&self, now: Instant) -> bool;
 
-    /// Deadline of the next timer; may be early.
+    /// Returns the deadline of the next timer; may be early.
     fn next_timeout(&self, shared: &Self::Shared, now: Instant) -> Option<Instant>;
 
     /// Runs the timers that are due.

@@ -1,5 +1,5 @@
-//! Setting up a connection on a transport: the questions of a driver to a device while it negotiates, without
-//! the device knowing what is negotiated.
+//! Connection set-up: while a driver negotiates a transport, it asks the device [`Question`]s, whose content
+//! the device does not know.
 
 use thiserror::Error;
 
@@ -34,10 +34,10 @@ pub(crate) trait Agreed<M: Memory> {
     /// The negotiated transport.
     type Endpoint: Endpoint;
 
-    /// Checks what the peer has announced against the device's limits.
+    /// Checks the queue sizes that the peer has announced against the device's limits.
     ///
     /// # Errors
-    /// The device does not keep as much.
+    /// The peer's queues exceed the device's limit.
     fn check(&self, _: &Limits) -> Result<(), ConnectError> {
         Ok(())
     }
@@ -81,7 +81,7 @@ pub enum ConnectError {
         "a queue pair in state {0:?} that is set up or has outstanding sends cannot change its transport"
     )]
     State(QpState),
-    /// The peer's queues, which this side would keep a copy of, are larger than those of this device may be.
+    /// The peer's queues, of which this side would keep a copy, exceed the device's limit.
     #[error(
         "the peer announced a queue of {requests} requests, more than the {limit} that this device keeps"
     )]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A protection domain and a queue pair of it.
+/// A queue pair, another one in its protection domain, and one in another domain.
 struct Peers {
     own: Asker,
     other_qp: Asker,

@@ -2,14 +2,14 @@
 //!
 //! | answer | here |
 //! |---|---|
-//! | ACK | everything up to its number has arrived; a READ or atomic among it whose data has not is requested again |
-//! | sequence NAK | everything before its number has arrived, everything from there on is sent again |
-//! | selective NAK | the packet with its number is sent again |
-//! | RNR NAK | as a sequence NAK, after the time that it names, or once a late copy of the packet is acknowledged |
-//! | other NAK | everything before has arrived, that send fails, the rest is flushed |
-//! | READ response, atomic response | as an ACK of the packets before it; the data is accepted if it is the next in order |
+//! | ACK | acknowledges everything up to its PSN; requests a READ or atomic again whose response is missing |
+//! | sequence NAK | acknowledges everything before its PSN; retransmits everything from there on |
+//! | selective NAK | retransmits the packet with its PSN |
+//! | RNR NAK | as a sequence NAK, after the time that it names, or once the peer acknowledges a late copy of the packet |
+//! | other NAK | acknowledges everything before its PSN; that send fails, the rest is flushed |
+//! | READ response, atomic response | as an ACK of the packets before it; accepts the data if it is the next in order |
 //! | empty READ response | the same for a FLUSH or an ATOMIC WRITE |
-//! | none in time | everything that is not acknowledged is sent again |
+//! | none in time | retransmits everything that is not acknowledged |
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::{NakCode, Psn, RcMessage, ReadResponse, RnrTimer, Syndrome};
@@ -32,7 +32,7 @@ struct ResponseLost;
 const FOR_EVER: u8 = 7;
 
 impl Requester {
-    /// Takes in an answer.
+    /// Processes an answer.
     #[inline]
     pub(in super::super) fn receive<M: Memory>(
         &mut self,
@@ -70,13 +70,14 @@ impl Requester {
         }
     }
 
-    /// Takes note of a positive answer that offers selective repeat: probes are of use.
+    /// Enables probes if a positive answer offers selective repeat.
     #[inline]
     fn peer_offers(&mut self, answer: &Incoming<'_>) {
         self.probe.useful |= answer.selective;
     }
 
-    /// Everything before this number has arrived; false where a response that should have is missing.
+    /// Handles an implicit ACK of everything before this PSN. Returns false, and goes back, if a response
+    /// before it is missing.
     fn arrived_before<M: Memory>(&mut self, psn: Psn, mark: Mark, context: &mut Context<'_, M>) -> bool {
         let complete = psn == self.unacked || self.arrived_through(psn.previous(), mark, context).is_ok();
         if !complete {
@@ -113,7 +114,7 @@ impl Requester {
         Ok(())
     }
 
-    /// All before `psn` is acknowledged: restarts the timers and the retry counters.
+    /// Marks everything before `psn` as acknowledged: restarts the timers and the retry counters.
     #[inline]
     fn advance(&mut self, psn: Psn, mark: Mark, qp: &QueuePair, now: Instant) {
         let packets = psn.since(self.unacked).unsigned_abs();
@@ -199,7 +200,7 @@ impl Requester {
         timer: RnrTimer,
         context: &mut Context<'_, M>,
     ) {
-        // A second RNR NAK while waiting says nothing new.
+        // Ignores a second RNR NAK during the wait.
         if self.waiting_until.is_some() || !self.arrived_before(psn, mark, context) {
             return;
         }
@@ -212,7 +213,7 @@ impl Requester {
         }
         self.waiting_until = Some(context.verbs.now.plus_nanos(timer.nanos()));
         (self.deadline, self.probe.due) = (None, None);
-        // The wait for a receive is no part of the round trip.
+        // The round trip time must not include the wait for a receive.
         self.probe.repeated();
         // The packet has arrived: a gap behind it is a new one.
         self.recovering = false;
@@ -277,7 +278,7 @@ impl Requester {
         self.data_arrived(psn, mark, true, true, context);
     }
 
-    /// The response that was next has arrived.
+    /// Handles the arrival of the next response in order.
     fn data_arrived<M: Memory>(
         &mut self,
         psn: Psn,
@@ -321,7 +322,7 @@ impl Requester {
         }
     }
 
-    /// Deadline of the next timer.
+    /// Returns the deadline of the next timer.
     #[inline]
     pub(in super::super) fn next_timeout(&self) -> Option<Instant> {
         // An explicit fold: valgrind takes the flattened iterator's minimum for uninitialised.
@@ -379,7 +380,7 @@ impl Requester {
         }
     }
 
-    /// The timer runs from the last progress while anything is outstanding.
+    /// Starts the retransmission timer anew while packets are outstanding; stops it otherwise.
     #[inline]
     pub(super) fn restart_timer(&mut self, qp: &QueuePair, now: Instant) {
         let settings = &qp.settings;

@@ -20,8 +20,8 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// The part at `packet`. A READ is requested in parts that end at multiples of `read` packets, also when
-    /// repeated: the responder then finds each within a request that it knows.
+    /// Returns the part at `packet`. A READ is requested in parts that end at multiples of `read` packets,
+    /// also when retransmitted: the responder then finds each part within a request that it has kept.
     #[inline]
     pub(super) fn new(work: &SendWork, span: Span, packet: u32, mtu: u32, read: u32) -> Self {
         let last = span.packets - 1;
@@ -43,7 +43,7 @@ impl Cut {
         }
     }
 
-    /// The payload of the packet, and its bytes.
+    /// Returns the source of the packet's payload, and its length in bytes.
     #[inline]
     pub(super) fn payload(&self, work: &SendWork) -> (PayloadSource, usize) {
         match work.wants_data() {
@@ -52,7 +52,7 @@ impl Cut {
         }
     }
 
-    /// Whether the packet requests a solicited event.
+    /// Returns true if the packet requests a solicited event.
     #[inline]
     pub(super) fn is_solicited(&self, work: &SendWork) -> bool {
         self.ends && work.flags.contains(SendFlags::SOLICITED) && reaches_a_receive(work)
@@ -127,12 +127,12 @@ fn datagram(qp: &QueuePair, work: &SendWork) -> Option<Message> {
         _ => return None,
     };
     let Recipient { qkey, .. } = work.recipient?;
-    // A key with the top bit set means the queue pair's own (IBA 10.2.5).
+    // A Q_Key with the top bit set stands for the queue pair's own Q_Key (IBA 10.2.5).
     let qkey = if qkey.0 >> 31 == 1 { qp.settings.qkey } else { qkey };
     Some(Message::Ud(Deth { qkey, src_qp: qp.number }, immediate))
 }
 
-/// Whether the send's end completes a receive at the peer.
+/// Returns true if the send completes a receive at the peer.
 fn reaches_a_receive(work: &SendWork) -> bool {
     matches!(
         work.operation,

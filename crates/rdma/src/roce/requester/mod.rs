@@ -45,40 +45,40 @@ const ACK_EVERY: u32 = 16;
 
 /// The requester's half of a queue pair.
 pub(super) struct Requester {
-    /// The number of the first packet that was never sent.
+    /// PSN of the first packet that was never sent.
     next: Psn,
     /// The oldest packet that is not acknowledged.
     unacked: Psn,
     spans: Spans,
     /// The position of the next packet to send or retransmit.
     cursor: Cursor,
-    /// READ requests and others that have a response of their own, outstanding.
+    /// Outstanding requests that have a response of their own: READs, atomics, FLUSHes, ATOMIC WRITEs.
     rd_atomic: u8,
-    /// Repetitions left until something is acknowledged.
+    /// Retransmissions left until something is acknowledged.
     retries: u8,
     rnr_retries: u8,
-    /// RNR NAK: nothing is sent until then.
+    /// End of the wait after an RNR NAK; no request is sent before.
     waiting_until: Option<Instant>,
     /// The retransmission timer.
     deadline: Option<Instant>,
     /// Packets since the last one that requested an acknowledgement.
     unrequested: u32,
-    /// A gap is being repaired: further NAKs of it change nothing.
+    /// Everything from the gap on is being retransmitted: further sequence NAKs of it are ignored.
     recovering: bool,
     /// The send queue failed: the whole queue pair of a reliable connection enters ERROR.
     failed: bool,
     control: Control,
-    /// Packets that selective NAKs name, and probes.
+    /// Packets to retransmit alone: those that selective NAKs name, and probes.
     repeats: VecDeque<Psn>,
     probe: Probe,
 }
 
-/// A place in the send queue.
+/// A position in the send queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Cursor {
-    /// Sends before it.
+    /// Index of the send.
     work: usize,
-    /// Packets of that send before it.
+    /// Index of the packet within the send.
     packet: u32,
 }
 
@@ -103,30 +103,30 @@ impl Requester {
         }
     }
 
-    /// Sends from this packet number on.
+    /// Sets the PSN of the first packet.
     pub(super) fn start_at(&mut self, psn: Psn, settings: &Settings, shared: &RoceShared) {
         (self.next, self.unacked) = (psn, psn);
         (self.retries, self.rnr_retries) = (settings.retry_count, settings.rnr_retry);
         self.control = control(shared, psn);
     }
 
-    /// The number of the first packet that was never sent.
+    /// Returns the PSN of the first packet that was never sent.
     pub(super) fn next(&self) -> Psn {
         self.next
     }
 
-    /// Whether an answer with this number may be to a packet that is outstanding.
+    /// Returns true if a packet with this PSN is outstanding.
     #[inline]
     pub(super) fn is_outstanding(&self, psn: Psn) -> bool {
         !psn.before(self.unacked) && psn.before(self.next)
     }
 
-    /// Packets that were sent and are not acknowledged, responses to READs included.
+    /// Returns the number of packets that were sent and are not acknowledged, READ responses included.
     fn outstanding(&self) -> u32 {
         self.next.since(self.unacked).unsigned_abs()
     }
 
-    /// Adds a request to the queue. In a state that sends nothing any more it is flushed.
+    /// Adds a request to the queue; flushes it in ERROR and SQE.
     #[inline]
     pub(super) fn post<M: Memory>(&mut self, work: SendWork, context: &mut Context<'_, M>) {
         let Context { qp, verbs, .. } = context;
@@ -147,13 +147,13 @@ impl Requester {
         sendable && (qp.sends.get(self.cursor.work).is_some() || !self.repeats.is_empty())
     }
 
-    /// When congestion control lets the next packet out, if that is later than `now`.
+    /// Returns the time at which the congestion controller allows the next packet, if later than `now`.
     #[inline]
     pub(super) fn paced_until(&self, now: Instant) -> Option<Instant> {
         self.control.departure().filter(|departure| *departure > now)
     }
 
-    /// The request packet that is to leave next, once the pace allows it.
+    /// Returns the next request packet. The caller checks [`paced_until`](Self::paced_until).
     #[inline]
     pub(super) fn next_packet(&self, qp: &QueuePair, read: u32) -> Option<Outgoing> {
         if self.waiting_until.is_some() {
@@ -191,7 +191,7 @@ impl Requester {
         Some(Outgoing { message, psn, ack_request, solicited, payload, payload_len, cause })
     }
 
-    /// The packet that is retransmitted alone.
+    /// Returns the next packet to retransmit alone.
     #[inline]
     fn next_repeat(&self, qp: &QueuePair, read: u32) -> Option<Outgoing> {
         let psn = *self.repeats.front()?;
@@ -207,7 +207,7 @@ impl Requester {
         Some(Outgoing { message, psn, ack_request: true, solicited, payload, payload_len, cause })
     }
 
-    /// The send that this packet number belongs to, if it has begun.
+    /// Returns the index of the send that this PSN belongs to, if the send has begun.
     fn begun_at(&self, qp: &QueuePair, psn: Psn) -> Option<usize> {
         let works = (0..).map_while(|index| Some((index, qp.sends.get(index)?, self.spans.get(index)?)));
         works.into_iter().find_map(|(index, work, span)| {
@@ -217,21 +217,23 @@ impl Requester {
         })
     }
 
-    /// Whether a packet of this send may leave for the first time.
+    /// Returns true if the fence and `max_rd_atomic` allow a new packet of this send.
     #[inline]
     fn may_begin(&self, qp: &QueuePair, work: &SendWork, packet: u32) -> bool {
         let fenced = packet == 0 && work.flags.contains(SendFlags::FENCE) && self.rd_atomic > 0;
         !fenced && (!work.wants_response() || self.rd_atomic < qp.settings.max_rd_atomic)
     }
 
-    /// Whether the window has room for `packets` packets from `psn` on. There is always room for one request.
+    /// Returns true if the window has room for `packets` packets from `psn` on. There is always room for one
+    /// request.
     #[inline]
     fn within_window(&self, qp: &QueuePair, psn: Psn, packets: u32) -> bool {
         let ahead = psn.since(self.unacked).unsigned_abs();
         !qp.kind.is_reliable() || ahead == 0 || ahead + packets <= self.control.window()
     }
 
-    /// Executes work without packets: requests for the device itself, and timers.
+    /// Executes local requests, fails requests that cannot be sent, and advances the congestion controller's
+    /// clock.
     #[inline]
     pub(super) fn run<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         while let Some(work) = context.qp.sends.get(self.cursor.work)
@@ -246,7 +248,8 @@ impl Requester {
         self.control.advance(context.verbs.now);
     }
 
-    /// A key is invalidated when all before it is complete (IBA 10.6.5.1); a bind waits where it is fenced.
+    /// Returns true if a local request may be executed: an invalidation once all earlier requests are
+    /// complete (IBA 10.6.5.1), a fenced bind once no READ or atomic is outstanding.
     fn local_may_run(&self, qp: &QueuePair, work: &SendWork) -> bool {
         let fenced = match work.operation {
             Operation::LocalInvalidate(_) => self.cursor.work > 0,
@@ -269,7 +272,7 @@ impl Requester {
         self.retire(context);
     }
 
-    /// Fails a request that was posted to fail, when those before it are complete.
+    /// Completes a request that failed when it was posted, once all earlier ones are complete.
     #[inline]
     fn fail_unsendable<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         let work = context.qp.sends.get(self.cursor.work);
@@ -291,7 +294,7 @@ impl Requester {
         }
     }
 
-    /// A request packet of `packets` numbers has left.
+    /// Updates the state after a request packet was sent, which takes `packets` PSNs.
     #[inline]
     pub(super) fn request_sent<M: Memory>(
         &mut self,
@@ -339,20 +342,20 @@ impl Requester {
         self.repeats.pop_front();
     }
 
-    /// A packet of `len` bytes has left, of whatever kind.
+    /// Reports a sent packet of `len` bytes, of any kind, to the congestion controller.
     #[inline]
     pub(super) fn packet_sent(&mut self, len: usize, now: Instant) {
         self.control.sent(len, now);
     }
 
-    /// The recipient of the datagram that leaves next.
+    /// Returns the recipient of the next datagram to send.
     #[inline]
     pub(super) fn recipient(&self, qp: &QueuePair) -> Option<Recipient> {
         qp.sends.get(self.cursor.work)?.recipient
     }
 
-    /// The packet at the cursor cannot be built: the send fails when those before it are complete, so that
-    /// completions stay in order.
+    /// Fails the send at the cursor, whose packet cannot be built. It completes after all earlier ones, so
+    /// that completions stay in order.
     pub(super) fn request_failed<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         self.fail_at(self.cursor.work, status, context);
     }
@@ -370,7 +373,7 @@ impl Requester {
         self.retire(context);
     }
 
-    /// Congestion notification received.
+    /// Handles a CNP.
     pub(super) fn congested(&mut self, now: Instant) {
         self.control.notified(serial(self.unacked), serial(self.next), now);
     }
@@ -393,7 +396,7 @@ impl Requester {
     }
 }
 
-/// Whether the state lets this send's packets out.
+/// Returns true if packets of this send may be sent in the queue pair's state.
 #[inline]
 fn may_send(qp: &QueuePair, work: &SendWork) -> bool {
     match qp.state {

@@ -2,9 +2,9 @@
 //! crate.
 //!
 //! The last packet of a burst, or a NAK, may be lost, and no later packet shows it. The retransmission timer
-//! is set by programs and is long; where the peer takes single packets again, a few round trips without
-//! progress are enough to retransmit the oldest (as RFC 8985 section 7 does for TCP). A probe costs one
-//! packet, for a READ also its responses from there on, and each next one waits twice as long.
+//! is set by programs and is long; with a peer that accepts single retransmissions, the requester retransmits
+//! the oldest packet after a few round trips without progress (as RFC 8985 section 7 does for TCP). A probe
+//! costs one packet, for a READ also its responses from there on. The wait doubles with each probe.
 
 use nichrome_wire::Instant;
 use nichrome_wire::rdma::Psn;
@@ -12,7 +12,7 @@ use nichrome_wire::rdma::Psn;
 /// Round trips without progress before a probe.
 const ROUND_TRIPS: u64 = 4;
 
-/// Nanoseconds before a probe at least: programs do not always have the processor.
+/// Minimum nanoseconds before a probe: the peer's program may be waiting for a processor.
 const FLOOR: u64 = 500_000;
 
 /// The round-trip time, and when the next probe is due.
@@ -24,8 +24,8 @@ pub(super) struct Probe {
     timed: Option<(Psn, Instant)>,
     /// Smoothed round trip in nanoseconds (RFC 6298 section 2), once there is one.
     round_trip: Option<u64>,
-    /// Probes since a packet was last acknowledged without one: the time before a probe was too short (RFC
-    /// 6298 section 5), or they were needed.
+    /// Probes since a packet was last acknowledged without a probe. Each doubles the wait (RFC 6298 section
+    /// 5).
     sent: u32,
     /// A packet that was first sent after the last probe.
     unprobed: Option<Psn>,
@@ -45,7 +45,7 @@ impl Probe {
         self.timed = None;
     }
 
-    /// All before `unacked` is acknowledged, and `outstanding` packets are not.
+    /// Records that all packets before `unacked` are acknowledged, and `outstanding` packets are not.
     #[inline]
     pub(super) fn progress(&mut self, unacked: Psn, outstanding: u32, now: Instant) {
         if let Some((psn, sent)) = self.timed
@@ -61,14 +61,14 @@ impl Probe {
         self.restart(outstanding, now);
     }
 
-    /// Restarts the time without progress.
+    /// Restarts the probe timer.
     #[inline]
     pub(super) fn restart(&mut self, outstanding: u32, now: Instant) {
         let wait = self.round_trip.map(|time| (ROUND_TRIPS * time).max(FLOOR) << self.sent.min(16));
         self.due = wait.filter(|_| self.useful && outstanding > 0).map(|wait| now.plus_nanos(wait));
     }
 
-    /// A probe is due.
+    /// Records that a probe is sent.
     pub(super) fn fired(&mut self, outstanding: u32, now: Instant) {
         self.repeated();
         self.unprobed = None;

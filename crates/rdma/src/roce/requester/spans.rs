@@ -7,20 +7,20 @@ use nichrome_wire::rdma::Psn;
 /// Packet numbers of one send.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// The first, once the send has begun.
+    /// The first PSN, once the send has begun.
     pub(super) first: Psn,
-    /// How many there are.
+    /// Number of PSNs.
     pub(super) packets: u32,
 }
 
 impl Span {
-    /// The last, once the send has begun.
+    /// Returns the last PSN, once the send has begun.
     #[inline]
     pub(super) fn last(&self) -> Psn {
         self.first + (self.packets - 1)
     }
 
-    /// The place of a packet number within the send; 0 for one before it.
+    /// Returns the index of a PSN within the send; 0 for an earlier PSN.
     #[inline]
     pub(super) fn place_of(&self, psn: Psn) -> u32 {
         psn.since(self.first).max(0).unsigned_abs()
@@ -51,7 +51,7 @@ impl Spans {
         self.0.get(index).copied()
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest.
     #[inline]
     pub(super) fn pop(&mut self) {
         self.0.pop_front();

@@ -2,8 +2,8 @@
 //!
 //! READ responses and results of atomics leave first, in the order of the requests: each acknowledges all
 //! before it. A FLUSH or an ATOMIC WRITE is answered by an empty READ response. Then one ACK acknowledges
-//! everything that has arrived: a driver that receives a batch before it sends has ACKs coalesced. While the
-//! pace of congestion control holds data, the ACK behind it waits too.
+//! everything that has arrived: if the driver receives a batch before it sends, one ACK covers the batch.
+//! While the congestion controller's rate delays data, the ACK behind it waits too.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use super::super::packet::{Cause, Outgoing, PayloadSource};
 use crate::core::kind;
 use crate::core::slab::Handle;
 
-/// An acknowledgement that waits to leave.
+/// A queued ACK or NAK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Acknowledgement {
     /// ACK of all that was received.
@@ -27,18 +27,18 @@ enum Acknowledgement {
 /// A READ response or the result of an atomic, kept after it was sent: the peer may retransmit its request.
 #[derive(Clone, Copy, Debug)]
 struct DataAnswer {
-    /// The number of the request, and of the first packet of the answer.
+    /// PSN of the request, and of the first packet of the answer.
     first: Psn,
     kind: DataKind,
     /// Packets of the answer.
     packets: u32,
-    /// The packet at which this sending of the answer started.
+    /// Index of the first packet of the current transmission.
     start: u32,
-    /// The packet that leaves next.
+    /// Index of the next packet to send.
     next: u32,
-    /// The packet before which this sending of the answer ends.
+    /// Index behind the last packet of the current transmission.
     end: u32,
-    /// An earlier sending of the answer has left.
+    /// An earlier transmission of the answer is complete.
     has_left: bool,
 }
 
@@ -47,12 +47,12 @@ impl DataAnswer {
         Self { first, kind, packets, start: 0, next: 0, end: packets, has_left: false }
     }
 
-    /// Returns true if a packet of it waits to leave.
+    /// Returns true if packets of the answer are still to be sent.
     const fn is_pending(&self) -> bool {
         self.next < self.end
     }
 
-    /// Returns true if the peer may have the answer, and send another request in place of this one.
+    /// Returns true if the answer was sent completely: the peer may have it, and may have sent a new request.
     const fn may_be_known(&self) -> bool {
         self.has_left || !self.is_pending()
     }
@@ -80,7 +80,7 @@ pub(super) struct Answers {
     /// Entries of `data` that are not completely sent.
     pending: usize,
     acknowledgement: Option<Acknowledgement>,
-    /// A congestion notification is to leave.
+    /// A CNP is queued.
     pub(super) notification: bool,
 }
 
@@ -139,12 +139,12 @@ impl Answers {
         self.push(DataAnswer::new(psn, kind, 1), limit)
     }
 
-    /// Whether another answer could be kept: an atomic must not be done otherwise.
+    /// Returns true if another answer can be kept. The responder executes an atomic only then.
     pub(super) fn has_room(&self, limit: usize) -> bool {
         self.data.len() < limit || self.data.front().is_some_and(DataAnswer::may_be_known)
     }
 
-    /// Drops answers of requests more than 2^23 packets before `expected`: their numbers come again.
+    /// Drops answers of requests more than 2^23 packets before `expected`: the peer uses their PSNs again.
     #[inline]
     pub(super) fn drop_old(&mut self, expected: Psn) {
         while let Some(oldest) = self.data.pop_front_if(|oldest| oldest.first.after(expected)) {
@@ -152,7 +152,7 @@ impl Answers {
         }
     }
 
-    /// The newest answer that this number is of.
+    /// Returns the index of the newest answer that has a packet with this PSN.
     fn position(&self, psn: Psn) -> Option<usize> {
         self.data.iter().rposition(|answer| {
             let ahead = psn.since(answer.first);
@@ -188,7 +188,8 @@ impl Answers {
         same
     }
 
-    /// Answers an atomic, a FLUSH or an ATOMIC WRITE once more, without doing it again.
+    /// Retransmits the answer of an atomic, a FLUSH or an ATOMIC WRITE, without executing it again. Returns
+    /// false if no such answer is kept.
     pub(super) fn repeat_whole(&mut self, psn: Psn) -> bool {
         let Some(index) = self.position(psn) else { return false };
         let known = !matches!(self.data[index].kind, DataKind::Read { .. });
@@ -198,7 +199,7 @@ impl Answers {
         known
     }
 
-    /// A packet with data has left.
+    /// Records that a packet of the answer at `index` was sent.
     pub(super) fn data_sent(&mut self, index: usize) {
         if let Some(answer) = self.data.get_mut(index) {
             answer.next += 1;
@@ -210,11 +211,11 @@ impl Answers {
 /// The responder's state when an answer is built.
 #[derive(Clone, Copy)]
 pub(super) struct Position {
-    /// The packet number that is expected.
+    /// The expected PSN.
     pub(super) expected: Psn,
-    /// Messages that were done.
+    /// Number of completed messages.
     pub(super) msn: Msn,
-    /// Bytes of a full packet.
+    /// Payload bytes of a full packet.
     pub(super) mtu: u32,
 }
 
@@ -228,15 +229,15 @@ impl Position {
     }
 }
 
-/// A packet without payload.
+/// Returns a packet without payload.
 fn plain(message: Message, psn: Psn, cause: Cause) -> Outgoing {
     let (ack_request, solicited, payload, payload_len) = (false, false, PayloadSource::Nothing, 0);
     Outgoing { message, psn, ack_request, solicited, payload, payload_len, cause }
 }
 
 impl Answers {
-    /// The answer that leaves before any acknowledgement: a congestion notification, data unless it is paced,
-    /// the selective NAK of `missing`.
+    /// Returns the next packet that precedes any acknowledgement: a CNP, data unless it is paced, or the
+    /// selective NAK of `missing`.
     #[inline]
     pub(super) fn next(&self, position: Position, is_paced: bool, missing: Option<Psn>) -> Option<Outgoing> {
         if self.notification {
@@ -251,7 +252,7 @@ impl Answers {
         Some(plain(Message::Rc(RcMessage::Acknowledge(aeth)), psn, Cause::Missing))
     }
 
-    /// The acknowledgement that waits, unless data must leave before it.
+    /// Returns the queued ACK or NAK, unless data must be sent before it.
     #[inline]
     pub(super) fn acknowledgement(&self, position: Position) -> Option<Outgoing> {
         if self.pending > 0 {
@@ -293,18 +294,18 @@ impl Answers {
         }
     }
 
-    /// Queues an ACK, unless an answer is queued already.
+    /// Queues an ACK, unless an ACK or NAK is queued already.
     pub(super) fn acknowledge(&mut self) {
         self.acknowledgement.get_or_insert(Acknowledgement::Positive);
     }
 
-    /// Queues a NAK in place of a queued answer.
+    /// Queues a NAK in place of a queued ACK or NAK.
     pub(super) fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
         self.acknowledgement = Some(Acknowledgement::Negative(psn, syndrome));
     }
 
-    /// Records an executed request, and whether it requests an acknowledgement. Returns true if it is the
-    /// first that waits for one.
+    /// Records an executed request; `asks` is true if it requests an acknowledgement. Returns true if this
+    /// queues an ACK.
     #[inline]
     pub(super) fn request_done(&mut self, asks: bool) -> bool {
         match self.acknowledgement {
@@ -333,7 +334,7 @@ impl Answers {
         matches!(self.acknowledgement, Some(Acknowledgement::Negative(_, Syndrome::RnrNak(_))))
     }
 
-    /// Whether a positive acknowledgement is all that waits.
+    /// Returns true if an ACK is queued and nothing else.
     #[inline]
     pub(super) fn is_only_acknowledgement(&self) -> bool {
         self.is_positive() && !self.notification && self.pending == 0

@@ -1,19 +1,19 @@
 //! Delayed acknowledgements, which leave together with the program's answer.
 //!
 //! Where programs answer each message by one of their own, a delayed acknowledgement leaves in the same
-//! transmit, behind the answer: one system call and one wake-up less at either end. As in TCP, only a program
-//! that has just answered in time is waited for (RFC 1122 section 4.2.3.2; Linux's "pingpong" mode); all
-//! others are acknowledged at once. Behind the answer, the shorter acknowledgement fits in one train with it;
-//! the peer's driver accepts it before requests, as if it had left at once.
+//! transmit, behind the answer: one system call and one wake-up less at either end. As in TCP, the responder
+//! delays an ACK only if the program has just answered in time (RFC 1122 section 4.2.3.2; Linux's "pingpong"
+//! mode); all other ACKs leave at once. Behind the answer, the shorter ACK fits in one train with it; the
+//! peer's driver processes it before requests, as if it had left at once.
 
 use nichrome_wire::Instant;
 
-/// Whether the program of a queue pair answers messages, and until when their acknowledgement is delayed.
+/// Whether the program of a queue pair answers messages in time, and the end of the current delay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DelayedAck {
-    /// When the last request arrived that the program has not answered.
+    /// Arrival time of the last request that the program has not answered.
     unanswered: Option<Instant>,
-    /// The program answers in time.
+    /// The program answered the last message in time.
     is_answering: bool,
     /// The end of the delay.
     held_until: Option<Instant>,
@@ -29,7 +29,7 @@ impl DelayedAck {
         }
     }
 
-    /// A request of the program has left.
+    /// Records that a request of the program, which is its answer, was sent.
     #[inline]
     pub(super) fn answered(&mut self, delay: u64, now: Instant) {
         if let Some(arrived) = self.unanswered.take() {
@@ -37,7 +37,7 @@ impl DelayedAck {
         }
     }
 
-    /// The acknowledgement has left.
+    /// Records that the ACK was sent. If its delay had expired, further ACKs are not delayed.
     #[inline]
     pub(super) fn acknowledged(&mut self, now: Instant) {
         if self.held_until.take().is_some_and(|until| until <= now) {
@@ -51,7 +51,7 @@ impl DelayedAck {
         self.held_until = None;
     }
 
-    /// The end of the delay, if it is later than `now`.
+    /// Returns the end of the delay, if it is later than `now`.
     #[inline]
     pub(super) fn until(&self, now: Instant) -> Option<Instant> {
         self.held_until.filter(|until| *until > now)

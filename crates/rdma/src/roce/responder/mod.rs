@@ -2,18 +2,18 @@
 //!
 //! | case | answer |
 //! |---|---|
-//! | ahead of the expected one | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
-//! | behind it | acknowledged again; READs, atomics, FLUSHes and ATOMIC WRITEs are answered again, and not done again (IBA 9.7.1.2) |
+//! | ahead of the expected PSN | one sequence NAK, then silence until the gap is filled (IBA 9.7.5.2.8) |
+//! | behind the expected PSN | acknowledged again; READs, atomics, FLUSHes and ATOMIC WRITEs are answered again, and not executed again (IBA 9.7.1.2) |
 //! | on XRC, names no shared receive queue of the target's XRC domain, or another than the packet before it | NAK, invalid request; error |
-//! | does not carry on the message before it, has not the length it must have, is not allowed on this queue pair | NAK, invalid request; error |
-//! | its key, bounds or rights do not fit | NAK, remote access; error |
-//! | needs a receive, and there is none | RNR NAK; it is expected again |
-//! | a receive or the program's memory cannot take it | NAK, remote operation; error |
+//! | does not continue the message before it, has a wrong length, is not allowed on this queue pair | NAK, invalid request; error |
+//! | its key, bounds or rights do not permit the access | NAK, remote access; error |
+//! | needs a receive, and none is posted | RNR NAK; the responder still expects its PSN |
+//! | the receive's buffers or the program's memory cannot be written | NAK, remote operation; error |
 //! | else | executed; acknowledged if it requests that |
 //!
 //! | file | concept |
 //! |---|---|
-//! | `answers.rs` | answers that wait to leave |
+//! | `answers.rs` | the queue of answers to send |
 //! | `delayed_ack.rs` | acknowledgements that leave together with the program's answer |
 //! | `reorder.rs` | requests that arrived ahead of a lost one, between two ends of this crate |
 //! | `requests.rs`, `outcome.rs` | executes each kind of request; the result of a request |
@@ -46,12 +46,12 @@ use reorder::Reorder;
 
 /// The responder's half of a queue pair.
 pub(super) struct Responder {
-    /// The number of the packet that is expected.
+    /// PSN of the expected packet.
     expected: Psn,
-    /// Messages that were done.
+    /// Number of completed messages.
     msn: Msn,
     inbound: Inbound,
-    /// The shared receive queue of that message, on XRC.
+    /// On XRC, the shared receive queue of the message that is being received.
     srq: SrqNumber,
     /// A sequence or RNR NAK was sent: no further NAK until the expected packet arrives.
     nak_sent: bool,
@@ -63,7 +63,7 @@ pub(super) struct Responder {
     reorder: Reorder,
     /// The peer offers selective repeat.
     offered: bool,
-    /// Packets with a congestion mark arrived since the last acknowledgement, which echoes them.
+    /// Packets with a congestion mark have arrived since the last ACK; the next ACK echoes them.
     ecn_echo: bool,
 }
 
@@ -100,17 +100,17 @@ impl Responder {
         }
     }
 
-    /// Expects this packet number next.
+    /// Sets the PSN of the first packet expected.
     pub(super) fn start_at(&mut self, psn: Psn) {
         self.expected = psn;
     }
 
-    /// The number of the packet that is expected.
+    /// Returns the PSN of the expected packet.
     pub(super) fn expected(&self) -> Psn {
         self.expected
     }
 
-    /// Takes in a request of a reliable connection.
+    /// Processes a request of a reliable connection.
     #[inline]
     pub(super) fn receive<M: Memory>(
         &mut self,
@@ -138,7 +138,8 @@ impl Responder {
         let Context { qp, shared, verbs } = context;
         verbs.counters.out_of_sequence += 1;
         let is_offered = shared.config.selective_repeat == SelectiveRepeat::Offered;
-        // A longer packet would be refused in its turn: the limit of kept packets also limits their bytes.
+        // A longer packet is not kept: it would be refused in order, and so the limit of kept packets also
+        // limits their bytes.
         let fits_mtu = request.payload.len() <= qp.mtu();
         // After an RNR NAK the peer retransmits everything.
         if request.selective && is_offered && fits_mtu && !self.nak_sent && !self.answers.is_rnr_nak() {
@@ -220,8 +221,8 @@ impl Responder {
         }
     }
 
-    /// Has a target of XRC turn to the shared receive queue that a request names; the packets of one message
-    /// name one.
+    /// Switches an XRC target to the shared receive queue that a request names. Returns false if the XRC
+    /// domain has no such queue, or the packets of one message name different queues.
     fn turns_to<M: Memory>(&mut self, srq: SrqNumber, context: &mut Context<'_, M>) -> bool {
         if self.inbound == Inbound::Nothing {
             self.srq = srq;
@@ -230,7 +231,7 @@ impl Responder {
         srq == self.srq
     }
 
-    /// Reports that the first packet arrived while the queue pair was not ready to send yet.
+    /// Raises [`Event::Established`] for the first packet that arrives in RTR.
     fn report_established<M: Memory>(&mut self, context: &mut Context<'_, M>) {
         if !self.established && context.qp.state == QpState::Rtr {
             self.established = true;
@@ -283,13 +284,13 @@ impl Responder {
         Err(Failed)
     }
 
-    /// Returns true if there may be something to answer that is not delayed.
+    /// Returns true if there may be an answer to send that is not delayed.
     #[inline]
     pub(super) fn has_work(&self, now: Instant) -> bool {
         !self.answers.is_empty() && !self.is_delaying(now) || self.reorder.has_missing()
     }
 
-    /// The answer that leaves next; data only unless the pace of congestion control holds it.
+    /// Returns the next answer to send; no data if `is_paced`.
     #[inline]
     pub(super) fn next_packet(&self, qp: &QueuePair, is_paced: bool, now: Instant) -> Option<Outgoing> {
         if self.answers.is_empty() && !self.reorder.has_missing() {
@@ -299,7 +300,7 @@ impl Responder {
         urgent.or_else(|| if self.is_delaying(now) { None } else { self.acknowledgement(qp) })
     }
 
-    /// The acknowledgement that leaves, delayed or not.
+    /// Returns the queued ACK or NAK, delayed or not.
     #[inline]
     pub(super) fn acknowledgement(&self, qp: &QueuePair) -> Option<Outgoing> {
         self.answers.acknowledgement(self.position(qp))
@@ -310,7 +311,7 @@ impl Responder {
         AnswerPosition { expected: self.expected, msn: self.msn, mtu: qp.mtu() as u32 }
     }
 
-    /// Whether a delayed acknowledgement is all that there is to answer.
+    /// Returns true if a delayed ACK is the only answer to send.
     #[inline]
     fn is_delaying(&self, now: Instant) -> bool {
         self.delayed_ack.until(now).is_some()
@@ -318,31 +319,31 @@ impl Responder {
             && !self.reorder.has_missing()
     }
 
-    /// Deadline of the delayed acknowledgement.
+    /// Returns the deadline of the delayed ACK.
     #[inline]
     pub(super) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         self.delayed_ack.until(now)
     }
 
-    /// Forgets NAKs of packets that have arrived in the meantime.
+    /// Drops selective NAKs of packets that have arrived in the meantime.
     #[inline]
     pub(super) fn run(&mut self) {
         self.reorder.prune(self.expected);
     }
 
-    /// A request of the program has left.
+    /// Records that a request of the program was sent.
     #[inline]
     pub(super) fn request_sent(&mut self, delay: u64, now: Instant) {
         self.delayed_ack.answered(delay, now);
     }
 
-    /// Sends the delayed acknowledgement now.
+    /// Ends the delay of the ACK.
     #[inline]
     pub(super) fn flush_acknowledgement(&mut self) {
         self.delayed_ack.release();
     }
 
-    /// Retransmits the last acknowledgement, unless one is sent anyway.
+    /// Queues the last ACK again, unless an ACK or NAK is queued.
     pub(super) fn repeat_acknowledgement(&mut self, qp: &QueuePair) {
         if qp.kind.is_reliable() && qp.state != QpState::Err && self.msn != Msn::new(0) {
             self.answers.acknowledge();
@@ -350,24 +351,24 @@ impl Responder {
         }
     }
 
-    /// Sends a congestion notification.
+    /// Queues a CNP.
     pub(super) fn notify_congestion(&mut self) {
         self.answers.notification = true;
     }
 
-    /// Echoes a congestion mark in the next acknowledgement.
+    /// Echoes a congestion mark in the next ACK or response.
     pub(super) fn echo_congestion(&mut self) {
         self.ecn_echo = true;
     }
 
-    /// Whether an acknowledgement echoes a congestion mark.
+    /// Returns true if an answer echoes a congestion mark.
     #[inline]
     pub(super) fn echoes(&self, packet: &Outgoing) -> bool {
         self.ecn_echo && matches!(packet.cause, Cause::Acknowledgement | Cause::Data { .. })
     }
 
-    /// Whether an answer offers selective repeat: positive ones do where the requests did. On a NAK the flag
-    /// means that it is of a single packet.
+    /// Returns true if an answer offers selective repeat: positive answers do if the last request did. On a
+    /// NAK the flag marks it as selective.
     #[inline]
     pub(super) fn offers_selective(&self, packet: &Outgoing) -> bool {
         self.offered
@@ -378,7 +379,7 @@ impl Responder {
             }
     }
 
-    /// An answer has left.
+    /// Updates the state after an answer was sent.
     #[inline]
     pub(super) fn answer_sent<M: Memory>(&mut self, packet: &Outgoing, context: &mut Context<'_, M>) {
         let verbs = &mut *context.verbs;
@@ -386,7 +387,7 @@ impl Responder {
         match packet.cause {
             Cause::Data { index } => {
                 self.answers.data_sent(index);
-                // It acknowledges all that was received before it.
+                // The response acknowledges all that was received: the ACK is not needed.
                 if packet.psn.next() == self.expected && self.answers.is_positive() {
                     self.answers.acknowledged();
                     self.delayed_ack.release();
@@ -408,25 +409,25 @@ impl Responder {
         }
     }
 
-    /// The memory of a READ can no longer be read: NAK, remote access.
+    /// Queues a remote access NAK for a READ whose memory can no longer be read.
     pub(super) fn data_failed(&mut self, psn: Psn) {
         self.answers.drop_data();
         self.answers.refuse(psn, Syndrome::Nak(NakCode::RemoteAccess));
     }
 
-    /// Takes in nothing more. Answers that wait are still sent.
+    /// Drops the message that is being received, and the kept packets. Queued answers are still sent.
     pub(super) fn stop(&mut self, spare: &mut Spare) {
         self.inbound = Inbound::Nothing;
         self.reorder.clear(spare);
     }
 
-    /// Drops READ responses, and answers of atomics, FLUSHes and ATOMIC WRITEs. An ACK or NAK that waits is
-    /// still sent.
+    /// Drops READ responses, and answers of atomics, FLUSHes and ATOMIC WRITEs. A queued ACK or NAK is still
+    /// sent.
     pub(super) fn drop_data(&mut self) {
         self.answers.drop_data();
     }
 
-    /// Drops all answers: there is no route to the peer any more.
+    /// Drops all answers and the kept packets.
     pub(super) fn drop_answers(&mut self, spare: &mut Spare) {
         self.answers.clear();
         self.delayed_ack = DelayedAck::default();
@@ -434,7 +435,7 @@ impl Responder {
     }
 }
 
-/// Whether the state takes requests in.
+/// Returns true if the queue pair's state accepts requests.
 fn takes_requests(qp: &QueuePair) -> bool {
     matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
 }

@@ -1,10 +1,11 @@
 //! Selective repeat between two ends of this crate.
 //!
-//! A request that arrives ahead of a lost one is kept, and each packet that is missing before it gets a NAK
-//! of its own, flagged as selective: that acknowledges nothing. The requester retransmits that packet alone.
-//! When it arrives, the kept packets behind it is done in order, so that the effects are those of a path
-//! without loss. When a repetition is lost too, which a later one shows, the NAK is sent again; else the
-//! requester's timer repeats everything, as it does with other peers.
+//! The responder keeps a request that arrives ahead of a lost one, and sends a NAK for each packet that is
+//! missing before it. The NAK is flagged as selective: it acknowledges nothing, and the requester retransmits
+//! that packet alone. When the packet arrives, the responder executes the kept packets behind it in order, so
+//! that the effects are those of a path without loss. If a retransmission is lost too and a later one
+//! arrives, the responder sends the NAK again; otherwise the requester's timer retransmits everything, as it
+//! does with other peers.
 
 use nichrome_wire::rdma::{Psn, RcMessage};
 
@@ -12,10 +13,10 @@ use super::super::held::{Held, HeldRequests};
 use super::super::packet::Incoming;
 use super::super::spare::Spare;
 
-/// Packets ahead of the expected one that are kept for one queue pair at most.
+/// A packet is kept if it is fewer than this many packets ahead of the expected one.
 const REACH: usize = 1024;
 
-/// The packets that one queue pair has kept. While none is kept, the memory for their order is in [`Spare`].
+/// The packets that one queue pair has kept. While none is kept, the queues for their order are in [`Spare`].
 #[derive(Debug, Default)]
 pub(super) struct Reorder {
     held: HeldRequests,
@@ -45,7 +46,7 @@ impl Reorder {
         let known = self.held.places.len();
         let overtaken = place < known && !self.held.missing.contains(&expected);
         if overtaken {
-            // A repetition arrived before that of an earlier packet: the earlier one was lost again.
+            // A later retransmission arrived before that of the expected packet, which was lost again.
             self.held.missing.push_back(expected);
         }
         self.held.missing.extend((known..place).map(|gap| expected + gap as u32));
@@ -56,7 +57,7 @@ impl Reorder {
         true
     }
 
-    /// The expected request was executed and took `packets` PSNs: drops the kept packets among these.
+    /// Advances by the `packets` PSNs of an executed request; drops the kept packets among these.
     pub(super) fn advance(&mut self, packets: u32, spare: &mut Spare) {
         if self.held.places.is_empty() {
             return;
@@ -83,24 +84,24 @@ impl Reorder {
         }
     }
 
-    /// Whether selective NAKs wait to leave.
+    /// Returns true if selective NAKs are to be sent.
     #[inline]
     pub(super) fn has_missing(&self) -> bool {
         !self.held.missing.is_empty()
     }
 
-    /// The packet that the next selective NAK names.
+    /// Returns the PSN that the next selective NAK names.
     #[inline]
     pub(super) fn next_missing(&self) -> Option<Psn> {
         self.held.missing.front().copied()
     }
 
-    /// The next selective NAK has left.
+    /// Records that the next selective NAK was sent.
     pub(super) fn missing_sent(&mut self) {
         self.held.missing.pop_front();
     }
 
-    /// Takes the kept request that is expected now.
+    /// Takes the kept request with the expected PSN.
     pub(super) fn take_expected(&mut self) -> Option<Held> {
         self.held.places.front_mut()?.take()
     }

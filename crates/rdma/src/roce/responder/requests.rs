@@ -139,7 +139,7 @@ impl Responder {
         Ok(Done { packets: 1, ends: true, answered: true })
     }
 
-    /// Writes 8 bytes at once.
+    /// Executes an ATOMIC WRITE.
     pub(super) fn atomic_write<M: Memory>(
         &mut self,
         reth: &Reth,
@@ -158,8 +158,8 @@ impl Responder {
         self.answer_empty(request, limit)
     }
 
-    /// Answers a FLUSH. Earlier writes are in the program's memory already, visible to all processors; the
-    /// rights are those of rxe: of the queue pair for each placement type, and of the region.
+    /// Answers a FLUSH. Earlier writes are in the program's memory already, visible to all processors. As in
+    /// rxe, queue pair and region must both grant the right of each placement type.
     pub(super) fn flush<M: Memory>(
         &mut self,
         feth: Feth,
@@ -180,8 +180,8 @@ impl Responder {
         self.answer_empty(request, limit)
     }
 
-    /// Whether a request that needs this right of the queue pair and an answer of its own may be done:
-    /// returns how many such answers are kept.
+    /// Checks that the queue pair grants this right and can keep another answer; returns the maximum number
+    /// of kept answers.
     fn answerable<M: Memory>(&self, right: Access, context: &Context<'_, M>) -> Result<usize, Reject> {
         let settings = &context.qp.settings;
         let limit = usize::from(settings.max_dest_rd_atomic);
@@ -190,7 +190,7 @@ impl Responder {
         if allowed && is_alone { Ok(limit) } else { Err(Reject::Invalid) }
     }
 
-    /// The request is done: answers it by an empty READ response.
+    /// Answers an executed request by an empty READ response.
     fn answer_empty(&mut self, request: &Incoming<'_>, limit: usize) -> Result<Done, Reject> {
         self.answers.push_empty(request.psn, limit).map_err(|_| Reject::Invalid)?;
         Ok(Done { packets: 1, ends: true, answered: true })
@@ -204,7 +204,7 @@ fn right_to_flush(placement: Placement) -> Access {
     needed.fold(Access::NONE, |all, (_, right)| all | right)
 }
 
-/// Whether a packet at this place of a message may have this length (IBA 9.7.4.1.6).
+/// Returns true if a packet at this position of a message may have this length (IBA 9.7.4.1.6).
 #[inline]
 fn fits_position(qp: &QueuePair, position: Position, len: usize) -> bool {
     let mtu = qp.mtu();
@@ -240,7 +240,8 @@ fn complete_receive<M: Memory>(
     context.qp.complete_receive(done, urgency, context.verbs);
 }
 
-/// Where these bytes are in the program's memory; `None` where there are none: those need no key (IBA C9-88).
+/// Returns the address of these bytes in the program's memory; `None` for 0 bytes, which need no key (IBA
+/// C9-88).
 #[inline]
 fn reachable<M: Memory>(
     rkey: RKey,

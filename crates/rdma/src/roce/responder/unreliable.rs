@@ -1,13 +1,13 @@
-//! Requests of unreliable connections, and datagrams: none is answered, and one that cannot be executed is
-//! dropped.
+//! Requests of unreliable connections, and datagrams: the responder answers none, and drops those that it
+//! cannot execute.
 //!
 //! | case | here |
 //! |---|---|
 //! | a packet number that is not the expected one, at the start of a message | the previous message is dropped, and this one begins (IBA 9.8.2.2) |
-//! | the same in the middle | the rest of the message is dropped |
-//! | a request that a reliable connection would refuse | its message is dropped, a receive it had is the next message's |
-//! | a datagram with another queue key, without a receive, or longer than it | dropped |
-//! | a receive whose buffers cannot be written | it completes with a local protection error; error (IBA 9.9.3) |
+//! | a packet number that is not the expected one, within a message | the rest of the message is dropped |
+//! | a request that a reliable connection would refuse | its message is dropped; the next message takes its receive |
+//! | a datagram with a wrong Q_Key, without a posted receive, or longer than the receive | dropped |
+//! | a receive whose buffers cannot be written | the receive completes with a local protection error; error (IBA 9.9.3) |
 
 use nichrome_wire::rdma::{Deth, ImmediateData, RcMessage, UcMessage};
 use nichrome_wire::{AddressPair, Ipv4Header, Ipv4HeaderMut};
@@ -26,7 +26,7 @@ use crate::core::queue_pair::Received;
 const GRH_LEN: usize = 40;
 
 impl Responder {
-    /// Takes in a request of an unreliable connection.
+    /// Processes a request of an unreliable connection.
     pub(in super::super) fn receive_unreliable<M: Memory>(
         &mut self,
         message: UcMessage,
@@ -45,7 +45,7 @@ impl Responder {
         let carries_on = request.psn == self.expected && self.inbound != Inbound::Lost;
         self.expected = request.psn.next();
         match self.inbound {
-            // It was counted when it was dropped.
+            // The lost message was counted when it was dropped.
             Inbound::Lost if starts => self.inbound = Inbound::Nothing,
             Inbound::Send { .. } | Inbound::Write { .. } if starts => {
                 self.give_up(Inbound::Nothing, context);
@@ -76,7 +76,7 @@ impl Responder {
         context.qp.put_back_receive(context.verbs);
     }
 
-    /// Takes in a datagram.
+    /// Processes a datagram.
     pub(in super::super) fn receive_datagram<M: Memory>(
         deth: Deth,
         immediate: Option<ImmediateData>,
@@ -117,8 +117,7 @@ impl Responder {
     }
 }
 
-/// The current receive cannot be written: drops the message, and completes the receive with a local
-/// protection error.
+/// Drops a message whose receive cannot be written, and completes the receive with a local protection error.
 fn fail_receive<M: Memory>(context: &mut Context<'_, M>) -> Failed {
     let Context { qp, verbs, .. } = context;
     verbs.counters.dropped_unreliable += 1;
@@ -127,8 +126,8 @@ fn fail_receive<M: Memory>(context: &mut Context<'_, M>) -> Failed {
     Failed
 }
 
-/// The IP header of a datagram as its receiver gets it: IPv6's, or 20 zero bytes and IPv4's (annex A17.4.5).
-/// Fields that a socket does not show are 0.
+/// Returns the IP header that precedes a datagram in its receive: an IPv6 header, or 20 zero bytes and an
+/// IPv4 header (annex A17.4.5). Fields that a socket does not report are 0.
 fn global_route(request: &Incoming<'_>) -> [u8; GRH_LEN] {
     const UDP: u8 = 17;
     let mut bytes = [0; GRH_LEN];
