@@ -1,17 +1,18 @@
-//! Segments whose payload is placed while it arrives, so that the driver keeps little of a stream between its
+//! Places the payload of a segment while it arrives, so that the driver keeps little of a stream between its
 //! reads.
 //!
-//! Only in FPDUs without CRC and markers: those with are checked as a whole first. What the whole segment
-//! writes is checked before its first part is placed, and the rest again with each part. A message completes
-//! with its last segment, when that is whole.
+//! Only for FPDUs without CRC and markers: with either, the whole FPDU is verified first. The access of the
+//! whole segment is checked before its first part is placed, and the access of the rest again with each
+//! further part. A message completes when its last segment is complete.
 
 use nichrome_wire::iwarp::{Opcode, Place, Segment, fpdu_len};
 
-/// Fewest bytes to place before the rest arrives: to keep fewer until then costs less than to place them.
+/// Minimum bytes of a part: for fewer bytes, keeping them until the rest arrives costs less than placing
+/// them.
 const SHORTEST_PART: usize = 4096;
 
-/// Parts end at multiples of this in the peer's address or the message, so that no aligned word is written in
-/// two steps.
+/// Parts end at multiples of this number of bytes in the tagged offset or the message, so that no aligned
+/// word is written in two steps.
 const LINE: u64 = 64;
 
 /// Bytes of the length field of an FPDU.
@@ -26,13 +27,13 @@ pub(super) struct Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// All bytes of the payload, or its last ones.
+    /// Wraps the whole payload, or its last bytes.
     #[inline]
     pub(super) fn last(bytes: &'a [u8]) -> Self {
         Self { bytes, following: 0 }
     }
 
-    /// Bytes from the first of these to the payload's end.
+    /// Returns the number of bytes from the first of `bytes` to the payload's end.
     #[inline]
     pub(super) fn left(&self) -> usize {
         self.bytes.len() + self.following
@@ -57,18 +58,18 @@ pub(super) struct Begun {
 
 /// The next part of a segment.
 pub(super) struct Part<'a> {
-    /// The segment as if it began here.
+    /// The segment's header, with the offset of this part.
     pub(super) segment: Segment,
     pub(super) payload: Arrived<'a>,
-    /// Bytes of the stream from the payload to the part's end.
+    /// Bytes of the stream that the part takes.
     pub(super) len: usize,
-    /// The segment after this part; `None` if it is whole.
+    /// The segment after this part; `None` if it is complete.
     pub(super) next: Option<Begun>,
 }
 
 impl Begun {
-    /// The segment in the FPDU at the front of `stream`, and the bytes behind its header; `None` if it is not
-    /// one of a SEND, WRITE or READ response, or its first part has not arrived.
+    /// Returns the segment in the FPDU at the front of `stream`, and the bytes behind its header; `None` if
+    /// the segment is not of a SEND, WRITE or READ response, or its first part has not arrived.
     pub(super) fn first(stream: &[u8]) -> Option<(Self, &[u8])> {
         let (length, ulpdu) = stream.split_first_chunk::<LENGTH_LEN>()?;
         let (segment, payload) = Segment::parse(ulpdu).ok()?;
@@ -78,12 +79,12 @@ impl Begun {
         Some((Self { header: *ulpdu.first_chunk()?, len: u16::from_be_bytes(*length), placed: 0 }, payload))
     }
 
-    /// The header, and the bytes of the segment: what a TERMINATE says of it.
+    /// Returns the header, and the length of the segment in bytes: a TERMINATE carries both.
     pub(super) fn header(&self) -> (&[u8], usize) {
         (&self.header, self.len.into())
     }
 
-    /// The next part, of which `stream` has the first bytes; `None` before enough have arrived.
+    /// Returns the next part, which begins at the front of `stream`; `None` before enough bytes have arrived.
     pub(super) fn part<'a>(&self, stream: &'a [u8]) -> Option<Part<'a>> {
         let (mut segment, _) = Segment::parse(&self.header).ok()?;
         let (len, placed) = (usize::from(self.len), self.placed);
@@ -116,7 +117,7 @@ impl Begun {
     }
 }
 
-/// Returns true for messages of any length.
+/// Returns true if messages of this opcode can have any length.
 const fn carries_data(opcode: Opcode) -> bool {
     use Opcode as O;
     matches!(

@@ -18,7 +18,7 @@ fn swapped(value: u64, swap: u64, mask: u64) -> u64 {
     value & !mask | swap & mask
 }
 
-/// Adds without carries out of the bits of `mask`, which are the highest of their fields.
+/// Adds field by field, without carries between fields: each bit of `mask` is the highest of its field.
 fn add_in_fields(value: u64, add: u64, mask: u64) -> u64 {
     // Without the highest bits no field carries; these are added last, without carry.
     let below = (value & !mask).wrapping_add(add & !mask);

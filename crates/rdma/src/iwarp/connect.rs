@@ -14,7 +14,7 @@ impl<M: Memory> Agreed<M> for Terms {
 
     fn connect(&self, mut qp: QueuePair, shared: &mut IwarpShared, _: &mut Verbs<M>) -> IwarpQp {
         let settings = &mut qp.settings;
-        // Programs of rdma_cm agree on depths by private data, and set none.
+        // Programs of rdma_cm negotiate depths by private data, and leave the attributes at 0.
         for (setting, agreed) in
             [(&mut settings.max_rd_atomic, self.ord), (&mut settings.max_dest_rd_atomic, self.ird)]
         {

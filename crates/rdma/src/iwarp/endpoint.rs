@@ -134,7 +134,7 @@ impl Endpoint for IwarpQp {
     }
 
     fn stream_closed<M: Memory>(&mut self, _: StreamEnd, _: &mut IwarpShared, verbs: &mut Verbs<M>) {
-        // A queue pair that was reset has left its stream.
+        // A queue pair that was reset has no stream.
         let Some(link) = &mut self.link else { return };
         link.ended();
         self.stop(verbs);
@@ -193,7 +193,7 @@ impl Endpoint for IwarpQp {
         let (is_busy, is_blocked) = (self.is_busy(), self.qp.is_blocked);
         if let Some(link) = &mut self.link {
             if is_blocked {
-                // The peer may never read it.
+                // The peer may never read the TERMINATE.
                 link.give_up_terminate();
             }
             match why {

@@ -30,11 +30,11 @@ pub(super) struct Fault {
 pub(super) enum FaultKind {
     /// The CRC is wrong.
     Damage,
-    /// No segment, or one with a wrong length or marker.
+    /// Not a segment, or a wrong length or marker.
     Malformed,
     /// The peer accessed memory without right.
     Access,
-    /// A segment that must not come now.
+    /// A segment that is not allowed at this position in the stream.
     Protocol,
 }
 
@@ -45,7 +45,7 @@ impl From<TerminateCode> for Fault {
 }
 
 impl Fault {
-    /// An access to memory by a tagged segment was refused.
+    /// Returns the error of a tagged segment whose access to memory was refused.
     pub(super) fn tagged(refusal: Refusal) -> Self {
         let code = match refusal {
             Refusal::Key | Refusal::Right | Refusal::State => TerminateCode::TAGGED_STAG,
@@ -55,7 +55,7 @@ impl Fault {
         Self { code, kind: FaultKind::Access }
     }
 
-    /// An access to memory by a READ or atomic request was refused.
+    /// Returns the error of a READ or atomic request whose access to memory was refused.
     pub(super) fn remote(refusal: Refusal) -> Self {
         let code = match refusal {
             Refusal::Key | Refusal::State => TerminateCode::STAG,
@@ -66,7 +66,7 @@ impl Fault {
         Self { code, kind: FaultKind::Access }
     }
 
-    /// A segment cannot be parsed. The layout of its headers is unknown.
+    /// Returns the error of a segment that cannot be parsed, so that the layout of its headers is unknown.
     pub(super) fn segment(error: SegmentError, ulpdu: &[u8]) -> Self {
         const TAGGED: u8 = 0x80;
         let is_tagged = ulpdu.first().is_some_and(|control| control & TAGGED != 0);
@@ -83,7 +83,7 @@ impl Fault {
         Self { code, kind: FaultKind::Malformed }
     }
 
-    /// An FPDU is damaged.
+    /// Returns the error of a damaged FPDU.
     pub(super) fn fpdu(error: FpduError) -> Self {
         let (code, kind) = match error {
             FpduError::Crc => (TerminateCode::CRC, FaultKind::Damage),
@@ -119,7 +119,8 @@ impl<'a> Faulty<'a> {
     }
 }
 
-/// Returns the payload of a TERMINATE for this error in a segment; `None` for errors that no segment caused.
+/// Returns the payload of a TERMINATE for this error in a segment. `faulty` is `None` for errors that no
+/// segment caused.
 pub(super) fn terminate(code: TerminateCode, faulty: Option<Faulty<'_>>) -> Vec<u8> {
     let mut payload = Vec::new();
     let segment = faulty.and_then(|faulty| Some((faulty, Segment::parse(faulty.front).ok()?.0)));
@@ -133,7 +134,8 @@ pub(super) fn terminate(code: TerminateCode, faulty: Option<Faulty<'_>>) -> Vec<
     payload
 }
 
-/// Whether a TERMINATE carries headers (RFC 5040 section 4.8): not for MPA's, and not for errors of this end.
+/// Returns true if a TERMINATE for this error carries the segment's headers (RFC 5040 section 4.8): not for
+/// errors of MPA or of this end.
 fn names_its_segment(code: TerminateCode) -> bool {
     code.layer < 2 && code != TerminateCode::CATASTROPHIC && code != TerminateCode::DDP_CATASTROPHIC
 }

@@ -1,7 +1,8 @@
 //! FPDUs in the driver's send buffer, and in the bytes of the peer's stream.
 //!
-//! A segment is built where it leaves from: header, payload, padding and CRC in one FPDU. It is received
-//! where the driver has read it to. Markers, which only hardware requests, take a copy in each direction.
+//! The writer builds an FPDU in place in the send buffer: header, payload, padding and CRC. The reader parses
+//! it in place in the driver's receive buffer. Markers, which only hardware requests, take a copy in each
+//! direction.
 
 use nichrome_wire::iwarp::{
     Crc, Fpdu, FpduError, MARKER_INTERVAL, MARKER_LEN, MAX_MARKED_ULPDU, MAX_ULPDU, Markers, Segment,
@@ -10,7 +11,7 @@ use nichrome_wire::iwarp::{
 
 use super::terms::Terms;
 
-/// A segment is not shortened to what is left of the send buffer if that has fewer bytes than this.
+/// Minimum payload in bytes of a segment that is shortened to fit the rest of the send buffer.
 const SHORTEST_CUT: usize = 4096;
 
 /// Bytes of an FPDU that are not the segment, without padding.

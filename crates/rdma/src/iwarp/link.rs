@@ -14,7 +14,7 @@ use crate::net::StreamShutdown;
 pub(super) struct Link {
     pub(super) writer: FpduWriter,
     pub(super) reader: FpduReader,
-    /// The segment of which some has been taken from the stream, and the rest is to arrive.
+    /// The segment of which the first part was consumed, and the rest has not arrived.
     pub(super) begun: Option<Begun>,
     pub(super) stage: Stage,
     pub(super) opening: Opening,
@@ -24,11 +24,11 @@ pub(super) struct Link {
     terminate: Option<Vec<u8>>,
 }
 
-/// How far a stream is.
+/// The stage of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     Open,
-    /// The driver is to end it, behind a TERMINATE if there is one.
+    /// The driver must end it, behind the queued TERMINATE if there is one.
     Ending(StreamShutdown),
     /// The driver or the peer has ended it.
     Ended,
@@ -59,26 +59,27 @@ impl Link {
         self.opening.has_work() || self.terminate.is_some() || matches!(self.stage, Stage::Ending(_))
     }
 
-    /// Returns true if the driver is to end the stream, and nothing is to be sent before.
+    /// Returns true if the driver must end the stream, and nothing is to be sent before.
     pub(super) fn ends(&self) -> bool {
         matches!(self.stage, Stage::Ending(_)) && self.terminate.is_none()
     }
 
-    /// The segment at the front of the stream, and the bytes behind its header, if its payload can be placed
-    /// while it arrives. The first segment is taken as a whole: the peer has agreed to begin with it.
+    /// Returns the segment at the front of the stream, and the bytes behind its header, if its payload can be
+    /// placed while it arrives. The first segment of a connection is processed as a whole: it may be the
+    /// ready-to-receive message.
     pub(super) fn first_part<'a>(&self, stream: &'a [u8]) -> Option<(Begun, &'a [u8])> {
         let is_open = self.stage == Stage::Open && self.has_received;
         if is_open && self.reader.is_plain() { Begun::first(stream) } else { None }
     }
 
-    /// An FPDU has arrived. Returns true if it is the first.
+    /// Records that an FPDU has arrived. Returns true if it is the first.
     #[inline]
     pub(super) fn received(&mut self) -> bool {
         self.opening.peer_heard();
         !std::mem::replace(&mut self.has_received, true)
     }
 
-    /// The TERMINATE to send.
+    /// Takes the TERMINATE to send.
     pub(super) fn take_terminate(&mut self) -> Option<Outgoing> {
         let payload = self.terminate.take()?;
         let (opcode, place) = (Opcode::Terminate, untagged(MessageNumber::FIRST));
@@ -106,12 +107,12 @@ impl Link {
         self.end_by_terminate(fault::terminate(TerminateCode::CATASTROPHIC, None));
     }
 
-    /// Gives up a TERMINATE that has not left.
+    /// Drops a TERMINATE that was not sent.
     pub(super) fn give_up_terminate(&mut self) {
         self.terminate = None;
     }
 
-    /// The stream has ended.
+    /// Records that the stream has ended.
     pub(super) fn ended(&mut self) {
         self.stage = Stage::Ended;
         self.terminate = None;

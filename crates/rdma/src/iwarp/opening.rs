@@ -1,21 +1,21 @@
 //! Which end sends the first FPDU of a connection.
 //!
 //! In peer-to-peer mode it is the initiator's ready-to-receive message (RFC 6581 section 9). siw of Linux 6.1
-//! overlooks bytes that arrive while its program is still in `rdma_accept`, until more arrive: this message,
-//! and often the program's first. An empty WRITE changes nothing at the peer, so the initiator repeats it a
-//! few times while the peer is silent.
+//! overlooks bytes that arrive while its program is still in `rdma_accept`, until more bytes arrive: these
+//! are this message, and often the program's first one. An empty WRITE changes nothing at the peer, so the
+//! initiator sends further ones while the peer is silent, at most four.
 //!
 //! In client-server mode a responder waits for the initiator's first FPDU (RFC 5044 section 7.1.3). siw
 //! always connects in this mode, and does not wait itself, so some programs that run between two hosts with
-//! siw let the server send first. A responder therefore waits only for a while. On most paths the initiator
-//! has taken the Reply by then; TCP delivers it before the FPDUs on all.
+//! siw let the server send first. A responder therefore waits for at most 100 ms. On most paths the initiator
+//! has processed the Reply by then; on every path TCP delivers the Reply before the FPDUs.
 
 use nichrome_wire::Instant;
 use nichrome_wire::iwarp::{Opcode, Segment};
 
 use super::terms::{Role, RtrMessage, Terms};
 
-/// Nanoseconds before each repetition of an empty WRITE.
+/// Nanoseconds before each further empty WRITE.
 const REPETITIONS: [u64; 4] = [5_000_000, 50_000_000, 200_000_000, 800_000_000];
 
 /// Nanoseconds for which a responder waits in client-server mode.
@@ -33,7 +33,7 @@ pub(super) struct Opening {
     expected: Option<RtrMessage>,
     /// Times that the message was sent.
     sent: usize,
-    /// The end of the wait, or the next repetition.
+    /// The end of the responder's wait, or the time of the next empty WRITE.
     due: Option<Instant>,
 }
 
@@ -55,13 +55,13 @@ impl Opening {
         !self.is_silent
     }
 
-    /// Whether [`Opening::begin`] and [`Opening::take_message`] are to be called.
+    /// Returns true if the wait has not begun, or a message is to be sent.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
         self.is_to_wait || self.outgoing.is_some()
     }
 
-    /// The connection exists at `now`.
+    /// Begins a responder's wait, if it has not begun.
     #[inline]
     pub(super) fn begin(&mut self, now: Instant) {
         if std::mem::take(&mut self.is_to_wait) {
@@ -84,7 +84,7 @@ impl Opening {
         self.expected.take()
     }
 
-    /// An FPDU has arrived.
+    /// Records that an FPDU of the peer has arrived: ends the wait and the repetitions.
     #[inline]
     pub(super) fn peer_heard(&mut self) {
         (self.is_silent, self.is_to_wait, self.due) = (false, false, None);
@@ -93,7 +93,7 @@ impl Opening {
         }
     }
 
-    /// When [`Opening::handle_timeout`] is to be called.
+    /// Returns the deadline of the next timer.
     #[inline]
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
@@ -106,19 +106,19 @@ impl Opening {
         }
     }
 
-    /// The stream ends: nothing is to be sent any more.
+    /// Stops the wait and the messages, because the stream ends.
     pub(super) fn end(&mut self) {
         (self.is_to_wait, self.outgoing, self.due) = (false, None, None);
     }
 }
 
 impl RtrMessage {
-    /// Whether a first segment is this message.
+    /// Returns true if the peer's first segment is this message.
     pub(super) fn is(self, segment: &Segment, payload: &[u8]) -> bool {
         let opcode = match self {
             Self::Send => Opcode::Send,
             Self::Write => Opcode::Write,
-            // Its length is in the READ request, and any length is harmless.
+            // The length is in the READ request, and any length is harmless.
             Self::Read => return segment.opcode == Opcode::ReadRequest,
         };
         segment.opcode == opcode && segment.is_last && payload.is_empty()

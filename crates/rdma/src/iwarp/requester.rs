@@ -52,12 +52,12 @@ pub(super) struct Requester {
     failed: bool,
 }
 
-/// A place in the send queue.
+/// A position in the send queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
-    /// Requests before it: all their segments have left.
+    /// Index of the request. All segments of earlier requests have left.
     work: usize,
-    /// Bytes of that request that have left, of READs those that were requested.
+    /// Bytes of that request that have left; for a READ, bytes that were requested.
     sent: u32,
     /// Some segments of a message have left, and others have not.
     is_within_message: bool,
@@ -70,7 +70,8 @@ struct Outstanding {
     /// Message number of the request, by which the response names it.
     number: MessageNumber,
     kind: Awaited,
-    /// The request's place among all of the queue pair, modulo 2³²; `None` for the ready-to-receive message.
+    /// Serial number of the work request on the queue pair, modulo 2³²; `None` for the ready-to-receive
+    /// message.
     work: Option<u32>,
     /// The first byte of the request's local data that the response fills, and the number of bytes.
     start: u32,
@@ -120,11 +121,11 @@ impl Requester {
         self.outstanding.front().is_some_and(|request| request.received > 0)
     }
 
-    /// The ready-to-receive message. It takes no request from the send queue (RFC 6581 section 9).
+    /// Returns the ready-to-receive message. It takes no request from the send queue (RFC 6581 section 9).
     pub(super) fn ready_to_receive(&mut self, message: RtrMessage) -> Outgoing {
         let (opcode, place, body) = match message {
             RtrMessage::Send => (Opcode::Send, untagged(advance(&mut self.next_send)), Body::Empty),
-            // The STag of an empty message is not looked at; siw sends this one.
+            // Receivers ignore the STag of an empty message; siw sends 1.
             RtrMessage::Write => (Opcode::Write, Place::Tagged { stag: STag(1), offset: 0 }, Body::Empty),
             RtrMessage::Read => {
                 let number = self.await_response(Awaited::Read, None, (0, 0), true);
@@ -183,7 +184,8 @@ impl Requester {
         }
     }
 
-    /// A key is invalidated when all before it is complete; a bind waits where it is fenced.
+    /// Returns true if a local request may be executed: an invalidation once all earlier requests are
+    /// complete, a fenced bind once no READ or atomic is outstanding.
     fn local_may_run(&self, work: &SendWork) -> bool {
         match work.operation {
             Operation::LocalInvalidate(_) => self.cursor.work == 0,
@@ -191,8 +193,8 @@ impl Requester {
         }
     }
 
-    /// Whether the connection has messages for the operation. Requests that are posted before it is set up
-    /// are not checked when they are posted.
+    /// Returns true if the connection has messages for the operation. Requests that are posted before the
+    /// set-up are not checked earlier.
     #[inline]
     fn is_carried(&self, qp: &QueuePair, work: &SendWork) -> bool {
         is_carried(&work.operation, self.extended) && (!work.wants_data() || self.depth(qp) > 0)
@@ -203,7 +205,7 @@ impl Requester {
         self.ord.min(qp.settings.max_rd_atomic.into())
     }
 
-    /// The segment that leaves next.
+    /// Returns the next segment to send.
     #[inline]
     pub(super) fn next(&self, qp: &QueuePair) -> Option<Outgoing> {
         let work = qp.sends.get(self.cursor.work)?;
@@ -235,7 +237,7 @@ impl Requester {
         !waits && (!work.wants_data() || self.outstanding.len() < self.depth(qp))
     }
 
-    /// The rest of a SEND or WRITE.
+    /// Returns the rest of a SEND or WRITE.
     #[inline]
     fn data(&self, work: &SendWork) -> Option<Outgoing> {
         let offset = self.cursor.sent;
@@ -261,7 +263,7 @@ impl Requester {
         Some(Outgoing::Data(Data { opcode, place, origin, left: work.len - offset }))
     }
 
-    /// The READ request for the next buffer.
+    /// Returns the READ request for the next buffer.
     fn read_request(&self, qp: &QueuePair, work: &SendWork, remote: Remote) -> Outgoing {
         let number = self.next_request;
         let request = ReadRequest {
@@ -291,7 +293,7 @@ impl Requester {
         Some(Outgoing::Whole(segment, Body::AtomicRequest(request.to_bytes())))
     }
 
-    /// `len` bytes of a SEND or WRITE have left.
+    /// Records that `len` bytes of a SEND or WRITE were sent.
     #[inline]
     pub(super) fn data_sent<M: Memory>(&mut self, len: usize, is_last: bool, context: &mut Context<'_, M>) {
         let Some(work) = context.qp.sends.get_mut(self.cursor.work) else { return };
@@ -311,7 +313,7 @@ impl Requester {
         self.finish(Progress::Done, context);
     }
 
-    /// A message of one segment has left.
+    /// Records that a message of one segment was sent.
     pub(super) fn whole_sent<M: Memory>(&mut self, opcode: Opcode, context: &mut Context<'_, M>) {
         let Some(work) = context.qp.sends.get(self.cursor.work) else { return };
         let serial = Some(self.retired.wrapping_add(self.cursor.work as u32));
@@ -339,7 +341,7 @@ impl Requester {
         }
     }
 
-    /// All segments of the request at the cursor have left.
+    /// Moves the cursor to the next request: all segments of the current one were sent.
     #[inline]
     fn finish<M: Memory>(&mut self, progress: Progress, context: &mut Context<'_, M>) {
         if let Some(work) = context.qp.sends.get_mut(self.cursor.work) {
@@ -349,8 +351,8 @@ impl Requester {
         self.retire(context);
     }
 
-    /// The request at the cursor cannot be sent: it fails when those before it are complete. Within a message
-    /// nothing else can be sent, so that those before it are flushed.
+    /// Fails the request at the cursor, which cannot be sent. It completes after all earlier requests. Within
+    /// a message nothing else can be sent, so earlier requests are flushed.
     pub(super) fn request_failed<M: Memory>(&mut self, status: Status, context: &mut Context<'_, M>) {
         if self.is_within_message() {
             (0..self.cursor.work).for_each(|_| context.qp.complete_send(Status::Flushed, context.verbs));
@@ -390,7 +392,7 @@ impl Requester {
         qp.check_drained(self.cursor.work > 0 || self.cursor.sent > 0 || self.is_within_message(), verbs);
     }
 
-    /// A segment of a READ response has arrived, or a part of one.
+    /// Processes a segment of a READ response, or a part of one.
     #[inline]
     pub(super) fn read_response<M: Memory>(
         &mut self,
@@ -421,7 +423,7 @@ impl Requester {
         Ok(())
     }
 
-    /// An atomic response has arrived.
+    /// Processes an atomic response.
     pub(super) fn atomic_response<M: Memory>(
         &mut self,
         (message, offset): (MessageNumber, u32),
@@ -448,7 +450,8 @@ impl Requester {
         Ok(())
     }
 
-    /// Copies a part of a response to the buffers of its request, which fails if it cannot.
+    /// Copies a part of a response to the buffers of its request. If the buffers cannot be written, the
+    /// request fails.
     #[inline]
     fn place<M: Memory>(
         &mut self,
@@ -491,13 +494,13 @@ impl Requester {
     }
 }
 
-/// Whether requests may begin in this state.
+/// Returns true if requests may begin in this state.
 const fn may_begin_in(state: QpState) -> bool {
     matches!(state, QpState::Rtr | QpState::Rts)
 }
 
-/// Whether there are messages for an operation, of a peer with RFC 7306 if it is `extended`. Local requests
-/// have none.
+/// Returns true if iWARP has messages for an operation, including those of RFC 7306 if `extended`. Also
+/// returns true for local requests, which need none.
 pub(super) fn is_carried(operation: &Operation, extended: bool) -> bool {
     use Operation as O;
     match operation {
@@ -508,7 +511,8 @@ pub(super) fn is_carried(operation: &Operation, extended: bool) -> bool {
     }
 }
 
-/// Bytes of the buffer at byte `start` of a request's local data, from there on.
+/// Returns the number of bytes from byte `start` of a request's local data to the end of the buffer that
+/// holds it.
 fn next_buffer(qp: &QueuePair, work: &SendWork, start: u32) -> u32 {
     match qp.sends.pieces(work.source, start, work.len - start) {
         Pieces::Buffers(mut buffers) => buffers.next().map_or(0, |buffer| buffer.len),

@@ -36,11 +36,11 @@ pub(super) struct Responder {
     next_send: MessageNumber,
     /// The next message of the peer's queue 1.
     next_request: MessageNumber,
-    /// The SEND whose segments arrive.
+    /// The SEND that is being received.
     send: Option<Send>,
-    /// The WRITE whose segments arrive.
+    /// The WRITE that is being received.
     write: Option<Write>,
-    /// Bytes of the WRITE that ended last, for immediate data.
+    /// Bytes of the last complete WRITE, for immediate data.
     written: u32,
     pub(super) responses: Responses,
 }
@@ -88,12 +88,12 @@ impl Responder {
         self.write.is_some()
     }
 
-    /// The ready-to-receive message has arrived as a SEND: it has a number, but takes no receive.
+    /// Counts the ready-to-receive message if it is a SEND: it has a message number, but takes no receive.
     pub(super) fn skip_send(&mut self) {
         self.next_send = self.next_send.next();
     }
 
-    /// A segment of a WRITE has arrived, or a part of one.
+    /// Processes a segment of a WRITE, or a part of one.
     #[inline]
     pub(super) fn write<M: Memory>(
         &mut self,
@@ -133,7 +133,7 @@ impl Responder {
         Ok(Taken::Processed)
     }
 
-    /// A segment of a SEND has arrived, or a part of one.
+    /// Processes a segment of a SEND, or a part of one.
     #[inline]
     pub(super) fn send<M: Memory>(
         &mut self,
@@ -192,7 +192,7 @@ impl Responder {
         }
     }
 
-    /// Immediate data has arrived.
+    /// Processes immediate data.
     pub(super) fn immediate<M: Memory>(
         &mut self,
         segment: &Segment,
@@ -235,7 +235,7 @@ impl Responder {
         Ok(message)
     }
 
-    /// A READ request has arrived.
+    /// Processes a READ request.
     pub(super) fn read<M: Memory>(
         &mut self,
         segment: &Segment,
@@ -261,7 +261,7 @@ impl Responder {
         Ok(Taken::Processed)
     }
 
-    /// An atomic request has arrived.
+    /// Processes an atomic request.
     pub(super) fn atomic<M: Memory>(
         &mut self,
         segment: &Segment,
@@ -298,7 +298,7 @@ impl Responder {
     }
 }
 
-/// Executes the invalidation or event that the last segment of a SEND requests.
+/// Executes the invalidation that the last segment of a SEND requests.
 fn end_of_send<M: Memory>(
     opcode: Opcode,
     invalidate: STag,

@@ -45,7 +45,7 @@ impl Responses {
     /// Checks that the peer keeps to the IRD.
     ///
     /// # Errors
-    /// It has as many requests outstanding as the IRD allows.
+    /// The peer has as many requests outstanding as the IRD allows already.
     pub(super) fn check_room(&self) -> Result<(), Fault> {
         if self.queue.len() < self.ird { Ok(()) } else { Err(TerminateCode::NO_BUFFER.into()) }
     }
@@ -58,7 +58,7 @@ impl Responses {
         self.queue.push_back(Response::Atomic(response));
     }
 
-    /// The segment that leaves next.
+    /// Returns the next segment to send.
     #[inline]
     pub(super) fn next(&self) -> Option<Outgoing> {
         Some(match self.queue.front()? {
@@ -81,7 +81,7 @@ impl Responses {
         })
     }
 
-    /// `len` bytes of a READ response have left.
+    /// Records that `len` bytes of a READ response were sent.
     #[inline]
     pub(super) fn data_sent(&mut self, len: usize, is_last: bool) {
         self.sent += len as u32;
@@ -91,13 +91,13 @@ impl Responses {
         }
     }
 
-    /// An atomic response has left.
+    /// Records that an atomic response was sent.
     pub(super) fn atomic_sent(&mut self) {
         self.next_atomic = self.next_atomic.next();
         self.queue.pop_front();
     }
 
-    /// The memory of the oldest READ can no longer be accessed: returns the error and the payload of its
+    /// Returns the error of the oldest READ, whose memory can no longer be accessed, and the payload of its
     /// TERMINATE, which has the headers of the request.
     pub(super) fn read_failed(&self, refusal: Refusal) -> (Fault, Vec<u8>) {
         let fault = Fault::remote(refusal);
@@ -118,7 +118,7 @@ impl Responses {
     }
 }
 
-/// An STag as a key of the program's memory.
+/// Returns the remote key that an STag stands for.
 #[inline]
 pub(super) fn key(stag: STag) -> RKey {
     RKey(stag.0)

@@ -44,7 +44,7 @@ pub(super) enum Body {
 }
 
 impl Data {
-    /// The header of the next segment if it carries `len` bytes.
+    /// Returns the header of the next segment if it carries `len` bytes.
     #[inline]
     pub(super) fn segment(&self, len: usize) -> Segment {
         Segment { is_last: len == self.left as usize, opcode: self.opcode, place: self.place }
@@ -71,7 +71,7 @@ impl Body {
     }
 }
 
-/// The place of a message of one segment.
+/// Returns the place of a message of one segment.
 pub(super) fn untagged(message: MessageNumber) -> Place {
     Place::Untagged { message, offset: 0, invalidate: STag(0) }
 }

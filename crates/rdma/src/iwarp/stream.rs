@@ -26,7 +26,7 @@ use crate::net::StreamShutdown;
 /// Bytes of free buffer in which any message of one segment fits, with markers.
 const SMALLEST_ROOM: usize = 96;
 
-/// Responses that leave before a waiting request does (siw: SIW_IRQ_MAXBURST_SQ_ACTIVE).
+/// Maximum number of responses sent before a waiting request (siw: SIW_IRQ_MAXBURST_SQ_ACTIVE).
 const RESPONSE_BURST: u8 = 4;
 
 /// A queue pair with its RDMAP stream.
@@ -44,7 +44,7 @@ pub(crate) struct Stream {
     pub(super) is_starved: bool,
 }
 
-/// How building a segment ended.
+/// The result of building a segment.
 enum Built {
     /// The FPDU has `len` bytes.
     Placed { len: usize, payload_len: usize },
@@ -63,8 +63,8 @@ enum Sender {
 }
 
 impl Stream {
-    /// Puts a queue pair on a stream with these terms. Without terms it is on hold, until the set-up has
-    /// agreed on some.
+    /// Puts a queue pair on a stream with these terms. Without terms, the queue pair is on hold until the
+    /// negotiation has ended.
     pub(crate) fn new(mut qp: QueuePair, terms: Option<&Terms>, shared: &IwarpShared) -> Box<Self> {
         qp.on_hold = terms.is_none();
         let (ird, ord, extended) =
@@ -80,7 +80,7 @@ impl Stream {
         })
     }
 
-    /// The segment that leaves next, and whose it is.
+    /// Returns the next segment to send, and its sender.
     #[inline]
     fn next(&mut self, now: Instant) -> Option<(Sender, Outgoing)> {
         let Self { qp, link, requester, responder, burst, .. } = self;
@@ -109,7 +109,7 @@ impl Stream {
         }
     }
 
-    /// Builds the segments that leave next; returns their bytes, and true if more are ready than fit.
+    /// Builds the next segments; returns their length in bytes, and true if more are ready than fit.
     pub(super) fn fill<M: Memory>(
         &mut self,
         buffer: &mut [u8],
@@ -175,7 +175,7 @@ impl Stream {
         }
     }
 
-    /// A segment has left.
+    /// Updates the sender's state after a segment was sent.
     #[inline]
     fn sent<M: Memory>(&mut self, sender: Sender, sent: &Outgoing, payload_len: usize, verbs: &mut Verbs<M>) {
         verbs.counters.sent += 1;
@@ -205,7 +205,7 @@ impl Stream {
         }
     }
 
-    /// The memory of the segment that leaves next cannot be accessed.
+    /// Handles a next segment whose memory cannot be accessed.
     fn refused<M: Memory>(&mut self, sender: Sender, refusal: Refusal, verbs: &mut Verbs<M>) {
         let Self { qp, link, requester, responder, .. } = self;
         if sender != Sender::Responder {
@@ -267,8 +267,8 @@ impl Stream {
         }
     }
 
-    /// The peer's first segment has arrived. Returns true if it is the ready-to-receive message as a SEND,
-    /// which takes no receive.
+    /// Handles the peer's first segment. Returns true if it is the ready-to-receive message as a SEND, which
+    /// takes no receive.
     fn begin<M: Memory>(
         &mut self,
         segment: &Segment,
@@ -304,7 +304,8 @@ impl Stream {
         self.process(&segment, Arrived::last(payload), verbs)
     }
 
-    /// Places what has arrived of the segment at the front of `stream`; returns the bytes that were taken.
+    /// Places the bytes that have arrived of the segment at the front of `stream`; returns the number of
+    /// bytes consumed.
     #[inline]
     pub(super) fn take_front<M: Memory>(&mut self, stream: &[u8], verbs: &mut Verbs<M>) -> usize {
         let first = self.link.as_ref().and_then(|link| link.first_part(stream));
@@ -315,8 +316,8 @@ impl Stream {
         }
     }
 
-    /// Places the next part of a segment, of which `stream` has the next bytes; returns those that were
-    /// taken.
+    /// Places the next part of a segment, which begins at the front of `stream`; returns the number of bytes
+    /// consumed.
     pub(super) fn take_part<M: Memory>(
         &mut self,
         begun: Begun,
@@ -345,15 +346,15 @@ impl Stream {
         part.len
     }
 
-    /// A segment has been processed.
+    /// Counts a segment that was processed completely.
     #[inline]
     pub(super) fn whole_taken<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         verbs.counters.received += 1;
-        // A READ's response completes the requests behind it, of which one may have failed.
+        // A READ response also completes the requests behind its request, one of which may have failed.
         self.check_failure(verbs);
     }
 
-    /// The peer has sent a TERMINATE. As with siw, requests without their completion are flushed.
+    /// Handles a TERMINATE of the peer. As in siw, requests that are not complete are flushed.
     fn terminated<M: Memory>(&mut self, payload: &[u8], verbs: &mut Verbs<M>) {
         if Terminated::from_bytes(payload).is_none() {
             verbs.counters.dropped_malformed += 1;
@@ -365,7 +366,7 @@ impl Stream {
         self.stop(verbs);
     }
 
-    /// An error of the peer, in a segment if it is known: ends the connection by a TERMINATE.
+    /// Ends the connection by a TERMINATE for an error of the peer, in the segment `faulty` if it is known.
     pub(super) fn fail<M: Memory>(&mut self, fault: Fault, faulty: Option<Faulty<'_>>, verbs: &mut Verbs<M>) {
         if let Some(link) = &mut self.link {
             link.end_by_terminate(fault::terminate(fault.code, faulty));

@@ -13,9 +13,9 @@ pub struct Terms {
     pub markers_out: bool,
     /// This end requested markers in the stream that it receives.
     pub markers_in: bool,
-    /// READ and atomic requests of the peer outstanding at once, at most.
+    /// Maximum number of outstanding READ and atomic requests of the peer.
     pub ird: u16,
-    /// READ and atomic requests of this end outstanding at once, at most.
+    /// Maximum number of outstanding READ and atomic requests of this end.
     pub ord: u16,
     /// The ready-to-receive message of peer-to-peer mode, the initiator's first FPDU; `None` in client-server
     /// mode.
@@ -31,8 +31,8 @@ impl Terms {
     /// The longest DDP segment between software ends. Its FPDU is 64 KiB long.
     pub const LONGEST_ULPDU: u16 = MAX_ULPDU as u16 - 5;
 
-    /// Bytes of the longest FPDU that may arrive, with markers. A driver keeps as many of a stream, since
-    /// FPDUs are consumed whole.
+    /// Bytes of the longest FPDU that may arrive, with markers. A driver must be able to keep as many bytes
+    /// of a stream, since an FPDU with CRC or markers is consumed whole.
     pub const LONGEST_FPDU: usize = {
         let unmarked = fpdu_len(MAX_ULPDU);
         unmarked + (unmarked / (MARKER_INTERVAL - MARKER_LEN) + 2) * MARKER_LEN

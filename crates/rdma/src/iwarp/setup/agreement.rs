@@ -14,7 +14,7 @@ pub(super) fn of_initiator(options: &Options, reply: &StartFrame<'_>) -> Result<
     if reply.revision > if asked.is_some() { 2 } else { 1 } {
         return Err(SetupError::Revision(reply.revision));
     }
-    // An older peer replies without them: this end's requested options apply.
+    // An older peer replies without enhanced connection data: this end's requested options apply.
     let agreed = reply.enhanced.filter(|_| asked.is_some());
     let terms = terms(Role::Initiator, options, &reply.flags, reply.private_data);
     let Some(Enhanced { ird, ord, peer_to_peer, rtr }) = agreed else { return Ok(terms) };
@@ -58,7 +58,7 @@ pub(super) fn of_responder(
     Ok((terms, Some(Enhanced { ird, ord, peer_to_peer, rtr: chosen })))
 }
 
-/// The terms that do not depend on enhanced connection data.
+/// Returns the terms that do not depend on enhanced connection data.
 fn terms(role: Role, options: &Options, theirs: &StartFlags, private_data: &[u8]) -> Terms {
     Terms {
         role,
@@ -73,7 +73,7 @@ fn terms(role: Role, options: &Options, theirs: &StartFlags, private_data: &[u8]
     }
 }
 
-/// The ready-to-receive message of those offered, in siw's order of preference.
+/// Chooses one of the offered ready-to-receive messages, in siw's order of preference.
 fn choose(offered: Rtr) -> Option<RtrMessage> {
     let preferred = [
         (offered.write, RtrMessage::Write),
@@ -83,7 +83,7 @@ fn choose(offered: Rtr) -> Option<RtrMessage> {
     preferred.into_iter().find_map(|(is_offered, message)| is_offered.then_some(message))
 }
 
-/// This end's ORD is at most the peer's IRD, if that is negotiated.
+/// Returns this end's ORD: at most the peer's IRD, if that is negotiated.
 fn lower(ord: u16, ird: Option<u16>) -> u16 {
     ird.map_or(ord, |ird| ord.min(ird))
 }

@@ -41,8 +41,8 @@ pub enum SetupError {
 }
 
 impl SetupError {
-    /// The error of the TERMINATE that an initiator sends, which has the Reply; `None` if it closes the
-    /// stream only.
+    /// Returns the error of the TERMINATE that an initiator sends after the Reply; `None` if it only closes
+    /// the stream.
     pub(super) const fn terminate(&self) -> Option<TerminateCode> {
         match self {
             Self::Ird { .. } => Some(TerminateCode::IRD),

@@ -17,7 +17,7 @@ use nichrome_wire::rdma::QpNumber;
 const MAGIC: [u8; 4] = *b"NiCr";
 const VERSION: u8 = 1;
 
-/// The queue pairs that a connection is to join.
+/// The queue pairs at the two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// The sender's queue pair.
@@ -39,7 +39,7 @@ impl Identity {
         Some(Self { from: number(f0, f1, f2)?, to: number(t0, t1, t2)? })
     }
 
-    /// The private data.
+    /// Returns the private data.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let [m0, m1, m2, m3] = MAGIC;
         let [_, f0, f1, f2] = self.from.value().to_be_bytes();

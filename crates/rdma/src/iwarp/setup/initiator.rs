@@ -16,7 +16,7 @@ use super::options::{Options, REPLY_TIMEOUT, Revision};
 /// Sends the Request and waits for the Reply.
 pub struct Initiator {
     options: Options,
-    /// Less than a Reply.
+    /// Received bytes of an incomplete Reply.
     input: Vec<u8>,
     output: Vec<u8>,
     deadline: Instant,
@@ -51,13 +51,13 @@ impl Initiator {
         std::mem::take(&mut self.output)
     }
 
-    /// When the Reply is overdue.
+    /// Returns the deadline of the Reply.
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Receives bytes of the peer. Returns the connection when the Reply is complete; to be called no more
-    /// then.
+    /// Receives bytes of the peer. Returns the connection when the Reply is complete; the caller must not
+    /// call this method again then.
     ///
     /// # Errors
     /// The connection is not set up. The stream is to be closed after the output is sent.
@@ -76,7 +76,8 @@ impl Initiator {
                 Ok(Some(Established { terms, private_data, rest }))
             }
             Err(error) => {
-                // The TERMINATE would need markers: such a peer only sees the end of the stream.
+                // To a peer that requests markers no TERMINATE is sent, since it would need them: that peer
+                // only sees the end of the stream.
                 if let Some(code) = error.terminate().filter(|_| !reply.flags.markers) {
                     let crc = self.options.crc || reply.flags.crc;
                     self.output.extend(terminate(code, if crc { Crc::Used } else { Crc::Unused }));
@@ -87,7 +88,7 @@ impl Initiator {
     }
 }
 
-/// The FPDU of a TERMINATE that no segment caused.
+/// Returns the FPDU of a TERMINATE that no segment caused.
 fn terminate(error: TerminateCode, crc: Crc) -> Vec<u8> {
     let mut message = Vec::new();
     Terminated::write(error, None, &mut message);

@@ -9,15 +9,15 @@
 //!
 //! | case | RFC | here |
 //! |---|---|---|
-//! | CRC | 5044 7.1.1: used if either end asks | so |
-//! | markers | 5044 7.1.1: in what the asking end receives | so; this end asks by [`Options::markers`] only, since siw refuses |
+//! | CRC | 5044 7.1.1: used if either end requests it | as the RFC |
+//! | markers | 5044 7.1.1: in the stream that the requesting end receives | as the RFC; this end requests them only by [`Options::markers`], since siw refuses them |
 //! | the initiator's ORD above the Reply's IRD | 6581 9.1: lowered, or TERMINATE | lowered |
-//! | the Reply's ORD above the initiator's IRD | 6581 9.1: TERMINATE, LLP 6 | so |
-//! | peer-to-peer without a message in common | 6581 9.2: TERMINATE, LLP 7 | so by the initiator; the responder rejects |
+//! | the Reply's ORD above the initiator's IRD | 6581 9.1: TERMINATE, LLP 6 | as the RFC |
+//! | peer-to-peer without a message in common | 6581 9.2: TERMINATE, LLP 7 | the initiator sends it; the responder rejects |
 //! | a READ as the ready-to-receive message, to a responder with IRD 0 | 6581: open | IRD 1, as Chelsio's RNICs do |
 //! | Reply of revision 1 to a Request of revision 2 | 6581 4.1: close | accepted: this end's requested options apply, without peer-to-peer mode |
 //! | data behind the Request | 5044 7.1.3: not sent before the Reply | refused, as siw does |
-//! | data behind the Reply | 5044 7.1.3: not sent before the initiator's first FPDU | taken, since siw sends |
+//! | data behind the Reply | 5044 7.1.3: not sent before the initiator's first FPDU | accepted, since siw sends it |
 //!
 //! | file | concept |
 //! |---|---|

@@ -66,7 +66,7 @@ impl Options {
         StartFlags { markers: self.markers, crc: self.crc, reject: false }
     }
 
-    /// The enhanced connection data of a Request; `None` in revision 1.
+    /// Returns the enhanced connection data of a Request; `None` in revision 1.
     pub(super) fn enhanced(&self) -> Option<Enhanced> {
         (self.revision == Revision::Two).then_some(Enhanced {
             ird: Some(self.ird),

@@ -10,9 +10,9 @@ use super::agreement::of_responder;
 use super::error::SetupError;
 use super::options::{Options, REQUEST_TIMEOUT};
 
-/// Waits for the Request, and sends the Reply that its owner chooses.
+/// Waits for the Request, and sends the Reply that the caller chooses.
 pub struct Responder {
-    /// The Request, or less.
+    /// The Request, or its first bytes.
     input: Vec<u8>,
     output: Vec<u8>,
     deadline: Instant,
@@ -25,7 +25,7 @@ impl fmt::Debug for Responder {
 }
 
 impl Responder {
-    /// Begins to wait.
+    /// Begins to wait for the Request at `now`.
     pub fn new(now: Instant) -> Self {
         Self { input: Vec::new(), output: Vec::new(), deadline: now + REQUEST_TIMEOUT }
     }
@@ -35,13 +35,13 @@ impl Responder {
         std::mem::take(&mut self.output)
     }
 
-    /// When the Request is overdue.
+    /// Returns the deadline of the Request.
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Receives bytes of the peer. Returns the Request's private data when the Request is complete, which is
-    /// then to be accepted or rejected.
+    /// Receives bytes of the peer. Returns the Request's private data when the Request is complete; the
+    /// caller then accepts or rejects it.
     ///
     /// # Errors
     /// The connection is not set up, and the stream is to be closed.
@@ -57,7 +57,7 @@ impl Responder {
         Ok(Some(request.private_data))
     }
 
-    /// Inbound and outbound outstanding READs that a complete Request requests; `None` if it has none.
+    /// Returns the IRD and the ORD of a complete Request; `None` for one that it does not have.
     pub fn depths(&self) -> (Option<u16>, Option<u16>) {
         let enhanced = match StartFrame::parse(&self.input) {
             Ok(Some((request, _))) => request.enhanced,
@@ -69,8 +69,8 @@ impl Responder {
     /// Accepts the Request, with up to 508 bytes of private data; siw takes 251.
     ///
     /// # Errors
-    /// There is no Request, or it offers no ready-to-receive message in peer-to-peer mode: it is rejected
-    /// then.
+    /// There is no Request, or it offers no ready-to-receive message in peer-to-peer mode. The latter is
+    /// rejected.
     pub fn accept(&mut self, options: &Options, private_data: &[u8]) -> Result<Established, SetupError> {
         let (request, _) = StartFrame::parse(&self.input)?.ok_or(SetupError::WrongFrame)?;
         let (terms, enhanced) = match of_responder(options, &request) {

@@ -14,7 +14,7 @@ fn initiator(options: Options) -> Initiator {
     Initiator::new(options, b"hello", Instant::ZERO)
 }
 
-/// Starts a connection between two of these ends.
+/// Starts a connection between an initiator and a responder of this crate.
 fn start(ours: Options, theirs: Options) -> (Established, Established) {
     let (mut caller, mut listener) = (initiator(ours), Responder::new(Instant::ZERO));
     assert_eq!(listener.receive(&caller.take_output()), Ok(Some(&b"hello"[..])));
@@ -24,7 +24,7 @@ fn start(ours: Options, theirs: Options) -> (Established, Established) {
     (connected, accepted)
 }
 
-/// The initiator's answer to a Reply with these fields.
+/// Returns the initiator's answer to a Reply with these fields.
 fn answer(
     options: Options,
     revision: u8,
@@ -101,7 +101,7 @@ fn the_responder_chooses_one_of_the_offered_messages() {
     }
 }
 
-/// Chelsio's RNICs offer nothing else by default. A program that takes no READs has IRD 0.
+/// Chelsio's RNICs offer only a READ by default. A program that accepts no READs has IRD 0.
 #[test]
 fn an_end_that_takes_no_reads_takes_the_one_of_a_peer_that_offers_nothing_else() {
     let offered = Options { rtr: Rtr { read: true, ..Rtr::default() }, ..Options::default() };
