@@ -24,7 +24,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// The parameters of DCQCN, if that is the controller.
+    /// Returns the parameters of DCQCN, if that is the controller.
     pub(crate) const fn dcqcn(&self) -> Option<&Dcqcn> {
         match self {
             Self::Dcqcn(dcqcn) => Some(dcqcn),

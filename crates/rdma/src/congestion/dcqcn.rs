@@ -49,8 +49,8 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// Parameters with their values and minima. With lower values a rate would not recover, or in so many
-    /// steps that those of an idle queue pair would keep the driver's lock.
+    /// Parameters with their values and minima. With lower values a rate would not recover, or only in so many
+    /// steps that the driver's lock would be held for long while an idle queue pair catches up.
     pub(crate) fn minima(&self) -> [(&'static str, u64, u64); 7] {
         let min_increment = (self.line_rate >> 20).max(1);
         [
@@ -146,7 +146,7 @@ struct ReactionPoint {
 }
 
 impl ReactionPoint {
-    /// The state before the first CNP.
+    /// Creates the state before the first CNP.
     fn new(config: &Dcqcn, now: Instant) -> Self {
         let line_rate = config.line_rate as f64;
         Self {
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(point.current, config.min_rate as f64);
     }
 
-    /// A step for each interval of a day would keep the driver's lock for minutes.
+    /// With a step for each interval of a day, the driver's lock would be held for minutes.
     #[test]
     fn an_idle_queue_pair_takes_no_step_after_its_rate_is_back() {
         let config = Dcqcn::default();

@@ -7,8 +7,8 @@
 //! | `dcqcn.rs` | a rate, and a window for losses | CNPs, ECN echoes, loss |
 //! | `fixed.rs` | none: always the maximum window | |
 //!
-//! `controller.rs` is the trait, `control.rs` the enum of all controllers; `reduction.rs` is what `window.rs`
-//! and `dctcp.rs` share.
+//! `controller.rs` is the trait, `control.rs` the enum of all controllers; `window.rs` and `dctcp.rs` share
+//! `reduction.rs`.
 
 mod control;
 mod controller;

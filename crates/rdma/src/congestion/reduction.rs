@@ -1,4 +1,4 @@
-//! The last reduction of a window: losses and marks of packets before it are of the same congestion.
+//! The last reduction of a window: losses and marks of packets before it belong to the same congestion event.
 
 use nichrome_wire::SeqNumber;
 

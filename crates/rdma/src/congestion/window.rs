@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(window.window(), 64);
     }
 
-    /// A peer sends CNPs for a while: the marked packets may all be acknowledged before the last one arrives.
+    /// A peer sends CNPs for a while: the marked packets may all be acknowledged before the last CNP arrives.
     #[test]
     fn notifications_without_a_new_packet_halve_the_window_once() {
         let mut window = LossWindow::new(&SendWindow { initial: 64, max: 64, read: 8 });

@@ -30,9 +30,9 @@ pub struct DatagramBatch {
     pub segment_len: usize,
 }
 
-/// Bytes of a queue pair's stream. Requests in it have completed: the bytes are TCP's, and the driver sends
-/// them also if the queue pair is destroyed or reset. It keeps and later sends those that a write does not
-/// accept: see [`Device::hold_sends`](crate::Device::hold_sends).
+/// Bytes of a queue pair's stream. The requests in these bytes have completed: TCP is responsible for the
+/// bytes, and the driver sends them even if the queue pair is destroyed or reset. It keeps the bytes that a
+/// write does not accept, and sends them later: see [`Device::hold_sends`](crate::Device::hold_sends).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBytes {
     /// The queue pair.
@@ -41,9 +41,9 @@ pub struct StreamBytes {
     pub len: usize,
 }
 
-/// The end of a queue pair's stream, behind all bytes that were sent. The driver drops what still arrives,
-/// until the peer has closed too or a deadline of the driver's: a socket closed with unread bytes resets, and
-/// the peer may lose the TERMINATE.
+/// The end of a queue pair's stream, behind all bytes that were sent. The driver reads and drops bytes that
+/// still arrive, until the peer has closed too or the driver's deadline passes: a socket that is closed with
+/// unread bytes resets the connection, and the peer may lose the TERMINATE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamEnding {
     /// The queue pair.

@@ -12,10 +12,10 @@ pub const STEERING_BITS: u32 = 5;
 pub(crate) struct SteeringKey(u8);
 
 impl SteeringKey {
-    /// The key of management datagrams, which are steered by their content: they leave alone.
+    /// The key of management datagrams, which are steered by their content: each is sent alone.
     pub(crate) const MANAGEMENT: Self = Self(u8::MAX);
 
-    /// The key of datagrams for the process that has this queue pair or connection number.
+    /// Returns the key of datagrams for the process that has this queue pair or connection number.
     #[inline]
     pub(crate) const fn of(number: QpNumber) -> Self {
         if number.value() <= QpNumber::GENERAL_SERVICES.value() {

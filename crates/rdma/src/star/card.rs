@@ -12,7 +12,7 @@
 //! | RDP, GD, AOP whose result is not in its slot | key, right and bounds of the region | refused, with the reason |
 //! | AOP whose result is not in its slot | the ticket and the alignment (`result_slots.rs`) | refused: [`Reason::Atomic`] |
 //!
-//! A refusal of a packet that is not authenticated has no other reason than [`Reason::Expired`] and
+//! A refusal of a packet that is not authenticated has no reason other than [`Reason::Expired`] and
 //! [`Reason::Denied`]. The card looks up no connection: it copies the connection's number into the answer and
 //! sends that to the packet's source, authenticated with the packet's lease key.
 
@@ -37,18 +37,18 @@ use crate::net::{Datagram, Route};
 pub struct CardConfig {
     /// Identifies this start of the card, chosen at random.
     pub epoch: Epoch,
-    /// Most bytes of payload in an SDP.
+    /// Maximum payload bytes of an SDP.
     pub max_payload: u16,
     /// Hop limit of answers.
     pub hop_limit: u8,
-    /// Requires authenticated packets; `None` takes only packets without.
+    /// Requires authenticated packets; `None` accepts only packets without authentication.
     pub authentication: Option<CardAuthentication>,
 }
 
 /// The authentication of packets.
 #[derive(Clone, Debug)]
 pub struct CardAuthentication {
-    /// Keys of connections are derived from it.
+    /// The secret from which the card derives the keys of connections.
     pub secret: ServerSecret,
 }
 
@@ -67,7 +67,7 @@ pub struct CardCounters {
     pub bytes_fetched: u64,
     /// Packets received with a congestion mark.
     pub congestion_marks: u64,
-    /// Refused: key, owner, right, bounds or state did not allow it, or the memory is not mapped.
+    /// Refused: key, owner, right, bounds or state did not allow the access, or the memory is not mapped.
     pub refused_memory: u64,
     /// Refused: more bytes than fit a packet.
     pub refused_length: u64,
@@ -81,14 +81,14 @@ pub struct CardCounters {
     pub dropped_malformed: u64,
     /// Dropped: wrong integrity check, by damage or another epoch.
     pub dropped_check: u64,
-    /// Dropped: wrong tag, or one that the card does not take.
+    /// Dropped: wrong tag, or any tag if the card has no authentication.
     pub dropped_tag: u64,
     /// Dropped: the driver's buffer is too short for the answer.
     pub dropped_buffer: u64,
 }
 
 impl CardCounters {
-    /// Bytes of payload in the answers.
+    /// Returns the number of payload bytes in the answers.
     pub(super) const fn bytes_sent(&self) -> u64 {
         self.bytes_fetched + Atomic::WORD as u64 * self.atomics
     }
@@ -99,12 +99,12 @@ impl CardCounters {
 pub struct Answer {
     /// The route. A driver whose socket has one source port may use that instead.
     pub route: Route,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
-/// The card of the stateless side. Its size does not depend on the number of connections; all its memory is
-/// allocated at its start.
+/// The card of the stateless side. Its size does not depend on the number of connections; the card allocates
+/// all its memory at its start.
 #[derive(Clone, Debug)]
 pub struct StatelessCard {
     config: CardConfig,
@@ -122,12 +122,12 @@ pub(super) struct Acknowledgement {
 }
 
 impl Acknowledgement {
-    /// Bytes of the packet.
+    /// Returns the length of the packet in bytes.
     pub(super) fn len(&self) -> usize {
         self.repr.datagram_len(0)
     }
 
-    /// The client's number of the connection.
+    /// Returns the client's number of the connection.
     pub(super) fn connection(&self) -> QpNumber {
         self.repr.connection
     }
@@ -166,28 +166,28 @@ impl StatelessCard {
     /// Bytes of its memory.
     pub(super) const BYTES: usize = size_of::<Self>() + Revoked::BYTES + GrantCache::BYTES;
 
-    /// A card that starts.
+    /// Starts a card.
     pub fn new(config: CardConfig) -> Self {
         let (counters, revoked, grants) = (CardCounters::default(), Revoked::new(), GrantCache::new());
         Self { config, counters, revoked, grants }
     }
 
-    /// The counters since the start.
+    /// Returns the counters since the start.
     pub const fn counters(&self) -> &CardCounters {
         &self.counters
     }
 
-    /// The time of the card's clock at `now`, for set-up.
+    /// Returns the time of the card's clock at `now`, for set-up.
     pub fn clock(&self, now: Instant) -> Stamp {
         stamp_of(now)
     }
 
-    /// The lease of a connection that begins at `now`.
+    /// Returns the lease of a connection that begins at `now`.
     pub fn lease(&self, server: QpNumber, now: Instant) -> Lease {
         self.revoked.begin(server, now)
     }
 
-    /// The leases that are void.
+    /// Returns the leases that are void.
     pub(super) const fn revoked(&self) -> &Revoked {
         &self.revoked
     }
@@ -253,8 +253,8 @@ impl StatelessCard {
         Some(Answer { route, len: self.finish(writer, &route.flow, request.key) })
     }
 
-    /// Executes an RDP that arrived at `now`, and returns its RA; `None` as [`Self::respond`], or if it is a
-    /// GD.
+    /// Executes an RDP that arrived at `now`, and returns its RA. Returns `None` if the packet is invalid,
+    /// which is dropped and counted, or is not an RDP.
     #[inline]
     pub(super) fn take<M: Memory>(
         &mut self,
@@ -328,8 +328,8 @@ impl StatelessCard {
         Some((CardRequest { repr, payload, key: Some(key?) }, admitted))
     }
 
-    /// The lease key of a packet, if its tag is right: it is of a client of this server, and for memory that
-    /// it was granted.
+    /// Returns the lease key of a packet if its tag is right: a client of this server sent it, for memory
+    /// that it was granted.
     #[inline]
     fn lease_key(
         &mut self,
@@ -404,8 +404,8 @@ impl StatelessCard {
         }
     }
 
-    /// The route of an answer: addresses exchanged, the client's source port, which determines the path.
-    /// Routers may mark data, not acknowledgements.
+    /// Returns the route of an answer: addresses exchanged, and the client's source port, which determines
+    /// the path. Routers may mark data, not acknowledgements.
     #[inline]
     fn route_back(&self, datagram: &Datagram<'_>, is_data: bool) -> Route {
         let addresses = match datagram.flow.addresses {
@@ -474,7 +474,7 @@ fn execute<M: Memory>(
     }
 }
 
-/// The headers of an answer at `clock`: those of the request, with the outcome.
+/// Returns the headers of an answer at `clock`: those of the request, with the outcome.
 #[inline]
 fn answer_to(request: &Repr, outcome: &Result<Done, Reason>, is_marked: bool, clock: Stamp) -> Repr {
     let message = match request.message.packet_type() {

@@ -55,7 +55,7 @@ pub(super) struct CardQueue {
 }
 
 impl CardQueue {
-    /// The queue of a card, for at most `limit` packets.
+    /// Creates the queue of a card, for at most `limit` packets.
     pub(super) fn new(card: StatelessCard, limit: usize) -> Self {
         Self { card, waiting: VecDeque::new(), limit }
     }
@@ -64,8 +64,8 @@ impl CardQueue {
         &self.card
     }
 
-    /// Bytes of the card's memory, which is allocated at its start, and of its queue, which grows to its
-    /// limit.
+    /// Returns the size in bytes of the card's memory, which is allocated at its start, and of its queue,
+    /// which grows to its limit.
     pub(super) fn state_bytes(&self) -> usize {
         StatelessCard::BYTES + self.limit * size_of::<Waiting>()
     }
@@ -140,9 +140,10 @@ impl CardQueue {
                     verbs.counters.sent += 1;
                 }
                 Waiting::Request { packet, flow, traffic_class } => {
-                    // The answer copies the client's number.
+                    // The answer has the request's client number, so the same steering key.
                     let (bytes, steering) = (packet.bytes(), receiver_of(packet.bytes()));
-                    // The card refuses requests for more than any packet holds; they do not block the queue.
+                    // A request for more bytes than any packet holds does not block the queue: the card
+                    // refuses it.
                     let follows = || {
                         last == Some((*flow, *traffic_class))
                             && room.fits_behind(steering, expected_len(bytes))
@@ -183,13 +184,13 @@ impl CardQueue {
     }
 }
 
-/// The key of packets with the connection number of `packet`.
+/// Returns the steering key for the connection number of `packet`.
 fn receiver_of(packet: &[u8]) -> SteeringKey {
     let number = CommonHeader::new(packet).and_then(|header| QpNumber::new(header.connection()));
     number.map_or(SteeringKey::MANAGEMENT, SteeringKey::of)
 }
 
-/// Bytes of the SDP that answers a GD or AOP.
+/// Returns the length in bytes of the SDP that answers a GD or AOP.
 fn expected_len(gd: &[u8]) -> usize {
     let wanted = gd.get(2..4).map_or(0, |len| usize::from(u16::from_be_bytes([len[0], len[1]])));
     let is_authenticated = CommonHeader::new(gd).is_some_and(|gd| gd.flags().contains(Flags::AUTHENTICATED));

@@ -8,9 +8,9 @@ use crate::congestion::Congestion;
 /// The StaR configuration of a device.
 #[derive(Clone, Debug)]
 pub struct StarConfig {
-    /// Most connections whose state the device keeps: of RoCE, and of StaR as the stateful side. Beyond,
-    /// set-up offers new connections the stateless role here (section 3.3 of the paper, auto adaption).
-    /// `None` for no limit.
+    /// Maximum number of connections whose state the device keeps: those of RoCE, and those of StaR as the
+    /// stateful side. At the maximum, set-up offers to be the stateless side of new connections (section 3.3
+    /// of the paper, auto adaption). `None` for no limit.
     pub connection_budget: Option<usize>,
     /// The UDP source port of packets.
     pub source_port: u16,
@@ -21,14 +21,15 @@ pub struct StarConfig {
     pub epoch: Epoch,
     /// Requires authenticated packets, by keys derived from the secret.
     pub authentication: Option<CardAuthentication>,
-    /// Most packets that wait in the stateless card, of all connections together. The card drops further
-    /// ones.
+    /// Maximum number of packets that wait in the stateless card, of all connections together. The card drops
+    /// further ones.
     pub waiting_packets: usize,
-    /// Most bytes of a connection's requests of the stateless side that the stateful side keeps a copy of. It
-    /// refuses further requests until earlier ones complete. The rings that hold them may take twice as much.
+    /// Maximum bytes per connection of the stateless side's requests, of which the stateful side keeps a
+    /// copy. The stateful side refuses further requests until earlier ones complete. The rings that hold them
+    /// may take twice as much.
     pub mirrored_bytes: usize,
-    /// Most bytes that these copies take together, beyond a MiB for each connection. A connection takes at
-    /// most as much of them as it leaves to others. The rings may take twice as much.
+    /// Maximum bytes of these copies of all connections together, beyond 1 MiB for each connection. A
+    /// connection takes at most as many of them as it leaves to others. The rings may take twice as much.
     pub mirrored_bytes_in_all: usize,
 }
 

@@ -14,11 +14,11 @@ use crate::net::{Datagram, Room, Route, SteeringKey};
 
 /// One end of a connection.
 pub(super) trait ConnectionEnd<M: Memory> {
-    /// The route to the peer, of RoCE's addresses.
+    /// Returns the route to the peer, without UDP ports.
     fn route(&self) -> Option<&Route>;
     fn seal(&self) -> &Seal;
 
-    /// Whether a packet is of the peer and undamaged.
+    /// Returns true if a packet is of the peer and undamaged.
     fn is_right(&self, packet: &Incoming<'_>, datagram: &Datagram<'_>) -> bool {
         self.seal().is_right(&datagram.flow, datagram.bytes, packet.authentication.as_ref())
     }
@@ -35,11 +35,11 @@ pub(super) trait ConnectionEnd<M: Memory> {
     /// Prepares the next packet: begins operations, announces requests.
     fn run(&mut self, shared: &mut StarShared, verbs: &mut Verbs<M>);
 
-    /// The next packet to leave.
+    /// Returns the next packet to send.
     fn next_packet(&self, now: Instant) -> Option<Outgoing>;
 
-    /// The packet that continues the message of `packet`, which has left just now; `None` if another may come
-    /// first.
+    /// Returns the packet that continues the message of `packet`, which was just sent; `None` if another
+    /// packet may come first.
     fn following(&self, packet: &Outgoing, now: Instant) -> Option<Outgoing>;
 
     /// Copies the payload of a packet.
@@ -137,7 +137,7 @@ pub(super) enum Built {
     Full,
     /// The connection has no route.
     Unroutable,
-    /// Handles a packet that cannot be built: its memory or request no longer exists.
+    /// The packet cannot be built: its memory or request no longer exists.
     Impossible,
     Blocked(Blocked),
 }
@@ -149,7 +149,7 @@ fn steering_of(repr: &Repr) -> SteeringKey {
     SteeringKey::of(number)
 }
 
-/// Whether a packet carries data and may be marked by routers.
+/// Returns true if a packet carries data and may be marked by routers.
 fn is_data(packet: &Outgoing) -> bool {
     matches!(packet.cause, Cause::Chunk(_)) && packet.payload_len > 0
 }

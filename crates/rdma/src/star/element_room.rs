@@ -5,7 +5,7 @@ use nichrome_wire::star::{PacketType, Segment};
 use crate::core::error::PostError;
 use crate::core::queue_pair::QueuePair;
 
-/// Payload bytes of a WQEP.
+/// Returns the maximum payload of a WQEP in bytes.
 pub(super) fn element_room(qp: &QueuePair) -> usize {
     PacketType::Rdp.datagram_len(qp.mtu()) - PacketType::Wqep.datagram_len(0)
 }

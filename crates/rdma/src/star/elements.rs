@@ -11,7 +11,7 @@ use nichrome_wire::{Instant, SeqNumber};
 use super::timer::{Awaited, RetransmissionTimer};
 use crate::core::queue_pair::Settings;
 
-/// Most elements sent and not acknowledged.
+/// Maximum number of elements sent and not acknowledged.
 const WINDOW: usize = 128;
 
 /// The sender: elements to be sent or acknowledged.
@@ -27,7 +27,7 @@ pub(super) struct Outbox<T> {
     pub(super) timer: RetransmissionTimer,
     /// The element that measures the round trip, and when it was sent.
     timed: Option<(SeqNumber, Instant)>,
-    /// A duplicate EA has caused a retransmission since the last progress; others cause none.
+    /// A duplicate EA has caused a retransmission since the last progress; further duplicates cause none.
     recovering: bool,
 }
 
@@ -50,37 +50,37 @@ impl<T: Copy> Outbox<T> {
         self.first + (self.elements.len() as u32 - 1)
     }
 
-    /// The number of the next element to be pushed.
+    /// Returns the number of the next element to be pushed.
     pub(super) fn next_number(&self) -> SeqNumber {
         self.first + self.elements.len() as u32
     }
 
-    /// The number of the oldest element that is not acknowledged.
+    /// Returns the number of the oldest element that is not acknowledged.
     pub(super) fn oldest(&self) -> SeqNumber {
         self.first
     }
 
-    /// Whether the element with this number was acknowledged.
+    /// Returns true if the element with this number was acknowledged.
     pub(super) fn is_acknowledged(&self, number: SeqNumber) -> bool {
         number.before(self.first)
     }
 
-    /// Whether the element with this number was sent.
+    /// Returns true if the element with this number was sent.
     pub(super) fn is_sent(&self, number: SeqNumber) -> bool {
         number.before(self.first + self.sent as u32)
     }
 
-    /// Whether all elements were acknowledged.
+    /// Returns true if all elements were acknowledged.
     pub(super) fn is_empty(&self) -> bool {
         self.elements.is_empty()
     }
 
-    /// `Answer` if elements were sent and not acknowledged.
+    /// Returns `Answer` if elements were sent and not acknowledged.
     pub(super) fn outstanding(&self) -> Awaited {
         if self.sent > 0 { Awaited::Answer } else { Awaited::Nothing }
     }
 
-    /// The next element to send, with its number.
+    /// Returns the next element to send, with its number.
     #[inline]
     pub(super) fn next(&self) -> Option<(SeqNumber, T)> {
         if self.cursor >= WINDOW {
@@ -132,7 +132,8 @@ impl<T: Copy> Outbox<T> {
         true
     }
 
-    /// Sent elements before this number; `None` if the number is out of the range of sent elements.
+    /// Returns how many sent elements are before this number; `None` if the number is out of the range of
+    /// sent elements.
     fn count_before(&self, number: SeqNumber) -> Option<usize> {
         let count = usize::try_from(number.since(self.first)).ok()?;
         (count <= self.sent).then_some(count)
@@ -166,7 +167,7 @@ impl<T: Copy> Outbox<T> {
 #[derive(Debug)]
 pub(super) struct Inbox {
     expected: SeqNumber,
-    /// An EA must leave.
+    /// An EA must be sent.
     pub(super) ack_due: bool,
 }
 
@@ -175,7 +176,7 @@ impl Inbox {
         Self { expected: first, ack_due: false }
     }
 
-    /// The next element's number, which an EA carries.
+    /// Returns the number of the next element expected, which an EA carries.
     pub(super) fn expected(&self) -> SeqNumber {
         self.expected
     }

@@ -24,7 +24,7 @@ use crate::transport::Endpoint;
 
 /// A queue pair on StaR.
 pub(crate) enum StarQp {
-    /// The state is here.
+    /// This side keeps the state.
     Stateful(Box<Stateful>),
     /// The peer keeps the state.
     Stateless(Box<Stateless>),

@@ -18,10 +18,10 @@ use crate::core::queue_pair::Settings;
 /// Answers to later packets before one counts as lost (RFC 9002 section 6.1.1).
 const REORDERED: u32 = 3;
 
-/// Most copies in flight and lost ones together; no packet leaves beyond.
+/// Maximum number of copies in flight and lost copies together; at the maximum, no packet is sent.
 const LIMIT: usize = 8192;
 
-/// Most expired copies whose answers are still of use.
+/// Maximum number of expired copies that are kept for late answers.
 const MOST_EXPIRED: usize = 64;
 
 /// Packets in a burst that pacing allows.
@@ -48,7 +48,7 @@ pub(crate) struct Place {
 struct Copy {
     place: Place,
     at: Instant,
-    /// When it has certainly expired.
+    /// Time by which it has certainly expired.
     gone: Instant,
     is_waiting: bool,
 }
@@ -65,7 +65,7 @@ struct LostCopy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answered {
     pub(super) place: Place,
-    /// When it left.
+    /// When it was sent.
     pub(super) sent: Instant,
     /// It counted as lost: its chunk was queued for retransmission.
     pub(super) was_lost: bool,
@@ -74,12 +74,12 @@ pub(super) struct Answered {
 /// Packets in flight of one type.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// One for each number from `first` on.
+    /// One for each sequence number from `first` on.
     copies: VecDeque<Copy>,
     first: SeqNumber,
     /// Copies that wait for an answer.
     waiting: u32,
-    /// RDPs only: a late GD changes no memory.
+    /// Lost copies that may still arrive. RDPs only: a late GD changes no memory.
     lost: VecDeque<LostCopy>,
     /// Copies that have certainly expired. If one was stored in time, its RA may be on its way.
     expired: VecDeque<(SeqNumber, Place)>,
@@ -88,7 +88,7 @@ pub(super) struct Flight {
     pub(super) retransmissions: VecDeque<Place>,
     control: Control,
     pub(super) timer: RetransmissionTimer,
-    /// Pacing lets the next GD leave no earlier.
+    /// Earliest departure of the next GD by pacing.
     free_at: Instant,
     /// The next packet may exceed the window.
     is_probing: bool,
@@ -96,7 +96,7 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Packets from the number `first` on.
+    /// Creates the flight of packets from the sequence number `first` on.
     pub(super) fn new(first: SeqNumber, transfer: Transfer, control: Control) -> Self {
         Self {
             copies: VecDeque::new(),
@@ -114,7 +114,7 @@ impl Flight {
         }
     }
 
-    /// Microseconds in which the next packet has to arrive.
+    /// Returns the microseconds within which the next packet has to arrive.
     #[inline]
     pub(super) fn lifetime(&self) -> u32 {
         self.lifetime.micros(self.timer.spread())
@@ -125,27 +125,27 @@ impl Flight {
         self.lifetime.missed(sent, now);
     }
 
-    /// The number of the next packet.
+    /// Returns the number of the next packet.
     #[inline]
     pub(super) fn next(&self) -> SeqNumber {
         self.first + self.copies.len() as u32
     }
 
-    /// `Answer` if answers are outstanding.
+    /// Returns `Answer` if answers are outstanding.
     #[inline]
     pub(super) fn awaited(&self) -> Awaited {
         if self.waiting > 0 { Awaited::Answer } else { Awaited::Nothing }
     }
 
-    /// Whether the window and [`LIMIT`] allow another packet. The window always allows one.
+    /// Returns true if the window and [`LIMIT`] allow another packet. The window always allows one.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         let full = self.copies.len() + self.lost.len() >= LIMIT;
         !full && (self.is_probing || self.waiting == 0 || self.waiting < self.control.window())
     }
 
-    /// The earliest departure of the next packet, by the congestion controller's rate and, for GDs, by
-    /// pacing.
+    /// Returns the earliest departure of the next packet, by the congestion controller's rate and, for GDs,
+    /// by pacing.
     #[inline]
     pub(super) fn departure(&self) -> Instant {
         self.control.departure().map_or(self.free_at, |departure| departure.max(self.free_at))
@@ -157,8 +157,8 @@ impl Flight {
         self.control.advance(now);
     }
 
-    /// Records a packet that left. `bytes` are those of the datagram that carries its data: the RDP, or the
-    /// SDP that the GD requests.
+    /// Records a packet that left. `bytes` is the length of the datagram that carries its data: the RDP, or
+    /// the SDP that the GD requests.
     #[inline]
     pub(super) fn packet_sent(
         &mut self,
@@ -188,7 +188,7 @@ impl Flight {
         self.free_at = self.free_at.max(earliest).plus_nanos(interval);
     }
 
-    /// Records the answer to the packet `sequence` and returns which that was; `None` if no answer was
+    /// Records the answer to the packet `sequence` and returns that packet; `None` if no answer was
     /// outstanding.
     pub(super) fn answered(&mut self, sequence: SeqNumber, mark: Mark, now: Instant) -> Option<Answered> {
         let index = usize::try_from(sequence.since(self.first)).ok();
@@ -262,7 +262,7 @@ impl Flight {
         self.trim();
     }
 
-    /// When the oldest lost packet has certainly expired.
+    /// Returns the time by which the oldest lost packet has certainly expired.
     pub(super) fn lost_until(&self) -> Option<Instant> {
         self.lost.front().map(|copy| copy.gone)
     }

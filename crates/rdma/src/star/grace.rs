@@ -1,9 +1,9 @@
 //! The time between the peer's Close and the failure of the requests that it leaves unanswered.
 //!
-//! A program that has received all that it waits for destroys its queue pairs one by one. Its peer may still
-//! wait for answers on one while a request on another, which is never answered, fails. With InfiniBand that
-//! takes the timeouts and retries; a Close must not be faster than the answers on the program's other
-//! connections.
+//! A program that has received all its messages destroys its queue pairs one by one. Its peer may still wait
+//! for answers on one connection while a request on a closed one can no longer be answered. On InfiniBand,
+//! such a request fails only after the timeouts and retries; here, it must not fail before the answers on the
+//! program's other connections have arrived.
 
 use nichrome_wire::Instant;
 

@@ -1,9 +1,9 @@
 //! A cache of the keys and codes of recent grants, which the card would otherwise derive from its secret for
 //! each packet.
 //!
-//! A direct-mapped cache of [`ENTRIES`] grants, whatever the number of connections. An entry is what the
-//! secret and the packet give anyway: the card may lose it at any time. Only packets with a valid tag make
-//! entries, so that others evict none.
+//! A direct-mapped cache of [`ENTRIES`] grants, whatever the number of connections. The card can derive an
+//! entry from the secret and the packet again, so it may lose one at any time. Only packets with a valid tag
+//! create entries, so that forged packets evict none.
 
 use nichrome_wire::star::{GrantCode, Lease, Rights};
 
@@ -18,7 +18,7 @@ pub(super) struct Grant {
     pub(super) ends: Ends,
     pub(super) lease: Lease,
     pub(super) key: u32,
-    /// First byte and bytes.
+    /// Address of the first byte, and length in bytes.
     pub(super) range: (u64, u64),
     pub(super) rights: Rights,
 }
@@ -36,7 +36,8 @@ impl Grant {
         TagInput { key, code: secret.grant_code(&self.ends, self.key, self.range, self.rights) }
     }
 
-    /// Connections of a server have consecutive numbers, and the regions of one connection random keys.
+    /// Returns the index of the grant's entry. Connections of a server have consecutive numbers, and the
+    /// regions of one connection have random keys, so the entries spread.
     #[inline]
     fn place(&self) -> usize {
         (self.ends.server.value() ^ self.key >> 8) as usize % ENTRIES
@@ -57,7 +58,7 @@ impl GrantCache {
         Self { entries: vec![None; ENTRIES].into() }
     }
 
-    /// The key and code of a grant, from the cache or derived from the secret.
+    /// Returns the key and code of a grant, from the cache or derived from the secret.
     #[inline]
     pub(super) fn tag_input(&self, grant: &Grant, secret: &ServerSecret) -> TagInput {
         match &self.entries[grant.place()] {
@@ -111,7 +112,7 @@ mod tests {
             assert_eq!(cache.tag_input(&other, &SECRET), other.derive(&SECRET), "{other:?}");
         }
         assert_eq!(cache.tag_input(&cached, &SECRET), cached.derive(&SECRET));
-        // With another secret: it is not derived again.
+        // Another secret changes nothing: the cached grant is not derived again.
         assert_eq!(cache.tag_input(&cached, &ServerSecret::new([8; 16])), cached.derive(&SECRET));
     }
 

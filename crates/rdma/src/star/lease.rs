@@ -49,7 +49,7 @@ impl Grantor {
         self.secret.grant_code(&self.ends, key, range, rights)
     }
 
-    /// The next lease, if the second half of the last one has begun or it is void.
+    /// Returns the next lease, if the second half of the last one has begun or the last one is void.
     pub(crate) fn renewed(&mut self, revoked: &Revoked, now: Instant) -> Option<NextLease> {
         let is_old = now.nanos_since(self.granted_at) >= RENEWAL || self.lease <= revoked.floor();
         if !is_old {
@@ -62,8 +62,8 @@ impl Grantor {
     }
 }
 
-/// The memory table's entry for a region through a queue pair of these rights; `None` if the client may not
-/// reach it.
+/// Returns the memory table's entry for a region through a queue pair of these rights; `None` if the client
+/// may not reach it.
 pub(super) fn registration(
     key: u32,
     region: &Region,
@@ -83,7 +83,7 @@ pub(super) fn registration(
     (rights != 0).then_some(Registration { key: RKey(key), address: io_address, len, rights, code })
 }
 
-/// The timers of a queue pair while it requests a lease: each retry covers at least one EA.
+/// Returns the timers of a queue pair while it requests a lease: each retry covers at least one EA.
 pub(super) fn patient(settings: Settings) -> Settings {
     let timeout = if settings.timeout == 0 { 0 } else { settings.timeout.max(SHORTEST_TIMEOUT) };
     Settings { timeout, ..settings }
@@ -96,7 +96,7 @@ pub(crate) struct Held {
     connection: ConnectionKey,
     pub(crate) lease: Lease,
     pub(crate) key: ConnectionKey,
-    /// The key before: answers to packets by it may be under way.
+    /// The previous key: answers to packets under it may be in flight.
     before: ConnectionKey,
     since: Instant,
     /// True after the card refused a packet because of the lease.
@@ -110,13 +110,13 @@ impl Held {
         Self { connection, lease, key, before: key, since: now, is_void: false, asked_at: None }
     }
 
-    /// Takes over the next lease, which arrived at `now`.
+    /// Replaces the lease by the next one, which arrived at `now`.
     pub(crate) fn take(&mut self, next: &NextLease, now: Instant) {
         let key = self.connection.lease_key(next);
         *self = Self { before: self.key, ..Self::new(self.connection, (next.lease, key), now) };
     }
 
-    /// The keys that an answer may be by.
+    /// Returns the keys under which an answer may be authenticated.
     pub(crate) fn keys(&self) -> [ConnectionKey; 2] {
         [self.key, self.before]
     }
@@ -127,7 +127,7 @@ impl Held {
         self.is_void |= sent >= self.since;
     }
 
-    /// Whether packets may leave under the lease at `now`.
+    /// Returns true if packets may leave under the lease at `now`.
     #[inline]
     pub(crate) fn is_valid(&self, now: Instant) -> bool {
         let age = now.nanos_since(self.since);
@@ -145,7 +145,7 @@ impl Held {
         asks
     }
 
-    /// When to ask again, if packets wait for a lease; `None` if that is due.
+    /// Returns the time of the next request while there is no valid lease; `None` if the request is due.
     pub(crate) fn next_request(&self, now: Instant) -> Option<Instant> {
         let asked_at = self.asked_at.filter(|_| !self.is_valid(now))?;
         Some(asked_at.plus_nanos(INTERVAL)).filter(|next| *next > now)

@@ -12,10 +12,10 @@ use super::server_clock::LONGEST;
 /// Shortest lifetime, in microseconds.
 const SHORTEST: u64 = 200;
 
-/// Most doublings.
+/// Maximum number of doublings.
 const MOST: u32 = 12;
 
-/// Answers in time after which it is calm: the lifetime is halved again.
+/// Answers in time that make a period calm: after them the lifetime is halved.
 const CALM: u32 = 1 << 11;
 
 /// The lifetime of the packets of one type on one connection.
@@ -29,7 +29,7 @@ pub(super) struct Lifetime {
 }
 
 impl Lifetime {
-    /// Microseconds, where round trips rarely take more than `nanos`.
+    /// Returns the lifetime in microseconds, if round trips rarely take more than `nanos`.
     #[inline]
     pub(super) fn micros(&self, nanos: u64) -> u32 {
         ((nanos / 1000).max(SHORTEST) << self.doublings).min(u64::from(LONGEST) / 2) as u32
@@ -44,8 +44,8 @@ impl Lifetime {
         }
     }
 
-    /// Records at `now` that a packet expired that left at `sent`: unless it was calm, doubles the lifetime,
-    /// once for all that left before.
+    /// Records at `now` that a packet sent at `sent` expired. Doubles the lifetime unless the period before
+    /// was calm, and only once for all packets sent before `now`.
     pub(super) fn missed(&mut self, sent: Instant, now: Instant) {
         if sent >= self.doubled {
             let more = u32::from(self.in_time < CALM);

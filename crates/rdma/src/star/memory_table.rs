@@ -20,11 +20,11 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The access of a packet that may do `right`, one of [`Rights::STORE`], [`Rights::FETCH`] and
-    /// [`Rights::ATOMIC`], by its capability.
+    /// Creates the access of a packet that needs `right`, one of [`Rights::STORE`], [`Rights::FETCH`] and
+    /// [`Rights::ATOMIC`], under its capability.
     ///
     /// # Errors
-    /// The capability has not the right, or does not cover the bytes.
+    /// The capability lacks the right, or does not cover the bytes.
     #[inline]
     pub fn new(span: Span, len: u16, right: Rights) -> Result<Self, Reason> {
         let capability = span.capability;
@@ -47,7 +47,7 @@ impl Reach {
     }
 }
 
-/// A client's rights on a region with the rights `region`, through a queue pair with the rights `qp`.
+/// Returns a client's rights on a region with the rights `region`, through a queue pair with the rights `qp`.
 pub(crate) fn remote_rights(region: Access, qp: Access) -> Rights {
     let given = |access: Access, right| {
         if region.contains(access) && qp.contains(access) { right } else { Rights::NONE }
@@ -80,8 +80,8 @@ impl RegisteredMemory for Protection {
     }
 }
 
-/// Most regions in a client's copy of a memory table, as many as a device has by default. They take up to 100
-/// MB.
+/// Maximum number of regions in a client's copy of a memory table, as many as a device has by default. They
+/// take up to 100 MB.
 pub const MAX_TABLE_REGIONS: usize = 1 << 20;
 
 /// A client's copy of its server's memory table: the regions of one protection domain by key.
@@ -106,17 +106,17 @@ impl MemoryTable {
         self.regions.remove(&key.0);
     }
 
-    /// The region with this key.
+    /// Returns the region with this key.
     pub fn region(&self, key: u32) -> Option<&Registration> {
         self.regions.get(&key)
     }
 
-    /// The number of regions.
+    /// Returns the number of regions.
     pub fn len(&self) -> usize {
         self.regions.len()
     }
 
-    /// Whether the table has no regions.
+    /// Returns true if the table has no regions.
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
@@ -132,7 +132,7 @@ impl FromIterator<Registration> for MemoryTable {
     }
 }
 
-/// Returns the server's addresses.
+/// Resolves to the server's addresses.
 impl RegisteredMemory for MemoryTable {
     #[inline]
     fn resolve(&self, reach: &Reach) -> Result<u64, Reason> {
@@ -141,7 +141,7 @@ impl RegisteredMemory for MemoryTable {
     }
 }
 
-/// Whether rights and bounds of a region allow an access.
+/// Checks that rights and bounds of a region allow an access.
 ///
 /// # Errors
 /// The reason for refusing it.

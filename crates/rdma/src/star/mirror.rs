@@ -22,18 +22,18 @@ pub(super) struct Mirror {
     /// Receives at the front that operations have taken.
     taken: usize,
     depth: QueueDepth,
-    /// Bytes that the requests take, and the most that they may.
+    /// Bytes that the requests take, and their maximum.
     bytes: usize,
     byte_limit: usize,
-    /// Bytes beyond [`UNSHARED`] that the requests have taken since the queues were empty: the rings do not
-    /// shrink before.
+    /// Most bytes beyond [`UNSHARED`] that the requests took since the queues were last empty: the rings
+    /// shrink only then.
     taken_bytes: Taken,
     /// Completed sends whose CQEP has not left: the server's queue still holds them.
     reports_waiting: usize,
     scratch: Vec<Sge>,
 }
 
-/// Bytes of a connection's requests that do not count in the bound for all connections: those of ordinary
+/// Bytes of a connection's requests that do not count in the bound for all connections: enough for ordinary
 /// queues.
 const UNSHARED: usize = 1 << 20;
 
@@ -59,7 +59,7 @@ impl Segments {
         self.first = end;
     }
 
-    /// The segment of the request at `index` that `part` is a part of.
+    /// Returns the segment of the request at `index` that `part` is a part of.
     fn around(&self, index: usize, part: &Sge) -> Option<Segment> {
         let start = match index.checked_sub(1) {
             None => self.first,
@@ -149,12 +149,12 @@ impl Mirror {
         Ok(())
     }
 
-    /// Whether there is a receive that no operation has taken.
+    /// Returns true if there is a receive that no operation has taken.
     pub(super) fn has_receive(&self) -> bool {
         self.taken < self.receives.len()
     }
 
-    /// The number of the oldest receive that no operation has taken.
+    /// Returns the number of the oldest receive that no operation has taken.
     pub(super) fn waiting_receive(&self) -> u64 {
         self.released + self.taken as u64
     }
@@ -171,23 +171,23 @@ impl Mirror {
         self.receives.get(usize::try_from(number.checked_sub(self.released)?).ok()?)
     }
 
-    /// Bytes that a receive holds.
+    /// Returns the total length of a receive's buffers in bytes.
     pub(super) fn receive_room(&self, number: u64) -> u32 {
         self.receive(number).map_or(0, |receive| receive.len)
     }
 
-    /// The buffers of a receive for a message of `len` bytes.
+    /// Returns the buffers of a receive for a message of `len` bytes.
     pub(super) fn receive_buffers(&self, number: u64, len: u32) -> impl Iterator<Item = Sge> {
         self.receive(number).into_iter().flat_map(move |receive| pieces(&self.receives, receive.source, len))
     }
 
-    /// The segment of a receive that `part` is a part of.
+    /// Returns the segment of a receive that `part` is a part of.
     pub(super) fn receive_segment(&self, number: u64, part: &Sge) -> Option<Segment> {
         let index = usize::try_from(number.checked_sub(self.released)?).ok()?;
         self.receive_segments.around(index, part)
     }
 
-    /// The segment of the send at `index` that `part` is a part of.
+    /// Returns the segment of the send at `index` that `part` is a part of.
     pub(super) fn send_segment(&self, index: usize, part: &Sge) -> Option<Segment> {
         self.send_segments.around(index, part)
     }
@@ -242,7 +242,7 @@ impl Mirror {
     }
 }
 
-/// Bytes that a request takes, with the operation that a send becomes.
+/// Returns the bytes that a request takes, for a send including its operation in the pipeline.
 fn bytes_of(is_send: bool, buffers: usize, inline: usize) -> usize {
     let operation = if is_send { size_of::<pipeline::Operation>() } else { 0 };
     let buffer = size_of::<Segment>() + size_of::<Sge>();
@@ -256,7 +256,7 @@ fn bytes_of_work(is_send: bool, work: &SendWork) -> usize {
     }
 }
 
-/// The buffers that hold the first `len` bytes of a request; none for inline bytes.
+/// Returns the buffers that hold the first `len` bytes of a request; none for inline bytes.
 pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterator<Item = Sge> {
     let buffers = match queue.pieces(source, 0, len) {
         Pieces::Buffers(scatter) => Some(scatter),
@@ -265,8 +265,8 @@ pub(super) fn pieces(queue: &SendQueue, source: Source, len: u32) -> impl Iterat
     buffers.into_iter().flatten()
 }
 
-/// The range of chunk `nth` when each of `buffers` is cut into chunks of `mtu` bytes, and the bytes before
-/// it.
+/// Returns the range of chunk `nth` when each of `buffers` is cut into chunks of `mtu` bytes, and the bytes
+/// before it.
 pub(super) fn cut(buffers: impl Iterator<Item = Sge>, nth: u32, mtu: u32) -> Option<(Sge, u32)> {
     let (mut left, mut before) = (nth, 0);
     for sge in buffers {
@@ -281,12 +281,12 @@ pub(super) fn cut(buffers: impl Iterator<Item = Sge>, nth: u32, mtu: u32) -> Opt
     None
 }
 
-/// The number of chunks of `buffers`.
+/// Returns the number of chunks of `buffers`.
 pub(super) fn count(buffers: impl Iterator<Item = Sge>, mtu: u32) -> u32 {
     buffers.map(|sge| sge.len.div_ceil(mtu)).sum()
 }
 
-/// The operation of a WQE's request; `None` for a receive.
+/// Returns the operation of a WQE's request; `None` for a receive.
 fn operation(request: &Request) -> Option<Operation> {
     let remote = |target: &Target| Remote { address: target.address, rkey: target.rkey };
     Some(match request {
@@ -306,7 +306,7 @@ fn operation(request: &Request) -> Option<Operation> {
     })
 }
 
-/// The WQE request of an operation; `None` if StaR does not support it.
+/// Returns the WQE request of an operation; `None` if StaR does not support it.
 pub(super) fn request(operation: &Operation) -> Option<Request> {
     let target = |remote: &Remote| Target { address: remote.address, rkey: remote.rkey };
     Some(match operation {
@@ -341,7 +341,7 @@ fn send_flags(flags: WqeFlags) -> SendFlags {
     set.fold(SendFlags::NONE, |flags, (send, _)| flags | send)
 }
 
-/// The WQE flags of a request.
+/// Returns the WQE flags of a request.
 pub(super) fn wqe_flags(flags: SendFlags) -> WqeFlags {
     let set = FLAGS.into_iter().filter(|(send, _)| flags.contains(*send));
     set.fold(WqeFlags::NONE, |flags, (_, wire)| flags | wire)

@@ -1,4 +1,4 @@
-//! The bytes that the clients' copies of their servers' queues take together.
+//! The common budget of bytes for the clients' copies of their servers' queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +19,15 @@ impl MirrorPool {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    /// The share of a connection, which has taken nothing yet.
+    /// Returns the share of a connection, which has taken nothing yet.
     pub(super) fn share(&self) -> Taken {
         Taken { pool: self.clone(), bytes: 0 }
     }
 }
 
 impl Taken {
-    /// Takes what is missing to `bytes`; returns false if the connection would then have more than it leaves
-    /// to all others: a few servers cannot take everything.
+    /// Grows the share to `bytes`. Returns false if the connection would then have more than it leaves to all
+    /// others: so a few servers cannot take everything.
     pub(super) fn grow_to(&mut self, bytes: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return true };
         let take = |left: usize| left.checked_sub(more).filter(|left| bytes <= *left);

@@ -20,7 +20,7 @@ use crate::core::queue_pair::{QueuePair, Receives, Settings};
 use crate::core::verbs::Verbs;
 use crate::transport::set_up::{Agreed, Answerable, ConnectError, Question, Scope};
 
-/// Asks for the offer of a queue pair, by its present attributes.
+/// Asks for the offer of a queue pair, from its present attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeOffer {
     /// The side to be stateless.
@@ -121,7 +121,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
     fn connect(&self, mut qp: QueuePair, shared: &mut StarShared, verbs: &mut Verbs<M>) -> StarQp {
         let Self { ours, theirs, role } = *self;
         if qp.state != QpState::Rts {
-            // A program that only receives never sets them, but the client sends for both sides.
+            // A program that only receives never sets its timers, but the client sends for both sides.
             let Timers { timeout, retry_count, rnr_retry, .. } = ours.timers;
             qp.settings = Settings { timeout, retry_count, rnr_retry, ..qp.settings };
         }
@@ -144,7 +144,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
                 let mut server = Stateless::new(qp, route, ours, theirs, (seal, grantor));
                 let rights = server.qp.settings.access.star_bits();
                 if rights != ours.access.star_bits() {
-                    // The program changed them after the OFFER.
+                    // The program changed the access rights after the OFFER.
                     server.push_element(Element::Rights(rights));
                 }
                 StarQp::Stateless(Box::new(server))
@@ -153,7 +153,7 @@ impl<M: Memory> Agreed<M> for Connect<'_> {
     }
 }
 
-/// With authentication, the grantor of a connection with `peer`.
+/// Returns the grantor of a connection with `peer`; `None` without authentication.
 fn grantor(qp: &QueuePair, peer: &Offer, shared: &StarShared, now: Instant) -> Option<Grantor> {
     let secret = shared.config.authentication.as_ref()?.secret.clone();
     let ends = Ends { address: peer.address, client: peer.connection, server: qp.number };

@@ -5,11 +5,11 @@
 //! is quiet when its chunks and all before them are.
 //!
 //! **Consecutive operations that fill exactly the same bytes of the server.** Only the last waits for those
-//! before it; the others leave at once, and complete when no older bytes can reach the memory any more:
-//! chunks of the operation itself, or of a later one, were sent after all chunks before it were quiet, and
-//! have arrived ([`Operation::vouches`]), or, where each is one chunk, the answers say that they were stored
-//! after those before it ([`StorageOrder`]). A lost chunk of such an operation is not retransmitted when a
-//! later one to its place was sent.
+//! before it. The client sends the others at once, and completes them when no older bytes can reach the
+//! memory any more. That is certain if chunks of the operation itself, or of a later one, were sent after all
+//! chunks before it were quiet, and have arrived ([`Operation::vouches`]); or, if each operation is one
+//! chunk, if the answers show that its chunk was stored after those before it ([`StorageOrder`]). The client
+//! does not retransmit a lost chunk of such an operation if a later chunk to the same bytes was sent.
 //!
 //! **Consecutive operations that fill exactly the same bytes of the client** do not wait. The client stores
 //! the answers itself, and drops a chunk if a later operation has filled its place
@@ -24,7 +24,7 @@ use crate::core::completion::Status;
 use crate::core::receive_queue::ReceiveSlot;
 use crate::core::work::Sge;
 
-/// Most chunks from the first that is not quiet to the last that was sent; further ones wait.
+/// Maximum number of chunks from the first that is not quiet to the last that was sent; further ones wait.
 const SPAN: usize = 1 << 14;
 
 /// The direction of an operation's bytes.
@@ -58,7 +58,7 @@ impl Extent {
         Self { host, start, end: start.saturating_add(u64::from(len)) }
     }
 
-    /// The smallest range that holds all of these buffers.
+    /// Returns the smallest range that holds all of these buffers.
     pub(super) fn around(host: Host, buffers: impl Iterator<Item = Sge>) -> Self {
         let buffers = buffers.filter(|sge| sge.len > 0).map(|sge| Self::new(host, sge.address, sge.len));
         let around = buffers.reduce(|one, other| Self {
@@ -119,13 +119,13 @@ pub(super) struct Operation {
     /// The initiator's memory that it copies from.
     pub(super) source: Extent,
     pub(super) conflict: Conflict,
-    /// Once this operation is quiet, no bytes older than an operation whose chunks are all before this number
-    /// can be in memory.
+    /// Once this operation is quiet, older bytes can no longer overwrite those of an operation whose chunks
+    /// are all before this number.
     pub(super) vouches: u64,
     /// The CQEP for the server's receive. The operation completes when the server's driver has acknowledged
     /// it.
     pub(super) reported: Option<SeqNumber>,
-    /// When the egress module first blocked one of its packets since one left.
+    /// When the egress module first blocked one of its packets after the last one that was sent.
     pub(super) blocked_since: Option<Instant>,
 }
 
@@ -181,33 +181,33 @@ pub(super) struct Pipeline {
     quiet: usize,
     /// The largest [`Operation::vouches`] of a quiet operation.
     certain: u64,
-    /// Behind the last chunk that was answered.
+    /// The number behind the last chunk that was answered.
     answered: u64,
     order: StorageOrder,
 }
 
 impl Pipeline {
-    /// The next chunk to send for the first time.
+    /// Returns the next chunk to send for the first time.
     pub(super) fn next(&self) -> u64 {
         self.base + self.chunks.len() as u64
     }
 
-    /// The number of the next operation's first chunk.
+    /// Returns the number of the next operation's first chunk.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Whether each chunk was sent.
+    /// Returns true if each chunk was sent.
     pub(super) fn is_all_sent(&self) -> bool {
         self.next() == self.end
     }
 
-    /// Whether another operation may begin.
+    /// Returns true if another operation may begin.
     pub(super) fn has_room(&self) -> bool {
         self.chunks.len() < SPAN
     }
 
-    /// Whether the newest operation is being sent.
+    /// Returns true if the newest operation is being sent.
     pub(super) fn is_last_under_way(&self) -> bool {
         self.operations.back().is_some_and(|last| last.first <= self.next())
     }
@@ -219,7 +219,8 @@ impl Pipeline {
         }
         self.end = operation.end();
         if self.operations.capacity() == 0 {
-            // Most of many connections have one request at a time; the queue would begin with room for four.
+            // Of many connections, most have one request at a time; by default the queue would begin with
+            // room for four.
             self.operations.reserve_exact(1);
         }
         self.operations.push_back(operation);
@@ -232,7 +233,8 @@ impl Pipeline {
         self.operations.pop_front()
     }
 
-    /// The index of a chunk's operation; `None` if the chunk is quiet, or was never part of an operation.
+    /// Returns the index of a chunk's operation; `None` if the chunk is quiet, or was never part of an
+    /// operation.
     #[inline]
     pub(super) fn operation_of(&self, nth: u64) -> Option<usize> {
         if nth < self.base {
@@ -242,7 +244,7 @@ impl Pipeline {
             let operation = self.operations.get(*index);
             operation.is_some_and(|operation| (operation.first..operation.end()).contains(&nth))
         };
-        // Chunks leave in order and are answered in order, mostly.
+        // Chunks are mostly sent and answered in order.
         let last = self.operations.len().wrapping_sub(1);
         [last, last.wrapping_sub(1), self.quiet].into_iter().find(holds).or_else(|| {
             let behind = self.operations.partition_point(|operation| operation.first <= nth);
@@ -255,23 +257,23 @@ impl Pipeline {
         self.chunks.get_mut(index)
     }
 
-    /// The chunk, if it was sent and is not settled.
+    /// Returns the chunk, if it was sent and is not settled.
     fn unsettled(&self, nth: u64) -> Option<&Chunk> {
         let index = usize::try_from(nth.checked_sub(self.base)?).ok()?;
         self.chunks.get(index)
     }
 
-    /// Whether the chunk needs no retransmission: it was answered or superseded.
+    /// Returns true if the chunk needs no retransmission: it was answered or superseded.
     pub(super) fn is_done(&self, nth: u64) -> bool {
         self.unsettled(nth).is_none_or(|chunk| chunk.is_answered)
     }
 
-    /// Whether the chunk's operation has failed.
+    /// Returns true if the chunk's operation has failed.
     pub(super) fn has_failed(&self, nth: u64) -> bool {
         self.operation_of(nth).is_some_and(|index| self.operations[index].failed.is_some())
     }
 
-    /// Whether more than one RDP of the chunk may still change the server's memory.
+    /// Returns true if more than one RDP of the chunk may still change the server's memory.
     pub(super) fn has_other_copies(&self, nth: u64) -> bool {
         self.unsettled(nth).is_some_and(|chunk| chunk.copies > 1)
     }
@@ -296,26 +298,26 @@ impl Pipeline {
         }
     }
 
-    /// Whether the operation at `index` rewrites the bytes of the one before it, whose same chunk is not
-    /// quiet.
+    /// Returns true if the operation at `index` rewrites the bytes of the one before it, whose same chunk is
+    /// not quiet.
     fn is_ahead(&self, index: usize, nth: u64) -> bool {
         let operation = &self.operations[index];
         operation.conflict == Conflict::SameBytes && nth >= self.base + u64::from(operation.chunks)
     }
 
-    /// Whether the operation after the one at `index` rewrites its bytes.
+    /// Returns true if the operation after the one at `index` rewrites its bytes.
     fn is_rewritten(&self, index: usize) -> bool {
         self.operations.get(index + 1).is_some_and(|next| next.conflict == Conflict::SameBytes)
     }
 
-    /// Whether a chunk waits for the same chunk of the operation before it: only in the last of several to
-    /// the same bytes.
+    /// Returns true if a chunk waits for the same chunk of the operation before it. Only chunks of the last
+    /// of several operations to the same bytes do.
     pub(super) fn is_last_and_ahead(&self, index: usize, nth: u64) -> bool {
         !self.is_rewritten(index) && self.is_ahead(index, nth)
     }
 
-    /// Drops a lost chunk if a later operation to its place was sent, which then vouches for its operation.
-    /// Returns whether it was dropped.
+    /// Drops a lost chunk if the same chunk of a later operation to the same bytes was sent. That operation
+    /// then vouches for the chunk's operation. Returns true if the chunk was dropped.
     pub(super) fn supersede(&mut self, nth: u64) -> bool {
         let Some(index) = self.operation_of(nth).filter(|index| self.is_rewritten(*index)) else {
             return false;
@@ -333,13 +335,14 @@ impl Pipeline {
         true
     }
 
-    /// Whether the last operation fills this buffer of the client, and none before writes bytes of `reads`.
+    /// Returns true if the last operation fills this buffer of the client, and none before writes bytes of
+    /// `reads`.
     pub(super) fn is_refill(&self, fills: Option<Sge>, reads: &Extent) -> bool {
         let last = self.operations.back().and_then(|last| last.fills);
         fills.is_some() && fills == last && !self.has_conflict(&Extent::NONE, reads)
     }
 
-    /// Whether a later operation has filled the place of this chunk of the operation at `index`.
+    /// Returns true if a later operation has filled the place of this chunk of the operation at `index`.
     pub(super) fn is_refilled(&self, index: usize, nth: u64) -> bool {
         let Some(chunks) = self.operations.get(index).map(|operation| operation.chunks) else { return false };
         let behind = self.operations.range(index + 1..);
@@ -370,9 +373,9 @@ impl Pipeline {
         self.settle();
     }
 
-    /// Records that an RA with this stamp has named chunks, of which `last`, if it is this initiator's, was
-    /// stored last: all answered before, by this RA or others, were stored before it if the stamp is the
-    /// latest.
+    /// Records an RA with this stamp. `last` is the chunk that the RA names last, if it is this initiator's.
+    /// If the stamp is the latest, all chunks that were answered before, by this RA or others, were stored
+    /// before `last`.
     pub(super) fn stored_last(&mut self, last: Option<u64>, stamp: Stamp) {
         let is_latest = self.order.is_latest(stamp);
         let Some(last) = last.filter(|last| is_latest && *last >= self.order.ordered_from) else { return };
@@ -419,30 +422,30 @@ impl Pipeline {
         self.base >= operation.end()
     }
 
-    /// Whether an operation's bytes have arrived and no older packet can overwrite them.
+    /// Returns true if an operation's bytes have arrived and no older packet can overwrite them.
     pub(super) fn is_settled(&self, operation: &Operation) -> bool {
         self.is_quiet(operation) && self.certain >= operation.end()
     }
 
-    /// The failure of the oldest unsettled operation, once all before the operation that failed are quiet.
-    /// The oldest may be an earlier one that the failed one was to vouch for.
+    /// Returns the failure of the first operation that is not quiet, once all chunks before it are quiet.
+    /// Earlier operations may be unsettled: those for which the failed one was to vouch.
     pub(super) fn failure(&self) -> Option<(Status, Status)> {
         let operation = self.operations.get(self.quiet)?;
         operation.failed.filter(|_| self.is_first(operation))
     }
 
-    /// Whether all chunks before an operation are quiet.
+    /// Returns true if all chunks before an operation are quiet.
     pub(super) fn is_first(&self, operation: &Operation) -> bool {
         self.base >= operation.first
     }
 
-    /// Whether an operation that begins now overlaps an unsettled one.
+    /// Returns true if an operation that begins now overlaps an unsettled one.
     pub(super) fn has_conflict(&self, writes: &Extent, reads: &Extent) -> bool {
         self.conflicts_before(self.operations.len(), writes, reads, 1)
     }
 
-    /// Whether one of the first `count` operations still writes bytes of `writes` or `reads`, or copies from
-    /// `writes`. The quiet chunks of an operation, of `mtu` bytes each, no longer count.
+    /// Returns true if one of the first `count` operations still writes bytes of `writes` or `reads`, or
+    /// copies from `writes`. The quiet chunks of an operation, of `mtu` bytes each, no longer count.
     pub(super) fn conflicts_before(&self, count: usize, writes: &Extent, reads: &Extent, mtu: u64) -> bool {
         if writes.is_empty() && reads.is_empty() {
             return false;

@@ -31,7 +31,7 @@ pub struct ResultSlots {
 }
 
 impl ResultSlots {
-    /// Makes the slot of a connection that begins.
+    /// Creates the slot of a new connection.
     pub fn open(&mut self, server: QpNumber) {
         self.slots.insert(server, Slot::default());
     }
@@ -41,7 +41,7 @@ impl ResultSlots {
         self.slots.remove(&server);
     }
 
-    /// The previous value that an operation found which was executed last.
+    /// Returns the result of an operation if it is the last one that was executed.
     pub(super) fn result(&self, server: QpNumber, atomic: &Atomic) -> Option<u64> {
         let slot = self.slots.get(&server)?;
         (atomic.ticket == slot.ticket && slot.ticket != 0).then_some(slot.before)
@@ -69,7 +69,7 @@ impl ResultSlots {
     }
 }
 
-/// The ticket after this one, which is never 0.
+/// Returns the ticket after this one, which is never 0.
 pub(super) const fn next_ticket(ticket: u32) -> u32 {
     match ticket.wrapping_add(1) {
         0 => 1,

@@ -1,7 +1,7 @@
-//! Leases that are void before their time: those of closed connections.
+//! Revoked leases: those of closed connections, which are void before they end.
 //!
-//! The card keeps them until they have ended, in a table of [`CLOSED`] connections. Where it is full, all
-//! leases that end no later than those of the connection that closed first are void, and clients of open
+//! The card keeps them until they have ended, in a table of [`CLOSED`] connections. When the table is full,
+//! all leases that end no later than those of the connection that closed first are void, and clients of open
 //! connections request new ones.
 //!
 //! If connections close faster than [`CLOSED`] a second, these void leases overtake the server's clock. The
@@ -15,18 +15,18 @@ use nichrome_wire::star::Lease;
 
 use crate::core::qp_map::QpMap;
 
-/// Seconds of a lease.
+/// Duration of a lease in seconds.
 pub(super) const SECONDS: u32 = 60;
 
 /// Closed connections whose leases the card keeps.
 const CLOSED: usize = 256;
 
-/// The second of a clock at `now`.
+/// Returns the second of a clock at `now`.
 fn second_of(now: Instant) -> u32 {
     (now.as_nanos() / 1_000_000_000) as u32
 }
 
-/// The leases that are void before their time.
+/// The leases that are void before they end.
 #[derive(Clone, Debug)]
 pub(crate) struct Revoked {
     /// The last lease of each closed connection, by the server's number.
@@ -40,7 +40,7 @@ pub(crate) struct Revoked {
 }
 
 impl Revoked {
-    /// Bytes of the tables, without what a hash table has beside its entries.
+    /// Bytes of the tables, without the hash table's overhead.
     pub(super) const BYTES: usize = CLOSED * (size_of::<(QpNumber, Lease)>() + size_of::<QpNumber>());
 
     pub(crate) fn new() -> Self {
@@ -54,18 +54,18 @@ impl Revoked {
         self.floor
     }
 
-    /// The second of the clock of leases at `now`.
+    /// Returns the second of the clock of leases at `now`.
     fn clock(&self, now: Instant) -> u32 {
         second_of(now) + self.ahead
     }
 
-    /// The lease of a connection that begins at `now`.
+    /// Returns the lease of a connection that begins at `now`.
     pub(crate) fn begin(&self, server: QpNumber, now: Instant) -> Lease {
         let before = self.closed.get(&server).map_or(0, |lease| lease.0);
         Lease((self.clock(now) + SECONDS).max(before + 1))
     }
 
-    /// Makes the leases of a connection void, the last of which is `last`.
+    /// Revokes the leases of a connection, the last of which is `last`.
     pub(crate) fn revoke(&mut self, server: QpNumber, last: Lease, now: Instant) {
         let clock = self.clock(now);
         self.closed.retain(|_, lease| lease.0 > clock);
@@ -85,7 +85,7 @@ impl Revoked {
         self.closed.insert(server, last);
     }
 
-    /// Whether a packet under `lease` is taken at `now`.
+    /// Returns true if a packet under `lease` is accepted at `now`.
     #[inline]
     pub(crate) fn admits(&self, server: QpNumber, lease: Lease, now: Instant) -> bool {
         lease.0 > self.clock(now)

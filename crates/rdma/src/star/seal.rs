@@ -14,12 +14,12 @@ pub(crate) struct Seal {
 }
 
 impl Seal {
-    /// The flags of sealed packets.
+    /// Returns the flags of sealed packets.
     pub(crate) fn flags(&self) -> Flags {
         if self.key.is_some() { Flags::AUTHENTICATED } else { Flags::NONE }
     }
 
-    /// Whether the check or, with authentication, the tag of a packet is valid.
+    /// Returns true if the check or, with authentication, the tag of a packet is valid.
     pub(crate) fn is_right(
         &self,
         flow: &UdpFlow,

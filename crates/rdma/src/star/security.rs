@@ -8,7 +8,7 @@
 //! | packet | leaves if |
 //! |---|---|
 //! | RDP, GD, AOP | its connection has an entry for the destination; by a remote key, with a region whose rights and bounds allow the access; by the key of an element, within a capability |
-//! | an AOP that has left before | the same, with the region that allowed it, also if that was deregistered since: the answer is the result |
+//! | a retransmitted AOP | the same, with the region that allowed it before, even if that was deregistered since: the card answers with the kept result |
 //! | CQEP, EA to a server | some connection has an entry for the destination |
 //! | WQEP, EA to a client, RA, SDP | this host has taken the stateless role for any connection |
 
@@ -114,12 +114,12 @@ impl EgressModule {
         }
     }
 
-    /// The region of a connection's server with this key.
+    /// Returns the region of a connection's server with this key.
     pub fn region(&self, connection: QpNumber, key: u32) -> Option<&Registration> {
         self.entries.get(&connection)?.memory.region(key)
     }
 
-    /// The region that an RDP, GD or AOP names; of an AOP that has left before, also one that was
+    /// Returns the region that an RDP, GD or AOP names; for a retransmitted AOP, even if the region was
     /// deregistered since.
     pub(super) fn region_of(&self, connection: QpNumber, message: &Message) -> Option<&Registration> {
         let key = message.span()?.key;
@@ -147,17 +147,17 @@ impl EgressModule {
         self.serves = true;
     }
 
-    /// The number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether no connection has an entry.
+    /// Returns true if no connection has an entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Packets that passed and that were blocked, and regions that were ignored.
+    /// Returns the counters of packets that passed or were blocked, and of ignored regions.
     pub const fn counters(&self) -> &EgressCounters {
         &self.counters
     }
@@ -250,7 +250,7 @@ impl EgressModule {
     }
 }
 
-/// Whether a packet with these headers is for the server's driver.
+/// Returns true if a packet with these headers is for the server's driver.
 #[inline]
 fn is_to_server(repr: &Repr) -> bool {
     matches!(repr.message, Message::Cqep(_)) || repr.flags.contains(Flags::TO_SERVER)

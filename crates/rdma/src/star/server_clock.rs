@@ -14,10 +14,10 @@ const SET_UP: u32 = 10_000;
 /// Clocks drift by less than 2⁻¹⁰, 977 ppm.
 const DRIFT_SHIFT: u32 = 10;
 
-/// Most microseconds until a packet expires, and so the time in which it can be replayed.
+/// Maximum microseconds until a packet expires, and so the time in which it can be replayed.
 pub(crate) const LONGEST: u32 = 1_000_000;
 
-/// The stamp of a clock at `now`.
+/// Returns the stamp of a clock at `now`.
 #[inline]
 pub(crate) fn stamp_of(now: Instant) -> Stamp {
     Stamp((now.as_nanos() / 1000) as u32)
@@ -26,9 +26,9 @@ pub(crate) fn stamp_of(now: Instant) -> Stamp {
 /// When a packet expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expiration {
-    /// The server takes the packet until its clock shows this.
+    /// The server accepts the packet until its clock shows this.
     pub(crate) stamp: Stamp,
-    /// By the client's clock: the server certainly takes the packet no more.
+    /// The client's time from which the server certainly no longer accepts the packet.
     pub(crate) certain: Instant,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Expiration {
 pub(crate) struct ServerClock {
     /// The server's clock is ahead by no less than this.
     ahead: u32,
-    /// And by no more than this in addition.
+    /// The server's clock is ahead by no more than `ahead + width`.
     width: u32,
     at: Instant,
 }
@@ -48,8 +48,8 @@ impl ServerClock {
         Self { ahead: stamp.0.wrapping_sub(stamp_of(now).0).wrapping_sub(1), width: SET_UP, at: now }
     }
 
-    /// Takes the stamp of the answer, received at `now`, to a packet that left at `sent`, if its bounds are
-    /// closer.
+    /// Updates the bounds by the stamp of an answer, received at `now`, to a packet sent at `sent`, if they
+    /// are closer then.
     #[inline]
     pub(crate) fn answered(&mut self, stamp: Stamp, sent: Instant, now: Instant) {
         let width = (now.nanos_since(sent) / 1000 + 3) as u32;
@@ -58,10 +58,10 @@ impl ServerClock {
         }
     }
 
-    /// When a packet expires that is built at `now` and may be under way for `lifetime` microseconds, at most
-    /// [`LONGEST`] later by the least that the server's clock may show. After a long idle period the server
-    /// may refuse the packet as expired, which sets the clock; a packet that may be taken for longer would
-    /// delay the completion of its operation as long if it was lost.
+    /// Returns when a packet expires that is built at `now` and may be in flight for `lifetime` microseconds:
+    /// at most [`LONGEST`] after the lower bound of the server's clock. After a long idle period the server
+    /// may refuse the packet as expired, which sets the clock. If the packet were valid for longer and was
+    /// lost, the completion of its operation would be delayed as long.
     #[inline]
     pub(crate) fn expiration(&self, lifetime: u32, now: Instant) -> Expiration {
         let drift = self.drift(now);
@@ -118,8 +118,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clocks, their drift and the delays of the packets that brought stamps: while its
-        /// lifetime lasts the server takes a packet, and none after the client is certain that it does not.
+        /// Whatever the clocks, their drift and the delays of the packets with stamps, the server accepts a
+        /// packet during its lifetime, and no packet that the client considers expired.
         #[test]
         fn the_server_agrees(
             ahead in any::<u32>(),

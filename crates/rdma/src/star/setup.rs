@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! both       OFFER ────►  ◄──── OFFER       each side computes the roles from both offers
-//! stateless  ADMISSION ────►                epoch, domain, key, memory table
+//! stateless  ADMISSION ────►                epoch, clock, keys, memory table
 //! stateful   ◄──── READY                    either side may send a REFUSAL in place of its next message
 //! ```
 //!
@@ -27,7 +27,7 @@ pub use self::terms::{
     Side, Timers, Wish,
 };
 
-/// The agreement of two offers. Both sides compute the same roles.
+/// Computes the agreement of two offers. Both sides compute the same roles.
 ///
 /// # Errors
 /// The wishes contradict each other, or a side cannot take its role.
@@ -67,7 +67,8 @@ pub enum SetupEvent {
 }
 
 /// Reads the offer at the front of the peer's bytes without consuming it; `None` if it is incomplete. A
-/// listener learns from it which queue pair the peer wants. Returns the number of bytes behind it, too.
+/// listener learns from it which queue pair the peer wants. Also returns the number of bytes behind the
+/// offer.
 ///
 /// # Errors
 /// The bytes begin with something else.

@@ -28,14 +28,15 @@ pub(crate) struct StarShared {
     pub(super) egress: EgressModule,
     /// Results of atomic operations, in the memory of the host.
     pub(super) slots: ResultSlots,
-    /// For the copies of servers' queues.
+    /// The budget for the copies of servers' queues.
     pub(super) mirrors: MirrorPool,
     /// Connections in the stateless role.
     pub(super) stateless: usize,
 }
 
 impl StarShared {
-    /// Whether the connection budget has room for the state of one connection of `qps` queue pairs.
+    /// Returns [`StateRoom::Full`] if those of the device's `qps` queue pairs that are not stateless exceed
+    /// the connection budget.
     pub(super) fn state_room(&self, qps: usize) -> StateRoom {
         match self.config.connection_budget {
             Some(budget) if qps - self.stateless > budget => StateRoom::Full,
@@ -43,7 +44,7 @@ impl StarShared {
         }
     }
 
-    /// The route of a connection's packet, to StaR's port. Routers may mark data only.
+    /// Returns the route of a connection's packet, to StaR's port. Routers may mark data only.
     pub(super) fn route_of(&self, route: &Route, is_data: bool) -> Route {
         let flow = UdpFlow { src_port: self.config.source_port, dst_port: STAR_PORT, ..route.flow };
         let ecn = if is_data { Ecn::Ect0 } else { Ecn::NotEct };

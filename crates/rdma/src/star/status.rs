@@ -21,13 +21,13 @@ const TABLE: [(Status, u8); 14] = [
     (Status::Fatal, 19),
 ];
 
-/// The code of a status.
+/// Returns the code of a status.
 pub(super) fn code(status: Status) -> StatusCode {
     let found = TABLE.into_iter().find(|(known, _)| *known == status);
     found.and_then(|(_, code)| StatusCode::new(code)).unwrap_or(StatusCode::GENERAL)
 }
 
-/// The status of a code; unknown codes are [`Status::Fatal`].
+/// Returns the status of a code; unknown codes are [`Status::Fatal`].
 pub(super) fn status(code: StatusCode) -> Status {
     let found = TABLE.into_iter().find(|(_, known)| *known == code.code());
     found.map_or(Status::Fatal, |(status, _)| status)

@@ -1,9 +1,9 @@
 //! Keyed tags, by which the stateless card recognizes packets of its clients and the memory that they were
 //! granted.
 //!
-//! All follow from the server's secret and from fields of each packet, so the card computes them for each
-//! packet and stores none. Keys and codes are SipHash-2-4, tags AEGIS-128X2 as a MAC (RFC 10032), which takes
-//! the code as its nonce.
+//! All keys and codes follow from the server's secret and from fields of each packet, so the card computes
+//! them for each packet and stores none. Keys and codes are SipHash-2-4, tags AEGIS-128X2 as a MAC (RFC
+//! 10032), which takes the code as its nonce.
 //!
 //! | | of | known to |
 //! |---|---|---|
@@ -46,8 +46,8 @@ enum Purpose {
 const ENDS_LEN: usize = 28;
 
 impl Ends {
-    /// The input for a purpose: that and the client's number, the server's number, the client's address, and
-    /// `rest`.
+    /// Returns the input for a purpose: the purpose, the client's number, the server's number, the client's
+    /// address, and `rest`.
     #[inline]
     fn input<const LEN: usize>(&self, purpose: Purpose, rest: &[u8]) -> [u8; LEN] {
         let address = match self.address {
@@ -69,7 +69,7 @@ impl Ends {
 pub struct ServerSecret([u8; 16]);
 
 impl ServerSecret {
-    /// The secret of these bytes.
+    /// Creates the secret from its bytes.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
@@ -79,19 +79,20 @@ impl ServerSecret {
         ConnectionKey(sip128::SipHasher24::new_with_key(&self.0).hash(input).as_bytes())
     }
 
-    /// The key of a connection, by which the two drivers authenticate elements, completions and their
+    /// Returns the key of a connection, by which the two drivers authenticate elements, completions and their
     /// acknowledgements.
     pub fn connection_key(&self, ends: &Ends) -> ConnectionKey {
         self.key(&ends.input::<ENDS_LEN>(Purpose::Connection, &[]))
     }
 
-    /// The key of a lease, by which the client and the card authenticate RDPs and GDs, and their answers.
+    /// Returns the key of a lease, by which the client and the card authenticate RDPs and GDs, and their
+    /// answers.
     #[inline]
     pub fn lease_key(&self, ends: &Ends, lease: Lease) -> ConnectionKey {
         self.key(&ends.input::<{ ENDS_LEN + 4 }>(Purpose::Lease, &lease.0.to_be_bytes()))
     }
 
-    /// The code of memory that the connection was granted.
+    /// Returns the code of memory that the connection was granted.
     #[inline]
     pub fn grant_code(&self, ends: &Ends, key: u32, (base, len): (u64, u64), rights: Rights) -> GrantCode {
         let mut rest = [0; 24];
@@ -116,17 +117,18 @@ impl fmt::Debug for ServerSecret {
 pub struct ConnectionKey([u8; 16]);
 
 impl ConnectionKey {
-    /// The key of these bytes, from set-up.
+    /// Creates the key from its bytes, which set-up delivers.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes, for set-up.
+    /// Returns the bytes, for set-up.
     pub const fn bytes(&self) -> [u8; 16] {
         self.0
     }
 
-    /// The tag over a grant code, 0 where there is none, a packet's addresses and the datagram up to the tag.
+    /// Returns the tag over a grant code, 0 where there is none, a packet's addresses and the datagram up to
+    /// the tag.
     #[inline]
     pub fn tag(&self, code: GrantCode, addresses: &[u8], covered: &[u8]) -> u64 {
         let nonce = (u128::from(code.0) << 64).to_be_bytes();
@@ -136,7 +138,7 @@ impl ConnectionKey {
         (u128::from_be_bytes(mac.finalize()) >> 64) as u64
     }
 
-    /// Whether a received datagram has the tag of this key.
+    /// Returns true if a received datagram has the tag of this key.
     #[inline]
     pub fn is_right(
         &self,
@@ -158,12 +160,12 @@ impl ConnectionKey {
         std::array::from_fn(|nth| bytes[nth] ^ mask[nth])
     }
 
-    /// The element that hands over a lease, of a connection with this key.
+    /// Returns the element that hands over a lease, of a connection with this key.
     pub fn next_lease(&self, lease: Lease, key: Self) -> NextLease {
         NextLease { lease, masked_key: self.mask(lease, key.0) }
     }
 
-    /// The key of a lease that an element hands over.
+    /// Returns the key of a lease that an element hands over.
     pub fn lease_key(&self, next: &NextLease) -> Self {
         Self(self.mask(next.lease, next.masked_key))
     }

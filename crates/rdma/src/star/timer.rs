@@ -23,7 +23,7 @@ const UNKNOWN: u64 = 2_000_000;
 pub(super) struct RetransmissionTimer {
     /// Smoothed round trip in nanoseconds (RFC 6298 section 2); `None` before the first sample.
     round_trip: Option<u64>,
-    /// Its variation, likewise.
+    /// Variation of the round trip in nanoseconds (RFC 6298 section 2).
     variation: u64,
     /// Probes since the last progress.
     probes: u32,
@@ -84,7 +84,7 @@ impl RetransmissionTimer {
         self.round_trip
     }
 
-    /// Nanoseconds without an answer until the first probe.
+    /// Returns the nanoseconds without an answer until the first probe.
     pub(super) fn patience(&self) -> u64 {
         (ROUND_TRIPS * self.round_trip.unwrap_or(UNKNOWN)).max(FLOOR)
     }
@@ -123,7 +123,7 @@ impl RetransmissionTimer {
         (self.probe, self.deadline) = (None, None);
     }
 
-    /// Deadline of the probe or timeout.
+    /// Returns the deadline of the probe or timeout.
     pub(super) fn due(&self) -> Option<Instant> {
         [self.probe, self.deadline].into_iter().flatten().min()
     }

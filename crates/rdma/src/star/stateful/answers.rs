@@ -50,7 +50,8 @@ impl Stateful {
             Err(Reason::Expired | Reason::Lease) => true,
             // The card refuses the grants of a closed connection.
             Err(_) if self.is_closed => true,
-            // One that it has executed may have made the server's program deregister the memory.
+            // If the card has executed another copy, the server's program may have deregistered the memory
+            // since.
             Err(_) => self.pipeline(place.initiator).has_other_copies(place.nth),
         };
         if must_repeat {

@@ -1,5 +1,5 @@
-//! Asking for receives: of a server that takes them from a shared queue, and of any server whether it is
-//! still there.
+//! Requests for receives from a server's shared receive queue, and the liveness check of any server by such
+//! requests.
 
 use nichrome_wire::star::{Completed, Cqe, StatusCode};
 use nichrome_wire::{Instant, SeqNumber};
@@ -7,7 +7,7 @@ use nichrome_wire::{Instant, SeqNumber};
 use super::Stateful;
 use crate::core::attributes::QpState;
 
-/// Shortest time, in nanoseconds, between two questions whether a server is still there.
+/// Minimum nanoseconds between two liveness checks.
 const SHORTEST_SILENCE: u64 = 10_000_000;
 
 impl Stateful {
@@ -32,9 +32,9 @@ impl Stateful {
         self.report(Cqe { wr_id: number, status, completed, len: 0, notice: None })
     }
 
-    /// While an operation waits for a receive, and nothing else shows whether the server is still there:
-    /// repeats the request for receives once in a timeout of the queue pair, since any driver acknowledges a
-    /// CQEP. Returns the time of the next question; `None` without a timeout.
+    /// Checks whether the server is alive, while an operation waits for a receive and nothing else shows it:
+    /// repeats the request for receives once per timeout of the queue pair, since any driver acknowledges a
+    /// CQEP. Returns the time of the next check; `None` without a timeout.
     pub(super) fn ask_whether_alive(&mut self, now: Instant) -> Option<Instant> {
         let settings = &self.qp.settings;
         if settings.timeout == 0 {
@@ -53,14 +53,14 @@ impl Stateful {
         Some(next)
     }
 
-    /// Whether the server has not acknowledged that receives are wanted.
+    /// Returns true if the server has not acknowledged the request for receives.
     pub(super) fn is_asking(&self) -> bool {
         let asking = self.asking.as_ref();
         asking.and_then(|asking| asking.request).is_some_and(|request| !self.outbox.is_acknowledged(request))
     }
 
-    /// Whether the lack of a receive may be the client's own: the server does not know of the need, or lends
-    /// no more before an operation is complete that holds one.
+    /// Returns true if the client may be the cause of the lack of a receive: the server has not acknowledged
+    /// the request, or lends no more until an operation that holds a receive is complete.
     pub(super) fn may_be_lent_more(&self) -> bool {
         let holds = || self.own.operations.iter().any(|operation| operation.mirrored.is_some());
         self.asking.is_some() && (self.is_asking() || holds())

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | operations begin in order, none after a failed one, none of the client's while its send queue drains | [`Stateful::may_begin`] |
 //! | a fenced operation waits for READs and atomics before it (IBA 10.8.3.3) | [`Stateful::may_begin`] |
-//! | an operation that consumes a receive waits for one, for the time of the sender's RNR retries | [`Stateful::wait_for_receive`] |
+//! | an operation that consumes a receive waits for one, at most for the time of the sender's RNR retries | [`Stateful::wait_for_receive`] |
 //! | the server's atomics and inline bytes take effect at once: overlapping operations before them must be settled | [`Hindrance::Conflict`] |
 
 use nichrome_wire::rdma::RKey;
@@ -36,7 +36,7 @@ pub(super) enum Hindrance {
     NoReceive,
     /// An overlapping operation before it is not settled.
     Conflict,
-    /// The statuses of its own completion and of its receive's.
+    /// The statuses of the operation's completion and of its receive's.
     Failure(Status, Status),
 }
 
@@ -159,7 +159,7 @@ impl Stateful {
         true
     }
 
-    /// The server's buffer that the initiator's request at `index` fills, if it is one.
+    /// Returns the server's buffer that the initiator's request at `index` fills, if it fills a single one.
     fn target(&self, initiator: Initiator, index: usize) -> Option<Sge> {
         let work = self.work(initiator, index)?;
         match (initiator, work.operation) {
@@ -180,16 +180,16 @@ impl Stateful {
         }
     }
 
-    /// Whether the initiator's next request fills exactly the server's buffer that the operation before it
-    /// fills.
+    /// Returns true if the initiator's next request fills exactly the server's buffer that the operation
+    /// before it fills.
     fn rewrites_last(&self, initiator: Initiator) -> bool {
         let next = self.pipeline(initiator).operations.len();
         let before = next.checked_sub(1).and_then(|last| self.target(initiator, last));
         before.is_some() && before == self.target(initiator, next)
     }
 
-    /// Whether the client's program owns the buffers of a request. An operation without could vouch for none
-    /// before it.
+    /// Returns true if the client's program owns the buffers of a request. Otherwise the operation fails, and
+    /// cannot vouch for one before it.
     fn has_buffers<M: Memory>(&self, work: &SendWork, verbs: &Verbs<M>) -> bool {
         let domain = self.qp.domain;
         mirror::pieces(&self.qp.sends, work.source, work.len).all(|Sge { lkey, address, len }| {
@@ -197,8 +197,8 @@ impl Stateful {
         })
     }
 
-    /// Whether the next operation should begin: all chunks before it were sent, or the one being sent must
-    /// know whether another to the same bytes follows.
+    /// Returns true if the next operation should begin: all chunks before it were sent, or it rewrites the
+    /// bytes of the operation that is being sent, which must know this.
     pub(super) fn should_begin(&self, initiator: Initiator) -> bool {
         let pipeline = self.pipeline(initiator);
         pipeline.is_all_sent() || pipeline.is_last_under_way() && self.rewrites_last(initiator)
@@ -246,7 +246,7 @@ impl Stateful {
         waits
     }
 
-    /// The initiator's memory that a request copies from.
+    /// Returns the initiator's memory that a request copies from.
     fn source(&self, initiator: Initiator, work: &SendWork) -> Extent {
         match initiator {
             Initiator::Client => {
@@ -306,7 +306,8 @@ impl Stateful {
         }
     }
 
-    /// An atomic operation on the server's memory, which the server's card executes (`result_slots.rs`).
+    /// Plans an atomic operation on the server's memory, which the server's card executes
+    /// (`result_slots.rs`).
     fn plan_atomic(
         &self,
         work: &SendWork,
@@ -471,7 +472,7 @@ impl Stateful {
     }
 }
 
-/// The buffer, if it is the only one and not empty.
+/// Returns the buffer, if it is the only one and not empty.
 fn only(mut buffers: impl Iterator<Item = Sge>) -> Option<Sge> {
     let first = buffers.next().filter(|sge| sge.len > 0);
     first.filter(|_| buffers.next().is_none())

@@ -27,8 +27,8 @@ const EGRESS_TIMEOUT: u8 = 14;
 
 /// A chunk of an operation.
 struct Chunk {
-    /// In the server's memory; by a remote key, the capability is that of the memory table and is still to be
-    /// added.
+    /// The bytes in the server's memory. With a remote key, the capability is empty, until `authorize` adds
+    /// that of the memory table.
     span: Span,
     code: GrantCode,
     /// Bytes from the start of the message.
@@ -38,7 +38,7 @@ struct Chunk {
 }
 
 impl Stateful {
-    /// The chunk with number `nth`, of the operation at `index`.
+    /// Returns the chunk with number `nth`, of the operation at `index`.
     fn chunk(&self, initiator: Initiator, index: usize, nth: u64) -> Option<Chunk> {
         let mtu = self.qp.mtu() as u32;
         let work = self.work(initiator, index)?;
@@ -105,8 +105,8 @@ impl Stateful {
         Some(Outgoing { repr, payload_len, cause: Cause::Chunk(place), code, offset })
     }
 
-    /// The packet for the chunk behind that of `packet`, which has left: of the same message, and of the same
-    /// buffer of the server.
+    /// Returns the packet for the chunk behind that of `packet`, which was sent, if both are of the same
+    /// message and the same buffer of the server.
     #[inline]
     pub(super) fn next_of_message(&self, packet: &Outgoing, place: Place, now: Instant) -> Option<Outgoing> {
         let Place { initiator, nth } = place;
@@ -137,8 +137,8 @@ impl Stateful {
         Some(Outgoing { repr, payload_len, cause: Cause::Chunk(Place { initiator, nth }), offset, ..*packet })
     }
 
-    /// Whether a new chunk must wait: for operations before it that write what it reads or writes, or because
-    /// its operation failed.
+    /// Returns true if a new chunk must wait: for operations before it that write what it reads or writes, or
+    /// because its operation failed.
     pub(super) fn is_blocked(&self, initiator: Initiator, index: usize, nth: u64) -> bool {
         let pipeline = self.pipeline(initiator);
         let operation = &pipeline.operations[index];
@@ -146,7 +146,7 @@ impl Stateful {
             return true;
         }
         if operation.atomic.is_some() {
-            // The card's slot holds one result: that of the operation before this one may still be wanted.
+            // The card's slot holds one result: the client may still need that of the previous atomic.
             return !pipeline.is_first(operation);
         }
         match operation.conflict {
@@ -236,8 +236,8 @@ impl Stateful {
         }
     }
 
-    /// Stores the payload of an SDP in the client's memory, unless a later operation has filled its place; an
-    /// RA has none.
+    /// Stores the payload of an SDP in the client's memory, unless a later operation has filled its place. An
+    /// RA has no payload.
     pub(super) fn store_response<M: Memory>(
         &mut self,
         place: Place,
@@ -279,8 +279,8 @@ impl Stateful {
         }
     }
 
-    /// The statuses of an operation whose packet the server's card refused: the error is of the program that
-    /// named the memory.
+    /// Returns the statuses of an operation whose packet the server's card refused: the error is that of the
+    /// program which named the memory.
     pub(super) fn refused(&self, place: Place, index: usize, reason: Reason) -> (Status, Status) {
         let is_remote = |work: &crate::core::send_queue::SendWork| {
             matches!(

@@ -2,7 +2,7 @@
 //!
 //! | end | the client's requests |
 //! |---|---|
-//! | the server has closed | complete if the card has answered or answers yet; the others fail after the [`Grace`] |
+//! | the server has closed | complete if the card has answered or still answers; the others fail after the [`Grace`] |
 //! | the server is silent for the timeouts and retries of the queue pair | fail at once |
 //! | the client's queue pair enters the error state | are flushed |
 //!
@@ -67,8 +67,8 @@ impl Stateful {
         self.egress_wait.clear();
     }
 
-    /// The server's driver acknowledges no CQEP: fails the operations that wait for it or for a receive.
-    /// Without such operations, the server may have closed in good order.
+    /// Handles a server whose driver acknowledges no CQEP: fails the operations that wait for that or for a
+    /// receive. Without such operations, the server may have closed in good order.
     pub(super) fn server_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         let waits = self.own.operations.iter().any(|operation| operation.reported.is_some());
         if waits || self.is_asking() || self.next_question.is_some() {
@@ -116,8 +116,8 @@ impl Stateful {
         self.report(Cqe { wr_id: 0, status: code(status), completed, len: 0, notice: None });
     }
 
-    /// Ends the connection with a server whose card no longer answers. Its driver may still: it learns that
-    /// its requests do not complete, and gets back the receives that the client holds.
+    /// Ends the connection with a server whose card no longer answers. Its driver may still answer: by the
+    /// CQEP it learns that its requests do not complete, and gets back the receives that the client holds.
     pub(super) fn card_gone<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.report_end(Status::RetryExceeded);
         self.peer_gone(verbs);

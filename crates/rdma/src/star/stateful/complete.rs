@@ -27,7 +27,7 @@ use crate::star::flight::Initiator;
 use crate::star::pipeline::Operation;
 use crate::star::status::code;
 
-/// Most unsignaled sends of the server before a CQEP reports them.
+/// Maximum number of unsignaled sends of the server before a CQEP reports them.
 const REPORT_INTERVAL: u32 = 16;
 
 impl Stateful {

@@ -13,7 +13,7 @@ pub(super) struct Asking {
     pub(super) needed: u64,
     /// Receives that were requested from the server.
     pub(super) asked: u64,
-    /// The last CQEP that asks, until it is acknowledged. Only one is under way at a time.
+    /// The last CQEP that requests receives, until it is acknowledged. Only one is outstanding at a time.
     pub(super) request: Option<SeqNumber>,
 }
 
@@ -31,7 +31,7 @@ impl Asking {
     }
 }
 
-/// Whether the operation consumes a receive of the peer.
+/// Returns true if the operation consumes a receive of the peer.
 pub(super) fn uses_receive(operation: &Operation) -> bool {
     matches!(
         operation,

@@ -25,7 +25,7 @@ impl EgressWait {
         self.retry
     }
 
-    /// Whether the initiator's next new chunk waits.
+    /// Returns true if the initiator's next new chunk waits.
     pub(super) fn has_new(&self, initiator: Initiator) -> bool {
         self.new[initiator as usize]
     }

@@ -70,12 +70,12 @@ pub(crate) struct Stateful {
     /// With authentication, the leases under which RDPs and GDs may be sent.
     pub(super) lease: Option<Held>,
     clock: ServerClock,
-    /// WQEPs.
+    /// Received WQEPs.
     pub(super) inbox: Inbox,
-    /// CQEPs.
+    /// CQEPs to send.
     pub(super) outbox: Outbox<Report>,
     pub(super) mirror: Mirror,
-    /// Of a server whose receives are in a shared queue.
+    /// `Some` if the server's receives are in a shared queue.
     asking: Option<Asking>,
     /// Operations of the client's program.
     pub(super) own: Pipeline,
@@ -87,8 +87,7 @@ pub(crate) struct Stateful {
     turn: Initiator,
     /// By initiator, since when its next operation waits for a receive.
     pub(super) rnr_since: [Option<Instant>; 2],
-    /// While an operation of the client waits for a receive, when the server is asked whether it is still
-    /// there.
+    /// Time of the next liveness check of the server, while an operation of the client waits for a receive.
     next_question: Option<Instant>,
     /// Chunks that the egress module has blocked.
     egress_wait: EgressWait,
@@ -111,7 +110,7 @@ pub(super) struct Report {
 }
 
 impl Stateful {
-    /// A connection by both sides' offers and the server's admission.
+    /// Creates the client's side from both offers and the server's admission.
     pub(super) fn new(
         qp: QueuePair,
         route: Option<Route>,
@@ -170,7 +169,8 @@ impl Stateful {
         }
     }
 
-    /// The request of the operation at `index`; behind the last operation, the one that begins next.
+    /// Returns the request of the operation at `index`; behind the last operation, the request that begins
+    /// next.
     pub(super) fn work(&self, initiator: Initiator, index: usize) -> Option<&SendWork> {
         match initiator {
             Initiator::Client => self.qp.sends.get(index),
@@ -192,7 +192,7 @@ impl Stateful {
         }
     }
 
-    /// Whether operations may begin and their packets leave.
+    /// Returns true if operations may begin and their packets leave.
     pub(super) fn is_up(&self) -> bool {
         let state = matches!(self.qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
         state && !self.is_closed
@@ -210,7 +210,7 @@ impl Stateful {
             verbs.counters.out_of_sequence += 1;
         }
         verbs.counters.duplicates += u64::from(packet.repr.sequence.before(self.inbox.expected()));
-        // The server's driver answers again, after the timer for CQEPs had run out of retries.
+        // The server's driver sends again, although the retries of the CQEPs were used up.
         if self.outbox.outstanding() == Awaited::Answer && self.outbox.timer.due().is_none() {
             self.outbox.retransmit();
         }
@@ -411,7 +411,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
             // The server's driver answers an EA by the next lease.
             self.inbox.ack_due |= lease.asks(verbs.now);
             if !lease.is_valid(verbs.now) {
-                // No packet leaves whose answer the timer could wait for.
+                // No RDP or GD is sent whose answer the timer could wait for.
                 self.rdp.timer.start(Awaited::Liveness, &lease::patient(self.qp.settings), verbs.now);
             }
         }
@@ -530,7 +530,7 @@ impl<M: Memory> ConnectionEnd<M> for Stateful {
     fn blocked(&mut self, packet: &Outgoing, why: Blocked, verbs: &mut Verbs<M>) {
         match packet.cause {
             Cause::Chunk(place) => self.chunk_blocked(place, why, verbs),
-            // No entry for this server: CQEPs and EAs cannot leave.
+            // The egress module has no entry for this server: CQEPs and EAs cannot be sent.
             _ => {
                 self.inbox.ack_due = false;
                 self.peer_gone(verbs);

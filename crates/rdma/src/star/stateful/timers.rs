@@ -14,7 +14,7 @@ use crate::star::timer::{Awaited, Expiry};
 const UNLIMITED: u8 = 7;
 
 impl Stateful {
-    /// Deadline of the next timer; may be early.
+    /// Returns the deadline of the next timer; may be early.
     pub(in crate::star) fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let sends = self.is_up() && self.has_work();
         let departures = [&self.rdp, &self.gd].map(Flight::departure);
@@ -73,7 +73,7 @@ impl Stateful {
         self.complete(verbs);
     }
 
-    /// Most nanoseconds that an operation waits for a receive; `None` for no limit.
+    /// Returns the maximum nanoseconds that an operation waits for a receive; `None` for no limit.
     pub(super) fn rnr_limit(&self, initiator: Initiator) -> Option<u64> {
         let (retries, timer) = match initiator {
             Initiator::Client => (self.qp.settings.rnr_retry, RnrTimer::new(self.peer_timers.min_rnr_timer)),

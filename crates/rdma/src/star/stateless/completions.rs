@@ -34,8 +34,8 @@ impl Stateless {
         true
     }
 
-    /// Whether a CQE names a request that was sent to the client; of receives, the oldest, with buffers for
-    /// its length.
+    /// Returns true if a CQE names a request that was sent to the client. A receive must be the oldest, and
+    /// have buffers for the message.
     fn knows<M: Memory>(&self, cqe: &Cqe, verbs: &Verbs<M>) -> bool {
         let room = |number| {
             let slot = self.receive_slot(number, verbs);
@@ -118,8 +118,8 @@ impl Stateless {
         self.enter_error(verbs);
     }
 
-    /// Handles the end of the client's connection: after an access violation moves the queue pair to ERROR,
-    /// else fails the outstanding sends only, after the [`Grace`].
+    /// Handles the end of the client's connection: after an access violation or an invalid request, moves the
+    /// queue pair to ERROR; else only fails the outstanding sends, after the [`Grace`].
     ///
     /// [`Grace`]: crate::star::grace::Grace
     fn client_ended<M: Memory>(&mut self, status: Status, verbs: &mut Verbs<M>) {

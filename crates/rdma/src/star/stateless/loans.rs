@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::core::receive_queue::ReceiveSlot;
 
-/// Most receives of a shared queue that one client holds.
+/// Maximum number of receives of a shared queue that one client holds.
 pub(in crate::star) const MAX_LENT: usize = 16;
 
 /// A receive that the client holds.

@@ -1,4 +1,4 @@
-//! The server: the stateless side of a connection, as its driver in the card's host keeps it.
+//! The server: the stateless side of a connection, which the driver in the card's host runs.
 //!
 //! The driver announces requests to the client in WQEPs (`requests.rs`); the client executes them and reports
 //! them in CQEPs (`completions.rs`). Lost elements are retransmitted (section 3.3 of the paper, "Handling WQE
@@ -93,22 +93,22 @@ pub(crate) struct Stateless {
     pub(super) grantor: Option<Grantor>,
     /// The leases of the client are void.
     is_revoked: bool,
-    /// CQEPs.
+    /// Received CQEPs.
     inbox: Inbox,
-    /// WQEPs.
+    /// WQEPs to send.
     pub(super) outbox: Outbox<Entry>,
     pub(super) sends: Announced,
     pub(super) receives: Announced,
     /// Receives of a shared queue that the client holds.
     loans: Loans,
-    /// A WQEP must leave again to get an EA from the client.
+    /// A WQEP must be sent again to get an EA from the client.
     ping: bool,
     pub(super) closing: Closing,
     pub(super) grace: Grace,
 }
 
 impl Stateless {
-    /// A connection by both sides' offers.
+    /// Creates the server's side from both offers.
     pub(super) fn new(
         qp: QueuePair,
         route: Option<Route>,
@@ -139,13 +139,13 @@ impl Stateless {
         state && self.closing == Closing::Open
     }
 
-    /// The oldest request whose completion is due while the client lives, with its element's number.
+    /// Returns the oldest request that a live client must complete, with its element's number.
     fn oldest_request(&self) -> Option<(SeqNumber, Entry)> {
         let send = self.sends.elements.front().map(|element| (*element, Entry::Send(self.sends.done)));
         send.or_else(|| self.oldest_loan())
     }
 
-    /// The event that the retransmission timer waits for.
+    /// Returns the event that the retransmission timer waits for.
     fn awaited(&self) -> Awaited {
         match self.outbox.outstanding() {
             Awaited::Nothing if self.is_up() && self.oldest_request().is_some() => Awaited::Liveness,
@@ -153,7 +153,7 @@ impl Stateless {
         }
     }
 
-    /// The memory table's entry for a region; `None` if the client may not reach it.
+    /// Returns the memory table's entry for a region; `None` if the client may not reach it.
     pub(super) fn registration(&self, key: u32, region: &Region) -> Option<Registration> {
         lease::registration(key, region, self.qp.settings.access, self.grantor.as_ref())
     }
@@ -203,8 +203,8 @@ impl Stateless {
         waits || self.is_up() && (unannounced_receive() || unannounced_send())
     }
 
-    /// The timers of elements: the queue pair's, but a Close is given up also if they have no timeout, since
-    /// the queues are flushed behind it.
+    /// Returns the timers of elements: those of the queue pair. A Close has a timeout even if they have none,
+    /// since the queues are flushed behind it.
     fn timers(&self) -> Settings {
         let settings = self.qp.settings;
         let is_endless = settings.timeout == 0 && matches!(self.closing, Closing::Announced(_));
@@ -212,7 +212,7 @@ impl Stateless {
         Settings { timeout, ..settings }
     }
 
-    /// Deadline of the next timer.
+    /// Returns the deadline of the next timer.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         [self.outbox.timer.due(), self.grace.due()].into_iter().flatten().min()
     }
@@ -235,7 +235,7 @@ impl Stateless {
         self.outbox.timer.start(self.awaited(), &settings, now);
     }
 
-    /// The client no longer answers: fails its requests.
+    /// Handles a client that no longer answers: fails the queue pair's requests.
     fn client_timed_out<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         self.outbox.clear();
         match self.closing {
@@ -262,7 +262,7 @@ impl Stateless {
         self.inbox.ack_due |= self.closing == Closing::Open;
     }
 
-    /// Whether the client can do nothing more for this connection.
+    /// Returns true if the connection is closed: the client executes no more requests.
     pub(super) fn is_closed(&self) -> bool {
         self.closing == Closing::Closed
     }
@@ -307,7 +307,7 @@ impl Stateless {
         self.report_last_receive(verbs);
     }
 
-    /// The Close of a queue pair that is destroyed or reset while it is up.
+    /// Returns the Close of a queue pair that is destroyed or reset while it is up.
     fn farewell(&self) -> Option<Repr> {
         let message = Message::Wqep(Element::Close(StatusCode::FLUSHED));
         let sequence = self.outbox.next_number();
@@ -386,7 +386,8 @@ impl<M: Memory> ConnectionEnd<M> for Stateless {
                 return;
             }
         }
-        // A client that sends CQEPs, but never acknowledges what the driver announces, is given up.
+        // CQEPs of a client that never acknowledges elements do not restart the timer, so that its retries
+        // run out.
         let awaited = self.awaited();
         if self.outbox.oldest() != oldest || awaited != Awaited::Answer {
             self.outbox.timer.progress(awaited, &self.timers(), verbs.now);

@@ -16,8 +16,8 @@ use crate::star::element_room::{check_buffers, element_room};
 use crate::star::mirror;
 
 impl Stateless {
-    /// Announces the receives of the queue pair's own queue. One that does not fit an element, posted before
-    /// set-up, fails in its turn.
+    /// Announces the receives of the queue pair's own queue. A receive that was posted before set-up and does
+    /// not fit an element fails in order.
     pub(super) fn announce_receives<M: Memory>(&mut self, verbs: &mut Verbs<M>) {
         while let Receives::Own(queue) = &self.qp.receives {
             let announced = self.receives.elements.len();
@@ -34,8 +34,8 @@ impl Stateless {
         }
     }
 
-    /// Announces the next send. Returns false if there is none, if its buffers are invalid, or if it does not
-    /// fit an element, posted before set-up.
+    /// Announces the next send. Returns false if there is none, if its buffers are invalid, or if it was
+    /// posted before set-up and does not fit an element.
     pub(super) fn announce_send<M: Memory>(&mut self, verbs: &Verbs<M>) -> bool {
         let index = self.sends.elements.len();
         let Some(work) = self.qp.sends.get(index).filter(|work| work.progress == Progress::Posted) else {
@@ -75,7 +75,7 @@ impl Stateless {
         self.qp.sends.get(usize::try_from(number.checked_sub(self.sends.done)?).ok()?)
     }
 
-    /// The announced receive with this number, and its queue.
+    /// Returns the announced receive with this number, and its queue.
     pub(super) fn receive_slot<'a, M: Memory>(
         &'a self,
         number: u64,
@@ -87,8 +87,8 @@ impl Stateless {
         }
     }
 
-    /// The buffers of an announced receive. A buffer that the queue's domain may not write has key 0, which
-    /// no region has: the card, which knows no domains of connections, refuses the message.
+    /// Returns the buffers of an announced receive. A buffer that the queue's domain may not write has key 0,
+    /// which no region has: the card, which knows no domains of connections, refuses the message.
     pub(super) fn receive_buffers<'a, M: Memory>(
         &'a self,
         number: u64,
@@ -108,7 +108,7 @@ impl Stateless {
         }))
     }
 
-    /// The number of buffers of an announced receive, and their total length in bytes.
+    /// Returns the number of buffers of an announced receive, and their total length in bytes.
     fn receive_form(&self, number: u64) -> Option<(usize, u32)> {
         match &self.qp.receives {
             Receives::Own(queue) => {
@@ -123,7 +123,7 @@ impl Stateless {
         usize::try_from(number.checked_sub(self.receives.done)?).ok()
     }
 
-    /// The element of an entry, and the length of its payload in bytes.
+    /// Returns the element of an entry, and the length of its payload in bytes.
     pub(super) fn element(&self, entry: Entry) -> Option<(Element, usize)> {
         let wqe = match entry {
             Entry::Control(element) => return Some((element, 0)),

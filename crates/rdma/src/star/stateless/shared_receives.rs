@@ -5,8 +5,8 @@
 //! [`MAX_LENT`] at a time; connections that wait take turns of one receive each. The card is not involved.
 //!
 //! A receive that is lent is not taken back while the connection lives: the client may be storing into its
-//! buffers, and only the client knows. Receives return to the front of the queue when the connection ends. A
-//! client that holds some and is silent for the timeouts of the queue pair is given up.
+//! buffers, and only the client knows. Receives return to the front of the queue when the connection ends.
+//! The driver gives up a client that holds receives and is silent for the timeouts of the queue pair.
 
 use nichrome_wire::SeqNumber;
 
@@ -32,19 +32,19 @@ impl Stateless {
         }
     }
 
-    /// The receive with this number, if the client holds it.
+    /// Returns the receive with this number, if the client holds it.
     pub(super) fn loan(&self, number: u64) -> Option<&Loan> {
         self.loans.held.get(self.receive_index(number)?)
     }
 
-    /// The oldest receive that the client holds, with its element's number.
+    /// Returns the oldest receive that the client holds, with its element's number.
     pub(super) fn oldest_loan(&self) -> Option<(SeqNumber, Entry)> {
         self.loans.held.front()?;
         Some((*self.receives.elements.front()?, Entry::Receive(self.receives.done)))
     }
 
-    /// Whether an element is to leave before the EA of a request for receives: a client that has the EA and
-    /// no receive counts the time as RNR.
+    /// Returns true if an element is to leave before the EA of a request for receives: a client that has the
+    /// EA and no receive counts the time as RNR.
     pub(super) fn has_loan_to_send(&self) -> bool {
         !self.loans.held.is_empty() && self.outbox.next().is_some()
     }
