@@ -1,7 +1,7 @@
-//! What the engine costs without I/O: two devices in one process, checks computed and checked where there are
-//! any.
+//! Cost of the engine without I/O: two devices in one process, which compute and verify ICRC or CRC where the
+//! transport has one.
 //!
-//! `cargo bench -p nichrome-rdma`. Nothing is copied between the two but what they copy themselves.
+//! `cargo bench -p nichrome-rdma`. The bench itself copies nothing between the two devices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[path = "../tests/common/mod.rs"]
@@ -15,7 +15,7 @@ use nichrome_rdma::*;
 use nichrome_wire::TrafficClass;
 use nichrome_wire::iwarp::Crc;
 
-/// What one round has cost: time of each side, packets that carried payload.
+/// The cost of one round: the time of each side.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     requester: Duration,
@@ -28,7 +28,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Gives each side what the other has to send, until neither has anything; the requester's side is end 0.
+    /// Delivers the packets of each end to the other, until neither has any to send. The requester is end 0.
     fn exchange(&mut self, cost: &mut Cost) {
         loop {
             let mut idle = true;
@@ -103,8 +103,8 @@ impl Cost {
     }
 }
 
-/// Rounds of `depth` messages of `len` bytes on each queue pair, for about a second: the middle round counts,
-/// since others may have to wait for the processor.
+/// Runs rounds of `depth` messages of `len` bytes on each queue pair for about a second, and prints the
+/// median round: others may have waited for the processor.
 fn run(
     name: &str,
     transport: Transport,
@@ -188,7 +188,7 @@ fn main() {
     idle_queue_pairs();
 }
 
-/// Memory of queue pairs that are connected and have nothing to do.
+/// Prints the memory of connected, idle queue pairs.
 fn idle_queue_pairs() {
     let count = 100_000;
     let resident = || {

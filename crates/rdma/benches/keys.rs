@@ -37,8 +37,8 @@ fn contents(is_window: bool, words: &[u64]) -> u64 {
     words.iter().fold(u64::from(is_window), |all, word| all | word)
 }
 
-/// Nanoseconds per lookup. Each lookup depends on the result of the one before, as those of packets do not
-/// overlap.
+/// Nanoseconds per lookup. Each lookup depends on the result of the one before, because the lookups of
+/// successive packets do not overlap.
 #[inline]
 fn timed(keys: impl Iterator<Item = u32>, get: impl Fn(u32) -> Option<u64>) -> f64 {
     let start = Clock::now();

@@ -1,8 +1,8 @@
-//! What an answer of the stateless card costs, without tags and with them.
+//! Cost of an answer of the stateless card, without and with tags.
 //!
 //! `cargo bench -p nichrome-rdma --bench star_card` prints nanoseconds, medians of rounds in which all cases
-//! take turns. For instructions, one case alone, so many packets: the difference of two counts leaves out the
-//! start.
+//! take turns. To count instructions, run one case with a number of packets; the difference between two
+//! counts excludes the start.
 //!
 //! ```text
 //! valgrind --tool=callgrind --callgrind-out-file=/dev/null target/release/deps/star_card-… 'RDP 8 B, tag' 20000

@@ -1,9 +1,9 @@
-//! What StaR costs each side without I/O, beside RoCE: two devices in one process, end 0 the client, end 1
-//! the server.
+//! Cost of StaR on each side without I/O, compared with RoCE: two devices in one process, end 0 the client,
+//! end 1 the server.
 //!
 //! `cargo bench -p nichrome-rdma --bench star_engine` prints nanoseconds per packet with payload, medians of
-//! rounds in which the transports take turns. For a profile, one transport alone, by connections, WRITEs on
-//! each, their bytes, and rounds:
+//! rounds in which the transports take turns. For a profile, run one transport alone. The arguments are its
+//! name, connections, WRITEs on each, bytes of a WRITE, and rounds:
 //!
 //! ```text
 //! valgrind --tool=callgrind target/release/deps/star_engine-… tags 1 64 65536 100
@@ -86,7 +86,7 @@ impl Lane {
         assert_eq!(done, depth * qps.len() as u64);
     }
 
-    /// Gives each side what the other has to send, until neither has anything.
+    /// Delivers the packets of each side to the other, until neither has any to send.
     fn exchange(&mut self, cost: &mut [Duration; 2]) {
         let mut idle = [false; 2];
         while idle != [true; 2] {
