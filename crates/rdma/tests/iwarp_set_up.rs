@@ -8,7 +8,7 @@ use nichrome_rdma::iwarp::Role;
 use nichrome_rdma::iwarp::setup::{Initiator, Options, Responder};
 use nichrome_wire::iwarp::Crc;
 
-/// The start frames of a key in the packets of siw's capture.
+/// Returns the start frames in siw's capture that begin with this key.
 fn frames(key: &[u8]) -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures/siw-verbs.pcap");
     let capture = std::fs::read(path).unwrap();
@@ -45,6 +45,6 @@ fn siw_as_the_responder_bounds_the_reads() {
         assert_eq!(connected.terms.crc, Crc::Unused);
         ords.push(connected.terms.ord);
     }
-    // Programs that only SEND ask for none.
+    // Programs that only SEND request no READs.
     assert_eq!(ords, [1, 1, 0, 0, 0, 128, 0, 0, 0, 0, 1]);
 }

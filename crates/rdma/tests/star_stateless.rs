@@ -49,8 +49,8 @@ fn server(authenticated: bool) -> Server {
     if authenticated { Server::authenticating() } else { Server::new(None) }
 }
 
-/// Exchanges an RDP and a GD of the `nth` connection, which has its own address, number and region, for their
-/// answers.
+/// Sends an RDP and a GD of the `nth` connection, which has its own address, number and region, and checks
+/// the answers.
 fn exchange(server: &mut Server, domains: &Domains, nth: u32, authenticated: bool) {
     let client = Ipv4Addr::from(0x0A01_0000 + nth);
     let flow = UdpFlow::to_star(AddressPair::V4 { src: client, dst: SERVER }, 4793);

@@ -75,7 +75,7 @@ fn link() -> Link {
     Link { retry_count: 2, rnr_retry: 2, timeout: 4, ..Link::default() }
 }
 
-/// Brings up a queue pair at each end: of XRC, an initiator at end 0 and a target at end 1.
+/// Brings up a queue pair at each end: for XRC, an initiator at end 0 and a target at end 1.
 fn bring_up(pair: &mut Pair, kind: QpType, qps: [QpHandle; 2]) {
     if kind == QpType::XrcSend {
         let numbers = [0, 1].map(|end| pair.ends[end].device.qp_number(qps[end]).unwrap());
@@ -267,7 +267,7 @@ impl Promises {
             bytes.get_mut(at).into_iter().for_each(|changed| *changed = byte);
         }
         if is_star {
-            // With a valid packet check, more code sees the changes.
+            // With a valid packet check, more of the code processes the changes.
             if let Some((covered, check)) = bytes.split_last_chunk_mut() {
                 *check = PacketCheck::new(Epoch(0)).compute(&flow, covered);
             }
@@ -349,7 +349,7 @@ impl Promises {
     /// Loses all packets until every request has completed, then destroys all objects.
     fn end(&mut self, pair: &mut Pair) {
         pair.faults = Faults { loss: 1.0, ..Faults::default() };
-        // Requests that a draining queue has begun leave, if unreliable, or are given up.
+        // Requests that a draining queue has begun are sent, if unreliable, or fail.
         pair.run();
         self.completions(pair);
         for end in 0..2 {

@@ -1,6 +1,6 @@
-//! A queue pair on iWARP whose program and whose peer do anything: no byte outside the regions that it
-//! registered for the peer, and the buffers that it posted, changes; requests complete at most once, and in
-//! order.
+//! A queue pair on iWARP with random calls of its program and random segments of its peer. The invariants:
+//! bytes outside the region registered for the peer and outside the posted buffers do not change; requests
+//! complete at most once, and in order.
 
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms, WithoutReceive};
 use nichrome_rdma::*;
@@ -14,16 +14,16 @@ use super::{BASE, Link, Pair};
 /// Draws a number below its argument; `None` when there are no more.
 pub type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
 
-/// Bytes of the region that the peer may access, and of each that it may not, before and behind it.
+/// Length in bytes of the region that the peer may access, and of those before and behind it that it may not.
 const ZONE: usize = 16 << 10;
 
 /// Identifiers of receives begin here.
 const RECEIVES: u64 = 1 << 32;
 
-/// Most steps of a run.
+/// Maximum number of steps of a run.
 const STEPS: usize = 300;
 
-/// The peer's segments name messages by these.
+/// The message numbers of the peer's next segments.
 struct Peer {
     crc: Crc,
     next_send: u32,
@@ -121,7 +121,7 @@ impl Run {
             10 if choose(8)? == 0 => device.stream_closed(qp, StreamEnd::Closed, Instant::ZERO),
             10 => {
                 let state = [QpState::Sqd, QpState::Rts, QpState::Rts, QpState::Err][choose(4)? as usize];
-                // Not every state follows every other.
+                // The transition may not exist.
                 let _ = device.modify_qp(qp, &QpChange::to(state));
             }
             _ if device.wants_stream(qp) => {
@@ -178,7 +178,7 @@ impl Run {
     }
 }
 
-/// A number below `most`, or one for which parts of a segment are placed while it arrives.
+/// Draws a length below `most`, or one at which a segment is placed while it arrives.
 fn some_len(choose: &mut Choose<'_>, most: u32) -> Option<usize> {
     let len = if choose(4)? == 0 { 4096 + choose(9000)? } else { choose(most)? };
     Some(len as usize)
@@ -188,7 +188,7 @@ fn bytes(choose: &mut Choose<'_>) -> Option<Vec<u8>> {
     (0..choose(100)?).map(|_| choose(256).map(|byte| byte as u8)).collect()
 }
 
-/// A segment that is right, or nearly.
+/// Draws a valid or an almost valid segment.
 fn segment(choose: &mut Choose<'_>, peer: &mut Peer, rkey: u32) -> Option<Vec<u8>> {
     let opcode = Opcode::ALL[choose(Opcode::ALL.len() as u32)? as usize];
     let stag = STag(if choose(8)? == 0 { choose(4)? } else { rkey });

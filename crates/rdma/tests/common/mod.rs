@@ -292,7 +292,7 @@ impl Pair {
             let device = &self.ends[end].device;
             let mut offer = device.ask(qps[end], star::MakeOffer { wish, first_element: first }).unwrap();
             if device.query_qp(qps[end]).unwrap().state == QpState::Rtr {
-                // The live adapter sets them too: in RTR the program has not passed them yet.
+                // The live adapter does the same: in RTR the program has not set its timers yet.
                 let Link { timeout, retry_count, rnr_retry, .. } = Link::default();
                 offer.timers = star::Timers { timeout, retry_count, rnr_retry, ..offer.timers };
             }

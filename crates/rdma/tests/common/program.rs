@@ -295,7 +295,7 @@ fn request(what: u8, there: Remote) -> Option<Operation> {
     })
 }
 
-/// A request: its end, what it is, its length, and the steps after it.
+/// A request: its end, its kind, its length, and the number of steps after it.
 pub type Asked = (usize, u8, usize, u8);
 
 /// Requests of the first `kinds`. Few are invalid, since the first one ends the connection.

@@ -1,5 +1,5 @@
-//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has
-//! others.
+//! No allocation in the steady state. Only allocations of the test's own thread count: the test harness has
+//! other threads.
 
 use crate::common::{Link, Pair};
 use allocation_counter::measure;
@@ -8,7 +8,7 @@ use nichrome_rdma::*;
 use nichrome_wire::TrafficClass;
 use nichrome_wire::iwarp::Crc;
 
-/// Every kind of request and a receive, there and back, without the network of the tests, which allocates.
+/// Exchanges every kind of request and a receive, without the network of the tests, which allocates.
 fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
     let there = pair.ends[1].remote(0);
     let inline = SendRequest {
@@ -40,7 +40,7 @@ fn round(pair: &mut Pair, qps: [QpHandle; 2], buffer: &mut [u8], nth: u64) {
                 };
                 for bytes in transmit.datagrams(buffer) {
                     sent += 1;
-                    // Some are lost now and then: what is sent again must not allocate either.
+                    // Loses some now and then: retransmissions must not allocate either.
                     if nth.is_multiple_of(3) && turn < 10 && sent % 5 == 4 {
                         continue;
                     }

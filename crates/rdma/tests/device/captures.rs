@@ -1,6 +1,6 @@
-//! Requests of Linux's rxe, as they were captured, against our responder: it must take them as rxe's did.
+//! Replays captured requests of Linux's rxe to this crate's responder, which must answer them as rxe's did.
 //!
-//! The keys in the captures are rxe's; each request gets our region's key in its place and an ICRC that fits.
+//! Each request gets the key of the device's region in place of rxe's, and a valid ICRC.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -105,7 +105,7 @@ impl Answered {
     }
 }
 
-/// Gives the requests for one queue pair to a device of ours; the answers it gave.
+/// Replays the requests for one queue pair to a device; returns its answers.
 fn replay(requests: &[&Packet]) -> Answered {
     let first = requests[0];
     let (ours, theirs): (IpAddr, IpAddr) = (first.addresses.dst(), first.addresses.src());
@@ -118,7 +118,7 @@ fn replay(requests: &[&Packet]) -> Answered {
 
     let mut config = Config::new(vec![ours]);
     config.first_qp = first.repr.bth.dest_qp.value();
-    // Only one number is left for it.
+    // With one number in the range, the queue pair gets that of the capture.
     config.limits.qps = 1;
     let mut device = Device::new(config, ByteMemory::new(low, len.max(1 << 20))).unwrap();
     let domain = device.create_domain().unwrap();
@@ -167,7 +167,7 @@ fn replay(requests: &[&Packet]) -> Answered {
     answered
 }
 
-/// Replays each queue pair's requests; gives our answers and rxe's.
+/// Replays each queue pair's requests; returns our answers and rxe's.
 fn both(file: &str) -> Vec<(Answered, Answered)> {
     let packets = packets(file);
     let mut flows: BTreeMap<(IpAddr, u32), Vec<&Packet>> = BTreeMap::new();
@@ -180,7 +180,7 @@ fn both(file: &str) -> Vec<(Answered, Answered)> {
     flows
         .values()
         .map(|requests| {
-            // The answers from the queue pair's address: those with numbers that were asked for.
+            // rxe's answers: packets from the queue pair's address with PSNs in the range of the requests.
             let numbers: Vec<Psn> = requests.iter().map(|packet| packet.repr.bth.psn).collect();
             let (low, high) = (numbers[0], *numbers.last().unwrap());
             let mut rxe = Answered::default();
@@ -212,7 +212,7 @@ fn writes_over_a_lossy_path() {
 fn reads_over_a_lossy_path() {
     for (ours, rxe) in both("rxe-read-loss.pcap") {
         assert!(rxe.data.len() > 100 && ours.finished);
-        // Some of rxe's answers were lost before they were captured; ours are all here.
+        // Some of rxe's answers were lost before they were captured; ours are complete.
         for (psn, len) in &rxe.data {
             assert_eq!(ours.data.get(psn), Some(len), "response {psn}");
         }

@@ -1,4 +1,4 @@
-//! Acknowledgements that wait for a program that answers.
+//! Delayed ACKs, which wait for the program's answer.
 
 use crate::common::{Link, Pair};
 use nichrome_rdma::*;
@@ -17,7 +17,7 @@ struct Talk {
 impl Talk {
     fn new() -> Self {
         let mut pair = Pair::with(|config| config.roce.acknowledgement_delay = DELAY);
-        // No timer but that of the acknowledgement.
+        // The only timer is that of the delayed ACK.
         let qps = pair.connect(QpType::Rc, &Link { timeout: 0, ..Link::default() });
         pair.record = true;
         Self { pair, qps }
@@ -29,7 +29,7 @@ impl Talk {
         self.pair.transmit();
     }
 
-    /// Each end has answered the other.
+    /// Returns a pair whose programs have answered each other.
     fn warmed_up() -> Self {
         let mut talk = Self::new();
         for end in [0, 1, 0, 1] {
@@ -49,7 +49,7 @@ impl Talk {
         self.pair.sent.drain(..).map(|sent| is_acknowledgement(&sent)).collect()
     }
 
-    /// Writes from end 0, which end 1 does not answer: nanoseconds until that is complete.
+    /// Posts a WRITE at end 0 that end 1 does not answer; returns the nanoseconds until it completes.
     fn unanswered(&mut self) -> u64 {
         self.pair.ends[0].completions();
         let start = self.pair.now.as_nanos();

@@ -64,7 +64,7 @@ fn a_flush_needs_its_range_within_the_region_and_its_right() {
     assert_eq!(flushed(&link, crate::common::MEMORY, 0, GLOBAL), DONE);
     assert_eq!(flushed(&link, 1, end, GLOBAL), NO_ACCESS);
     assert_eq!(flushed(&link, crate::common::MEMORY + 1, 0, GLOBAL), NO_ACCESS);
-    // A region is flushed whole: address and length mean nothing.
+    // The whole region is flushed: address and length are ignored.
     assert_eq!(flushed(&link, crate::common::MEMORY + 1, 12_345_678, REGION), DONE);
     let none = Feth { placement: Placement::NONE, ..GLOBAL };
     assert_eq!(flushed(&link, 0, 1, none), DONE);

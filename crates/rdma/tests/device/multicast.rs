@@ -119,7 +119,7 @@ fn a_datagram_with_another_key_or_without_a_receive_is_dropped_for_that_queue_pa
     assert_eq!(received(&mut two), [0, 1, 7]);
 }
 
-/// Only the number 0xFFFFFF and the address of a group together are a multicast datagram.
+/// A multicast datagram has both the queue pair number 0xFFFFFF and the address of a group.
 #[test]
 fn group_and_queue_pair_number_must_belong_together() {
     let Pair { ends: [mut one, mut two], .. } = Pair::new();

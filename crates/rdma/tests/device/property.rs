@@ -1,5 +1,5 @@
-//! Random programs of verbs over a network with faults: effects once and in order, and never a queue pair
-//! that is stuck.
+//! Random programs of verbs over a network with faults: each operation takes effect once and in order, and no
+//! queue pair gets stuck.
 
 use crate::common::{Link, Pair};
 use crate::program::{completes, faults, mishaps, requests, runs, step};
@@ -43,8 +43,8 @@ proptest! {
         runs(&mut pair, qps, steps.iter(), early, seed)?;
     }
 
-    /// Whatever is asked, also what may not be, and whenever the peer goes away: each request completes once,
-    /// in order, and the objects can be destroyed.
+    /// Valid and invalid requests, with a peer that may disappear: each completes once, in order, and the
+    /// objects can be destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
         requests in requests(9),

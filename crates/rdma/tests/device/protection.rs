@@ -1,4 +1,4 @@
-//! Memory protection: packets without the right to change memory do not, one test per rule.
+//! Memory protection: packets without the right do not change memory. One test per rule.
 
 use crate::common::{ALL, BASE, Link, MEMORY, Pair, datagram, pattern};
 use nichrome_rdma::*;
@@ -20,7 +20,7 @@ struct Attack {
 }
 
 impl Attack {
-    /// A WRITE that would be taken.
+    /// A WRITE that the victim executes.
     fn write() -> Self {
         let mut pair = Pair::new();
         let [_, victim] = pair.connect(QpType::Rc, &Link { psn: PSN, ..Link::default() });
@@ -69,7 +69,7 @@ impl Attack {
         self.pair.ends[1].device.memory().bytes().iter().all(|byte| *byte == 0)
     }
 
-    /// The victim's answers.
+    /// Delivers the packet to the victim; returns its answer.
     fn fire(&mut self) -> Option<Syndrome> {
         let bytes = self.bytes();
         self.pair.inject(1, &bytes);
@@ -362,10 +362,10 @@ const GUESSES: u32 = 1_000_000;
 #[test]
 fn a_million_guesses_near_a_known_key_reach_nothing() {
     let mut pair = Pair::new();
-    // A connection that outlives refused packets.
+    // A UC connection, which refused packets do not end.
     let [_, victim] = pair.connect(QpType::Uc, &Link { psn: PSN, ..Link::default() });
     let end = &mut pair.ends[1];
-    // Each as good for the attacker as the known one.
+    // Each of these keys serves the attacker as well as the known one.
     for _ in 0..64 {
         end.device.register(end.domain, RegionConfig::new(BASE, MEMORY as u64, ALL)).unwrap();
     }
@@ -433,7 +433,7 @@ fn any_wrong_bit_is_ignored() {
     let bytes = attack.bytes();
     let mut attack = attack;
     for bit in 0..bytes.len() * 8 {
-        // These are not covered by the CRC: routers change them.
+        // The ICRC does not cover these bits: routers change them.
         if (32..40).contains(&bit) {
             continue;
         }
@@ -571,7 +571,8 @@ fn garbage_does_nothing() {
     assert_eq!((counters.received, dropped), (GARBAGE, GARBAGE));
 }
 
-/// A CRC that is right for some identification has said less than one that is right.
+/// An ICRC that is right for another identification is accepted only if the driver does not see
+/// identifications.
 #[test]
 fn where_identifications_are_seen_an_icrc_is_right_or_wrong() {
     for sees_identifications in [false, true] {

@@ -546,8 +546,8 @@ fn a_hundred_thousand_queue_pairs() {
     assert_eq!((pair.ends[0].device.qps(), pair.ends[1].device.qps()), (0, 0));
 }
 
-/// libfabric polls after it has destroyed a queue pair, and uses the objects of its completions, which mlx5
-/// and others remove.
+/// libfabric polls after it has destroyed a queue pair, and would use freed objects: mlx5 and others remove
+/// the completions.
 #[test]
 fn completions_of_a_destroyed_queue_pair_are_removed() {
     let mut pair = Pair::new();

@@ -1,10 +1,10 @@
-//! How losses and congestion are dealt with: between two of ours, and with others.
+//! Recovery from losses, and congestion control, between two devices of this crate and with foreign peers.
 
 use crate::common::{Fate, Faults, Link, Pair, datagram, pattern};
 use nichrome_rdma::*;
 use nichrome_wire::rdma::{Aeth, Bth, BthFlags, Message, Msn, NakCode, PKey, RcMessage, Repr, Syndrome};
 
-/// Writes a megabyte four times over a path with faults; returns the costs.
+/// Writes a megabyte four times over a path with faults; returns both ends' counters and the nanoseconds.
 fn transfer(pair: &mut Pair) -> (Counters, Counters, u64) {
     let [a, _] = pair.connect(QpType::Rc, &Link { timeout: 10, ..Link::default() });
     let (there, data) = (pair.ends[1].remote(0), pattern(1 << 20, 8));
@@ -95,7 +95,7 @@ fn lost_requests_and_responses_of_reads_and_atomics_are_found_by_probes() {
         }
         assert!(pair.ends[0].bytes(8, (1 << 16) - 8) == &data[8..]);
         let Counters { probes, timeouts, .. } = *pair.ends[0].device.counters();
-        // Only what is lost before there is a round trip to measure waits for the timer.
+        // Only a loss before the first round-trip sample waits for the retransmission timer.
         assert!(probes > 10 && timeouts <= 1, "{probes} probes, {timeouts} timeouts");
     }
 }
@@ -128,7 +128,7 @@ fn the_wait_for_a_receive_is_no_part_of_the_round_trip() {
     assert_eq!(pair.ends[0].device.counters().timeouts, 0);
 }
 
-/// While each answer may be one of a probe, its time is not known (Karn's rule).
+/// While each answer may be to a probe, the requester cannot measure the round trip (Karn's rule).
 #[test]
 fn probes_end_when_the_path_has_become_longer() {
     let operations: [fn(Remote) -> Operation; 2] = [Operation::Read, Operation::Write];
@@ -197,7 +197,7 @@ fn dcqcn_paces_the_responses_of_reads() {
     assert_eq!(again, 0, "responses that wait for their time are not requested again");
 }
 
-/// An ACK of requests behind a READ would tell that its responses are lost.
+/// An ACK of requests behind a READ would tell the requester that the READ's responses are lost.
 #[test]
 fn no_acknowledgement_overtakes_paced_responses() {
     let dcqcn = Dcqcn { line_rate: 10_000_000_000, ..Dcqcn::default() };
@@ -220,8 +220,8 @@ fn no_acknowledgement_overtakes_paced_responses() {
     }
 }
 
-/// A packet that was lost, and arrives before its receive: what is lost of the next repetition is a gap of
-/// its own.
+/// A retransmitted packet arrives before its receive is posted: a loss in the next retransmission is a new
+/// gap.
 #[test]
 fn a_sequence_nak_after_an_rnr_nak_is_of_a_new_gap() {
     let mut pair = Pair::new();
@@ -389,7 +389,7 @@ fn a_silent_peer_is_given_up_when_hardware_gives_it_up() {
     assert_eq!(milliseconds(18, 5), 6442);
 }
 
-/// A copy of a refused packet may arrive late, when its receive is there.
+/// A copy of a packet that got an RNR NAK may arrive late, when its receive is posted.
 #[test]
 fn an_acknowledgement_ends_the_wait_for_the_receiver() {
     let mut pair = Pair::new();

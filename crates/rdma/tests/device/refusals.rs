@@ -29,8 +29,8 @@ fn outgoing(pair: &mut Pair, end: usize) -> Vec<Vec<u8>> {
     sent
 }
 
-/// A READ and a refused WRITE behind it that the second end has received: the READ's data waits there, and
-/// the NAK.
+/// Returns a pair whose second end has received a READ and a refused WRITE behind it: the READ's data and the
+/// NAK are queued there.
 fn refused_behind_a_read() -> (Pair, QpHandle, QpHandle) {
     let mut pair = Pair::new();
     pair.ends[1].fill(0, &pattern(LEN, 3));

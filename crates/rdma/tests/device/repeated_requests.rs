@@ -1,4 +1,4 @@
-//! Requests whose packet numbers come again: there are 2²⁴.
+//! Requests whose PSNs are used again after 2²⁴ packets.
 
 use crate::common::{ALL, BASE, Link, Pair, datagram};
 use nichrome_rdma::*;
@@ -10,8 +10,7 @@ use nichrome_wire::rdma::{
 const LONGEST: u32 = 1 << 30;
 const PACKETS: u32 = LONGEST / 256;
 
-/// An atomic whose answer is kept, and READs behind it which take as many packet numbers as there are but
-/// one.
+/// An atomic whose answer is kept, and READs behind it which take all other PSNs.
 #[test]
 fn an_answer_of_an_earlier_cycle_is_not_sent_again() {
     let mut pair = Pair::new();
@@ -29,7 +28,7 @@ fn an_answer_of_an_earlier_cycle_is_not_sent_again() {
     let atomic = packet(first, RcMessage::FetchAdd(AtomicEth { va: BASE, rkey, swap_or_add: 1, compare: 0 }));
     pair.inject(1, &atomic);
     pair.transmit();
-    // While its answer may be lost, it is sent again.
+    // The answer may have been lost: the responder sends it again.
     pair.inject(1, &atomic);
     pair.transmit();
     assert_eq!(pair.ends[1].device.counters().dropped_stale, 0);

@@ -1,11 +1,11 @@
-//! Requests that hardware takes and ends with an error completion: they are posted, nothing of them is sent,
-//! and they complete in their turn.
+//! Requests that hardware accepts and completes in error: posting them succeeds, no packet of them is sent,
+//! and they complete in order.
 
 use crate::common::{Link, Pair, address, pattern};
 use nichrome_rdma::*;
 
-/// Posts a SEND, the request and another SEND: statuses of the completions, datagrams of the first end, state
-/// of the queue pair after.
+/// Posts a SEND, the request and another SEND; returns the statuses of the completions, the number of
+/// datagrams that the first end sent, and the final state of its queue pair.
 fn outcome(
     kind: QpType,
     operation: impl Fn(&Pair) -> Operation,

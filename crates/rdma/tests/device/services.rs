@@ -145,7 +145,7 @@ fn datagrams_bring_the_header_and_the_sender() {
     let request = datagram_request(&mut pair.ends[0], &buffers, number, 0x1234);
     pair.ends[1].receive(b, 5, 0, 4136);
     pair.ends[0].device.post_send(a, &request).unwrap();
-    // The queue pair's own key, a wrong key, and no receive left.
+    // A wrong key, the queue pair's own key, and no receive left.
     pair.ends[1].receive(b, 6, 5000, 4136);
     for qkey in [0x9999, 0x8000_0000, 0x1234] {
         let request = datagram_request(&mut pair.ends[0], &buffers, number, qkey);
@@ -429,7 +429,7 @@ fn memory_is_checked_when_it_is_registered() {
     assert_eq!(end.device.destroy_domain(domain), Ok(()));
 }
 
-/// A device of this seed: keys of its regions and windows, and the numbers of its queue pairs.
+/// Returns the keys of regions and windows of a device with this seed, and its queue pair numbers.
 fn keys_and_numbers(seed: u128) -> (Vec<u32>, Vec<u32>) {
     let mut end = End::new(Config { seed, ..Config::new(vec![address(0)]) });
     let mut keys = vec![end.rkey.0];
@@ -459,7 +459,7 @@ fn keys_and_numbers_of_two_devices_share_no_pattern() {
         keys.windows(2).flat_map(|pair| [pair[1].wrapping_sub(pair[0]), pair[1] ^ pair[0]]).collect()
     };
     let (one, other) = (steps(&one), steps(&other));
-    // No step comes twice, neither in one of them nor in the other.
+    // No step comes twice, neither within a device nor in both.
     assert_eq!((one.len(), other.len(), one.is_disjoint(&other)), (800, 800, true));
     assert!(first.iter().all(|number| !second.contains(number)));
 }

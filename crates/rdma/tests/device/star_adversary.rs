@@ -61,7 +61,7 @@ enum Attack {
     Splice(prop::sample::Index, prop::sample::Index),
     /// A recorded packet from another address.
     Foreign(u8),
-    /// Anything.
+    /// Arbitrary bytes.
     Arbitrary(Vec<u8>),
 }
 
@@ -114,7 +114,7 @@ fn perform(pair: &mut Pair, which: prop::sample::Index, attack: &Attack) {
     send(pair, 1 - from, &bytes, source);
 }
 
-/// Checks that of the server's memory only what was granted has changed, and that nothing else has left.
+/// Checks that only granted memory of the server has changed, and that no packet has carried other memory.
 fn is_kept(pair: &Pair) {
     let memory = pair.ends[SERVER].device.memory().bytes();
     for (at, bytes) in memory.chunks(SECRET.len()).enumerate().map(|(nth, bytes)| (nth * SECRET.len(), bytes))
@@ -249,7 +249,7 @@ fn deregistering_revokes_at_once_whatever_the_client_knows() {
     pair.ends[CLIENT].fill(0, b"one");
     pair.ends[CLIENT].post(qps[CLIENT], 1, write, 0, 3);
     pair.run();
-    // The client does not receive it, and the same bytes are registered again.
+    // The client does not learn of the deregistration, and the same bytes are registered again.
     pair.ends[SERVER].device.deregister(region).unwrap();
     pair.ends[SERVER].register(RegionConfig::new(BASE, 64, all));
     pair.ends[CLIENT].fill(0, b"two");
@@ -297,7 +297,7 @@ fn work_goes_on_over_many_leases_and_after_long_idle_times() {
     }
 }
 
-/// The client's clock is set by answers that it waits for.
+/// Only answers that the client waits for set its clock.
 #[test]
 fn replayed_answers_do_not_move_the_clients_clock() {
     let mut pair = authenticated();

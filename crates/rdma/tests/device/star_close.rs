@@ -118,7 +118,7 @@ fn requests_of_either_side_fail_after_the_grace() {
         let mut pair = Pair::new();
         let qps = pair.connect_star(server, &Link { timeout: 14, ..Link::default() });
         pair.ends[0].receive(qps[0], 9, 0, 10);
-        // They wait for receives.
+        // The SENDs wait for receives.
         (1..=2).for_each(|nth| pair.ends[0].post(qps[0], nth, Operation::Send, 0, 10));
         pair.run_for(100_000);
         pair.ends[1].device.modify_qp(qps[1], &QpChange::to(QpState::Err)).unwrap();
@@ -189,7 +189,8 @@ fn a_refusal_after_the_close_is_no_answer() {
     assert!(pair.ends[1].device.view::<star::CardCounters>().refused_memory > 0);
 }
 
-/// The EA of the last connection's Close leaves: the server need not wait for its retries to flush.
+/// The client sends the EA of its last connection's Close, so that the server flushes without waiting for its
+/// retries.
 #[test]
 fn a_close_is_acknowledged() {
     let mut pair = Pair::new();

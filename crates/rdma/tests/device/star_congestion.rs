@@ -75,7 +75,8 @@ fn dcqcn_lowers_the_rate_with_each_notification() {
     }
 }
 
-/// With a share F of packets marked, alpha becomes F, and the window is cut by F/2 where one halves it else.
+/// With a share F of packets marked, alpha becomes F, and a mark reduces the window by F/2 instead of one
+/// half.
 #[test]
 fn few_marks_take_little_of_the_window() {
     for direction in DIRECTIONS {

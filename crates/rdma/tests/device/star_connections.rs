@@ -30,7 +30,7 @@ fn a_device_has_connections_on_roce_and_on_star() {
     }
 }
 
-/// Both sides cut: the client its packets, the server's driver its elements.
+/// It limits the packets of the client and the elements of the server's driver.
 #[test]
 fn a_connection_uses_the_smaller_path_mtu_of_its_ends() {
     for (server, small) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
@@ -63,8 +63,8 @@ fn a_connection_uses_the_smaller_path_mtu_of_its_ends() {
     }
 }
 
-/// The queue pair of the server is on hold when they are posted, with a path MTU of 1,024 bytes: no element
-/// is too long then.
+/// When they are posted, the queue pair of the server is on hold with a path MTU of 1,024 bytes, for which no
+/// element is too long.
 #[test]
 fn requests_posted_before_set_up_that_do_not_fit_an_element_fail_in_their_turn() {
     for is_receive in [false, true] {

@@ -79,7 +79,7 @@ fn a_receive_in_wrong_memory_ends_both_sides() {
     }
 }
 
-/// The receive before it takes its message.
+/// The receive before it still takes its message.
 #[test]
 fn a_receive_in_memory_of_another_domain_ends_both_sides_in_its_turn() {
     for (server, is_authenticated) in [(0, false), (1, false), (1, true)] {
@@ -182,7 +182,7 @@ fn a_lost_packet_whose_buffer_is_gone_fails_in_its_turn() {
     assert_eq!(first_two(&mut pair), [(0, Status::Success), (1, Status::LocalProtection)]);
 }
 
-/// The server withdraws the region and does not answer the packet before.
+/// The server deregisters the region, and does not answer the packet before.
 #[test]
 fn a_lost_packet_to_a_withdrawn_region_does_not_hold_up_those_before_it() {
     let mut pair = Pair::new();

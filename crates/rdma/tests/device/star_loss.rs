@@ -1,4 +1,4 @@
-//! StaR beside RoCE on a path that loses packets, in virtual time.
+//! StaR compared with RoCE on a path that loses packets, in virtual time.
 
 use crate::common::{Fate, Faults, Link, Pair};
 use nichrome_rdma::*;

@@ -8,7 +8,6 @@ use nichrome_rdma::*;
 use nichrome_wire::star::{PacketType, Repr};
 use proptest::prelude::*;
 
-/// The client.
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
 
@@ -112,7 +111,7 @@ impl Versions {
     }
 }
 
-/// Drops these of the packets to the server, counted from 1.
+/// Drops the packets to the server whose numbers, from 1, are in `which`.
 fn lose(pair: &mut Pair, which: Range<u32>) {
     let mut count = 0;
     pair.fates = Some(Box::new(move |to, _| {
@@ -145,7 +144,7 @@ fn operations_on_one_place_take_a_round_trip_more_at_most_than_on_many() {
     };
     for kind in Kind::ALL {
         let (one, many) = (time(kind, 0), time(kind, 500));
-        // The server's memory is certain a round trip later.
+        // Operations on the server's memory complete a round trip later, when its contents are certain.
         let round_trip = if kind.changes() == SERVER { 2 * Pair::new().delay } else { 0 };
         assert!(one <= many + round_trip, "{kind:?}: {one} ns on one place, {many} on many");
     }
@@ -231,12 +230,12 @@ fn writes_that_are_stored_in_order_complete_in_a_round_trip() {
         assert!(pair.step());
         versions.look(&mut pair);
     }
-    // With the second round trip for the order it were half as many.
+    // With a second round trip to establish the order, half as many would complete.
     assert!(versions.completed > ROUND_TRIPS / 4 * 3 * DEPTH, "{} completed", versions.completed);
 }
 
-/// The second WRITE overtakes the first. The third was to vouch for it: the contents of the memory are
-/// unknown.
+/// The second WRITE overtakes the first. The third, which was to vouch for the second, is refused: the
+/// contents of the memory are unknown.
 #[test]
 fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     let mut pair = Pair::new();
@@ -255,7 +254,7 @@ fn a_write_whose_successor_to_its_place_is_refused_has_failed_as_well() {
     assert_eq!(failed, [(2, Status::RemoteAccess), (3, Status::Flushed)]);
 }
 
-/// As above, by the server's READs: the client's program withdraws the region before the third leaves.
+/// As above, with the server's READs: the client's program deregisters the region before the third is sent.
 #[test]
 fn a_read_whose_successor_to_its_place_fails_has_failed_as_well() {
     let mut pair = Pair::new();
@@ -273,7 +272,7 @@ fn a_read_whose_successor_to_its_place_fails_has_failed_as_well() {
     assert_eq!(failed, [(2, Status::RemoteAccess), (3, Status::Flushed)]);
 }
 
-/// The answer of the first READ is lost, and that of the second is a refusal: it has filled nothing.
+/// The answer of the first READ is lost, and the second is refused, so that it fills nothing.
 #[test]
 fn a_read_whose_successor_to_its_place_is_refused_is_retransmitted() {
     let mut pair = Pair::new();

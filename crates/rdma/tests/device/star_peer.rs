@@ -39,7 +39,7 @@ impl Forger {
         self.pair.inject_star(to, &packet);
     }
 
-    /// Returns such a packet.
+    /// Returns a packet to the end `to` in the name of its peer.
     fn packet(&self, to: usize, message: Message, sequence: u32, payload: &[u8]) -> Vec<u8> {
         let connection = self.pair.ends[to].device.qp_number(self.qps[to]).unwrap();
         let flags = if to == SERVER { Flags::TO_SERVER } else { Flags::NONE };
@@ -67,7 +67,7 @@ impl Forger {
         self.forge(SERVER, cqep(completed, wr_id), sequence, &[]);
     }
 
-    /// From now on nothing reaches this end.
+    /// Loses all packets to this end from now on.
     fn cut_off(&mut self, end: usize) {
         self.pair.fates = Some(Box::new(move |to, _| if to == end { Fate::IsLost } else { Fate::Arrives }));
     }
@@ -176,7 +176,7 @@ fn a_server_that_acknowledges_no_completion_has_its_sends_refused_in_the_end() {
             forger.pair.transmit();
             announced += u64::from(forger.refused() == refused);
         }
-        // As many CQEPs as may be under way, and as many sends as the server's queue holds.
+        // As many as CQEPs may be outstanding, and as many as the server's send queue holds.
         assert_eq!(announced, 2 * DEPTH, "{flags:?}");
     }
 }
@@ -233,7 +233,7 @@ fn a_server_whose_queues_are_larger_than_the_clients_may_be_is_not_connected() {
             [QueueDepth { sends: requests, receives: 1 }, QueueDepth { sends: 1, receives: requests }]
         {
             assert_eq!(connected(depth, StarRole::Stateful), refused);
-            // Of a client, a server keeps no queue.
+            // A server keeps no copy of a client's queues.
             assert_eq!(connected(depth, |_| StarRole::Stateless), Ok(()));
         }
     }
@@ -241,7 +241,7 @@ fn a_server_whose_queues_are_larger_than_the_clients_may_be_is_not_connected() {
     assert_eq!(connected(depth, StarRole::Stateful), Ok(()));
 }
 
-/// CQEPs in their order show that a client lives, but not that it takes what is announced.
+/// CQEPs in order show that a client lives, but not that it receives elements.
 #[test]
 fn a_client_that_acknowledges_no_element_is_given_up() {
     let mut forger = Forger::new();
@@ -255,7 +255,7 @@ fn a_client_that_acknowledges_no_element_is_given_up() {
     assert_eq!(forger.pair.ends[SERVER].statuses(), [(7, Status::RetryExceeded)]);
 }
 
-/// Otherwise a server that refuses each copy twice has two more sent for it.
+/// Otherwise a server that refuses each copy twice would cause two more copies each time.
 #[test]
 fn a_copy_that_counts_as_lost_and_is_refused_is_retransmitted_once() {
     let mut forger = Forger::new();
@@ -333,7 +333,7 @@ fn a_completion_of_more_bytes_than_the_receive_holds_is_refused() {
     forger.works();
 }
 
-/// More requests are posted than the window of elements: the client cannot know the others.
+/// More requests are posted than fit the window of elements: the client cannot know the others.
 #[test]
 fn a_completion_of_an_unannounced_request_is_refused() {
     let mut forger = Forger::new();

@@ -185,7 +185,8 @@ fn an_operation_that_was_blocked_long_ago_waits_as_long_as_another_when_it_is_bl
             pair.run_for(5_000_000);
         }
     };
-    // Others get answers, so that the server is not gone. An operation may be blocked for 34 ms.
+    // Other WRITEs are answered, so that the client does not give up the server. An operation may be blocked
+    // for 34 ms.
     others(&mut pair, 10);
     let before = blocked(&pair);
     pair.ends[1].device.deregister(region).unwrap();

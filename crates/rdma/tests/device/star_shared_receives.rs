@@ -8,11 +8,11 @@ use nichrome_rdma::*;
 use nichrome_wire::star::{PacketType, Repr};
 use proptest::prelude::*;
 
-/// Most receives that one client is lent.
+/// Maximum number of receives lent to one client.
 const MAX_LENT: usize = 16;
 /// Bytes of a receive.
 const ROOM: usize = 3000;
-/// Where the server's receives begin.
+/// Offset of the server's first receive.
 const RECEIVES: usize = 0x10_0000;
 
 /// Clients on end 0, and their stateless server on end 1.
@@ -47,7 +47,7 @@ impl Clients {
         self.qps.push(qps);
     }
 
-    /// Posts receives to the shared queue, numbered on.
+    /// Posts receives to the shared queue, with consecutive numbers.
     fn post(&mut self, count: usize) {
         for _ in 0..count {
             let at = RECEIVES + self.posted as usize % 200 * ROOM;
@@ -62,7 +62,7 @@ impl Clients {
         self.pair.ends[0].post(self.qps[client][0], wr_id, Operation::Send, 0, len);
     }
 
-    /// The client whose connection a completion at the server is of.
+    /// Returns the client whose connection a completion at the server belongs to.
     fn client_of(&self, completion: &Completion) -> usize {
         let number = |qps: &[QpHandle; 2]| self.pair.ends[1].device.qp_number(qps[1]).unwrap();
         self.qps.iter().position(|qps| number(qps) == completion.qp).unwrap()
@@ -346,8 +346,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Each receive completes at most once; each client's messages arrive once and in order, and all that its
-    /// sends completed; what died clients held serves the others.
+    /// Each receive completes at most once. Each client's messages arrive once and in order, among them all
+    /// whose sends completed. Receives that dead clients held serve the others.
     #[test]
     fn each_receive_is_used_once_and_nothing_accepted_is_lost(
         steps in proptest::collection::vec(step(), 1..60),

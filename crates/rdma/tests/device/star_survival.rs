@@ -288,7 +288,8 @@ fn a_client_whose_program_only_receives_gives_up_a_silent_server() {
     assert_eq!(pair.ends[1].device.poll_timeout(), None);
 }
 
-/// Each waits twice as long as the one before, and a client has a timer for each of three kinds of packets.
+/// Each probe waits twice as long as the one before, and a client has a timer for each of three kinds of
+/// packets.
 #[test]
 fn probes_to_a_peer_that_is_gone_are_few_and_end() {
     for server in [0, 1] {
@@ -329,7 +330,7 @@ fn a_send_waits_for_a_receive_as_long_as_the_server_lives() {
         pair.ends[1].post(b, 1, Operation::Send, 0, 100);
         pair.run_for(10 * SECOND);
         assert_eq!(pair.ends[1].statuses(), []);
-        // A question and its answer in each timeout.
+        // A liveness check and its answer in each timeout.
         let Counters { sent, .. } = *pair.ends[1].device.counters();
         assert!((100..200).contains(&sent), "{sent} packets in ten seconds");
         let expected = if dies {

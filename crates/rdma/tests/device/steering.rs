@@ -98,7 +98,7 @@ fn connections_to_several_processes_and_management_leave_in_batches_of_their_own
 /// client of all.
 struct Star {
     pair: Pair,
-    /// Those of the other address: `pair.ends[1]` has none of these.
+    /// The devices at the other address; `pair.ends[1]` is none of them.
     others: [End; 3],
     qps: Vec<(QpHandle, QpHandle)>,
 }
@@ -154,7 +154,7 @@ fn star_answers_to_several_clients_leave_in_batches_of_their_own() {
         }
         assert_separate(&send_all(&mut pair.ends[0], &mut Vec::new()), 1);
         if !is_read {
-            // The last packet of each connection.
+            // The Close of each connection.
             qps.iter().for_each(|(qp, _)| pair.ends[0].device.destroy_qp(*qp).unwrap());
             assert_separate(&send_all(&mut pair.ends[0], &mut Vec::new()), 1);
         }

@@ -93,7 +93,7 @@ fn fails_its_queue_pair(kind: QpType, fault: Fault, is_shared: bool) {
     assert_eq!(pair.ends[1].statuses(), []);
     assert!(pair.sent.iter().all(|(end, _)| *end == 0), "no NAK");
     if is_shared {
-        // The second receive is another queue pair's.
+        // Another queue pair takes the second receive.
         let others = connect(&mut pair, kind, srq);
         send(&mut pair, others, kind, LEN);
         assert_eq!(pair.ends[1].statuses(), [(51, Status::Success)]);
@@ -131,7 +131,7 @@ fn a_region_deregistered_within_an_unreliable_message_fails_its_receive() {
     assert_eq!(pair.ends[1].device.query_qp(qps[1]).unwrap().state, QpState::Err);
 }
 
-/// A message that is too long for a receive is dropped before the receive's key is looked at.
+/// A message that is too long for a receive is dropped before the receive's key is checked.
 #[test]
 fn a_message_too_long_for_an_unwritable_receive_leaves_it() {
     for kind in [QpType::Ud, QpType::Uc] {

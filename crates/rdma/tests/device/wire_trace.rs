@@ -1,5 +1,5 @@
-//! The packets of seeded programs are what they were when the digests below were taken: order, headers and
-//! payload, apart from memory keys and queue pair numbers, which are random, and the checks that cover them.
+//! Compares the packets of seeded programs with recorded digests: order, headers and payload, without memory
+//! keys and queue pair numbers, which are random, and the checks that cover them.
 
 use crate::common::{Faults, Link, Pair};
 use crate::program::{Posted, Step, runs, step};
@@ -33,7 +33,7 @@ fn programs() -> impl Iterator<Item = (u64, Vec<Posted>)> {
     (0..PROGRAMS).map(move |seed| (seed, steps.new_tree(&mut runner).unwrap().current()))
 }
 
-/// Digest of the packets of all programs of a scenario.
+/// Returns the digest of the packets of all programs of a scenario.
 fn digest(faults: Faults, change: impl Fn(&mut Config)) -> u64 {
     let mut digest = Digest(0xCBF2_9CE4_8422_2325);
     for (seed, posted) in programs() {
@@ -48,7 +48,7 @@ fn digest(faults: Faults, change: impl Fn(&mut Config)) -> u64 {
     digest.0
 }
 
-/// Digest of the segments of all programs on iWARP.
+/// Returns the digest of the segments of all programs on iWARP.
 fn digest_of_segments(change: impl Fn(&mut Terms)) -> u64 {
     let mut digest = Digest(0xCBF2_9CE4_8422_2325);
     for (seed, mut posted) in programs() {
@@ -91,13 +91,13 @@ fn digest_of_segments(change: impl Fn(&mut Terms)) -> u64 {
     digest.0
 }
 
-/// A packet in words, with keys and queue pair numbers left out.
+/// Returns a packet as text, without keys and queue pair numbers.
 fn without_keys(bytes: &[u8]) -> String {
     let (repr, payload) = nichrome_wire::rdma::Repr::parse(bytes).unwrap();
     format!("{} {payload:?}", blank(&format!("{repr:?}")))
 }
 
-/// Leaves out the numbers of keys and queue pairs.
+/// Removes the numbers of keys and queue pairs.
 fn blank(text: &str) -> String {
     let mut blanked = String::new();
     let mut rest = text;

@@ -145,7 +145,7 @@ fn every_operation_uses_the_domain_of_the_queue_that_it_names() {
     }
 }
 
-/// A key of one queue's protection domain is none of the other's.
+/// A key of one queue's protection domain is not valid in the other's.
 #[test]
 fn a_key_of_another_domain_is_refused() {
     for operation in [Operation::Write as fn(Remote) -> Operation, Operation::Read] {
@@ -158,8 +158,8 @@ fn a_key_of_another_domain_is_refused() {
     }
 }
 
-/// A READ is answered in the protection domain of the queue that it named, though the next request has named
-/// another.
+/// The responder answers a READ in the protection domain of the queue that it named, even if the next request
+/// names another.
 #[test]
 fn a_response_keeps_the_domain_of_its_request() {
     let mut xrc = Xrc::new(Pair::new());
@@ -194,7 +194,7 @@ fn a_number_of_no_queue_of_the_targets_domain_is_refused() {
     }
 }
 
-/// Packets of one message that name two queues are of no requester that keeps to the standard.
+/// No standard requester sends packets of one message that name two queues.
 #[test]
 fn a_message_that_changes_its_queue_is_refused() {
     let mut xrc = Xrc::new(Pair::new());
@@ -282,7 +282,7 @@ fn an_answer_to_a_target_is_dropped() {
     assert_eq!(xrc.pair.ends[0].statuses(), [(1, Status::Success)]);
 }
 
-/// DCQCN: the sender of READ responses is the target.
+/// DCQCN: the target sends the READ responses, so it reacts.
 #[test]
 fn a_target_slows_down_if_its_responses_are_marked() {
     let took = |mark| {
@@ -315,7 +315,7 @@ fn a_domain_is_in_use_while_it_has_queues_or_targets() {
     assert_eq!(device.destroy_xrc_domain(xrc.domain), Err(ObjectError::Unknown(ObjectKind::Xrc)));
 }
 
-/// A target between two messages is destroyed with what it was created with.
+/// After a message, a target has the objects again that it was created with.
 #[test]
 fn a_target_that_has_received_is_destroyed_or_reset() {
     let mut xrc = Xrc::new(Pair::new());
@@ -333,7 +333,7 @@ fn a_target_that_has_received_is_destroyed_or_reset() {
     device.destroy_xrc_domain(xrc.domain).unwrap();
 }
 
-/// The receives are the queue's, which other targets fill, too.
+/// The receives belong to the queue, which other targets fill too.
 #[test]
 fn a_target_that_is_reset_or_destroyed_leaves_the_completions_of_shared_receives() {
     for is_reset in [true, false] {

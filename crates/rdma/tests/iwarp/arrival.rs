@@ -8,13 +8,13 @@ use crate::common::{ALL, BASE, MEMORY, pattern};
 use crate::foreign::{Alone, fpdu, untagged};
 use crate::support::TERMS;
 
-/// A responder that takes any first segment, without CRC or markers.
+/// A responder that accepts any first segment, without CRC or markers.
 const PLAIN: Terms = Terms { role: Role::Responder, rtr: None, crc: Crc::Unused, ..TERMS };
 
-/// Bytes that the device leaves in the stream at most: a part that is too short to be placed, and a header.
+/// Maximum bytes that the device leaves in the stream: a part that is too short to be placed, and a header.
 const MOST_LEFT: usize = 4096 + 64 + 32;
 
-/// A device that has received its first segment, with two receives and a READ whose response is to come.
+/// Returns a device that has received its first segment, with two receives and an outstanding READ.
 fn receiver(terms: Terms) -> Alone {
     let mut alone = Alone::new(terms);
     let qp = alone.qp;
@@ -26,7 +26,7 @@ fn receiver(terms: Terms) -> Alone {
     alone
 }
 
-/// A WRITE, two SENDs and a READ response, with long and short segments, as one stream.
+/// Returns a WRITE, two SENDs and a READ response, with long and short segments, as one stream.
 fn stream(alone: &Alone, crc: Crc) -> Vec<u8> {
     let segments = [
         (alone.tagged(Opcode::Write, 1003, false), 20_001),
@@ -96,7 +96,7 @@ fn a_checked_fpdu_is_placed_as_a_whole() {
     }
 }
 
-/// The first segment may be one that takes no receive.
+/// The first segment may be the ready-to-receive message, which takes no receive.
 #[test]
 fn the_first_segment_is_taken_as_a_whole() {
     let mut alone = Alone::new(PLAIN);
@@ -130,12 +130,12 @@ fn of_a_segment_that_does_not_fit_no_part_is_placed() {
             assert!(alone.end().bytes(0, MEMORY).iter().all(|byte| *byte == 0), "case {nth}");
             (alone.end().device.counters().bytes_received, alone.effects(400_000), alone.ending)
         };
-        // The TERMINATE says the length of the whole segment.
+        // The TERMINATE names the length of the whole segment.
         assert!(outcome(false) == outcome(true), "case {nth}");
     }
 }
 
-/// A SEND's parts wait for their receive, too.
+/// Parts of a SEND also wait for their receive.
 #[test]
 fn a_part_without_a_receive_stays_in_the_stream() {
     let mut alone = Alone::new(PLAIN);

@@ -74,8 +74,8 @@ impl Alone {
         std::mem::take(&mut self.sent)
     }
 
-    /// Takes everything that the stream has done: the first `len` bytes of memory, the completions, and the
-    /// bytes that are sent.
+    /// Takes all effects of the stream: the first `len` bytes of memory, the completions, and the bytes that
+    /// are sent.
     pub(crate) fn effects(&mut self, len: usize) -> (Vec<u8>, Vec<Completion>, Vec<u8>) {
         let sent = self.bytes();
         let done = self.end().completions();
@@ -111,20 +111,20 @@ impl Alone {
         (code, context)
     }
 
-    /// The peer's name of offset `at` of the device's memory.
+    /// Returns a tagged segment to offset `at` of the device's memory.
     pub(crate) fn tagged(&self, opcode: Opcode, at: u64, is_last: bool) -> Segment {
         let stag = STag(self.pair.ends[0].rkey.0);
         Segment { is_last, opcode, place: Place::Tagged { stag, offset: BASE + at } }
     }
 
-    /// A READ request for `len` bytes at offset `at` of the device's memory.
+    /// Returns a READ request for `len` bytes at offset `at` of the device's memory.
     pub(crate) fn read_request(&self, at: u64, len: u32) -> ReadRequest {
         let source = STag(self.pair.ends[0].rkey.0);
         ReadRequest { sink: STag(77), sink_offset: 1000, len, source, source_offset: BASE + at }
     }
 }
 
-/// An untagged segment that invalidates nothing.
+/// Returns an untagged segment that invalidates nothing.
 pub(crate) fn untagged(opcode: Opcode, message: u32, offset: u32, is_last: bool) -> Segment {
     let place = Place::Untagged { message: MessageNumber(message), offset, invalidate: STag(0) };
     Segment { is_last, opcode, place }

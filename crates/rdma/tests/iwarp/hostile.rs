@@ -1,4 +1,4 @@
-//! A program and a peer that do anything; see `common/hostile_stream.rs`.
+//! Random calls of a program and random segments of its peer; see `common/hostile_stream.rs`.
 
 use proptest::prelude::*;
 

@@ -65,8 +65,8 @@ proptest! {
         prop_assert_eq!(pair.streams.waiting(0) + pair.streams.waiting(1), 0);
     }
 
-    /// Whatever is asked, also what may not be, whenever the stream breaks and whatever is damaged: each
-    /// request completes once, in order, and the objects can be destroyed.
+    /// Valid and invalid requests on a stream that breaks or is damaged: each request completes once, in
+    /// order, and the objects can be destroyed.
     #[test]
     fn every_request_completes_whatever_goes_wrong(
         requests in requests(9),

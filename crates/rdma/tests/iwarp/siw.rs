@@ -1,5 +1,5 @@
-//! Linux's siw as a peer: what it sent in a capture, to a queue pair of this crate. STags are replaced by
-//! those of the queue pair's memory.
+//! Replays captured segments of Linux's siw to a queue pair of this crate, with the STags of that queue
+//! pair's memory.
 
 use std::collections::BTreeMap;
 
@@ -60,12 +60,12 @@ impl Captured {
     }
 }
 
-/// Where the regions of a test's memory begin; READs land, and SENDs are received, before.
+/// Offset of the first region. READ responses and SENDs are placed before it.
 const REGIONS: usize = 1 << 20;
 /// Bytes of a receive.
 const ROOM: usize = 8192;
 
-/// Sends what an end of a connection sent to a queue pair of ours; `peer` is what the other end sent.
+/// Replays the captured messages of one end to a queue pair of this crate; `peer` has those of the other end.
 fn replay(sent: &Captured, peer: &Captured) {
     let role = if sent.start == StartKind::Request { Role::Responder } else { Role::Initiator };
     let terms = Terms { role, crc: sent.crc, rtr: None, ird: 16, ord: 16, extended: false, ..TERMS };
@@ -108,7 +108,7 @@ fn replay(sent: &Captured, peer: &Captured) {
         let bytes = if is_as_it_came { bytes.clone() } else { fpdu(&segment, &payload, sent.crc) };
         alone.segments();
         assert_eq!(alone.deliver_bytes(&bytes), bytes.len(), "{segment:?}");
-        // What is behind a WRITE may change it again.
+        // A later WRITE may change the bytes again.
         if let Some((at, payload)) = expected.pop() {
             assert_eq!(alone.end().bytes(at, payload.len()), payload);
         }
@@ -135,14 +135,14 @@ fn recorded_messages_of_siw_have_their_effect() {
     assert_eq!(replayed, 53 + 11 + 41 + 162);
 }
 
-/// SENDs without padding have the same bytes from siw and from a queue pair of ours.
+/// SENDs without padding have the same bytes from siw and from a queue pair of this crate.
 #[test]
 fn sends_equal_those_of_siw() {
     let streams = streams();
     let mut compared = 0;
     for stream in streams.values().filter(|stream| stream.starts_with(b"MPA ID Req")) {
         let captured = Captured::parse(stream);
-        // siw: as much as fits a TCP segment.
+        // siw fills a TCP segment.
         let mut alone = Alone::new(Terms { rtr: None, crc: captured.crc, max_ulpdu: 1442, ..TERMS });
         let (qp, mut message) = (alone.qp, Vec::new());
         for (segment, payload, bytes) in &captured.segments {

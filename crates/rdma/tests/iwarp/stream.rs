@@ -1,4 +1,4 @@
-//! The stream beneath: splits, stalls, who sends first, how it ends.
+//! The byte stream below: splits, stalls, who sends first, how it ends.
 
 use nichrome_rdma::iwarp::{Role, RtrMessage, Terms};
 use nichrome_rdma::*;
@@ -113,7 +113,7 @@ fn a_ready_to_receive_message_takes_no_receive_and_completes_nothing() {
 
 #[test]
 fn a_responder_that_sends_first_is_accepted() {
-    // siw does, against RFC 5044.
+    // siw does so, against RFC 5044.
     let mut initiator = Alone::new(Terms { rtr: None, ..TERMS });
     let qp = initiator.qp;
     initiator.end().receive(qp, 1, 0, 10);

@@ -11,7 +11,7 @@ use crate::common::{BASE, Link, MEMORY};
 use crate::foreign::{Alone, fpdu, untagged};
 use crate::support::TERMS;
 
-/// A responder that takes any first segment.
+/// A responder that accepts any first segment.
 const RESPONDER: Terms = Terms { role: Role::Responder, rtr: None, ..TERMS };
 
 type Case = (&'static str, TerminateCode, fn(&mut Alone));
@@ -38,7 +38,7 @@ fn response(stag: u32, offset: u64, is_last: bool) -> Segment {
     Segment { is_last, opcode: Opcode::ReadResponse, ..tagged(stag, offset) }
 }
 
-/// Errors of segments, each by itself the first that the peer sends.
+/// Errors in segments, each the first error of the peer.
 #[rustfmt::skip]
 const CASES: &[Case] = &[
     ("WRITE: unknown STag", TerminateCode::TAGGED_STAG, |alone| { alone.deliver(tagged(1, BASE), &[1]); }),

@@ -126,7 +126,7 @@ fn a_read_into_several_buffers_is_several_reads() {
     assert_eq!([end.bytes(10_000, 1000), end.bytes(30_000, 500), end.bytes(40_000, 1500)].concat(), bytes);
 }
 
-/// Calls the timers at this time; returns the lengths of the payloads of the segments that leave.
+/// Runs the timers at this time; returns the payload lengths of the segments that are sent.
 fn segments_at(alone: &mut Alone, millis: u64) -> Vec<usize> {
     alone.end().device.handle_timeout(Instant::from_nanos(millis * 1_000_000));
     alone.segments().iter().map(|sent| sent.payload.len()).collect()
@@ -415,7 +415,7 @@ fn messages_do_not_interleave() {
             messages += usize::from(segment.is_last);
             rest = &rest[fpdu.len..];
         }
-        // More responses than a burst have left, and one is cut: requests come next, but not within it.
+        // More responses than a burst were sent, and one is incomplete: requests follow, but not within it.
         if messages > 5 && within.is_some() && !is_posted {
             is_posted = true;
             (0..4).for_each(|nth| alone.end().post(qp, nth, Operation::Send, 0, 1000));

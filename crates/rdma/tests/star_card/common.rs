@@ -55,7 +55,7 @@ pub(crate) fn ends() -> Ends {
     Ends { address: CLIENT.into(), client: connection(17), server: connection(33) }
 }
 
-/// An address and key, with the capability of that key's region; of other keys, one of all memory.
+/// Returns a span with the capability of the key's region; for other keys, a capability of all memory.
 pub(crate) fn span(key: u32, address: u64) -> Span {
     let (base, len) = match key {
         SHARED => (BASE, 1000),
@@ -100,7 +100,7 @@ impl Server {
         Self { card: StatelessCard::new(config), memory, table, slots, now: NOW }
     }
 
-    /// A server that takes authenticated packets only.
+    /// Creates a server that accepts only authenticated packets.
     pub(crate) fn authenticating() -> Self {
         Self::new(Some(CardAuthentication { secret: secret() }))
     }
@@ -117,7 +117,7 @@ impl Server {
         Some(Answered { answer, repr, payload, datagram: buffer })
     }
 
-    /// The answer to a packet of the client.
+    /// Returns the answer to a packet of the client.
     pub(crate) fn exchange(&mut self, bytes: &[u8]) -> Option<Answered> {
         self.respond(to_server(), 0, bytes)
     }
@@ -158,7 +158,7 @@ impl Packet {
         Self::new(Message::Gd(span(key, address), len), &[])
     }
 
-    /// An AOP whose capability gives the right to it.
+    /// Returns an AOP whose capability grants the atomic right.
     pub(crate) fn aop(key: u32, address: u64, atomic: Atomic) -> Self {
         let packet = Self::new(Message::Aop(span(key, address), atomic), &[]);
         packet.changed(|capability| capability.rights = capability.rights | Rights::ATOMIC)

@@ -25,7 +25,7 @@ fn is_dropped(packet: &Packet) {
     assert_eq!(server.card.counters().dropped_tag, 1);
 }
 
-/// The honest packet with another message under its old tag.
+/// The honest packet with another message and its old tag.
 fn with_the_old_tag(message: Message, payload: &[u8]) -> Packet {
     let original = honest();
     let datagram = original.built();
@@ -86,7 +86,7 @@ fn a_client_reaches_only_what_it_was_granted() {
     ];
     for change in changes {
         is_dropped(&honest().changed(change));
-        // The key of the lease that is named, and the code of the honest grant.
+        // With the key of the named lease, and the code of the honest grant.
         let Tag::Of(_, code) = honest().tag else { panic!() };
         let mut named = honest().changed(change);
         let Message::Rdp(Span { capability, .. }) = named.repr.message else { panic!() };
@@ -123,7 +123,7 @@ fn what_is_reached_lies_within_the_capability_and_the_region() {
         outcome(Packet::rdp(SHARED, BASE, b"x").changed(fetches)),
         (Message::Ra(Err(Reason::Right)), false)
     );
-    // A region that has become smaller, or is another program's since.
+    // A region that has become smaller, or belongs to another program now.
     let wide = |it: &mut Capability| it.len = 2000;
     assert_eq!(
         outcome(Packet::rdp(SHARED, BASE + 1000, b"x").changed(wide)),
