@@ -73,7 +73,7 @@ pub struct AddressVector {
 }
 
 impl AddressVector {
-    /// Creates a path from the device's first address to `destination`, with traffic class 0 and hop limit 64.
+    /// Creates a path from the device's first address to `destination`: traffic class 0, hop limit 64.
     pub const fn to(destination: IpAddr) -> Self {
         let traffic_class = TrafficClass(0);
         Self { source_index: 0, destination, traffic_class, flow_label: 0, hop_limit: 64 }
