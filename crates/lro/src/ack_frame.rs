@@ -27,7 +27,7 @@ impl AckBytes {
 }
 
 impl Recycle for AckBytes {
-    /// Keeps everything: the next frame sets its length.
+    /// Does nothing: [`AckBytes::resize`] sets the length of the next frame.
     fn clear(&mut self) {}
 }
 

@@ -113,7 +113,7 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
         self.0.tcp_bytes()
     }
 
-    /// Segments or datagrams in it (`gso_segs`), 2 or more.
+    /// Number of segments or datagrams (`gso_segs`), 2 or more.
     pub fn segments(&self) -> usize {
         self.0.segments()
     }
@@ -134,8 +134,8 @@ impl<B: AsRef<[u8]>> Aggregate<B> {
     }
 
     /// Returns true if all segments have the header's CWR flag, as
-    /// [`accurate_ecn`](crate::Config::accurate_ecn) allows: a kernel that segments the packet keeps it on
-    /// the first only.
+    /// [`accurate_ecn`](crate::Config::accurate_ecn) allows: a kernel that segments the packet keeps CWR on
+    /// the first segment only.
     pub fn repeats_cwr(&self) -> bool {
         !self.is_udp() && self.0.flags.contains(TcpFlags::CWR)
     }

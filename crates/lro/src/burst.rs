@@ -15,8 +15,8 @@ use crate::usual::{self, Head};
 /// Longest burst that [`alone`] examines: one bit per frame.
 const MOST: usize = u64::BITS as usize;
 
-/// Returns the memory of a burst whose frames were all consumed. Iterating over the vector moves frames with
-/// fewer instructions than `drain`, and collecting the iterator keeps the allocation.
+/// Returns the vector of a burst whose frames were all consumed: empty, with its allocation. Consuming frames
+/// by an iterator takes fewer instructions than `drain`, and collecting the iterator keeps the allocation.
 #[inline]
 #[expect(
     clippy::map_identity,
@@ -26,11 +26,12 @@ pub(crate) fn emptied<B>(burst: IntoIter<Frame<B>>) -> Vec<Frame<B>> {
     burst.map(identity).collect()
 }
 
-/// Number of tag values of flows: the counters fit in the nearest cache, and few frames of a burst collide.
+/// Number of tag values: their counters fit in the L1 cache, and few flows of a burst share a tag.
 const TAGS: usize = 512;
 
-/// Returns, as bits with the last frame lowest, the [common frames](usual) of a burst of Ethernet frames that
-/// share their flow with no other one. May miss some. Returns 0 for bursts of more than [`MOST`].
+/// Returns a bit mask of the [common frames](usual) that are the only frame of their flow in a burst of
+/// Ethernet frames. Bit 0 is the last frame. May miss some. Returns 0 for bursts of more than [`MOST`]
+/// frames, and if the flow of a frame is unknown (IPv4 options, a fragment).
 #[inline(never)]
 pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
     const NONE: u16 = u16::MAX;
@@ -52,27 +53,27 @@ pub(crate) fn alone<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> u64 {
     tags[..frames.len()].iter().fold(0, |bits, tag| bits << 1 | u64::from(is_alone(tag)))
 }
 
-/// Returns a tag that all common frames of a flow have in common.
+/// Returns a hash of a common frame's flow, below [`TAGS`].
 #[inline(always)]
 fn tag(head: &Head) -> usize {
     let (addresses, ports) = usual::flow_words(head);
-    // The highest bits of each product depend on all bits of its factors, and ports that count with the
-    // addresses do not cancel them.
+    // The highest bits of each product depend on all bits of its factors, and with two factors, ports that
+    // increase along with the addresses do not cancel them.
     let sum = addresses
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
         .wrapping_add(u64::from(ports).wrapping_mul(0xC2B2_AE3D_27D4_EB4F));
     (sum >> (u64::BITS - TAGS.ilog2())) as usize
 }
 
-/// Returns true for an IPv4 packet with options or a fragment: its ports are not where a common frame has
-/// them.
+/// Returns true for an IPv4 packet with options or a fragment: its ports, if any, may not be at the offsets
+/// of a common frame.
 fn may_be_of_any_flow(frame: &[u8]) -> bool {
     let is_ipv4 = EthernetHeader::new(frame).is_some_and(|link| link.ethertype() == EtherType::IPV4);
     let ip = frame.get(EthernetHeader::LEN..).and_then(Ipv4Header::new).filter(|_| is_ipv4);
     ip.is_some_and(|ip| ip.version() == 4 && (ip.header_len() != Ipv4Header::LEN || ip.is_fragment()))
 }
 
-/// Segments of a batch that are alone in their flow, held as frames: no run is started for them.
+/// Segments that are the only one of their flow in a batch. Held as frames, without a run.
 pub(crate) struct Singles<B> {
     frames: Vec<Frame<B>>,
     payload: u64,

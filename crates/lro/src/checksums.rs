@@ -46,7 +46,7 @@ pub(crate) fn verify_transport<B: AsRef<[u8]>>(
     }
 }
 
-/// Returns true if the checksums of the IPv4 header and of an IPv4 tunnel's are right.
+/// Returns true if the checksums of the IPv4 header and of an IPv4 tunnel header are right, where present.
 #[inline]
 fn has_valid_ip_checksums(frame: &[u8], layout: Layout) -> bool {
     let is_valid = |ip: usize| {

@@ -83,8 +83,8 @@ impl<B: AsRef<[u8]>> Coalescer<B> {
         each!(self, engine => engine.drain_oldest(frames));
     }
 
-    /// Shows the engine a frame that the host transmits; `npu` learns from it what active ACK may
-    /// acknowledge.
+    /// Shows the engine a frame that the host transmits. From the host's ACK number and window, `npu` learns
+    /// what active ACK may acknowledge.
     pub fn observe_transmit(&mut self, frame: &[u8]) {
         if let Self::Npu(npu) = self {
             npu.observe_transmit(frame);

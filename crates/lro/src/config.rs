@@ -41,7 +41,7 @@ impl fmt::Display for Profile {
     }
 }
 
-/// The name of no profile.
+/// The error of parsing a [`Profile`]: no profile has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no profile is called '{0}': there are gro, netfpga and npu")]
 pub struct UnknownProfile(String);
@@ -140,8 +140,8 @@ pub struct ConfigError {
 }
 
 impl Config {
-    /// Returns how many connections may hold segments at a time, if only these are in the table: each holds
-    /// an aggregate.
+    /// Returns the maximum number of connections that hold segments at a time: each needs a place in the
+    /// table and an aggregate.
     pub(crate) fn holding_connections(&self) -> usize {
         self.max_connections.min(self.max_aggregates)
     }

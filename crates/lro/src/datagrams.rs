@@ -66,7 +66,7 @@ impl<B: AsRef<[u8]>> Datagrams<B> {
         self.table.len()
     }
 
-    /// Returns when the flow that is held longest began to hold datagrams.
+    /// Returns when the flow that has held datagrams the longest began to hold them.
     #[inline]
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.ages.oldest().map(|(_, since)| since)

@@ -12,14 +12,14 @@ pub struct FlowKey {
     addresses: (u64, u64, u64, u64),
     /// Source port above destination port.
     ports: u32,
-    /// IP version in the top 4 bits, then whether it is [`UDP`] and [`TUNNEL`]ed, then the number of VLAN
-    /// tags in 2 bits, then up to two VLAN identifiers of 12 bits.
+    /// IP version in the top 4 bits, then the bits [`UDP`] and [`TUNNEL`], then the number of VLAN tags in 2
+    /// bits, then up to two VLAN identifiers of 12 bits.
     network: u32,
 }
 
-/// The bit of [`FlowKey::network`] that says UDP instead of TCP.
+/// Bit of [`FlowKey::network`]: UDP if set, else TCP.
 const UDP: u32 = 1 << 27;
-/// The bit of [`FlowKey::network`] that says within a tunnel.
+/// Bit of [`FlowKey::network`]: within a tunnel.
 const TUNNEL: u32 = 1 << 26;
 
 impl FlowKey {
@@ -38,7 +38,7 @@ impl FlowKey {
         Self { addresses: (addresses, 0, 0, 0), ports, network: 4 << 28 }
     }
 
-    /// Returns true if this is the flow that [`FlowKey::ipv4_words`] makes of these, with fewer comparisons.
+    /// Returns true if this equals [`FlowKey::ipv4_words`] of these words, with fewer comparisons than `==`.
     #[inline(always)]
     pub(crate) fn is_of_ipv4_words(&self, addresses: u64, ports: u32) -> bool {
         let other = Self::ipv4_words(addresses, ports);
@@ -98,19 +98,19 @@ impl FlowKey {
         Self { addresses, ports: self.ports.rotate_left(16), ..self }
     }
 
-    /// Whether this is IPv4 (otherwise IPv6).
+    /// Returns true for IPv4, false for IPv6.
     #[inline]
     pub fn is_ipv4(&self) -> bool {
         self.network >> 28 == 4
     }
 
-    /// Whether this is UDP (otherwise TCP).
+    /// Returns true for UDP, false for TCP.
     #[inline]
     pub fn is_udp(&self) -> bool {
         self.network & UDP != 0
     }
 
-    /// Whether this is within a tunnel.
+    /// Returns true for a flow within a tunnel.
     #[inline]
     pub fn is_tunneled(&self) -> bool {
         self.network & TUNNEL != 0
@@ -160,8 +160,8 @@ impl fmt::Display for FlowKey {
     }
 }
 
-/// A keyed hash of flows: folded multiplication, as in wyhash. The keys derive from a seed: who does not know
-/// it cannot choose addresses and ports that collide.
+/// A keyed hash of flows: folded multiplication, as in wyhash. The keys derive from a seed: a sender that
+/// does not know the seed cannot choose addresses and ports that collide.
 #[derive(Clone, Copy)]
 pub(crate) struct KeyHasher {
     keys: [u64; 5],
@@ -200,7 +200,7 @@ impl KeyHasher {
     }
 }
 
-/// Folds the upper half into the lower one.
+/// Folds the upper half of a hash into the lower half.
 #[inline]
 fn halved(hash: u64) -> u32 {
     (hash ^ hash >> 32) as u32

@@ -1,7 +1,7 @@
 //! The frames of an aggregate after the first.
 //!
-//! They are stored in places that exist already. A push to a vector would first test whether it must grow,
-//! with a call that moves the frame through memory.
+//! Their places are allocated at start. `Vec::push` would first test whether the vector must grow, with a
+//! call that moves the frame through memory.
 
 use std::mem;
 use std::vec::IntoIter;
@@ -31,11 +31,11 @@ impl<B> Followers<B> {
         self.len += 1;
     }
 
-    /// Adds the first frame, which is there.
+    /// Adds the first of these frames; there must be one.
     #[inline(always)]
     pub(crate) fn add_first(&mut self, frames: &mut IntoIter<Frame<B>>) {
         match self.places.get_mut(self.len) {
-            // As above; the frame is taken where its place is known, and moved once.
+            // As above. The frame moves from the iterator to its place directly.
             Some(place) => mem::forget(mem::replace(place, frames.next())),
             None => self.add_beyond_room(frames.next()),
         }
@@ -74,7 +74,7 @@ impl<B> Followers<B> {
         self.places.iter().take(self.len).flatten()
     }
 
-    /// Drops all frames; the places stay.
+    /// Drops all frames and keeps the places.
     pub(crate) fn clear(&mut self) {
         self.places.iter_mut().take(self.len).for_each(|place| *place = None);
         self.len = 0;

@@ -11,12 +11,12 @@ pub enum ChecksumStatus {
     Unknown,
     /// Verified by a card or driver (virtio's `DATA_VALID`).
     Verified,
-    /// The TCP checksum field holds the pseudo-header sum only: a local sender left the checksum to the card
-    /// (virtio's `NEEDS_CSUM`).
+    /// The TCP or UDP checksum field holds the pseudo-header sum only: a local sender left the checksum to
+    /// the card (virtio's `NEEDS_CSUM`).
     Unfinished,
 }
 
-/// The status of a TCP segment with this checksum state, as a virtio header has it.
+/// Converts the checksum state of a virtio header.
 impl From<ChecksumState> for ChecksumStatus {
     fn from(state: ChecksumState) -> Self {
         match state {

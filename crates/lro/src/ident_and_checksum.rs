@@ -3,7 +3,8 @@
 use nichrome_wire::checksum;
 
 /// The eight bytes of an IPv4 header from the identification to the checksum, as one word. If the checksum of
-/// one header is right and not 0xFFFF, so is that of each other one with these fields.
+/// a header is right and not 0xFFFF, so is that of a header that is equal but for the fields of
+/// [`IdentAndChecksum::after`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdentAndChecksum(u64);
 
@@ -28,8 +29,7 @@ impl IdentAndChecksum {
         }
     }
 
-    /// As [`Self::after`], where the identification or the checksum passes zero: the carry of the sum comes
-    /// around.
+    /// As [`Self::after`], if the identification or the checksum wraps: the sum has an end-around carry.
     #[cold]
     fn after_wrap(self, steps: u16) -> Self {
         let [a, b, c, d, e, f, g, h] = self.0.to_be_bytes();

@@ -12,8 +12,8 @@ pub enum Identification {
 }
 
 impl Identification {
-    /// Returns the rule that holds with packet `count` (from 0), whose identification is `next`, after
-    /// packets that began with `first` and followed this rule; `None` if there is no such rule.
+    /// Returns the rule of an aggregate that packet `count` (from 0) joins, with the identification `next`.
+    /// The packets before it began with `first` and follow `self`. `None` if no rule fits all of them.
     #[inline]
     pub(crate) fn with(self, first: u16, next: u16, count: usize) -> Option<Self> {
         let ahead = usize::from(next.wrapping_sub(first));

@@ -12,8 +12,8 @@ pub(crate) struct Latest {
 }
 
 impl Latest {
-    /// Takes over a segment's fields. ACK number and window stay those of the latest ACK number; flags
-    /// accumulate.
+    /// Updates the fields with those of the next segment. ACK number and window are taken from the segment
+    /// with the latest ACK number; flags accumulate.
     #[inline]
     pub(crate) fn follow(&mut self, next: Self) {
         if self.ack.later(next.ack) == next.ack {

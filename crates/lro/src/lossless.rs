@@ -49,7 +49,7 @@ pub(crate) fn has_usual_checksums<B>(frame: &Frame<B>, usual: UsualChecksums) ->
 }
 
 /// Returns why a segment cannot be held: a wrong checksum, or a [`barrier`]. Flags in `free` do not prevent
-/// it.
+/// holding.
 #[inline(always)]
 pub(crate) fn why_not_held<B: AsRef<[u8]>>(
     segment: &Segment,
@@ -62,7 +62,8 @@ pub(crate) fn why_not_held<B: AsRef<[u8]>>(
     }
 }
 
-/// Returns why a segment can neither extend a run nor be held. Its flow is flushed before it passes.
+/// Returns why a segment that did not extend a run cannot be held either. The engine flushes its flow before
+/// it passes the segment.
 #[inline]
 fn barrier<B>(segment: &Segment, frame: &Frame<B>, free: TcpFlags) -> Option<PassReason> {
     if let Some(reason) = segment.control_unless(free) {

@@ -26,7 +26,7 @@ pub(crate) enum Rule {
 /// The header bits to compare in frames of one layout.
 ///
 /// [`Mask::matches`] leaves out the fields that are checked separately. [`Mask::matches_full_size`] also
-/// compares the lengths, so that little is left to check of a full-size segment.
+/// compares the lengths, which leaves little to check for a full-size segment.
 #[repr(C, align(64))]
 pub(crate) struct Mask {
     bits: HeaderBytes,
@@ -75,8 +75,8 @@ impl Mask {
         usize::from(self.layout.payload) <= USUAL && equal_where(frame, first, &self.full_bits)
     }
 
-    /// Returns what the frames after `first` are compared with under the lossless rule; `None` if their
-    /// headers exceed [`USUAL`] bytes, or have two identifications to check.
+    /// Returns the header with which the frames after `first` are compared under the lossless rule; `None` if
+    /// their headers exceed [`USUAL`] bytes, or have two identifications to check.
     #[inline(always)]
     pub(crate) fn expected<'a>(&'a self, first: &'a [u8; USUAL]) -> Option<Expected<'a>> {
         let Layout { network, tunnel, transport, payload, .. } = self.layout;
@@ -113,8 +113,8 @@ pub(crate) struct Expected<'a> {
 }
 
 impl Expected<'_> {
-    /// Returns the fields that differ of an IPv4 packet with the first one's header and an identification
-    /// that is greater by `steps`.
+    /// Returns the identification and checksum fields of an IPv4 packet that has the first packet's header
+    /// and an identification greater by `steps`.
     #[inline(always)]
     pub(crate) fn after(&self, steps: u16) -> IdentAndChecksum {
         let ip = self.header.get(self.network..).and_then(|ip| ip.first_chunk()).unwrap_or(&[0; 12]);
@@ -143,7 +143,7 @@ impl Expected<'_> {
 
 /// The masks of the most recent layouts: most traffic has a few.
 pub(crate) struct Masks {
-    /// The CPU's vector instructions, which the engine dispatches its loops for.
+    /// The CPU's vector instructions, for which the engine dispatches its loops.
     pub(crate) arch: Arch,
     rule: Rule,
     cells: Box<[Mask; Self::CELLS]>,
@@ -160,7 +160,7 @@ impl Masks {
         }
     }
 
-    /// Returns the mask of a layout, computed again if the layout was evicted.
+    /// Returns the mask of a layout; computes it if another layout has the cell.
     #[inline(always)]
     pub(crate) fn of(&mut self, layout: Layout) -> &Mask {
         let place = usize::from(layout.payload / 2) + usize::from(layout.version);
@@ -234,7 +234,7 @@ fn mask(layout: Layout, rule: Rule) -> HeaderBytes {
     mask
 }
 
-/// Adds the length fields of the IP packet and of a tunnel, for full-size segments.
+/// Adds the length fields of the IP packet and of a tunnel to the mask, for full-size segments.
 fn full_mask(layout: Layout, mask: &HeaderBytes) -> [u8; USUAL] {
     let mut full = *usual_part(mask);
     let own = usize::from(layout.network) + if layout.is_ipv4() { 2 } else { 4 };

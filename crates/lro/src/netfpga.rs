@@ -4,13 +4,13 @@
 //! A received packet is parsed to an `LroStruct` (section 5, Figure 5), whose AGGR bit says whether it is
 //! eligible (section 3) and whose CSUM bit says whether its checksums are right. Without CSUM it is dropped;
 //! without AGGR it goes to the forward block, which passes it untouched; otherwise the store block (Figures 6
-//! and 7) stitches it to the stored aggregate, or closes that one and starts anew.
+//! and 7) stitches it to the stored aggregate, or closes that aggregate and starts another.
 //!
 //! | rule | the paper | here |
 //! |---|---|---|
 //! | eligible | no PSH, SYN, FIN, URG; no options but timestamps; not a pure ACK | also no RST, CWR, AE: those would be lost |
 //! | a non-eligible packet of the stored flow | forwarded at once | the aggregate is closed first: control segments must not overtake data |
-//! | flows in the store | one | 1 to 16; a new flow closes the aggregate that started first |
+//! | flows in the store | one | 1 to 16; if all are in use, a new flow closes the aggregate that started first |
 //! | match | the flow identifiers | also TOS with ECN, TTL, VLAN tags, flags and option layout: CE must not be lost |
 //! | checksums of packets that are not TCP over IP | verified before the packet is forwarded | not verified: the host does |
 //! | first fragments, also with less than a TCP header | not said | not eligible: the aggregate of their flow is closed |

@@ -37,8 +37,8 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Returns the headers as a parser finds them that does not read the content of IPv6 extension headers:
-    /// any of them may change what the TCP checksum covers.
+    /// Returns the headers as a parser that does not read the content of IPv6 extension headers finds them:
+    /// each one is a barrier, because it may change what the TCP checksum covers.
     pub(crate) fn with_opaque_extension_headers(self) -> Self {
         let barrier = if self.extension_headers { Some(PassReason::IpOptions) } else { self.barrier };
         Self { barrier, ..self }
@@ -158,7 +158,7 @@ fn through_ipv6(outer: &[u8]) -> Result<Within, PassReason> {
 /// Returns why a packet must pass whose tunnel header is a fragment's, or has options.
 ///
 /// # Errors
-/// It is a later fragment, whose flow is unknown.
+/// The packet is a later fragment, whose flow is unknown.
 fn barrier_of(fragment: Option<Fragment>, has_options: bool) -> Result<Option<PassReason>, PassReason> {
     match fragment {
         Some(fragment) if !fragment.is_first() => Err(PassReason::Fragment),

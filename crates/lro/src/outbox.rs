@@ -138,7 +138,8 @@ impl<B: AsRef<[u8]>> Outbox<B> {
             if self.outputs.is_empty() {
                 return None;
             }
-            // Refilled from the front, which is in the cache.
+            // The drained buffer becomes the new `outputs`. It is filled from its start, which is in the
+            // cache.
             let mut drained = mem::take(&mut self.ready);
             drained.clear();
             self.ready = mem::replace(&mut self.outputs, drained.into()).into();

@@ -133,8 +133,8 @@ pub(crate) fn parse_any(frame: &[u8], medium: Medium) -> Parsed {
     }
 }
 
-/// As [`parse`], without the content of IPv6 extension headers: what follows any but a fragment header is a
-/// barrier.
+/// As [`parse`], without reading the content of IPv6 extension headers: any of them makes the segment a
+/// [`Parsed::Barrier`].
 #[inline]
 pub(crate) fn parse_without_extensions(frame: &[u8], medium: Medium) -> Parsed {
     if let Some(segment) = parse_usual(frame, medium) {
@@ -159,7 +159,7 @@ fn tcp(frame: &[u8], ip: &Network) -> Parsed {
     /// Longest TCP header in bytes.
     const LONGEST: usize = 60;
     let Some(bytes) = frame.get(ip.transport..ip.end) else { return Parsed::Other(PassReason::Malformed) };
-    // A layout has no positions behind so many extension headers.
+    // A layout has 16-bit positions.
     if ip.transport + LONGEST > usize::from(u16::MAX) {
         return barrier(bytes, ip, PassReason::IpOptions);
     }
@@ -174,9 +174,10 @@ fn tcp(frame: &[u8], ip: &Network) -> Parsed {
     }
 }
 
-/// Reads the flow of a segment that passes for `reason`. A first fragment may end within the TCP header, as
-/// an MTU of 68 bytes and IP options need (RFC 791), but not before the sequence number; in a tunnel's
-/// fragment, whose inner packet is cut, not always before the ports.
+/// Reads the flow of a segment that passes for `reason`. A first fragment may end within the TCP header (RFC
+/// 791: an MTU of 68 bytes, with IP options), but contains the ports and the sequence number. A first
+/// fragment of a tunnel's packet cuts the inner packet anywhere: it may lack the sequence number, or the
+/// ports.
 fn barrier(bytes: &[u8], ip: &Network, reason: PassReason) -> Parsed {
     let Some([a, b, c, d]) = bytes.first_chunk().copied() else {
         return Parsed::Other(PassReason::Malformed);

@@ -66,11 +66,12 @@ reasons! {
         /// The next frame of the flow cannot be coalesced and must not overtake (SYN, FIN, RST, URG, pure
         /// ACK, …).
         Barrier = "barrier",
-        /// A segment of another flow came, and there is room for one flow only.
+        /// A segment of another flow came, and the store has no room for another flow (`netfpga`).
         FlowMismatch = "flow_mismatch",
         /// The hold time is over.
         Timeout = "timeout",
-        /// The connection's segments come further apart than any is held: waiting would be in vain.
+        /// The connection is sparse: its inter-arrival time is above the hold limit, so holding would merge
+        /// nothing.
         Sparse = "sparse",
         /// A gap in the sequence was not filled within the reorder hold time.
         ReorderTimeout = "reorder_timeout",
@@ -78,19 +79,19 @@ reasons! {
         ReorderFull = "reorder_full",
         /// The receive batch ended.
         EndOfBatch = "end_of_batch",
-        /// Another connection needed the place in the table.
+        /// Another connection needed the place in the table, or the aggregate.
         Evicted = "evicted",
-        /// The driver asked for everything that is held.
+        /// The driver drained the engine.
         Drain = "drain",
     }
 }
 
 reasons! {
-    /// Why a frame was passed to the host as it came.
+    /// Why a frame was passed to the host as received.
     PassReason {
-        /// Not IP, or neither TCP nor, where they are coalesced, UDP datagrams over it.
+        /// Neither TCP over IP nor, if the engine coalesces datagrams, UDP over IP.
         NotTcp = "not_tcp",
-        /// Lengths or versions in its headers are wrong, or it was cut short.
+        /// Lengths or versions in its headers are wrong, or it is truncated.
         Malformed = "malformed",
         /// An IP fragment.
         Fragment = "fragment",
@@ -99,9 +100,9 @@ reasons! {
         IpOptions = "ip_options",
         /// Bytes after the IP packet that could not be re-created.
         Trailer = "trailer",
-        /// A checksum is wrong, and the configuration says to let the host decide.
+        /// A checksum is wrong, and the configuration leaves the frame to the host.
         BadChecksum = "bad_checksum",
-        /// A checksum is right but not in the form that a sender computes (of IPv4 and TCP: 0xFFFF for 0).
+        /// A checksum is right, but not the value that a sender computes (IPv4 and TCP: 0xFFFF instead of 0).
         UnusualChecksum = "unusual_checksum",
         /// SYN is set.
         Syn = "syn",
@@ -111,7 +112,7 @@ reasons! {
         Rst = "rst",
         /// URG is set.
         Urg = "urg",
-        /// PSH is set, and nothing is held that it could end.
+        /// PSH is set, and the segment extends no held aggregate.
         Psh = "psh",
         /// CWR or another bit of congestion signalling is set: it belongs to this segment alone.
         CongestionFlags = "congestion_flags",
@@ -121,15 +122,15 @@ reasons! {
         PureAck = "pure_ack",
         /// A UDP datagram without payload.
         EmptyDatagram = "empty_datagram",
-        /// A UDP datagram without a checksum: one could not be told from it.
+        /// A UDP datagram without a checksum: a re-created datagram would have one.
         NoChecksum = "no_checksum",
         /// TCP options that the profile does not merge.
         TcpOptions = "tcp_options",
         /// Not the next in sequence, and the profile does not reorder.
         OutOfOrder = "out_of_order",
-        /// Bytes that were handed on or are held already: a retransmission or a keepalive.
+        /// Some of its bytes were delivered or are held already: a retransmission or a keepalive.
         Old = "old",
-        /// Further ahead in sequence than is held.
+        /// Further ahead in sequence than the engine holds segments.
         FarAhead = "far_ahead",
         /// Every aggregate is in use.
         PoolEmpty = "pool_empty",
@@ -147,8 +148,8 @@ reasons! {
         TcpChecksum = "tcp_checksum",
         /// The UDP checksum is wrong.
         UdpChecksum = "udp_checksum",
-        /// All its bytes came before (Algorithms 1 and 2 as written; otherwise only what the host
-        /// acknowledged).
+        /// All its bytes were received before. Under the safe rules, only if the host has acknowledged them;
+        /// under the paper's, always (Algorithms 1 and 2).
         Duplicate = "duplicate",
     }
 }

@@ -17,7 +17,7 @@ impl Nth {
 
 /// No entry: the end of a chain.
 const NIL: u8 = u8::MAX;
-/// Number of chains: their heads fit in the nearest cache.
+/// Number of chains: their heads fit in the L1 cache.
 const CHAINS: usize = 256;
 
 /// Up to [`Recent::MOST`] flows in the order in which they began to hold segments, found by hash, with
@@ -96,7 +96,7 @@ impl<B> Recent<B> {
         None
     }
 
-    /// Returns the place after this one, or the first place after the last one. It may be a gap.
+    /// Returns the next place, or the first one after the last. There may be a gap at the returned place.
     #[inline(always)]
     pub(crate) fn after(&self, nth: Nth) -> Nth {
         let next = usize::from(nth.0) + 1;
@@ -228,8 +228,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any mix of additions, removals and drains finds what is there, and gives it back in the order of
-        /// its beginning.
+        /// With any mix of additions, removals and drains, finds the flows that are present, and drains them
+        /// in the order in which they were added.
         #[test]
         fn agrees_with_a_list(steps in proptest::collection::vec((0u16..40, 0u8..20), 0..300)) {
             let (mut recent, mut run) = (Recent::new(), runs());

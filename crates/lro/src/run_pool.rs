@@ -1,4 +1,4 @@
-//! The pool of runs of an engine. Runs return when the host has released their packets.
+//! The pool of runs of an engine. A run returns when the driver drops its packet.
 
 use nichrome_wire::Instant;
 

@@ -174,7 +174,7 @@ fn why_control(flags: TcpFlags, payload_len: u32) -> PassReason {
     }
 }
 
-/// Which checksums are not 0xFFFF: a sender never computes that, and it could not be re-created.
+/// Which checksums are not 0xFFFF, a value that a sender never computes and the engine could not re-create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UsualChecksums {
     /// The IPv4 header checksums, inner and tunnel.
@@ -233,7 +233,8 @@ impl Follower {
     }
 }
 
-/// Returns true if the tunnel header has the length field of a tunnel around an IP packet of `total` bytes.
+/// Returns true if the length field of the tunnel header is right for an IP packet of `total` bytes; true
+/// without a tunnel.
 #[inline]
 fn is_wrapped_whole(frame: &[u8], layout: Layout, total: u32) -> bool {
     let Some((at, len)) = layout.tunnel.length(total as u16) else { return true };

@@ -54,7 +54,7 @@ impl<R: Reason> fmt::Debug for Counts<R> {
     }
 }
 
-/// The counters of an engine since its creation. Every received frame is counted once more: as passed, as
+/// The counters of an engine since its creation. Every received frame is also counted once as passed, as
 /// dropped, or as a segment of a flushed packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
@@ -74,7 +74,7 @@ pub struct Statistics {
     pub acks_sent: u64,
     /// Packets handed to the host that were merged from two segments or more.
     pub aggregates: u64,
-    /// Segments in those.
+    /// Segments in these aggregates.
     pub segments_aggregated: u64,
     /// Why held segments were delivered to the host.
     pub flushes: Counts<FlushReason>,

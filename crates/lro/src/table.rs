@@ -10,7 +10,7 @@ use crate::flow::{FlowKey, KeyHasher};
 /// No slot: the end of a chain.
 const NIL: u32 = u32::MAX;
 
-/// Number of counts in a [`ConnectionTable`].
+/// Number of counts in a [`ConnectionTable`], one byte each.
 const COUNTS: usize = 4096;
 
 /// The place of a connection in a [`ConnectionTable`]; valid until that connection is removed.
@@ -21,8 +21,8 @@ pub(crate) struct Index(pub(crate) u32);
 /// are on a stack, so that taking and releasing a descriptor allocates nothing.
 pub(crate) struct ConnectionTable<D> {
     hasher: KeyHasher,
-    /// Connections by some bits of their hashes, in the nearest cache: most absent ones are known by a 0. A
-    /// count of 255 stays.
+    /// Number of connections for each value of the hash's lowest bits, in the L1 cache: a 0 shows that a
+    /// connection is absent, without reading a chain. A count that has reached 255 stays.
     counts: Box<[u8; COUNTS]>,
     /// First slot of each chain; a power of two.
     buckets: Box<[u32]>,
@@ -107,7 +107,8 @@ impl<D> ConnectionTable<D> {
         &mut self.counts[hash as usize % COUNTS]
     }
 
-    /// Returns true if there is certainly no connection with this hash; false for some absent ones, too.
+    /// Returns true if there is certainly no connection with this hash; may return false for an absent one,
+    /// too.
     #[inline(always)]
     pub(crate) fn is_absent(&self, hash: u32) -> bool {
         self.counts[hash as usize % COUNTS] == 0
@@ -145,8 +146,8 @@ impl<D> ConnectionTable<D> {
         None
     }
 
-    /// As [`ConnectionTable::likely`], which may find the connection at this place: the first of its chain,
-    /// when that was looked up.
+    /// As [`ConnectionTable::likely`], but tries the slot at `place` first: the head of the hash's chain when
+    /// [`ConnectionTable::look_ahead`] read it.
     #[inline(always)]
     pub(crate) fn likely_at(&self, place: u32, hash: u32) -> Option<Index> {
         match self.slots.get(place as usize) {
@@ -162,7 +163,7 @@ impl<D> ConnectionTable<D> {
     }
 
     /// Writes the first slot of each hash's chain to `places`, [`NIL`] if there is none or the hash is
-    /// absent, and prefetches these slots. Their buckets are [prefetched](Self::prefetch_bucket) before.
+    /// absent, and prefetches these slots. The caller has [prefetched](Self::prefetch_bucket) their buckets.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, hashes: &[u32], places: &mut [u32], is_absent: impl Fn(u32) -> bool) {
         for (place, hash) in places.iter_mut().zip(hashes) {
@@ -279,7 +280,7 @@ impl<D> ConnectionTable<D> {
         last.map(|(index, _)| index)
     }
 
-    /// Used connections that the clock hand passes before it takes one.
+    /// Number of used connections that the clock hand passes before it takes one.
     const PATIENCE: usize = 64;
 }
 

@@ -16,8 +16,8 @@ use crate::segment::{FirstSegment, Follower};
 use crate::usual;
 
 impl<B: AsRef<[u8]>> Gro<B> {
-    /// Returns the fields of a frame that extends the run at `place`; else why the run ends, also on a wrong
-    /// checksum.
+    /// Returns the fields of a frame that extends the run at `place`; else why the run ends. A wrong checksum
+    /// counts as an unequal field.
     #[inline(never)]
     pub(super) fn joining(&mut self, place: Place, frame: &Frame<B>) -> Result<Follower, FlushReason> {
         let run = match place {
@@ -73,8 +73,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         bytes > 0
     }
 
-    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual). Starts
-    /// the run again with a segment that is next in sequence but has another ACK number.
+    /// As [`Gro::join_expected`], for a recent flow that began with a [common frame](crate::usual). Restarts
+    /// the run with a segment that is next in sequence but has another ACK number.
     #[inline(always)]
     pub(super) fn join_usual(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(run) = self.recent.get_mut(nth).filter(|run| run.is_usual) else { return false };
@@ -93,7 +93,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
     }
 
     /// As [`Gro::join_usual`], for the flow whose turn it is: flows whose segments alternate mostly keep the
-    /// order in which they began, so that the next one is found without its hash.
+    /// order in which they began, so the next flow is found without computing its hash.
     #[inline(always)]
     pub(super) fn join_turn(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let nth = self.turn;
@@ -102,8 +102,9 @@ impl<B: AsRef<[u8]>> Gro<B> {
         joined
     }
 
-    /// Delivers a run of one segment, begun at `now`, and starts it again with the first frame, for all
-    /// leading frames that allow it. The flow stays where it is. Returns false if there are none.
+    /// For each leading frame that [may](crate::run::Run::may_start_again) restart the run: delivers the
+    /// run's only segment, and restarts the run with the frame. The run must have begun at `now`, so that the
+    /// flow keeps its place in the order of age. Returns false if it consumed no frame.
     #[inline(never)]
     fn start_again(&mut self, nth: Nth, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some(run) = self.recent.get_mut(nth).filter(|run| run.since == now) else { return false };
@@ -181,8 +182,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.hold_usual(frames, hash, flow, segment, now)
     }
 
-    /// Replaces a run of one segment, begun at `now`, by one with the first frame, and delivers the segment.
-    /// The flow stays the most recent one.
+    /// If the run has one segment and began at `now`, delivers that segment and restarts the run with the
+    /// first frame. The flow keeps its place.
     #[inline(always)]
     fn replace_single(
         &mut self,

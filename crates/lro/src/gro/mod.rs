@@ -54,9 +54,9 @@ use crate::usual;
 /// The lossless engine: see the [module](self).
 pub struct Gro<B: AsRef<[u8]>> {
     medium: Medium,
-    /// Whether segments in tunnels are coalesced.
+    /// True if segments in tunnels are coalesced.
     tunnels: bool,
-    /// Flags with which segments are coalesced although other profiles pass them.
+    /// Flags that do not keep segments from being coalesced, although other profiles pass such segments.
     free_flags: TcpFlags,
     bad_checksum: BadChecksum,
     hold: Hold,
@@ -74,7 +74,7 @@ pub struct Gro<B: AsRef<[u8]>> {
     pool: RunPool<B>,
     /// The held UDP datagrams, if `Config::udp` is set.
     datagrams: Option<Box<Datagrams<B>>>,
-    /// Flows that held segments or datagrams when the last batch ended; 0 unless they are held until then.
+    /// Number of flows that held segments or datagrams when the last batch ended; 0 unless [`Hold::Batch`].
     last_batch: usize,
     /// Segments that are alone in their flow in this batch.
     singles: Singles<B>,
@@ -208,7 +208,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         self.masks.arch.dispatch(ReceiveFrames { gro: self, frames, now });
     }
 
-    /// As [`Gro::receive_frames`]; `alone` says which frames are alone in their flow.
+    /// As [`Gro::receive_frames`]; `alone` has the bits of the frames that are alone in their flow.
     #[inline(never)]
     fn receive_singles(&mut self, frames: &mut Vec<Frame<B>>, alone: u64, now: Instant) {
         let mut burst = mem::take(frames).into_iter();
@@ -220,7 +220,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         *frames = burst::emptied(burst);
     }
 
-    /// As [`Gro::receive_next`], once for all callers.
+    /// As [`Gro::receive_next`], not inlined: one copy of its code for all callers.
     #[inline(never)]
     fn receive_other(&mut self, frames: &mut IntoIter<Frame<B>>, now: Instant) {
         self.receive_next(frames, now);
@@ -281,8 +281,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         count > 0
     }
 
-    /// Returns the frames that are alone in their flow, as bits; 0 if the search would not pay, or if
-    /// segments are held.
+    /// Returns a bit mask of the frames that are alone in their flow; 0 if the search would cost more than it
+    /// saves, or if segments are held.
     #[inline]
     fn alone(&self, frames: &[Frame<B>]) -> u64 {
         if self.search_pays(frames.len()) && self.held() == 0 && self.medium == Medium::Ethernet {
@@ -292,8 +292,7 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Returns true if so many of this number of frames are probably alone in their flow that they are worth
-    /// a search.
+    /// Returns true if enough of this number of frames are probably alone in their flow to be worth a search.
     #[inline]
     fn search_pays(&self, frames: usize) -> bool {
         /// A smaller batch may be the rest of a larger one.

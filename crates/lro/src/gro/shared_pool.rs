@@ -1,5 +1,5 @@
-//! TCP and UDP flows share the aggregates: where none is free for one, the oldest flow of the other is
-//! flushed.
+//! TCP and UDP flows share the aggregates: if none is free for a flow of one protocol, the engine flushes the
+//! oldest flow of the other.
 
 use nichrome_wire::Instant;
 
@@ -12,7 +12,8 @@ use crate::run::PooledRun;
 use crate::segment::Segment;
 
 impl<B: AsRef<[u8]>> Gro<B> {
-    /// Consumes a datagram for which no aggregate was free: flushes the TCP flow held longest.
+    /// Consumes a datagram for which no aggregate was free: flushes the TCP flow held longest, and tries
+    /// again.
     #[cold]
     pub(super) fn receive_datagram_again(&mut self, frame: Frame<B>, packet: &UdpPacket, now: Instant) {
         if let Some((oldest, _)) = self.oldest() {
@@ -23,8 +24,8 @@ impl<B: AsRef<[u8]>> Gro<B> {
         }
     }
 
-    /// Starts a run for which no aggregate was free: flushes the UDP flow held longest. Returns the frame if
-    /// that frees none.
+    /// Starts a run for which no aggregate was free: flushes the UDP flow held longest, and tries again.
+    /// Returns the frame if that frees none.
     #[cold]
     pub(super) fn start_in_place_of_datagrams(
         &mut self,

@@ -15,7 +15,7 @@ use crate::segment::{Layout, Segment};
 /// | window | 0xFFFF | up to the right edge that the host has advertised; no ACK without the host's window scale |
 /// | data beyond the right edge | acknowledged | does not count as delivered: the host discards it |
 /// | timestamps | the values of the packet, exchanged | the host's latest value, as seen on the transmit path |
-/// | suspended | never | on a gap, SACK or other options, ECN echo or CE, a zero window, an unknown host; on data that the host may discard, with an older timestamp (PAWS), an ACK number of what the host has not sent, or in a control segment; after RST, or a packet that the host refused, until the host transmits again; after FIN or eviction, until the next SYNs: the state is gone, and an ACK number must not go back |
+/// | suspended | never | on a gap, SACK or other options, ECN echo or CE, a zero window, a host whose ACKs were not seen; on data that the host may discard: with an older timestamp (PAWS), with an ACK number beyond what the host has sent, or in a control segment; after RST, or a packet that the host refused, until the host transmits again; after FIN or eviction, until the next SYNs: the engine has forgotten what it acknowledged, and an ACK number must not go back |
 /// | segments that are not parsed (fragments, IPv6 routing header or home address) | not said | left to the host |
 ///
 /// The paper's rule acknowledges bytes that the host may never receive (it drops an aggregate, it stops

@@ -16,7 +16,7 @@ pub(crate) struct Acker {
 }
 
 impl Acker {
-    /// Most ACK frames that the driver may hold; beyond, none is sent.
+    /// Maximum number of ACK frames that the driver may hold. While it holds all, the engine sends none.
     const FRAMES: usize = 64;
 
     /// Creates the state for a table of `connections`; `None` without active ACK.

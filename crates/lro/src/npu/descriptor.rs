@@ -11,73 +11,80 @@ use crate::run::{PooledRun, Run};
 
 /// The bits of `near_and_breaks` that count near segments.
 const NEAR: u8 = 3;
-/// One interval above the hold limit in `near_and_breaks`.
+/// The unit in which `near_and_breaks` counts intervals above the hold limit.
 const BREAK: u8 = NEAR + 1;
 
-/// Maximum bytes of a packet whose end is not known: an IP packet has fewer.
+/// Upper bound of the bytes in a packet whose end is unknown: the maximum length of an IP packet.
 pub(crate) const MAX_OPAQUE_LEN: u32 = 65_535;
 
 /// The state of one connection towards the host; the table's key is its flow.
 pub(crate) struct ConnectionDescriptor<B> {
     /// The sequence number after the consecutive payload that was buffered or delivered.
     pub(crate) nextseq: SeqNumber,
-    /// Where the stream may go on, beside nextseq: its end, while nextseq follows old segments before it
-    /// (late segments of a gap that was given up), or the end of a segment far ahead.
+    /// A second sequence number at which the stream may continue: the end of the stream, while nextseq
+    /// follows old segments before it (late segments of a gap that was given up), or the end of a segment far
+    /// ahead.
     pub(crate) frontier: Option<SeqNumber>,
-    /// The buffered consecutive payload, which ends at nextseq. Count and bytes are the paper's.
+    /// The buffered consecutive payload, which ends at nextseq. Its numbers of segments and bytes are fields
+    /// of the paper's descriptor.
     pub(crate) run: Option<PooledRun<B>>,
     /// The segments behind a gap, if any.
     pub(crate) waiting: Option<Pooled<ReorderList<B>>>,
     /// Average inter-arrival time in nanoseconds: the mean of the last interval and the previous average.
     average_interval: u64,
-    /// Number of consecutive last intervals above the hold limit.
+    /// Number of intervals above the hold limit in a row, up to the last interval.
     pauses: u8,
-    /// Number of intervals above the hold limit since the last one between a tenth of that limit and the
+    /// Number of intervals above the hold limit since the last interval between a tenth of that limit and the
     /// limit.
     train_pauses: u8,
-    /// In the two lowest bits ([`NEAR`]) the number of segments within the hold limit of the one before, the
-    /// first included, at most 2. Above, in steps of [`BREAK`], the number of intervals above the hold limit
-    /// in a row, those of 0 within a burst aside.
+    /// Two counters. Bits 0 and 1 ([`NEAR`]): number of segments that arrived within the hold limit of the
+    /// segment before, the first segment included, at most 2. The other bits, in units of [`BREAK`]: number
+    /// of intervals above the hold limit in a row; intervals of 0, within a burst, do not end the row.
     near_and_breaks: u8,
-    /// How often in a row the connection had timed out when its next segments arrived. Begins at
-    /// [`Self::TIMEOUTS`]: a short connection needs no timer, and its first segments arrive earlier.
+    /// Number of bursts in a row that arrived after the connection had timed out. Begins at
+    /// [`Self::TIMEOUTS`]: a short connection then needs no timer, and its first segments reach the host
+    /// earlier.
     timed_out: u8,
     pub(crate) last_arrival: Instant,
-    /// The timer is not set yet for segments of the last burst.
+    /// True while the timer for the last burst's segments is not set.
     pub(crate) is_untimed: bool,
-    /// Until when it may hold what it holds, or when it times out: as of the last burst with a segment of it.
+    /// When the held segments are due; if none is held, when the connection times out. Set after each burst
+    /// with a segment of the connection.
     pub(crate) deadline: Instant,
-    /// The timer fires by then, a tick late at most; [`Instant::MAX`] without a timer.
+    /// When the timer fires, or up to a tick later; [`Instant::MAX`] if it is not set.
     pub(crate) armed: Instant,
     /// The newest timestamp value delivered to the host, if there is one.
     newest_timestamp: u32,
-    /// Number of deliveries in a row with older ones after which it counts as forged; 0 if there is none.
+    /// Number of further deliveries in a row with older timestamps after which `newest_timestamp` counts as
+    /// forged; 0 if nothing with a timestamp was delivered.
     timestamp_trust: u8,
     lead: Lead,
-    /// Number of segments before the frontier that were at nextseq, since it first moved back. Those that
-    /// join a run by the short way do not count, so that it is about that of runs.
+    /// Number of segments that arrived at nextseq while it was before the frontier, since nextseq first moved
+    /// back. Segments that join a run without being parsed are not counted, so this is approximately the
+    /// number of runs.
     runs_behind: u8,
 }
 
-/// What is known of where the stream goes on.
+/// Where the stream continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
-    /// At the frontier, else at nextseq.
+    /// At the frontier if there is one, else at nextseq.
     Known,
-    /// At nextseq, or at the frontier: a single segment beyond the reorder window ended there. It may be
-    /// forged.
+    /// At nextseq or at the frontier. The frontier is the end of a single segment beyond the reorder window,
+    /// which may be forged.
     Claimed,
-    /// After a packet at nextseq whose end is not known: a first fragment, or one that is not parsed.
+    /// At the unknown end of a packet that was delivered at nextseq: a first fragment, or a packet that is
+    /// not parsed.
     Opaque,
 }
 
-/// A slot of the table, with the flow, is two cache lines.
+/// With the flow, a slot of the table takes two cache lines.
 const _: () = assert!(size_of::<ConnectionDescriptor<Vec<u8>>>() <= 72);
 
 impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
-    /// The state before the first segment. Copied from the program's constants into its place, and then
-    /// [begun](Self::begin): built on the stack from single fields, it would be copied in words that were not
-    /// written as such, which stalls store forwarding.
+    /// The state before the first segment. The table copies this constant to the slot, and [`Self::begin`]
+    /// sets the fields that differ. Built on the stack field by field, a descriptor would be copied in larger
+    /// words than it was written, which stalls store forwarding.
     pub(crate) const BLANK: Self = Self {
         nextseq: SeqNumber(0),
         frontier: None,
@@ -103,14 +110,14 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         Self { nextseq, last_arrival: now, ..Self::BLANK }
     }
 
-    /// Turns the blank state into that of a connection whose next byte is `nextseq`.
+    /// Initializes the blank state for a connection whose next byte is `nextseq`.
     #[inline(always)]
     pub(crate) fn begin(&mut self, nextseq: SeqNumber, now: Instant) {
         (self.nextseq, self.last_arrival) = (nextseq, now);
     }
 
-    /// Records an arrival before the one that it begins with, known to `resolution` nanoseconds. Within these
-    /// it has not timed out.
+    /// Records an arrival at `at`, before the connection took its descriptor. `at` is accurate to
+    /// `resolution` nanoseconds; the connection does not time out earlier than that after `at`.
     #[inline]
     pub(crate) fn arrived_before(&mut self, at: Instant, resolution: u64, timeouts: &Timeouts) {
         self.last_arrival = at;
@@ -118,8 +125,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.near_and_breaks = 1;
     }
 
-    /// Returns true if a segment at `seq` is at or after the frontier, and does not extend the old segments.
-    /// Another segment more than `window` bytes ahead confirms a claim if it is at most as far from there.
+    /// Returns true if a segment at `seq` shows that the stream continues at the frontier: it is at or after
+    /// the frontier, and does not extend the old segments at nextseq. A claimed frontier needs a segment that
+    /// is more than `window` bytes ahead of nextseq and within `window` bytes of the frontier.
     pub(crate) fn resumes_at_frontier(&self, seq: SeqNumber, window: u32) -> bool {
         self.frontier.is_some_and(|frontier| match self.lead {
             Lead::Claimed => {
@@ -129,7 +137,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         })
     }
 
-    /// Moves nextseq to the frontier, where the stream goes on.
+    /// Moves nextseq to the frontier: the stream continues there.
     pub(crate) fn resume(&mut self) {
         if let Some(frontier) = self.frontier.take() {
             self.nextseq = frontier;
@@ -137,8 +145,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Gives up the frontier if a segment at `seq`, which is not there, shows that the stream is elsewhere:
-    /// if it was only claimed, or if it is more than `window` bytes ahead and many runs began before it.
+    /// Gives up the frontier if a segment at `seq`, which does not continue there, refutes it: if the
+    /// frontier was only claimed, or if it is more than `window` bytes ahead of nextseq and
+    /// [`Self::RUNS_BEHIND`] runs have begun before it.
     pub(crate) fn doubt_frontier(&mut self, seq: SeqNumber, window: u32) {
         let Some(frontier) = self.frontier else { return };
         if seq == self.nextseq {
@@ -151,12 +160,12 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Returns the end of the stream, without what is only claimed.
+    /// Returns the end of the stream; ignores a claimed frontier.
     fn stream_end(&self) -> SeqNumber {
         self.frontier.filter(|_| self.lead != Lead::Claimed).unwrap_or(self.nextseq)
     }
 
-    /// Returns true if the stream goes on from `seq`, by `bytes` bytes at most.
+    /// Returns true if the end of the stream is 0 to `bytes` bytes after `seq`.
     pub(crate) fn has_passed(&self, seq: SeqNumber, bytes: u32) -> bool {
         u32::try_from(self.stream_end().since(seq)).is_ok_and(|passed| passed <= bytes)
     }
@@ -168,8 +177,9 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         self.waiting.is_none() && !seq.after(known) && !end.before(known)
     }
 
-    /// Records a segment from `seq` to `end` that was delivered by itself. One more than `window` bytes ahead
-    /// changes nothing unless the segment before it was near to it: it may be forged.
+    /// Records a segment from `seq` to `end` that was delivered alone. If it is more than `window` bytes
+    /// ahead, it may be forged: its end is only a claimed frontier, until another segment near it confirms
+    /// the claim.
     pub(crate) fn passed(&mut self, (seq, end): (SeqNumber, SeqNumber), timestamp: Option<u32>, window: u32) {
         if self.resumes_at_frontier(seq, window) {
             self.resume();
@@ -183,15 +193,15 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Records a packet at `seq` that was delivered by itself and whose end is not known.
+    /// Records a packet at `seq` that was delivered alone and whose end is unknown.
     pub(crate) fn passed_opaque(&mut self, seq: SeqNumber) {
         if seq == self.nextseq && self.frontier.is_none() {
             self.lead = Lead::Opaque;
         }
     }
 
-    /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between were in a packet whose end is
-    /// not known.
+    /// Moves nextseq to a segment at `seq`, ahead of it, if the bytes between may have been in a delivered
+    /// packet whose end is unknown. Returns true if it did.
     pub(crate) fn skip_opaque(&mut self, seq: SeqNumber) -> bool {
         let is_behind = self.lead == Lead::Opaque
             && self.waiting.is_none()
@@ -212,7 +222,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Moves nextseq to at least `end`: all before it was delivered or given up.
+    /// Moves nextseq to at least `end`: every byte before it was delivered or given up.
     pub(crate) fn catch_up(&mut self, end: SeqNumber) {
         let furthest = self.frontier.take().unwrap_or(self.nextseq);
         self.nextseq = furthest.later(end);
@@ -228,7 +238,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Counts the runs before the frontier anew.
+    /// Resets the number of runs before the frontier.
     pub(crate) fn reset_runs_behind(&mut self) {
         self.runs_behind = 0;
     }
@@ -288,25 +298,25 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
         }
     }
 
-    /// Returns true if nothing is held and recent intervals are above the hold limit, so that the next
-    /// segment would not find this one. Trains of segments have short intervals between the long ones, and
-    /// are not sparse.
+    /// Returns true if nothing is held and the last intervals were above the hold limit: a segment held now
+    /// would time out before the next one arrives. Trains of segments have short intervals between the long
+    /// ones, and are not sparse.
     #[inline]
     pub(crate) fn is_sparse(&self) -> bool {
         self.pauses >= Self::SPARSE && self.run.is_none() && self.waiting.is_none()
     }
 
     /// Returns true if the connection has timed out before each of its last bursts, and no segment waits
-    /// behind a gap. The end of the receive batch delivers its run: another segment is not likely to arrive
-    /// before the timeout.
+    /// behind a gap. The engine then delivers its run at the end of the receive batch: another segment is
+    /// unlikely to arrive before the timeout.
     #[inline(always)]
     pub(crate) fn times_out_between_bursts(&self) -> bool {
         self.timed_out >= Self::TIMEOUTS && self.waiting.is_none()
     }
 
-    /// Returns true if the connection needs no descriptor any longer: its last bursts came further apart than
-    /// the hold limit, and it has [timed out](Self::times_out_between_bursts) before each. Nothing that it
-    /// holds may be left.
+    /// Returns true if the descriptor can be released: the last [`Self::TIMEOUTS`] intervals between bursts
+    /// were above the hold limit, and the end of the stream is certain. The connection must hold nothing, and
+    /// [time out between bursts](Self::times_out_between_bursts).
     #[inline(always)]
     pub(crate) fn may_be_forgotten(&self) -> bool {
         self.near_and_breaks >= Self::TIMEOUTS * BREAK && self.frontier.is_none() && self.lead == Lead::Known
@@ -336,11 +346,11 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     #[inline(always)]
     pub(crate) fn hold(&mut self, run: PooledRun<B>) {
         debug_assert!(self.run.is_none());
-        // Forgetting the place's None saves a test and a drop.
+        // The place holds None: forgetting it saves a test and a drop.
         mem::forget(self.run.replace(run));
     }
 
-    /// Takes the run, which is delivered now.
+    /// Takes the run for delivery, and records its timestamp as delivered.
     #[inline(always)]
     pub(crate) fn take_run(&mut self) -> Option<PooledRun<B>> {
         let run = self.run.take()?;
@@ -363,16 +373,15 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     /// and reordering merge less (`nichrome sim run lro-npu-reorder`).
     const TIMEOUTS: u8 = 4;
 
-    /// Number of runs before the frontier that show that the stream is not there: a retransmission of a large
-    /// window has fewer.
+    /// Number of runs before the frontier that refute it: the retransmission of a large window has fewer.
     const RUNS_BEHIND: u8 = 16;
 
-    /// Number of deliveries in a row with older timestamps that show that the newest one was forged:
-    /// reordering has fewer.
+    /// Number of deliveries in a row with older timestamps after which the newest one counts as forged:
+    /// reordering causes fewer.
     const OLDER_DELIVERIES: u8 = 16;
 
-    /// Number of consecutive pauses that make a connection sparse; number of pauses between trains that count
-    /// for the average.
+    /// Number of consecutive pauses that make a connection sparse; maximum number of pauses between trains
+    /// that count for the average interval.
     const SPARSE: u8 = 2;
 
     /// Returns true if a timestamp value is older than one delivered to the host.
@@ -385,7 +394,7 @@ impl<B: AsRef<[u8]>> ConnectionDescriptor<B> {
     }
 
     /// Records a delivery whose newest timestamp value is `timestamp`. A sender never continues with older
-    /// ones.
+    /// values, so [`Self::OLDER_DELIVERIES`] older ones in a row replace the newest.
     #[inline]
     pub(crate) fn delivered(&mut self, timestamp: Option<u32>) {
         let Some(value) = timestamp else { return };
@@ -415,7 +424,8 @@ pub(crate) struct Timeouts {
     pub(crate) ceiling: u64,
     /// The hold limit: a longer interval is a pause. The paper's rules have none.
     pub(crate) pause: u64,
-    /// A longer interval, up to the hold limit, is none between trains.
+    /// A tenth of the hold limit. Intervals between this and the hold limit show that segments do not come in
+    /// trains.
     train_pause: u64,
     reorder_hold: u64,
 }
@@ -458,7 +468,7 @@ impl Timeouts {
         Some(descriptor.waiting.as_ref()?.since.plus_nanos(self.reorder_hold))
     }
 
-    /// Returns the earlier of both deadlines.
+    /// Returns the earlier deadline of run and gap.
     #[inline]
     pub(crate) fn deadline<B>(&self, descriptor: &ConnectionDescriptor<B>) -> Option<Instant> {
         match (self.run_deadline(descriptor), self.gap_deadline(descriptor)) {
@@ -475,7 +485,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Arrivals at the same time count as one by one, whatever pauses came before.
+        /// Arrivals recorded together give the state of arrivals recorded one by one, whatever pauses came
+        /// before.
         #[test]
         fn arrivals_together_are_arrivals_one_by_one(
             steps in proptest::collection::vec((0u64..2_000_000, 1u32..70, 0u64..2_000_000), 1..50),

@@ -132,7 +132,7 @@ impl HostSide {
     }
 
     /// Returns the ACK to generate now; `newest` is the newest timestamp value delivered to the host. `None`
-    /// if the ACK would be no news, or one that the host itself would not send.
+    /// if it would acknowledge nothing new, or if the host itself would not send it.
     pub(crate) fn acknowledgement(&mut self, newest: Option<u32>) -> Option<Acknowledgement> {
         let (seen, solid) = (self.seen?, self.solid?);
         if self.left_to_host.is_some()
@@ -153,7 +153,7 @@ impl HostSide {
         Some(Acknowledgement { seq: seen.next, ack: solid, window, timestamps })
     }
 
-    /// Returns a copy of the host's last ACK, which answers a duplicate. `None` if the host's state is
+    /// Returns a copy of the host's last ACK, as the answer to a duplicate. `None` if the host's state is
     /// incomplete, or if the card has acknowledged more: an ACK number must not go back.
     pub(crate) fn repetition(&self, newest: Option<u32>) -> Option<Acknowledgement> {
         let seen = self.seen.filter(|seen| seen.plain && seen.window > 0 && self.scale.is_some())?;
@@ -206,7 +206,7 @@ impl Handshakes {
         place.host = place.host.filter(|_| flags.contains(TcpFlags::ACK));
     }
 
-    /// Records a SYN of the host, likewise; `flow` is the one towards the host.
+    /// As [`Handshakes::peer_syn`], for a SYN of the host; `flow` is the one towards the host.
     pub(crate) fn host_syn(&mut self, hash: u32, flow: FlowKey, flags: TcpFlags, options: &[u8]) {
         let place = self.place(hash, flow);
         place.host = Some(window_scale(options));
@@ -249,7 +249,7 @@ mod tests {
 
     /// Length of the stream in bytes; its sequence numbers wrap at the third.
     const BYTES: u32 = 3;
-    /// Number of events in a row.
+    /// Number of events in a sequence.
     const DEPTH: usize = 5;
     const SCALE: u8 = 1;
 
@@ -297,11 +297,11 @@ mod tests {
         events
     }
 
-    /// What is true of the host, beside what the card knows of it.
+    /// The true state of the host, beside the card's view of it.
     #[derive(Clone, Copy)]
     struct Truth {
         host: HostSide,
-        /// The bytes that the host has, as bits.
+        /// Bit mask of the bytes that the host has.
         has: u32,
         /// The host's latest ACK number, right edge and kind of segment since the last suspension, as
         /// offsets.
@@ -382,7 +382,8 @@ mod tests {
         }
     }
 
-    /// Continues a sequence of events with each other one; returns how many ACKs were generated.
+    /// Continues a sequence with each event, up to [`DEPTH`] events; returns how many ACKs the card
+    /// generated.
     fn continue_with_all(truth: Truth, events: &mut Vec<Event>, all: &[Event], sample: &Segment) -> u64 {
         if events.len() == DEPTH {
             return 0;

@@ -1,30 +1,33 @@
-//! Last-arrival cache for connections without a descriptor, whose bursts come further apart than the hold
-//! limit, or have come once. Connections share the cells by hash.
+//! Last-arrival cache for connections without a descriptor: those whose bursts come further apart than the
+//! hold limit, and those with a single burst so far. Connections share the cells by hash.
 
 use nichrome_wire::Instant;
 use prefetch_index::prefetch_index;
 
-/// Per cell: how many of its connections have a descriptor; which connection without one had the last
-/// arrival, by some bits of its hash; whether one segment came alone; and when.
+/// Each cell has the number of its connections that have a descriptor and, for the last arrival of a
+/// connection without one, some bits of the connection's hash, whether a single segment arrived, and the
+/// time.
 pub(super) struct LastArrivals {
     cells: Box<[Cell]>,
-    /// Most ticks between arrivals that are certainly within the hold limit or little above.
+    /// Maximum difference in ticks of two arrivals that count as within the hold limit: all intervals up to
+    /// the limit, and some that are a few ticks longer.
     near: u16,
-    /// Arrivals of one segment since the last one of several, or since a connection has come back.
+    /// Number of single-segment arrivals in a row: since the last arrival of several segments, or since a
+    /// connection came back within the hold limit.
     alone: u64,
 }
 
-/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), whether the segment came alone,
-/// and a time in ticks. All but the count are 0 before the first arrival.
+/// From the lowest bit on: a count of descriptors, a tag (bits of a hash), a bit for a single segment, and a
+/// time in ticks. All but the count are 0 before the first arrival.
 #[derive(Clone, Copy, Default)]
 struct Cell(u32);
 
 const COUNT_BITS: u32 = 6;
 const TAG_BITS: u32 = 9;
-/// Position of the bit for segments that came alone.
+/// Position of the bit for a single segment.
 const ALONE: u32 = COUNT_BITS + TAG_BITS;
 const TIME: u32 = ALONE + 1;
-/// Length of a tick in nanoseconds. The time wraps every 2.1 s: an arrival so long ago may look recent.
+/// Length of a tick in nanoseconds. The time wraps every 2.1 s: an arrival that long ago may look recent.
 const TICK: u64 = 1 << 15;
 
 impl Cell {
@@ -36,7 +39,7 @@ impl Cell {
         self.0 & Self::MANY
     }
 
-    /// Returns the cell after an arrival in a tick.
+    /// Returns the cell with an arrival recorded: its tick, and whether a single segment arrived `alone`.
     #[inline]
     fn after(self, hash: u32, tick: u16, alone: bool) -> Self {
         let tag = hash >> (u32::BITS - TAG_BITS);
@@ -60,7 +63,7 @@ impl Cell {
         self.0 >> ALONE & 1 == 1
     }
 
-    /// Returns true if the last segment came alone, and no connection has a descriptor.
+    /// Returns true if the last arrival was a single segment, and no connection of the cell has a descriptor.
     #[inline]
     fn is_alone_without_descriptor(self) -> bool {
         self.0 & (Self::MANY | 1 << ALONE) == 1 << ALONE
@@ -73,23 +76,25 @@ impl Cell {
 }
 
 impl LastArrivals {
-    /// Nanoseconds by which an arrival may have been later or earlier than it is known to be.
+    /// Maximum error of a recorded arrival, in nanoseconds: it may have been earlier or later.
     pub(super) const RESOLUTION: u64 = 2 * TICK - 1;
 
-    /// The largest `near`, 1.07 s: half of the clock's turn. Other connections take the cell in the other
-    /// half.
+    /// Upper bound of `near`: 1.07 s, half of the time in which the ticks wrap. Other connections can take
+    /// the cell in the other half.
     const NEAR: u64 = 1 << (u16::BITS - 1);
 
-    /// Number of arrivals of one segment after which the next one is expected to be the same.
+    /// Number of single-segment arrivals in a row after which the next arrival is expected to be a single
+    /// segment.
     const ALONE: u64 = 64;
 
-    /// Most cells: 256 KB fit in the second-level cache. The index uses other bits of the hash than the tag.
+    /// Maximum number of cells: 256 KB fit in the L2 cache. The index uses other bits of the hash than the
+    /// tag.
     const MOST: usize = 1 << 16;
 
     /// Creates the cache for a table of `connections`, with a hold limit of `pause` nanoseconds.
     pub(super) fn new(connections: usize, pause: u64) -> Self {
         let cells = vec![Cell::default(); connections.next_power_of_two().min(Self::MOST)].into();
-        // The difference in ticks may exceed the time that has passed by up to two.
+        // Rounding may make the difference in ticks up to two greater than the time that has passed.
         Self { cells, near: (pause / TICK + 2).min(Self::NEAR) as u16, alone: 0 }
     }
 
@@ -115,21 +120,21 @@ impl LastArrivals {
         prefetch_index(&*self.cells, self.place(hash));
     }
 
-    /// Records that a connection has got a descriptor.
+    /// Records that a connection has taken a descriptor.
     pub(super) fn descriptor_added(&mut self, hash: u32) {
         let cell = self.cell_mut(hash);
         cell.0 += u32::from(cell.count() < Cell::MANY);
     }
 
-    /// Records that a connection has lost its descriptor.
+    /// Records that a connection has released its descriptor.
     pub(super) fn descriptor_removed(&mut self, hash: u32) {
         let cell = self.cell_mut(hash);
         cell.0 -= u32::from((1..Cell::MANY).contains(&cell.count()));
     }
 
-    /// Records at `now` an arrival at `at` of a connection without a descriptor: of one segment `alone`, or
-    /// of several in a burst. Cells keep other connections' arrivals within the hold limit: one that comes
-    /// back in time takes a descriptor.
+    /// Records at `now` that segments of a connection without a descriptor arrived at `at`: a single one if
+    /// `alone`, else several in a burst. If another connection had an arrival in the cell within the hold
+    /// limit, the cell keeps that one: the other connection takes a descriptor if it comes back in time.
     #[inline(always)]
     pub(super) fn arrived(&mut self, hash: u32, at: Instant, now: Instant, alone: bool) {
         self.alone = if alone { self.alone + 1 } else { 0 };
@@ -146,9 +151,9 @@ impl LastArrivals {
         self.cell(hash).count() == 0
     }
 
-    /// Records the arrival at `at` of one segment `alone`, or of several, of a connection without a
-    /// descriptor. Records nothing if its last segments came within the hold limit, and returns when: it
-    /// takes a descriptor.
+    /// As [`LastArrivals::arrived`] at `at`, unless the connection's previous segments arrived within the
+    /// hold limit. If so, records nothing and returns the time of that arrival: the connection takes a
+    /// descriptor.
     #[inline(always)]
     pub(super) fn arrived_again(&mut self, hash: u32, at: Instant, alone: bool) -> Option<Instant> {
         if let Standing::Met(before) = self.standing(hash, at) {
@@ -164,9 +169,10 @@ impl LastArrivals {
         self.alone = 0;
     }
 
-    /// Returns true if the connection without a descriptor that has this cell is sparse: its last segment
-    /// came alone, longer ago than the hold limit. While all come with one segment, a connection is taken for
-    /// the one that has its cell: many sparse connections share the cells, and take no runs.
+    /// Returns true if a connection without a descriptor, whose cell this is, is sparse: its last arrival was
+    /// a single segment, longer ago than the hold limit. If another connection has the cell, with a single
+    /// segment, and the last [`LastArrivals::ALONE`] arrivals were single segments, too, this one also counts
+    /// as sparse: many sparse connections share the cells, and need no runs.
     #[inline(always)]
     fn is_sparse(&self, cell: Cell, hash: u32, tick: u16) -> bool {
         let is_past =
@@ -174,7 +180,8 @@ impl LastArrivals {
         cell.is_alone() && is_past
     }
 
-    /// Returns the arrival of a segment alone if its connection certainly has no descriptor and is sparse.
+    /// Returns the arrival of a single segment, to be [recorded](LastArrivals::record), if its connection
+    /// certainly has no descriptor and is sparse.
     #[inline(always)]
     pub(super) fn if_sparse(&self, hash: u32, now: Instant) -> Option<Arrival> {
         let (place, tick) = (self.place(hash), tick(now));
@@ -186,7 +193,7 @@ impl LastArrivals {
         Some(Arrival { place, after: if keeps_other { cell } else { cell.after(hash, tick, true) } })
     }
 
-    /// Records the arrival of a segment alone.
+    /// Records the arrival of a single segment.
     #[inline(always)]
     pub(super) fn record(&mut self, Arrival { place, after }: Arrival) {
         self.alone += 1;
@@ -198,7 +205,7 @@ impl LastArrivals {
     pub(super) fn standing(&self, hash: u32, now: Instant) -> Standing {
         let (cell, tick) = (self.cell(hash), tick(now));
         if cell.is_of(hash) && !cell.is_past(tick, self.near) {
-            // A segment alone in the same tick may be one of the same burst, which was passed at once.
+            // A single segment in the same tick may have been one of this burst, delivered at once.
             let least = u64::from(!cell.is_alone());
             let nanos = (u64::from(tick.wrapping_sub(cell.tick())) * TICK).max(least);
             Standing::Met(Instant::from_nanos(now.as_nanos().saturating_sub(nanos)))
@@ -210,10 +217,10 @@ impl LastArrivals {
     }
 }
 
-/// An arrival of a segment alone that is not recorded yet.
+/// The arrival of a single segment that is not recorded yet.
 pub(super) struct Arrival {
     place: usize,
-    /// The cell with it.
+    /// The cell with the arrival recorded.
     after: Cell,
 }
 
@@ -222,9 +229,9 @@ pub(super) struct Arrival {
 pub(super) enum Standing {
     /// Nothing, or that its last burst came longer ago than the hold limit.
     Stranger,
-    /// Its last segment came alone, longer ago than the hold limit.
+    /// Its last arrival was a single segment, longer ago than the hold limit.
     Sparse,
-    /// Its last segments came within the hold limit, at this time to [`LastArrivals::RESOLUTION`].
+    /// Its last segments came within the hold limit, at this time, accurate to [`LastArrivals::RESOLUTION`].
     Met(Instant),
 }
 
@@ -330,8 +337,8 @@ mod tests {
     }
 
     proptest! {
-        /// The short way for sparse connections finds those whose standing is that, and records their
-        /// arrivals as the long way does.
+        /// [`LastArrivals::if_sparse`] finds exactly the connections whose standing is sparse, and
+        /// [`LastArrivals::record`] has the effect of [`LastArrivals::arrived`].
         #[test]
         fn sparse_connections_are_recorded_alike_by_both_ways(
             steps in proptest::collection::vec((0usize..4, 0..3 * PAUSE, 0..30), 0..200),

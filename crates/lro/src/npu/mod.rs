@@ -20,27 +20,27 @@
 //! | overlaps a segment behind a gap | both kept | as below nextseq | ours: the host would get the bytes twice |
 //! | Insert (Algorithm 2) at the end | never happens as printed | appends | ours |
 //! | a gap that is not filled | held until the timeout | held for `reorder_hold` only: a gap hides loss from the sender | paper: at most 60 s, as any timeout |
-//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes. It may be forged: nextseq moves there only if the next segment is within `reorder_bytes` of it | paper: up to 1 GB ahead |
-//! | many runs in order, further behind the end of the stream than `reorder_bytes` | dropped | the stream goes on there: what moved its end was forged | paper |
+//! | further ahead than `reorder_bytes` | held | the connection's segments are flushed, then the segment passes. It may be forged: nextseq moves to its end only if the next segment is within `reorder_bytes` of that | paper: up to 1 GB ahead |
+//! | many runs in order that begin more than `reorder_bytes` before the end of the stream | dropped | the stream continues there: the segment that moved its end counts as forged | paper |
 //! | more than `reorder_segments` behind a gap | held | the connection's segments are flushed, then the segment passes | ours, at 1,023 segments: memory is reserved at start |
 //! | more than `max_segments` in an aggregate | held to 64 KB | the aggregate ends (128 by default) | ours: memory is reserved at start |
 //! | SYN | takes a descriptor | takes nothing: SYNs are cheap to forge. A connection takes its descriptor with data, also mid-stream | paper; mid-stream as ours |
-//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without one (except with active ACK), up to 64 connections at a time. A connection takes a descriptor when it comes back within the ceiling, when the batch goes on later, and with a segment that is not next in sequence or does not merge; what then seems to be missing is waited for until the batch ends. One that has a descriptor keeps it until its bursts were further apart four times in a row. What was before is not known: neither its sequence numbers nor its timestamps | paper |
-//! | SYN of a known connection | not said | its stream begins anew, except on a SYN-ACK at most `reorder_bytes` before nextseq, which comes again or late | anew |
-//! | FIN | delivers held data, then releases the descriptor | the same if nothing is missing before it and nothing was received behind it; others may be forged, and release nothing. FIN itself passes after it | paper |
-//! | first fragments, segments that are not parsed (IPv6 routing header or home address) | not said | the connection's segments are flushed, then the packet passes. Its end is not known: the next segment does not wait for what is between | ours |
+//! | the first burst of a connection, and bursts further apart than the ceiling | take or have a descriptor | are coalesced within their receive batch without a descriptor (except with active ACK), for up to 64 connections at a time. A connection takes a descriptor when it comes back within the ceiling, when the batch continues at a later time, and with a segment that is not next in sequence or does not merge; missing bytes are then waited for until the batch ends. A connection releases its descriptor after four intervals above the ceiling in a row. Without a descriptor, the engine knows neither its earlier sequence numbers nor its timestamps | paper |
+//! | SYN of a known connection | not said | restarts the stream, except for a SYN-ACK at most `reorder_bytes` before nextseq, which is a retransmission or late | always restarts the stream |
+//! | FIN | delivers held data, then releases the descriptor | the same if no byte before the FIN is missing and none behind it was received; other FINs may be forged, and do not release the descriptor. The FIN itself passes after the held data | paper |
+//! | first fragments, segments that are not parsed (IPv6 routing header or home address) | not said | the connection's segments are flushed, then the packet passes. Its end is unknown, so the next segment does not wait for the bytes between | ours |
 //! | RST, URG, pure ACK, window probe, other options | not said, or forwarded | the connection's segments are flushed, then the segment passes; the descriptor stays | ours |
 //! | ECN, TOS, flags | not compared | unequal ones never merge; CWR never merges | ours |
-//! | an older timestamp behind a newer one | merged | merged with equal ones only: the host's PAWS test must see it. After many deliveries in a row with older ones, the newest counts as forged | ours |
+//! | an older timestamp behind a newer one | merged | merged only with segments that have an equal timestamp: the host's PAWS test must see it. After many deliveries in a row with older timestamps, the newest counts as forged | ours |
 //! | ACK number of the aggregate | of the last segment | the latest of all, with its window: after reordering, the last segment is not the newest | ours |
-//! | average interval | of all intervals | without intervals above the ceiling, from the third on while segments come in trains: they do not predict how long a train continues | paper |
+//! | average interval | of all intervals | while segments come in trains, without the intervals above the ceiling, from the third on: these do not predict how long a train continues | paper |
 //! | timeout | ten average intervals | within a floor and a ceiling; the ceiling also limits the time from the first segment on | paper: no floor, a ceiling of 60 s |
 //! | time of an arrival | of each packet | one per burst: its segments arrive together | ours |
-//! | inter-arrival times above the ceiling | each segment held until the ceiling, and delivered alone | after two such intervals in a row, or one without a descriptor, the connection is sparse: its segments are delivered at once (several that a burst brings in a row: when the batch ends), until two arrive closer; it has no descriptor meanwhile (except with active ACK). Where the last 64 bursts of such connections were single segments, a connection that shares the cell of one in the cache of last arrivals counts as sparse, too. Without a descriptor, an interval of more than 1.07 s is above any ceiling | paper |
-//! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, what a receive batch brought is delivered when the batch ends, until segments arrive within the timeout of the last ones. Without an end of the batch, and behind a gap, the timeout delivers | paper |
+//! | inter-arrival times above the ceiling | each segment held until the ceiling, and delivered alone | after two such intervals in a row, or one without a descriptor, the connection is sparse until two segments arrive closer together: its segments are delivered at once (several in a row in one burst: when the batch ends), and it has no descriptor (except with active ACK). If the last 64 bursts of connections without a descriptor were single segments, a connection that shares its cell in the last-arrival cache with a sparse one also counts as sparse. Without a descriptor, an interval of more than 1.07 s is above any ceiling | paper |
+//! | intervals above the timeout | held until the timeout, though no segment joins | after four such intervals in a row, and at the start of a connection, the segments of a receive batch are delivered when the batch ends, until segments arrive within the timeout of the previous ones. If the driver ends no batch, or segments wait behind a gap, the timeout delivers | paper |
 //! | ACKs for a burst (V.C) | one per packet | the same, at most 64 between two polls of the driver | ours |
-//! | no free descriptor | not said | one that was not used lately is evicted, and its data delivered. If it has had one segment only, its connection counts as sparse. For more than 64 connections without one in a batch nobody is evicted: their segments are delivered before the batch ends | ours; not as sparse |
-//! | no free aggregate | not said | what the end of the batch would deliver leaves now, or else the run whose timer fires next; if that frees none, the segment passes | ours |
+//! | no free descriptor | not said | a connection that was not used lately is evicted, and its data delivered. If it has had one segment only, it then counts as sparse. If more than 64 connections without a descriptor have segments in one batch, none is evicted for them: their segments are delivered before the batch ends | ours; not as sparse |
+//! | no free aggregate | not said | the runs that the end of the batch would deliver are delivered early, else the run whose timer fires next; if that frees none, the segment passes | ours |
 //! | PSH | not said | ignored, since a timeout delivers; or ends the aggregate | ours |
 
 mod ack;
@@ -103,32 +103,34 @@ pub struct Npu<B: AsRef<[u8]>> {
     masks: Masks,
     lists: Recycler<ReorderList<B>>,
     acker: Option<Acker>,
-    /// [Common frames](crate::usual) start runs without being parsed: the medium has them, and no packet is
-    /// acknowledged.
+    /// True if [common frames](crate::usual) start runs without being parsed: with Ethernet headers, and
+    /// without active ACK.
     starts_trains: bool,
     last_arrivals: LastArrivals,
-    /// Connections without a descriptor are known: by the safe rules, and without active ACK.
+    /// True if segments of connections without a descriptor are coalesced: under the safe rules, and without
+    /// active ACK.
     may_forget: bool,
     /// The runs of connections without a descriptor. The end of the receive batch delivers them.
     strangers: Recent<B>,
-    /// Connections that took descriptors in this receive batch with the runs that they had, and their hashes.
+    /// Connections whose runs moved to descriptors in this receive batch, and their hashes.
     promoted: Vec<(Index, u32)>,
-    /// At the end of a receive batch, the runs of connections that have come back, with hash and flow, and
-    /// when their last segments before came.
+    /// Used at the end of a receive batch: the runs of connections that came back within the hold limit, with
+    /// hash, flow and previous arrival.
     returned: Vec<(u32, FlowKey, PooledRun<B>, Instant)>,
-    /// How many single segments of the last burst, or of this one, needed the last arrival of their
-    /// connection.
+    /// Number of single segments in the last burst, or so far in this one, that needed the last arrival of
+    /// their connection.
     asked: usize,
     /// Connections that took segments of the last burst and whose timers are not set yet.
     untimed: Vec<Index>,
     /// When the last burst arrived.
     burst_at: Instant,
-    /// Connections of the last burst, about.
+    /// Approximate number of connections in the last burst.
     crowd: usize,
     /// Connections that [time out between bursts](ConnectionDescriptor::times_out_between_bursts) and took
     /// segments of this receive batch, whose end delivers their runs.
     until_end: Vec<Index>,
-    /// The earliest of their deadlines, for drivers that end no batch; [`Instant::MAX`] if there are none.
+    /// The earliest deadline of the connections in `until_end`, for drivers that end no batch;
+    /// [`Instant::MAX`] if there are none.
     until_end_deadline: Instant,
     /// The order in which connections with a descriptor take turns.
     order: Order,
@@ -186,13 +188,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         })
     }
 
-    /// Most connections in `promoted`; the gaps of others are given up after their time.
+    /// Maximum number of connections in `promoted`; the gaps of others are given up after `reorder_hold`.
     const PROMOTED: usize = 64;
 
-    /// Most connections in `untimed`.
+    /// Maximum number of connections in `untimed`.
     const UNTIMED: usize = 64;
 
-    /// Most connections in `until_end`; others hold their runs until their timers fire.
+    /// Maximum number of connections in `until_end`; others hold their runs until their timers fire.
     const UNTIL_END: usize = 256;
 
     /// Returns the counters since the engine was created.
@@ -233,12 +235,12 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Delivers the runs that the end of the receive batch would deliver, or else that of the connection
-    /// whose timer fires next, since all aggregates are in use. What waits behind a gap stays: the segment
-    /// that is being received may be before it.
+    /// Frees an aggregate if all are in use: delivers the runs that the end of the receive batch would
+    /// deliver, or else the run of the connection whose timer fires next. Segments behind a gap stay: the
+    /// segment that is being received may fill the gap.
     #[cold]
     fn free_run(&mut self) {
-        /// Connections with a gap and without a run to look at.
+        /// Maximum number of connections with a gap and without a run to examine.
         const MOST: usize = 64;
         if self.strangers.len() > 0 {
             return self.deliver_strangers_early(FlushReason::EndOfBatch);
@@ -254,7 +256,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             let Some(descriptor) = self.table.get_mut(index) else { return };
             let has_run = descriptor.run.is_some();
             if descriptor.waiting.is_none() {
-                // Of connections that hold nothing, too: their runs left before their timers fired.
+                // Also if the connection holds nothing: its run was delivered before its timer fired.
                 descriptor.armed = Instant::MAX;
                 self.wheel.cancel(index.0);
             } else {
@@ -320,8 +322,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Releases a descriptor that another connection needs. Records the last arrival of a connection with one
-    /// segment only, which then counts as sparse.
+    /// Releases a descriptor that another connection needs. If only one segment has arrived, records it as
+    /// the last arrival: the connection then counts as sparse.
     fn evict(&mut self, victim: Index) {
         let sparse = self.table.peek(victim).filter(|descriptor| self.may_forget && descriptor.is_single());
         let arrival = sparse.map(|descriptor| descriptor.last_arrival).zip(self.table.key(victim));
@@ -381,8 +383,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Returns true for a FIN that ends the stream. One before or behind its end may be forged: the host
-    /// ignores it, or waits for what is missing.
+    /// Returns true for a FIN that ends the stream. A FIN before or behind the end may be forged: the host
+    /// ignores it, or waits for the missing bytes.
     fn is_end(&self, index: Index, segment: &Segment) -> bool {
         segment.flags.contains(TcpFlags::FIN)
             && (self.config.rules == Rules::Paper
@@ -392,8 +394,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
                     .is_some_and(|known| known.is_whole_with(segment.seq, segment.end())))
     }
 
-    /// Returns true for a SYN-ACK that comes again or late: the host answers it with an ACK, and the
-    /// connection goes on (RFC 9293 section 3.10.7.4).
+    /// Returns true for a retransmitted or late SYN-ACK: the host answers it with an ACK, and the connection
+    /// continues (RFC 9293 section 3.10.7.4).
     fn is_late_syn(&self, index: Index, segment: &Segment) -> bool {
         let start = segment.end() + 1;
         self.config.rules == Rules::Safe
@@ -401,7 +403,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
             && self.table.peek(index).is_some_and(|known| known.has_passed(start, self.config.reorder_bytes))
     }
 
-    /// Restarts a known connection on a SYN: its data begins after it.
+    /// Restarts a known connection on a SYN: its data begins after the SYN.
     fn restart(&mut self, index: Index, segment: &Segment, now: Instant) {
         if let Some(descriptor) = self.table.get_mut(index) {
             *descriptor = ConnectionDescriptor::new(segment.end() + 1, now);
@@ -411,7 +413,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Records that a segment was delivered by itself.
+    /// Records that a segment was delivered alone.
     fn handed(&mut self, index: Index, segment: &Segment) {
         let mut is_older = false;
         if segment.payload_len > 0
@@ -433,8 +435,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.acker.as_mut().and_then(|acker| acker.host(index)).is_some_and(|host| host.discards(ack))
     }
 
-    /// Records that a packet at `seq` was delivered whose end is not known; no byte of it is
-    /// [`MAX_OPAQUE_LEN`] bytes behind or more.
+    /// Records that a packet at `seq` with an unknown end was delivered. All its bytes are less than
+    /// [`MAX_OPAQUE_LEN`] bytes after `seq`: active ACK leaves these to the host.
     fn passed_opaque(&mut self, index: Index, seq: SeqNumber) {
         if let Some(descriptor) = self.table.get_mut(index) {
             descriptor.passed_opaque(seq);
@@ -487,7 +489,7 @@ impl<B: AsRef<[u8]>> Engine for Npu<B> {
         self.receive_burst(frames, now);
     }
 
-    /// Delivers what connections hold that time out between bursts, and sets the timers of the others.
+    /// Delivers the runs of connections that time out between bursts, and sets the timers of the others.
     #[inline]
     fn end_of_batch(&mut self, _now: Instant) {
         self.end_batch();
@@ -544,7 +546,8 @@ mod tests {
 
     use super::*;
 
-    /// A segment of 10 bytes at byte `at` of a connection; the number tells source address and port.
+    /// A segment of 10 bytes at byte `at` of a connection. The connection number determines source address
+    /// and port.
     fn segment(connection: u32, at: u32) -> Frame<Vec<u8>> {
         let [_, net, high, low] = connection.to_be_bytes();
         let (src, dst) = ([10, 0, net, 1], [10, 0, 0, 2]);
@@ -576,7 +579,7 @@ mod tests {
             })
             .collect();
         assert_eq!((npu.connections(), merged), (2, vec![14 + 40 + 30; 2]));
-        // Between connections that hold nothing.
+        // Again, while both connections hold nothing.
         for at in [30, 40] {
             for connection in [one, other] {
                 npu.receive(segment(connection, at), Instant::ZERO);

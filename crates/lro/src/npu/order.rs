@@ -1,22 +1,22 @@
-//! The order in which connections take turns: connections whose segments alternate mostly keep it, from burst
-//! to burst, so that the next one is found without its hash.
+//! The order in which connections take turns. Connections whose segments alternate mostly keep their order
+//! from burst to burst, so the engine finds the next one without computing a hash.
 
 use std::iter;
 
 use crate::table::Index;
 
-/// Which connection came after each one the last time.
+/// Predicts, for each connection, the one that follows: the one that followed it the last time.
 pub(super) struct Order {
-    /// By connection.
+    /// The successor of each connection.
     successors: Box<[Index]>,
     /// The connection that came last.
     last: Index,
-    /// The one that came after it the last time.
+    /// The connection that followed `last` the last time.
     next: Index,
-    /// How often a connection came in this burst, and how often it was the foreseen one.
+    /// How many times segments of a connection came in this burst, and how many of these were predicted.
     came: usize,
     foreseen: usize,
-    /// Bursts until the order is observed again; 0 while it is.
+    /// Number of bursts until the order is observed again; 0 while it is observed.
     pause: u8,
 }
 
@@ -24,8 +24,9 @@ impl Order {
     /// No connection.
     const NONE: Index = Index(u32::MAX);
 
-    /// Bursts whose order is not observed after one that came in another order than foreseen. With one
-    /// observed burst in three, each burst of a round of two, four or eight is observed in turn.
+    /// Number of bursts whose order is not observed, after a burst in another order than predicted. The
+    /// engine then observes one burst in three, so that it observes every burst in turn if the connections
+    /// take two, four or eight bursts for a round.
     const PAUSE: u8 = 2;
 
     pub(super) fn new(connections: usize) -> Self {
@@ -33,7 +34,7 @@ impl Order {
         Self { successors, last: Self::NONE, next: Self::NONE, came: 0, foreseen: 0, pause: 0 }
     }
 
-    /// Returns the connection that probably comes next; there may be none at this place.
+    /// Returns the place of the connection that probably comes next; there may be no connection there.
     #[inline(always)]
     pub(super) fn next(&self) -> Index {
         self.next
@@ -65,8 +66,7 @@ impl Order {
         self.next = self.after(index).unwrap_or(Self::NONE);
     }
 
-    /// Begins a burst. Returns true if most of the last one's `connections` came in the order that was
-    /// foreseen.
+    /// Begins a burst. Returns true if most of the last burst's `connections` came in the predicted order.
     #[inline]
     pub(super) fn begin_burst(&mut self, connections: usize) -> bool {
         let holds = self.foreseen > 0 && 2 * self.foreseen >= self.came.max(connections);
@@ -85,13 +85,13 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// Notes the connections of a burst; returns whether they came as foreseen.
+    /// Notes the connections of a burst; returns true if they came as predicted.
     fn burst(order: &mut Order, connections: &[u32]) -> bool {
         connections.iter().for_each(|index| order.note(Index(*index)));
         order.begin_burst(connections.len())
     }
 
-    /// Returns how many bursts of these come, again and again, until all do as foreseen.
+    /// Repeats these bursts, 100 in total. Returns the number of bursts after which all came as predicted.
     fn bursts_until_foreseen(bursts: &[&[u32]]) -> usize {
         let mut order = Order::new(256);
         let foreseen: Vec<bool> =

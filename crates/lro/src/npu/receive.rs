@@ -1,4 +1,4 @@
-//! The receive path: dispatches the frames of a burst, common segments by the shortest way.
+//! The receive path: dispatches the frames of a burst. Common segments take the shortest path.
 
 use std::mem;
 use std::vec::IntoIter;
@@ -22,12 +22,12 @@ use crate::usual::{self, FirstOfStream, Head};
 /// Number of frames whose connections are prefetched together.
 const AHEAD: usize = 32;
 
-/// Connections above which their state does not stay in the nearest cache, beside the frames of a burst.
-/// Below, prefetching it costs more than it saves.
+/// Number of connections above which their state does not stay in the L1 cache beside the frames of a burst.
+/// Up to this number, prefetching costs more than it saves.
 const MANY: usize = 32;
 
-/// Connections of a burst, or those of them whose last arrivals it asks for, from which on the next one's are
-/// prefetched: with fewer, to look at each frame costs more.
+/// Minimum number of connections in a burst, or of lookups of last arrivals, from which on the state for the
+/// next burst is prefetched. With fewer, looking ahead at each frame costs more than it saves.
 const CROWD: usize = 8;
 
 /// As [`MANY`], for the timers.
@@ -49,7 +49,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.crowd = self.untimed.len() + self.strangers.len();
     }
 
-    /// Returns the hash of a frame's connection; 0 for a frame that is probably no segment.
+    /// Returns the hash of a frame's connection; 0 if the frame is probably not a TCP segment.
     #[inline(always)]
     fn likely_hash(&self, frame: &Frame<B>) -> u32 {
         let flow = parse::likely_flow(frame.bytes(), self.medium);
@@ -66,8 +66,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         burst: &mut IntoIter<Frame<B>>,
         now: Instant,
     ) {
-        // Frames that are no segment, or of another connection with this hash, are rejected by the
-        // comparisons below.
+        // The comparisons below reject frames that are not segments, or are of another connection with this
+        // hash.
         let is_consumed = match likely {
             Some(index) if self.table.peek(index).is_some_and(|descriptor| descriptor.run.is_some()) => {
                 // The paper's rule acknowledges every packet, also those of a train.
@@ -107,7 +107,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Consumes the first frame, and the following frames that extend it: finds its connection by its hash.
+    /// Consumes the first frame, and the following frames that extend it. Finds the connection by its hash.
     #[inline(always)]
     fn receive_by_hash(&mut self, burst: &mut IntoIter<Frame<B>>, now: Instant) {
         let hash = burst.as_slice().first().map_or(0, |frame| self.likely_hash(frame));
@@ -138,7 +138,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Consumes the first frame if it is a common segment of a connection that holds nothing and has no
-    /// descriptor. The frame behind it is of another one.
+    /// descriptor. The frame behind it is of another connection.
     #[inline(always)]
     fn receive_single(&mut self, hash: u32, burst: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.strangers.len() > 0 && self.strangers.likely(hash).is_some() {
@@ -157,9 +157,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.out.flush_frame(frame, payload_len, FlushReason::Sparse);
     }
 
-    /// Looks ahead at the first [`AHEAD`] frames, and prefetches the state of their connections, with their
-    /// last arrivals if it `asks` for them. Written to its place: a returned copy would be read at once in
-    /// other sizes than it was written, which stalls store forwarding.
+    /// Hashes the first [`AHEAD`] frames, and prefetches the state of their connections; also their last
+    /// arrivals if `asks`. Writes to `ahead` in place: a returned copy would be read at once in other sizes
+    /// than it was written, which stalls store forwarding.
     #[inline(always)]
     fn look_ahead(&self, frames: &[Frame<B>], asks: bool, ahead: &mut Ahead) {
         let is_large = self.table.len() > MANY;
@@ -195,7 +195,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
             *end = u8::MAX;
         }
         if is_large {
-            // The cells are at hand if it asks, and tell more of the absent ones than the table's counts.
+            // If `asks`, the last-arrival cells are being prefetched, and they recognize more absent
+            // connections than the table's counts.
             let is_absent = |hash| match asks {
                 true => self.last_arrivals.has_no_descriptor(hash),
                 false => self.table.is_absent(hash),
@@ -207,8 +208,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Prefetches the timers of the connections at these places, and the state for as many of the next
-    /// timers.
+    /// Prefetches the timers of the connections at these places, and the state of as many connections whose
+    /// timers fire next.
     #[inline(never)]
     fn look_ahead_of_timers(&self, places: &[u32]) {
         self.wheel.look_ahead(places);
@@ -260,7 +261,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
 
     /// Starts a run with the first frame, if it is a [common one](usual), and its connection is the one at
     /// `index`, holds nothing and expects the segment. Adds the following frames as [`Npu::join_train`] does.
-    /// Reads what a run needs of the headers, and moves each frame once. Returns false otherwise.
+    /// Reads only the header fields that a run needs, and moves each frame once. Returns false if it consumed
+    /// no frame.
     #[inline(always)]
     fn begin_train(&mut self, index: Index, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
@@ -269,7 +271,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// As [`Npu::begin_train`], for the hash of a connection without a descriptor. Several segments in a row
-    /// start a run whatever is known of the connection: the end of the batch finds out.
+    /// start a run without a lookup of the connection's last arrival: the end of the batch looks it up.
     #[inline(always)]
     fn begin_connection(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         if self.strangers.len() > 0
@@ -285,8 +287,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.begin_alone(hash, frames, now)
     }
 
-    /// As [`Npu::begin_connection`], for a segment that seems to be alone. One of a sparse connection is
-    /// delivered at once.
+    /// As [`Npu::begin_connection`], for a segment that the next frame does not continue. Delivers it at once
+    /// if its connection is sparse.
     #[inline(never)]
     fn begin_alone(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         match self.last_arrivals.if_sparse(hash, now) {
@@ -295,8 +297,9 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// As [`Npu::begin_alone`], for a connection that takes a descriptor if it is known to come back soon.
-    /// Returns false for a sparse one, which may share its cell with one that has a descriptor.
+    /// As [`Npu::begin_alone`], for a connection that is not certainly sparse. It takes a descriptor if its
+    /// last arrival was within the hold limit. Returns false if it is sparse after all, and may share its
+    /// cell with a connection that has a descriptor.
     #[inline(never)]
     fn begin_near(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };
@@ -312,8 +315,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         index.is_some_and(|index| self.start_train(index, first, frames, now))
     }
 
-    /// Delivers the first frame at once if it is a common segment. Its connection is sparse, and has no
-    /// descriptor.
+    /// Delivers the first frame of a sparse connection without a descriptor at once, if it is a common
+    /// segment.
     #[inline(always)]
     fn pass_first_sparse(&mut self, arrival: Arrival, frames: &mut IntoIter<Frame<B>>) -> bool {
         let Some((_, (FirstSegment { payload_len, .. }, _))) = self.first_of_train(frames.as_slice()) else {
@@ -349,7 +352,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Returns what a run needs of the first frame, if it is a [common one](usual) that may start one.
+    /// Returns the header fields that a run needs of the first frame, if it is a [common one](usual) that may
+    /// start a run.
     #[inline(always)]
     fn first_of_train<'a>(&self, frames: &'a [Frame<B>]) -> Option<(&'a Head, FirstOfStream)> {
         let frame = frames.first().filter(|_| self.starts_trains)?;
@@ -469,7 +473,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 }
 
-/// Returns true if the first two frames are of one connection, if they are [common ones](usual).
+/// Returns true if the first two frames are of one connection, provided that they are [common ones](usual).
 #[inline(always)]
 fn is_train<B: AsRef<[u8]>>(frames: &[Frame<B>]) -> bool {
     let [first, second, ..] = frames else { return false };
@@ -490,14 +494,14 @@ pub(super) fn filter(segment: &Segment) -> Option<PassReason> {
     }
 }
 
-/// What is known of the next frames. A train is the frames in a row that are of one connection, and hashed
+/// Hashes and places for the next frames. A train is a sequence of frames of one connection, which is hashed
 /// once.
 struct Ahead {
-    /// The number of each frame's train, and another one behind the last frame.
+    /// The number of each frame's train; behind the last frame, a number that no train has.
     trains: [u8; AHEAD],
     /// The connection hash of each train; 0 if its frame is no common segment.
     hashes: [u32; AHEAD],
-    /// Where a train's connection may be.
+    /// The slot of the table where each train's connection may be.
     places: [u32; AHEAD],
 }
 
@@ -510,8 +514,8 @@ impl Ahead {
     }
 }
 
-/// Ways to find the connections of a burst: in the order of the last ones, by the hashes of several frames,
-/// or by that of each frame.
+/// Ways to find the connections of a burst: in the order of earlier bursts, by hashes that are computed for
+/// several frames ahead, or by the hash of each frame.
 const IN_TURN: u8 = 0;
 const LOOKING_AHEAD: u8 = 1;
 const ONE_BY_ONE: u8 = 2;
@@ -520,7 +524,7 @@ const ONE_BY_ONE: u8 = 2;
 struct ReceiveBurst<'a, B: AsRef<[u8]>, const WAY: u8> {
     npu: &'a mut Npu<B>,
     frames: &'a mut Vec<Frame<B>>,
-    /// Whether the burst probably asks for last arrivals.
+    /// True if the burst probably needs many last arrivals.
     asks: bool,
     now: Instant,
 }

@@ -1,4 +1,4 @@
-//! Reordering and reconstruction (lro-npu IV.C and IV.D), and the ACKs for it (V.C).
+//! Reordering and reconstruction (lro-npu IV.C and IV.D), and the ACKs for delivered data (V.C).
 
 use nichrome_wire::Instant;
 
@@ -137,7 +137,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// UpdateNextSeq (Algorithm 3): waiting segments that nextseq has reached join the run.
+    /// UpdateNextSeq (Algorithm 3): adds the waiting segments that nextseq has reached to the run.
     fn update_nextseq(&mut self, index: Index) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         let Some(mut list) = descriptor.waiting.take() else { return };
@@ -237,7 +237,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Packet reconstruction (IV.D): delivers the run to the host, and acknowledges it if active ACK `safe`
-    /// may.
+    /// permits.
     #[inline]
     pub(super) fn reconstruct(&mut self, index: Index, reason: FlushReason) {
         if self.acker.is_some() {
@@ -249,13 +249,13 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Takes the run that a connection holds, which is delivered now.
+    /// Takes a connection's run for delivery.
     #[inline]
     fn take_run(&mut self, index: Index) -> Option<PooledRun<B>> {
         self.table.get_mut(index)?.take_run()
     }
 
-    /// Acknowledges the delivered bytes if active ACK `safe` may, in answer to a received header.
+    /// Acknowledges the delivered bytes if active ACK `safe` permits, in answer to a received header.
     fn acknowledge_handed(&mut self, index: Index, received: &[u8], layout: Layout) {
         if let Some(descriptor) = self.table.peek(index)
             && let Some(host) = self.acker.as_mut().and_then(|acker| acker.host(index))
@@ -266,8 +266,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Delivers the run to the host. Returns its received header if active ACK `safe` may acknowledge now: no
-    /// segment waits behind a gap. Leaves to the host a CE mark to echo, and what it may discard for its
-    /// timestamp or ACK number.
+    /// segment waits behind a gap. Leaves the acknowledgement to the host if a segment has a CE mark, which
+    /// the host echoes, or if the host may discard the run for its timestamp or ACK number.
     fn hand_over(&mut self, index: Index, reason: FlushReason) -> Option<(HeaderBytes, Layout)> {
         let run = self.take_run(index)?;
         let (seq, end) = (run.start, run.end);
@@ -304,7 +304,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.lists.give_back(list);
     }
 
-    /// Returns the header of a data packet if the paper's rule answers it.
+    /// Returns the header of a data packet if active ACK follows the paper, which acknowledges each one.
     fn to_answer(&self, frame: &Frame<B>) -> Option<Header> {
         (self.config.active_ack == ActiveAck::Paper).then(|| Header::of(frame))
     }
@@ -332,7 +332,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 }
 
-/// A copy of a received frame's headers, to answer the frame after it has moved on.
+/// A copy of a received frame's headers: the ACK is built from it after the frame was handed on.
 struct Header(HeaderBytes);
 
 impl Header {

@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// The result of inserting a part, by a list of the parts that wait.
+    /// Returns the expected result of inserting a part into a list that holds the `waiting` parts.
     fn expected(waiting: &[Part], part: Part, room: usize) -> &'static str {
         match waiting.iter().find(|other| other.overlaps(part)) {
             Some(_) if waiting.contains(&part) => "duplicate",
@@ -147,8 +147,8 @@ mod tests {
         }
     }
 
-    /// Inserts the parts in this order and compares each result, and what is taken at the end, with a sorted
-    /// list.
+    /// Inserts the parts in this order. Compares each result, and the segments taken at the end, with a
+    /// sorted list.
     fn check(parts: &[Part], room: usize, sample: &Segment) {
         let mut list = ReorderList::new(room);
         let mut waiting: Vec<Part> = Vec::new();

@@ -1,7 +1,7 @@
-//! Connections without a descriptor, whose segments are coalesced within one receive batch: the first burst
-//! of each, and bursts further apart than the hold limit. Nothing joins them after the end of the batch, so
-//! that they need no more than a run and a [last arrival](super::last_arrivals). What does not join a run
-//! finds the connection with a descriptor, which takes the run along.
+//! Strangers: connections without a descriptor, whose segments are coalesced within one receive batch only.
+//! These are the first burst of a connection, and bursts further apart than the hold limit. No segment joins
+//! after the end of the batch, so a run and a [last arrival](super::last_arrivals) suffice. A segment that
+//! cannot join the run gives the connection a descriptor, to which the run moves.
 
 use std::mem;
 use std::vec::IntoIter;
@@ -20,8 +20,9 @@ use crate::segment::Segment;
 use crate::table::Index;
 
 impl<B: AsRef<[u8]>> Npu<B> {
-    /// Returns true if one more connection may have a run without a descriptor. Delivers the other ones' if
-    /// it would evict a known connection otherwise.
+    /// Returns true if one more connection may have a run without a descriptor. If there is no room and the
+    /// table is full, delivers the runs of all strangers: to move one to a descriptor would evict a known
+    /// connection.
     #[inline(always)]
     pub(super) fn takes_stranger(&mut self) -> bool {
         self.may_forget && (self.strangers.has_room() || self.makes_room_for_stranger())
@@ -63,7 +64,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         true
     }
 
-    /// Finds a connection, which takes a descriptor if it has a run without one.
+    /// Finds a connection with a descriptor. A connection with a run and no descriptor takes one.
     pub(super) fn find_or_promote(&mut self, hash: u32, flow: &FlowKey) -> Option<Index> {
         self.table.find(hash, flow).or_else(|| {
             let nth = self.strangers.find(hash, flow)?;
@@ -76,7 +77,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// Consumes a segment with the right checksums that is next in sequence behind the run of a connection
-    /// without a descriptor: it joins the run, or is passed behind it. Otherwise returns the frame.
+    /// without a descriptor: adds it to the run, or delivers the run and passes the segment if the [filter]
+    /// rejects it. Otherwise returns the frame.
     pub(super) fn follow_stranger(
         &mut self,
         hash: u32,
@@ -102,8 +104,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         None
     }
 
-    /// Gives up the gaps of connections that took descriptors in this batch: what seems to be missing may
-    /// have arrived before it, if the first segment was a retransmission.
+    /// Gives up the gaps of connections that took descriptors in this batch: if the first segment was a
+    /// retransmission, the bytes that seem to be missing arrived before this batch.
     #[cold]
     pub(super) fn give_up_gaps(&mut self) {
         while let Some((index, hash)) = self.promoted.pop() {
@@ -114,7 +116,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Takes a descriptor for a connection, which has come back or cannot do without.
+    /// Takes a descriptor for a connection that came back within the hold limit or cannot be coalesced
+    /// without one.
     #[inline(always)]
     pub(super) fn recognize(
         &mut self,
@@ -132,8 +135,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         Some(index)
     }
 
-    /// Delivers what a connection holds at the end of the batch. If it needs no descriptor any longer,
-    /// releases that, and records its last arrival.
+    /// Delivers the run of a connection at the end of the batch. If the connection no longer needs its
+    /// descriptor, releases it and records the last arrival.
     #[inline(never)]
     pub(super) fn deliver_and_forget(&mut self, index: Index) {
         self.reconstruct(index, FlushReason::EndOfBatch);
@@ -186,8 +189,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Ends the batch for connections without a descriptor: those that have come back take one with their
-    /// runs. Delivers the runs of the others, and records their arrivals.
+    /// Ends the batch for connections without a descriptor. Those that came back within the hold limit take
+    /// one, with their runs. Delivers the runs of the others, and records their arrivals.
     #[inline(always)]
     pub(super) fn deliver_strangers(&mut self) {
         for (hash, flow, run) in self.strangers.drain() {
@@ -201,7 +204,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Moves the runs of connections that have come back to descriptors.
+    /// Moves the runs of connections that came back within the hold limit to descriptors.
     #[cold]
     fn hold_returned(&mut self) {
         let mut returned = mem::take(&mut self.returned);
@@ -228,8 +231,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.deliver_stranger(nth, reason);
     }
 
-    /// Delivers all runs of connections without a descriptor before the batch ends. Their arrivals are not
-    /// recorded: the next segment of the batch would find a connection that has come back.
+    /// Delivers all runs of connections without a descriptor before the batch ends. Does not record their
+    /// arrivals: the next segment of the batch would then count as one that came back within the hold limit.
     #[cold]
     pub(super) fn deliver_strangers_early(&mut self, reason: FlushReason) {
         for (_, _, run) in self.strangers.drain() {

@@ -1,5 +1,5 @@
-//! When connections deliver what they hold (lro-npu IV.E): at the end of the receive batch, or by a timer,
-//! which is set once for a burst.
+//! Delivery of held segments (lro-npu IV.E): at the end of the receive batch, or by a timer, which is set
+//! once per burst.
 
 use std::mem;
 
@@ -28,8 +28,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Sets the deferred timers: the receive batch goes on. Its end delivers what connections hold that time
-    /// out between bursts: they get none.
+    /// Sets the deferred timers, because the receive batch continues. Connections that time out between
+    /// bursts get no timer: the end of the batch delivers their runs.
     #[inline(never)]
     pub(super) fn settle_timers(&mut self) {
         for index in self.untimed.drain(..) {
@@ -48,8 +48,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Calls `deliver` for the connections in `until_end`, unless another batch has changed that they time
-    /// out between bursts.
+    /// Calls `deliver` for the connections in `until_end` that still time out between bursts.
     #[cold]
     pub(super) fn deliver_until_end(&mut self, deliver: impl Fn(&mut Self, Index)) {
         let mut until_end = mem::take(&mut self.until_end);
@@ -62,7 +61,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.until_end_deadline = Instant::MAX;
     }
 
-    /// Returns when the first of the timers fires that are not set yet.
+    /// Returns when the first of the deferred timers would fire.
     #[cold]
     pub(super) fn untimed_deadline(&self) -> Option<Instant> {
         let descriptors = self.untimed.iter().filter_map(|index| self.table.peek(*index));
@@ -82,8 +81,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.until_end_deadline = Instant::MAX;
     }
 
-    /// Delivers what a connection may not hold any longer, and sets its timer for the rest: the timer has
-    /// fired early, or segments wait behind a gap.
+    /// Delivers the segments of a connection that are due, and sets its timer for the rest. For a timer that
+    /// fired early, or a connection with segments behind a gap.
     pub(super) fn deliver_due(&mut self, index: Index, now: Instant) {
         let Some(descriptor) = self.table.get_mut(index) else { return };
         if self.timeouts.gap_deadline(descriptor).is_some_and(|deadline| deadline <= now) {
@@ -96,15 +95,16 @@ impl<B: AsRef<[u8]>> Npu<B> {
         }
     }
 
-    /// Ends a receive batch: delivers what connections hold that time out between bursts, and sets the timers
-    /// of the others.
+    /// Ends a receive batch: delivers the runs of connections that time out between bursts, and sets the
+    /// timers of the others.
     #[inline]
     pub(super) fn end_batch(&mut self) {
         self.masks.arch.dispatch(EndBatch(self));
     }
 }
 
-/// Sets the timer for what the connection at `index` holds, unless its timer fires earlier.
+/// Computes the deadline of the connection at `index`. Sets its timer if it holds segments, unless the timer
+/// already fires earlier.
 #[inline(always)]
 fn set_timer<B: AsRef<[u8]>>(
     wheel: &mut TimingWheel<WHEEL_TICK>,

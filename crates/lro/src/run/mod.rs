@@ -41,8 +41,9 @@ pub(crate) struct Run<B> {
     pub(crate) start: SeqNumber,
     /// Sequence number after the last byte.
     pub(crate) end: SeqNumber,
-    /// Bytes of the first frame, if all frames of this length have the payload of
-    /// [`first_len`](Self::first_len). If others do, padded ones, 0: no frame is added by its length.
+    /// Length of the first frame in bytes, while every added frame of this length has
+    /// [`first_len`](Self::first_len) bytes of payload. 0 after a frame of this length with less payload
+    /// (padding): then no frame is accepted by its length.
     frame_len: u32,
     /// Segments collected.
     count: u32,
@@ -50,13 +51,13 @@ pub(crate) struct Run<B> {
     pub(crate) since: Instant,
     /// Payload bytes.
     pub(crate) bytes: u32,
-    /// The largest payload.
+    /// The largest payload of a segment in bytes.
     pub(crate) mss: u32,
-    /// The first segment's payload.
+    /// The first segment's payload in bytes.
     pub(crate) first_len: u32,
     /// How many more segments of the first one's size fit: 0 or less if the run is full.
     room: i32,
-    /// [`room`](Self::room) behind the first segment.
+    /// The value of [`room`](Self::room) with only the first segment.
     room_behind_first: i32,
     pub(crate) ack: SeqNumber,
     /// The newest timestamp value of the segments.
@@ -75,9 +76,9 @@ pub(crate) struct Run<B> {
     pub(crate) reason: FlushReason,
     /// The frames are [common ones](crate::usual).
     pub(crate) is_usual: bool,
-    /// The frames have [such a layout](usual::is_stream_layout); known under the stream rule only.
+    /// The frames have a [stream layout](usual::is_stream_layout); valid under the stream rule only.
     is_stream: bool,
-    /// All frames [repeat](usual::repeats) the header of the first; known under the stream rule only.
+    /// All frames [repeat](usual::repeats) the header of the first; valid under the stream rule only.
     is_steady: bool,
     /// The frames after the first.
     followers: Followers<B>,
@@ -191,7 +192,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     ) {
         let FirstSegment { layout, seq, payload_len, ident, flags, ack, window } = segment;
         let frame_len = frame.bytes().len() as u32;
-        // The last use of the run mostly had the same sizes; the limits are equal for all segments of a
+        // The run mostly had the same sizes in its last use, and the limits are equal for all segments of a
         // layout.
         if (self.layout, self.frame_len, self.first_len) != (layout, frame_len, payload_len) {
             self.set_sizes(layout, frame_len, payload_len, limits);
@@ -250,9 +251,9 @@ impl<B: AsRef<[u8]>> Run<B> {
         alone
     }
 
-    /// Returns true if a frame may start the run again with [`Run::start_alike`]: the run has one segment,
-    /// and the frame is next in sequence and has its header, but for ACK number, window and options. For
-    /// [common frames](crate::usual).
+    /// Returns true if a frame may restart the run with [`Run::start_alike`]: the run has one segment, and
+    /// the frame is next in sequence, has another ACK number, and otherwise an equal header, except for
+    /// window and options. For [common frames](crate::usual).
     #[inline(always)]
     pub(crate) fn may_start_again(&self, frame: &Frame<B>) -> bool {
         let bytes = frame.bytes();
@@ -367,8 +368,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.layout.counted_headers() + self.bytes
     }
 
-    /// Returns the identification rules, inner and tunnel, after adding `idents`; `None` if `idents` break a
-    /// rule.
+    /// Returns the identification rules, inner and tunnel, after adding a packet with `idents`; `None` if
+    /// `idents` break a rule.
     #[inline]
     pub(crate) fn identification_with(&self, idents: Idents) -> Option<(Identification, Identification)> {
         let count = self.segments();
@@ -414,14 +415,14 @@ impl<B: AsRef<[u8]>> Run<B> {
         self.first_ident.wrapping_add(self.ident_steps())
     }
 
-    /// Returns by how much the identification of the next segment is greater than the first one's.
+    /// Returns the difference between the identifications of the next segment and the first one.
     #[inline(always)]
     fn ident_steps(&self) -> u16 {
         self.ident_step().wrapping_mul(self.count as u16)
     }
 
-    /// Returns by how much the identification of each segment is greater than that of the one before, under
-    /// the current rule.
+    /// Returns the difference between the identifications of consecutive segments under the current rule: 1
+    /// or 0.
     #[inline(always)]
     fn ident_step(&self) -> u16 {
         u16::from(self.identification == Identification::Incrementing)

@@ -1,5 +1,4 @@
-//! The stream rule: the payload is kept, and ACK number, window and timestamp become those of the latest
-//! segment.
+//! The stream rule: keeps the byte stream, and the ACK number, window and timestamp of the latest segment.
 
 use std::vec::IntoIter;
 
@@ -17,7 +16,7 @@ use crate::template::USUAL;
 use crate::usual;
 
 impl<B: AsRef<[u8]>> Run<B> {
-    /// Returns true if the run ends with the segment just added: no other one fits, or it has a flag of
+    /// Returns true if the run ends with the segment just added: no other segment fits, or it has a flag of
     /// `ends`.
     #[inline(always)]
     pub(crate) fn has_ended(&self, ends: TcpFlags) -> bool {
@@ -120,7 +119,7 @@ impl<B: AsRef<[u8]>> Run<B> {
     }
 
     /// Adds the first frame, which is next in sequence, if it repeats the header of the last one: such a
-    /// frame changes no [`Latest`] field, and is accepted as the last one was. For [common
+    /// frame changes no [`Latest`] field, and the tests that accepted the last one accept it. For [common
     /// frames](crate::usual).
     #[inline(always)]
     fn add_repeated(&mut self, frames: &mut IntoIter<Frame<B>>) -> bool {
@@ -139,7 +138,8 @@ impl<B: AsRef<[u8]>> Run<B> {
         arch.dispatch(AddRepeated { run: self, frames })
     }
 
-    /// Returns a frame with the header of the last one. As long as all repeat the first one, that is at hand.
+    /// Returns a frame whose header repeats the last one's: the first frame, which is in the cache, as long
+    /// as all frames repeat its header.
     #[inline(always)]
     fn steady(&self) -> Option<&Frame<B>> {
         if self.is_steady { self.first.as_ref() } else { self.last() }
@@ -253,7 +253,7 @@ impl<B: AsRef<[u8]>> NullaryFnOnce for AddRepeated<'_, B> {
         let Some(last) = run.steady() else { return 0 };
         let (mut count, mut seq) = (0, run.end);
         for frame in run.fitting(frames.as_slice()) {
-            // The frames between repeat it too.
+            // All frames that this loop has accepted repeat the header of `last`.
             if !usual::has_sequence(frame.bytes(), seq) || !run.repeats(last, frame) {
                 break;
             }

@@ -31,14 +31,14 @@ pub(crate) fn flow(head: &Head) -> FlowKey {
     FlowKey::ipv4_words(addresses, ports)
 }
 
-/// Returns true if the flow is a common frame's.
+/// Returns true if a common frame is of `flow`.
 #[inline(always)]
 pub(crate) fn is_flow(head: &Head, flow: &FlowKey) -> bool {
     let (addresses, ports) = flow_words(head);
     flow.is_of_ipv4_words(addresses, ports)
 }
 
-/// Returns true if a frame is of the flow of a common one, if it is a common one, too.
+/// Returns true if two frames are of one flow, provided that both are common ones.
 #[inline(always)]
 pub(crate) fn are_of_one_flow(one: &Head, other: &Head) -> bool {
     flow_words(one) == flow_words(other)
@@ -62,12 +62,12 @@ pub(crate) fn is_tcp(head: &Head) -> bool {
     word32::<12>(head) & NO_OPTIONS == IPV4 && word32::<20>(head) & NOT_FRAGMENTED == TCP
 }
 
-/// Returns true if frames with this layout are common ones: as [`PLAIN`], but for TCP options.
+/// Returns true if frames with this layout are common ones: as [`PLAIN`], except for TCP options.
 #[inline(always)]
 pub(crate) fn is_layout(layout: Layout) -> bool {
     const FREE: Layout =
         Layout { network: 0, transport: 0, payload: u16::MAX, version: 0, timestamps: u8::MAX, ..PLAIN };
-    // A UDP header is shorter.
+    // The layout of a UDP datagram has its payload earlier.
     (layout.number() ^ PLAIN.number()) & !FREE.number() == 0 && usize::from(layout.payload) >= OPTIONS
 }
 
@@ -92,8 +92,8 @@ pub(crate) fn first_segment(frame: &[u8]) -> Option<FirstSegment> {
 /// The fields and the timestamp value of a segment that starts a run under the stream rule.
 pub(crate) type FirstOfStream = (FirstSegment, Option<u32>);
 
-/// Returns what a run needs of a common frame that may start one under the stream rule: data with ACK, no
-/// other flag but ECE and PSH, and [such a layout](is_stream_layout).
+/// Returns the fields of a common frame that may start a run under the stream rule: data with ACK, no other
+/// flag but ECE and PSH, and a [stream layout](is_stream_layout).
 #[inline(always)]
 pub(crate) fn first_of_stream(frame: &[u8]) -> Option<FirstOfStream> {
     let mut segment = data_segment(frame, TcpFlags::ECE | TcpFlags::PSH)?;
@@ -111,7 +111,7 @@ pub(crate) fn first_of_stream(frame: &[u8]) -> Option<FirstOfStream> {
     }
 }
 
-/// Returns the fields of a common frame with data and the flag ACK, no other but these.
+/// Returns the fields of a common frame with data, the flag ACK, and no other flag but those of `free`.
 #[inline(always)]
 fn data_segment(frame: &[u8], free: TcpFlags) -> Option<FirstSegment> {
     let (head, len): (&Head, usize) = (frame.first_chunk()?, frame.len());
@@ -231,7 +231,7 @@ const fn without<const N: usize>(mut mask: Head, positions: [usize; N]) -> Head 
 }
 
 /// Returns true if `frame`, a frame of the same length as the common frame `first`, equals it up to the TCP
-/// flags but for identification, sequence and ACK number and IPv4 checksum, and has checksums that can be
+/// flags except for identification, sequence and ACK number and IPv4 checksum, and has checksums that can be
 /// re-created.
 #[inline(always)]
 pub(crate) fn is_alike(first: &[u8], frame: &[u8]) -> bool {
@@ -289,7 +289,7 @@ pub(crate) fn is_stream_layout(layout: Layout) -> bool {
 }
 
 /// Returns the fields of a frame if its header may follow that of `first` under the stream rule: the compared
-/// fields are equal. Both have the same length and [such a layout](is_stream_layout), with the payload at
+/// fields are equal. Both have the same length and a [stream layout](is_stream_layout), with the payload at
 /// `payload`, and `frame` has the next sequence number.
 #[inline(always)]
 pub(crate) fn expected_stream(first: &[u8], frame: &[u8], payload: usize) -> Option<Latest> {
@@ -339,7 +339,8 @@ pub(crate) fn seal<const N: usize>(first: &[u8; N], header: &mut [u8; N], header
     let tcp_len = (headers - TRANSPORT) as u32 + whole.payload;
     let total = (tcp_len as usize + TRANSPORT - NETWORK) as u16;
     let [_, flags] = whole.flags.bits().to_be_bytes();
-    // Sums are independent of byte order (RFC 1071 section 2): all words are read and written in the CPU's.
+    // Sums are independent of byte order (RFC 1071 section 2): this reads and writes all words in the CPU's
+    // byte order.
     let total = total.to_be();
     let old = u16::from_ne_bytes(array::<16, 2>(first));
     let sum = checksum::update(u16::from_ne_bytes(array::<24, 2>(first)), old, total);

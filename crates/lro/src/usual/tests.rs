@@ -1,4 +1,4 @@
-//! Common frames, read by the general parser too, and with each bit changed.
+//! Common frames, also with each bit changed, compared with the general parser.
 
 use std::ops::Range;
 
@@ -38,8 +38,8 @@ fn with_each_bit_changed(frame: &[u8], bytes: Range<usize>, mut see: impl FnMut(
     }
 }
 
-/// Reads a frame with the parser of all frames. Returns its segment if it is in a common frame, and data with
-/// ACK and no flag but these.
+/// Reads a frame with the parser of all frames. Returns the segment of a common frame that has data, ACK, and
+/// no other flag but those of `free`.
 fn read(frame: &[u8], free: TcpFlags) -> Option<Segment> {
     let Parsed::Tcp(segment) = parse::parse_any(frame, Medium::Ethernet) else { return None };
     let Segment { layout, flags, .. } = segment;
@@ -157,7 +157,7 @@ fn headers_are_compared_in_all_fields_but_those_that_are_free() {
             odd[checksum].fill(0xFF);
             assert!(expected(&frame, &odd, payload, own, 0).is_none() && !is_alike(&frame, &odd));
         }
-        // What is too short for the headers is no common frame.
+        // A frame that is too short for the headers is not a common one.
         for len in [0, OPTIONS - 1] {
             let short = &frame[..len];
             assert!(expected(&frame, short, payload, own, 0).is_none());

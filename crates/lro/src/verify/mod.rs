@@ -13,11 +13,11 @@
 //!   segments that are not parsed, such as fragments, which a receiver may accept), or if its receiver had
 //!   acknowledged all its bytes ([`Verifier::observe_transmit`]).
 //!
-//! Memory grows with what the engine holds, and by 8 to 20 bytes for each flow, to count them. It does not
-//! grow with the length of flows. For an `npu` that drops duplicates
+//! Memory grows with the frames that the engine holds, and by 8 to 20 bytes for each flow, to count flows. It
+//! does not grow with the length of flows. For an `npu` that drops duplicates
 //! ([`NpuConfig::drops_duplicates`](crate::NpuConfig::drops_duplicates)) it grows by up to 1.5 KB for each
-//! flow: these bytes may have come out long before, so a byte stream remembers until the end where it has
-//! gaps.
+//! flow: the bytes of a duplicate may have come out long before, so the verifier keeps the received ranges of
+//! each stream until the end.
 
 mod frames;
 mod mismatch;
@@ -43,10 +43,10 @@ use crate::{Aggregate, DropReason, FlowKey, Medium, Output, Packet, Profile, Pro
 pub struct Verifier {
     profile: Profile,
     medium: Medium,
-    /// True if flows of which nothing is outstanding are remembered: the engine drops duplicates.
+    /// True if the verifier keeps flows that have nothing outstanding, because the engine drops duplicates.
     remembers: bool,
-    /// State by flow, of those of which something is outstanding or of all; `None` stands for all frames
-    /// without a flow.
+    /// State by flow: of all flows if `remembers`, else of those that have something outstanding. `None` is
+    /// the key of all frames without a flow.
     flows: HashMap<Option<FlowKey>, Flow>,
     /// The hashes of all flows.
     counted: HashSet<u64>,
@@ -89,8 +89,8 @@ pub struct Verified {
     pub frames: u64,
     /// Flows of those frames; each direction of a connection is one.
     pub flows: u64,
-    /// Bytes compared: of whole frames for `gro`, of the streams for the others. Bytes that are retransmitted
-    /// when nothing of their flow is outstanding count again, unless the engine drops duplicates.
+    /// Bytes compared: of whole frames for `gro`, of the streams for the others. Retransmitted bytes count
+    /// again if their flow had nothing outstanding, unless the engine drops duplicates.
     pub bytes: u64,
 }
 
@@ -214,7 +214,7 @@ impl Verifier {
         })
     }
 
-    /// Forgets a flow of which nothing is outstanding.
+    /// Forgets a flow that has nothing outstanding.
     fn settle(&mut self, flow: Option<FlowKey>) {
         if !self.remembers
             && let Entry::Occupied(state) = self.flows.entry(flow)
@@ -367,8 +367,8 @@ mod tests {
         })
     }
 
-    /// Returns what is wrong with an aggregate of these frames, whose run is changed before its header is
-    /// written, and after.
+    /// Returns what is wrong with an aggregate of these frames, whose run the two functions change: one
+    /// before the header is written, one after.
     fn fault(profile: Profile, frames: &[Vec<u8>], [before, after]: [Change; 2]) -> Option<&'static str> {
         let mut verifier = Verifier::new(profile, Medium::Ethernet);
         frames.iter().for_each(|frame| verifier.received(frame));

@@ -49,7 +49,7 @@ struct Piece {
 pub(super) struct Stream {
     /// The first byte's place, known from the SYN; receivers ignore bytes before it.
     first: Option<Place>,
-    /// Place of the last segment, by which others are placed.
+    /// Place of the last segment: the next sequence numbers are unwrapped to places near it.
     latest: Option<Place>,
     /// All received bytes, also those before the stream.
     received: Ranges,
@@ -76,9 +76,8 @@ impl Stream {
         latest + i64::from(seq.since(SeqNumber(latest as u32)))
     }
 
-    /// Records the place of a segment. A place that no window reaches from the last one (RFC 7323 section
-    /// 2.3) belongs to another connection, or is forged; using it would place the next segments in another
-    /// turn of the sequence numbers.
+    /// Records the place of a segment. A place further from the last one than any window (RFC 7323 section
+    /// 2.3) belongs to another connection, or is forged: it would unwrap the next sequence numbers wrongly.
     fn move_on(&mut self, start: Place) {
         const REACH: u64 = 1 << 29;
         if self.latest.is_none_or(|latest| latest.abs_diff(start) < REACH) {
@@ -131,7 +130,7 @@ impl Stream {
     pub(super) fn deliver(&mut self, seq: SeqNumber, bytes: &[u8]) -> Result<Vec<Brought>, Difference> {
         const TURN: Place = 1 << 32;
         let nearest = self.place(seq);
-        // A segment held long may belong to another turn of the sequence numbers than the last one received.
+        // The sequence numbers may have wrapped since a segment that was held long was received.
         let range = [nearest, nearest - TURN, nearest + TURN]
             .map(|start| start..start + bytes.len() as Place)
             .into_iter()
@@ -168,7 +167,8 @@ impl Stream {
         }
     }
 
-    /// Compares the part of a piece that is within `range`, and keeps the rest. Returns the part's start.
+    /// Compares the part of a piece that is within `range`, and keeps the rest. Returns the range of that
+    /// part.
     fn compare(
         &mut self,
         start: Place,
@@ -229,7 +229,7 @@ mod tests {
     /// Bytes before the stream that segments may contain.
     const BEFORE: usize = 8;
 
-    /// A byte by byte account of a stream.
+    /// The expected state of one byte of a stream.
     #[derive(Clone, Copy, Default)]
     struct Byte {
         /// The first frame that contained it.
@@ -258,7 +258,7 @@ mod tests {
     fn segments_within_reach_carry_the_stream_on_and_forged_ones_do_not() {
         let mut stream = Stream::default();
         for nth in 0..=32_u32 {
-            // Three turns of the sequence numbers.
+            // The sequence numbers wrap three times.
             assert!(receive_byte(&mut stream, nth.wrapping_mul(3 << 27)) == News::Bytes, "segment {nth}");
         }
         let mut stream = Stream::default();
@@ -278,7 +278,7 @@ mod tests {
             assert_eq!(deliver(&mut stream, nth), nth.into());
         }
         assert_eq!(stream.finish(), Ok(210));
-        // Old segments may be the last ones that came.
+        // The last segments received may be old ones.
         let mut stream = Stream::default();
         for nth in 0..=10 {
             assert!(receive(&mut stream, nth) == News::Bytes, "frame {nth}");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     proptest! {
-        /// The bytes are numbered from [`BEFORE`] before the stream's first.
+        /// Byte 0 is [`BEFORE`] bytes before the stream's first byte.
         #[test]
         fn a_stream_is_compared_byte_by_byte(
             steps in proptest::collection::vec((any::<bool>(), 0..70usize, 1..20usize, 0..300usize), 1..60),

@@ -19,8 +19,8 @@ pub(super) struct Streams {
     controls: Frames,
     /// Data segments without a new byte, by fingerprint: may be dropped.
     repeated: HashMap<u64, u32>,
-    /// Data segments whose bytes the receiver may have, by fingerprint: acknowledged, or contained in
-    /// segments that are not parsed. They may be dropped.
+    /// Numbers of data segments whose bytes the receiver may have, by fingerprint: acknowledged bytes, or
+    /// bytes in segments that are not parsed. These segments may be dropped.
     pub(super) had_already: HashMap<u64, u64>,
     /// The receiver's latest ACK number on this connection.
     acknowledged: Option<SeqNumber>,
@@ -133,8 +133,8 @@ impl Streams {
         Ok(brought)
     }
 
-    /// Checks an aggregate: its bytes, and the header fields in common with its segments: their frames, and
-    /// the lengths of their payloads.
+    /// Checks an aggregate: its bytes, and the header fields that its segments determine. `segments` are
+    /// their frames and the lengths of their payloads.
     pub(super) fn aggregate<'a>(
         &mut self,
         tcp: &Tcp<'_>,
@@ -155,7 +155,8 @@ impl Streams {
             .collect();
         self.came_out += places.len() as u64;
         if !brought.iter().map(|part| (part.at, part.len)).eq(places.iter().copied()) {
-            // Other segments contained some of the bytes first: which ones were merged is unknown.
+            // Other segments contained some of the bytes first, so the fields of the merged segments are
+            // unknown.
             for ((frame, _), (at, len)) in segments.zip(places) {
                 let is_new = brought.iter().any(|part| part.at < at + len && at < part.at + part.len);
                 self.may_not_be_dropped(frame, is_new);
@@ -275,8 +276,8 @@ mod tests {
         }
     }
 
-    /// Each segment comes twice: the second time in an aggregate with the next one, or alone. Its receiver
-    /// may have acknowledged it before.
+    /// Each segment comes twice; the second copy is delivered in an aggregate with the next segment, or
+    /// alone. The receiver may have acknowledged the segment before.
     #[test]
     fn of_retransmissions_only_what_is_held_is_remembered() {
         for (is_acknowledged, in_aggregate) in [(false, true), (false, false), (true, true), (true, false)] {
@@ -303,7 +304,7 @@ mod tests {
         }
     }
 
-    /// A copy is still held when an aggregate with old bytes has the first segment of its bytes.
+    /// An aggregate with old bytes delivers the first copy of a segment while the engine holds the second.
     #[test]
     fn a_copy_that_is_held_may_be_dropped() {
         let mut connection = Connection::new();
