@@ -1,4 +1,4 @@
-//! Generated traffic in volume: `NICHROME_FRAMES` says how many frames, `NICHROME_SEED` where to begin.
+//! Generated traffic in volume: `NICHROME_FRAMES` is the number of frames, `NICHROME_SEED` the first seed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 #[path = "common/generated/mod.rs"]
@@ -11,7 +11,7 @@ use generated::choose::Seeded;
 use generated::run;
 use nichrome_lro::{DropReason, FlushReason, PassReason};
 
-/// Frames of one run: short enough that many configurations are met, long enough to reach every limit.
+/// Frames of one run: short enough to try many configurations, long enough to reach every limit.
 const FRAMES: u64 = 2000;
 
 /// 300,000 frames by default.
@@ -33,7 +33,7 @@ fn every_promise_is_kept_by_the_hundred_thousands() {
     println!("{done} frames, {bytes} bytes verified, {per_second:.0} frames a second");
 }
 
-/// Otherwise the other tests would say little.
+/// The other tests prove little if the generated traffic misses a rule.
 #[test]
 fn the_traffic_reaches_every_rule() {
     let mut reached = BTreeMap::<&str, u64>::new();

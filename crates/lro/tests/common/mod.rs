@@ -136,7 +136,7 @@ impl Card {
         Self::new(&Config::default(), &ProfileConfig::Npu(npu))
     }
 
-    /// One of each, holding for a millisecond.
+    /// One card of each profile, holding for a millisecond.
     pub fn of_each_profile(config: &Config) -> [(Profile, Self); 3] {
         each_profile(ms(1)).map(|profile| (profile.profile(), Self::new(config, &profile)))
     }
@@ -238,7 +238,7 @@ impl Card {
         self.poll()
     }
 
-    /// Flushes the oldest flows, as many as have this number of frames.
+    /// Flushes the oldest flows until this number of frames has left.
     pub fn drain_oldest(&mut self, frames: usize) -> &mut Self {
         self.engine.drain_oldest(frames);
         self.poll()
@@ -331,8 +331,8 @@ pub fn each_profile(hold: Duration) -> [ProfileConfig; 3] {
     ]
 }
 
-/// Checks that every received frame was counted once more, and payload once in and once out. Nothing may be
-/// held.
+/// Checks that every received frame was also counted once as passed, dropped or flushed, and its payload once
+/// in and once out. Nothing may be held.
 pub fn assert_consistent(statistics: &Statistics) {
     let Statistics { packets_in, packets_out, aggregates, segments_aggregated, .. } = *statistics;
     let (passes, flushes, drops) =

@@ -19,8 +19,8 @@ pub fn data(at: u32, len: usize) -> TcpFrame {
     TcpFrame { seq: SeqNumber(BASE), ..TcpFrame::default() }.at(at, len)
 }
 
-/// A packet without an Ethernet header, from 8.0.69.0 and with `len` bytes of payload, 8 to 200, whose other
-/// fields look like an IPv4 and a TCP header 14 bytes later.
+/// A packet without an Ethernet header, from 8.0.69.0 and with `len` bytes of payload, 8 to 200. From byte 14
+/// on, its fields look like an IPv4 and a TCP header.
 pub fn packet_like_an_ethernet_frame(flow: u8, at: u32, len: usize) -> Vec<u8> {
     let mut payload = vec![0; len];
     (payload[6], payload[7]) = (0x50, 0x10);
@@ -30,7 +30,7 @@ pub fn packet_like_an_ethernet_frame(flow: u8, at: u32, len: usize) -> Vec<u8> {
     TcpFrame { network, payload, ..segment }.build()[14..].to_vec()
 }
 
-/// The first `len` bytes of a segment's IP payload as a first fragment, without an Ethernet header's tags or
+/// The first `len` bytes of a segment's IP payload as a first fragment, for segments without VLAN tags and
 /// IPv4 options.
 pub fn first_fragment(segment: &TcpFrame, len: usize) -> Vec<u8> {
     let mut frame = segment.build();
@@ -52,15 +52,15 @@ pub fn first_fragment(segment: &TcpFrame, len: usize) -> Vec<u8> {
 
 /// Small changes to a frame, for tests that read as a list of cases.
 pub trait Change: Sized {
-    /// The same with `len` bytes of the stream, `at` bytes further on.
+    /// Returns the frame with `len` bytes of the stream, `at` bytes further on.
     fn at(self, at: u32, len: usize) -> Self;
-    /// The same with these flags, and ACK.
+    /// Returns the frame with these flags, and ACK.
     fn flags(self, flags: TcpFlags) -> Self;
-    /// The same with other fields.
+    /// Returns the frame with other fields.
     fn with(self, change: impl FnOnce(&mut Self)) -> Self;
-    /// The same with timestamps, aligned as usual.
+    /// Returns the frame with timestamps, in the recommended padding (RFC 7323 appendix A).
     fn timestamps(self, value: u32, echo: u32) -> Self;
-    /// The same over IPv6.
+    /// Returns the frame over IPv6.
     fn over_ipv6(self) -> Self;
 }
 

@@ -1,10 +1,10 @@
-//! Active ACK: what the card acknowledges by itself, and when it must not. Each rule of the design by name.
+//! Active ACK: the ACKs that the card generates, and when it must not. A test for each rule of the design.
 
 use crate::common::{Ack, Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{ActiveAck, Config, DropReason, NpuConfig, PassReason, ProfileConfig, Rules};
 use nichrome_wire::{EtherType, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag};
 
-/// How long everything needs at most to be handed to the host.
+/// Upper bound of the time until every held segment is delivered to the host.
 pub(crate) const SETTLE: std::time::Duration = ms(3);
 
 /// The window scale option of the SYNs.
@@ -15,7 +15,7 @@ pub(crate) fn card(active_ack: ActiveAck) -> Card {
     Card::new(&Config::default(), &ProfileConfig::Npu(npu))
 }
 
-/// The same fields from the other side.
+/// The frame with addresses and ports exchanged.
 fn reversed(frame: &TcpFrame) -> TcpFrame {
     let network = match frame.network {
         Network::Ipv4 { src, dst, .. } => Network::ipv4(dst, src),
@@ -46,7 +46,7 @@ pub(crate) fn host_syn(frame: TcpFrame) -> TcpFrame {
     syn(frame, TcpFlags::ACK, &[2, 4, 5, 180, 1, 3, 3, SCALE])
 }
 
-/// A connection whose SYNs were seen; 100 bytes were received, handed over and acknowledged by the host, with
+/// A connection whose SYNs were seen; 100 bytes were received, delivered, and acknowledged by the host, with
 /// a window of 1,000 × 128 bytes.
 pub(crate) fn connected() -> Card {
     let mut card = card(ActiveAck::Safe);
@@ -63,7 +63,7 @@ fn open(card: &mut Card, first: &TcpFrame) {
     assert_eq!(card.take_acks(), [], "the host speaks for itself");
 }
 
-/// What goes to the wire when `frames` are received and handed over.
+/// Receives `frames`, waits until they are delivered, and returns the ACKs that the card sent.
 pub(crate) fn acks_for(card: &mut Card, frames: &[TcpFrame]) -> Vec<Ack> {
     frames.iter().for_each(|frame| _ = card.receive(frame));
     card.wait(SETTLE).take_acks()
@@ -106,7 +106,7 @@ fn paper_acknowledges_duplicates_that_it_drops() {
     assert_eq!(card.drops(DropReason::Duplicate), 2);
 }
 
-/// The ACK number does not go back with the sequence number, and does not follow what may be forged.
+/// The ACK number does not go back to an old segment, and does not follow a segment that may be forged.
 #[test]
 fn paper_acknowledges_what_it_passes_with_nextseq() {
     let acks_for = |places: &[u32]| {
@@ -243,7 +243,7 @@ fn a_host_that_has_not_acknowledged_anything_is_unknown() {
     assert_eq!(acks_for(&mut card, &[data(0, 100), data(100, 100)]), []);
 }
 
-/// The same, marked by a router.
+/// The frame, marked with CE by a router.
 fn ce(frame: TcpFrame) -> TcpFrame {
     frame.with(|frame| match &mut frame.network {
         Network::Ipv4 { tos: class, .. } | Network::Ipv6 { class, .. } => *class = TrafficClass(3),
@@ -405,7 +405,7 @@ fn nothing_is_acknowledged_once_the_descriptor_was_given_back() {
     }
 }
 
-/// The same behind an IPv6 extension header of this kind.
+/// The frame with an IPv6 extension header of this kind before TCP.
 pub(crate) fn behind(kind: IpProtocol, frame: TcpFrame) -> TcpFrame {
     frame.with(|frame| {
         if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
@@ -532,7 +532,8 @@ fn what_the_host_did_not_take_is_not_acknowledged_by_what_follows() {
     }
 }
 
-/// A capture may lack segments that the host has had: what it has acknowledged need not reach it again.
+/// The card may not have seen all segments that the host received: bytes that the host has acknowledged need
+/// not reach it again.
 #[test]
 fn what_the_host_has_acknowledged_is_dropped_though_the_card_never_saw_it() {
     let mut card = connected();

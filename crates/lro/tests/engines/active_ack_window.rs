@@ -1,4 +1,4 @@
-//! Active ACK: the windows of what the card acknowledges, and their scale.
+//! Active ACK: the windows in the card's ACKs, and their scale.
 
 use nichrome_lro::ActiveAck;
 use nichrome_wire::TcpFlags;
@@ -68,7 +68,7 @@ fn the_window_is_not_scaled_by_more_than_14() {
 fn the_window_scale_of_an_earlier_connection_does_not_count() {
     let mut card = connected();
     card.receive(&peer_syn(data(0, 0)));
-    // The host's SYN took another way.
+    // The card does not see the host's SYN.
     card.receive(&data(0, 100)).wait(SETTLE).host_sends(&host(100, 1000));
     assert_eq!(acks_for(&mut card, &[data(100, 100)]), []);
 }

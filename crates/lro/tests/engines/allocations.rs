@@ -1,5 +1,5 @@
-//! No allocation in the steady state. Only what the test's own thread allocates counts: the test harness has
-//! others.
+//! No allocation in the steady state. Only allocations of the test's own thread count: the test harness has
+//! other threads.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use nichrome_lro::{
 use nichrome_wire::engine::{advance, deliver, deliver_batch, end_batch};
 use nichrome_wire::{Engine, Instant, TcpFlags, TcpFrame};
 
-/// Traffic of several flows that meets every path: in order, reordered, lost, repeated, control, corrupt.
+/// Traffic of several flows that takes every path: in order, reordered, lost, repeated, control, corrupt.
 fn traffic() -> Vec<Rc<[u8]>> {
     let mut frames = Vec::new();
     let mut add = |frame: TcpFrame| frames.push(Rc::from(frame.build()));
@@ -41,7 +41,7 @@ fn traffic() -> Vec<Rc<[u8]>> {
     frames
 }
 
-/// A host that acknowledges what it got, as the card sees it.
+/// The ACKs of a host, as the card sees them.
 fn host_frames() -> Vec<Vec<u8>> {
     let ack = |nth: u32| {
         let back = data(0, 0).timestamps(5, 6).with(|frame| {
@@ -54,7 +54,7 @@ fn host_frames() -> Vec<Vec<u8>> {
     (0..600).map(ack).collect()
 }
 
-/// One pass over the traffic. Every output is looked at as a driver does, and dropped some outputs later.
+/// One pass over the traffic. Reads every output as a driver does, and drops it some outputs later.
 struct Driver {
     now: Instant,
     kept: Vec<Output<Rc<[u8]>>>,
@@ -93,7 +93,7 @@ impl Driver {
     }
 }
 
-/// A burst's vector changes places with one of the engine's, and its memory is kept. The first pass allocates
+/// The engine exchanges a burst's vector with one of its own, and keeps the memory. The first pass allocates
 /// room for outputs.
 #[test]
 fn nothing_is_allocated_for_bursts_in_the_steady_state() {
@@ -150,7 +150,7 @@ fn nothing_is_allocated_for_a_batch_of_many_flows_that_comes_in_parts() {
     }
 }
 
-/// Neither in the steady state nor at first: everything is reserved when the engine is made.
+/// Neither in the steady state nor at first: the engine reserves all memory when it is created.
 #[test]
 fn nothing_is_allocated_from_the_first_frame_on() {
     let npu = NpuConfig { floor: us(200), psh: PshRule::End, ..NpuConfig::default() };

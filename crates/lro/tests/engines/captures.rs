@@ -14,7 +14,7 @@ use nichrome_wire::{Engine, Instant};
 
 use crate::common::{assert_consistent, ms, us};
 
-/// The captures of TCP; others have too little of it to be coalesced.
+/// The captures of TCP; the others have too few TCP segments to coalesce.
 fn captures() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
     let entries = folder.read_dir().expect("tests/captures is in the repository");
@@ -25,7 +25,7 @@ fn captures() -> Vec<PathBuf> {
     paths
 }
 
-/// Every way in which a profile is configured that changes what may be merged.
+/// The profiles, with each option that changes which segments merge.
 fn profiles() -> Vec<ProfileConfig> {
     let npu = NpuConfig::default();
     vec![
@@ -111,7 +111,7 @@ fn a_small_table_and_few_aggregates_carry_every_capture() {
     }
 }
 
-/// What reordering is for.
+/// The benefit of reordering.
 #[test]
 fn npu_merges_twice_as_much_as_gro_where_segments_are_reordered() {
     let path = captures().into_iter().find(|path| path.ends_with("tcp-reorder.pcap")).unwrap();

@@ -1,4 +1,5 @@
-//! The IPv4 header checksum of every frame is verified, whatever the status of its TCP or UDP checksum.
+//! The engines verify the IPv4 header checksum of every frame, whatever the status of its TCP or UDP
+//! checksum.
 
 use std::collections::HashSet;
 
@@ -73,7 +74,7 @@ impl Kind {
     }
 }
 
-/// What the payload of a frame begins with.
+/// The first bytes of a frame's payload.
 fn number(port: u16, nth: u16) -> [u8; 4] {
     let ([a, b], [c, d]) = (port.to_be_bytes(), nth.to_be_bytes());
     [a, b, c, d]
@@ -83,7 +84,7 @@ fn config() -> Config {
     Config { udp: true, tunnels: true, ..Config::default() }
 }
 
-/// How many of the frames with these numbers were merged.
+/// Returns how many of the frames with these numbers were merged.
 fn merged(sent: &[Sent], corrupt: &HashSet<[u8; 4]>) -> usize {
     let aggregates = sent.iter().filter_map(|sent| match sent {
         Sent::Merged(merged) => Some(merged),

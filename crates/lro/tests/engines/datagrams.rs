@@ -1,5 +1,5 @@
-//! UDP datagrams in `gro`: every row of their table of cases, by name. Whatever comes out is also verified
-//! bit for bit.
+//! UDP datagrams in `gro`: a test for each row of their table of cases. The verifier also compares all
+//! outputs bit for bit.
 
 use crate::common::{Card, Change, Sent, assert_consistent, data, each_profile, ms, tcp};
 use crate::generated::exchange;
@@ -12,7 +12,7 @@ use nichrome_wire::{
     Engine, Instant, IpProtocol, Network, TcpFrame, VirtioNetHeader, VlanTag, transmitted_checksum,
 };
 
-/// A `gro` that coalesces UDP, and differs from the usual one in `change`.
+/// A `gro` that coalesces UDP, with the default configuration except for `change`.
 fn card_with(change: impl FnOnce(&mut Config)) -> Card {
     let mut config = Config { udp: true, ..Config::default() };
     change(&mut config);
@@ -40,8 +40,8 @@ fn datagram(nth: u16, len: usize) -> Vec<u8> {
     build(&fields(nth, len))
 }
 
-/// The UDP payload lengths of what came out since the last call, as etherparse reads them, and whether their
-/// checksums are right.
+/// Returns the UDP payload lengths of the outputs since the last call, as etherparse reads them. Checks their
+/// checksums.
 fn take_lens(card: &mut Card) -> Vec<usize> {
     card.take().iter().map(|sent| payload_len(sent.bytes())).collect()
 }
@@ -59,7 +59,7 @@ fn payload_len(frame: &[u8]) -> usize {
     payload.len()
 }
 
-/// Receives datagrams of these lengths and returns the lengths of what comes out.
+/// Receives datagrams of these lengths and returns the payload lengths of the outputs.
 fn lens_of(lens: &[usize]) -> Vec<usize> {
     let mut card = card();
     for (nth, len) in lens.iter().enumerate() {
@@ -309,7 +309,7 @@ fn a_flow_of_tcp_is_flushed_for_one_of_udp_where_all_aggregates_are_held_and_the
     assert_eq!((card.drain().take().len(), card.passes(PassReason::PoolEmpty)), (2, 1));
 }
 
-/// Computes the checksums of a datagram over IPv4 without options again.
+/// Recomputes the checksums of a datagram over IPv4 without options.
 fn complete(frame: &mut [u8]) {
     let (ip, udp) = frame[14..].split_at_mut(20);
     ip[10..12].fill(0);
@@ -320,8 +320,8 @@ fn complete(frame: &mut [u8]) {
     udp[6..8].copy_from_slice(&transmitted_checksum(sum).to_be_bytes());
 }
 
-/// Each bit of the headers, in the second of three datagrams. Its checksums are right, so that only its
-/// fields tell it from the others.
+/// Flips each bit of the headers in the second of three datagrams. Its checksums are right, so that it
+/// differs from the others in that field only.
 #[test]
 fn a_datagram_that_differs_in_a_header_bit_is_not_merged() {
     let is_merged_with = |at: usize, flip: u8, is_batch: bool| {
@@ -336,7 +336,7 @@ fn a_datagram_that_differs_in_a_header_bit_is_not_merged() {
             _ => false,
         })
     };
-    // With the identification of the first one; and the checksums, which are computed again.
+    // The flip that gives it the identification of the first one; and the checksums, which are recomputed.
     let is_equal = |at: usize, bit: u8| (at, bit) == (19, 1) || [24, 25, 40, 41].contains(&at);
     for is_batch in [false, true] {
         assert!(is_merged_with(0, 0, is_batch));
@@ -365,8 +365,8 @@ fn the_identifications_of_datagrams_are_the_same_or_go_up_by_one() {
     }
 }
 
-/// An IP checksum of 0xFFFF is right where 0 is, and a datagram may have no checksum; neither would be
-/// re-created.
+/// An IP checksum of 0xFFFF is right where 0 is, and a datagram may have no checksum; the engine could
+/// re-create neither.
 #[test]
 fn a_checksum_that_would_not_be_re_created_is_not_merged() {
     let ip_checksum = 24..26;

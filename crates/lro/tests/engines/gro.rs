@@ -1,5 +1,5 @@
-//! The `gro` profile: every row of its table of cases, by name. Whatever comes out is also verified bit for
-//! bit.
+//! The `gro` profile: a test for each row of its table of cases. The verifier also compares all outputs bit
+//! for bit.
 
 use crate::common::{Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{
@@ -11,7 +11,7 @@ use nichrome_wire::{
     VlanTag,
 };
 
-/// A `gro` that differs from the usual one in `change`.
+/// A `gro` with the default configuration except for `change`.
 pub(super) fn gro(change: impl FnOnce(&mut Config)) -> Card {
     let mut config = Config::default();
     change(&mut config);
@@ -143,7 +143,7 @@ fn psh_and_fin_are_passed_where_nothing_is_held() {
     }
 }
 
-/// Every header field that is to be equal, changed.
+/// Segments that each differ in one header field that must be equal.
 fn unequal_fields() -> Vec<(&'static str, TcpFrame)> {
     let v4 = data(100, 100);
     let v6 = v4.clone().over_ipv6();
@@ -221,7 +221,7 @@ fn a_segment_with_an_unequal_field_is_held_anew() {
     }
 }
 
-/// The usual network header of the same version.
+/// The default network header of the frame's IP version.
 fn first_network(frame: &TcpFrame) -> Network {
     match frame.network {
         Network::Ipv4 { .. } => Network::default(),
@@ -352,13 +352,14 @@ fn padding_flushes_the_flow_and_is_passed_with_it() {
 fn a_checksum_that_no_sender_computes_flushes_the_flow_and_is_passed() {
     let mut cases = Vec::new();
     for (next, more_acked) in [(0, 0), (1, 0), (1, 1)] {
-        // The urgent pointer, which nobody looks at, makes the checksum 0, for which 0xFFFF is as good.
+        // The urgent pointer, which the engine ignores without URG, makes the checksum 0. 0xFFFF is
+        // equivalent.
         let mut odd = with_ident(100, next).with(|frame| frame.ack += more_acked).build();
         odd.copy_within(50..52, 52);
         odd[50..52].fill(0xFF);
         let urgent = u16::from_be_bytes([odd[52], odd[53]]);
         cases.push((with_ident(0, 0).with(|frame| frame.urgent = urgent), odd));
-        // So does this identification with that of the IPv4 header.
+        // This identification makes the IPv4 header checksum 0.
         let plain = with_ident(100, 0).build();
         let ident = u16::from_be_bytes([plain[24], plain[25]]);
         let mut odd = with_ident(100, ident).with(|frame| frame.ack += more_acked).build();

@@ -1,10 +1,10 @@
-//! Segments of a flow whose ACK numbers differ: `gro` merges none of them, and holds the flow on.
+//! Segments of a flow whose ACK numbers differ: `gro` merges none of them, and continues to hold the flow.
 
 use crate::common::{Card, Change, data, us};
 use crate::gro::with_ident;
 use nichrome_lro::{FlushReason, PassReason};
 use nichrome_wire::{SeqNumber, TcpFlags, TcpFrame};
-/// Second segments with another ACK number, by what else differs from the first.
+/// Second segments with another ACK number, each with the name of the other difference from the first.
 fn with_another_ack() -> Vec<(&'static str, TcpFrame)> {
     let second = || data(100, 100).with(|frame| frame.ack += 1);
     let with_ident = with_ident(100, 77).with(|frame| frame.ack += 1);
@@ -24,7 +24,8 @@ fn with_another_ack() -> Vec<(&'static str, TcpFrame)> {
     ]
 }
 
-/// A run is started again in its place only at the time at which it began: the two ways are compared.
+/// The engine restarts a run in its place only at the time at which it began: compares that with a run that
+/// is flushed and begun.
 #[test]
 fn a_run_started_again_is_as_one_flushed_and_begun() {
     for (case, second) in with_another_ack() {
@@ -43,7 +44,7 @@ fn a_run_started_again_is_as_one_flushed_and_begun() {
     }
 }
 
-/// In one batch, which starts a run again with several segments at once.
+/// All in one batch, in which the engine restarts a run with several segments in one call.
 #[test]
 fn segments_with_an_equal_ack_number_are_merged_behind_one_with_another() {
     for (acks, expected) in [

@@ -38,7 +38,8 @@ fn of_flows(flows: impl IntoIterator<Item = u16>, at: u32) -> Vec<Vec<u8>> {
     flows.into_iter().map(|flow| data(at, 100).with(|frame| frame.src_port = flow).build()).collect()
 }
 
-/// A `gro` that holds a batch, after one of many flows: it looks for segments that are alone.
+/// A `gro` that holds segments until the batch ends, after a batch of many flows: it searches for segments
+/// that are alone.
 fn after_many_flows() -> Card {
     let mut card = Card::new(&Config::default(), &ProfileConfig::Gro(Hold::Batch));
     assert_eq!(card.receive_batch(&of_flows(1..=20, 0)).take_lens(), [100; 20]);
@@ -126,7 +127,7 @@ fn control_does_not_overtake_a_segment_of_a_batch_of_many_flows() {
     }
 }
 
-/// Segments of these flows that take turns, `in_a_row` each time: in each of three rounds with another ACK
+/// Segments of flows that take turns, `in_a_row` each time, in three rounds. Each round has another ACK
 /// number.
 fn with_rising_acks(flows: u16, in_a_row: u32) -> Vec<Vec<u8>> {
     let segment = |round: u32, flow: u16, nth: u32| {
@@ -152,7 +153,8 @@ fn trains_end_where_the_ack_number_rises() {
     }
 }
 
-/// What a train of frames may not skip: each case singly and together.
+/// Returns the payload lengths for frames received one by one, and together as a train: the two must be
+/// equal.
 fn lens_singly_and_together(frames: &[Vec<u8>], change: impl Fn(&mut Config) + Copy) -> [Vec<usize>; 2] {
     [false, true].map(|together| gro(change).receive_all(frames, together).drain().take_lens())
 }
@@ -194,7 +196,7 @@ fn an_aggregate_has_no_more_segments_than_the_limit() {
         let limit = |config: &mut Config| config.max_segments = max_segments;
         let lens = lens_singly_and_together(&frames, limit);
         assert_eq!(lens, [expected.clone(), expected.clone()], "{max_segments}");
-        // The first by itself, the others as a train that would fill it.
+        // The first frame alone, the others as a train that would fill its run.
         let mut card = gro(limit);
         card.receive_bytes(frames[0].clone()).receive_batch(&frames[1..]);
         assert_eq!(card.drain().take_lens(), expected, "{max_segments}, one and a train");

@@ -1,4 +1,5 @@
-//! Which header bits the segments of one aggregate may differ in: every bit of every kind of header is tried.
+//! The header bits in which the segments of one aggregate may differ: tries every bit of every kind of
+//! header.
 
 use std::ops::Range;
 
@@ -8,7 +9,7 @@ use nichrome_wire::{EtherType, IpProtocol, Network, TcpFrame, VlanTag};
 
 use crate::common::{Card, Change, Sent, data, each_profile, ms, tcp};
 
-/// A kind of header, and where its parts begin.
+/// A kind of header, and the positions of its parts.
 struct Shape {
     first: TcpFrame,
     network: usize,
@@ -32,8 +33,8 @@ impl Shape {
         matches!(self.first.network, Network::Ipv4 { .. })
     }
 
-    /// The frames of three consecutive segments, whose IPv4 identifications are `step` apart, in the second
-    /// of which this bit of the header is flipped.
+    /// The frames of three consecutive segments, whose IPv4 identifications are `step` apart. In the second
+    /// frame, bit `flipped` of the header is flipped.
     fn frames(&self, step: u16, flipped: usize) -> [Vec<u8>; 3] {
         [0, 1, 2].map(|nth: u16| {
             let mut segment = self.first.clone().at(u32::from(nth) * 100, 100);
@@ -49,7 +50,7 @@ impl Shape {
         })
     }
 
-    /// Computes the checksums again.
+    /// Recomputes the checksums.
     fn complete(&self, frame: &mut [u8]) {
         let (ip, tcp) = frame[self.network..].split_at_mut(self.transport - self.network);
         let sum = if self.is_ipv4() {
@@ -69,9 +70,9 @@ impl Shape {
     fn free(&self, profile: Profile) -> Vec<Range<usize>> {
         let Self { network, transport, payload, .. } = *self;
         let (ttl, ident) = if self.is_ipv4() { (8, 4..6) } else { (7, 0..0) };
-        // PSH, which ends an aggregate, and in `gro` FIN: the flags are tried by other tests.
+        // PSH, which ends an aggregate, and in `gro` FIN: other tests try the flags.
         let flags = transport + 13..transport + 14;
-        // Checksums are computed again.
+        // Checksums are recomputed.
         let sum = transport + 16..transport + 18;
         let mut free = vec![network + ident.start..network + ident.end, flags, sum];
         if self.is_ipv4() {
@@ -162,7 +163,7 @@ fn segments_that_differ_in_a_header_bit_are_merged_only_where_the_profile_says_s
     assert!(merged > 1000, "{merged}");
 }
 
-/// A packet's headers of up to 192 bytes are kept, whatever they consist of.
+/// The engines keep headers of up to 192 bytes, whatever these consist of.
 #[test]
 fn headers_of_192_bytes_are_merged_and_longer_ones_passed() {
     let config = Config { medium: Medium::Ip, ..Config::default() };
@@ -189,7 +190,7 @@ fn headers_of_192_bytes_are_merged_and_longer_ones_passed() {
     }
 }
 
-/// These addresses and ports look as an Ethernet header and the first half of another IPv4 header.
+/// These addresses and ports look like an Ethernet header and the first half of another IPv4 header.
 #[test]
 fn a_packet_without_a_link_header_is_not_taken_for_a_frame() {
     let segment = data(0, 0).with(|frame| {

@@ -1,16 +1,16 @@
-//! What the Linux kernel's own test of receive offload (tools/testing/selftests, `gro.c`) expects of it,
-//! expected of `gro`: the same segments, the same payload lengths of the packets that come out before the
-//! closing FIN.
+//! The cases of the Linux kernel's selftest of receive offload (tools/testing/selftests, `gro.c`), applied to
+//! `gro`: the same segments, and the same payload lengths of the packets that come out before the closing
+//! FIN.
 
 use crate::common::{Card, Change, ms, pattern, tcp};
 use nichrome_lro::{Config, Hold, ProfileConfig};
 use nichrome_wire::checksum::checksum;
 use nichrome_wire::{FlowLabel, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass};
 
-/// Payload of a usual segment.
+/// Payload of most segments in bytes.
 const L: usize = 100;
 
-/// What the sender does.
+/// An action of the sender.
 enum Step {
     Send(Vec<u8>),
     Wait100Ms,
@@ -18,7 +18,7 @@ enum Step {
 
 use Step::{Send, Wait100Ms};
 
-/// One case: its name, what is sent, and which payloads are to come out.
+/// A case: its name, the sender's steps, and the expected payload lengths.
 struct Case {
     name: &'static str,
     steps: Vec<Step>,
@@ -64,14 +64,14 @@ impl Ip {
         self.segment(nth * L as u32, L)
     }
 
-    /// Five segments, of which the third, without payload unless `len` says so, has these flags.
+    /// Five segments. The third has these flags and `len` bytes of payload.
     fn with_flags(self, flags: TcpFlags, len: usize) -> Vec<TcpFrame> {
         let special = self.segment(2 * len as u32, len).flags(flags);
         vec![self.nth(0), self.nth(1), special, self.nth(3), self.nth(4)]
     }
 }
 
-/// Sends a case's frames and the FIN after them; panics where other payloads come out before the FIN.
+/// Sends a case's frames and the FIN after them; panics if other payload lengths come out before the FIN.
 fn check(ip: Ip, case: Case) {
     check_with(&Config::default(), ip, case);
 }
@@ -93,7 +93,7 @@ fn check_with(config: &Config, ip: Ip, case: Case) {
     assert_eq!(got, expected, "{name}, {ip:?}");
 }
 
-/// The payload's length and whether FIN is set, of whole segments and of first fragments.
+/// Returns the payload length and true if FIN is set, for whole segments and first fragments.
 fn lengths(frame: &[u8]) -> (usize, bool) {
     let fragment = match frame[14] >> 4 {
         4 => frame[20] & 0x20 != 0,
@@ -328,7 +328,7 @@ fn large() {
     }
 }
 
-/// Two segments of each of many flows, the first of all, then the second of all.
+/// Two segments of each of many flows: first segment of each flow, then the second of each.
 #[test]
 fn capacity() {
     for ip in BOTH {

@@ -1,4 +1,5 @@
-//! The `netfpga` profile: every rule of its table, by name. Whatever comes out is also verified as a stream.
+//! The `netfpga` profile: a test for each rule of its table. The verifier also compares all outputs as
+//! streams.
 
 use crate::common::{Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{
@@ -9,7 +10,7 @@ use nichrome_wire::{
     Engine, EtherType, Instant, IpProtocol, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag,
 };
 
-/// A `netfpga` that differs from the usual one in `change`.
+/// A `netfpga` with the default configuration except for `change`.
 fn netfpga(change: impl FnOnce(&mut Config)) -> Card {
     let mut config = Config::default();
     change(&mut config);
@@ -253,7 +254,7 @@ fn another_ttl_starts_anew() {
     }
 }
 
-/// Segments of `count` flows in turn.
+/// Receives segments of `count` flows in turn.
 fn in_turn(card: &mut Card, count: u16, rounds: u32) {
     for nth in 0..rounds {
         for flow in 0..count {
@@ -308,7 +309,7 @@ fn a_trailer_beyond_the_padding_is_not_eligible() {
     }
 }
 
-/// A segment behind a chain of so many bytes of destination options.
+/// A segment behind `chain` bytes of destination options.
 fn behind_options(chain: usize) -> TcpFrame {
     data(0, 100).over_ipv6().with(|frame| match &mut frame.network {
         Network::Ipv6 { next_header, extensions, .. } => {
@@ -329,8 +330,8 @@ fn checksums_behind_extension_headers_are_not_verified() {
     assert_eq!((card.passes(PassReason::IpOptions), card.flushes(FlushReason::Barrier)), (1, 1));
 }
 
-/// The content of extension headers is not read, a home address (RFC 6275) among it; TCP headers behind them
-/// may be malformed.
+/// The engine does not read the content of extension headers, such as a home address (RFC 6275); TCP headers
+/// behind them may be malformed.
 #[test]
 fn nothing_overtakes_behind_extension_headers() {
     let home_address = data(100, 100).over_ipv6().with(|frame| match &mut frame.network {

@@ -1,5 +1,5 @@
-//! The `npu` profile: the rules of its table on order, barriers and memory, by name. Whatever comes out is
-//! also verified as a stream, but where the paper's rules break one.
+//! The `npu` profile: a test for each rule of its table on order, barriers and memory. The verifier also
+//! compares all outputs as streams, except under the paper's rules, which break streams.
 
 use crate::common::{Card, Change, Sent, data, ms, tcp, us};
 use nichrome_lro::{
@@ -8,14 +8,14 @@ use nichrome_lro::{
 };
 use nichrome_wire::{Engine, Instant, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass};
 
-/// An `npu` that differs from the usual one in `change`.
+/// An `npu` with the default configuration except for `change`.
 fn npu(change: impl FnOnce(&mut Config, &mut NpuConfig)) -> Card {
     let (mut config, mut npu) = (Config::default(), NpuConfig::default());
     change(&mut config, &mut npu);
     Card::new(&config, &ProfileConfig::Npu(npu))
 }
 
-/// One with the paper's rules, which break streams.
+/// An `npu` with the paper's rules, which break streams.
 fn paper() -> Card {
     npu(|_, npu| npu.rules = Rules::Paper).unverified()
 }
@@ -218,7 +218,7 @@ fn a_syn_takes_a_descriptor_under_the_papers_rules() {
     let mut card = paper();
     card.receive(&data(0, 0).with(|frame| frame.flags = TcpFlags::SYN));
     assert_eq!(connections(&card), 1);
-    // Its data begins after the SYN: segments that overtake the first one wait.
+    // The connection's data begins after the SYN: segments that overtake the first one wait.
     receive_at(&mut card, [101]);
     assert!(card.take_lens() == [0]);
     receive_at(&mut card, [1]);
@@ -330,7 +330,7 @@ fn a_zero_window_probe_of_one_byte_is_data_and_its_repetition_is_passed() {
     assert_eq!(card.take_lens(), [1]);
     card.receive(&data(100, 1));
     assert_eq!((card.take_lens(), card.passes(PassReason::Old)), (vec![1], 1));
-    // The window opens: the sender begins where the probe was.
+    // The window opens: the sender continues with the byte of the probe.
     card.receive(&data(100, 100));
     assert_eq!(card.take_lens(), [100]);
 }
@@ -358,7 +358,7 @@ fn an_older_timestamp_is_not_merged() {
         card.receive(&data(nth * 100, 100).timestamps(value, 1));
     }
     assert_eq!(card.drain().take_lens(), [200, 200, 100], "equal ones merge: PAWS takes or drops both");
-    // Also behind what the host has already.
+    // Also in comparison with timestamps that were delivered to the host.
     card.receive(&data(500, 100).timestamps(9, 1)).receive(&data(600, 100).timestamps(14, 1));
     assert_eq!(card.drain().take_lens(), [100, 100]);
 }
@@ -380,7 +380,7 @@ fn timestamps_are_read_wherever_their_padding_puts_them() {
             let mut card = Card::npu();
             for (at, value) in [(0, 7), (100, second)] {
                 let mut segment = data(at, 100).timestamps(value, 0x0102_0304);
-                // Without the two bytes of padding that are there.
+                // Removes the two bytes of padding.
                 segment.options.drain(..2);
                 segment.options.splice(..0, vec![1; padding]);
                 let end = segment.options.len().next_multiple_of(4);
@@ -424,13 +424,13 @@ fn the_whole_has_the_latest_ack_with_its_window() {
 fn a_full_table_evicts_and_hands_on_what_was_held() {
     let mut card = npu(|config, _| config.max_connections = 2);
     for (port, at) in [(1, 0), (2, 0), (3, 0), (3, 100)] {
-        // A batch that goes on gives descriptors to the connections of its last burst.
+        // If a batch continues, the connections of its last burst take descriptors.
         card.wait(us(1)).receive(&data(at, 100).with(|frame| frame.src_port = port));
     }
     assert_eq!((card.take_lens(), card.flushes(FlushReason::Evicted), connections(&card)), (vec![100], 1, 2));
 }
 
-/// The timers of connections that hold nothing are set, too, and fire earlier.
+/// The timers of connections that no longer hold anything are still set, and fire earlier.
 #[test]
 fn the_run_whose_timer_fires_next_is_evicted_where_all_aggregates_are_held() {
     let long = ms(100);

@@ -1,15 +1,15 @@
-//! The `npu` profile with bursts of many connections, for which it has paths of their own: they change
-//! nothing, but that segments in a row of a sparse connection merge.
+//! The `npu` profile with bursts of many connections, for which it has fast paths. These do not change the
+//! outputs, except that consecutive segments of a sparse connection merge.
 
 use crate::common::{Card, Change, data, packet_like_an_ethernet_frame, us};
 use nichrome_lro::{Config, FlushReason, Frame, Medium, NpuConfig, ProfileConfig};
 use nichrome_wire::{TcpFlags, TcpFrame};
 
-/// Connections: more than the nearest caches are taken for.
+/// Number of connections: above the thresholds from which the engine prefetches.
 const CONNECTIONS: u32 = 9000;
 
-/// What a connection receives in a round: next in sequence but for what is particular to it, and for one in a
-/// while.
+/// The segments of a connection in a round: mostly next in sequence, with a peculiarity of each connection,
+/// and sometimes late ones.
 fn segments(connection: u32, round: u32) -> Vec<Vec<u8>> {
     let port = |frame: &mut TcpFrame| (frame.src_port, frame.dst_port) = (connection as u16, 80);
     let at = |nth: u32| data(nth * 100, 100).with(port);
@@ -72,8 +72,8 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
     assert!(bursts.flushes(FlushReason::Sparse) > 8 * u64::from(CONNECTIONS) / 2, "they were to be sparse");
 }
 
-/// Of a sparse connection, the first segment leaves at once if it comes alone, and with the next one if it
-/// comes together with that. The cards verify what they deliver.
+/// The first segment of a sparse connection leaves at once if it comes alone, and together with the next one
+/// if both come in one burst. The cards verify what they deliver.
 #[test]
 fn segments_in_a_row_of_sparse_connections_merge_in_bursts() {
     let [bursts, single] = many_connections(2, [|_, _| {}; 2]);
@@ -104,14 +104,14 @@ fn assert_bursts_of_medium_change_nothing(medium: Medium, bursts: &[&[Vec<u8>]],
         let (mut burst, mut single) = (card(), card());
         let crowd = |round| (0..others.min(8)).map(|nth| other(nth, 10 + 10 * round)).collect();
         let crowds: Vec<Vec<Vec<u8>>> = (0..3 * bursts.len() as u32).map(crowd).collect();
-        // A burst of several connections comes before each.
+        // A burst of many connections comes before each.
         let bursts = crowds.iter().zip(bursts.iter().cycle()).flat_map(|(crowd, burst)| [&crowd[..], burst]);
         for frames in bursts {
             burst.receive_frames(frames.iter().cloned().map(Frame::verified).collect()).wait(us(30));
             frames.iter().cloned().for_each(|frame| _ = single.receive_frame(Frame::verified(frame)));
             single.end_batch().wait(us(30));
         }
-        // What becomes due together may leave in any order of connections.
+        // Segments that are due at the same time may leave in any order of connections.
         let by_port = |card: &mut Card| {
             let mut sent = card.drain().take();
             let ports = if medium == Medium::Ip { 20..22 } else { 34..36 };
@@ -163,7 +163,7 @@ fn a_train_with_bytes_behind_a_packet_or_cut_brings_about_what_single_frames_do(
 #[test]
 fn connections_that_take_turns_bring_about_what_single_frames_do() {
     for (connections, in_a_row) in [(1, 1), (2, 1), (3, 2), (5, 3), (70, 1)] {
-        // One after the other, but for one whose turn fails and one that comes too early.
+        // Connections in turn, except for one that misses its turn and one that comes too early.
         let turns = (0..4u32).flat_map(|round| (0..connections).map(move |connection| (round, connection)));
         let turns = turns.filter(|turn| *turn != (1, 1)).chain([(7, 2), (4, 0)]);
         let frames: Vec<Vec<u8>> = turns
@@ -184,8 +184,8 @@ fn connections_that_take_turns_in_another_order_bring_about_what_single_frames_d
         data(at, 100).with(|frame| frame.src_port = 1024 + connection as u16).build()
     };
     for connections in [2, 5, 40, 70] {
-        // As the round before, the other way round, with a connection that is left out, and from another one
-        // on.
+        // The order of the round before, the reverse order, an order without one connection, and a rotated
+        // order.
         let orders: [fn(u32, u32) -> u32; 4] =
             [|nth, _| nth, |nth, of| of - 1 - nth, |nth, of| nth.max(1) % of, |nth, of| (nth + of / 2) % of];
         let mut sent = vec![0; connections as usize];
@@ -213,7 +213,8 @@ fn a_segment_behind_a_frame_with_its_addresses_and_ports_in_place_is_of_its_conn
     let mut datagram = segment(0);
     datagram[PROTOCOL] = 17;
     assert_bursts_change_nothing(&[&[datagram, segment(0)], &[segment(1)]], "a datagram");
-    // Of two connections, with equal bytes where an Ethernet frame has addresses and ports.
+    // Packets of two connections, with equal bytes at the positions where an Ethernet frame has addresses and
+    // ports.
     let packet = |flow, at| packet_like_an_ethernet_frame(flow, at, 100);
     let bursts = [&[packet(1, 0), packet(2, 0)][..], &[packet(2, 100)], &[packet(2, 200), packet(2, 300)]];
     assert_bursts_of_medium_change_nothing(Medium::Ip, &bursts, "packets");

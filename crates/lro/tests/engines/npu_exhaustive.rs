@@ -1,4 +1,4 @@
-//! The `npu` profile on all sequences of a few segments: whatever the order, overlap and repetition, the
+//! The `npu` profile on all sequences of a few segments: in any order, with any overlap and repetition, the
 //! stream is whole, and nothing is held beyond the reorder window and the hold times.
 
 use crate::common::{Card, Change, data, ms, us};

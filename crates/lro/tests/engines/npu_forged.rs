@@ -1,5 +1,5 @@
-//! The `npu` profile beside an attacker who forges segments of a known connection, and packets whose end it
-//! cannot know: the stream and active ACK go on.
+//! The `npu` profile with an attacker who forges segments of a known connection, and with packets whose end
+//! the engine cannot know: the stream and active ACK continue.
 
 use crate::active_ack::{acked, acks_for, behind, connected, host};
 use crate::common::{Card, Change, data, first_fragment, ms};
@@ -10,7 +10,7 @@ use nichrome_wire::{IpProtocol, TcpFlags, TcpFrame};
 /// window and beyond it, and behind the stream.
 const GUESSES: [u32; 6] = [2 << 20, 1 << 28, 1 << 30, (1 << 31) - 1000, 1 << 31, 3 << 30];
 
-/// Delivers what is held, and checks that out-of-order segments from `at` on are put in order.
+/// Delivers the held segments, and checks that out-of-order segments from `at` on are put in order.
 fn check_reordering(card: &mut Card, at: u32, case: &str) {
     card.wait(ms(2)).take();
     for nth in [1, 3, 2, 0] {
@@ -47,14 +47,14 @@ fn a_stream_that_jumps_goes_on_with_the_second_segment() {
     }
     assert_eq!(card.drain().take_lens(), [300]);
     check_reordering(&mut card, far + 400, "behind the jump");
-    // Each by itself.
+    // Control segments, which pass alone.
     for at in [0, 100] {
         card.receive(&data(2 * far + at, 100).flags(TcpFlags::URG));
     }
     check_reordering(&mut card, 2 * far + 200, "behind a jump of control segments");
 }
 
-/// After an outage of more than the reorder window, on two paths of which one is slower.
+/// An outage of more than the reorder window, and two paths, one of them slower.
 #[test]
 fn a_stream_that_jumps_goes_on_although_each_two_segments_are_swapped() {
     for first in [0, 1] {
@@ -80,7 +80,7 @@ fn forged_segments_that_follow_each_other_do_not_end_reordering_for_long() {
     }
 }
 
-/// A sender with a large window retransmits what its receiver lacks, and new data between.
+/// A sender with a large window retransmits the bytes that its receiver lacks, with new data in between.
 #[test]
 fn retransmissions_far_behind_wait_for_nothing() {
     let mut card = Card::npu();
@@ -135,8 +135,8 @@ fn a_fin_that_repeats_the_last_bytes_ends_the_connection() {
     assert_eq!(acks_for(&mut card, &[data(130, 100)]), []);
 }
 
-/// RFC 5961 section 5: the host discards data that acknowledges what it has not sent, and data whose ACK
-/// number is too old.
+/// RFC 5961 section 5: the host discards data that acknowledges bytes that it has not sent, and data whose
+/// ACK number is too old.
 #[test]
 fn data_with_a_forged_ack_number_is_not_acknowledged_by_the_card() {
     let next = 5000_u32;
@@ -152,7 +152,7 @@ fn data_with_a_forged_ack_number_is_not_acknowledged_by_the_card() {
     }
 }
 
-/// RFC 9293 section 3.10.7.4: the host discards what is beyond its window.
+/// RFC 9293 section 3.10.7.4: the host discards data beyond its window.
 #[test]
 fn what_is_forged_beyond_the_window_does_not_end_active_ack() {
     for guess in GUESSES {

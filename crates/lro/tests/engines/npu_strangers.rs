@@ -1,5 +1,4 @@
-//! The `npu` profile with connections that it does not know: without a descriptor, they are coalesced within
-//! a receive batch.
+//! The `npu` profile with connections without a descriptor, which are coalesced within a receive batch.
 
 use crate::common::{Card, Change, data, ms, us};
 use nichrome_lro::{ActiveAck, Config, FlushReason, NpuConfig, PassReason, ProfileConfig, PshRule, Rules};
@@ -69,7 +68,7 @@ fn nothing_overtakes_the_run_of_a_connection_without_a_descriptor() {
     }
 }
 
-/// After 64 bursts of single segments, connections that share a place in the cache of last arrivals count as
+/// After 64 bursts of single segments, connections that share a cell in the last-arrival cache count as
 /// sparse.
 #[test]
 fn no_segment_overtakes_a_run_that_began_before_its_connection_counted_as_sparse() {
@@ -90,7 +89,7 @@ fn single_segments_of_many_connections_evict_hardly_anybody() {
     const KNOWN: u16 = 64;
     let config = Config { max_connections: KNOWN.into(), ..Config::default() };
     let mut card = Card::new(&config, &ProfileConfig::Npu(NpuConfig::default()));
-    // Those that share a place in the cache take their descriptors one after the other.
+    // Connections that share a cell in the last-arrival cache take their descriptors one after the other.
     for nth in 0..60 {
         let known: Vec<Vec<u8>> = (0..KNOWN).map(|of| segment(of, nth)).collect();
         card.receive_batch(&known).wait(us(100));
@@ -102,11 +101,11 @@ fn single_segments_of_many_connections_evict_hardly_anybody() {
     }
     card.drain().take();
     let mut is_known = |of: &u16| {
-        // A gap waits.
+        // A segment behind a gap waits if the connection has a descriptor.
         card.receive_batch(&[segment(*of, 61), segment(*of, 60)]).drain();
         card.take_lens() == [200]
     };
-    // The cache takes one of 512 strangers for another connection, which has just been there.
+    // The cache mistakes one of 512 strangers for another connection, which arrived just before.
     let known = (0..KNOWN).filter(|of| is_known(of)).count();
     assert!(known >= 56, "{known}");
 }
@@ -149,7 +148,7 @@ fn trains_further_apart_than_the_hold_limit_need_no_descriptor() {
             }
         }
         assert_eq!(connections(&card), released, "{npu:?}");
-        // Those that come nearer are known again.
+        // Trains closer together take a descriptor again.
         card.wait(us(300)).receive_batch(&train(12));
         assert_eq!((connections(&card), card.passes(PassReason::Old)), (1, 0));
     }

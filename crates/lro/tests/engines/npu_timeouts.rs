@@ -1,4 +1,4 @@
-//! The `npu` profile in time: ten average intervals, floor, ceiling, and the reorder hold.
+//! The timeouts of the `npu` profile: ten average intervals, floor, ceiling, and the reorder hold.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn timeout_is_ten_average_intervals() {
 
 #[test]
 fn the_average_follows_the_last_intervals() {
-    // (average + interval) / 2: after a long pause, half of it counts.
+    // (average + interval) / 2: after a long pause, half of the pause counts.
     let config = NpuConfig { ceiling: ms(60), ..NpuConfig::default() };
     let mut card = Card::npu_with(config);
     card.receive(&data(0, 100)).wait(ms(100)).take();
@@ -121,7 +121,8 @@ fn segments_as_far_apart_as_the_ceiling_are_held() {
 
 #[test]
 fn pauses_between_trains_count_for_the_average_twice_only() {
-    /// What of a train of two segments 10 µs apart, 3 ms behind the last, is handed on 250 µs after it.
+    /// Receives a train of two segments 10 µs apart, 3 ms after the last train. Returns the payload lengths
+    /// that leave within 250 µs after it.
     fn handed_on(card: &mut Card, train: u32) -> Vec<usize> {
         card.receive(&data(train * 200, 100)).wait(us(10));
         card.receive(&data(train * 200 + 100, 100)).wait(us(250));
@@ -134,7 +135,7 @@ fn pauses_between_trains_count_for_the_average_twice_only() {
     assert_eq!(early, [vec![200], vec![], vec![]], "half of 3 ms is beyond the ceiling");
     let late: Vec<_> = (3..12).map(|train| handed_on(&mut safe, train)).collect();
     assert_eq!(late.last(), Some(&vec![200]), "ten intervals of a train are 100 µs");
-    // One of 300 µs is within no train: pauses count again.
+    // An interval of 300 µs is not within a train: pauses count again.
     safe.receive(&data(2400, 100)).wait(us(300)).receive(&data(2500, 100)).wait(ms(3)).take();
     let early: Vec<_> = (13..17).map(|train| handed_on(&mut safe, train)).collect();
     assert_eq!(early, vec![vec![]; 4]);
@@ -164,7 +165,7 @@ fn trains_that_come_further_apart_than_the_timeout_are_delivered_when_the_batch_
     }
     receive_train(&mut card, 1, 3);
     assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 4));
-    // The next one comes within the timeout, and is held, until there were four long intervals.
+    // The next train comes within the timeout and is held; so are others, until four long intervals in a row.
     card.wait(us(19));
     receive_train(&mut card, 1, 4);
     receive_train(&mut card, 1, 5);
@@ -178,7 +179,7 @@ fn trains_that_come_further_apart_than_the_timeout_are_delivered_when_the_batch_
     }
     receive_train(&mut card, 1, 9);
     assert_eq!((card.take_lens(), card.flushes(FlushReason::EndOfBatch)), (vec![400], 5));
-    // Of another connection, whose trains follow each other within the timeout from the start.
+    // Another connection, whose trains follow each other within the timeout from the start.
     receive_train(&mut card, 2, 0);
     assert_eq!(card.take_lens(), [400]);
     card.wait(us(19));
@@ -203,7 +204,7 @@ fn without_the_end_of_a_batch_the_timeout_delivers() {
     assert!(card.take().is_empty());
     card.wait(us(55));
     assert_eq!((card.take_lens(), card.flushes(FlushReason::Timeout)), (vec![400], 1));
-    // Nor is any timer left, or anything that a batch might end.
+    // No timer is set, and the end of a batch delivers nothing.
     assert_eq!(card.engine.poll_timeout(), None);
     assert!(card.end_batch().take().is_empty());
 }
@@ -230,8 +231,8 @@ fn more_connections_than_a_batch_can_end_are_held_until_their_timeout() {
     let [ended, timed_out] =
         [FlushReason::EndOfBatch, FlushReason::Timeout].map(|reason| card.flushes(reason));
     assert_eq!(ended + timed_out, 6 * u64::from(CONNECTIONS));
-    // As many as are kept for the end of a batch, and those of the last burst. In the first one, as many have
-    // no descriptor.
+    // At most 256 in `until_end` and 64 of the last burst per batch; and in the first batch, 64 without a
+    // descriptor.
     assert!((1..=6 * (256 + 64) + 64).contains(&ended), "{ended}");
 }
 
@@ -240,7 +241,7 @@ fn drained_is_nothing_held_for_the_end_of_a_batch() {
     let mut card = card_after_trains();
     card.receive(&data(2000, 100).with(|frame| frame.src_port = 1)).drain();
     assert_eq!((card.take_lens(), card.engine.poll_timeout()), (vec![100], None));
-    // Nor after another connection's burst.
+    // Also after another connection's burst.
     card.receive_all(&segments(2, 0), false).wait(us(25));
     assert_eq!((card.take_lens(), card.engine.poll_timeout()), (vec![400], None));
 }

@@ -1,4 +1,4 @@
-//! What holds for every profile, by name.
+//! Rules that hold for every profile.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -15,7 +15,7 @@ use nichrome_wire::{
     Engine, EtherType, Instant, IpProtocol, Network, TcpFlags, TcpFrame, VirtioNetHeader, VlanTag,
 };
 
-/// A card of each profile as it is by default, with the profile for messages.
+/// A card of each profile with the default configuration, and the profile for messages.
 fn cards() -> [(Profile, Card); 3] {
     Card::of_each_profile(&Config::default())
 }
@@ -346,7 +346,7 @@ fn segments_with_a_home_address_are_passed_after_what_is_held_and_their_checksum
             *src = home.into();
         }
         let mut frame = frame.build();
-        // Only the TCP checksum is that of the home address.
+        // Only the TCP checksum covers the home address.
         let care_of = data(at, 100).over_ipv6().build();
         frame[..54].copy_from_slice(&care_of[..54]);
         frame[19] += header.len() as u8;
@@ -378,7 +378,8 @@ fn what_is_not_tcp_or_malformed_is_passed_as_it_came() {
     long_header[46] = 0xF0;
     let mut other_version = data(0, 100).build();
     other_version[14] = 0x65;
-    // A header of 16 bytes, behind which there could be TCP: a data offset of 20 bytes.
+    // An IPv4 header of 16 bytes, followed by bytes that look like a TCP header with a data offset of 20
+    // bytes.
     let mut short_ip_header = data(0, 100).build();
     (short_ip_header[14], short_ip_header[42]) = (0x44, 0x50);
     let cut = data(0, 100).build()[..80].to_vec();
@@ -454,7 +455,7 @@ fn payload_lies_where_it_was_received() {
     }
 }
 
-/// A buffer that counts how many there are.
+/// A buffer that counts the existing ones.
 struct Counted(Vec<u8>, Rc<Cell<usize>>);
 
 impl AsRef<[u8]> for Counted {

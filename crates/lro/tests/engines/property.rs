@@ -1,4 +1,4 @@
-//! Generated traffic through every profile: whatever comes, every promise is kept.
+//! Generated traffic through every profile: every guarantee holds for any input.
 
 use crate::generated::choose::Bytes;
 use crate::generated::run;
@@ -12,8 +12,8 @@ fn cases() -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases()) })]
 
-    /// What is delivered is what was received; nothing overtakes, waits too long, or is left over; no
-    /// acknowledgement says what the host could not have said.
+    /// The outputs equal the inputs; no frame overtakes another, is held too long, or is left over; and the
+    /// card sends no ACK that the host could not have sent.
     #[test]
     fn every_invariant_holds(profile in 0u32..3, choices in proptest::collection::vec(any::<u8>(), 0..3000)) {
         run(&mut Bytes(&choices), profile, u64::MAX).map_err(TestCaseError::fail)?;

@@ -1,4 +1,4 @@
-//! TCP in tunnels, in `gro`: merged as without, and re-created bit for bit.
+//! TCP in tunnels, in `gro`: merged as without a tunnel, and re-created bit for bit.
 
 use crate::common::{Card, Change, Sent, data, each_profile, ms};
 use crate::generated::tunnel::{Tunnel, Wrapping};
@@ -17,7 +17,7 @@ fn wrap(segment: &TcpFrame, wrapping: Wrapping, ident: u16) -> Vec<u8> {
     Tunnel { wrapping, ident, step: 0 }.wrap(&segment.build(), Medium::Ethernet, segment.tags.len())
 }
 
-/// Payload lengths of what came out: what is behind the TCP header, whose place `headers` tells.
+/// Returns the payload lengths of the outputs: the bytes behind `headers` bytes of headers.
 fn take_lens(card: &mut Card, headers: usize) -> Vec<usize> {
     card.take().iter().map(|sent| sent.bytes().len() - headers).collect()
 }
@@ -36,7 +36,7 @@ fn segments_are_merged_in_every_tunnel_and_re_created() {
             assert_eq!((&merged.recreated, merged.packet.len()), (&frames, headers + 400), "{wrapping:?}");
             let transport = headers - 20 - segment.options.len();
             assert_eq!(usize::from(merged.virtio.csum_start), transport);
-            // Lengths and checksums of the headers outside, as a receiver checks them.
+            // Checks lengths and checksums of the outer headers, as a receiver does.
             let header = &merged.packet[14..14 + outer];
             let within = (merged.packet.len() - 14 - outer) as u16;
             match wrapping {
@@ -148,7 +148,7 @@ fn what_is_wrong_about_a_tunnel_flushes_the_flow_or_belongs_to_none() {
 
 #[test]
 fn a_packet_whose_tunnel_header_has_options_is_passed_after_what_its_connection_holds() {
-    // Options that look like another header of IPv4 with all that follows.
+    // Options that look like another IPv4 header.
     let outer = TcpFrame { payload: Vec::new(), ..data(0, 0) }.build()[14..34].to_vec();
     let mut frames = [0, 100].map(|at| {
         let mut frame = wrap(&data(at, 100), Wrapping::Ipv4, 0);
@@ -235,7 +235,7 @@ fn the_first_fragment_of_a_tunnels_packet_is_passed_after_what_its_connection_ho
     }
 }
 
-/// Whatever is cut off, nothing but the headers up to TCP's is read.
+/// The engine reads only the headers up to TCP's, wherever the fragment ends.
 #[test]
 fn a_first_fragment_of_any_length_is_passed() {
     for wrapping in [Wrapping::Ipv4, Wrapping::Ipv6] {
@@ -267,8 +267,8 @@ fn tunnels_with_the_same_connection_within_are_not_merged() {
     assert_eq!(card.take().len(), 2);
 }
 
-/// Whatever is merged, the verifier compares with what was received: each bit of the tunnel's header, in the
-/// second of three segments.
+/// Flips each bit of the tunnel's header in the second of three segments. If the segments merge, the verifier
+/// compares the re-created frames with the received ones.
 #[test]
 fn a_tunnel_header_that_differs_in_a_bit_is_re_created() {
     let config = Config { tunnels: true, max_connections: 64, max_aggregates: 8, ..Config::default() };
@@ -299,7 +299,7 @@ fn a_tunnel_header_that_differs_in_a_bit_is_re_created() {
                 Sent::Merged(merged) => merged.recreated.contains(&frames[1]),
                 _ => false,
             });
-            // One of these bits makes the identification that of the first segment.
+            // Flipping one of these bits gives the segment the first one's identification.
             let is_ident = wrapping == Wrapping::Ipv4 && (4..6).contains(&(bit / 8));
             assert!(!merged || is_ident, "{wrapping:?}: bit {bit}");
         }

@@ -1,4 +1,4 @@
-//! The verifier finds every kind of difference, and nothing where there is none.
+//! The verifier finds every kind of difference, and none in correct outputs.
 
 use crate::common::{Change, data, ms};
 use crate::generated::exchange::datagram;
@@ -24,7 +24,7 @@ fn dropped(frame: Vec<u8>, reason: DropReason) -> Out {
     Output::Dropped(Frame::new(frame), reason)
 }
 
-/// What an engine makes of these frames.
+/// The outputs of an engine for these frames.
 fn outputs(profile: &ProfileConfig, frames: &[TcpFrame]) -> Vec<Out> {
     let mut engine = Coalescer::new(&Config::default(), profile).unwrap();
     for frame in frames {
@@ -34,7 +34,7 @@ fn outputs(profile: &ProfileConfig, frames: &[TcpFrame]) -> Vec<Out> {
     std::iter::from_fn(|| engine.poll()).collect()
 }
 
-/// What the verifier says when `received` came in, and then `delivered` came out.
+/// The verifier's result for the frames `received` and then the outputs `delivered`.
 fn verify(profile: Profile, received: &[Vec<u8>], delivered: &[Out]) -> Result<Verified, Difference> {
     let mut verifier = Verifier::new(profile, Medium::Ethernet);
     received.iter().for_each(|frame| verifier.received(frame));
@@ -184,7 +184,7 @@ fn nothing_may_come_out_twice_or_be_left() {
 fn a_stream_may_be_put_in_order_and_cut_anywhere() {
     let frames = [data(300, 50), data(0, 300)];
     let delivered = [data(0, 100), data(100, 200), data(300, 50)].map(|frame| passed(&frame));
-    // Only the count of frames betrays what was cut.
+    // Only the number of frames reveals that segments were cut.
     assert_eq!(
         verify(Profile::Npu, &built(&frames), &delivered),
         Err(Difference::Count { came_in: 2, came_out: 3 })
@@ -230,7 +230,7 @@ fn a_stream_may_wrap_and_begin_anew() {
     let mut frames = vec![data(0, 100), syn, other];
     let mut each: Vec<Out> = frames.iter().map(passed).collect();
     assert_eq!(verify(Profile::Npu, &built(&frames), &each).unwrap().bytes, 200);
-    // What lies before the byte after the SYN is of the old connection: no receiver takes it.
+    // The bytes before the SYN belong to the old connection: no receiver accepts them.
     let old = data(0, 102).with(|frame| frame.seq.0 = u32::MAX - 100);
     each.push(dropped(old.build(), DropReason::Duplicate));
     frames.push(old);
@@ -342,7 +342,7 @@ fn a_drop_needs_a_reason_that_holds() {
         verify(Profile::Gro, &built(std::slice::from_ref(&one)), &[dropped(one.build(), reason)]),
         new
     );
-    // Some of it is new.
+    // One of its bytes is new.
     let longer = data(0, 101);
     let delivered = [passed(&one), dropped(longer.build(), reason)];
     let difference = verify(Profile::Npu, &built(&[one, longer]), &delivered).unwrap_err();
@@ -494,7 +494,7 @@ fn an_acknowledged_segment_may_be_dropped_once() {
     };
     let twice = verify(&[&two], &[passed(&two), dropped(two.build(), reason)]);
     assert_eq!(twice, Err(Difference::Dropped { len: 154, reason }));
-    // Its bytes came out with others; then it may come out, or not.
+    // The bytes of `two` came out in `longer`: `two` itself may then come out or be dropped.
     let delivered = [passed(&longer), passed(&two), dropped(two.build(), reason)];
     assert!(verify(&[&two, &longer, &two], &delivered).is_ok());
 }
@@ -548,7 +548,7 @@ fn a_wrong_checksum_of_any_header_is_a_reason_to_drop() {
         frame[at] ^= bits;
         frame
     };
-    // The outer and the inner IPv4 header's, and the segment's.
+    // The checksums of the outer and the inner IPv4 header, and of the segment.
     for (frame, places) in
         [(&plain, &[24, 100][..]), (&udp, &[24, 80]), (&ipv4, &[24, 44, 120]), (&pppoe, &[32, 100])]
     {

@@ -16,7 +16,7 @@ mod sync {
 use loom::thread;
 use recycle::{Recycle, Recycled, Recycler};
 
-/// Holds something while it is lent.
+/// True while the object is lent.
 struct Item(bool);
 
 impl Recycle for Item {

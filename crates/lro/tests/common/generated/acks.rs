@@ -1,4 +1,4 @@
-//! What `ActiveAck::Safe` may say, kept track of without the engine.
+//! A reference model of `ActiveAck::Safe`: tracks, independently of the engine, which ACKs the card may send.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use nichrome_wire::{
     TcpFrame, TcpHeader, TcpOption, TcpOptions,
 };
 
-/// A TCP segment, read as plainly as possible.
+/// A TCP segment, read by a simple parser of its own.
 pub struct Tcp<'a> {
     pub flow: FlowKey,
     pub seq: SeqNumber,
@@ -17,13 +17,13 @@ pub struct Tcp<'a> {
     pub window: u16,
     pub options: Vec<TcpOption<'a>>,
     pub payload: &'a [u8],
-    /// Whether a router has marked it: congestion experienced.
+    /// True if a router has marked it with CE.
     pub is_marked: bool,
     pub checksums_are_right: bool,
 }
 
 impl<'a> Tcp<'a> {
-    /// Reads a frame; `None` where it is no whole TCP segment.
+    /// Reads a frame; `None` if it is not a whole TCP segment.
     pub fn read(frame: &'a [u8], medium: Medium) -> Option<Self> {
         let (packet, vlans) = match medium {
             Medium::Ip => (frame, Vec::new()),
@@ -91,25 +91,25 @@ impl<'a> Tcp<'a> {
 /// One connection, by the flow towards the host.
 #[derive(Default)]
 struct Connection {
-    /// The window scale option of each side's SYN, where it was seen.
+    /// The window scale option of each side's SYN, if the SYN was seen.
     peer_scale: Option<Option<u8>>,
     host_scale: Option<Option<u8>>,
     /// ACK number and window of the host's latest acknowledgement.
     host: Option<(SeqNumber, u16)>,
-    /// Where the window of that ends, where the window scale is known: the host discards what is beyond.
+    /// The right edge of that window, if the window scale is known: the host discards bytes beyond it.
     edge: Option<SeqNumber>,
-    /// Whether that said nothing but ACK number and window.
+    /// True if that acknowledgement had no flags but ACK and PSH, and no options but timestamps.
     plain: bool,
     /// The last ACK number that the card sent.
     card: Option<SeqNumber>,
-    /// Where the stream begins, and what the host has of it without a gap.
+    /// The start of the stream, and the end of the bytes that the host has without a gap.
     start: Option<SeqNumber>,
     solid: SeqNumber,
-    /// The end of the last segment with a mark of congestion that the host was handed.
+    /// The end of the last CE-marked segment that was delivered to the host.
     marked: Option<SeqNumber>,
-    /// Whether the host was handed something beyond a gap and has not spoken since.
+    /// True if bytes beyond a gap were delivered to the host, and the host has sent no ACK since.
     gap: bool,
-    /// What the host was handed beyond a gap: from, to.
+    /// Ranges beyond a gap that were delivered to the host: start, end.
     beyond: Vec<(SeqNumber, SeqNumber)>,
 }
 
@@ -119,7 +119,7 @@ impl Connection {
         self.absorb();
     }
 
-    /// Counts as solid what has no gap before it any more.
+    /// Extends `solid` by the ranges that have no gap before them any more.
     fn absorb(&mut self) {
         let next =
             |solid: SeqNumber, (from, to): (SeqNumber, SeqNumber)| !from.after(solid) && to.after(solid);
@@ -130,7 +130,8 @@ impl Connection {
     }
 }
 
-/// The hosts' side of every connection: what they have, and so what may be acknowledged.
+/// The hosts' side of every connection: the bytes that the hosts have, and thus the ACKs that the card may
+/// send.
 pub struct Acks {
     medium: Medium,
     connections: HashMap<FlowKey, Connection>,
@@ -141,8 +142,8 @@ impl Acks {
         Self { medium, connections: HashMap::new() }
     }
 
-    /// The host sends a segment on a connection whose stream towards it begins at `start`: it acknowledges
-    /// one `share`th of what it has and has not acknowledged.
+    /// The host sends a segment on a connection whose stream towards the host begins at `start`. The segment
+    /// acknowledges one `share`th of the bytes that the host has and has not acknowledged.
     pub fn host_sends(&mut self, mut segment: TcpFrame, start: SeqNumber, share: u32) -> Vec<u8> {
         let build = |segment: &TcpFrame| match self.medium {
             Medium::Ethernet => segment.build(),
@@ -182,7 +183,7 @@ impl Acks {
         build(&segment)
     }
 
-    /// The host is handed a packet.
+    /// Records that a packet was delivered to the host.
     pub fn handed(&mut self, packet: &[u8]) {
         let Some(tcp) = Tcp::read(packet, self.medium).filter(|tcp| tcp.checksums_are_right) else { return };
         if !tcp.flags.intersects(TcpFlags::ACK | TcpFlags::SYN) {
@@ -190,7 +191,7 @@ impl Acks {
         }
         let connection = self.connections.entry(tcp.flow).or_default();
         if tcp.flags.contains(TcpFlags::SYN) {
-            // A SYN that answers none begins a connection of which the host has said nothing yet.
+            // A SYN without ACK begins a connection; the host's SYN is still to come.
             let host_scale = connection.host_scale.filter(|_| tcp.flags.contains(TcpFlags::ACK));
             *connection = Connection { host_scale, ..Connection::default() };
             connection.peer_scale = Some(tcp.window_scale());
@@ -213,7 +214,8 @@ impl Acks {
         }
     }
 
-    /// The card drops a segment as a duplicate: an error where the host has not acknowledged all of it.
+    /// Checks a segment that the card dropped as a duplicate: an error if the host has not acknowledged all
+    /// of it.
     pub fn dropped(&mut self, frame: &[u8]) -> Result<(), String> {
         let Some(tcp) = Tcp::read(frame, self.medium) else { return Err("no segment was dropped".into()) };
         let host = self.connections.get(&tcp.flow).and_then(|connection| connection.host);
@@ -223,7 +225,7 @@ impl Acks {
         }
     }
 
-    /// The card sends an acknowledgement: an error says what it should not have said.
+    /// Checks an ACK that the card sent: the error names the rule that it breaks.
     pub fn sent(&mut self, frame: &[u8]) -> Result<(), String> {
         let tcp = Tcp::read(frame, self.medium).ok_or("an acknowledgement is not TCP")?;
         let broken = |what: &str| Err(format!("{}: acknowledging {} {what}", tcp.flow, tcp.ack.0));

@@ -1,4 +1,4 @@
-//! An engine that is checked against every promise while it runs.
+//! An engine whose outputs are checked against every guarantee while it runs.
 
 use std::collections::VecDeque;
 
@@ -17,34 +17,35 @@ use super::acks::Acks;
 use super::ledger::{Buffer, Ledger};
 use super::traffic::Step;
 
-/// Two turns of the wheel that `npu` keeps its timers in.
+/// Two ticks of the timing wheel of `npu`, in nanoseconds.
 const TICKS: u64 = 2 * 1024;
 
-/// An engine and what keeps an eye on it.
+/// An engine and its checks.
 pub struct Checked {
     engine: Coalescer<Buffer>,
     now: Instant,
     watch: Watch,
     outputs: Vec<Output<Buffer>>,
-    /// How many frames may be held.
+    /// Maximum number of frames that may be held.
     most_held: u64,
     holds_a_batch_only: bool,
 }
 
-/// What looks at every output.
+/// Checks every output.
 struct Watch {
     verifier: Verifier,
     medium: Medium,
-    /// Bytes of an aggregate's IP packet, tunnel headers included: of PPPoE, what its length field covers.
+    /// Maximum bytes of an aggregate's IP packet, tunnel headers included; of PPPoE, the bytes that its
+    /// length field covers.
     max_bytes: usize,
     max_segments: usize,
-    /// The card before the engine verifies the checksums of TCP.
+    /// True if a card verifies the TCP checksums before the engine gets the frames.
     is_verified: bool,
     acks: Acks,
     ledger: Ledger,
-    /// Nanoseconds that a frame may be held.
+    /// Maximum time that a frame may be held, in nanoseconds.
     longest: Option<u64>,
-    /// Outputs in the driver's hands, and how many it keeps.
+    /// Outputs that the driver keeps, and their maximum number.
     kept: VecDeque<Output<Buffer>>,
     keeps: usize,
     scratch: Vec<u8>,
@@ -53,20 +54,20 @@ struct Watch {
 }
 
 impl Checked {
-    /// An engine whose frames' right checksums are verified before, if `is_verified`.
+    /// Creates the engine. If `is_verified`, frames with right checksums have the status `Verified`.
     pub fn new(config: &Config, profile: &ProfileConfig, is_verified: bool) -> Self {
         let longest = match profile {
             ProfileConfig::Gro(Hold::Batch) => None,
             ProfileConfig::Gro(Hold::For(hold))
             | ProfileConfig::Netfpga(NetfpgaConfig { timer: hold, .. }) => Some(instant::nanos(*hold)),
-            // What waited behind a gap has waited already when it joins a run.
+            // A segment that waited behind a gap joins a run with that wait counted.
             ProfileConfig::Npu(npu) => Some(instant::nanos(npu.reorder_hold.max(npu.ceiling)) + TICKS),
         };
         let [aggregates, segments, connections] =
             [config.max_aggregates, config.max_segments, config.max_connections].map(|limit| limit as u64);
         let most_held = match profile {
-            // As many connections of UDP as of TCP; and the segments of a burst that are alone in their flow,
-            // which take no aggregate.
+            // Up to `max_connections` flows each of TCP and UDP, and up to 64 segments that are alone in
+            // their flow in a burst, which take no aggregate.
             ProfileConfig::Gro(_) => aggregates.min(2 * connections) * segments + 64,
             ProfileConfig::Netfpga(netfpga) => segments * netfpga.flows as u64,
             ProfileConfig::Npu(npu) => {
@@ -103,7 +104,7 @@ impl Checked {
         self.watch.frames
     }
 
-    /// Takes a step; an error says which promise was broken.
+    /// Takes a step; an error names the guarantee that was broken.
     pub fn take(&mut self, step: Step) -> Result<(), String> {
         let Self { engine, now, watch, outputs, .. } = self;
         let batch_ended = matches!(step, Step::EndBatch | Step::Batch(_));
@@ -158,7 +159,7 @@ impl Checked {
         std::mem::replace(&mut self.watch.broken, Ok(()))
     }
 
-    /// Drains the engine and checks what can only be checked at the end.
+    /// Drains the engine and makes the checks that are possible only at the end.
     pub fn finish(mut self) -> Result<(Verified, Statistics), String> {
         self.engine.drain();
         while let Some(output) = self.engine.poll() {
@@ -186,7 +187,7 @@ impl Checked {
 }
 
 impl Watch {
-    /// Notes a frame that the engine is to get.
+    /// Records a frame before the engine receives it.
     fn received(&mut self, bytes: Vec<u8>, now: Instant) -> Frame<Buffer> {
         self.frames += 1;
         self.verifier.received(&bytes);
@@ -195,7 +196,7 @@ impl Watch {
         Frame { buffer: self.ledger.buffer(bytes, now), checksum }
     }
 
-    /// Looks at an output that leaves now.
+    /// Checks an output that leaves at `now`.
     fn output(&mut self, now: Instant, output: Output<Buffer>) {
         self.verifier.delivered(&output);
         if self.broken.is_ok() {
@@ -257,15 +258,14 @@ impl Watch {
     }
 }
 
-/// Returns how many leading bytes of a frame count for no limit.
+/// Returns the number of leading bytes of a frame that do not count towards the size limit.
 fn uncounted(frame: &[u8]) -> usize {
     let link = LinkHeader::new(frame).unwrap();
     let is_pppoe = link.ethertype() == EtherType::PPPOE_SESSION;
     link.header_len() + if is_pppoe { PppoeHeader::UNCOVERED } else { 0 }
 }
 
-/// Whether a TCP segment's checksum is right; `None` for other frames, and for those that cards do not look
-/// into.
+/// Returns true if a TCP segment's checksum is right; `None` for frames whose checksums cards do not verify.
 fn has_right_checksum(frame: &[u8], medium: Medium) -> Option<bool> {
     let packet = match medium {
         Medium::Ip => frame,

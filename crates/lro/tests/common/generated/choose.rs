@@ -1,19 +1,19 @@
-//! Where choices come from.
+//! Sources of choices: random numbers, or bytes of a test case.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
-/// A source of choices. The first of several should be the plainest: shrinking leads to it.
+/// A source of choices. Callers list the simplest alternative first: shrinking leads to it.
 pub trait Choose {
     /// A number from 0 to `bound` − 1.
     fn below(&mut self, bound: u32) -> u32;
 
-    /// Whether no more choices are there: all that follow are 0.
+    /// Returns true if the source is used up: all further numbers are 0.
     fn is_exhausted(&self) -> bool {
         false
     }
 
-    /// Whether what happens in `percent` of cases happens now.
+    /// Returns true with a probability of `percent`.
     fn chance(&mut self, percent: u32) -> bool {
         self.below(100) >= 100 - percent
     }
@@ -24,7 +24,7 @@ pub trait Choose {
     }
 }
 
-/// Choices from a seed, without end.
+/// Choices from a random number generator with a seed; never used up.
 pub struct Seeded(Pcg64Mcg);
 
 impl Seeded {

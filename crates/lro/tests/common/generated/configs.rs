@@ -1,4 +1,4 @@
-//! Configurations: mostly so tight that every limit is reached.
+//! Configurations: mostly with limits so low that the traffic reaches them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use nichrome_lro::{
 
 use super::choose::Choose;
 
-/// The shortest and the longest times that anything is held.
+/// Hold times in microseconds, from the shortest to the longest.
 const HOLDS: [u64; 5] = [50, 1000, 0, 5, 20_000];
 
-/// A configuration of the `nth` profile. Only rules that keep streams whole.
+/// A configuration of the `nth` profile. Only with rules that keep streams whole.
 pub fn any_configuration(choose: &mut impl Choose, nth: u32) -> (Config, ProfileConfig) {
     let config = Config {
         medium: choose.one_of(&[Medium::Ethernet, Medium::Ethernet, Medium::Ip]),

@@ -1,4 +1,4 @@
-//! What a network does to frames, and frames that are something else.
+//! Damage that a network does to frames, and frames that are not TCP.
 
 use nichrome_lro::Medium;
 use nichrome_wire::Ipv6Header;
@@ -21,8 +21,8 @@ pub fn damage(choose: &mut impl Choose, frame: &mut Vec<u8>, medium: Medium) {
     }
 }
 
-/// Makes the TCP checksum of an IPv4 segment 0xFFFF, which is as good as 0 and never computed: by the urgent
-/// pointer, which nobody looks at.
+/// Makes the TCP checksum of an IPv4 segment 0xFFFF, which is equivalent to 0, and which no sender computes.
+/// Sets the urgent pointer, which the engines ignore, so that the checksum is right.
 fn unusual_checksum(frame: &mut [u8]) {
     let Some(ip) = frame.windows(2).position(|pair| pair == [0x45, 0]).filter(|at| *at < 20) else { return };
     let Some(tcp) = frame.get_mut(ip + 20..).filter(|tcp| tcp.len() >= 20 && tcp[18..20] == [0, 0]) else {
@@ -44,8 +44,8 @@ fn fragment(choose: &mut impl Choose, frame: &mut [u8], medium: Medium) {
     }
 }
 
-/// Makes the data offset of an untagged IPv6 segment another one, or ends the packet within the TCP header;
-/// the payload length is right.
+/// Sets the data offset of an untagged IPv6 segment to a random value, or ends the packet within the TCP
+/// header; the payload length stays right.
 pub fn malform_tcp_header(choose: &mut impl Choose, frame: &mut Vec<u8>, medium: Medium) {
     let at = if medium == Medium::Ip { 0 } else { 14 };
     let is_ipv6 = medium == Medium::Ip || frame.get(12..14) == Some(&[0x86, 0xDD]);

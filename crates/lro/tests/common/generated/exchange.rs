@@ -6,7 +6,7 @@ use nichrome_wire::{AddressPair, IpProtocol, Network, TcpFrame, transmitted_chec
 
 use super::choose::Choose;
 
-/// The UDP datagram with addresses, ports and payload of a segment, in its frame.
+/// Returns the frame of a UDP datagram that has the addresses, ports and payload of a segment.
 pub fn datagram(segment: &TcpFrame, medium: Medium) -> Vec<u8> {
     let segment = TcpFrame { options: Vec::new(), ..segment.clone() };
     let (mut frame, ip) = match medium {
@@ -46,7 +46,7 @@ fn complete_ipv4(header: &mut [u8]) {
 
 /// A sender of datagrams.
 pub struct Exchange {
-    /// Addresses and ports, and the other header fields that stay.
+    /// Addresses, ports, and the other header fields that do not change.
     next: TcpFrame,
     /// Payload of most datagrams, in bytes.
     size: usize,
@@ -54,7 +54,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// The sender with the addresses of `fields`: sometimes a connection has them too.
+    /// A sender with the addresses and ports of `fields`, which a TCP connection may use, too.
     pub fn new(choose: &mut impl Choose, fields: TcpFrame) -> Self {
         Self { next: fields, size: choose.one_of(&[1200, 100, 30, 1, 8000]), step: choose.one_of(&[1, 0, 2]) }
     }

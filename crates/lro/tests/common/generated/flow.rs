@@ -1,4 +1,4 @@
-//! One direction of a connection: what the peer sends, and how the host answers.
+//! One direction of a connection: the segments of the peer, and the host's answers.
 
 use nichrome_wire::{
     EtherType, FlowLabel, IpProtocol, MacAddr, Network, SeqNumber, TcpFlags, TcpFrame, TrafficClass, VlanTag,
@@ -7,10 +7,10 @@ use nichrome_wire::{
 use super::choose::Choose;
 use super::traffic::Step;
 
-/// With a window scale of 7, of 14, and without.
+/// SYN options with a window scale of 7, of 14, and without.
 const SYN_OPTIONS: [&[u8]; 3] = [&[2, 4, 5, 180, 1, 3, 3, 7], &[2, 4, 5, 180, 1, 3, 3, 14], &[2, 4, 5, 180]];
 
-/// How the IPv4 identification goes on.
+/// How the IPv4 identification advances.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ident {
     Incrementing,
@@ -20,21 +20,21 @@ enum Ident {
 
 /// One direction of a connection, and the host that receives it.
 pub struct Flow {
-    /// The header fields that stay; seq is the next new byte's.
+    /// The header fields that do not change; `seq` is that of the next new byte.
     next: TcpFrame,
     /// The first byte of the stream.
     start: SeqNumber,
     mss: usize,
-    /// In how many of a hundred cases the flow just goes on.
+    /// Percentage of cases in which the flow just continues with data.
     calm: u32,
     ident: Ident,
     timestamp: Option<u32>,
-    /// A SYN that is due, from the peer or from the host.
+    /// The flags of a SYN that is due from the peer, and from the host.
     peer_syn: Option<TcpFlags>,
     host_syn: Option<TcpFlags>,
     /// The options of both SYNs.
     syn_options: &'static [u8],
-    /// What the host has sent.
+    /// The sequence number of the host's next byte.
     host_next: SeqNumber,
     host_window: u16,
 }
@@ -130,7 +130,7 @@ impl Flow {
         frame
     }
 
-    /// Bytes that were sent before, or the last of them with new ones.
+    /// Bytes that were sent before, perhaps with new ones after them.
     fn old(&mut self, choose: &mut impl Choose) -> TcpFrame {
         let whole = choose.below(6) * self.mss as u32;
         let back = whole + choose.one_of(&[self.mss as u32, self.mss as u32, 1, 41]);
@@ -141,7 +141,7 @@ impl Flow {
         frame
     }
 
-    /// Bytes after a gap, that nothing may ever fill.
+    /// Bytes after a gap, which may never be filled.
     fn ahead(&mut self, choose: &mut impl Choose) -> TcpFrame {
         let gap = choose.one_of(&[self.mss as u32, 3 * self.mss as u32, 100_000, 2_000_000, 1 << 30]);
         let frame = segment(&self.next, self.next.seq + gap, self.mss);
@@ -151,7 +151,7 @@ impl Flow {
         frame
     }
 
-    /// A segment that is more than data, or less.
+    /// A segment that is not plain data: flags, options, no payload, a random sequence number.
     fn control(&mut self, choose: &mut impl Choose) -> TcpFrame {
         const BITS: [TcpFlags; 5] =
             [TcpFlags::URG, TcpFlags::CWR, TcpFlags::ECE, TcpFlags::AE, TcpFlags::RST];
@@ -215,7 +215,7 @@ impl Flow {
         frame
     }
 
-    /// A header field that changes on the way or with the connection's state.
+    /// Changes a header field, as routers or the connection's state do.
     fn change(&mut self, choose: &mut impl Choose) {
         match choose.below(14) {
             0..3 => self.next.ack += choose.one_of(&[1, 1448, 100_000]),
@@ -253,7 +253,7 @@ impl Flow {
     /// A segment of the host.
     pub fn host_sends(&mut self, choose: &mut impl Choose) -> Step {
         if self.peer_syn.is_some() {
-            return Step::Wait(0); // nothing but SYNs before the answer to its SYN
+            return Step::Wait(0); // the host sends nothing while the peer's SYN is due
         }
         let next = &self.next;
         let mut frame = TcpFrame {
@@ -272,7 +272,7 @@ impl Flow {
                 self.restart(choose);
                 self.peer_syn = Some(TcpFlags::SYN | TcpFlags::ACK);
                 if choose.chance(20) {
-                    return Step::Wait(0); // its SYN took another way
+                    return Step::Wait(0); // the card does not see the host's SYN
                 }
                 self.host_syn = Some(TcpFlags::SYN);
             }
@@ -297,7 +297,7 @@ impl Flow {
     }
 }
 
-/// A segment with these header fields, and the bytes that stand there in the stream.
+/// A segment with these header fields, and the bytes of the stream at `seq`.
 fn segment(fields: &TcpFrame, seq: SeqNumber, len: usize) -> TcpFrame {
     let at = |n: usize| seq.0.wrapping_add(n as u32).wrapping_add(u32::from(fields.src_port));
     let payload = (0..len).map(|n| (at(n) ^ at(n) >> 8 ^ at(n) >> 16) as u8).collect();

@@ -1,4 +1,4 @@
-//! Received buffers that say when they came and when they are given back.
+//! Received buffers: records when each arrived, and whether it was dropped.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use nichrome_wire::Instant;
 
-/// The buffers that are not given back, by the address of their first byte.
+/// The buffers that were not dropped yet, by the address of their first byte.
 #[derive(Clone, Default)]
 pub struct Ledger(Rc<RefCell<BTreeMap<usize, Entry>>>);
 
@@ -25,7 +25,7 @@ impl Ledger {
         Buffer { bytes, ledger: self.clone() }
     }
 
-    /// When the buffer arrived that these bytes are a part of; `None` where they are a copy.
+    /// Returns when the buffer that contains these bytes arrived; `None` if they are a copy.
     pub fn arrival(&self, part: &[u8]) -> Option<Instant> {
         let start = part.as_ptr() as usize;
         let buffers = self.0.borrow();
@@ -33,7 +33,7 @@ impl Ledger {
         (start + part.len() <= at + entry.len).then_some(entry.arrived)
     }
 
-    /// Buffers that are not given back.
+    /// Number of buffers that were not dropped yet.
     pub fn len(&self) -> usize {
         self.0.borrow().len()
     }

@@ -1,8 +1,7 @@
-//! Generated traffic and configurations, and an engine that is checked against every promise while it takes
-//! them.
+//! Generated traffic and configurations, and an engine whose outputs are checked against every guarantee.
 //!
-//! Everything follows from a source of choices: a seeded generator for volume, bytes for tests that shrink
-//! and for fuzzing. The fuzz targets include this folder by path; it must not use anything outside of it.
+//! All choices come from one source: a seeded generator for volume, bytes for tests that shrink and for
+//! fuzzing. The fuzz targets include this folder by path; it must not use anything outside of it.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 pub mod acks;
@@ -25,7 +24,7 @@ use nichrome_lro::Statistics;
 use nichrome_lro::verify::Verified;
 
 /// Runs generated traffic through an engine of the `nth` profile until `frames` were received, or the choices
-/// ran out; an error says what was broken.
+/// ran out; an error names the guarantee that was broken.
 pub fn run(choose: &mut impl Choose, nth: u32, frames: u64) -> Result<(Verified, Statistics), String> {
     let (config, profile) = any_configuration(choose, nth);
     let mut checked = Checked::new(&config, &profile, choose.chance(50));

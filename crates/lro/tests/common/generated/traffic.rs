@@ -1,4 +1,4 @@
-//! Generated traffic: what a mix of connections sends, and what the network makes of it.
+//! Generated traffic: a mix of connections, and a network that loses, delays, duplicates and damages frames.
 
 use nichrome_lro::Medium;
 use nichrome_wire::{Network, SeqNumber, TcpFlags, TcpFrame};
@@ -9,25 +9,25 @@ use super::exchange::Exchange;
 use super::flow::Flow;
 use super::tunnel::Tunnel;
 
-/// Something that happens to an engine.
+/// An event for an engine or its driver.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A frame is received.
     Receive(Vec<u8>),
     /// Frames are received together.
     Batch(Vec<Vec<u8>>),
-    /// As `Batch`, and the receive batch goes on.
+    /// As `Batch`, but the receive batch continues.
     Part(Vec<Vec<u8>>),
-    /// The driver takes this number of frames back, those held longest.
+    /// The driver drains the frames held longest, at least this number.
     DrainOldest(usize),
-    /// The host sends a segment, acknowledging one `share`th of what it has; the stream towards it begins at
-    /// `start`.
+    /// The host sends a segment that acknowledges one `share`th of the bytes that the host has and has not
+    /// acknowledged. The stream towards the host begins at `start`.
     HostSends { segment: TcpFrame, start: SeqNumber, share: u32 },
     /// Nanoseconds pass.
     Wait(u64),
     /// The receive batch ends.
     EndBatch,
-    /// From now on, the driver keeps the last so many outputs.
+    /// From now on, the driver keeps this number of outputs before it drops them.
     Keep(usize),
 }
 
@@ -39,14 +39,14 @@ pub struct Traffic {
     exchanges: Vec<Exchange>,
     /// The flow that sends now.
     current: usize,
-    /// In how many of a hundred cases another flow sends the next frame.
+    /// Percentage of frames before which the sending flow is chosen again.
     turns: u32,
-    /// Frames that the network delays, with the number of steps until they come.
+    /// Frames that the network delays, with the number of steps until they arrive.
     delayed: Vec<(u32, Vec<u8>)>,
     medium: Medium,
-    /// Ethernet frames are padded to 60 bytes.
+    /// True if Ethernet frames are padded to 60 bytes.
     pads: bool,
-    /// In how many of a hundred cases nothing out of the ordinary happens that otherwise might.
+    /// Percentage of cases in which no unusual event can happen.
     calm: u32,
 }
 
@@ -65,7 +65,7 @@ impl Traffic {
         Self { flows, tunnels, exchanges, current: 0, turns, delayed: Vec::new(), medium, pads, calm }
     }
 
-    /// What happens next.
+    /// Returns the next event.
     pub fn step(&mut self, choose: &mut impl Choose) -> Step {
         for (steps, _) in &mut self.delayed {
             *steps = steps.saturating_sub(1);
@@ -126,13 +126,14 @@ impl Traffic {
             bytes.resize(60, 0);
         }
         if frame.flags.contains(TcpFlags::SYN) {
-            // A host that never sees it goes on with the old connection, and so must the model of it.
+            // Not damaged or lost: a host that never saw the SYN would continue with the old connection,
+            // which the model does not.
             return Step::Receive(bytes);
         }
         self.carry(choose, bytes)
     }
 
-    /// What the network makes of a frame.
+    /// Sends a frame through the network: it may be damaged, lost, delayed or duplicated.
     fn carry(&mut self, choose: &mut impl Choose, mut bytes: Vec<u8>) -> Step {
         if choose.chance(self.calm) {
             return Step::Receive(bytes);

@@ -5,7 +5,7 @@ use nichrome_wire::checksum::checksum;
 
 use super::choose::Choose;
 
-/// What packets are wrapped in.
+/// The header that packets are wrapped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrapping {
     Ipv4,
