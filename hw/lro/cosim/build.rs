@@ -1,16 +1,16 @@
-//! Makes the models: Verilator's C++ for each set of parameters, behind one small C interface. `NICHROME_RTL`
-//! is where the RTL is, `NICHROME_RTL_MODELS` which models are made (`64_1,64_4`; all by default),
-//! `NICHROME_RTL_OPT` the compiler's level, 2 by default. `NICHROME_RTL_NETLIST` is a folder with a netlist
-//! of the one model that is made, and with what its cells are. With `NICHROME_RTL_COVERAGE`, a folder, the
-//! models count what they run and write it there. With `NICHROME_RTL_UNMADE` none is made, which is enough
-//! for lints: they do not link.
+//! Builds the models: Verilator's C++ for each set of parameters, behind one small C interface.
+//! `NICHROME_RTL` is the folder of the RTL, `NICHROME_RTL_MODELS` the list of models to build (`64_1,64_4`;
+//! all by default), `NICHROME_RTL_OPT` the compiler's optimization level, 2 by default.
+//! `NICHROME_RTL_NETLIST` is a folder with a netlist of the only model to build, and with the definitions of
+//! its cells. With `NICHROME_RTL_COVERAGE`, a folder, the models write coverage counts to it. With
+//! `NICHROME_RTL_UNMADE` no model is built, which is enough for lints: they do not link.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 /// Word width, flows and pages of each model; `src/model.rs` has the same list. No configuration of the tests
-/// runs out of 512 KB; the last model is for what happens when pages do run out.
+/// uses up 512 KB; the last model is for tests in which the pages run out.
 const MODELS: [(u32, u32, u32); 9] = [
     (64, 1, 4096),
     (64, 4, 4096),
@@ -62,10 +62,10 @@ fn main() {
     let runtime = units(&out, "runtime", &[], runtime_parts.to_vec());
     let level =
         env::var("NICHROME_RTL_OPT").map_or(2, |text| text.parse().expect("NICHROME_RTL_OPT is a number"));
-    // What Verilator calls slow runs once, and takes the compiler longest.
+    // The files that Verilator calls slow run once, and take the compiler longest.
     for (name, level, units) in [("slow", 0, slow), ("models", level, fast), ("verilated", 1, runtime)] {
         let mut build = cc::Build::new();
-        // What debuggers read would take the compiler ten times as long.
+        // Debug information would take the compiler ten times as long.
         build.cpp(true).std("c++17").opt_level(level).debug(false).warnings(false).include(&include);
         if has_coverage() {
             build.define("VM_COVERAGE", "1");
@@ -75,7 +75,7 @@ fn main() {
     println!("cargo:rustc-link-lib=pthread");
 }
 
-/// The models of `NICHROME_RTL_MODELS`; tells the crate that they exist.
+/// Returns the models of `NICHROME_RTL_MODELS`, and sets a `cfg` of the crate for each.
 fn wanted_models() -> Vec<(u32, u32, u32)> {
     let wanted = env::var("NICHROME_RTL_MODELS").unwrap_or_default();
     let mut models = MODELS.to_vec();
@@ -95,14 +95,14 @@ fn has_coverage() -> bool {
     env::var_os("NICHROME_RTL_COVERAGE").is_some()
 }
 
-/// Where Verilator keeps what the models include.
+/// Returns the folder of the headers and sources that the models include.
 fn verilator_include() -> PathBuf {
     let output = Command::new("verilator").args(["--getenv", "VERILATOR_ROOT"]).output();
     let output = output.expect("the models need verilator: install the Debian package");
     Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("include")
 }
 
-/// Translates the RTL, always in an empty folder: an old file would be compiled as if it were of this source.
+/// Translates the RTL, always to an empty folder: old files there would be compiled, too.
 fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u32; 3]) {
     if folder.exists() {
         fs::remove_dir_all(folder).expect("the folder of the model is ours");
@@ -138,7 +138,7 @@ fn verilate(rtl: &Path, folder: &Path, prefix: &str, [data_w, flows, pages]: [u3
     assert!(status.success(), "verilator does not accept the RTL");
 }
 
-/// The files that Verilator has written for a model: those that it calls slow, and the others.
+/// Returns the files that Verilator has written for a model: those that it calls slow, and the others.
 fn parts(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut sources: Vec<PathBuf> = fs::read_dir(folder)
         .expect("verilator has filled the folder")
@@ -150,7 +150,7 @@ fn parts(folder: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
 }
 
 /// Writes files that include the parts: the compiler reads Verilator's headers once for each, which takes it
-/// a second. A netlist becomes several, which are compiled at once.
+/// a second. A netlist becomes several files, which are compiled in parallel.
 fn units(out: &Path, name: &str, defines: &[(&str, String)], parts: Vec<PathBuf>) -> Vec<PathBuf> {
     const MOST_BYTES: u64 = 1_000_000;
     let defines: String = defines.iter().map(|(name, value)| format!("#define {name} {value}\n")).collect();

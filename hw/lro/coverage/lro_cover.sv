@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What must happen in the simulations beside every line and toggle: each reason that the module gives, and
-// each rotation of a piece. Each is one bit, whose toggles are counted.
+// Coverage points beside lines and toggles: each reason that the module gives, and each rotation of a piece.
+// Each point is one bit, whose toggles are counted.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -26,7 +26,7 @@ module lro_cover_reasons
   end
 endmodule
 
-// By the lane at which the output goes on, and the lane at which a piece begins.
+// Rotations, by the lane at which the output continues and the lane at which a piece begins.
 module lro_cover_rotations #(
     parameter int LANE_W = 3
 ) (

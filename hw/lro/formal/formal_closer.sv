@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Decisions leave in their order with the checksums that arithmetic modulo 65,535 gives.
+// Decisions leave in order, with the checksums of arithmetic modulo 65,535.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -38,8 +38,8 @@ module formal_closer
     close.aggregate.tcp_checksum = tcp_checksum;
   end
 
-  // A short queue, which is full within the depth of the proof. What is on its way to the queue and behind it
-  // fits the queue and its output register.
+  // A short queue, which is full within the depth of the proof. All decisions in the stages before it, in the
+  // queue and in its output register fit into the queue and the register.
   localparam int DEPTH = 8;
   localparam logic [4:0] PLACES = 5'(DEPTH + 1);
   lro_closer #(.DEPTH(DEPTH)) dut (.*);
@@ -61,14 +61,15 @@ module formal_closer
     end
   end
 
-  // Whether a value of 16 bits is what a sum leaves modulo 65,535.
+  // Returns true if a value of 16 bits is congruent to a sum modulo 65,535.
   function automatic logic congruent(logic [17:0] sum, logic [15:0] value);
     logic [17:0] wide;
     wide = 18'(value);
     return sum == wide || sum == wide + 18'h0FFFF || sum == wide + 18'h1FFFE;
   endfunction
 
-  // The checksum of IPv4 is the inverse of a sum that is not 0: what is subtracted is added inverted.
+  // The IPv4 checksum is the one's complement of a sum that is not 0. To subtract a value, the closer adds
+  // its one's complement.
   wire [15:0] whole_len = 16'(followed_reg.aggregate.headers_len) + followed_reg.aggregate.bytes;
   wire [15:0] single_len = 16'(followed_reg.aggregate.headers_len) + followed_reg.aggregate.first_len;
   wire [15:0] ip_inverse = ~order.patch.ip_checksum;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The stitcher against a model of bytes: the byte that leaves at any place is the one that the pieces put
-// there, and packets end where pieces end them. A word of the output stays as it is until it is taken.
+// Compares the stitcher with a model of bytes: the byte at each position of the output is the one that the
+// pieces put there, and packets end where pieces end them. An output word is stable until it is taken.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -19,7 +19,7 @@ module formal_egress
     input wire m_axis_tready
 );
   localparam int DATA_W = 64;
-  localparam int STORE_ADDR_W = 5;  // two pages, so that eight bits tell each byte from all others
+  localparam int STORE_ADDR_W = 5;  // two pages, so that eight bits identify each byte
   typedef logic [6:0] place_t;
 
   logic packet_room, piece_take, free_valid, m_axis_tvalid, m_axis_tlast, empty;
@@ -64,7 +64,7 @@ module formal_egress
       .*
   );
 
-  // The pages lie behind each other; a byte of the store is its address.
+  // Each of the two pages links to the other; the value of each byte of the store is its address.
   assign link = page_t'(link_reg[1]);
   always_comb begin
     for (int i = 0; i < 8; i++) store_data[8*i+:8] = {addr_reg[1], 3'(i)};
@@ -112,7 +112,7 @@ module formal_egress
     if (started_reg) begin
       assume (chosen == chosen_reg);
       assume (!piece_take || taken_reg < 7'd24);
-      // In the last two words of a page, which most pieces leave.
+      // Pieces begin in the last two words of a page, so that most continue on the next page.
       assume (at[6:4] == '1);
       if (held_reg) begin
         assert (m_axis_tvalid && m_axis_tdata == held_data_reg);

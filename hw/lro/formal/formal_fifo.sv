@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The queue hands on what it got, in order, and says how much it has, an entry that left the memory a cycle
-// ago among it.
+// The queue keeps the order of its entries, and `count` is their number, including one that left the memory a
+// cycle ago.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

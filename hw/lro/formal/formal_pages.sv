@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// No page is given out twice, none is lost, and the pages of a frame are linked; frames have one page or two.
+// No page is allocated twice, none is lost, and the pages of a frame are linked. Frames have one or two
+// pages.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -16,7 +17,7 @@ module formal_pages
     input wire [1:0] read_page
 );
   localparam int PAGES = 4;
-  // Cycles after which a free page is offered at the latest.
+  // Maximum number of cycles until a free page is offered.
   localparam int PATIENCE = 9;
 
   logic page_valid, ready;
@@ -26,13 +27,13 @@ module formal_pages
 
   logic started_reg = 1'b0;
   logic [PAGES-1:0] out_reg;
-  logic [PAGES-1:0] linked_reg;  // the page behind it is known
+  logic [PAGES-1:0] linked_reg;  // the page that follows is known
   logic [PAGES-1:0][1:0] behind_reg;
   logic [1:0] last_reg;
   logic any_reg;
   logic [3:0] waited_reg;
   logic [2:0][1:0] read_reg;
-  logic [2:0] still_reg;  // the page was out and its link known so many cycles
+  logic [2:0] still_reg;  // for so many cycles, the page was allocated and its link known
 
   assign free_end = free_two ? behind_reg[free_page] : free_page;
 

@@ -24,13 +24,13 @@ module lro
     // Time in ns, which never goes back.
     input wire [63:0] now,
 
-    // Whether frames are on their way through; what is stored does not count. When the oldest aggregate is
-    // closed.
+    // `busy`: frames or packets are in the pipeline; stored aggregates do not count. `deadline`: when the
+    // timer closes the oldest aggregate.
     output logic busy,
     output logic deadline_valid,
     output logic [63:0] deadline,
 
-    // Frames from the MAC, without FCS. `s_axis_arrival` counts with the first word, `s_axis_tuser` (bad
+    // Frames from the MAC, without FCS. `s_axis_arrival` is sampled with the first word, `s_axis_tuser` (bad
     // frame) with the last.
     input wire [DATA_W-1:0] s_axis_tdata,
     input wire [DATA_W/8-1:0] s_axis_tkeep,
@@ -51,7 +51,7 @@ module lro
     output logic [4:0] m_axis_reason,
     output logic [10:0] m_axis_segments,
     output logic [15:0] m_axis_mss,
-    output logic [7:0] m_axis_network,  // offsets of the headers and of the payload, of what was held
+    output logic [7:0] m_axis_network,  // offsets of headers and payload; for kinds 1 and 2 only
     output logic [7:0] m_axis_transport,
     output logic [7:0] m_axis_payload,
 
@@ -85,7 +85,7 @@ module lro
   logic [15:0] max_bytes;
   logic [10:0] max_segments;
 
-  // Store: one word in and one out in each cycle.
+  // Store: one word in and one word out per cycle.
   logic store_write;
   logic [STORE_ADDR_W-1:0] store_write_addr, store_read_addr;
   logic [DATA_W-1:0] store_write_data, store_read_data;
@@ -126,8 +126,8 @@ module lro
   extent_t frame_extent;
   logic [TIME_W-1:0] frame_arrival;
   logic struct_take;
-  logic [2:0] frames_reg;  // between ingress and decide
-  logic [1:0] ended_reg;  // those of them that have ended: one is held for decide, one behind it
+  logic [2:0] frames_reg;  // frames between ingress and decide
+  logic [1:0] ended_reg;  // of these, those that have ended: one is held for decide, one behind it
   logic [TIME_W-1:0] now_reg;
   wire quiet = frames_reg == 0;
 
@@ -280,9 +280,9 @@ module lro
   logic starved_reg;
   logic [4:0] starving_reg;
   logic working;
-  // The page queue may be empty for a few cycles while there are free pages. An aggregate that is closed
-  // shows in `nothing_leaves` two cycles after decide has worked: one is closed for each 32 cycles without a
-  // page.
+  // Starved: no page is available, and nothing leaves. The page queue may be empty for a few cycles although
+  // there are free pages, and a close clears `nothing_leaves` only two cycles after `working`. So decide
+  // closes one aggregate for each 32 cycles without a page.
   always_ff @(posedge clk) begin
     nothing_leaves <= closer_empty && fetch_empty && egress_empty;
     starving_reg <= (ready && !has_page && nothing_leaves && !working) ? starving_reg + 5'd1 : '0;
@@ -426,13 +426,13 @@ module lro
       .read_data
   );
 
-  // A frame whose first word was taken in the last cycle of `enable` shows in `busy` three cycles later.
+  // A frame whose first word was taken in the last cycle of `enable` sets `busy` three cycles later.
   logic idle_reg;
   logic [3:0] enabled_reg;
   logic [1:0] settled_reg;
   always_ff @(posedge clk) begin
     enabled_reg <= {enabled_reg[2:0], enable};
-    // What decide hands on shows in `nothing_leaves` two cycles later.
+    // A decision clears `nothing_leaves` two cycles later.
     busy <= !quiet || working || !settled_reg[0] || !nothing_leaves;
     idle_reg <= !busy && stored == 0 && (enable || enabled_reg == 0);
     deadline_valid <= stored != 0 && settled_reg[1];

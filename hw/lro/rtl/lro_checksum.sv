@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Checksums: sums of the IPv4 header, of the TCP header with the addresses, and of the payload.
+// Computes the sums of the IPv4 header, of the TCP header with the addresses, and of the payload.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -18,8 +18,8 @@ module lro_checksum
     input wire chunks_last,
     input chunk_t [DATA_W/32-1:0] chunks,
 
-    // Four cycles after the chunks, that of the payload a cycle later; not folded. The sum of TCP lacks
-    // protocol and length.
+    // Sums of a frame, not folded: four cycles after its last chunks, `payload_sum` a cycle later. `tcp_sum`
+    // lacks the protocol and the length of the pseudo-header.
     output logic sums_valid,
     output logic [HEADER_SUM_W-1:0] ip_sum,
     output logic [HEADER_SUM_W-1:0] tcp_sum,
@@ -31,8 +31,8 @@ module lro_checksum
   localparam int WORD_SUM_W = 16 + $clog2(CHUNKS) + 1;
   localparam int BEFORE_W = $clog2(36 + 4 * CHUNKS);
 
-  // Bytes of the IP packet from the word of `payload_chunks_reg` on. That is a cycle behind, because the
-  // payload may begin in the word after the one that has the packet's length.
+  // Number of bytes of the IP packet from the word in `payload_chunks_reg` on. That register is a cycle
+  // behind the chunks, because the payload may begin in the word after the one with the packet's length.
   logic begins_reg;
   logic [17:0] begins_left_reg;
   logic [17:0] left_reg;
@@ -43,8 +43,8 @@ module lro_checksum
   logic [CHUNKS-1:0][31:0] tcp_masked;
   logic [CHUNKS-1:0][31:0] payload_masked;
 
-  // The packet's length as it is in its header, and the bytes of the word and of the header that it does not
-  // count.
+  // The length field of the IP header, and the bytes from the start of the word that it does not count: those
+  // before the IP header, and an IPv6 header's own.
   logic begins;
   logic [15:0] length;
   logic [BEFORE_W-1:0] before_length;
@@ -71,7 +71,7 @@ module lro_checksum
     if (chunks_valid) begin
       begins_reg <= begins;
       begins_left_reg <= 18'(length) + 18'(before_length);
-      // Either counts from the word before.
+      // Both count from the word before.
       left_reg  <= left_next < 18'(BYTES) ? '0 : left_next - 18'(BYTES);
       whole_reg <= left_next >= 18'(2 * BYTES);
     end
@@ -91,7 +91,7 @@ module lro_checksum
     end
   end
 
-  // Sums of chunks, of one word, then those of the frame.
+  // Sums of each chunk, then of the word, then of the frame.
   logic [3:0] valid_reg;
   logic [3:0] first_reg;
   logic [2:0] last_reg;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// LRO_STRUCT of a frame: whether it is eligible (AGGR), whether its checksums are right (CSUM), and what
-// decide compares.
+// Builds the LRO_STRUCT of a frame: whether it is eligible (AGGR), whether its checksums are right (CSUM),
+// and the fields that decide compares.
 //
-// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so that what is
-// latched stays, the fields from one cycle after `fields_valid` to ten cycles after it.
+// Stages: lengths; reasons and folds; the verdict. Frames end at least ten cycles apart, so latched values
+// stay valid: the fields from one cycle to ten cycles after `fields_valid`.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -31,7 +31,7 @@ module lro_classify
     input wire extensions_valid,
     input extensions_t extensions,
 
-    // Twelve cycles after the frame's last word at the latest; how many NOPs there are, a cycle later.
+    // At the latest twelve cycles after the frame's last word; the numbers of NOPs a cycle later.
     input options_t options,
 
     // Two cycles after the fields; the payload's sum a cycle later.
@@ -40,7 +40,7 @@ module lro_classify
     input wire [HEADER_SUM_W-1:0] tcp_sum,
     input wire [31:0] payload_sum,
 
-    // A frame's structure waits here until the one before is taken.
+    // The structure of a frame, valid until `struct_take`. The next frame's waits until then.
     input wire struct_take,
     output logic struct_valid,
     output lro_struct_t lro_struct
@@ -85,7 +85,7 @@ module lro_classify
     if (rst) stage_reg <= '0;
   end
 
-  // First stage: lengths, in bytes, each addition in a cycle of its own.
+  // First stage: lengths in bytes, with one addition per cycle.
   wire v6 = fields_reg.flow.v6;
   logic [4:0] network;
   logic [8:0] transport;  // from the IP header
@@ -100,7 +100,7 @@ module lro_classify
   logic [9:0] payload_at_reg;
   logic [17:0] end_reg;
   logic [17:0] padded_end_reg;
-  logic [16:0] shortest_reg;  // the total of a whole header
+  logic [16:0] shortest_reg;  // length of the IP header: the least that the total may be
   logic [16:0] payload_len_reg;
   logic [16:0] total6_reg;
   logic [17:0] tcp_len6_reg;  // TCP's length and protocol number, for its checksum
@@ -141,7 +141,7 @@ module lro_classify
     payload_len_reg <= fields_reg.total - 17'(payload_reg);
   end
 
-  // Second stage: folds of the sums, each addition in a cycle of its own.
+  // Second stage: folds the sums, with one addition per cycle.
   logic [16:0] ip_fold_reg;
   logic [17:0] tcp_fold_reg;
   logic [16:0] payload_fold_reg;
@@ -191,8 +191,8 @@ module lro_classify
   wire has_timestamps = options.state == OPTIONS_BEHIND || options.state == OPTIONS_END;
   wire ip_options = !v6 && fields_reg.header_len > 4'd5;
 
-  // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs. What comes before the
-  // options in its order is known while they are still read.
+  // Why a whole TCP segment is not eligible: the twin of `not_eligible` in netfpga.rs. Computes the reasons
+  // that precede the options in its order while the options are still being read.
   logic before_found;
   pass_reason_t before_options;
   always_comb begin
@@ -225,7 +225,7 @@ module lro_classify
     end
   end
 
-  // What the frame is: the twin of `parse_any`.
+  // The class of the frame: the twin of `parse_without_extensions` in parse.rs and of reach.rs.
   logic whole;  // a whole TCP segment
   logic barrier;  // a first fragment, which may end within the TCP header, or opaque
   class_t class_parsed;
@@ -257,7 +257,7 @@ module lro_classify
     else whole = 1'b1;
   end
 
-  // Verdicts that need no checksum are ahead of it.
+  // Registers the verdicts that need no checksum, which are ready before the checksums.
   logic whole_reg;
   logic [15:0] whole_len_reg;
   logic eligible_reg;
@@ -308,8 +308,8 @@ module lro_classify
     end
   end
 
-  // The next frame's last word is held back while two frames wait, so that all above stays until it is taken
-  // here.
+  // While two frames wait (one here, one in `lro_struct`), the ingress holds back the last word of the next
+  // frame, so all values above stay until they are loaded here.
   logic waiting_reg;
   wire load = (stage_reg[VERDICT] || waiting_reg) && !struct_valid;
 

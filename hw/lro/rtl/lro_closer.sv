@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Closer: completes the header of an aggregate: lengths, IPv4 and TCP checksum; queues decisions in their
+// Closer: completes the header of an aggregate (lengths, IPv4 and TCP checksum), and queues the decisions in
 // order.
 //
-// Both checksums change by differences (RFC 1624, equation 3): what is subtracted is added inverted.
+// Updates both checksums incrementally (RFC 1624, equation 3): to subtract a value, adds its one's
+// complement.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -10,7 +11,7 @@
 module lro_closer
   import lro_types_pkg::*;
 #(
-    // Decisions in the queue.
+    // Depth of the queue of decisions.
     parameter int DEPTH = 16
 ) (
     input wire clk,
@@ -37,10 +38,10 @@ module lro_closer
   close_t [STAGES-1:0] close_reg;
   logic [STAGES-1:0] valid_reg;
 
-  // First stage: the decision; second: the length of the whole.
+  // First stage: the decision. Second: the IP length of the aggregate.
   logic [15:0] ip_len_reg;
   logic [15:0] first_ip_len_reg;
-  // Third and fourth: checksums, folded twice each.
+  // Third and fourth: the checksums, each folded twice.
   logic [17:0] ip_sum_reg;
   logic [16:0] tcp_fold_reg;
   logic [16:0] ip_fold_reg;
@@ -75,7 +76,7 @@ module lro_closer
   assign ip_folded = ip_fold_reg[15:0] + 16'(ip_fold_reg[16]);
   assign network = 16'd14 + {12'b0, close_reg[3].aggregate.tags, 2'b00};
 
-  // A checksum is never 0xFFFF: the sum of what it covers is never 0.
+  // A checksum is never 0xFFFF: the sum of the bytes that it covers is never 0.
   always_comb begin
     order_next = '0;
     order_next.first = close_reg[3].aggregate.first;
@@ -110,7 +111,7 @@ module lro_closer
       .count(queued)
   );
 
-  // The counters are far from here.
+  // Registered, because the counters are placed far away.
   always_ff @(posedge clk) begin
     closed_valid <= valid_reg[3];
     closed <= close_reg[3];

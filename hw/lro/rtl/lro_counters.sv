@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Counters of 64 bits: what is added waits in queues, and one addition takes a cycle. The lower bits of all
-// are in one memory, the upper ones in another.
+// Counters of 64 bits. Entries with additions wait in two queues; the block begins one addition per cycle.
+// One memory has the lower bits of all counters, another the upper bits.
 //
-// A frame that is taken adds to three totals; a packet that is closed to a reason, and to three totals, an
-// aggregate to five. A read of the registers waits until what was queued when it began is added. Then no
-// addition begins until it is answered: at most 17 cycles, in which two or three frames come.
+// A frame that is taken adds to three totals. A packet that is closed adds to a reason and three totals, an
+// aggregate to a reason and five. A register read waits until the entries that were queued when it began are
+// added. Then no addition begins until the read is answered: at most 17 cycles, in which two or three frames
+// arrive.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -22,10 +23,11 @@ module lro_counters
     input close_t closed,
     input wire [16:0] closed_len,
 
-    // Whether the queue has room for what may still be on its way.
+    // True if the queue has room for the packets that may be on their way to it.
     output logic room,
 
-    // Reads a counter, a reason's or, with the top bit, a total: `read_valid` is held until `read_done`.
+    // Reads a counter: a reason's or, with the top bit of the index, a total. `read_valid` is held until
+    // `read_done`.
     input wire read_valid,
     input wire [6:0] read_index,
     output logic read_done,
@@ -61,9 +63,9 @@ module lro_counters
   logic in_valid, in_take, out_valid, out_take;
   logic [$clog2(DEPTH):0] ins, outs;
 
-  // The era ends when a read begins: an entry of another one was queued before.
+  // The era changes when a read begins: an entry of the other era was queued before the read.
   logic era_reg;
-  logic [1:0] read_reg;  // a read waits; for two cycles, after which all entries that were queued before show
+  logic [1:0] read_reg;  // bit 0: a read waits; both: for two cycles, after which all earlier entries are visible
   logic read_begins;
   logic is_before;
   logic hold_reg;  // no addition begins
@@ -126,15 +128,16 @@ module lro_counters
       .count(outs)
   );
 
-  // One addition after the other; a counter comes again at the earliest when its last addition is written.
+  // Additions follow each other. The same counter comes again at the earliest when its last addition is
+  // written.
   localparam int IN_STEPS = 3;
   localparam int OUT_STEPS = 6;
   logic clearing_reg;
   logic [6:0] clear_reg;
-  logic in_turn_reg;  // the queue of which an entry is added
+  logic in_turn_reg;  // an entry of this queue is being added
   logic out_turn_reg;
   logic [2:0] step_reg;
-  logic last_reg;  // step of the entry
+  logic last_reg;  // this is the last step of the entry
   addition_t next;
   assign in_take  = in_turn_reg && last_reg;
   assign out_take = out_turn_reg && last_reg;
@@ -182,7 +185,8 @@ module lro_counters
     end
   end
 
-  // Address, two cycles of the memory, sum, write; the upper bits of each a cycle later, with the carry.
+  // Pipeline: address, two cycles of the memory, sum, write. The upper bits follow a cycle later, with the
+  // carry.
   localparam int LOW_W = 18;
   localparam int HIGH_W = 64 - LOW_W;
   addition_t additions_reg[5];

@@ -2,9 +2,9 @@
 // Decide: the flow table, the rule of the store block (Figure 7), and the timer. The twin of
 // crates/lro/src/netfpga.rs.
 //
-// Nine cycles a frame that joins an aggregate, one more where the aggregate is closed. All comparisons are
-// registered; those of keys in parts, which are joined a cycle later. What a state enables many registers by
-// has a register of its own.
+// A frame that joins an aggregate takes nine cycles, and one more if that closes the aggregate. All
+// comparisons are registered; keys are compared in parts, whose results are combined a cycle later. Signals
+// by which a state enables many registers are registered, too.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -30,11 +30,12 @@ module lro_decide
     input lro_struct_t struct_in,
     output logic struct_take,
 
-    // A cycle later: the frame that was taken.
+    // The frame that was taken, a cycle after `struct_take`.
     output logic taken_valid,
     output lro_struct_t taken,
 
-    // Where the payload of the frame lies, for the egress; the frame behind another one.
+    // For fetch: `segment` is the position of the frame's payload; `next` is the frame behind `next_of` in an
+    // aggregate.
     output logic segment_write,
     output page_t segment_page,
     output segment_t segment,
@@ -47,7 +48,7 @@ module lro_decide
     output close_t close,
 
     output logic [$clog2(FLOWS+1)-1:0] stored,
-    output logic working,  // with a frame, or with an aggregate that is closed
+    output logic working,  // on a frame, or on closing an aggregate
     output logic [TIME_W-1:0] deadline  // of the oldest aggregate, three cycles after a change
 );
   localparam int SLOT_W = FLOWS > 1 ? $clog2(FLOWS) : 1;
@@ -57,7 +58,7 @@ module lro_decide
   localparam int TEMPLATE_PARTS = ($bits(template_t) + PART_W - 1) / PART_W;
   typedef logic [SLOT_W-1:0] slot_t;
 
-  // Places in `states_t`, of which one bit is set.
+  // Bit positions in the one-hot `states_t`.
   typedef enum logic [3:0] {
     STATE_IDLE,
     STATE_MATCH,
@@ -77,13 +78,13 @@ module lro_decide
 
   states_t state_reg;
   states_t state_next;
-  states_t behind_reg;  // after the close
+  states_t behind_reg;  // the state after the close
   flush_reason_t reason_reg;  // of the close
   slot_t slot_reg;
   lro_struct_t frame_reg;
   logic [4:0] pass_reason_reg;
 
-  // The store: keys side by side, for the comparison; the rest in a memory.
+  // The store: the keys in registers, to be compared in parallel; the rest in a memory.
   flow_t flows_reg[FLOWS];
   template_t templates_reg[FLOWS];
   logic [TIME_W-1:0] deadlines_reg[FLOWS];
@@ -103,17 +104,17 @@ module lro_decide
   logic [TIME_W-1:0] oldest_deadline_reg;
   logic [TIME_W-1:0] deadline_reg;
 
-  // A flow is in one slot at most. With many slots, what they are joined to is near the clock's period: each
-  // slot's hit, its template and the slot that the next flow takes are registered before they are.
+  // A flow is in one slot at most. With many slots, the slot multiplexer is on the critical path: registers
+  // each slot's hit, its template and the free slot's number first.
   localparam int HIT_GROUPS = (FLOWS + 3) / 4;
   logic [4*HIT_GROUPS-1:0] hits;
   logic [FLOWS-1:0] hits_reg;
-  logic [HIT_GROUPS-1:0] hit_reg;  // whether one of four slots is hit
+  logic [HIT_GROUPS-1:0] hit_reg;  // one of these four slots is hit
   logic hit;
   slot_t hit_slot;
   slot_t free_slot;
   slot_t free_slot_reg;
-  logic template_reg;  // of `slot_reg`
+  logic template_reg;  // the template of `slot_reg` is equal
   assign hit = |hit_reg;
   always_comb begin
     hits = '0;
@@ -141,17 +142,17 @@ module lro_decide
     for (int i = 0; i < HIT_GROUPS; i++) hit_reg[i] <= |hits[4*i+:4];
     template_reg <= template_equal_reg[slot_reg];
     oldest_deadline_reg <= deadlines_reg[order_reg[0]];
-    // Not less is one carry chain in Yosys, less or equal is a comparison for equality, too.
+    // In Yosys, `!(a < b)` is one carry chain; `<=` is also a comparison for equality.
     due_reg <= !(frame_reg.arrival < oldest_deadline_reg);
     now_due_reg <= !(now < oldest_deadline_reg);
     deadline_reg <= frame_reg.arrival + TIME_W'(timer_ns);
   end
 
-  // Whether the frame goes on where the aggregate ends.
+  // Whether the frame continues the aggregate.
   logic seq_equal_reg;
   logic ts_older_reg;
   logic ack_newer_reg;
-  logic longest_reg;  // the frame's payload is longer than those before
+  logic longest_reg;  // the frame's payload is longer than all before it
   logic [31:0] ts_distance;
   logic [31:0] ack_distance;
   logic [17:0] length_reg;
@@ -180,15 +181,15 @@ module lro_decide
     full_count_reg <= aggregate_reg.count + 11'd1 >= max_segments;
     too_long_reg <= length_reg > 18'(max_bytes);
     full_length_reg <= length_and_one_more_reg > 18'(max_bytes);
-    // What joins is taken from the checksum: the payload, its length, and the change of ACK number and
-    // window.
+    // When a segment joins an aggregate, updates the TCP checksum for its payload, its length, and the
+    // changed ACK number and window.
     sum_a_reg <= 18'(aggregate_reg.tcp_checksum) + {2'b00, ~payload_sum};
     ack_change_reg <= 18'(aggregate_reg.ack_window_sum) + {2'b00, ~frame_reg.ack_window_sum};
     sum_b_reg <= {2'b00, ~frame_reg.payload_len} + (ack_newer_reg ? ack_change_reg : 18'd0);
     sum_reg <= 20'(sum_a_reg) + 20'(sum_b_reg);
   end
 
-  // The aggregate that the frame begins, and the one that it joins.
+  // `begun` is the aggregate that the frame begins, `joined` the stored aggregate after the frame has joined.
   aggregate_t begun;
   aggregate_t joined;
   always_comb begin
@@ -228,7 +229,7 @@ module lro_decide
     joined.tcp_checksum = 17'(sum_reg[15:0]) + 17'(sum_reg[19:16]);
   end
 
-  // Closing a slot frees its place in the order.
+  // This cycle closes an aggregate, starts one, or appends the frame to one.
   logic closing;
   logic starting;
   logic appending;
@@ -264,7 +265,8 @@ module lro_decide
     end
   end
 
-  // The aggregate is written back a cycle after it has changed. A store of one is the register itself.
+  // Writes the aggregate back to the memory a cycle after it has changed. With one flow, the register itself
+  // is the store.
   if (FLOWS == 1) begin : gen_one
     assign aggregate_read = aggregate_reg;
   end else begin : gen_memory
@@ -280,7 +282,7 @@ module lro_decide
   end
 
   logic [1:0] changed_reg;
-  // Without a frame, the oldest aggregate is closed a cycle after there is a reason.
+  // Without a frame, closes the oldest aggregate, a cycle after a reason arises.
   logic idle_close_reg;
   flush_reason_t idle_reason_reg;
   always_ff @(posedge clk) begin
@@ -294,7 +296,7 @@ module lro_decide
   logic pass_all_reg, pass_flow_reg, store_reg;  // the frame's class
   logic started_reg;
   logic [FLOWS-1:0] write_slot_reg;
-  logic update_reg;  // of the aggregate: it is loaded, begun or appended to
+  logic update_reg;  // the aggregate is loaded, begun or appended to
   logic due;
   logic joins;
   logic ends;
@@ -354,7 +356,7 @@ module lro_decide
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The slot to be closed or to be joined, and what follows a close; they do not matter while nothing is
+    // Selects the slot to close or to join, and the state after a close. These do not matter while nothing is
     // stored.
     if (state_reg[STATE_PICK]) begin
       check_reg <= !due_reg && store_reg && hit;
@@ -374,7 +376,7 @@ module lro_decide
       end
     end
 
-    // What does not join closes the aggregate.
+    // A frame that does not join closes the aggregate.
     if (state_reg[STATE_STORE]) begin
       check_reg <= 1'b0;
       if (!seq_equal_reg) pass_reason_reg <= 5'(PASS_OUT_OF_ORDER);
@@ -389,8 +391,8 @@ module lro_decide
       behind_reg <= only(STATE_IDLE);
     end
 
-    // The table is written a cycle later, while the frame is still there; one bit a slot, for each reaches
-    // hundreds of registers.
+    // Writes the table a cycle later, while `frame_reg` still has the frame. Each slot has an enable bit of
+    // its own, because it drives hundreds of registers.
     if (state_reg[STATE_START]) slot_reg <= free_slot_reg;
     started_reg <= starting;
     for (int i = 0; i < FLOWS; i++) begin
@@ -402,7 +404,7 @@ module lro_decide
       end
     end
 
-    // Two cycles from a change of the table until the timer's comparison follows it.
+    // The timer's comparison reflects a change of the table two cycles later.
     changed_reg <= {changed_reg[0], closing || starting || started_reg};
     if (rst) begin
       state_reg   <= only(STATE_IDLE);
@@ -417,8 +419,8 @@ module lro_decide
   assign working = !state_reg[STATE_IDLE];
   assign deadline = oldest_deadline_reg;
 
-  // Slots in the order in which they were begun; what is behind the `stored` first does not matter. A slot
-  // that is closed was loaded a cycle earlier at least.
+  // Slots in the order in which their aggregates began; entries after the first `stored` ones do not matter.
+  // A slot is loaded at least a cycle before it is closed, so `behind_slot_reg` is valid then.
   logic [FLOWS-1:0] behind_slot;
   logic [FLOWS-1:0] behind_slot_reg;
   always_comb begin
@@ -431,7 +433,7 @@ module lro_decide
 
   always_ff @(posedge clk) begin
     behind_slot_reg <= behind_slot;
-    // A frame may begin an aggregate in the cycle after one was closed.
+    // A frame may begin an aggregate in the cycle after one was closed, in the same slot.
     free_slot_reg   <= closing ? slot_reg : free_slot;
     if (closing) begin
       used_reg[slot_reg] <= 1'b0;

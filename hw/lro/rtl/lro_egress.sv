@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Egress: reads pieces from the store, a word a cycle, writes the fields of an aggregate's header as they
-// pass, rotates the bytes of each piece to where the last one ended (section 5's stitcher), and gives the
-// pages back.
+// Egress: reads pieces from the store, one word per cycle; replaces the fields of an aggregate's header as
+// they pass; rotates the bytes of each piece to where the last piece ended (section 5's stitcher); and frees
+// the pages.
 //
-// What a word needs on its way is known when its address is: `word_t` travels with it. The pipeline never
-// stops; an address is issued only where the output queue has room for all that is on its way.
+// All control information of a word is known with its address, and travels with the word as `word_t`. The
+// pipeline never stops; an address is issued only if the output queue has room for all words in flight.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -18,7 +18,7 @@ module lro_egress
     input wire clk,
     input wire rst,
 
-    // What a packet's header needs, ahead of its pieces.
+    // The metadata and header fields of a packet, ahead of its pieces.
     output logic packet_room,
     input wire packet_valid,
     input wire packet_aggregate,
@@ -35,7 +35,7 @@ module lro_egress
     output page_t free_first,
     output page_t free_last,
 
-    // The word of the store two cycles after its address.
+    // The word of the store, two cycles after its address.
     output logic [STORE_ADDR_W-1:0] store_addr,
     input wire [DATA_W-1:0] store_data,
 
@@ -53,41 +53,41 @@ module lro_egress
   localparam int PAGE_WORDS = PAGE_BYTES / BYTES;
   localparam int INDEX_W = $clog2(PAGE_WORDS);
   localparam int DEPTH = 16;
-  localparam int PACKETS = 16;  // on their way
+  localparam int PACKETS = 16;  // in flight
   localparam int IN_FLIGHT = 8;
   typedef logic [LANE_W-1:0] lane_t;
 
   typedef struct packed {
     logic valid;
     lane_t rotate;
-    lane_t tail;  // bytes of the output word that are there already
+    lane_t tail;  // bytes of the output word that earlier words have filled
     logic emit;  // completes an output word
     logic last;
-    logic left_over;  // an output word of its own follows, without an input word
+    logic left_over;  // emits the left-over bytes, without an input word
     logic keep_all;
-    lane_t keep;  // bytes of the output word, 0 for all
+    lane_t keep;  // number of bytes of the output word, 0 for all
     logic patch;
     logic v6;
-    logic [$clog2(PACKETS)-1:0] bank;  // which of the patches
-    logic [7:0] at;  // place of the word, from the IP header on, in 16-bit words
+    logic [$clog2(PACKETS)-1:0] bank;  // which patch
+    logic [7:0] at;  // position of the word relative to the IP header, in 16-bit words
   } word_t;
 
   // The piece that is being read.
   logic reading_reg;
-  logic freeing_reg;  // its pages are freed only
+  logic freeing_reg;  // its pages are only freed, not read
   page_t first_page_reg, last_page_reg;
   logic finish_reg;
-  lane_t lane_reg;  // of its first byte in this word
+  lane_t lane_reg;  // lane of its first byte in this word
   logic [LANE_W:0] span_reg;  // bytes that the piece has in this word
-  logic [LANE_W:0] last_span_reg;  // in its last word
-  logic [13:0] words_reg;  // behind this one
-  logic last_reg;  // there are none
-  logic final_reg;  // nor of the packet
-  logic idle_reg;  // no piece is here
+  logic [LANE_W:0] last_span_reg;  // bytes in its last word
+  logic [13:0] words_reg;  // words of the piece after this one
+  logic last_reg;  // this is the piece's last word
+  logic final_reg;  // and the packet's last word
+  logic idle_reg;  // no piece is being read
   page_t page_reg;
   logic [INDEX_W-1:0] index_reg;
   logic page_ends_reg;  // this word is the page's last
-  logic stop_reg;  // the page behind it is not known yet
+  logic stop_reg;  // the next page is not known yet
   logic [1:0] link_wait_reg;  // one-hot: cycles until the page's link is read
   lane_t tail_reg;
   logic flush_reg;
@@ -102,14 +102,14 @@ module lro_egress
   logic [$clog2(PACKETS):0] metas;
   logic room_reg;
 
-  // Bytes of the output word with those of this one, and more.
+  // Bytes in the output word after this word; the excess goes to the next one.
   logic [LANE_W+1:0] filled;
   logic issue;
   assign filled = (LANE_W + 2)'(tail_reg) + (LANE_W + 2)'(span_reg);
   assign issue = reading_reg && room_reg && !stop_reg;
 
   wire done = (issue && last_reg) || freeing_reg;
-  // A cycle passes between pieces, in which what is left over leaves.
+  // A cycle passes between pieces, in which left-over bytes leave.
   wire load = piece_valid && idle_reg;
   assign piece_take = load;
   assign link_of = page_reg;
@@ -216,7 +216,7 @@ module lro_egress
   end
   assign store_addr = {page_reg[STORE_ADDR_W-INDEX_W-1:0], index_reg};
 
-  // On the way: the store's two cycles, patch, rotation, merge.
+  // Pipeline: the store's two cycles, patch, rotation, merge.
   word_t word_reg[4];
   logic [DATA_W-1:0] patched_reg;
   logic [DATA_W-1:0] rotated_reg;
@@ -228,7 +228,7 @@ module lro_egress
     if (rst) for (int i = 0; i < 4; i++) word_reg[i] <= '0;
   end
 
-  // Patches of the packets on their way.
+  // Patches of the packets in flight.
   (* ram_style = "distributed" *)
   logic [$bits(patch_t)-1:0] patches[PACKETS];
   logic [$clog2(PACKETS)-1:0] write_bank_reg;
@@ -243,9 +243,10 @@ module lro_egress
     if (rst) write_bank_reg <= '0;
   end
 
-  // Which field a 16-bit word is, a cycle ahead of it. The IP header begins at an odd one, so that the fields
-  // at odd places are at even ones of the frame: length, IPv4 checksum, low half of the ACK number, window;
-  // at odd ones are the length of IPv6, the high half of the ACK number, the TCP checksum.
+  // Which patched field each 16-bit word is, a cycle ahead of the word. The IP header begins at an odd 16-bit
+  // word of the frame. So at even words of the frame are the IPv4 length and checksum, the low half of the
+  // ACK number and the window; at odd ones are the IPv6 length, the high half of the ACK number and the TCP
+  // checksum.
   typedef struct packed {
     logic valid;
     logic [1:0] field;
@@ -303,7 +304,7 @@ module lro_egress
     end
   end
 
-  // Bytes of the output word that are there already.
+  // Bytes of the output word that earlier words have filled.
   logic [BYTES-1:0] stays_reg;
   always_ff @(posedge clk) begin
     for (int i = 0; i < BYTES; i++) stays_reg[i] <= lane_t'(i) < word_reg[2].tail || word_reg[2].left_over;

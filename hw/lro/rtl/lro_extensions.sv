@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// IPv6 extension headers: their flags, where TCP begins, and whether all of it is within the parser's reach
-// of 256 bytes.
+// IPv6 extension headers: their properties, where TCP begins, and whether all headers are within the parser's
+// reach of 256 bytes.
 //
-// Stages: the extension header among two chunks, of which at most one begins one; where it ends; what it
-// says.
+// Stages: selects the chunk that begins an extension header, which is at most one of two; computes where the
+// header ends; evaluates the header.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -30,8 +30,8 @@ module lro_extensions
   localparam int CHUNKS = DATA_W / 32;
   localparam int PAIRS = CHUNKS / 2;
 
-  // Chunks that may end before 14 + 4 * n + 8 or 20 bytes exceed 256: an extension's length or TCP must still
-  // be in reach.
+  // The last chunk at which a header may end so that the next one is in reach: the first 8 bytes of an
+  // extension header, or the 20 bytes of TCP, end within 256 bytes of the frame.
   localparam logic [10:0] REACH_OF_EXTENSION = 11'd62;
   localparam logic [10:0] REACH_OF_TCP = 11'd59;
 
@@ -41,7 +41,8 @@ module lro_extensions
   logic [1:0] first_reg;
   logic [1:0] last_reg;
 
-  // Bytes of the frame that may be headers, two more than those up to the end of the IP packet.
+  // The end of the IP packet in bytes from the start of the frame, plus the two bytes by which the chunks are
+  // shifted.
   logic [17:0] limit_reg;
   extensions_t next;
 
@@ -92,7 +93,7 @@ module lro_extensions
       if (extension.kind == NEXT_AH && extension.length == 0) after.malformed = 1'b1;
       if ({5'b0, extension.end_, 2'b00} > limit_reg) after.malformed = 1'b1;
     end
-    // The content is not read: it may change what the TCP checksum covers.
+    // The content of the header is not read: it may change which bytes the TCP checksum covers.
     if (extension.kind != NEXT_FRAGMENT) after.opaque = 1'b1;
     if (extension.kind == NEXT_FRAGMENT) begin
       after.fragment = 1'b1;

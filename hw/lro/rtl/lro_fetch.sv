@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Fetch: turns decisions into the pieces of frames that leave, ahead of the egress, and hands it what a
-// packet's header needs.
+// Fetch: turns decisions into pieces of frames, ahead of the egress, and passes on the metadata and header
+// fields of each packet.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -44,7 +44,7 @@ module lro_fetch
   page_t page_reg;
   logic [10:0] left_reg;
   logic [1:0] wait_reg;  // one-hot: cycles until both memories are read
-  logic read_reg;  // they are
+  logic read_reg;  // both are read
   logic active_reg;
   logic start_reg;
   logic [$clog2(DEPTH):0] queued;
@@ -82,13 +82,13 @@ module lro_fetch
   assign packet_valid = order_take && order.meta.kind != KIND_FREE;
   assign packet_aggregate = order_take && order.meta.kind == KIND_AGGREGATE;
 
-  // First stage: the bytes of the piece. Second: the words in which they are.
+  // First stage: the bytes of the piece. Second: the words that contain them.
   piece_t part, part_reg, piece_reg;
   logic push_reg, push_reg2;
   logic [7:0] at;
   logic [7:0] bytes_before;
-  logic [15:0] len_reg;  // of the frame or of the payload
-  logic [8:0] before_reg;  // bytes of the first word or of the headers before that, less one
+  logic [15:0] len_reg;  // bytes of the frame or of the payload
+  logic [8:0] before_reg;  // bytes before those that `len_reg` counts, from the start of the first word, less one
   logic [16:0] last_byte;  // from the start of the first word
 
   always_comb begin

@@ -6,7 +6,7 @@
 
 module lro_fifo #(
     parameter int WIDTH = 8,
-    parameter int DEPTH = 16  // power of two; one more entry is in the output register
+    parameter int DEPTH = 16  // a power of two; the output register has one more entry
 ) (
     input wire clk,
     input wire rst,
@@ -15,7 +15,7 @@ module lro_fifo #(
     input wire pop,  // never without `valid`
     output logic valid,
     output logic [WIDTH-1:0] data,
-    output logic [$clog2(DEPTH):0] count  // entries in the memory, and one that left it a cycle ago
+    output logic [$clog2(DEPTH):0] count  // entries in the memory, including one that left it a cycle ago
 );
   localparam int ADDR_W = $clog2(DEPTH);
 
@@ -27,7 +27,7 @@ module lro_fifo #(
   logic filled_reg;  // there is an entry in the memory
   logic refilled_reg;
 
-  // The output register is filled whenever it is empty or read.
+  // Fills the output register whenever it is empty or read.
   wire refill = filled_reg && (!valid || pop);
 
   always_ff @(posedge clk) begin

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Ingress: writes frames to the store and gives them to the parser, two bytes later, so that every header
-// from the EtherType on begins at a multiple of four bytes.
+// Ingress: writes frames to the store, and passes them to the parser shifted by two bytes, so that every
+// header from the EtherType on begins at a multiple of four bytes.
 //
-// A frame of W words takes W + 1 cycles: in the last one the parser gets the two bytes that were left over.
-// That one waits until the blocks behind have room for the frame.
+// A frame of W words takes W + 1 cycles: in the last one the parser gets the last two bytes of the shifted
+// frame. That cycle waits until the blocks behind have room for the frame.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -12,17 +12,18 @@ module lro_ingress
   import lro_types_pkg::*;
 #(
     parameter int DATA_W = 64,
-    // Cycles from the end of one frame to that of the next, at least: what the blocks behind the parser take.
+    // Minimum number of cycles between the ends of two frames: the time that the blocks behind the parser
+    // take.
     parameter int SPACING = 10,
-    // Cycles between frames in which nothing is taken: a frame's TCP options begin after the verdict on those
-    // before.
+    // Cycles between frames in which no word is taken, so that a frame's TCP options begin after the verdict
+    // on the options of the frame before.
     parameter int GAP = DATA_W == 64 ? 0 : 6,
     parameter int STORE_ADDR_W = 13
 ) (
     input wire clk,
     input wire rst,
-    input wire enable,  // whether a frame may begin
-    input wire room,  // whether a frame may end
+    input wire enable,  // a frame may begin
+    input wire room,  // a frame may end
 
     input wire [DATA_W-1:0] s_axis_tdata,
     input wire [DATA_W/8-1:0] s_axis_tkeep,
@@ -45,7 +46,7 @@ module lro_ingress
     output logic word_first,
     output logic word_last,
     output logic [DATA_W-1:0] word,  // big endian: the first byte on top
-    output extent_t extent,  // with `word_last`, as the two below
+    output extent_t extent,  // valid with `word_last`, like the two below
     output logic [TIME_W-1:0] arrival,
     output logic bad
 );
@@ -57,18 +58,18 @@ module lro_ingress
   logic in_frame_reg;
   logic flush_reg;
   logic [3:0] spacing_reg;
-  logic spaced_reg;  // it is 0
+  logic spaced_reg;  // `spacing_reg` is 0
   logic ready_reg;  // a word may be taken, and there is a page for it
   logic next_valid_reg;
   page_t page_reg;  // of the next word
-  page_t next_page_reg;  // the one behind it
+  page_t next_page_reg;  // the page after `page_reg`
   logic [INDEX_W-1:0] index_reg;
-  logic [15-LANE_W:0] words_reg;  // of the frame before the last one that was taken
-  logic [LANE_W:0] last_bytes_reg;  // of the last one
+  logic [15-LANE_W:0] words_reg;  // words of the frame before the last word taken
+  logic [LANE_W:0] last_bytes_reg;  // bytes of the last word taken
   logic [15:0] kept_reg;  // last two bytes of the word before
-  logic [TIME_W-1:0] arrival_reg;  // of the cycle before
+  logic [TIME_W-1:0] arrival_reg;  // `s_axis_arrival` of the cycle before
 
-  // Two pages are held here: which of them are filled again depends on registers only.
+  // Holds two pages, so that refilling them depends on registers only.
   assign s_axis_tready = ready_reg;
   assign page_take = page_valid && !next_valid_reg;
   wire accept = s_axis_tvalid && ready_reg;
@@ -86,7 +87,7 @@ module lro_ingress
     end
   end
 
-  // Whether a gap goes on, and what may come after this cycle.
+  // Whether the gap continues, and whether a word may come after this cycle.
   wire gap = GAP != 0 && (flush || spacing_reg > 4'(SPACING - GAP));
   logic open_next;
   always_comb begin
@@ -95,8 +96,8 @@ module lro_ingress
     else open_next = in_frame_reg || (enable && !gap);
   end
 
-  // What means something only with a word that is taken is written with every word: whether it is taken is
-  // known late.
+  // Registers that matter only with an accepted word are written in every cycle, because `accept` is known
+  // late.
   always_ff @(posedge clk) begin
     ready_reg <= open_next && (next_valid_reg || page_valid || (has_page && !page_ends));
     if (page_ends || !has_page) begin

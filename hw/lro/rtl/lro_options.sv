@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// TCP options: one chunk a cycle with words of 8 bytes, else two: each waits for the one before it. The
-// verdict on 40 bytes of options is there twelve cycles after the frame's last word at the latest, its counts
-// a cycle later; it stays until the next frame's options begin.
+// TCP options: reads one chunk per cycle with words of 8 bytes, else two, because each chunk depends on the
+// one before it. The verdict on 40 bytes of options is valid at the latest twelve cycles after the frame's
+// last word, its counts a cycle later, and stays until the next frame's options begin.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -41,7 +41,7 @@ module lro_options
   logic [STEPS-1:0] hints_valid_reg;
   options_t options_next;
 
-  // Chunks by place; those that are read together are in places of their own.
+  // One memory for each place: chunks that are read together are in different places.
   for (genvar j = 0; j < CHUNKS; j++) begin : gen_places
     (* ram_style = "distributed" *)
     logic [31:0] memory[2**ADDR_W];

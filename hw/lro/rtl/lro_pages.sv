@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Page allocator: a linked list of free pages, and the links between the pages of a frame.
 //
-// A frame takes pages in the order in which they lie in the free list, so that they are linked already: a
-// link is written only when a frame comes back, from the last page of the list to the frame's first. The last
-// page of the list is never given out: the next frame that comes back is linked to it.
+// A frame takes pages in the order of the free list, so they are already linked. A link is written only when
+// a frame's pages are freed: from the last page of the list to the frame's first page. The last page of the
+// list is never allocated, because the next freed frame is linked to it.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -21,16 +21,16 @@ module lro_pages
     output page_t page,
     input wire page_take,
 
-    // Pages of a frame come back.
+    // The pages of a frame to free.
     input wire free_valid,
     input page_t free_first,
     input page_t free_last,
 
-    // Page behind a page of a frame, two cycles after `link_of`.
+    // The page behind page `link_of` of a frame, two cycles later.
     input page_t link_of,
     output page_t link,
 
-    output logic ready  // the list is made
+    output logic ready  // the list is initialized
 );
   localparam int ADDR_W = $clog2(PAGES);
   localparam int QUEUE = 4;
@@ -74,8 +74,8 @@ module lro_pages
       .read_data(link)
   );
 
-  // While the walk is at the last page, and for a cycle after, `wait_reg` is not 0; what is walked never
-  // becomes the last page.
+  // `wait_reg` is not 0 while the walk is at the last page, and for a cycle after. A page that was walked
+  // never becomes the last page.
   wire walk = ready && wait_reg == 0 && queued < ($bits(queued))'(QUEUE - 1);
 
   lro_fifo #(
@@ -98,7 +98,7 @@ module lro_pages
       walk_reg <= walk_link;
       wait_reg <= 2'd3;
     end
-    // Its link is not there before the next frame comes back.
+    // The last page has no link before the next frame is freed.
     if (walk_reg == tail_reg) wait_reg <= 2'd3;
     if (free_valid) tail_reg <= free_last;
     if (making) begin

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Parser: the header of a frame, four bytes at a time, as many a cycle as a word has.
+// Parser: reads the headers of a frame in chunks of four bytes, all chunks of a word in one cycle.
 //
-// Stages: hints, what the walk may ask about a chunk; the walk over the headers; what each chunk is; chunks
-// turned to where their place in their header says; fields.
+// Stages: hints, which decode each chunk for the walk; the walk over the headers; the part of each chunk;
+// rotation of the chunks to lanes by their position in the header; fields.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -21,19 +21,19 @@ module lro_parser
     input wire word_last,
     input wire [DATA_W-1:0] word,
 
-    // Chunks with what they are, three cycles after the word.
+    // Chunks with their parts, three cycles after the word.
     output logic chunks_valid,
     output logic chunks_first,
     output logic chunks_last,
     output chunk_t [DATA_W/32-1:0] chunks,
 
-    // TCP header and options a cycle later: chunk j of them, the options from 5 on, is that of place j %
-    // CHUNKS.
+    // TCP header and options, a cycle after the chunks: chunk j is at place j % CHUNKS; the options begin
+    // with chunk 5.
     output logic [DATA_W/32-1:0][31:0] tcp_data,
     output logic [DATA_W/32-1:0] option_valid,
     output logic [DATA_W/32-1:0][3:0] option_at,
 
-    // Two cycles after the chunks: all that the fixed headers say.
+    // The fields of the fixed headers, two cycles after the chunks.
     output logic fields_valid,
     output fields_t fields
 );
@@ -57,7 +57,7 @@ module lro_parser
     end
   end
 
-  // Second stage: the walk. It is at the start again when a frame begins. A loop of one cycle, so nothing
+  // Second stage: the walk, which restarts with each frame. It is a feedback loop of one cycle, so nothing
   // else is in it.
   walk_t walk_reg;
   walk_t walk_next;
@@ -66,7 +66,7 @@ module lro_parser
     for (int i = 0; i < CHUNKS; i++) walk_next = walk_step(walk_next, hints_reg[i]);
   end
 
-  // Where the walk was before the word, and the word.
+  // The state of the walk before the word, and the word.
   walk_t before_reg;
   hint_t [CHUNKS-1:0] walked_reg;
   logic walked_valid_reg, walked_first_reg, walked_last_reg;
@@ -85,7 +85,7 @@ module lro_parser
     end
   end
 
-  // Third stage: what each chunk is, by the same steps again.
+  // Third stage: the part of each chunk, by the same steps again.
   walk_t walk_at;
   chunk_t [CHUNKS-1:0] chunks_next;
   always_comb begin
@@ -116,7 +116,8 @@ module lro_parser
     end
   end
 
-  // Fourth stage: chunk j of the IP header is at `ip_data[j % CHUNKS]`, and so is that of TCP.
+  // Fourth stage: rotates chunk j of the IP header to `ip_data_reg[j % CHUNKS]`, and chunk j of TCP to
+  // `tcp_data[j % CHUNKS]`.
   logic [CHUNKS-1:0][31:0] ip_data_reg;
   logic [4:0] ipv4_take_reg;
   logic [9:0] ipv6_take_reg;
@@ -177,12 +178,12 @@ module lro_parser
     end
   end
 
-  // Fifth stage: fields. Behind the EtherType come the tags, which are in their lanes: no chunk of TCP is in
-  // their word.
+  // Fifth stage: fields. Reads the EtherType and the tags from `tcp_data`, where they are not rotated: their
+  // word has no chunk of TCP.
   always_ff @(posedge clk) begin
     fields_valid <= turned_last_reg;
 
-    // What no header of the frame sets is 0. The first word of 32 bytes has fields itself.
+    // Clears the fields that headers may leave unset. The first word of 32 bytes may set some below.
     if (turned_first_reg) begin
       fields.flow <= '0;
       {fields.template_.pcp0, fields.template_.pcp1} <= '0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// How headers are read: each function takes one chunk of four bytes, the first byte on top.
+// Functions that read headers, one chunk of four bytes at a time; the first byte is in the top bits.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none
@@ -19,11 +19,11 @@ package lro_parser_pkg;
   localparam logic [7:0] PROTOCOL_AH = 8'd51;
   localparam logic [7:0] PROTOCOL_DESTINATION = 8'd60;
 
-  // Bits of the sums of headers: at most 36 numbers of 16 bits.
+  // Width of the header sums: at most 36 numbers of 16 bits.
   localparam int HEADER_SUM_W = 22;
 
-  // What a chunk is part of: places in `parts_t`, of which one bit is set, or none behind a header that the
-  // walk does not know.
+  // The part of the frame that a chunk belongs to: bit positions in the one-hot `parts_t`. Behind a header
+  // that the walk does not know, no bit is set.
   typedef enum logic [3:0] {
     PART_ETHERNET,
     PART_TAG0,
@@ -39,7 +39,7 @@ package lro_parser_pkg;
   localparam int PARTS = 10;
   typedef logic [PARTS-1:0] parts_t;
 
-  // A protocol number, as far as the walk tells them apart. Extension headers come last.
+  // Protocol numbers that the walk distinguishes. Extension headers come last, for `is_extension`.
   typedef enum logic [2:0] {
     NEXT_OTHER,
     NEXT_TCP,
@@ -50,25 +50,25 @@ package lro_parser_pkg;
     NEXT_DESTINATION
   } next_t;
 
-  // Chunks of a part behind this one, so that the end of the part is one bit, and the next count is a shift:
-  // bit i of `left` where there are i, and 16 more for each of `laps`; bit 16 where there are 16 for each of
-  // `laps`, which are not 0.
+  // Number of chunks of the part after this one, one-hot, so that the end of the part is one bit and counting
+  // down is a shift. Bit i of `left` (0 to 15) stands for i chunks and 16 more for each of `laps`; bit 16 for
+  // 16 chunks for each of `laps`, which are not 0.
   localparam int LAP = 16;
   typedef struct packed {
     logic [LAP:0] left;
     logic [2:0] laps;
-    logic last_lap;  // `laps` are 0
+    logic last_lap;  // `laps` is 0
   } count_t;
 
-  // What the walk asks about a protocol number.
+  // A protocol number, decoded for the walk.
   typedef struct packed {
     logic tcp;
     logic fragment;
     logic ah;
-    logic extension;  // another extension header
+    logic extension;  // any other extension header
   } is_next_t;
 
-  // A chunk with all that the walk may ask about it.
+  // A chunk, decoded in every way that the walk may need.
   typedef struct packed {
     logic [31:0] data;
     logic vlan;  // EtherTypes in the last two bytes
@@ -76,17 +76,17 @@ package lro_parser_pkg;
     logic ipv4;
     logic ipv6;
     next_t top;  // the protocol in the first byte
-    next_t low;  // the protocol in the third
+    next_t low;  // the protocol in the third byte
     is_next_t is_top;
     is_next_t is_low;
     logic offset;  // a fragment header's offset is not 0
-    logic goes_on;  // behind an extension header comes one that the walk knows
-    logic fragment_goes_on;  // the same behind a fragment header: a later fragment has TCP at most
+    logic goes_on;  // if this is an extension header, the walk knows the header behind it
+    logic fragment_goes_on;  // the same for a fragment header: behind a later fragment's, it knows only TCP
     logic has_options;  // a data offset above 5
-    // Chunks behind the first one of a header, one-hot: bit i where there are i.
+    // Number of chunks of a header after its first one, one-hot.
     logic [13:3] ipv4_left;
     count_t ah_count;
-    count_t extension_count;  // bits of `left` that are even
+    count_t extension_count;  // only even bits of `left`
     logic [9:0] options_left;  // of TCP options
   } hint_t;
 
@@ -97,13 +97,13 @@ package lro_parser_pkg;
     next_t kind;  // of an extension header
     next_t top;
     logic offset;
-    logic tcp_sum;  // counts for the checksum of TCP: the addresses, the header, the options
-    logic length4;  // has the length of the IPv4 packet
+    logic tcp_sum;  // counts towards the TCP checksum: the addresses, the header, the options
+    logic length4;  // has the length field of the IPv4 packet
     logic length6;
   } chunk_t;
 
-  // Where the walk over the headers is. What follows a part is known before its end, and a header's first
-  // chunk has a bit: the steps of two chunks are in one cycle.
+  // State of the walk over the headers. The next part is known before this one ends, and the first chunk of a
+  // header has a bit of its own: this shortens a step, of which each cycle makes two or more.
   typedef struct packed {
     parts_t parts;
     logic [3:0] index;
@@ -145,11 +145,11 @@ package lro_parser_pkg;
     return is_next;
   endfunction
 
-  // Laps beyond the parser's reach are cut to 7: the frame is out of reach then, whatever follows.
+  // Laps saturate at 7: the frame is then beyond the parser's reach, whatever follows.
   function automatic hint_t hint_of(logic [31:0] data);
     hint_t hint;
     logic [7:0] length;
-    logic [3:0] nibble;  // of the TCP header: its length
+    logic [3:0] nibble;  // the length field of a TCP header
     length = data[23:16];
     nibble = data[31:28];
     hint.data = data;
@@ -191,7 +191,7 @@ package lro_parser_pkg;
     return walk;
   endfunction
 
-  // The count of a chunk later, in the same part.
+  // Returns the count for the next chunk of the same part.
   function automatic count_t count_down(count_t count);
     count_t after;
     after.left = count.left >> 1;
@@ -202,8 +202,8 @@ package lro_parser_pkg;
     return after;
   endfunction
 
-  // The walk after one more chunk. What a chunk is depends on few bits, for two of them pass in one cycle;
-  // what the headers say is found behind.
+  // Returns the state of the walk after one more chunk. It depends on few bits, because two or more chunks
+  // pass in one cycle; later stages read the fields of the headers.
   function automatic walk_t walk_step(walk_t walk, hint_t hint);
     walk_t after;
     parts_t parts;
@@ -236,7 +236,7 @@ package lro_parser_pkg;
 
     if (walk.ipv6_second) after.next = hint.low;
     if (parts[PART_EXTENSION]) after.next = hint.top;
-    // Empty since the end of the last part, until a header says what follows.
+    // `to` is empty from the end of a part until a header names the next one.
     if (last) after.to = '0;
     if (walk.link_ends && hint.ipv4) after.to.tcp = 1'b1;
     if (walk.ipv6_second) after.to = after.to | hint.is_low;
@@ -248,7 +248,7 @@ package lro_parser_pkg;
     after.to_payload = walk.to_payload || has_data_offset;
     after.options_left = has_data_offset ? hint.options_left : '0;
 
-    // The count is empty where one of these fills it.
+    // `left` is 0 in each of the cases that set it here.
     after.count = count_down(walk.count);
     if (walk.link_ends && hint.ipv6) after.count.left[9] = 1'b1;
     if (walk.ipv4_first) after.count.left[13:3] = after.count.left[13:3] | hint.ipv4_left;
@@ -266,13 +266,13 @@ package lro_parser_pkg;
     return after;
   endfunction
 
-  // Whether the chunk that comes next counts for the checksum of TCP, its payload aside.
+  // Returns true if the next chunk counts towards the TCP checksum and is not payload.
   function automatic logic in_tcp_sum(walk_t walk);
     return (walk.parts[PART_IPV4] && (walk.index == 4'd3 || walk.index == 4'd4)) ||
         (walk.parts[PART_IPV6] && walk.index >= 4'd2) || walk.parts[PART_TCP] || walk.parts[PART_OPTIONS];
   endfunction
 
-  // Header fields as they are received, and what the fixed headers say.
+  // Header fields as received, and properties of the fixed headers.
   typedef struct packed {
     flow_t flow;
     template_t template_;
@@ -292,16 +292,16 @@ package lro_parser_pkg;
     logic fragment;
   } fields_t;
 
-  // What IPv6 extension headers say.
+  // Properties of the IPv6 extension headers.
   typedef struct packed {
-    logic found;  // there are any
+    logic found;  // there are extension headers
     logic [6:0] transport;  // where TCP begins, in chunks from the IP header
     logic found_tcp;
     logic malformed;
     logic out_of_reach;
     logic later_fragment;
     logic fragment;  // the first of several, or an atomic fragment
-    logic opaque;  // any but a fragment header: its content is not read
+    logic opaque;  // there is one other than a fragment header: its content is not read
   } extensions_t;
 
   // An extension header on its way through `lro_extensions`.
@@ -314,9 +314,9 @@ package lro_parser_pkg;
     logic [10:0] end_;  // chunks from the frame's start to the header's end; at first, those to its third chunk
   } extension_t;
 
-  // How far the TCP options are timestamps and padding, in any layout.
+  // State of the TCP options, which may be timestamps and padding in any layout.
   typedef enum logic [2:0] {
-    OPTIONS_NOPS,  // nothing yet but NOPs
+    OPTIONS_NOPS,  // only NOPs so far
     OPTIONS_TIMESTAMPS,  // within the timestamps
     OPTIONS_BEHIND,  // NOPs behind them
     OPTIONS_END,  // zeros behind the end of the list
@@ -327,21 +327,22 @@ package lro_parser_pkg;
     options_state_t state;
     logic [5:0] nops;  // before the timestamps
     logic [5:0] nops_behind;
-    logic [3:0] nops_step;  // what the latest chunks add to the two, a cycle later
+    logic [3:0] nops_step;  // the latest chunks' NOPs, added to the two counts a cycle later
     logic [3:0] behind_step;
     logic [1:0] lane;  // of the timestamps' first byte
     logic [1:0] age;  // chunks since then
-    logic [2:0][31:0] chunks;  // those of the timestamps, the latest last
+    logic [2:0][31:0] chunks;  // the first three of the timestamps, the latest last
   } options_t;
 
-  // The bytes of a chunk from one lane on, behind the timestamps: NOPs, then the end of the list, then zeros.
+  // The bytes of a chunk from a lane on, behind the timestamps: they may be NOPs, then the end of the list,
+  // then zeros.
   typedef struct packed {
     logic other;
     logic ends;  // there is a zero
     logic [2:0] nops;
   } tail_t;
 
-  // A chunk of options with all that `take_options` may ask about it.
+  // A chunk of options, decoded in every way that `take_options` may need.
   typedef struct packed {
     logic [31:0] data;
     logic [2:0] lead;  // NOPs that it begins with
@@ -358,7 +359,7 @@ package lro_parser_pkg;
       nop[i] = data[31-8*i-:8] == 8'd1;
       skipped[i] = 3'(i) < lane;
     end
-    // NOPs come first, so the last of them says how many there are.
+    // NOPs come first, so the position of the last one gives their number.
     tail.nops = '0;
     for (int i = 0; i < 4; i++) if (nop[i] && !skipped[i]) tail.nops = 3'(i + 1) - lane;
     tail.ends = (zero & ~skipped) != 0;
@@ -419,7 +420,7 @@ package lro_parser_pkg;
     return options;
   endfunction
 
-  // The options after one more chunk of them.
+  // Returns the state after one more chunk of options.
   function automatic options_t take_options(options_t options, option_hint_t hint);
     logic keep;
     keep = (options.state == OPTIONS_NOPS || options.state == OPTIONS_TIMESTAMPS) && options.age != 2'd3;
@@ -433,7 +434,7 @@ package lro_parser_pkg;
     return options;
   endfunction
 
-  // TSval of options that are timestamps. The chunks before the last are two or three.
+  // Returns TSval of options that are timestamps, which span at least three chunks.
   function automatic logic [31:0] ts_value(options_t options);
     logic [95:0] bytes_;
     bytes_ = options.chunks;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Block memory: one write port, one read port, the output two cycles after the address.
 //
-// A word that is read while it is written is not defined (simulation inverts it), and no block uses one. A
-// shallow memory is of slices of 18 bits, for a block of ECP5 that is wider has no output register that Yosys
-// or `synthesize.py` would use.
+// A word that is read while it is written is undefined (simulation inverts it), and no block uses one. A
+// memory of up to 512 words consists of slices of 18 bits, because neither Yosys nor `synthesize.py` uses the
+// output register of a wider ECP5 block.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

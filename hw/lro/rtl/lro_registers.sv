@@ -56,8 +56,8 @@ module lro_registers
   assign s_axil_bresp = 2'b00;
   assign s_axil_rresp = 2'b00;
 
-  // Address and data are taken at once, and answered a cycle later. Whole words are written; a write with
-  // other strobes changes nothing. Which register it is is known a cycle before.
+  // Takes address and data together, and answers a cycle later. Only whole words are written; a write with
+  // other strobes changes nothing. The register is decoded a cycle before the write.
   logic whole_reg, control_reg, timer_ns_reg, max_bytes_reg, max_segments_reg;
   wire write = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid && !s_axil_awready;
   always_ff @(posedge clk) begin
@@ -95,7 +95,7 @@ module lro_registers
   assign read_index = {is_total, is_total ? 6'(address_reg[3+:$clog2(TOTALS)]) : address_reg[8:3]};
   assign s_axil_arready = !busy_reg;
 
-  // Which register is read, a cycle after the address; its value, a cycle later; no register has two
+  // Decodes the register a cycle after the address, and selects its value a cycle later. No register has two
   // addresses.
   localparam int VALUES = 9;
   logic [VALUES-1:0] chosen_reg;

@@ -19,7 +19,7 @@ package lro_types_pkg;
     logic [15:0] len;
   } extent_t;
 
-  // What makes segments one flow.
+  // The flow key.
   typedef struct packed {
     logic v6;
     logic [1:0] tags;
@@ -30,7 +30,7 @@ package lro_types_pkg;
     logic [31:0] ports;
   } flow_t;
 
-  // Header bits that the segments of an aggregate share, those of the flow aside.
+  // Header bits that must be equal in the segments of an aggregate, beside the flow key.
   typedef struct packed {
     logic qinq;
     logic [3:0] pcp0;
@@ -46,7 +46,7 @@ package lro_types_pkg;
     logic [5:0] ts_nops;  // NOPs behind the timestamps
   } template_t;
 
-  // What decide does with a frame.
+  // How decide treats a frame.
   typedef enum logic [2:0] {
     CLASS_PASS,  // forward; the flow is unknown or does not matter
     CLASS_PASS_ALL,  // close every aggregate, then forward: the flow is out of the parser's reach
@@ -86,7 +86,7 @@ package lro_types_pkg;
     logic [1:0] tags;
     logic [7:0] payload_at;
     logic [7:0] headers_len;
-    logic [15:0] frame_len;  // of the first segment, as first_len
+    logic [15:0] frame_len;  // of the first segment, like `first_len`
     logic [15:0] first_len;
     logic [15:0] bytes;
     logic [15:0] mss;
@@ -100,7 +100,7 @@ package lro_types_pkg;
     logic [15:0] ip_checksum;
   } aggregate_t;
 
-  // What happens to a packet at the egress.
+  // How the egress treats a packet.
   typedef enum logic [1:0] {
     KIND_PASS,
     KIND_SINGLE,
@@ -138,7 +138,7 @@ package lro_types_pkg;
     patch_t patch;
   } order_t;
 
-  // What decide hands to the closer.
+  // A decision for the closer.
   typedef struct packed {
     kind_t kind;
     logic [4:0] reason;
@@ -146,23 +146,23 @@ package lro_types_pkg;
     logic bad;  // marked by the MAC: not counted as a packet
   } close_t;
 
-  // Part of a frame that leaves, or a frame whose pages are freed only.
+  // A part of a frame that the egress reads, or a frame whose pages it only frees.
   typedef struct packed {
     page_t first;
     page_t last;
     logic free_only;
-    logic [6:0] at;  // its first byte in the first page
-    logic [13:0] words;  // of the store behind its first
-    logic single;  // none
+    logic [6:0] at;  // position of its first byte in the first page
+    logic [13:0] words;  // words of the store after the first
+    logic single;  // `words` is 0
     logic [4:0] last_lane;
-    logic start;  // of a packet
+    logic start;  // the first piece of a packet
     logic finish;
     logic aggregate;
     logic [1:0] tags;
     logic v6;
   } piece_t;
 
-  // Where the payload of a stored frame lies.
+  // Position of the payload of a stored frame.
   typedef struct packed {
     extent_t extent;
     logic [7:0] payload_at;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The module with few pins, for place and route: every port is registered; inputs are shifted in, outputs
-// folded. Words come last, because their width is a parameter.
+// The module with few pins, for place and route: registers every port, shifts the inputs in, and folds the
+// outputs. The data words come last, because their width is a parameter.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

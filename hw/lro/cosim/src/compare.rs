@@ -1,4 +1,4 @@
-//! The same frames through the engine and the module: bytes, order, metadata and counters must be equal.
+//! Runs the same frames through the engine and the module, and compares bytes, order, metadata and counters.
 
 use nichrome_lro::{
     Config, DropReason, FlushReason, Frame, Netfpga, NetfpgaConfig, Output, PassReason, Reason, Statistics,
@@ -10,10 +10,10 @@ use thiserror::Error;
 use crate::package::{COUNTER_DROP, COUNTER_FLUSH, COUNTER_PASS};
 use crate::rtl::{Kind, Packet, Rtl, RtlConfig, Totals};
 
-/// What differs.
+/// The first difference between engine and module.
 #[derive(Debug, Error)]
 pub enum Difference {
-    /// The module handed on fewer packets or more.
+    /// The module delivered fewer or more packets.
     #[error("the engine hands on {engine} packets, the module {rtl}")]
     Count {
         /// The engine's.
@@ -24,7 +24,7 @@ pub enum Difference {
     /// A packet differs.
     #[error("packet {place} differs:\nengine {engine}\nmodule {rtl}")]
     Packet {
-        /// From 0.
+        /// Its number, from 0.
         place: usize,
         /// The engine's.
         engine: String,
@@ -43,12 +43,12 @@ pub enum Difference {
     },
 }
 
-/// A frame or a time that passes.
+/// A frame, or time that passes.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A frame that arrives now.
+    /// A frame that arrives at this time.
     Frame(Instant, Vec<u8>),
-    /// Nothing arrives until then.
+    /// No frame arrives until this time.
     Idle(Instant),
 }
 
@@ -60,7 +60,7 @@ struct Expected {
     /// The place of the pass reason or the flush reason.
     reason: usize,
     segments: usize,
-    /// MSS and offsets of an aggregate; the engine has none of a frame.
+    /// MSS and offsets of an aggregate; the engine has none for a frame.
     layout: Option<(u16, [u8; 3])>,
 }
 
@@ -76,20 +76,20 @@ impl AsRef<[u8]> for Arrived {
     }
 }
 
-/// How the module did.
+/// The result of a comparison without difference.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     /// Frames in.
     pub frames: u64,
     /// Cycles from the first frame on.
     pub cycles: u64,
-    /// Cycles in which a word waited.
+    /// Cycles in which an offered word was not taken.
     pub refused: u64,
     /// The engine's statistics.
     pub statistics: Statistics,
 }
 
-/// Gives these inputs to both, the frames to the module one behind the other as fast as it takes them.
+/// Gives these inputs to both; the module gets the frames as fast as it takes them.
 ///
 /// # Errors
 /// The first difference.
@@ -134,7 +134,8 @@ fn run_engine(config: &Config, netfpga: &NetfpgaConfig, inputs: &[Input]) -> (Ve
             receive(&mut engine, Arrived { bytes: bytes.clone(), arrival: *now }, &mut expected);
         }
     }
-    // The module fires what is due at the time of the last input without waiting for another one.
+    // The module closes aggregates that are due at the time of the last input without waiting for another
+    // input.
     let last = inputs.iter().map(|input| match input {
         Input::Frame(now, _) | Input::Idle(now) => *now,
     });
@@ -150,8 +151,8 @@ fn fire_timer(engine: &mut Netfpga<Arrived>, now: Instant, expected: &mut Vec<Ex
     advance(engine, now, &mut |_, output| expected.extend(held(output, FlushReason::Timeout)));
 }
 
-/// Gives a frame to the engine, which flushes aggregates for one reason at most, then passes or drops the
-/// frame, or holds it.
+/// Gives a frame to the engine. The engine flushes aggregates for at most one reason, then passes, drops or
+/// holds the frame.
 fn receive(engine: &mut Netfpga<Arrived>, frame: Arrived, expected: &mut Vec<Expected>) {
     let (arrival, before) = (frame.arrival, *engine.statistics());
     engine.receive(Frame::new(frame), arrival);

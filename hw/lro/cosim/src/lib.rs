@@ -1,7 +1,8 @@
-//! The hardware module of `hw/lro`, simulated by Verilator, beside the engine that specifies it.
+//! The hardware module of `hw/lro`, simulated by Verilator, and its comparison with the engine that specifies
+//! it.
 //!
-//! [`Rtl`] is the module behind its ports, as a [`nichrome_wire::Engine`]: what drives the engine drives it
-//! too. [`compare`] gives the same frames to both.
+//! [`Rtl`] is the module behind its ports, as a [`nichrome_wire::Engine`]: drivers of the engine can drive
+//! the module, too. [`compare`] gives the same frames to both.
 
 pub mod compare;
 mod model;

@@ -104,7 +104,7 @@ macro_rules! models {
         }
 
         impl Model {
-            /// Every model, also that of a small store.
+            /// Every model, including the one with a small store.
             pub const WITH_SMALL: &'static [Self] = &[$(#[cfg($cfg)] Self::$name),*];
             $(
                 #[cfg($cfg)]
@@ -120,7 +120,7 @@ macro_rules! models {
 }
 
 impl Model {
-    /// Every model whose store is large enough for all that the engine holds.
+    /// Every model whose store is large enough for all segments that the engine holds.
     pub const ALL: &'static [Self] = match Self::WITH_SMALL {
         [others @ .., last] if last.flows == 2 => others,
         all => all,
@@ -148,15 +148,15 @@ pub(crate) struct Simulation {
 impl Simulation {
     pub(crate) fn new(model: Model) -> Self {
         let functions = model.functions;
-        // SAFETY: makes an object of its own, and takes no arguments.
+        // SAFETY: the function creates a new object, and takes no arguments.
         Self { model: unsafe { (functions.new)() }, functions }
     }
 
     /// Runs one cycle.
     pub(crate) fn cycle(&mut self, inputs: &Inputs) -> Outputs {
         let mut outputs = Outputs::default();
-        // SAFETY: the model lives until `self` is dropped, and is used by nobody else; both structures are
-        // laid out as in `shim.cpp`, and live through the call.
+        // SAFETY: the model lives until `self` is dropped, and only `self` uses it; both structures are laid
+        // out as in `shim.cpp`, and live through the call.
         unsafe { (self.functions.cycle)(self.model, inputs, &mut outputs) };
         outputs
     }
@@ -164,7 +164,7 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        // SAFETY: `new` made the model, and nobody uses it any more.
+        // SAFETY: `new` created the model, and nothing uses it after `self`.
         unsafe { (self.functions.delete)(self.model) };
     }
 }

@@ -27,15 +27,15 @@ pub const TOTALS: [&str; 8] = [
     "segments_aggregated",
 ];
 
-/// A register: its name, its address in bytes, whether it can be written, and what it holds.
+/// A register.
 pub struct Register {
     /// Lower case, words joined by `_`.
     pub name: &'static str,
-    /// In bytes.
+    /// Address in bytes.
     pub address: u32,
     /// `ro` or `rw`.
     pub access: &'static str,
-    /// What it holds.
+    /// A description of its content.
     pub holds: &'static str,
 }
 

@@ -11,34 +11,34 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 use crate::model::{Inputs, Model, Outputs, Simulation};
 use crate::package::{REGISTERS, TOTALS};
 
-/// In how many of a hundred cycles the source has no word, and the sink takes none.
+/// Percentage of cycles in which the source offers no word, and the sink takes none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stalls {
     /// The source's.
     pub source: u32,
-    /// The sink's, and of those who take the answers of the registers.
+    /// The sink's, and that of the AXI-Lite master, which takes the answers of the registers.
     pub sink: u32,
 }
 
-/// What the registers are set to.
+/// The module's parameters, the values of its registers, and the stalls of its neighbours.
 #[derive(Clone, Copy, Debug)]
 pub struct RtlConfig {
     /// Parameters of the module.
     pub model: Model,
-    /// An aggregate is closed so long after its first segment.
+    /// Time from an aggregate's first segment to its closing.
     pub timer: Duration,
-    /// What happens to wrong checksums.
+    /// Treatment of wrong checksums.
     pub bad_checksum: BadChecksum,
-    /// Bytes of an aggregate's IP packet.
+    /// Maximum bytes of an aggregate's IP packet.
     pub max_bytes: u32,
-    /// Segments of an aggregate.
+    /// Maximum number of segments of an aggregate.
     pub max_segments: usize,
-    /// On either side.
+    /// Stalls on either side.
     pub stalls: Stalls,
 }
 
 impl RtlConfig {
-    /// The registers for what the engine is configured with.
+    /// Creates the configuration that corresponds to the engine's.
     pub fn new(model: Model, config: &Config, timer: Duration) -> Self {
         Self {
             model,
@@ -51,12 +51,12 @@ impl RtlConfig {
     }
 }
 
-/// What a packet is.
+/// The kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A frame as it came, which was not held.
+    /// A frame as received, which was not held.
     Passed,
-    /// A frame as it came, which was held.
+    /// A frame as received, which was held.
     Single,
     /// Merged segments.
     Aggregate,
@@ -67,7 +67,7 @@ pub enum Kind {
 pub struct Packet {
     /// All its bytes.
     pub bytes: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The place of the pass reason or the flush reason.
     pub reason: usize,
@@ -77,7 +77,7 @@ pub struct Packet {
     pub mss: u16,
     /// Arrival of the first segment.
     pub arrival: Instant,
-    /// Where IP header, TCP header and payload begin; of what was held.
+    /// Offsets of IP header, TCP header and payload; only of packets that were held.
     pub offsets: [u8; 3],
 }
 
@@ -108,7 +108,7 @@ impl Metadata {
 /// The totals, by the places of [`TOTALS`].
 pub type Totals = [u64; TOTALS.len()];
 
-/// The most cycles that anything takes: a bug, not a wait, is beyond.
+/// Maximum number of cycles of any wait: a longer one is a bug.
 const PATIENCE: u64 = 4_000_000;
 
 /// The module in simulation.
@@ -118,23 +118,23 @@ pub struct Rtl {
     inputs: Inputs,
     random: Pcg64Mcg,
     cycles: u64,
-    /// The words so far of the packet that leaves, and the metadata of its first one.
+    /// The bytes so far of the packet that leaves, and the metadata of its first word.
     partial: Vec<u8>,
     metadata: Option<Metadata>,
     packets: VecDeque<Packet>,
     deadline: Option<Instant>,
     /// Cycles in which the source had a word and the module did not take it.
     refused: u64,
-    /// What the last read of a register returned.
+    /// The value that the last read of a register returned.
     answer: Option<u32>,
     /// The first cycle in which the source offers a frame of one word; `None` once it is taken.
     word_at: Option<u64>,
-    /// A cycle, and the time from then on.
+    /// A cycle, and the value of `now` from that cycle on.
     time_at: Option<(u64, Instant)>,
 }
 
 impl Rtl {
-    /// A module after reset, with its registers set.
+    /// Creates a module, resets it, and sets its registers.
     pub fn new(config: RtlConfig) -> Self {
         let mut rtl = Self {
             simulation: Simulation::new(config.model),
@@ -166,12 +166,12 @@ impl Rtl {
         1 | u32::from(self.config.bad_checksum == BadChecksum::Pass) << 1
     }
 
-    /// Cycles since the start.
+    /// Returns the number of cycles since the start.
     pub fn cycles(&self) -> u64 {
         self.cycles
     }
 
-    /// Cycles in which the module did not take a word that was there.
+    /// Returns the number of cycles in which the module did not take an offered word.
     pub fn refused(&self) -> u64 {
         self.refused
     }
@@ -180,7 +180,7 @@ impl Rtl {
         percent > 0 && self.random.next_u32() % 100 < percent
     }
 
-    /// Runs one cycle; collects what leaves.
+    /// Runs one cycle; collects the word that leaves.
     fn cycle(&mut self) -> Outputs {
         self.inputs.ready = !self.stalls(self.config.stalls.sink);
         self.inputs.axil_ready = !self.stalls(self.config.stalls.sink);
@@ -277,13 +277,13 @@ impl Rtl {
         }
     }
 
-    /// Starts to read a register, while no other one is read; frames may be sent until
-    /// [`take_answer`](Self::take_answer) has its value.
+    /// Starts to read a register; no other read may be outstanding. Frames may be sent until
+    /// [`take_answer`](Self::take_answer) has the value.
     pub fn start_read(&mut self, address: u32) {
         (self.inputs.axil_address, self.inputs.axil_read) = (address, true);
     }
 
-    /// Takes what the read returned; `None` until it is answered.
+    /// Takes the value of the read; `None` until it is answered.
     pub fn take_answer(&mut self) -> Option<u32> {
         self.answer.take()
     }
@@ -304,7 +304,7 @@ impl Rtl {
         self.read64(address("reasons") + 8 * index as u32)
     }
 
-    /// Gives a frame to the module, which may still be at work on those before it. Frames are not empty.
+    /// Gives a frame to the module, which may still be processing earlier ones. The frame must not be empty.
     pub fn send(&mut self, frame: &[u8], now: Instant, bad: bool) {
         let width = self.config.model.width.bytes();
         self.inputs.now = now.as_nanos();
@@ -325,7 +325,7 @@ impl Rtl {
         self.word_at = Some(self.cycles + cycles);
     }
 
-    /// Says what time it is after this many cycles, while frames are sent.
+    /// Sets `now` after this many cycles, while frames are sent.
     pub fn advance_after(&mut self, cycles: u64, now: Instant) {
         self.time_at = Some((self.cycles + cycles, now));
     }
@@ -344,26 +344,26 @@ impl Rtl {
         }
     }
 
-    /// Runs until nothing is on its way through.
+    /// Runs until the pipeline is empty.
     pub fn settle(&mut self) {
         let started = self.cycles;
         self.inputs.valid = false;
         let mut quiet = 0;
-        // What the ports say is registered a few times.
+        // The status ports are registered a few times.
         while quiet < 12 {
             quiet = if self.cycle().busy { 0 } else { quiet + 1 };
             assert!(self.cycles - started < PATIENCE, "the module does not come to rest");
         }
     }
 
-    /// Says what time it is, and runs until nothing is on its way.
+    /// Sets `now`, and runs until the pipeline is empty.
     pub fn advance(&mut self, now: Instant) {
         self.settle();
         self.inputs.now = now.as_nanos();
         self.settle();
     }
 
-    /// Hands on everything that is stored.
+    /// Closes all stored aggregates, and runs until their packets have left.
     pub fn drain(&mut self) {
         let control = self.control();
         self.settle();
@@ -382,7 +382,7 @@ impl Rtl {
         assert_eq!(self.packets.len(), packets, "the module was idle with a packet on its way");
     }
 
-    /// The next packet that left.
+    /// Takes the next packet that left.
     pub fn packet(&mut self) -> Option<Packet> {
         self.packets.pop_front()
     }
@@ -412,7 +412,7 @@ impl Engine for Rtl {
     }
 }
 
-/// The address of a register.
+/// Returns the address of a register.
 fn address(name: &str) -> u32 {
     REGISTERS.iter().find(|register| register.name == name).map_or(0, |register| register.address)
 }

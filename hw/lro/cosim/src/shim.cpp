@@ -50,8 +50,8 @@ struct lro_outputs {
 #define NAME(name) JOIN(lro_, name, DATA_W, FLOWS)
 
 #if VM_COVERAGE
-// Writes what all models of these parameters have run to a file in the folder NICHROME_RTL_COVERAGE, if `top`
-// ran something that none before it did: nearly all models do not. Two is enough: a toggle is a change each
+// Writes the coverage of all models with these parameters to a file in the folder NICHROME_RTL_COVERAGE, if
+// `top` has covered a point that no model before it had; few do. Counts stop at 2: a toggle is a change each
 // way, in one model.
 static void write_coverage(MODEL *top) {
   static std::mutex mutex;
@@ -81,7 +81,7 @@ void *NAME(new)() {
 void NAME(delete)(void *model) {
   MODEL *top = static_cast<MODEL *>(model);
   VerilatedContext *context = top->contextp();
-  // What the model removes from its thread's context would otherwise be that of the model which ran last.
+  // Otherwise the model would remove the data of the model that ran last from the thread's context.
   Verilated::threadContextp(context);
   top->final();
 #if VM_COVERAGE

@@ -1,5 +1,5 @@
-//! Every bit of what the module holds, both ways: times of 64 bits, flows whose headers are each other's
-//! inverse, long frames, registers.
+//! Inputs that change every bit of the module's state both ways: times of 64 bits, flows whose headers are
+//! each other's inverse, long frames, registers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::Ipv6Addr;
@@ -27,7 +27,7 @@ fn same_on(models: &[Model], case: &str, config: &Config, timer: Duration, input
     }
 }
 
-/// The address of a register.
+/// Returns the address of a register.
 fn of(name: &str) -> u32 {
     REGISTERS.iter().find(|register| register.name == name).unwrap().address
 }
@@ -70,7 +70,7 @@ fn patterned(pattern: u8, nth: u32) -> TcpFrame {
 fn flows_whose_headers_are_each_others_inverse() {
     let mut inputs = Vec::new();
     for round in 0..6 {
-        // Their number is odd, so each comes to each place of the store.
+        // The number of flows is odd, so each of them takes each slot of the store.
         for pattern in [0x55, 0xAA, 0x00, 0xFF, 0x33, 0xCC, 0x0F, 0xF0, 0x66, 0x99, 0xA5] {
             for nth in 0..3 {
                 let now = Instant::from_nanos((1 << 20) + inputs.len() as u64);
@@ -179,7 +179,7 @@ fn registers_hold_what_is_written() {
     }
 }
 
-/// Of all addresses, the registers' aside: they read as zero, and writing there changes nothing.
+/// All addresses without a register read as zero, and a write there changes nothing.
 #[test]
 fn there_is_nothing_at_other_addresses() {
     let is_register = |address: u32| {
@@ -212,7 +212,7 @@ fn registers_are_written_whole_or_not_at_all() {
     }
 }
 
-/// The most segments of an aggregate, and bytes that the counters sum up.
+/// Aggregates with the maximum number of segments, and many bytes for the counters.
 #[test]
 fn many_segments() {
     for len in [1, 37] {

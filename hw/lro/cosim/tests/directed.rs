@@ -1,4 +1,4 @@
-//! Frames that generated traffic hardly has: each limit, a step on either side.
+//! Frames that generated traffic rarely contains: each limit, and a step on either side.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn tagged(mut frame: TcpFrame, tags: usize) -> TcpFrame {
     frame
 }
 
-/// Behind `chain` bytes of an extension header.
+/// Puts the TCP header behind an extension header of `chain` bytes.
 fn extended(frame: TcpFrame, kind: IpProtocol, chain: usize) -> TcpFrame {
     let mut frame = over_ipv6(frame);
     if let Network::Ipv6 { next_header, extensions, .. } = &mut frame.network {
@@ -52,7 +52,7 @@ fn extended(frame: TcpFrame, kind: IpProtocol, chain: usize) -> TcpFrame {
     frame
 }
 
-/// Three segments around one that is changed as bytes.
+/// Three segments around a frame.
 fn around(frame: Vec<u8>) -> Vec<Vec<u8>> {
     vec![data(0, 100).build(), frame, data(100, 100).build(), data(200, 100).build()]
 }
@@ -108,7 +108,7 @@ fn every_bit_of_a_header_flipped() {
     }
 }
 
-/// A bit flipped, and the checksums right again: the reserved bits, the urgent pointer, the flags.
+/// A bit flipped, with right checksums: the reserved bits, the urgent pointer, the flags.
 #[test]
 fn every_bit_of_a_tcp_header_differs() {
     let bytes = data(100, 100).build();
@@ -193,7 +193,7 @@ fn counts_around_the_maximum() {
     same("segments and bytes", &config, &frames);
 }
 
-/// Sums that fold to 0xFFFF by way of 0x1FFFE, checksums of 0 and 0xFFFF, odd lengths and carries.
+/// Sums that fold from 0x1FFFE to 0xFFFF, checksums of 0 and 0xFFFF, odd lengths and carries.
 #[test]
 fn checksums_at_their_limits() {
     let mut frames = Vec::new();
@@ -204,7 +204,7 @@ fn checksums_at_their_limits() {
             let end = len & !1;
             frame.payload[end - 2..end].copy_from_slice(&high.to_be_bytes());
             frames.push(frame.build());
-            // The checksum becomes 0: the word that is missing to it is put into the payload.
+            // Makes the checksum 0: adds it to a word of the payload.
             let bytes = frame.build();
             let sum = u16::from_be_bytes([bytes[50], bytes[51]]);
             let word = u32::from(high) + u32::from(sum);
@@ -258,7 +258,7 @@ fn chains_around_the_parsers_reach() {
     }
 }
 
-/// What follows a fragment header is a header in the first fragment only.
+/// A header follows a fragment header in the first fragment only.
 #[test]
 fn headers_behind_fragments() {
     let kinds = [
@@ -284,7 +284,7 @@ fn headers_behind_fragments() {
     same("behind a fragment header", &Config::default(), &frames);
 }
 
-/// A home address (RFC 6275) among destination options changes what the TCP checksum covers.
+/// A home address (RFC 6275) among destination options changes which bytes the TCP checksum covers.
 #[test]
 fn checksums_behind_extension_headers_are_not_verified() {
     for kind in [IpProtocol::DESTINATION_OPTIONS, IpProtocol::HOP_BY_HOP] {
@@ -303,7 +303,7 @@ fn checksums_behind_extension_headers_are_not_verified() {
     }
 }
 
-/// Beyond the reach it does not matter that a header is cut short.
+/// Beyond the parser's reach, a header that is cut short makes no difference.
 #[test]
 fn segments_cut_short_around_the_parsers_reach() {
     let mut frames = Vec::new();
@@ -313,7 +313,7 @@ fn segments_cut_short_around_the_parsers_reach() {
             let mut frame = extended(segment, IpProtocol::AH, chain).build();
             frame.truncate(54 + chain + tcp);
             frame[18..20].copy_from_slice(&((chain + tcp) as u16).to_be_bytes());
-            // Each frame meets an aggregate in the store.
+            // Each frame arrives while an aggregate is in the store.
             frames.extend([data(50 * frames.len() as u32, 100).build(), frame]);
         }
     }
@@ -328,14 +328,14 @@ fn options_around_the_parsers_reach() {
         for options in (0..=40).step_by(4) {
             let segment = TcpFrame { options: vec![1; options], ..data(100, 100) };
             let behind = extended(segment, IpProtocol::AH, chain);
-            // Each frame meets an aggregate of another flow in the store.
+            // Each frame arrives while an aggregate of another flow is in the store.
             frames.extend([data(50 * frames.len() as u32, 100).build(), behind.build()]);
         }
     }
     same("options at the reach", &Config::default(), &frames);
 }
 
-/// First fragments that end within the TCP header, and whole packets that do.
+/// First fragments and whole packets that end within the TCP header.
 #[test]
 fn first_fragments_of_every_length() {
     let cut = |frame: TcpFrame, transport: usize, len: usize, fragment: bool| {
@@ -367,9 +367,9 @@ fn first_fragments_of_every_length() {
     same("a first fragment", &Config::default(), &frames);
 }
 
-/// Extension headers whose content is not read: a home address among them (RFC 6275) does not matter.
-/// Whatever follows them passes behind what is held of its flow: whole segments, TCP headers that are
-/// malformed or cut short, fragments.
+/// The module does not read the content of extension headers, such as a home address (RFC 6275). Frames with
+/// such headers pass after the held segments of their flow: whole segments, TCP headers that are malformed or
+/// cut short, fragments.
 #[test]
 fn nothing_overtakes_behind_extension_headers() {
     let home_address = [&[IpProtocol::TCP.0, 2, 1, 2, 0, 0, 0xC9, 16][..], &[0xFD; 16]].concat();
@@ -414,7 +414,7 @@ fn nothing_overtakes_behind_extension_headers() {
             cut[18..20].copy_from_slice(&((tcp + len - 54) as u16).to_be_bytes());
             frames.push(cut);
         }
-        // Each meets an aggregate of its flow.
+        // Each frame arrives while an aggregate of its flow is in the store.
         let frames: Vec<_> =
             frames.into_iter().flat_map(|frame| [over_ipv6(data(0, 100)).build(), frame]).collect();
         same("behind extension headers", &Config::default(), &frames);
@@ -444,7 +444,7 @@ fn options_in_any_layout() {
                 if behind > 1 {
                     layouts.extend([ended(0), ended(1), ended(8)]);
                 }
-                // NOPs in the four bytes behind those with the end.
+                // NOPs in the four bytes behind those with the end of the list.
                 for next in [[1, 0, 0, 0], [1; 4]] {
                     if behind > 0 && len < 40 {
                         layouts.push([&vec![1; before][..], &TS, &vec![0; behind], &next].concat());
@@ -525,7 +525,7 @@ fn aggregates_whose_ipv4_sum_carries_twice() {
             }
             frame.build()
         };
-        // The lengths differ by `len`; so the first header's checksum is to be `len` less one.
+        // The lengths differ by `len`; so the first header's checksum must be `len` − 1.
         let wanted = len as u16 - 1;
         let frame = segment(0, 0);
         let ident = u32::from(!wanted) + u32::from(u16::from_be_bytes([frame[24], frame[25]]));

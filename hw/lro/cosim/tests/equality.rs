@@ -1,4 +1,4 @@
-//! The module does what the engine does: on the captures, and on generated frames.
+//! The module delivers what the engine delivers, for the captures and for generated frames.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../../../../crates/lro/tests/common/generated/mod.rs"]
@@ -79,7 +79,7 @@ fn traffic(seed: u64, count: usize) -> (Config, Duration, Vec<Input>) {
             }
             Step::Wait(nanos) if nanos > 0 => {
                 now = now.plus_nanos(nanos);
-                // What is due is closed when nothing comes, and when the next frame does.
+                // A due aggregate is closed while no frame comes, or when the next frame comes.
                 if choose.chance(30) {
                     inputs.push(Input::Idle(now));
                 }

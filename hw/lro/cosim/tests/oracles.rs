@@ -1,4 +1,4 @@
-//! Programs of others find the module's aggregates well-formed, their checksums right.
+//! Independent programs find the module's aggregates well formed and their checksums right.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -11,7 +11,7 @@ use nichrome_wire::Instant;
 
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../tests/captures");
 
-/// Runs the program on a capture, with `--verify`; gives the path of what came out.
+/// Runs the program on a capture, with `--verify`; returns the path of its output.
 fn coalesced(name: &str, flows: &str) -> String {
     let output = format!("{}/{name}-{flows}.pcapng", env!("CARGO_TARGET_TMPDIR"));
     let status = Command::new(env!("CARGO_BIN_EXE_coalesce"))
@@ -30,7 +30,7 @@ fn coalesced(name: &str, flows: &str) -> String {
     output
 }
 
-/// Runs the program; returns what it says of its failure.
+/// Runs the program, which must fail; returns its error message.
 fn fails(input: &str, options: &[&str]) -> String {
     let output = format!("{}/fails.pcapng", env!("CARGO_TARGET_TMPDIR"));
     let run =
@@ -70,7 +70,7 @@ fn frames_beyond_the_modules_limit_are_refused() {
     }
 }
 
-/// Whether IPv4 and TCP checksum of a frame are right, and its payload.
+/// Returns true if the IPv4 and TCP checksums of a frame are right, and the length of its payload.
 fn read(frame: &[u8]) -> Option<(bool, usize)> {
     let packet = SlicedPacket::from_ethernet(frame).ok()?;
     let Some(TransportSlice::Tcp(tcp)) = &packet.transport else { return None };

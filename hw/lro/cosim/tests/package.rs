@@ -1,11 +1,11 @@
-//! What RTL and README share with the Rust sources is up to date.
+//! The parts of RTL and README that are generated from the Rust sources are up to date.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 
 use nichrome_lro_cosim::package;
 
-/// Compares a file with what it should be; with `NICHROME_UPDATE` set, writes it.
+/// Compares a file with its wanted content; with `NICHROME_UPDATE` set, writes it first.
 fn is_up_to_date(path: &str, wanted: &str) {
     if std::env::var_os("NICHROME_UPDATE").is_some() {
         fs::write(path, wanted).unwrap();

@@ -1,5 +1,5 @@
-//! A store too small for what is to be held: the module stalls its input, closes the oldest aggregate, and
-//! loses nothing.
+//! A store that is too small for the aggregates: the module stalls its input, closes the oldest aggregate,
+//! and loses nothing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ fn received(rtl: &mut Rtl) -> Streams {
     streams
 }
 
-/// 128 pages of 128 B hold 16 KB; two flows are held up to 48 KB each.
+/// 128 pages of 128 B hold 16 KB; the two flows may hold up to 48 KB each.
 #[test]
 fn nothing_is_lost_when_pages_run_out() {
     for (len, source, sink) in [(1448, 0, 0), (8946, 0, 0), (100, 30, 30), (1448, 0, 90), (1, 0, 0)] {
@@ -73,7 +73,7 @@ fn the_oldest_aggregate_alone_is_evicted() {
 }
 
 /// Frames of one page fill the store, and the older aggregate's timer fires in any cycle of the wait for a
-/// page: nothing is evicted beside it.
+/// page: the module evicts no other aggregate in addition.
 #[test]
 fn nothing_is_evicted_beside_an_aggregate_whose_timer_fires() {
     /// Cycles of a frame, 94 bytes long.

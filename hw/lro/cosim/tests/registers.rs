@@ -14,7 +14,7 @@ use common::segment_in_turn;
 
 const NOW: Instant = Instant::from_nanos(1000);
 
-/// The address of a register.
+/// Returns the address of a register.
 fn of(name: &str) -> u32 {
     REGISTERS.iter().find(|register| register.name == name).unwrap().address
 }
@@ -26,14 +26,14 @@ fn segment(nth: u32, len: usize, flows: u32) -> Vec<u8> {
     bytes
 }
 
-/// Frames at line rate, one register read behind the other: each read is answered within `LONGEST` cycles
-/// with all that was counted when it began, and no frame waits for one.
+/// Frames at line rate, and one register read after the other: each read is answered within `LONGEST` cycles
+/// with a value that includes everything counted before it began, and no frame waits for a read.
 #[test]
 fn counters_are_read_while_small_frames_arrive_at_line_rate() {
-    /// Cycles of a read: the additions that wait, those of the entry that is added meanwhile, and the
-    /// memory's.
+    /// Maximum cycles of a read: for the additions that wait, those of the entry that is being added, and the
+    /// memory.
     const LONGEST: u64 = 100;
-    /// Frames that are on their way to the counters.
+    /// Maximum number of frames on their way to the counters.
     const ON_THE_WAY: u32 = 8;
     const FRAMES: u32 = 500;
     let cases = [("pure ACKs", 0, 1), ("pairs", 6, 1), ("singles", 6, 5), ("pairs of two flows", 6, 2)];
@@ -73,8 +73,8 @@ fn counters_are_read_while_small_frames_arrive_at_line_rate() {
     }
 }
 
-/// Clear bit 0 of `control`, set bit 2, wait for bit 0 of `status`: then no packet is on its way, also if a
-/// frame was taken in the last cycle in which it could be.
+/// Clear bit 0 of `control`, set bit 2, wait for bit 0 of `status`: then no packet is in the pipeline, even
+/// if a frame was taken in the last possible cycle.
 #[test]
 fn nothing_is_on_its_way_once_a_stop_reads_idle() {
     const STOP: u32 = 4;

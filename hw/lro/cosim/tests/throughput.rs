@@ -1,5 +1,5 @@
-//! Cycles per frame: what the module takes of its input while its sink is ready, and the simulator's
-//! parameters, which are measured here.
+//! Cycles per frame at the module's input while its sink is ready; and a check of the simulator's parameters
+//! against these measurements.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod common;
@@ -35,8 +35,8 @@ fn run(model: Model, inputs: &[Input]) -> Report {
     compare(&config, rtl, inputs).unwrap_or_else(|difference| panic!("{model:?}: {difference}"))
 }
 
-/// Most cycles of a frame. With words of 8 bytes that is 10 Gb/s at 156.25 MHz: a frame takes (L + 24) / 8
-/// cycles on the wire.
+/// Maximum cycles of a frame. With words of 8 bytes, this is 10 Gb/s at 156.25 MHz: a frame takes (L + 24) /
+/// 8 cycles on the wire.
 fn most_cycles(width: Width, words: u64) -> u64 {
     match width {
         Width::Bits64 => words + 2,
@@ -79,14 +79,14 @@ fn the_simulators_card_takes_the_cycles_of_the_module() {
         let words = (len as u64).div_ceil(8);
         for model in Model::ALL.iter().filter(|model| model.width == Width::Bits64) {
             let report = run(*model, &segments(len, 1, true));
-            // A word waits between frames only, a cycle less between the first two.
+            // Words wait between frames only; between the first two, a cycle less.
             let measured = words as f64 + report.refused as f64 / f64::from(FRAMES - 1);
             assert_eq!(measured.round(), (words + overhead).max(least) as f64, "{len} bytes: {measured}");
         }
     }
 }
 
-/// Figure 11 of lro-netfpga: two connections in turn halve what the paper's module gains.
+/// Figure 11 of lro-netfpga: two alternating connections halve the gain of the paper's module.
 #[test]
 fn two_alternating_flows_aggregate_as_one_does() {
     let segments_per_aggregate = |model: Model, flows| {

@@ -1,5 +1,5 @@
 //! `coalesce IN OUT [--flows 1|4|8] [--timer-us N] [--max-bytes N] [--verify]`: runs a capture through the
-//! module in simulation and writes what comes out as pcapng; `--verify` compares it with the engine first.
+//! simulated module and writes the packets as pcapng; `--verify` first compares them with the engine's.
 #![forbid(unsafe_code)]
 
 use std::env;
@@ -14,7 +14,7 @@ use nichrome_lro_cosim::{Model, Rtl, RtlConfig};
 use nichrome_port::capture::{self, LinkType, PacketOptions};
 use nichrome_wire::Instant;
 
-/// Bytes of a frame, at most: the module counts them in 16 bits.
+/// Maximum length of a frame in bytes: the module counts them in 16 bits.
 const LONGEST_FRAME: usize = 65_535;
 /// `timer_ns` has 32 bits.
 const LONGEST_TIMER_US: u64 = u32::MAX as u64 / 1000;
