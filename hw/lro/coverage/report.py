@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What the simulations have run: report.py FOLDER, where models built with NICHROME_RTL_COVERAGE=FOLDER have written.
+"""Reports the coverage of the simulations: report.py FOLDER, to which models built with NICHROME_RTL_COVERAGE=FOLDER have written.
 
 Every line and branch of rtl/ must have run, 98 % of the bits must have changed both ways, and every reason and rotation of
-lro_cover.sv must have come. Left out is what `never` lists: each expression there must name some bits, none of which has changed. A
-line counts once for all models.
+lro_cover.sv must have occurred. The bits that `never` lists are left out: each expression there must match some bits, and none of
+them may have changed. A line counts once for all models.
 """
 import collections
 import fnmatch
@@ -18,7 +18,7 @@ NAMES = {"v_line": "lines", "v_branch": "branches", "v_toggle": "toggles"}
 
 
 def read(folder):
-    """Counts by kind, file, line, column and name; from Verilator's `C 'key^Bvalue^Akey^Bvalue…' count`."""
+    """Returns the counts by kind, file, line, column and name, from Verilator's `C 'key^Bvalue^Akey^Bvalue…' count`."""
     counts = collections.defaultdict(int)
     for path in pathlib.Path(folder).glob("*.dat"):
         for line in path.read_text(errors="replace").splitlines():
@@ -38,7 +38,7 @@ def is_covered(point, count):
 
 
 def never(counts):
-    """The points that cannot be covered, and what is wrong with the list."""
+    """Returns the points that cannot be covered, and the errors in the list."""
     left_out, problems = set(), []
     for line in (FOLDER / "never").read_text().splitlines():
         if not line or line.startswith("#"):

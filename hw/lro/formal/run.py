@@ -17,7 +17,8 @@ TOOLS = pathlib.Path(sys.executable).parent
 YICES = "smtbmc --nopresat yices"
 ABC = "abc bmc3"
 
-# Depth and engine of each, and what it reads in that order. ABC takes a tenth of the time of Yices for pages and egress, Yices less for sums.
+# Depth, engine and files of each property; the files are read in this order. ABC takes a tenth of the time of Yices for pages and egress;
+# for sums, Yices takes less.
 PROPERTIES = {
     "fifo": (16, YICES, ["lro_fifo"]),
     "pages": (30, ABC, ["lro_types_pkg", "lro_ram", "lro_fifo", "lro_pages"]),
@@ -27,14 +28,14 @@ PROPERTIES = {
 
 
 def mutants(name):
-    """File, expression, what it breaks: of the list, those of this property."""
+    """Returns the mutants of this property: file, text, replacement, what it breaks."""
     lines = (FOLDER / "mutants").read_text().splitlines()
     fields = [line.split("\t") for line in lines if line and not line.startswith("#")]
     return [rest for property_, *rest in fields if property_ == name]
 
 
 def sources(name, mutant):
-    """The texts of the files that are read, by name, one of them mutated."""
+    """Returns the texts of the property's files by name, one of them mutated if there is a mutant."""
     texts = {f"{source}.sv": (RTL / f"{source}.sv").read_text() for source in PROPERTIES[name][-1]}
     texts[f"formal_{name}.sv"] = (FOLDER / f"formal_{name}.sv").read_text()
     if mutant:
@@ -46,7 +47,7 @@ def sources(name, mutant):
 
 
 def prove(name, mutant=None, label=""):
-    """Whether no trace as long as the depth breaks a property."""
+    """Returns true if no trace up to the depth breaks a property."""
     folder = BUILD / (name + label)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -67,7 +68,7 @@ def prove(name, mutant=None, label=""):
             [TOOLS / "yowasp-sby", "-f", "task.sby"], cwd=folder, env={**os.environ, "PATH": path}, stdout=log, stderr=log
         )
     log = (folder / "log").read_text()
-    # sby cannot read the trace of Debian's ABC: then the task ends with an error, but the engine has found one.
+    # sby cannot read a trace of Debian's ABC: the task then ends with an error although the engine has found a trace.
     if "Status returned by engine: FAIL" in log:
         return False
     if "DONE (PASS" not in log and "DONE (FAIL" not in log:
@@ -76,7 +77,7 @@ def prove(name, mutant=None, label=""):
 
 
 def wrappers():
-    """sby calls the programs by the names that they have elsewhere."""
+    """Returns a folder with a wrapper for each program, under the name by which sby calls it."""
     folder = BUILD / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     programs = {name: TOOLS / f"yowasp-{name}" for name in ("yosys", "yosys-smtbmc", "yosys-witness")}

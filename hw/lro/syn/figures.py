@@ -5,10 +5,9 @@ figures.py           one seed of two devices: sizes within 10 % of the file's, t
 figures.py --all     every device, grade and seed of the file
 figures.py --update  the same, and writes the file
 
-The file has, for each device, speed grade and module, MHz by seed. A module is its number of flows, with the bits of a word behind it if
-they are not 64. What is measured must reach the least clock of its grade, each seed of it with words of 64 bits, and take the most cells
-at most.
-What was routed before from the same netlist is not routed again.
+The file has, for each device, speed grade and module, MHz by seed. A module's name is its number of flows, followed by the bits of a word
+if they are not 64. With words of 64 bits, each seed must reach LEAST_CLOCK of its grade. A module may take at most MOST_CELLS.
+A netlist that was routed before is not routed again.
 """
 import json
 import pathlib
@@ -56,7 +55,7 @@ def route(netlist, device, speed, seed):
 
 
 def measure(wanted):
-    """The figures of what `wanted` names: seeds by device, grade and module."""
+    """Measures what `wanted` names, seeds by device, grade and module; returns the figures."""
     figures = {"clock_mhz": {}, "cells": {}}
     for name, seeds in wanted.items():
         device, speed, module = name.split("-", 2)
@@ -81,7 +80,7 @@ def differences(known, found):
 
 
 def misses(figures):
-    """What does not reach its limit."""
+    """Yields the figures that miss their limits."""
     for name, clocks in figures["clock_mhz"].items():
         _, speed, module = name.split("-", 2)
         is_wide = "-" in module

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Maps the module to ECP5 with Yosys: synthesize.py FLOWS PAGES OUTPUT.json|OUTPUT.v [DATA_W].
 
-JSON is for place and route, with the pins of `lro_board.sv`; Verilog is for simulation, without them, its memories as they are.
+JSON is for place and route, with the pins of `lro_board.sv`. Verilog is for simulation, without these pins and with unmapped memories.
 
-Yosys leaves the flip-flops behind a block memory in the fabric; they are moved into the memory's output register, which halves
-its clock-to-output time.
+Yosys leaves the flip-flops behind a block memory in the fabric. This program moves them into the memory's output register, which
+halves its clock-to-output time.
 """
 import collections
 import json
@@ -19,14 +19,14 @@ PACKAGES = ["lro_pkg", "lro_types_pkg", "lro_parser_pkg"]
 
 
 def plain_register(cell, clock):
-    """Whether a flip-flop only delays: neither enable nor set or reset."""
+    """Returns true if a flip-flop only delays: it has neither enable nor set or reset."""
     pins = cell["connections"]
     plain = pins.get("LSR", ["0"]) == ["0"] and pins.get("CE", ["1"]) == ["1"]
     return cell["type"] == "TRELLIS_FF" and plain and pins["CLK"] == clock
 
 
 def use_output_registers(cells):
-    """Moves registers into the memories whose port B they follow; those of 36 bits, which read by both ports, stay as they are."""
+    """Moves registers into the memories whose port B they follow. Memories of 36 bits, which read by both ports, are left alone."""
     readers = collections.defaultdict(list)
     for name, cell in cells.items():
         for pin, bits in cell["connections"].items():
@@ -35,7 +35,7 @@ def use_output_registers(cells):
                     readers[bit].append((name, pin))
 
     def register_behind(bit, clock):
-        """The flip-flop that alone reads a bit, or None."""
+        """Returns the flip-flop that is the only reader of a bit, or None."""
         name, pin = readers[bit][0]
         return name if len(readers[bit]) == 1 and pin == "DI" and plain_register(cells[name], clock) else None
 
@@ -55,7 +55,7 @@ def use_output_registers(cells):
 
 
 def sources():
-    """What Yosys reads, packages first."""
+    """Returns the files for Yosys, packages first."""
     packages = [RTL / f"{package}.sv" for package in PACKAGES]
     rest = sorted(path for path in RTL.glob("*.sv") if path not in packages)
     return [*packages, *rest, FOLDER / "lro_board.sv"]
@@ -80,7 +80,7 @@ def for_place_and_route(flows, pages, width, output):
 def for_simulation(flows, pages, width, output):
     design = libyosys.Design()
     read(design, "lro", flows, pages, width, "--blackboxed-module lro_ram")
-    # Slang's black box has no parameters, and its instances have the local ones too.
+    # Slang's black box has no parameters, but its instances have them, including the local ones.
     libyosys.run_pass("setparam -unset BITS -unset FIRST -unset SLICES -unset SLICE_W -unset i t:lro_ram", design)
     libyosys.run_pass("delete =lro_ram", design)
     libyosys.run_pass(f"read_verilog -sv -lib {RTL / 'lro_ram.sv'}", design)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What figures.py finds wrong with figures that were measured."""
+"""The problems that figures.py finds in measured figures."""
 import unittest
 
 import figures
