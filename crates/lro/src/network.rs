@@ -114,7 +114,7 @@ struct Within {
     usual_ip_checksum: bool,
 }
 
-/// Returns whether a tunnel with this protocol number carries IPv4.
+/// Returns true if a tunnel with this protocol number carries IPv4, false if it carries IPv6.
 ///
 /// # Errors
 /// It carries no IP.

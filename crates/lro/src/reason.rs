@@ -130,7 +130,7 @@ reasons! {
         OutOfOrder = "out_of_order",
         /// Some of its bytes were delivered or are held already: a retransmission or a keepalive.
         Old = "old",
-        /// Further ahead in sequence than the engine holds segments.
+        /// Further ahead in sequence than the reorder window (`reorder_bytes`).
         FarAhead = "far_ahead",
         /// Every aggregate is in use.
         PoolEmpty = "pool_empty",
@@ -148,8 +148,8 @@ reasons! {
         TcpChecksum = "tcp_checksum",
         /// The UDP checksum is wrong.
         UdpChecksum = "udp_checksum",
-        /// All its bytes were received before. Under the safe rules, only if the host has acknowledged them;
-        /// under the paper's, always (Algorithms 1 and 2).
+        /// Its bytes were received before, and the host has acknowledged them; under the paper's rules
+        /// (Algorithms 1 and 2), also if it only begins with bytes that were received before.
         Duplicate = "duplicate",
     }
 }

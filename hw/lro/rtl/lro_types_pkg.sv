@@ -12,7 +12,7 @@ package lro_types_pkg;
 
   typedef logic [PAGE_W-1:0] page_t;
 
-  // Where a frame lies in the store.
+  // Pages and length of a frame in the store.
   typedef struct packed {
     page_t first;
     page_t last;

@@ -340,7 +340,7 @@ mod tests {
                     }
                 }
                 Event::Handed { from, to } => {
-                    // The host discards what is beyond its window.
+                    // The host discards bytes beyond its window.
                     let edge = self.edge.unwrap_or(BYTES).min(to);
                     self.has |= (1 << edge) - (1 << from.min(edge));
                     self.host.handed(seq(from), seq(to));

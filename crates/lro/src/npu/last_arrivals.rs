@@ -200,7 +200,7 @@ impl LastArrivals {
         self.cells[place] = after;
     }
 
-    /// Returns what is known at `now` of a connection without a descriptor.
+    /// Returns the standing of a connection without a descriptor at `now`.
     #[inline]
     pub(super) fn standing(&self, hash: u32, now: Instant) -> Standing {
         let (cell, tick) = (self.cell(hash), tick(now));
@@ -224,7 +224,7 @@ pub(super) struct Arrival {
     after: Cell,
 }
 
-/// What is known of a connection without a descriptor.
+/// A connection without a descriptor, as its last arrival shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// Nothing, or that its last burst came longer ago than the hold limit.

@@ -5,7 +5,7 @@ use std::iter;
 
 use crate::table::Index;
 
-/// Predicts, for each connection, the one that follows: the one that followed it the last time.
+/// Predicts the next connection: the one that followed the last connection the time before.
 pub(super) struct Order {
     /// The successor of each connection.
     successors: Box<[Index]>,

@@ -287,8 +287,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
         self.begin_alone(hash, frames, now)
     }
 
-    /// As [`Npu::begin_connection`], for a segment that the next frame does not continue. Delivers it at once
-    /// if its connection is sparse.
+    /// As [`Npu::begin_connection`], for a segment that the next frame does not continue, or if there is no
+    /// room for another run without a descriptor. Delivers the segment at once if its connection is sparse.
     #[inline(never)]
     fn begin_alone(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         match self.last_arrivals.if_sparse(hash, now) {
@@ -298,8 +298,8 @@ impl<B: AsRef<[u8]>> Npu<B> {
     }
 
     /// As [`Npu::begin_alone`], for a connection that is not certainly sparse. It takes a descriptor if its
-    /// last arrival was within the hold limit. Returns false if it is sparse after all, and may share its
-    /// cell with a connection that has a descriptor.
+    /// last arrival was within the hold limit, or if there is no room for another run without one. Returns
+    /// false if it is sparse after all, and may share its cell with a connection that has a descriptor.
     #[inline(never)]
     fn begin_near(&mut self, hash: u32, frames: &mut IntoIter<Frame<B>>, now: Instant) -> bool {
         let Some((head, first)) = self.first_of_train(frames.as_slice()) else { return false };

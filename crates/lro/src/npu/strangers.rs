@@ -181,7 +181,7 @@ impl<B: AsRef<[u8]>> Npu<B> {
         Some(index)
     }
 
-    /// Moves all runs to descriptors: time has passed, and the batch goes on.
+    /// Moves all runs to descriptors, because time has passed and the batch continues.
     #[cold]
     pub(super) fn promote_all(&mut self) {
         while let Some((nth, _)) = self.strangers.oldest() {

@@ -203,13 +203,13 @@ const EXPECTED: Head = {
     mask
 };
 
-/// As [`EXPECTED`], with the options but for their last two bytes.
+/// As [`EXPECTED`], and the options except for their last two bytes.
 const EXPECTED_WITH_TIMESTAMPS: [u8; WITH_TIMESTAMPS - 2] = with_options(EXPECTED);
 
-/// As [`REPEATED`], with the options but for their last two bytes.
+/// As [`REPEATED`], and the options except for their last two bytes.
 const REPEATED_WITH_TIMESTAMPS: [u8; WITH_TIMESTAMPS - 2] = with_options(REPEATED);
 
-/// Returns the mask with all bits of the options, but for their last two bytes.
+/// Returns the mask extended by all bits of the options except for their last two bytes.
 const fn with_options(head: Head) -> [u8; WITH_TIMESTAMPS - 2] {
     let mut mask = [0xFF; WITH_TIMESTAMPS - 2];
     let mut nth = 0;

@@ -1,8 +1,8 @@
 //! Verifies an engine: compares its output with its input.
 //!
 //! For `gro`, every TCP or UDP frame must come out bit for bit, in order within its flow. For `netfpga` and
-//! `npu`, each direction of each connection must carry the same byte stream: the one of a receiver that
-//! accepts every segment, in any order, and keeps the first copy of each byte. In addition:
+//! `npu`, each direction of each connection must carry the byte stream of a receiver that accepts every
+//! segment, in any order, and keeps the first copy of each byte. In addition:
 //!
 //! - no segment overtakes one that was received before it and precedes it in the stream;
 //! - control segments (SYN, FIN, RST, URG, CWR, no payload, unknown options) come out unchanged, once, and
@@ -367,8 +367,8 @@ mod tests {
         })
     }
 
-    /// Returns what is wrong with an aggregate of these frames, whose run the two functions change: one
-    /// before the header is written, one after.
+    /// Returns the fault that the verifier finds in an aggregate of these frames. The two functions change
+    /// its run, one before and one after the header is written.
     fn fault(profile: Profile, frames: &[Vec<u8>], [before, after]: [Change; 2]) -> Option<&'static str> {
         let mut verifier = Verifier::new(profile, Medium::Ethernet);
         frames.iter().for_each(|frame| verifier.received(frame));

@@ -237,7 +237,8 @@ mod tests {
         is_out: bool,
     }
 
-    /// Receives 10 bytes of frame `nth`, a sixteenth of all sequence numbers after those of the frame before.
+    /// Receives 10 bytes of frame `nth`, whose sequence number is a sixteenth of the sequence space after the
+    /// previous frame's.
     fn receive(stream: &mut Stream, nth: u32) -> News {
         let fields = Fields { frame: nth.into(), class: 0, flags: TcpFlags::NONE, ack: SeqNumber(0) };
         stream.receive(SeqNumber(nth << 28), &[nth as u8; 10], fields)

@@ -73,7 +73,7 @@ fn bursts_of_many_connections_bring_about_what_single_frames_do() {
 }
 
 /// The first segment of a sparse connection leaves at once if it comes alone, and together with the next one
-/// if both come in one burst. The cards verify what they deliver.
+/// if both come in one burst. The cards' verifiers check the outputs.
 #[test]
 fn segments_in_a_row_of_sparse_connections_merge_in_bursts() {
     let [bursts, single] = many_connections(2, [|_, _| {}; 2]);
