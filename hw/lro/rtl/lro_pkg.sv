@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Constants that the module shares with the engine. Written by the test `package` of hw/lro/cosim: do not
-// edit.
+// Constants that the module shares with the engine. The test `package` of hw/lro/cosim writes them.
 `resetall
 `timescale 1ns / 1ps
 `default_nettype none

@@ -72,8 +72,7 @@ pub const REGISTERS: [Register; 11] = [
 pub fn system_verilog() -> String {
     let mut text = String::from(
         "// SPDX-License-Identifier: MIT OR Apache-2.0\n\
-         // Constants that the module shares with the engine. Written by the test `package` of hw/lro/cosim:
-         // do not edit.\n\
+         // Constants that the module shares with the engine. The test `package` of hw/lro/cosim writes them.\n\
          `resetall\n`timescale 1ns / 1ps\n`default_nettype none\n\npackage lro_pkg;\n",
     );
     let mut line = |arguments: std::fmt::Arguments<'_>| {
