@@ -211,8 +211,8 @@ pub enum PostError {
         max: usize,
     },
     /// More bytes in a receive than a 32-bit length can hold.
-    #[error("the message is longer than {0} bytes")]
-    TooLong(u32),
+    #[error("the buffers have more than {} bytes", u32::MAX)]
+    TooLong,
     /// More inline bytes than the queue's capacity.
     #[error("{len} inline bytes, but the queue's requests can have at most {max}")]
     Inline {

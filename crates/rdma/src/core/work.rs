@@ -164,10 +164,10 @@ pub struct ReceiveRequest<'a> {
     pub buffers: &'a [Sge],
 }
 
-/// Returns the total length of buffers in bytes; `None` above `limit`.
-pub(crate) fn total_len(buffers: &[Sge], limit: u32) -> Option<u32> {
+/// Returns the total length of buffers in bytes; `None` above `u32::MAX`.
+pub(crate) fn total_len(buffers: &[Sge]) -> Option<u32> {
     let sum: u64 = buffers.iter().map(|sge| u64::from(sge.len)).sum();
-    u32::try_from(sum).ok().filter(|sum| *sum <= limit)
+    sum.try_into().ok()
 }
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ impl<M: Memory> Device<M> {
         handle: Handle<kind::Qp>,
         request: &ReceiveRequest<'_>,
     ) -> Result<(), PostError> {
-        let Self { qps, config, verbs, .. } = self;
+        let Self { qps, verbs, .. } = self;
         let transport = qps.get_mut(handle).ok_or(ObjectError::Unknown(ObjectKind::Qp))?;
         for_endpoint!(transport, |endpoint| endpoint.accepts_receive(request.buffers.len()))?;
         let qp = transport.qp_mut();
@@ -81,7 +81,7 @@ impl<M: Memory> Device<M> {
         if qp.state == QpState::Reset {
             return Err(PostError::State(qp.state));
         }
-        let len = check_receive(queue.max_sge, request, config.limits.message)?;
+        let len = check_receive(queue.max_sge, request)?;
         if queue.is_full() {
             return Err(PostError::Full(queue.max_wr));
         }
@@ -102,9 +102,8 @@ impl<M: Memory> Device<M> {
         handle: Handle<kind::Srq>,
         request: &ReceiveRequest<'_>,
     ) -> Result<(), PostError> {
-        let limit = self.config.limits.message;
         let queue = &mut self.srq_mut(handle)?.queue;
-        let len = check_receive(queue.max_sge, request, limit)?;
+        let len = check_receive(queue.max_sge, request)?;
         if queue.is_full() {
             return Err(PostError::Full(queue.max_wr));
         }
@@ -122,12 +121,12 @@ impl<M: Memory> Device<M> {
     }
 }
 
-fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>, limit: u32) -> Result<u32, PostError> {
+fn check_receive(max_sge: usize, request: &ReceiveRequest<'_>) -> Result<u32, PostError> {
     let count = request.buffers.len();
     if count > max_sge {
         return Err(PostError::Buffers { count, max: max_sge });
     }
-    total_len(request.buffers, u32::MAX).ok_or(PostError::TooLong(limit))
+    total_len(request.buffers).ok_or(PostError::TooLong)
 }
 
 /// Checks that the send queue accepts `count` more requests.
@@ -206,7 +205,7 @@ fn payload_len(qp: &QueuePair, request: &SendRequest<'_>) -> Result<u32, PostErr
             if count > max {
                 return Err(PostError::Buffers { count, max });
             }
-            total_len(buffers, u32::MAX).unwrap_or(u32::MAX)
+            total_len(buffers).unwrap_or(u32::MAX)
         }
         Payload::InlineFrom(pieces) => inline_len(pieces.iter().map(|sge| sge.len as usize).sum(), max)?,
         Payload::Inline(bytes) => inline_len(bytes.len(), max)?,

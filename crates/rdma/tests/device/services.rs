@@ -409,6 +409,9 @@ fn requests_are_checked_when_they_are_posted() {
     }
     (0..128).for_each(|_| device.post_send(a, &write).unwrap());
     assert_eq!(device.post_send(a, &write), Err(PostError::Full(128)));
+    let endless = [Sge { len: u32::MAX, ..one[0] }; 2];
+    let receive = ReceiveRequest { wr_id: 1, buffers: &endless };
+    assert_eq!(device.post_receive(a, &receive), Err(PostError::TooLong));
 }
 
 #[test]
