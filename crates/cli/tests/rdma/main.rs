@@ -9,7 +9,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -491,7 +491,6 @@ fn both_ends_report_that_their_keys_differ() {
     let keys = [key("one", 7), key("other", 8)];
     // The side with the lower address connects.
     for [server, client] in [["127.0.0.8", "127.0.0.9"], ["127.0.0.9", "127.0.0.8"]] {
-        let started = Instant::now();
         let options =
             |ip: &str, key: &str| format!("--transport star --port 28595 --ip {ip} --key-file {key}");
         let ends = [
@@ -503,7 +502,6 @@ fn both_ends_report_that_their_keys_differ() {
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && error.contains("same --key-file"), "{error}");
         }
-        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     }
 }
 
