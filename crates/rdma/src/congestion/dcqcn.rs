@@ -49,8 +49,8 @@ impl Default for Dcqcn {
 }
 
 impl Dcqcn {
-    /// Parameters with their values and minima. With lower values a rate would not recover, or only in so many
-    /// steps that the driver's lock would be held for long while an idle queue pair catches up.
+    /// Parameters with their values and minima. With lower values a rate would not recover, or only in so
+    /// many steps that the driver's lock would be held for long while an idle queue pair catches up.
     pub(crate) fn minima(&self) -> [(&'static str, u64, u64); 7] {
         let min_increment = (self.line_rate >> 20).max(1);
         [
