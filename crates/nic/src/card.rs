@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use nichrome_lro::{Coalescer, ConfigError};
-use nichrome_port::{AtEnd, WireQueue};
+use nichrome_port::{CallOnDrop, WireQueue};
 
 use crate::config::CardConfig;
 use crate::control::{Control, ControlMessage, Remote, control};
@@ -159,7 +159,7 @@ fn spawn<W: WireQueue + 'static>(
 ) -> io::Result<Running> {
     let worker = Worker::new(parts, config);
     let thread = thread::Builder::new().name(format!("{}-{number}", config.name)).spawn(move || {
-        let _at_end = AtEnd(ended);
+        let _call_on_drop = CallOnDrop(ended);
         worker.run()
     })?;
     Ok(Running { control, thread })

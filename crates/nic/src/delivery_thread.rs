@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 
 use nichrome_lro::Packet;
-use nichrome_port::{AtEnd, Device, Onset, RealTime, Waker, WireQueue, clock};
+use nichrome_port::{CallOnDrop, Device, Onset, RealTime, Waker, WireQueue, clock};
 
 use crate::delivery::{self, Deliverer, RoundRobin};
 use crate::error::CardError;
@@ -94,7 +94,7 @@ impl DeliveryThread {
         let stats: Vec<Arc<DeliveryStats>> = (0..workers).map(|_| Arc::default()).collect();
         let counted = stats.clone();
         let thread = thread::Builder::new().name("delivery".into()).spawn(move || {
-            let _at_end = AtEnd(ended);
+            let _call_on_drop = CallOnDrop(ended);
             deliver::<W>(&*host, turn, &counted, &wakes_us, &stopped)
         })?;
         let queue = |(queue, stats)| Delivery::Queue { queue, waker: Arc::clone(&waker), stats };

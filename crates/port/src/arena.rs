@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::Arc;
 
 /// Number of other blocks from which on the arena searches all of them for one without pieces.
-const ENOUGH: usize = 8;
+const MIN_SEARCH_THRESHOLD: usize = 8;
 
 /// Memory that is handed out in order. A block is used again once all its pieces are dropped.
 pub struct Arena {
@@ -23,8 +23,8 @@ pub struct Arena {
     /// The other blocks, with pieces or without.
     others: VecDeque<Arc<Block>>,
     /// The number of other blocks from which on all are searched: twice the number of the largest search that
-    /// found all blocks in use, and at least [`ENOUGH`].
-    enough: usize,
+    /// found all blocks in use, and at least [`MIN_SEARCH_THRESHOLD`].
+    search_threshold: usize,
     block_len: usize,
 }
 
@@ -47,7 +47,7 @@ impl Arena {
     /// Blocks would have 4 GB or more.
     pub fn new(block_len: usize) -> Self {
         let (block, others) = (Arc::new(Block::zeroed(block_len)), VecDeque::new());
-        Self { block, taken: 0, others, enough: ENOUGH, block_len }
+        Self { block, taken: 0, others, search_threshold: MIN_SEARCH_THRESHOLD, block_len }
     }
 
     /// Returns the bytes that [`Arena::take`] takes next, `len` or more. Until then, further calls return the
@@ -109,14 +109,14 @@ impl Arena {
         }
         // Pieces are mostly dropped in the order of their blocks, so only the oldest block is examined,
         // unless there are many.
-        let looks = if self.others.len() < self.enough { 1 } else { self.others.len() };
-        let block = match self.others.iter_mut().take(looks).position(is_free) {
+        let searched = if self.others.len() < self.search_threshold { 1 } else { self.others.len() };
+        let block = match self.others.iter_mut().take(searched).position(is_free) {
             Some(free) => {
                 self.others.rotate_left(free);
                 self.others.pop_front()
             }
             None => {
-                self.enough = self.enough.max(2 * looks);
+                self.search_threshold = self.search_threshold.max(2 * searched);
                 None
             }
         };
@@ -266,7 +266,8 @@ mod tests {
     #[test]
     fn one_piece_that_is_kept_does_not_keep_other_blocks_from_use() {
         let mut arena = Arena::new(10);
-        let kept: Vec<Piece> = (0..2 * ENOUGH).map(|nth| filled(&mut arena, 8, nth as u8)).collect();
+        let kept: Vec<Piece> =
+            (0..2 * MIN_SEARCH_THRESHOLD).map(|nth| filled(&mut arena, 8, nth as u8)).collect();
         let mut most = 0;
         for _ in 0..100_000 / if cfg!(miri) { 100 } else { 1 } {
             let (first, second) = (filled(&mut arena, 8, 0), filled(&mut arena, 8, 0));

@@ -14,7 +14,7 @@
 
 mod acknowledgements;
 mod arena;
-mod at_end;
+mod call_on_drop;
 pub mod capture;
 mod channels;
 pub mod clock;
@@ -57,7 +57,7 @@ mod xdp;
 
 pub use acknowledgements::{Acknowledgements, acknowledgements};
 pub use arena::{Arena, Piece};
-pub use at_end::AtEnd;
+pub use call_on_drop::CallOnDrop;
 pub use device::{Device, MAX_RECEIVE, Received};
 pub use epoll::{Epoll, Interest};
 pub use ethtool::{Feature, FeatureError, strips_vlan_tags};

@@ -38,11 +38,11 @@ impl ProcessNamespace {
     pub fn new() -> Result<Self, NamespaceError> {
         // The calling thread cannot create threads after unshare(CLONE_NEWPID), so a short-lived thread does
         // it.
-        on_another_thread(Self::make)
-            .map_err(|error| NamespaceError::Failed { what: "make a process namespace", error })
+        on_another_thread(Self::create)
+            .map_err(|error| NamespaceError::Failed { what: "create a process namespace", error })
     }
 
-    fn make() -> io::Result<Self> {
+    fn create() -> io::Result<Self> {
         let (mut life, inits) = UnixStream::pair()?;
         unshare(UnshareFlags::NEWPID)?;
         let init = fork_init(&inits)?;

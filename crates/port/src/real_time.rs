@@ -69,7 +69,7 @@ impl RealTime {
     #[inline]
     pub fn worked(&mut self) {
         if let Some(turn) = &mut self.turn
-            && turn.changes(clock::now())
+            && turn.account_work(clock::now())
         {
             set(turn.is_real_time());
         }
@@ -79,11 +79,11 @@ impl RealTime {
     #[inline]
     pub fn sleep<T>(&mut self, sleep: impl FnOnce() -> T) -> T {
         let Some(turn) = &mut self.turn else { return sleep() };
-        if turn.lies_down(clock::now()) {
+        if turn.begin_sleep(clock::now()) {
             set(turn.is_real_time());
         }
         let slept = sleep();
-        turn.gets_up(clock::now());
+        turn.end_sleep(clock::now());
         slept
     }
 }
@@ -126,7 +126,7 @@ impl Turn {
     /// Accounts for work until `now`, and changes the phase if it is time. Returns true if the priority has
     /// changed.
     #[inline]
-    fn changes(&mut self, now: Instant) -> bool {
+    fn account_work(&mut self, now: Instant) -> bool {
         let spent = now.nanos_since(self.since);
         let (phase, used) = match self.phase {
             Phase::RealTime if self.used + spent >= TURN => (Phase::Pause, self.used + spent),
@@ -140,7 +140,7 @@ impl Turn {
 
     /// Begins a sleep; returns true if the priority changes. A pause continues.
     #[inline]
-    fn lies_down(&mut self, now: Instant) -> bool {
+    fn begin_sleep(&mut self, now: Instant) -> bool {
         match (self.phase, self.onset) {
             (Phase::Pause, _) => return false,
             (Phase::Ordinary, _) => {}
@@ -156,7 +156,7 @@ impl Turn {
 
     /// Ends a sleep.
     #[inline]
-    fn gets_up(&mut self, now: Instant) {
+    fn end_sleep(&mut self, now: Instant) {
         let left = self.used.saturating_sub(now.nanos_since(self.since).saturating_mul(RATIO));
         if self.phase == Phase::Pause {
             if left > 0 {
@@ -195,14 +195,14 @@ mod tests {
         fn work(&mut self, nanos: u64) {
             self.worked += if self.turn.is_real_time() { nanos } else { 0 };
             self.now = self.now + Duration::from_nanos(nanos);
-            self.turn.changes(self.now);
+            self.turn.account_work(self.now);
         }
 
         fn sleep(&mut self, nanos: u64) {
-            self.turn.lies_down(self.now);
+            self.turn.begin_sleep(self.now);
             self.now = self.now + Duration::from_nanos(nanos);
-            self.turn.gets_up(self.now);
-            self.turn.changes(self.now);
+            self.turn.end_sleep(self.now);
+            self.turn.account_work(self.now);
         }
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let mut turn = Turn::new(Onset::Working, Instant::ZERO);
         let changes: Vec<u64> = (1..=11_000)
             .map(|micros| micros * 1000)
-            .filter(|nanos| turn.changes(Instant::from_nanos(*nanos)))
+            .filter(|nanos| turn.account_work(Instant::from_nanos(*nanos)))
             .collect();
         assert_eq!(changes, [4_000_000, 5_000_000, 9_000_000, 10_000_000]);
     }
@@ -257,8 +257,8 @@ mod tests {
         let mut turn = Turn::new(Onset::Waking, Instant::ZERO);
         for millis in 0..100 {
             let at = |micros: u64| Instant::from_nanos(millis * 1_000_000 + micros * 1000);
-            assert!(!turn.changes(at(790)) && !turn.lies_down(at(790)));
-            turn.gets_up(at(1000));
+            assert!(!turn.account_work(at(790)) && !turn.begin_sleep(at(790)));
+            turn.end_sleep(at(1000));
         }
     }
 
@@ -266,10 +266,10 @@ mod tests {
     fn a_thread_for_the_work_of_others_wakes_up_as_an_ordinary_one() {
         let at = |micros: u64| Instant::from_nanos(micros * 1000);
         let mut turn = Turn::new(Onset::Working, at(0));
-        assert!(turn.lies_down(at(10)));
-        turn.gets_up(at(1000));
-        assert!(!turn.changes(at(1099)) && turn.changes(at(1100)));
-        assert!(turn.lies_down(at(1200)));
+        assert!(turn.begin_sleep(at(10)));
+        turn.end_sleep(at(1000));
+        assert!(!turn.account_work(at(1099)) && turn.account_work(at(1100)));
+        assert!(turn.begin_sleep(at(1200)));
     }
 
     #[test]

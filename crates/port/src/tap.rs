@@ -36,7 +36,7 @@ const OFFLOADS: [libc::c_uint; 3] = [
 #[non_exhaustive]
 pub enum TapError {
     /// The kernel has no TAP support, or /dev/net/tun is inaccessible.
-    #[error("cannot open {CLONE_DEVICE} ({0}): {remedy}", remedy = what_opens_it(*.0))]
+    #[error("cannot open {CLONE_DEVICE} ({0}): {remedy}", remedy = remedy_for(*.0))]
     CloneDevice(OsError),
     /// The interface cannot be created.
     #[error(
@@ -52,7 +52,7 @@ pub enum TapError {
 
 /// Returns the remedy for this error of opening the clone device. Its mode is 0666 where udev creates it, and
 /// 0600 where devtmpfs alone does.
-fn what_opens_it(error: OsError) -> &'static str {
+fn remedy_for(error: OsError) -> &'static str {
     if error == Errno::ACCESS.into() {
         "only root may; 'sudo chmod 666 /dev/net/tun' lets all users"
     } else {

@@ -51,8 +51,8 @@ pub fn tcp_peer_owner(stream: &TcpStream) -> io::Result<TcpOwner> {
         Ok(socket.recv_from_full()?.0)
     };
     let answer = ask(&request(peer, local, Sockets::One))?;
-    let short = || io::Error::new(ErrorKind::InvalidData, "a short answer of sock_diag");
-    match parse(&answer, maps_all_users).ok_or_else(short)? {
+    let truncated = || io::Error::new(ErrorKind::InvalidData, "a truncated sock_diag response");
+    match parse(&answer, maps_all_users).ok_or_else(truncated)? {
         // A kernel without the module tcp_diag gives this answer, too, but then it gives no list either.
         TcpOwner::Nobody if !is_list(&ask(&request(peer, local, Sockets::NoneOfList))?) => {
             Ok(TcpOwner::Unknown)

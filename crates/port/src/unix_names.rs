@@ -16,7 +16,7 @@ use rustix::net::{
 use rustix::process::{Uid, getuid};
 
 /// Maximum number of descriptors in one message.
-const MOST_PASSED: usize = 67;
+const MAX_PASSED: usize = 67;
 
 /// User ID that stands for all users without a mapping in this process's user namespace
 /// (`kernel.overflowuid`).
@@ -76,7 +76,7 @@ pub(crate) fn send_descriptors(
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(descriptors));
     sendmsg(connection, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL).map(drop)
@@ -88,7 +88,7 @@ pub(crate) fn receive_descriptors(
     bytes: &mut [u8],
     flags: RecvFlags,
 ) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PASSED))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_PASSED))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(connection, &mut [IoSliceMut::new(bytes)], &mut control, flags)?;

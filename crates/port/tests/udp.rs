@@ -272,7 +272,7 @@ const SHARED: &str = "NICHROME_SHARED_ADDRESS";
 /// A process that shares an address: prints its slot, and each datagram that it receives.
 struct Sharer {
     process: Child,
-    said: Lines<BufReader<ChildStdout>>,
+    output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Sharer {
@@ -283,14 +283,14 @@ impl Sharer {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(process.stdout.take().unwrap()).lines();
-        Self { process, said }
+        let output = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, output }
     }
 
     /// Returns the next number that it prints after `word`.
-    fn hear(&mut self, word: &str) -> usize {
+    fn next_number(&mut self, word: &str) -> usize {
         let number = |line: io::Result<String>| line.unwrap().strip_prefix(word)?.parse().ok();
-        self.said.find_map(number).unwrap()
+        self.output.find_map(number).unwrap()
     }
 
     fn kill(mut self) {
@@ -319,18 +319,18 @@ fn killed_processes_leave_the_others_and_their_slots_alone() {
     let mut processes = Vec::new();
     for slot in 0..3 {
         processes.push(Sharer::start(address));
-        assert_eq!(processes[slot].hear("slot "), slot);
+        assert_eq!(processes[slot].next_number("slot "), slot);
     }
     let reaches = |slot: usize, process: &mut Sharer| {
         send(&sender, envelope(address), &for_slot(slot), 8);
-        assert_eq!(process.hear("got "), slot);
+        assert_eq!(process.next_number("got "), slot);
     };
     // The first process opened the sockets.
     processes.remove(0).kill();
     reaches(1, &mut processes[0]);
     reaches(2, &mut processes[1]);
     let mut successor = Sharer::start(address);
-    assert_eq!(successor.hear("slot "), 0);
+    assert_eq!(successor.next_number("slot "), 0);
     reaches(0, &mut successor);
     reaches(2, &mut processes[1]);
     processes.into_iter().chain([successor]).for_each(Sharer::kill);

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, anyhow};
-use nichrome_port::{AtEnd, Waker};
+use nichrome_port::{CallOnDrop, Waker};
 use nichrome_wan::Impairments;
 
 use super::direction::{ControlMessage, Direction};
@@ -70,7 +70,7 @@ impl LivePath {
             )?;
             let ended = ended.clone();
             let thread = threads::start(to.direction(), move || {
-                let _at_end = AtEnd(ended);
+                let _call_on_drop = CallOnDrop(ended);
                 direction.run()
             })?;
             Ok(Running { control: Control { messages, waker }, thread })

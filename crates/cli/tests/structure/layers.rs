@@ -260,7 +260,7 @@ const NIC: Layers = &[
 const PORT: Layers = &[
     &["arena.rs", "descriptor.rs"],
     &[
-        "at_end.rs",
+        "call_on_drop.rs",
         "clock.rs",
         "device.rs",
         "epoll.rs",

@@ -13,7 +13,7 @@ use netlink_sys::{Socket, SocketAddr};
 use super::error::NetlinkError;
 
 /// Maximum number of attempts at a dump. The result of the last is used even if changes have interrupted it.
-const DUMPS: usize = 10;
+const MAX_DUMP_ATTEMPTS: usize = 10;
 
 /// A socket for one request after another.
 pub(super) struct Exchange {
@@ -43,7 +43,7 @@ impl Exchange {
     ) -> Result<Vec<RouteNetlinkMessage>, NetlinkError> {
         let refused = |error| NetlinkError::Refused { what: what(), error };
         let mut dump = Dump::default();
-        for _ in 0..DUMPS {
+        for _ in 0..MAX_DUMP_ATTEMPTS {
             dump = Dump::default();
             let sequence = self.send(message.clone(), NLM_F_DUMP).map_err(refused)?;
             while !dump.is_done {

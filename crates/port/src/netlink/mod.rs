@@ -307,7 +307,7 @@ impl Netlink {
             NeighbourAttribute::LinkLayerAddress(mac.0.to_vec()),
         ];
         self.command(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE, || {
-            format!("tell {} the Ethernet address of {address}", interface.name)
+            format!("add a neighbour entry on {} for {address}", interface.name)
         })
     }
 
@@ -322,7 +322,7 @@ impl Netlink {
         message.attributes =
             vec![RouteAttribute::Oif(interface.index), RouteAttribute::Gateway(route_address(gateway))];
         self.command(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL, || {
-            format!("route by {gateway} through {}", interface.name)
+            format!("add a default route via {gateway} on {}", interface.name)
         })
     }
 
@@ -347,7 +347,7 @@ impl Netlink {
             ]),
         ];
         self.command(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
-            format!("make the interfaces {name} and {peer_name}")
+            format!("create the interfaces {name} and {peer_name}")
         })
     }
 

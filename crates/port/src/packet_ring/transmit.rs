@@ -18,7 +18,7 @@ const BATCH: usize = 64;
 /// How long the queue sends its first frame again while the kernel drops it. The queue of an interface of any
 /// usual rate has room again by then; a filter that drops this frame would do so for ever. Afterwards, one
 /// call of `send` discards all frames that the kernel drops.
-const PATIENCE: Duration = Duration::from_millis(5);
+const DROP_AFTER: Duration = Duration::from_millis(5);
 
 /// A bounded queue of frames, each preceded by an empty virtio_net_hdr.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct TransmitQueue {
     dropping_since: Option<Instant>,
     /// Frames refused by the kernel.
     pub refused: u64,
-    /// Frames discarded because the kernel dropped them, after [`PATIENCE`].
+    /// Frames discarded because the kernel dropped them, after [`DROP_AFTER`].
     pub dropped: u64,
 }
 
@@ -69,10 +69,10 @@ impl TransmitQueue {
         mut send: impl FnMut(&VecDeque<Vec<u8>>) -> io::Result<usize>,
         now: impl Fn() -> Instant,
     ) -> io::Result<()> {
-        let mut is_patient = true;
+        let mut is_retrying = true;
         while !self.waiting.is_empty() {
             match send(&self.waiting) {
-                Ok(sent) => self.forget(sent),
+                Ok(sent) => self.release(sent),
                 Err(Errno::INTR) => {}
                 // The send buffer is full.
                 Err(Errno::AGAIN | Errno::NOMEM) => return Ok(()),
@@ -80,17 +80,17 @@ impl TransmitQueue {
                 // the frame.
                 Err(Errno::NOBUFS) => {
                     let since = *self.dropping_since.get_or_insert_with(&now);
-                    is_patient = is_patient && now() < since + PATIENCE;
-                    if is_patient {
+                    is_retrying = is_retrying && now() < since + DROP_AFTER;
+                    if is_retrying {
                         return Ok(());
                     }
                     self.dropped += 1;
-                    self.forget(1);
+                    self.release(1);
                 }
                 // The first frame is malformed or exceeds the MTU, which may have changed.
                 Err(Errno::MSGSIZE | Errno::INVAL) => {
                     self.refused += 1;
-                    self.forget(1);
+                    self.release(1);
                 }
                 Err(error) => return Err(error),
             }
@@ -98,7 +98,7 @@ impl TransmitQueue {
         Ok(())
     }
 
-    fn forget(&mut self, frames: usize) {
+    fn release(&mut self, frames: usize) {
         self.dropping_since = None;
         for mut frame in self.waiting.drain(..frames) {
             frame.clear();
@@ -168,7 +168,7 @@ mod tests {
         let frame = [IoSlice::new(&[1; 10]), IoSlice::new(&[2; 10])];
         assert_eq!((queue.push(&frame), queue.push(&frame)), (Ok(()), Ok(())));
         assert_eq!(queue.push(&frame), Err(TransmitError::Full));
-        queue.forget(1);
+        queue.release(1);
         assert_eq!((queue.push(&frame), queue.len()), (Ok(()), 2));
         let expected = [&[0; VirtioNetHeader::LEN][..], &[1; 10], &[2; 10]].concat();
         assert!(queue.waiting.iter().all(|frame| *frame == expected));

@@ -31,13 +31,13 @@ use super::receive::Arrival;
 use super::shared_ring::{Corrupt, MAX_MESSAGE, Message, Push, RingReader, RingWriter};
 
 /// Maximum number of links to this process, each with a ring of 1 MiB. Further peers use sockets.
-const MOST_INCOMING: usize = 64;
+const MAX_INCOMING: usize = 64;
 
 /// Maximum number of links from this process. Datagrams to further peers use sockets.
-const MOST_OUTGOING: usize = 64;
+const MAX_OUTGOING: usize = 64;
 
 /// Number of peers in the table at which peers without a link are removed.
-const MOST_UNREACHABLE: usize = 1024;
+const MAX_UNREACHABLE: usize = 1024;
 
 /// Maximum number of messages that one call receives from a link.
 const BATCH: usize = 16;
@@ -49,16 +49,16 @@ const BUSY_CALLS: u32 = 256;
 
 /// Time without progress of the reader after which messages for a full ring are dropped, as the kernel drops
 /// datagrams for a full socket.
-const PATIENCE: Duration = Duration::from_millis(50);
+const DROP_AFTER: Duration = Duration::from_millis(50);
 
 /// Time without progress of the reader after which a full link ends.
-const END: Duration = Duration::from_secs(1);
+const END_LINK_AFTER: Duration = Duration::from_secs(1);
 
 /// Maximum number of wake-ups that one call receives from a link. A correct peer has at most two in flight.
-const MOST_WAKE_UPS: usize = 4;
+const MAX_WAKE_UPS: usize = 4;
 
 /// Time after which a connection to a peer without a listener is tried again.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct MemoryLinks {
     spare: SpareDescriptor,
     ready: Epoll,
     /// Signalled if a message arrived while its link requested a wake-up.
-    message_came: Waker,
+    message_arrived: Waker,
     /// Accepted connections whose first message has not arrived.
     greetings: Vec<Descriptor>,
     incoming: Vec<Incoming>,
@@ -135,8 +135,8 @@ impl MemoryLinks {
     /// # Errors
     /// No descriptor is left.
     pub fn listen(address: SocketAddr, slot: Option<usize>) -> io::Result<Self> {
-        let (ready, message_came) = (Epoll::new()?, Waker::new()?);
-        let listener = match named(&name_of(address, slot), SocketType::SEQPACKET) {
+        let (ready, message_arrived) = (Epoll::new()?, Waker::new()?);
+        let listener = match named(&socket_name(address, slot), SocketType::SEQPACKET) {
             Err(Errno::ADDRINUSE) => None,
             named => Some(named?.into()),
         };
@@ -145,13 +145,13 @@ impl MemoryLinks {
             listen(listener, 64)?;
             ready.add(listener, TOKEN, Interest::READ)?;
         }
-        ready.add(&message_came, TOKEN, Interest::READ)?;
+        ready.add(&message_arrived, TOKEN, Interest::READ)?;
         Ok(Self {
             address,
             listener,
             spare: SpareDescriptor::new(),
             ready,
-            message_came,
+            message_arrived,
             greetings: Vec::new(),
             incoming: Vec::new(),
             outgoing: HashMap::new(),
@@ -200,7 +200,7 @@ impl MemoryLinks {
         match link.send(traffic_class, bytes, segment_size, now) {
             Ok(sent) => sent,
             Err(HasEnded) => {
-                let unreachable = Outgoing::Unreachable { until: now + ASK_AGAIN };
+                let unreachable = Outgoing::Unreachable { until: now + RETRY_AFTER };
                 if let Some(Outgoing::Link(link)) = self.outgoing.insert((peer, slot), unreachable) {
                     unwatch(&self.ready, &link.connection);
                 }
@@ -210,17 +210,16 @@ impl MemoryLinks {
     }
 
     fn connect(&mut self, peer: SocketAddr, slot: usize, now: Instant) -> &mut Outgoing {
-        if self.outgoing.len() >= MOST_UNREACHABLE {
+        if self.outgoing.len() >= MAX_UNREACHABLE {
             self.outgoing.retain(|_, outgoing| matches!(outgoing, Outgoing::Link(_)));
         }
         let links = self.outgoing.values().filter(|outgoing| matches!(outgoing, Outgoing::Link(_))).count();
-        let link =
-            if links < MOST_OUTGOING { Link::to(peer, slot, self.address) } else { Err(Errno::NOBUFS) };
+        let link = if links < MAX_OUTGOING { Link::to(peer, slot, self.address) } else { Err(Errno::NOBUFS) };
         let link = link.and_then(|link| {
             self.ready.add(&link.connection, TOKEN, Interest::READ)?;
             Ok(link)
         });
-        let outgoing = link.map_or(Outgoing::Unreachable { until: now + ASK_AGAIN }, Outgoing::Link);
+        let outgoing = link.map_or(Outgoing::Unreachable { until: now + RETRY_AFTER }, Outgoing::Link);
         self.outgoing.entry((peer, slot)).insert_entry(outgoing).into_mut()
     }
 
@@ -248,23 +247,23 @@ impl MemoryLinks {
         self.calls += 1;
         self.idle_calls = if has_received { 0 } else { self.idle_calls + 1 };
         if self.idle_calls >= IDLE_CALLS || self.calls >= BUSY_CALLS {
-            self.look_at_connections();
+            self.poll_connections();
         }
         has_received
     }
 
     /// Requests wake-ups for links without messages, accepts new links, and removes those that have ended.
     #[cold]
-    fn look_at_connections(&mut self) {
+    fn poll_connections(&mut self) {
         (self.calls, self.idle_calls) = (0, 0);
-        self.message_came.clear();
-        let Self { ready, message_came, .. } = self;
+        self.message_arrived.clear();
+        let Self { ready, message_arrived, .. } = self;
         self.incoming.retain_mut(|link| {
-            let stays = link.rests(message_came);
-            if !stays {
+            let is_open = link.request_wake_up(message_arrived);
+            if !is_open {
                 unwatch(ready, &link.connection);
             }
-            stays
+            is_open
         });
         self.outgoing.retain(|_, outgoing| match outgoing {
             Outgoing::Link(link) if has_closed(&link.connection) => {
@@ -289,11 +288,13 @@ impl MemoryLinks {
     fn accept(&mut self) {
         let Some(listener) = &self.listener else { return };
         // Bounded: a process of any user may connect repeatedly.
-        for _ in 0..MOST_INCOMING {
+        for _ in 0..MAX_INCOMING {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(connection) = self.spare.accept(listener, flags) else { break };
-            let has_room = self.greetings.len() + self.incoming.len() < MOST_INCOMING;
-            if is_ours(&connection) && has_room && self.ready.add(&connection, TOKEN, Interest::READ).is_ok()
+            let has_room = self.greetings.len() + self.incoming.len() < MAX_INCOMING;
+            if has_same_user(&connection)
+                && has_room
+                && self.ready.add(&connection, TOKEN, Interest::READ).is_ok()
             {
                 self.greetings.push(connection);
             }
@@ -308,7 +309,7 @@ impl AsFd for MemoryLinks {
 }
 
 /// Returns the abstract name of a slot of an address, or of the process that has the whole address.
-fn name_of(address: SocketAddr, slot: Option<usize>) -> String {
+fn socket_name(address: SocketAddr, slot: Option<usize>) -> String {
     match slot {
         Some(slot) => format!("nichrome-memory/{address}/{slot}"),
         None => format!("nichrome-memory/{address}"),
@@ -337,9 +338,9 @@ enum WakeUps {
     Ended,
 }
 
-/// Receives the wake-ups of a connection. With more than [`MOST_WAKE_UPS`], it stays readable.
+/// Receives the wake-ups of a connection. With more than [`MAX_WAKE_UPS`], it is_open readable.
 fn take_wake_ups(connection: &Descriptor) -> WakeUps {
-    for _ in 0..MOST_WAKE_UPS {
+    for _ in 0..MAX_WAKE_UPS {
         match recv(connection, &mut [0; 1][..], RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN) => break,
             Ok((1.., _)) => {}
@@ -350,7 +351,7 @@ fn take_wake_ups(connection: &Descriptor) -> WakeUps {
 }
 
 /// Returns true if the process at the other end of a Unix socket has the same user.
-fn is_ours(connection: &Descriptor) -> bool {
+fn has_same_user(connection: &Descriptor) -> bool {
     is_of_same_user(connection).unwrap_or(false)
 }
 
@@ -381,15 +382,15 @@ fn first_message(connection: &Descriptor) -> io::Result<Option<(SocketAddr, Ring
 
 impl Incoming {
     /// Requests a wake-up if there is no message. Returns false if the link has ended.
-    fn rests(&mut self, message_came: &Waker) -> bool {
+    fn request_wake_up(&mut self, message_arrived: &Waker) -> bool {
         if self.is_corrupt || self.ring.has_message() {
             return !self.is_corrupt;
         }
         let has_ended = take_wake_ups(&self.connection) == WakeUps::Ended;
-        self.ring.rest();
+        self.ring.request_wake_up();
         // A message may have arrived before the request.
         if self.ring.has_message() {
-            message_came.wake();
+            message_arrived.wake();
             return true;
         }
         !has_ended
@@ -404,9 +405,9 @@ impl Link {
     fn to(peer: SocketAddr, slot: usize, own: SocketAddr) -> io::Result<Self> {
         let connection = Descriptor::from(unix_socket(SocketType::SEQPACKET)?);
         io::ioctl_fionbio(&connection, true)?;
-        connect_to(&connection, &name_of(peer, Some(slot)))
-            .or_else(|_| connect_to(&connection, &name_of(peer, None)))?;
-        if !is_ours(&connection) {
+        connect_to(&connection, &socket_name(peer, Some(slot)))
+            .or_else(|_| connect_to(&connection, &socket_name(peer, None)))?;
+        if !has_same_user(&connection) {
             return Err(Errno::ACCESS);
         }
         let ring = RingWriter::create()?;
@@ -432,8 +433,8 @@ impl Link {
         }
         let head = self.ring.head();
         match self.full {
-            Some((since, at)) if at == head && now >= since + END => Err(HasEnded),
-            Some((since, at)) if at == head && now >= since + PATIENCE => Ok(LinkSend::Dropped),
+            Some((since, at)) if at == head && now >= since + END_LINK_AFTER => Err(HasEnded),
+            Some((since, at)) if at == head && now >= since + DROP_AFTER => Ok(LinkSend::Dropped),
             Some((_, at)) if at == head => Ok(LinkSend::Full),
             _ => {
                 self.full = Some((now, head));

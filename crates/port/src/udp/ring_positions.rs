@@ -8,18 +8,18 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[repr(C)]
 pub(crate) struct RingPositions {
     /// End of the last message. Stored by the writer.
-    tail: OnLineOfItsOwn<AtomicU64>,
+    tail: CachePadded<AtomicU64>,
     /// End of the last message that was read. Stored by the reader.
-    head: OnLineOfItsOwn<AtomicU64>,
+    head: CachePadded<AtomicU64>,
     /// Nonzero if the reader needs no wake-up: it is awake, or a wake-up is on its way.
-    is_woken: OnLineOfItsOwn<AtomicU32>,
+    is_woken: CachePadded<AtomicU32>,
 }
 
 /// Aligns to two cache lines, which processors prefetch together, so that the two sides do not share a line
 /// (false sharing).
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-struct OnLineOfItsOwn<T>(T);
+struct CachePadded<T>(T);
 
 impl RingPositions {
     /// Publishes the writer's messages up to `tail`. Returns true if the writer must wake the reader.
@@ -32,7 +32,7 @@ impl RingPositions {
     /// Requests a wake-up for the reader at the next message. The reader clears the last wake-up before this
     /// call, and polls the ring once more after it.
     #[inline]
-    pub(crate) fn rest(&self) {
+    pub(crate) fn request_wake_up(&self) {
         self.is_woken.0.swap(0, Ordering::AcqRel);
     }
 

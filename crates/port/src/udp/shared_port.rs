@@ -33,10 +33,10 @@ use super::socket_options::coalesce;
 use super::steering::Steering;
 
 /// Timeout for receiving the sockets from another process.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Attempts to join the processes at an address.
-const TRIES: u32 = 100;
+const MAX_JOIN_ATTEMPTS: u32 = 100;
 
 /// One slot of a shared address: receives the datagrams that contain its slot number.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ pub struct SharedPort {
     /// The bound name that claims the slot.
     claim: OwnedFd,
     /// Passes the sockets on to newcomers.
-    _steward: Steward,
+    _server: DescriptorServer,
 }
 
 impl SharedPort {
@@ -75,12 +75,12 @@ impl SharedPort {
         };
         let fd = group.sockets.get(slot).ok_or(failed(Errno::PROTO))?.try_clone();
         let fd = fd.map_err(|error| failed(Errno::from_io_error(&error).unwrap_or(Errno::MFILE)))?;
-        receive_from_socket(&fd).map_err(failed)?;
-        discard_what_is_left(&fd);
+        undo_packet_receiver(&fd).map_err(failed)?;
+        drain(&fd);
         let socket = UdpSocket::of(fd, address).map_err(failed)?;
         let group = Arc::new(group);
-        let steward = Steward::start(Arc::clone(&group)).map_err(failed)?;
-        Ok(Self { socket, slot, steering, group, claim, _steward: steward })
+        let server = DescriptorServer::start(Arc::clone(&group)).map_err(failed)?;
+        Ok(Self { socket, slot, steering, group, claim, _server: server })
     }
 
     /// Returns the slot's socket.
@@ -109,7 +109,7 @@ impl SharedPort {
                 || requests.try_clone().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE));
             let ports = ServicePorts::open(table, duplicate()?, self.steering, self.slot)?;
             if ports.is_alone()? {
-                discard_what_is_left(requests);
+                drain(requests);
             }
             Ok((ports, UdpSocket::of(duplicate()?, address)?))
         };
@@ -126,7 +126,7 @@ impl SharedPort {
 
 /// Undoes what a [`PacketReceiver`](super::PacketReceiver) of the slot's previous owner, which may have been
 /// killed, did to the socket.
-fn receive_from_socket(fd: &OwnedFd) -> io::Result<()> {
+fn undo_packet_receiver(fd: &OwnedFd) -> io::Result<()> {
     match accept_all(fd) {
         // There is no filter.
         Ok(()) | Err(Errno::NOENT) => coalesce(fd),
@@ -135,7 +135,7 @@ fn receive_from_socket(fd: &OwnedFd) -> io::Result<()> {
 }
 
 /// Discards datagrams for the slot's previous owner.
-fn discard_what_is_left(fd: &OwnedFd) {
+fn drain(fd: &OwnedFd) {
     while recv(fd, &mut [0; 1][..], RecvFlags::DONTWAIT | RecvFlags::TRUNC).is_ok() {}
 }
 
@@ -155,13 +155,13 @@ struct Group {
 impl Group {
     fn join(address: SocketAddr, steering: Steering) -> io::Result<Self> {
         let name = format!("nichrome-udp/{address}");
-        for _ in 0..TRIES {
+        for _ in 0..MAX_JOIN_ATTEMPTS {
             match named(&name, SocketType::SEQPACKET) {
-                Ok(listener) => return Self::found(listener, address, steering),
+                Ok(listener) => return Self::create(listener, address, steering),
                 Err(Errno::ADDRINUSE) => {}
                 Err(error) => return Err(error),
             }
-            match Self::ask(&name) {
+            match Self::request_descriptors(&name) {
                 // The last process of the group has just ended.
                 Err(Errno::CONNREFUSED | Errno::CONNRESET) => thread::sleep(Duration::from_millis(10)),
                 Ok(passed) => return Self::of(passed, steering),
@@ -172,7 +172,7 @@ impl Group {
     }
 
     /// Opens the sockets of all slots, in order.
-    fn found(listener: OwnedFd, address: SocketAddr, steering: Steering) -> io::Result<Self> {
+    fn create(listener: OwnedFd, address: SocketAddr, steering: Steering) -> io::Result<Self> {
         listen(&listener, 64)?;
         let share = |fd: &OwnedFd| set_socket_reuseport(fd, true);
         let sockets = (0..steering.sockets()).map(|_| Ok(open(address, share)?.into_fd()));
@@ -185,9 +185,9 @@ impl Group {
     }
 
     /// Requests the descriptors from a process of the group, which must have the same user.
-    fn ask(name: &str) -> io::Result<Vec<OwnedFd>> {
+    fn request_descriptors(name: &str) -> io::Result<Vec<OwnedFd>> {
         let connection = unix_socket(SocketType::SEQPACKET)?;
-        set_socket_timeout(&connection, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(&connection, Timeout::Recv, Some(RECEIVE_TIMEOUT))?;
         connect_to(&connection, name)?;
         // Another user's process would read and write all datagrams.
         if !has_same_user_id(&connection)? {
@@ -230,12 +230,12 @@ impl Group {
 
 /// A thread that passes the sockets on until dropped.
 #[derive(Debug)]
-struct Steward {
+struct DescriptorServer {
     waker: Arc<Waker>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Steward {
+impl DescriptorServer {
     fn start(group: Arc<Group>) -> io::Result<Self> {
         io::ioctl_fionbio(&group.listener, true)?;
         let waker = Arc::new(Waker::new()?);
@@ -255,7 +255,7 @@ impl Steward {
     }
 }
 
-impl Drop for Steward {
+impl Drop for DescriptorServer {
     fn drop(&mut self) {
         self.waker.wake();
         if let Some(thread) = self.thread.take() {

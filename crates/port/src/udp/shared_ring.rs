@@ -285,8 +285,8 @@ impl RingReader {
 
     /// Requests a wake-up at the next message. The caller has cleared the last wake-up, and polls the ring
     /// once more afterwards.
-    pub(crate) fn rest(&self) {
-        self.memory.positions().rest();
+    pub(crate) fn request_wake_up(&self) {
+        self.memory.positions().request_wake_up();
     }
 
     /// Returns true if the ring has a message.
@@ -390,7 +390,7 @@ mod tests {
         let ((mut writer, reader), mut wakes) = (pair(), vec![]);
         for rests in [false, true, false] {
             if rests {
-                reader.rest();
+                reader.request_wake_up();
             }
             wakes.push(writer.push(&[1], 1, 0));
         }

@@ -24,7 +24,7 @@ pub enum XdpError {
     },
     /// Another XDP program is attached.
     #[error(
-        "{0} has an XDP program already: stop what attached it ('bpftool link' names it), or 'ip link set dev {0} xdp off'"
+        "{0} has an XDP program already: stop the program that attached it ('bpftool link' names it), or 'ip link set dev {0} xdp off'"
     )]
     Busy(InterfaceName),
     /// The interface was removed, or is in another network namespace.

@@ -158,7 +158,7 @@ fn no_message_waits_in_a_ring_whose_reader_sleeps() {
         for _ in 0..2 {
             head = ring.tail();
             wake_up.swap(0, Ordering::AcqRel);
-            ring.rest();
+            ring.request_wake_up();
             if ring.tail() != head {
                 wake_up.swap(1, Ordering::AcqRel);
             }

@@ -19,7 +19,7 @@ fn send(from: &mut MemoryLinks, to: SocketAddr, bytes: &[u8]) -> LinkSend {
 /// Connects as a process that may send anything.
 fn connection(to: SocketAddr) -> Descriptor {
     let connection = Descriptor::from(unix_socket(SocketType::SEQPACKET).unwrap());
-    connect_to(&connection, &name_of(to, Some(3))).unwrap();
+    connect_to(&connection, &socket_name(to, Some(3))).unwrap();
     connection
 }
 
@@ -89,8 +89,8 @@ fn nobody_is_asked_again_only_after_a_time() {
     let mut ask = |now| from.send((receiver, 3), TrafficClass(7), (&[1], 1), now);
     assert_eq!(ask(now), LinkSend::NoLink);
     let _to = links(4);
-    assert_eq!(ask(now + ASK_AGAIN / 2), LinkSend::NoLink);
-    assert_eq!(ask(now + ASK_AGAIN), LinkSend::Sent);
+    assert_eq!(ask(now + RETRY_AFTER / 2), LinkSend::NoLink);
+    assert_eq!(ask(now + RETRY_AFTER), LinkSend::Sent);
 }
 
 #[test]
@@ -143,7 +143,10 @@ fn links_that_have_ended_do_not_wake_where_a_forked_child_has_their_descriptors(
     let mut at = |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + time);
     while at(Duration::ZERO) == LinkSend::Sent {}
     let _slow = copy_of(&from);
-    assert_eq!(from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + END), LinkSend::NoLink);
+    assert_eq!(
+        from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + END_LINK_AFTER),
+        LinkSend::NoLink
+    );
     // Outgoing: the reader closes its end.
     let (mut other, _) = links(84);
     assert_eq!(send(&mut other, receiver, &[1]), LinkSend::Sent);
@@ -159,10 +162,10 @@ fn a_reader_that_stands_still_costs_its_messages_and_then_the_link() {
     let (message, start) = (vec![0; MAX_MESSAGE], clock::now());
     let mut at = |time: Duration| from.send((receiver, 3), TrafficClass(7), (&message, 1024), start + time);
     while at(Duration::ZERO) == LinkSend::Sent {}
-    assert_eq!(at(PATIENCE / 2), LinkSend::Full);
-    assert_eq!(at(PATIENCE), LinkSend::Dropped);
-    assert_eq!(at(END), LinkSend::NoLink);
-    assert_eq!(at(END), LinkSend::NoLink);
+    assert_eq!(at(DROP_AFTER / 2), LinkSend::Full);
+    assert_eq!(at(DROP_AFTER), LinkSend::Dropped);
+    assert_eq!(at(END_LINK_AFTER), LinkSend::NoLink);
+    assert_eq!(at(END_LINK_AFTER), LinkSend::NoLink);
 }
 
 #[test]
@@ -213,21 +216,21 @@ fn a_link_whose_ring_turned_out_corrupt_ends_though_it_looks_empty_later() {
 fn links_in_both_directions_are_limited_and_further_peers_have_none() {
     let (mut to, receiver) = links(14);
     let mut held = vec![];
-    for _ in 0..=MOST_INCOMING {
+    for _ in 0..=MAX_INCOMING {
         held.push(ring_at(receiver));
         drain(&mut to);
     }
-    assert_eq!(to.incoming.len(), MOST_INCOMING);
-    assert!(has_closed(&held[MOST_INCOMING].0));
+    assert_eq!(to.incoming.len(), MAX_INCOMING);
+    assert!(has_closed(&held[MAX_INCOMING].0));
     held.remove(0);
     drain(&mut to);
     held.push(ring_at(receiver));
     drain(&mut to);
-    assert_eq!(to.incoming.len(), MOST_INCOMING);
+    assert_eq!(to.incoming.len(), MAX_INCOMING);
 
     let (mut from, _) = links(15);
-    let peers: Vec<_> = (16..).map(links).take(MOST_OUTGOING + 1).collect();
+    let peers: Vec<_> = (16..).map(links).take(MAX_OUTGOING + 1).collect();
     let sent: Vec<_> = peers.iter().map(|(_, peer)| send(&mut from, *peer, &[1])).collect();
-    assert!(sent[..MOST_OUTGOING].iter().all(|sent| *sent == LinkSend::Sent));
-    assert_eq!(sent[MOST_OUTGOING], LinkSend::NoLink);
+    assert!(sent[..MAX_OUTGOING].iter().all(|sent| *sent == LinkSend::Sent));
+    assert_eq!(sent[MAX_OUTGOING], LinkSend::NoLink);
 }

@@ -2,9 +2,9 @@
 
 /// Calls a function when it is dropped: at the end of a thread, also of one that panics.
 #[derive(Debug)]
-pub struct AtEnd<F: Fn()>(pub F);
+pub struct CallOnDrop<F: Fn()>(pub F);
 
-impl<F: Fn()> Drop for AtEnd<F> {
+impl<F: Fn()> Drop for CallOnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
