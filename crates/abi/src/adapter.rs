@@ -18,7 +18,7 @@ use crate::errno::Errno;
 use crate::event_dispatcher::EventDispatcher;
 use crate::guarded_copy;
 use crate::process_memory::ProcessMemory;
-use crate::say::say;
+use crate::stderr::print_lines;
 
 /// The open device of a process.
 pub(crate) struct Adapter {
@@ -98,7 +98,7 @@ impl Adapter {
             return Ok(adapter);
         }
         let adapter = Arc::new(Self::new(address).map_err(|error| {
-            say(&error.to_string());
+            print_lines(&error.to_string());
             Errno(libc::ENODEV)
         })?);
         *current = Arc::downgrade(&adapter);
@@ -137,7 +137,7 @@ impl Adapter {
     /// counters, if `NICHROME_STATS` asks for them.
     fn report(&self) {
         if let Some(error) = self.driver().capture_error() {
-            say(&format!("{error}: the program went on without the capture"));
+            print_lines(&format!("{error}: the capture has stopped"));
         }
         if self.prints_stats {
             self.print_stats();
@@ -172,7 +172,7 @@ impl Adapter {
         if refused != IwarpCounters::default() {
             let IwarpCounters { garbage, early_data, foreign, timed_out, displaced, closed } = refused;
             lines.push(format!(
-                "connections refused: {garbage} no MPA, {early_data} with early data, {foreign} for no queue pair, \
+                "connections refused: {garbage} without MPA, {early_data} with early data, {foreign} for an unknown queue pair, \
                  {timed_out} timed out, {displaced} displaced, {closed} closed by the peer"
             ));
         }
@@ -188,7 +188,7 @@ impl Adapter {
         }
         if card != CardCounters::default() {
             lines.push(format!(
-                "stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped with a wrong check or tag",
+                "stateless: {} RDPs stored, {} GDs answered, {} refused; {} dropped: invalid check or tag",
                 card.stored,
                 card.fetched,
                 card.refused_memory
@@ -199,7 +199,7 @@ impl Adapter {
                 card.dropped_check + card.dropped_tag,
             ));
         }
-        say(&lines.join("\n"));
+        print_lines(&lines.join("\n"));
     }
 }
 

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, minus_one, pointer, status};
 use crate::header::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
-use crate::object::{Object, cell, known, take_back, zeroed};
+use crate::object::{Object, cell, known, reclaim, zeroed};
 use crate::port::{GIDS, PORT, address_in, gid, gid_at};
 
 /// An address handle.
@@ -102,7 +102,7 @@ unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     let destroyed = this.adapter.driver().call(|device| device.destroy_address(this.handle));
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<AddressHandle>(ah) });
+        drop(unsafe { reclaim::<AddressHandle>(ah) });
     }
     status(destroyed)
 }

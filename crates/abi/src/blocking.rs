@@ -60,7 +60,7 @@ pub(crate) unsafe fn until_done<T: Copy>(step: impl Fn(PriorRead) -> Step<T> + C
 
 /// Converts the result or error that ends a call to the call's return value, by `end`. Returns a read
 /// unchanged.
-pub(crate) fn finish<T: Copy, R: Copy>(
+pub(crate) fn map_result<T: Copy, R: Copy>(
     step: Result<Step<T>, Errno>,
     end: impl FnOnce(Result<T, Errno>) -> R,
 ) -> Step<R> {

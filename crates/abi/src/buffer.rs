@@ -13,7 +13,7 @@ use crate::domain::Domain;
 use crate::errno::{Errno, pointer};
 use crate::header::{ibv_mr, ibv_pd};
 use crate::memory_region::register;
-use crate::object::{Object, cell, known, take_back};
+use crate::object::{Object, cell, known, reclaim};
 use crate::users::Users;
 
 /// A buffer's handle, which the header does not define.
@@ -100,7 +100,7 @@ unsafe extern "C" fn ibv_free_buf(buffer: *mut BufferAbi) {
     // SAFETY: the program passes a buffer that it allocated, and does not use it after this call.
     unsafe {
         if known::<Buffer>(buffer).is_ok() {
-            drop(take_back::<Buffer>(buffer));
+            drop(reclaim::<Buffer>(buffer));
         }
     }
 }

@@ -10,9 +10,9 @@ use crate::cancellation::Uncancelled;
 use crate::context::Context;
 use crate::errno::status;
 use crate::header::ibv_context;
-use crate::memory_region::deregister_left;
-use crate::memory_window::destroy_left_windows;
-use crate::queue_pair::destroy_left_qps;
+use crate::memory_region::deregister_regions_of;
+use crate::memory_window::destroy_windows_of;
+use crate::queue_pair::destroy_qps_of;
 use crate::retired;
 use crate::sharing::close;
 
@@ -20,15 +20,15 @@ use crate::sharing::close;
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     let _uncancelled = Uncancelled::begin();
     // SAFETY: `known` finds an open context, which the program does not use after this call.
-    let taken = unsafe { Context::known(context).map(|_| Context::take_back(context)) };
+    let taken = unsafe { Context::known(context).map(|_| Context::reclaim(context)) };
     status(taken.map(|context| {
         for context in close(context) {
             let address = context.address();
-            destroy_left_qps(address);
+            destroy_qps_of(address);
             // A region is in use while a window is bound to it.
-            destroy_left_windows(address);
-            deregister_left(address);
-            retired::keep(context);
+            destroy_windows_of(address);
+            deregister_regions_of(address);
+            retired::drop_and_keep_memory(context);
         }
     }))
 }

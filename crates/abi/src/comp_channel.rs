@@ -4,7 +4,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use nichrome_hca::Patience;
+use nichrome_hca::PollTime;
 use nichrome_port::clock;
 
 use crate::blocking::PriorRead;
@@ -14,7 +14,7 @@ use crate::cq_notifier::{CompletionEvents, CqNotifier};
 use crate::errno::{Errno, pointer, status};
 use crate::event_queue::EventQueue;
 use crate::header::{ibv_comp_channel, ibv_context};
-use crate::object::{Object, cell, known, take_back};
+use crate::object::{Object, cell, known, reclaim};
 use crate::users::Users;
 use crate::waiting;
 
@@ -38,14 +38,14 @@ unsafe impl Object for CompChannel {
 
 impl CompChannel {
     /// Removes the next event and counts it as unacknowledged. Returns `None` if the caller must read the
-    /// descriptor first. Before a read that may block, drives the device for the time that `patience` gives,
+    /// descriptor first. Before a read that may block, drives the device for the time that `poll_time` gives,
     /// then announces the wait to the driver.
     pub(crate) fn take(&self, prior: PriorRead) -> Result<Option<Arc<CqNotifier>>, Errno> {
-        let CompletionEvents { queue, patience } = &*self.events;
+        let CompletionEvents { queue, poll_time } = &*self.events;
         if prior == PriorRead::None {
             self.begin_wait()?;
         } else if let Some(since) = waiting::end() {
-            patience.waited(clock::now().nanos_since(since));
+            poll_time.waited(clock::now().nanos_since(since));
         }
         let taken = queue.take(prior, |events| {
             events.unacknowledged.add();
@@ -58,7 +58,7 @@ impl CompChannel {
     }
 
     fn begin_wait(&self) -> Result<(), Errno> {
-        let CompletionEvents { queue, patience } = &*self.events;
+        let CompletionEvents { queue, poll_time } = &*self.events;
         if !queue.is_empty() || !queue.is_blocking() {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl CompChannel {
         // pointer.
         let context = unsafe { Context::known((*self.abi.get()).context) }?;
         let adapter = context.adapter();
-        if let Some(since) = adapter.driver().poll_before_wait(patience, || !queue.is_empty()) {
+        if let Some(since) = adapter.driver().poll_before_wait(poll_time, || !queue.is_empty()) {
             waiting::begin(adapter, since);
         }
         Ok(())
@@ -79,7 +79,7 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut 
     let opened = unsafe { Context::known(context) };
     pointer(opened.and_then(|_| EventQueue::new()).map(|queue| {
         let abi = ibv_comp_channel { context, fd: queue.fd(), refcnt: 0 };
-        let events = Arc::new(CompletionEvents { queue, patience: Patience::default() });
+        let events = Arc::new(CompletionEvents { queue, poll_time: PollTime::default() });
         Box::new(CompChannel { abi: cell(abi), events, users: Users::default() }).into_abi()
     }))
 }
@@ -93,6 +93,6 @@ unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) ->
     }
     let _uncancelled = Uncancelled::begin();
     // SAFETY: the program does not use it after this call.
-    drop(unsafe { take_back::<CompChannel>(channel) });
+    drop(unsafe { reclaim::<CompChannel>(channel) });
     0
 }

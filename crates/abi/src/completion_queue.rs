@@ -35,13 +35,13 @@ impl CompletionQueue {
     ///
     /// # Safety
     /// The memory is of a queue that was dropped.
-    pub(crate) unsafe fn refuse(dropped: *mut Self) {
+    pub(crate) unsafe fn install_failing_operations(dropped: *mut Self) {
         // SAFETY: guaranteed by the caller; the C structure is the first field.
         unsafe {
             let abi = dropped.cast::<ibv_cq_ex>();
-            (*abi).context = retired::context();
-            (*abi).start_poll = Some(start_no_poll);
-            (*abi).next_poll = Some(poll_no_next);
+            (*abi).context = retired::failing_context();
+            (*abi).start_poll = Some(fail_start_poll);
+            (*abi).next_poll = Some(fail_next_poll);
         }
     }
 
@@ -86,11 +86,11 @@ unsafe impl Object for CompletionQueue {
 }
 
 /// `start_poll` of a destroyed queue. It fails, so the program calls no other function of the poll.
-unsafe extern "C" fn start_no_poll(_: *mut ibv_cq_ex, _: *mut ibv_poll_cq_attr) -> c_int {
+unsafe extern "C" fn fail_start_poll(_: *mut ibv_cq_ex, _: *mut ibv_poll_cq_attr) -> c_int {
     Errno::INVALID.0
 }
 
 /// `next_poll` of a queue that was destroyed during the poll.
-unsafe extern "C" fn poll_no_next(_: *mut ibv_cq_ex) -> c_int {
+unsafe extern "C" fn fail_next_poll(_: *mut ibv_cq_ex) -> c_int {
     Errno::INVALID.0
 }

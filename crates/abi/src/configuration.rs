@@ -37,7 +37,7 @@ use nichrome_rdma::PathMtu;
 use nichrome_wan::Impairments;
 use thiserror::Error;
 
-use crate::say::say;
+use crate::stderr::print_lines;
 pub use crate::variable::VariableError;
 use crate::variable::{check_names, flag, variable};
 
@@ -149,9 +149,13 @@ impl Configuration {
                 connection_budget: variable(CONNECTION_BUDGET)?,
                 authenticates: flag(AUTHENTICATE)?.unwrap_or(true),
                 key_file: variable(KEY_FILE)?,
-                report: say,
+                report: print_lines,
             },
-            iwarp: IwarpOptions { crc: flag(CRC)?.unwrap_or(false), report: say, ..IwarpOptions::default() },
+            iwarp: IwarpOptions {
+                crc: flag(CRC)?.unwrap_or(false),
+                report: print_lines,
+                ..IwarpOptions::default()
+            },
             place: place()?,
             mtu: variable::<PayloadBytes>(MTU)?.map(|PayloadBytes(mtu)| mtu),
             reception: if flag(PACKETS)?.unwrap_or(false) { Reception::Packets } else { Reception::Socket },

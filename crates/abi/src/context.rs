@@ -42,7 +42,7 @@ impl Context {
     ///
     /// # Safety
     /// The pointer is from [`Context::into_abi`] and is not used again.
-    pub(crate) unsafe fn take_back(context: *mut ibv_context) -> Box<Self> {
+    pub(crate) unsafe fn reclaim(context: *mut ibv_context) -> Box<Self> {
         live_objects::remove(context.cast_const().cast());
         // SAFETY: guaranteed by the caller.
         unsafe { Box::from_raw(Self::start(context)) }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nichrome_hca::Patience;
+use nichrome_hca::PollTime;
 
 use crate::async_source::AsyncSource;
 use crate::event_queue::{EventQueue, Unacknowledged};
@@ -13,14 +13,14 @@ use crate::header::ibv_cq;
 pub(crate) struct CompletionEvents {
     pub(crate) queue: EventQueue<Arc<CqNotifier>>,
     /// How long `ibv_get_cq_event` drives the device before it sleeps.
-    pub(crate) patience: Patience,
+    pub(crate) poll_time: PollTime,
 }
 
 impl CompletionEvents {
     /// Returns true if `ibv_get_cq_event` drives the device before it sleeps: the last events followed each
     /// other closely.
-    fn are_looked_for(&self) -> bool {
-        self.patience.nanos() > 0
+    fn polls_before_sleep(&self) -> bool {
+        self.poll_time.nanos() > 0
     }
 }
 
@@ -28,7 +28,7 @@ impl CompletionEvents {
 pub(crate) struct CqNotifier {
     channel: Option<Arc<CompletionEvents>>,
     /// Whether the program waits for the next event.
-    is_awaited: AtomicBool,
+    program_waits: AtomicBool,
     pub(crate) unacknowledged: Unacknowledged,
     pub(crate) asynchronous: Arc<AsyncSource>,
     /// Address of the queue's C structure.
@@ -42,8 +42,8 @@ impl CqNotifier {
         asynchronous: Arc<AsyncSource>,
         cq: *mut ibv_cq,
     ) -> Arc<Self> {
-        let (is_awaited, unacknowledged) = (AtomicBool::new(false), Unacknowledged::default());
-        Arc::new(Self { channel, is_awaited, unacknowledged, asynchronous, cq: cq as usize })
+        let (program_waits, unacknowledged) = (AtomicBool::new(false), Unacknowledged::default());
+        Arc::new(Self { channel, program_waits, unacknowledged, asynchronous, cq: cq as usize })
     }
 
     /// Queues a completion event on the channel, if there is one.
@@ -61,13 +61,13 @@ impl CqNotifier {
     /// Records that the program will wait for an event. Returns true if the driver's thread must now drive
     /// the device: the program did not wait before, and `ibv_get_cq_event` will not drive it.
     pub(crate) fn begin_wait(&self) -> bool {
-        self.channel.as_ref().is_some_and(|channel| !channel.are_looked_for())
-            && !self.is_awaited.swap(true, Ordering::SeqCst)
+        self.channel.as_ref().is_some_and(|channel| !channel.polls_before_sleep())
+            && !self.program_waits.swap(true, Ordering::SeqCst)
     }
 
     /// Records that the program no longer waits for an event. Returns true if it waited before.
     pub(crate) fn end_wait(&self) -> bool {
-        self.is_awaited.swap(false, Ordering::SeqCst)
+        self.program_waits.swap(false, Ordering::SeqCst)
     }
 
     /// Prepares for the queue's destruction: discards its queued events and blocks until the program has

@@ -17,11 +17,11 @@ use crate::extended_poll;
 use crate::header::{
     ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
 };
-use crate::object::{Object, cell, known, take_back, zeroed};
+use crate::object::{Object, cell, known, reclaim, zeroed};
 use crate::retired;
 
 /// Attributes of a new completion queue, common to both verbs.
-struct Wanted {
+struct InitAttributes {
     context: *mut ibv_context,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -29,8 +29,8 @@ struct Wanted {
     comp_vector: c_int,
 }
 
-unsafe fn create(wanted: &Wanted) -> Result<*mut ibv_cq_ex, Errno> {
-    let Wanted { context, cqe, cq_context, channel, comp_vector } = *wanted;
+unsafe fn create(init: &InitAttributes) -> Result<*mut ibv_cq_ex, Errno> {
+    let InitAttributes { context, cqe, cq_context, channel, comp_vector } = *init;
     // SAFETY: the program passes an open context.
     let opened = unsafe { Context::known(context) }?;
     let capacity = usize::try_from(cqe).map_err(|_| Errno::INVALID)?;
@@ -66,9 +66,9 @@ unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    let wanted = Wanted { context, cqe, cq_context, channel, comp_vector };
+    let init = InitAttributes { context, cqe, cq_context, channel, comp_vector };
     // SAFETY: the program passes an open context, and a channel that it created or a null pointer.
-    pointer(unsafe { create(&wanted) }).cast()
+    pointer(unsafe { create(&init) }).cast()
 }
 
 /// `enum ibv_cq_init_attr_mask`: flags.
@@ -84,10 +84,10 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     // SAFETY: the program passes attributes.
     let attributes = unsafe { &*attributes };
     let has_flags = attributes.comp_mask & MASK_FLAGS != 0 && attributes.flags & !SINGLE_THREADED != 0;
-    if has_flags || attributes.wc_flags & !extended_poll::OFFERED != 0 {
+    if has_flags || attributes.wc_flags & !extended_poll::SUPPORTED_FIELDS != 0 {
         return pointer(Err(Errno::UNSUPPORTED));
     }
-    let wanted = Wanted {
+    let init = InitAttributes {
         context,
         cqe: attributes.cqe as c_int,
         cq_context: attributes.cq_context,
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         comp_vector: attributes.comp_vector as c_int,
     };
     // SAFETY: the program passes an open context, and a channel that it created or a null pointer.
-    pointer(unsafe { create(&wanted) })
+    pointer(unsafe { create(&init) })
 }
 
 #[unsafe(no_mangle)]
@@ -110,10 +110,12 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         this.adapter.with_dispatcher(|dispatcher| dispatcher.cqs.remove(&this.handle));
         this.end_wait();
         CqNotifier::retire(&this.events);
-        // SAFETY: after this call the program does not use the queue, or calls functions that `refuse` has
-        // installed, which only return errors.
+        // SAFETY: after this call the program does not use the queue, or calls functions that
+        // `install_failing_operations` has installed, which only return errors.
         unsafe {
-            retired::keep_queue(take_back::<CompletionQueue>(cq.cast()), |cq| CompletionQueue::refuse(cq));
+            retired::drop_queue_and_keep_memory(reclaim::<CompletionQueue>(cq.cast()), |cq| {
+                CompletionQueue::install_failing_operations(cq);
+            });
         };
     }
     status(destroyed)

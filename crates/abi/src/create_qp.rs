@@ -20,7 +20,7 @@ use crate::header::{
     ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
     ibv_qp_open_attr, ibv_sge, ibv_srq, ibv_xrcd,
 };
-use crate::object::{Object, cell, find, known, object, take_back, zeroed};
+use crate::object::{Object, cell, find, known, object, reclaim, zeroed};
 use crate::queue_pair::{Flush, QueuePair, capacities, capacity, kind, type_code};
 use crate::request_builder::Builder;
 use crate::retired;
@@ -30,7 +30,7 @@ use crate::xrc_domain::XrcDomain;
 
 /// Attributes of a new queue pair, common to both verbs.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct InitAttributes {
     pd: *mut ibv_pd,
     qp_context: *mut c_void,
     send_cq: *mut ibv_cq,
@@ -41,49 +41,49 @@ struct Wanted {
     sq_sig_all: c_int,
 }
 
-unsafe fn config(wanted: &Wanted) -> Result<QpConfig, Errno> {
-    let mut capacity = capacity(&wanted.cap);
+unsafe fn config(init: &InitAttributes) -> Result<QpConfig, Errno> {
+    let mut capacity = capacity(&init.cap);
     // At least as many inline bytes as the request's scatter-gather list occupies, as on rxe: some programs
     // send a few bytes inline without having asked for the capacity.
     capacity.inline = capacity.inline.max(capacity.send_sges * size_of::<ibv_sge>());
-    let kind = kind(wanted.qp_type)?;
-    if !wanted.srq.is_null() || kind == QpType::XrcSend {
+    let kind = kind(init.qp_type)?;
+    if !init.srq.is_null() || kind == QpType::XrcSend {
         (capacity.receive_wrs, capacity.receive_sges) = (0, 0);
     }
     // SAFETY: the program passes objects that it created.
     unsafe {
         Ok(QpConfig {
             kind,
-            domain: known::<Domain>(wanted.pd)?.handle,
-            send_cq: known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
+            domain: known::<Domain>(init.pd)?.handle,
+            send_cq: known::<CompletionQueue>(init.send_cq.cast())?.handle,
             // An XRC initiator receives nothing, so the program may pass no receive CQ.
-            receive_cq: match (kind, wanted.recv_cq.is_null()) {
-                (QpType::XrcSend, true) => known::<CompletionQueue>(wanted.send_cq.cast())?.handle,
-                _ => known::<CompletionQueue>(wanted.recv_cq.cast())?.handle,
+            receive_cq: match (kind, init.recv_cq.is_null()) {
+                (QpType::XrcSend, true) => known::<CompletionQueue>(init.send_cq.cast())?.handle,
+                _ => known::<CompletionQueue>(init.recv_cq.cast())?.handle,
             },
-            srq: match wanted.srq.is_null() {
+            srq: match init.srq.is_null() {
                 true => None,
-                false => Some(known::<SharedReceiveQueue>(wanted.srq)?.handle),
+                false => Some(known::<SharedReceiveQueue>(init.srq)?.handle),
             },
             capacity,
-            signaling: if wanted.sq_sig_all == 0 { Signaling::Requested } else { Signaling::All },
+            signaling: if init.sq_sig_all == 0 { Signaling::Requested } else { Signaling::All },
         })
     }
 }
 
-/// Creates a queue pair, and writes its capacities to `wanted`.
-unsafe fn create(wanted: &mut Wanted, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
+/// Creates a queue pair, and writes its capacities to `init`.
+unsafe fn create(init: &mut InitAttributes, builder: Option<Builder>) -> Result<*mut ibv_qp, Errno> {
     record("ibv_create_qp");
     // SAFETY: guaranteed by the caller.
-    let config = unsafe { config(wanted) }?;
-    let Wanted { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *wanted;
+    let config = unsafe { config(init) }?;
+    let InitAttributes { pd, qp_context, send_cq, recv_cq, srq, qp_type, .. } = *init;
     // SAFETY: the program passes a domain that it created.
     let (domain, context) = unsafe { (object::<Domain>(pd), (*pd).context) };
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
     let adapter = Arc::clone(&domain.adapter);
     let handle = adapter.driver().call(|device| device.create_qp(config))?;
-    wanted.cap = capacities(&config.capacity);
+    init.cap = capacities(&config.capacity);
     let mut abi: ibv_qp_ex = zeroed();
     abi.qp_base = ibv_qp { context, qp_context, pd, send_cq, recv_cq, srq, qp_type, ..abi.qp_base };
     finish(opened, abi, (adapter, handle), None, builder)
@@ -137,9 +137,9 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init
     // SAFETY: the program passes attributes.
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } =
         unsafe { *attributes };
-    let mut wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
+    let mut init = InitAttributes { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
     // SAFETY: the attributes name objects that the program created, and may be written.
-    pointer(unsafe { create(&mut wanted, None).inspect(|_| (*attributes).cap = wanted.cap) })
+    pointer(unsafe { create(&mut init, None).inspect(|_| (*attributes).cap = init.cap) })
 }
 
 /// `enum ibv_qp_init_attr_mask`: protection domain, XRC domain, creation flags, operations of extended
@@ -176,16 +176,14 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         Ok(opened) => opened.adapter().driver().transport(),
         Err(errno) => return pointer(Err(errno)),
     };
-    let offered = kind(all.qp_type).map(|kind| extended_post::offered(transport, kind));
-    if has_builder && offered.is_ok_and(|offered| all.send_ops_flags & !offered != 0) {
+    let supported = kind(all.qp_type).map(|kind| extended_post::supported_operations(transport, kind));
+    if has_builder && supported.is_ok_and(|supported| all.send_ops_flags & !supported != 0) {
         return pointer(Err(Errno::UNSUPPORTED));
     }
     let ibv_qp_init_attr_ex { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, .. } = *all;
-    let mut wanted = Wanted { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
+    let mut init = InitAttributes { pd, qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
     // SAFETY: the attributes name objects that the program created.
-    pointer(
-        unsafe { create(&mut wanted, has_builder.then(Builder::default)) }.inspect(|_| all.cap = wanted.cap),
-    )
+    pointer(unsafe { create(&mut init, has_builder.then(Builder::default)) }.inspect(|_| all.cap = init.cap))
 }
 
 #[unsafe(no_mangle)]
@@ -198,17 +196,21 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         Ok(this) => this,
         Err(errno) => return status(Err(errno)),
     };
-    let is_last = this.shared.leave();
+    let is_last = this.shared.remove_structure();
     let destroyed = match is_last {
-        true => this.adapter.driver().destroy_qp(this.handle).inspect_err(|_| this.shared.stay()),
+        true => this.adapter.driver().destroy_qp(this.handle).inspect_err(|_| this.shared.undo_removal()),
         false => Ok(()),
     };
     if destroyed.is_ok() {
         this.end_events(is_last);
         this.events.retire();
-        // SAFETY: after this call the program does not use the queue pair, or calls functions that `refuse`
-        // has installed, which only return errors.
-        unsafe { retired::keep_queue(take_back::<QueuePair>(qp.cast()), |qp| QueuePair::refuse(qp)) };
+        // SAFETY: after this call the program does not use the queue pair, or calls functions that
+        // `install_failing_operations` has installed, which only return errors.
+        unsafe {
+            retired::drop_queue_and_keep_memory(reclaim::<QueuePair>(qp.cast()), |qp| {
+                QueuePair::install_failing_operations(qp);
+            });
+        };
     }
     status(destroyed)
 }
@@ -229,10 +231,10 @@ unsafe fn open_target(attributes: &ibv_qp_open_attr) -> Result<*mut ibv_qp, Errn
     // SAFETY: the program does not close the context during this call.
     let opened = unsafe { Context::known(context) }?;
     let (adapter, xrc) = (Arc::clone(domain.adapter()), Some(domain.handle()));
-    // Another thread may destroy the found structure, but not the queue pair once `join` has counted the new
-    // structure.
+    // Another thread may destroy the found structure, but not the queue pair once `add_structure` has counted
+    // the new structure.
     let found = find(qp_num, |qp: &QueuePair| {
-        let is_target = qp.xrc == xrc && Arc::ptr_eq(&qp.adapter, &adapter) && qp.shared.join();
+        let is_target = qp.xrc == xrc && Arc::ptr_eq(&qp.adapter, &adapter) && qp.shared.add_structure();
         is_target.then(|| (qp.handle, Arc::clone(&qp.sources), Arc::clone(&qp.shared)))
     });
     let (handle, sources, shared) = found.ok_or(Errno::INVALID)?;

@@ -10,7 +10,7 @@ use crate::adapter::Adapter;
 use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd};
-use crate::object::{Object, cell, known, take_back};
+use crate::object::{Object, cell, known, reclaim};
 use crate::users::Users;
 
 /// A protection domain.
@@ -77,7 +77,7 @@ unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     };
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<Domain>(pd) });
+        drop(unsafe { reclaim::<Domain>(pd) });
     }
     status(destroyed)
 }

@@ -11,7 +11,7 @@ pub(crate) struct Errno(pub(crate) c_int);
 
 impl Errno {
     pub(crate) const INVALID: Self = Self(libc::EINVAL);
-    pub(crate) const NOT_THERE: Self = Self(libc::ENOENT);
+    pub(crate) const NO_ENTRY: Self = Self(libc::ENOENT);
     pub(crate) const NO_MEMORY: Self = Self(libc::ENOMEM);
     pub(crate) const NO_DATA: Self = Self(libc::ENODATA);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);

@@ -13,7 +13,7 @@ use crate::header::{ibv_cq_ex, ibv_poll_cq_attr, ibv_wc_tm_info};
 use crate::object::object;
 
 /// Supported fields of a completion (`enum ibv_create_cq_wc_flags`): all but VLAN, flow tag and tag matching.
-pub(crate) const OFFERED: u64 = 0xFF | 1 << 11;
+pub(crate) const SUPPORTED_FIELDS: u64 = 0xFF | 1 << 11;
 
 /// Fills in the function pointers that the header's inline functions call.
 pub(crate) fn fill(cq: &mut ibv_cq_ex) {

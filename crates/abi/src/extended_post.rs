@@ -16,7 +16,7 @@ use crate::work_request::{bind, buffer, flags, immediate, recipient, set_key};
 
 /// Returns the operations that a queue pair type supports on a transport
 /// (`enum ibv_qp_create_send_ops_flags`).
-pub(crate) fn offered(transport: Transport, kind: QpType) -> u64 {
+pub(crate) fn supported_operations(transport: Transport, kind: QpType) -> u64 {
     const WRITES: u64 = 0b11;
     const SEND: u64 = 1 << 2;
     const SENDS: u64 = SEND | 1 << 3;
@@ -87,7 +87,7 @@ unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
     // SAFETY: called after `wr_start`.
     unsafe {
         if let Some(builder) = builder(qp) {
-            take_keys_back(builder);
+            restore_keys(builder);
         }
         unlock(qp);
     }
@@ -99,7 +99,7 @@ unsafe fn unlock(qp: *mut ibv_qp_ex) {
 }
 
 /// Restores the keys of windows whose binds were not posted, the last bind first.
-unsafe fn take_keys_back(builder: &mut Builder) {
+unsafe fn restore_keys(builder: &mut Builder) {
     for (mw, key) in builder.bound.drain(..).rev() {
         // SAFETY: `known` finds windows that exist.
         unsafe {
@@ -148,7 +148,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: Operation) {
 }
 
 /// Makes `wr_complete` fail with `errno`.
-unsafe fn refuse(qp: *mut ibv_qp_ex, errno: Errno) {
+unsafe fn fail(qp: *mut ibv_qp_ex, errno: Errno) {
     // SAFETY: called between `wr_start` and `wr_complete`.
     if let Some(builder) = unsafe { builder(qp) } {
         builder.fail(errno);
@@ -200,14 +200,14 @@ unsafe extern "C" fn bind_window(
                     set_key(mw, rkey);
                 }
             }
-            Err(errno) => refuse(qp, errno),
+            Err(errno) => fail(qp, errno),
         }
     }
 }
 
 unsafe extern "C" fn send_segmented(qp: *mut ibv_qp_ex, _: *mut c_void, _: u16, _: u16) {
     // SAFETY: called between `wr_start` and `wr_complete`.
-    unsafe { refuse(qp, Errno::UNSUPPORTED) };
+    unsafe { fail(qp, Errno::UNSUPPORTED) };
 }
 
 /// Appends an ATOMIC WRITE of the 8 bytes at `value`.
@@ -237,7 +237,7 @@ pub(crate) unsafe extern "C" fn flush(
     unsafe {
         match request {
             Some(operation) => begin(qp, operation),
-            None => refuse(qp, Errno::INVALID),
+            None => fail(qp, Errno::INVALID),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::async_source::{AsyncEvent, EventType};
-use crate::blocking::{PriorRead, Step, finish, until_done};
+use crate::blocking::{PriorRead, Step, map_result, until_done};
 use crate::completion_queue::CompletionQueue;
 use crate::context::Context;
 use crate::errno::{Errno, minus_one};
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn ibv_get_async_event(
     event: *mut ibv_async_event,
 ) -> c_int {
     // SAFETY: guaranteed by the program; the context has the descriptor.
-    unsafe { until_done(|prior| finish(step(context, event, prior), minus_one)) }
+    unsafe { until_done(|prior| map_result(step(context, event, prior), minus_one)) }
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::blocking::{PriorRead, Step, finish, until_done};
+use crate::blocking::{PriorRead, Step, map_result, until_done};
 use crate::comp_channel::CompChannel;
 use crate::completion_queue::CompletionQueue;
 use crate::errno::{Errno, minus_one};
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq_context: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: guaranteed by the program; the channel has the descriptor.
-    unsafe { until_done(|prior| finish(step(channel, cq, cq_context, prior), minus_one)) }
+    unsafe { until_done(|prior| map_result(step(channel, cq, cq_context, prior), minus_one)) }
 }
 
 #[unsafe(no_mangle)]

@@ -16,7 +16,7 @@ use crate::domain::Domain;
 use crate::errno::{Errno, pointer};
 use crate::header::{ibv_context, ibv_mr, ibv_pd};
 use crate::memory_region::MemoryRegion;
-use crate::object::{Object, find, known, take_back};
+use crate::object::{Object, find, known, reclaim};
 use crate::open_device::open;
 use crate::sharing::share_objects;
 
@@ -33,7 +33,7 @@ unsafe fn import_pd(context: *mut ibv_context, handle: u32) -> Result<*mut ibv_p
     // SAFETY: the program passes an open context.
     let adapter = unsafe { Context::known(context) }?.adapter();
     let of_device = |domain: &Domain| Arc::ptr_eq(adapter, &domain.adapter).then_some(domain.handle);
-    let found = find(handle, of_device).ok_or(Errno::NOT_THERE)?;
+    let found = find(handle, of_device).ok_or(Errno::NO_ENTRY)?;
     Ok(Domain::new(context, adapter, found, None).into_abi())
 }
 
@@ -48,7 +48,7 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     // SAFETY: the program passes a domain that it imported, and does not use it after this call.
     unsafe {
         if known::<Domain>(pd).is_ok() {
-            drop(take_back::<Domain>(pd));
+            drop(reclaim::<Domain>(pd));
         }
     }
 }
@@ -59,7 +59,7 @@ unsafe fn import_mr(pd: *mut ibv_pd, handle: u32) -> Result<*mut ibv_mr, Errno> 
     let of_device = |region: &MemoryRegion| {
         Arc::ptr_eq(&domain.adapter, region.adapter()).then(|| region.imported(pd, context))
     };
-    Ok(find(handle, of_device).ok_or(Errno::NOT_THERE)?.into_abi())
+    Ok(find(handle, of_device).ok_or(Errno::NO_ENTRY)?.into_abi())
 }
 
 #[unsafe(no_mangle)]
@@ -74,7 +74,7 @@ unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     // SAFETY: the program passes a region that it imported, and does not use it after this call.
     unsafe {
         if known::<MemoryRegion>(mr).is_ok() {
-            drop(take_back::<MemoryRegion>(mr));
+            drop(reclaim::<MemoryRegion>(mr));
         }
     }
 }

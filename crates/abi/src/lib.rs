@@ -34,7 +34,7 @@
 //! | `private.rs`, `from_kernel.rs` | symbols that rdma-core's driver libraries and librdmacm import |
 //! | `rdma_cm/` | the connection manager, as the device file of librdmacm |
 //! | `doctor.rs` | the record for `nichrome rdma doctor` |
-//! | `errno.rs`, `say.rs` | error codes; lines on standard error |
+//! | `errno.rs`, `stderr.rs` | error codes; lines on standard error |
 //! | `object.rs`, `live_objects.rs`, `retired.rs`, `users.rs` | conversion between objects and the program's pointers; the table of live objects; the memory of destroyed queues; the count of an object's users |
 
 pub mod configuration;
@@ -92,10 +92,10 @@ mod rates;
 mod rdma_cm;
 mod request_builder;
 mod retired;
-mod say;
 mod shared_qp;
 mod shared_receive_queue;
 mod sharing;
+mod stderr;
 mod unsupported;
 mod users;
 mod variable;

@@ -48,13 +48,13 @@ pub(crate) fn remove(address: *const ()) {
     live().remove(&(address as usize));
 }
 
-/// Removes the objects of this kind for which `is_left` returns true, and returns their addresses. No object
-/// is destroyed while `is_left` examines it.
-pub(crate) fn remove_where<T: 'static>(is_left: impl Fn(*const ()) -> bool) -> Vec<*const ()> {
+/// Removes the objects of this kind for which `matches` returns true, and returns their addresses. No object
+/// is destroyed while `matches` examines it.
+pub(crate) fn remove_where<T: 'static>(matches: impl Fn(*const ()) -> bool) -> Vec<*const ()> {
     let mut live = live();
-    let is_left =
-        |address: usize, found: &Live| found.kind == TypeId::of::<T>() && is_left(address as *const ());
-    live.extract_if(.., |address, found| is_left(*address, found))
+    let matches =
+        |address: usize, found: &Live| found.kind == TypeId::of::<T>() && matches(address as *const ());
+    live.extract_if(.., |address, found| matches(*address, found))
         .map(|(address, _)| address as *const ())
         .collect()
 }

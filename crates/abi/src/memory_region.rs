@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_mr, ibv_pd, ibv_sge};
-use crate::object::{Object, cell, known, take_back, take_back_where};
+use crate::object::{Object, cell, known, reclaim, reclaim_where};
 use crate::retired;
 use crate::users::Users;
 
@@ -178,20 +178,20 @@ unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     let deregistered = this.adapter.driver().call(|device| device.deregister(this.handle));
     if deregistered.is_ok() {
         // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<MemoryRegion>(mr) });
+        drop(unsafe { reclaim::<MemoryRegion>(mr) });
     }
     status(deregistered)
 }
 
 /// Deregisters the regions that the program has left in a context that it closes.
-pub(crate) fn deregister_left(context: *const ibv_context) {
+pub(crate) fn deregister_regions_of(context: *const ibv_context) {
     // SAFETY: the program uses no object of a context that it closes.
-    for region in unsafe { take_back_where::<MemoryRegion>(|mr| ptr::eq((*mr).context, context)) } {
+    for region in unsafe { reclaim_where::<MemoryRegion>(|mr| ptr::eq((*mr).context, context)) } {
         if region.users.are_none() {
             // Fails if the program has deregistered it by another structure, or left a window bound to it.
             let _ = region.adapter.driver().call(|device| device.deregister(region.handle));
         }
-        retired::keep(region);
+        retired::drop_and_keep_memory(region);
     }
 }
 

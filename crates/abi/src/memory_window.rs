@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_mw, ibv_pd};
-use crate::object::{Object, cell, known, take_back, take_back_where};
+use crate::object::{Object, cell, known, reclaim, reclaim_where};
 use crate::retired;
 
 /// A memory window.
@@ -67,17 +67,17 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     let destroyed = this.adapter.driver().call(|device| device.destroy_window(this.handle));
     if destroyed.is_ok() {
         // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<MemoryWindow>(mw) });
+        drop(unsafe { reclaim::<MemoryWindow>(mw) });
     }
     status(destroyed)
 }
 
 /// Destroys the windows that the program has left in a context that it closes.
-pub(crate) fn destroy_left_windows(context: *const ibv_context) {
+pub(crate) fn destroy_windows_of(context: *const ibv_context) {
     // SAFETY: the program uses no object of a context that it closes.
-    for window in unsafe { take_back_where::<MemoryWindow>(|mw| ptr::eq((*mw).context, context)) } {
+    for window in unsafe { reclaim_where::<MemoryWindow>(|mw| ptr::eq((*mw).context, context)) } {
         // Fails only if the device has no such window.
         let _ = window.adapter.driver().call(|device| device.destroy_window(window.handle));
-        retired::keep(window);
+        retired::drop_and_keep_memory(window);
     }
 }

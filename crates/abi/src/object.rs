@@ -34,9 +34,9 @@ pub(crate) unsafe trait Object: Sized + 'static {
 /// If the pointer is from [`Object::into_abi`] of this type, the object is not destroyed before `'a` ends.
 pub(crate) unsafe fn known<'a, T: Object>(abi: *mut T::Abi) -> Result<&'a T, Errno> {
     let handle = live_objects::handle_at::<T>(abi.cast_const().cast())?;
-    // SAFETY: the pointer is from `into_abi` and its object was not taken back, so the structure exists.
+    // SAFETY: the pointer is from `into_abi` and its object was not reclaimed, so the structure exists.
     if T::handle_in(unsafe { &*abi }) != handle {
-        return Err(Errno::NOT_THERE);
+        return Err(Errno::NO_ENTRY);
     }
     // SAFETY: guaranteed by the caller.
     Ok(unsafe { object(abi) })
@@ -55,28 +55,28 @@ pub(crate) unsafe fn object<'a, T: Object>(abi: *mut T::Abi) -> &'a T {
 ///
 /// # Safety
 /// The pointer is from [`Object::into_abi`] of this type, and is not used again.
-pub(crate) unsafe fn take_back<T: Object>(abi: *mut T::Abi) -> Box<T> {
+pub(crate) unsafe fn reclaim<T: Object>(abi: *mut T::Abi) -> Box<T> {
     live_objects::remove(abi.cast_const().cast());
     // SAFETY: guaranteed by the caller.
     unsafe { Box::from_raw(abi.cast::<T>()) }
 }
 
-/// Takes ownership of the objects for which `is_left` returns true back from the program. `is_left` may read
+/// Takes ownership of the objects for which `matches` returns true back from the program. `matches` may read
 /// only fields that nothing writes after the object's creation.
 ///
 /// # Safety
 /// Nothing else uses these objects during or after this call.
-pub(crate) unsafe fn take_back_where<T: Object>(is_left: impl Fn(*const T::Abi) -> bool) -> Vec<Box<T>> {
-    let left = live_objects::remove_where::<T>(|address| is_left(address.cast()));
+pub(crate) unsafe fn reclaim_where<T: Object>(matches: impl Fn(*const T::Abi) -> bool) -> Vec<Box<T>> {
+    let addresses = live_objects::remove_where::<T>(|address| matches(address.cast()));
     // SAFETY: the pointers are from `into_abi`; the caller guarantees the rest.
-    left.into_iter().map(|address| unsafe { Box::from_raw(address.cast_mut().cast::<T>()) }).collect()
+    addresses.into_iter().map(|address| unsafe { Box::from_raw(address.cast_mut().cast::<T>()) }).collect()
 }
 
 /// Calls `take` with the objects of this type that have this handle, until it returns a result. None of them
 /// is destroyed during the call; `take` calls no verb. A forked child also finds the objects of its parent's
 /// device.
 pub(crate) fn find<T: Object, R>(handle: u32, mut take: impl FnMut(&T) -> Option<R>) -> Option<R> {
-    // SAFETY: the table has addresses from `into_abi`, and none is taken back while it is locked.
+    // SAFETY: the table has addresses from `into_abi`, and none is reclaimed while it is locked.
     live_objects::find::<T, R>(handle, |address| take(unsafe { &*address.cast::<T>() }))
 }
 
@@ -138,13 +138,13 @@ mod tests {
     fn a_program_writes_to_its_structure_while_the_object_is_in_use() {
         let owned = Arc::new(());
         let abi = made(&owned);
-        // SAFETY: the pointer is from `into_abi`, and the object is taken back after its last use.
+        // SAFETY: the pointer is from `into_abi`, and the object is reclaimed after its last use.
         unsafe {
             let thing = known::<Thing>(abi).unwrap();
             (*abi).key = 2;
             assert_eq!((*thing.abi.get()).key, 2);
             assert_eq!(Arc::strong_count(&thing.owned), 2);
-            drop(take_back::<Thing>(abi));
+            drop(reclaim::<Thing>(abi));
         }
         assert_eq!(Arc::strong_count(&owned), 1);
     }
@@ -158,8 +158,8 @@ mod tests {
             assert_eq!(known::<Other>(abi.cast()).err(), Some(Errno::INVALID));
             assert_eq!(known::<Thing>(abi.wrapping_add(1)).err(), Some(Errno::INVALID));
             (*abi).handle = 8;
-            assert_eq!(known::<Thing>(abi).err(), Some(Errno::NOT_THERE));
-            drop(take_back::<Thing>(abi));
+            assert_eq!(known::<Thing>(abi).err(), Some(Errno::NO_ENTRY));
+            drop(reclaim::<Thing>(abi));
             assert_eq!(known::<Thing>(abi).err(), Some(Errno::INVALID));
         }
     }

@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use crate::domain::{Domain, Parts};
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
-use crate::object::{Object, cell, known, take_back};
+use crate::object::{Object, cell, known, reclaim};
 use crate::users::Users;
 
 /// A thread domain.
@@ -43,7 +43,7 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut c_void) -> c_int {
     let freed = free.and_then(|free| if free { Ok(()) } else { Err(Errno::BUSY) });
     if freed.is_ok() {
         // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<ThreadDomain>(td.cast()) });
+        drop(unsafe { reclaim::<ThreadDomain>(td.cast()) });
     }
     status(freed)
 }

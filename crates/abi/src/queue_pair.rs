@@ -11,7 +11,7 @@ use crate::adapter::Adapter;
 use crate::async_source::{AsyncSource, AsyncSources};
 use crate::errno::Errno;
 use crate::header::{ibv_context, ibv_qp, ibv_qp_cap, ibv_qp_ex};
-use crate::object::{Object, object, take_back_where};
+use crate::object::{Object, object, reclaim_where};
 use crate::request_builder::Builder;
 use crate::retired;
 use crate::shared_qp::SharedQp;
@@ -52,10 +52,10 @@ impl QueuePair {
     ///
     /// # Safety
     /// The memory is of a queue pair that was dropped.
-    pub(crate) unsafe fn refuse(dropped: *mut Self) {
+    pub(crate) unsafe fn install_failing_operations(dropped: *mut Self) {
         // SAFETY: guaranteed by the caller; the C structure is the first field.
         unsafe {
-            (*dropped.cast::<ibv_qp>()).context = retired::context();
+            (*dropped.cast::<ibv_qp>()).context = retired::failing_context();
             (&raw mut (*dropped).builder).write(None);
         }
     }
@@ -63,8 +63,8 @@ impl QueuePair {
     /// Returns the requests under construction; `None` after the queue pair was destroyed.
     ///
     /// # Safety
-    /// The pointer is to a queue pair that exists, or to one that [`Self::refuse`] changed. The caller has
-    /// locked it.
+    /// The pointer is to a queue pair that exists, or to one that [`Self::install_failing_operations`]
+    /// changed. The caller has locked it.
     pub(crate) unsafe fn builder<'a>(qp: *mut ibv_qp_ex) -> Option<&'a mut Builder> {
         // SAFETY: guaranteed by the caller; only this field is accessed.
         unsafe {
@@ -86,20 +86,20 @@ impl QueuePair {
 
 /// Destroys the queue pairs that the program has left in a context that it closes. Their events end with the
 /// context.
-pub(crate) fn destroy_left_qps(context: *const ibv_context) {
+pub(crate) fn destroy_qps_of(context: *const ibv_context) {
     // SAFETY: the program uses no object of a context that it closes, except through functions that only
     // return errors.
-    let left = unsafe { take_back_where::<QueuePair>(|qp| ptr::eq((*qp).qp_base.context, context)) };
+    let left = unsafe { reclaim_where::<QueuePair>(|qp| ptr::eq((*qp).qp_base.context, context)) };
     for qp in left {
-        let was_last = qp.shared.leave();
+        let was_last = qp.shared.remove_structure();
         if was_last {
             // Fails only if the device has no such queue pair.
             let _ = qp.adapter.driver().destroy_qp(qp.handle);
         }
         qp.end_events(was_last);
-        // SAFETY: if the program still uses the queue pair, it calls functions that `refuse` has installed,
-        // which only return errors.
-        unsafe { retired::keep_queue(qp, |qp| QueuePair::refuse(qp)) };
+        // SAFETY: if the program still uses the queue pair, it calls functions that
+        // `install_failing_operations` has installed, which only return errors.
+        unsafe { retired::drop_queue_and_keep_memory(qp, |qp| QueuePair::install_failing_operations(qp)) };
     }
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn destroy_left_qps(context: *const ibv_context) {
 pub(crate) unsafe fn addressed<'a>(qp: *mut ibv_qp) -> Result<&'a QueuePair, Errno> {
     // SAFETY: guaranteed by the caller.
     let (this, handle, number) = unsafe { (object::<QueuePair>(qp.cast()), (*qp).handle, (*qp).qp_num) };
-    if handle == number { Ok(this) } else { Err(Errno::NOT_THERE) }
+    if handle == number { Ok(this) } else { Err(Errno::NO_ENTRY) }
 }
 
 /// Converts a type to `enum ibv_qp_type`.

@@ -18,7 +18,7 @@ use crate::header::{ibv_context, ibv_cq, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_s
 
 /// Number of queues whose memory is kept, and, separately, of other objects; one more frees the oldest. So
 /// many queue pairs occupy about half a megabyte.
-const KEPT: usize = 1024;
+const MAX_KEPT: usize = 1024;
 
 /// The memory of a destroyed object.
 struct Kept {
@@ -52,19 +52,19 @@ pub(crate) fn hold() -> Held {
     Held { _lists: all() }
 }
 
-/// Drops a queue and keeps its memory. `refuse` then changes the C structure, and may write fields of the
+/// Drops a queue and keeps its memory. `install` then changes the C structure, and may write fields of the
 /// queue.
 ///
 /// # Safety
-/// `refuse` reads no field of the queue but its C structure.
-pub(crate) unsafe fn keep_queue<T>(queue: Box<T>, refuse: impl FnOnce(*mut T)) {
+/// `install` reads no field of the queue but its C structure.
+pub(crate) unsafe fn drop_queue_and_keep_memory<T>(queue: Box<T>, install: impl FnOnce(*mut T)) {
     let place = drop_in_box(queue);
-    refuse(place);
+    install(place);
     add(&mut all().queues, place);
 }
 
 /// Drops an object that is not a queue, and keeps its memory.
-pub(crate) fn keep<T>(object: Box<T>) {
+pub(crate) fn drop_and_keep_memory<T>(object: Box<T>) {
     add(&mut all().others, drop_in_box(object));
 }
 
@@ -79,7 +79,7 @@ fn drop_in_box<T>(object: Box<T>) -> *mut T {
 /// Adds the memory of a box whose object was dropped.
 fn add<T>(list: &mut VecDeque<Kept>, place: *mut T) {
     list.push_back(Kept { place: place.cast(), layout: Layout::new::<T>() });
-    if list.len() > KEPT
+    if list.len() > MAX_KEPT
         && let Some(Kept { place, layout }) = list.pop_front()
     {
         // SAFETY: a box of this layout allocated the memory, and the object in it was dropped.
@@ -88,12 +88,12 @@ fn add<T>(list: &mut VecDeque<Kept>, place: *mut T) {
 }
 
 /// A context that programs only read.
-struct Refusing(ibv_context);
+struct ReadOnlyContext(ibv_context);
 
 // SAFETY: the context is not written.
-unsafe impl Sync for Refusing {}
+unsafe impl Sync for ReadOnlyContext {}
 
-static REFUSING: Refusing = Refusing({
+static FAILING_CONTEXT: ReadOnlyContext = ReadOnlyContext({
     // SAFETY: the fields of a context are integers, pointers and `Option`s of functions.
     let mut context: ibv_context = unsafe { mem::zeroed() };
     context.ops.poll_cq = Some(poll_cq);
@@ -105,12 +105,12 @@ static REFUSING: Refusing = Refusing({
 });
 
 /// Returns the context of destroyed queues.
-pub(crate) fn context() -> *mut ibv_context {
-    (&raw const REFUSING.0).cast_mut()
+pub(crate) fn failing_context() -> *mut ibv_context {
+    (&raw const FAILING_CONTEXT.0).cast_mut()
 }
 
 /// Sets `bad`, which some programs pass as null, to the first request.
-unsafe fn refuse<T>(first: *mut T, bad: *mut *mut T) -> c_int {
+unsafe fn fail_post<T>(first: *mut T, bad: *mut *mut T) -> c_int {
     if !bad.is_null() {
         // SAFETY: the program passes memory for a pointer.
         unsafe { ptr::write(bad, first) };
@@ -120,12 +120,12 @@ unsafe fn refuse<T>(first: *mut T, bad: *mut *mut T) -> c_int {
 
 unsafe extern "C" fn post_send(_: *mut ibv_qp, first: *mut ibv_send_wr, bad: *mut *mut ibv_send_wr) -> c_int {
     // SAFETY: the program passes memory for a pointer.
-    unsafe { refuse(first, bad) }
+    unsafe { fail_post(first, bad) }
 }
 
 unsafe extern "C" fn post_recv(_: *mut ibv_qp, first: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     // SAFETY: the program passes memory for a pointer.
-    unsafe { refuse(first, bad) }
+    unsafe { fail_post(first, bad) }
 }
 
 unsafe extern "C" fn post_srq_recv(
@@ -134,7 +134,7 @@ unsafe extern "C" fn post_srq_recv(
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
     // SAFETY: the program passes memory for a pointer.
-    unsafe { refuse(first, bad) }
+    unsafe { fail_post(first, bad) }
 }
 
 unsafe extern "C" fn req_notify_cq(_: *mut ibv_cq, _: c_int) -> c_int {
@@ -154,10 +154,10 @@ mod tests {
         let queue = Box::new([0u64; 16]);
         let place: *const u8 = (&raw const *queue).cast();
         // SAFETY: nothing is read.
-        unsafe { keep_queue(queue, drop) };
-        (0..=KEPT).for_each(|_| keep(Box::new(0u64)));
+        unsafe { drop_queue_and_keep_memory(queue, drop) };
+        (0..=MAX_KEPT).for_each(|_| drop_and_keep_memory(Box::new(0u64)));
         let lists = all();
         assert!(lists.queues.iter().any(|kept| kept.place.cast_const() == place));
-        assert_eq!(lists.others.len(), KEPT);
+        assert_eq!(lists.others.len(), MAX_KEPT);
     }
 }

@@ -29,18 +29,18 @@ impl SharedQp {
     }
 
     /// Counts one more structure. Returns false if the last one is being destroyed.
-    pub(crate) fn join(&self) -> bool {
+    pub(crate) fn add_structure(&self) -> bool {
         let one_more = |structures| (structures > 0).then_some(structures + 1);
         self.structures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
     /// Counts one structure fewer. Returns true if it was the last: the caller destroys the queue pair.
-    pub(crate) fn leave(&self) -> bool {
+    pub(crate) fn remove_structure(&self) -> bool {
         self.structures.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Counts a structure again after its queue pair could not be destroyed.
-    pub(crate) fn stay(&self) {
+    pub(crate) fn undo_removal(&self) {
         self.structures.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -71,24 +71,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_structures_that_leave_at_the_same_time_one_is_the_last_and_none_joins_then() {
+    fn of_structures_removed_at_the_same_time_one_is_the_last_and_none_is_added_then() {
         for _ in 0..100 {
             let shared = Arc::new(SharedQp::new());
-            assert!(shared.join());
-            let leave = |shared: Arc<SharedQp>| move || shared.leave();
-            let leaving = [(); 2].map(|()| thread::spawn(leave(Arc::clone(&shared))));
+            assert!(shared.add_structure());
+            let remove = |shared: Arc<SharedQp>| move || shared.remove_structure();
+            let removing = [(); 2].map(|()| thread::spawn(remove(Arc::clone(&shared))));
             let last =
-                leaving.into_iter().filter_map(|thread| thread.join().ok()).filter(|last| *last).count();
+                removing.into_iter().filter_map(|thread| thread.join().ok()).filter(|last| *last).count();
             assert_eq!(last, 1);
-            assert!(!shared.join());
+            assert!(!shared.add_structure());
         }
     }
 
     #[test]
-    fn a_structure_that_stays_is_counted() {
+    fn a_structure_whose_removal_is_undone_is_counted() {
         let shared = SharedQp::new();
-        assert!(shared.leave());
-        shared.stay();
-        assert!(shared.join() && !shared.leave() && shared.leave());
+        assert!(shared.remove_structure());
+        shared.undo_removal();
+        assert!(shared.add_structure() && !shared.remove_structure() && shared.remove_structure());
     }
 }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::domain::Domain;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
-use crate::object::{Object, cell, known, object, take_back, zeroed};
+use crate::object::{Object, cell, known, object, reclaim, zeroed};
 use crate::retired;
 use crate::xrc_domain::XrcDomain;
 
@@ -42,7 +42,7 @@ unsafe impl Object for SharedReceiveQueue {
 pub(crate) unsafe fn addressed<'a>(srq: *mut ibv_srq) -> Result<&'a SharedReceiveQueue, Errno> {
     // SAFETY: guaranteed by the caller.
     let (this, handle) = unsafe { (object::<SharedReceiveQueue>(srq), (*srq).handle) };
-    if handle == this.handle.index() { Ok(this) } else { Err(Errno::NOT_THERE) }
+    if handle == this.handle.index() { Ok(this) } else { Err(Errno::NO_ENTRY) }
 }
 
 /// Creates a queue. For a queue of an XRC domain, `xrc` has the domain and the completion queue of the
@@ -175,8 +175,8 @@ unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         // SAFETY: after this call the program does not use the queue, or calls functions of the new context,
         // which only return errors. The C structure is the first field.
         unsafe {
-            retired::keep_queue(take_back::<SharedReceiveQueue>(srq), |srq| {
-                (*srq.cast::<ibv_srq>()).context = retired::context();
+            retired::drop_queue_and_keep_memory(reclaim::<SharedReceiveQueue>(srq), |srq| {
+                (*srq.cast::<ibv_srq>()).context = retired::failing_context();
             });
         }
     }

@@ -20,7 +20,7 @@ pub enum VariableError {
         reason: String,
     },
     /// Its name is nearly that of an existing variable.
-    #[error("there is no variable {name}: did you mean {like}?")]
+    #[error("unknown variable {name}: did you mean {like}?")]
     Name {
         /// The name as it was set.
         name: String,

@@ -16,7 +16,7 @@ use crate::cancellation::Uncancelled;
 use crate::context::Context;
 use crate::errno::{Errno, pointer, status};
 use crate::header::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr};
-use crate::object::{Object, cell, known, take_back};
+use crate::object::{Object, cell, known, reclaim};
 
 /// An open XRC domain.
 #[repr(C)]
@@ -167,7 +167,7 @@ pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     };
     if closed.is_ok() {
         // SAFETY: the program does not use it after this call.
-        drop(unsafe { take_back::<XrcDomain>(xrcd) });
+        drop(unsafe { reclaim::<XrcDomain>(xrcd) });
     }
     status(closed)
 }

@@ -26,7 +26,7 @@ use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{self, AttachError, IwarpCounters, IwarpOptions, IwarpSetup, StreamHost};
 use crate::live_device::{EventSink, LiveDevice, STREAM_LINGER};
-use crate::patience::Patience;
+use crate::poll_time::PollTime;
 use crate::set_up::{SetUp, SetUpPorts};
 use crate::shared_device::SharedDevice;
 use crate::spin::Spin;
@@ -359,17 +359,17 @@ impl<M: Memory + Send + 'static> Driver<M> {
         if now - busy_at > limit { Look::Idle } else { Look::Nothing }
     }
 
-    /// Drives the device before a wait for an event that the driver reports: for the time that `patience`
+    /// Drives the device before a wait for an event that the driver reports: for the time that `poll_time`
     /// gives, until `has_come` returns true. Events that follow each other closely then cost no wake-up,
     /// neither of the program nor of the driver's thread. If the event has not come, returns when the wait
     /// began. The caller then calls [`attend`](Self::attend), blocks, and calls [`leave`](Self::leave) and
-    /// [`Patience::waited`].
-    pub fn poll_before_wait(&self, patience: &Patience, has_come: impl Fn() -> bool) -> Option<Instant> {
+    /// [`PollTime::waited`].
+    pub fn poll_before_wait(&self, poll_time: &PollTime, has_come: impl Fn() -> bool) -> Option<Instant> {
         let start = clock::now();
-        if !self.look_for(start.plus_nanos(patience.nanos()), has_come) {
+        if !self.look_for(start.plus_nanos(poll_time.nanos()), has_come) {
             return Some(start);
         }
-        patience.waited(clock::now().nanos_since(start));
+        poll_time.waited(clock::now().nanos_since(start));
         None
     }
 

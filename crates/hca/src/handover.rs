@@ -20,7 +20,7 @@
 //!
 //! ```text
 //! loop: is_polled ── yes ─► nap(20 µs … 640 µs)           the waker alone
-//!          └─ no ─► arm ─► progress under the lock ─► look (see crate::patience) ─► sleep(deadline)
+//!          └─ no ─► arm ─► progress under the lock ─► look (see crate::poll_time) ─► sleep(deadline)
 //!                                                       waiters = 0: the waker, the ports and the side ports
 //!                                                       waiters > 0: the waker and the side ports
 //! ```

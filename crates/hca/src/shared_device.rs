@@ -20,7 +20,7 @@ use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
 use crate::iwarp::{AttachError, StreamHost};
 use crate::live_device::{EventSink, LiveDevice};
-use crate::patience::Patience;
+use crate::poll_time::PollTime;
 use crate::star::Host;
 
 /// How long the thread leaves the ports to a program that polls: the first nap, and the longest.
@@ -99,14 +99,14 @@ impl<M: Memory> SharedDevice<M> {
         // If it fails, the kernel's default timer slack of 50 µs applies.
         let _ = clock::sleep_precisely();
         let (shortest, longest) = NAPS;
-        let (mut nap, patience) = (shortest, Patience::default());
+        let (mut nap, poll_time) = (shortest, PollTime::default());
         while !self.handover.is_ended() {
             if self.is_polled() {
                 self.handover.nap(nap);
                 nap = longest.min(2 * nap);
                 continue;
             }
-            match self.watch(&patience) {
+            match self.watch(&poll_time) {
                 Ok(true) => nap = shortest,
                 Ok(false) => {}
                 // The kernel cannot wait for the ports: nothing can be received any more.
@@ -124,7 +124,7 @@ impl<M: Memory> SharedDevice<M> {
 
     /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or
     /// sent.
-    fn watch(&self, patience: &Patience) -> rustix::io::Result<bool> {
+    fn watch(&self, poll_time: &PollTime) -> rustix::io::Result<bool> {
         self.handover.arm();
         let (due, has_moved) = {
             let live = &mut *self.live();
@@ -133,12 +133,12 @@ impl<M: Memory> SharedDevice<M> {
             (live.poll_timeout(), live.wire.counters() != before)
         };
         let before = clock::now();
-        let until = before.plus_nanos(patience.nanos());
+        let until = before.plus_nanos(poll_time.nanos());
         if has_moved && self.look(due.map_or(until, |due| due.min(until)))? {
             return Ok(true);
         }
         self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
-        patience.waited(clock::now().nanos_since(before));
+        poll_time.waited(clock::now().nanos_since(before));
         Ok(has_moved)
     }
 

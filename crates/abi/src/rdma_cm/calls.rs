@@ -7,7 +7,7 @@ use std::slice;
 
 use super::device_number::device_number;
 use super::file::File;
-use crate::blocking::{self, finish, until_done};
+use crate::blocking::{self, map_result, until_done};
 use crate::cancellation::Uncancelled;
 use crate::doctor::record;
 use crate::errno::Errno;
@@ -73,7 +73,7 @@ pub(super) unsafe extern "C-unwind" fn write(fd: RawFd, bytes: *const c_void, le
     let step = |prior| {
         // SAFETY: the caller passes `len` bytes.
         let written = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
-        finish(File::write(fd, written, prior), |result| returned(result.map(|()| len as isize)))
+        map_result(File::write(fd, written, prior), |result| returned(result.map(|()| len as isize)))
     };
     // SAFETY: a program closes no file that it writes to.
     unsafe { until_done(step) }

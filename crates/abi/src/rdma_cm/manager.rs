@@ -16,7 +16,7 @@ use crate::adapter::Adapter;
 use crate::configuration::Configuration;
 use crate::device::guid;
 use crate::errno::Errno;
-use crate::say::say;
+use crate::stderr::print_lines;
 use crate::waiting;
 
 /// The connection manager of the process. It exists while a device file is open.
@@ -127,7 +127,7 @@ impl Manager {
 
 /// Prints an error, which errno cannot carry, to standard error.
 fn report(error: &dyn std::error::Error) -> Errno {
-    say(&error.to_string());
+    print_lines(&error.to_string());
     Errno(libc::ENODEV)
 }
 

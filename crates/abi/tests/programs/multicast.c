@@ -70,8 +70,8 @@ static void send_to(struct ibv_qp *qp, const char *to, const char *text)
 /* The pipes by which processes wait for each other. */
 static int to_parent[2], to_child[2][2];
 
-static void say(int fd) { CHECK(write(fd, "x", 1) == 1); }
-static void hear(int fd) { char c; CHECK(read(fd, &c, 1) == 1); }
+static void notify(int fd) { CHECK(write(fd, "x", 1) == 1); }
+static void wait_for(int fd) { char c; CHECK(read(fd, &c, 1) == 1); }
 
 /* Receives datagrams on two queue pairs, then detaches one and receives the others on the other queue pair. */
 static void receiver(int nth, const char *first, const char *second)
@@ -84,7 +84,7 @@ static void receiver(int nth, const char *first, const char *second)
 		receive(one, 2 * slot);
 		receive(two, 2 * slot + 1);
 	}
-	say(to_parent[1]);
+	notify(to_parent[1]);
 	uint64_t seen = 0;
 	for (int count = 0; count < 3; count++) {
 		struct ibv_wc wc = succeeded(cq);
@@ -96,13 +96,13 @@ static void receiver(int nth, const char *first, const char *second)
 	}
 	CHECK(seen == 0xB);
 	CHECK(!ibv_detach_mcast(two, &a, 0) && ibv_detach_mcast(two, &a, 0) == EINVAL);
-	say(to_parent[1]);
-	hear(to_child[nth][0]);
+	notify(to_parent[1]);
+	wait_for(to_child[nth][0]);
 	struct ibv_wc wc = succeeded(cq);
 	CHECK(wc.wr_id == 2 && !strcmp(&memory[2 * SLOT + GRH], "the third"));
 	CHECK(!ibv_destroy_qp(one));
-	say(to_parent[1]);
-	hear(to_child[nth][0]);
+	notify(to_parent[1]);
+	wait_for(to_child[nth][0]);
 	/* The fourth datagram arrived before the parent's signal: no queue pair is in its group any more. */
 	usleep(20000);
 	CHECK(ibv_poll_cq(cq, 1, &wc) == 0);
@@ -110,8 +110,8 @@ static void receiver(int nth, const char *first, const char *second)
 	CHECK(!ibv_close_device(context));
 }
 
-static void both_say(void) { hear(to_parent[0]); hear(to_parent[0]); }
-static void tell_both(void) { say(to_child[0][1]); say(to_child[1][1]); }
+static void wait_for_both(void) { wait_for(to_parent[0]); wait_for(to_parent[0]); }
+static void notify_both(void) { notify(to_child[0][1]); notify(to_child[1][1]); }
 
 /* Arguments: the two groups. */
 int main(int count, char **arguments)
@@ -130,7 +130,7 @@ int main(int count, char **arguments)
 	struct ibv_qp *qp = datagrams();
 	union ibv_gid a = group(first), unicast = group("::ffff:127.0.0.1");
 	CHECK(ibv_attach_mcast(qp, &unicast, 0) == EINVAL);
-	both_say();
+	wait_for_both();
 	/* The sender's own queue pair is a member too: slot 8. */
 	CHECK(!ibv_attach_mcast(qp, &a, 0));
 	receive(qp, 8);
@@ -147,12 +147,12 @@ int main(int count, char **arguments)
 	CHECK(!strcmp(&memory[8 * SLOT + GRH], "the first"));
 	CHECK(!ibv_detach_mcast(qp, &a, 0));
 	send_to(qp, second, "the second");
-	both_say();
+	wait_for_both();
 	send_to(qp, first, "the third");
-	tell_both();
-	both_say();
+	notify_both();
+	wait_for_both();
 	send_to(qp, first, "the fourth");
-	tell_both();
+	notify_both();
 	for (int nth = 0; nth < 2; nth++) {
 		int status;
 		CHECK(waitpid(children[nth], &status, 0) == children[nth] && status == 0);

@@ -51,8 +51,7 @@ fn a_restarted_stateless_program_drops_packets_for_its_predecessor() {
         let end = ended(end, what);
         assert!(end.status.success(), "{what}: {}", output_text(&end));
         let dropped = output_text(&end).lines().any(|line| {
-            line.contains("dropped with a wrong check or tag")
-                && !line.contains(" 0 dropped with a wrong check")
+            line.contains("dropped: invalid check or tag") && !line.contains(" 0 dropped: invalid check")
         });
         assert_eq!(dropped, what == "the new server", "{what}: {}", output_text(&end));
     }

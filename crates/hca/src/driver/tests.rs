@@ -13,7 +13,7 @@ use crate::testing::{TERMS, to_receive_from};
 #[test]
 fn a_program_looks_before_it_waits_if_its_last_wait_was_short() {
     let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
-    let (impatient, patient) = (Patience::default(), Patience::default());
+    let (impatient, patient) = (PollTime::default(), PollTime::default());
     patient.waited(0);
     assert!(driver.poll_before_wait(&impatient, || unreachable!("it does not look")).is_some());
     assert_eq!(driver.poll_before_wait(&patient, || true), None);

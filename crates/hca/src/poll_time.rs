@@ -13,11 +13,11 @@ const LONGEST: u64 = 200_000;
 
 /// The time to poll before the next sleep.
 #[derive(Debug, Default)]
-pub struct Patience {
+pub struct PollTime {
     nanos: AtomicU64,
 }
 
-impl Patience {
+impl PollTime {
     /// Nanoseconds to poll; 0 at first and after a long wait.
     pub fn nanos(&self) -> u64 {
         self.nanos.load(Ordering::Relaxed)
@@ -36,13 +36,13 @@ mod tests {
 
     #[test]
     fn it_grows_with_short_sleeps_and_ends_with_a_long_one() {
-        let patience = Patience::default();
+        let poll_time = PollTime::default();
         let times = (0..7).map(|_| {
-            patience.waited(LONGEST - 1);
-            patience.nanos()
+            poll_time.waited(LONGEST - 1);
+            poll_time.nanos()
         });
         assert_eq!(times.collect::<Vec<_>>(), [10_000, 20_000, 40_000, 80_000, 160_000, 200_000, 200_000]);
-        patience.waited(LONGEST);
-        assert_eq!(patience.nanos(), 0);
+        poll_time.waited(LONGEST);
+        assert_eq!(poll_time.nanos(), 0);
     }
 }

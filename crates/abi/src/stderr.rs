@@ -6,7 +6,7 @@ use nichrome_port::uninterrupted;
 
 /// Prints lines by one write(2), so that the lines of several processes on one pipe or terminal do not mix.
 /// Takes no lock: if another thread held it while the program forked, the child would wait for it forever.
-pub(crate) fn say(lines: &str) {
+pub(crate) fn print_lines(lines: &str) {
     let text: String = lines.lines().map(|line| format!("nichrome: {line}\n")).collect();
     let mut rest = text.as_bytes();
     // Errors of standard error cannot be reported.
@@ -39,7 +39,7 @@ mod tests {
         // SAFETY: the child prints and exits without returning.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            say("a child");
+            print_lines("a child");
             // SAFETY: as above.
             unsafe { libc::_exit(0) };
         }
