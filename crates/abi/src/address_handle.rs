@@ -131,7 +131,7 @@ impl<'a> ReceivedHeader<'a> {
     }
 
     /// Returns the route back to the sender. `index_of` returns the index of a GID of this host.
-    fn back(&self, index_of: impl Fn(ibv_gid) -> Option<u8>) -> Result<ibv_global_route, Errno> {
+    fn return_route(&self, index_of: impl Fn(ibv_gid) -> Option<u8>) -> Result<ibv_global_route, Errno> {
         let is_v4 = self.is_v4()?;
         let (from, to, hop_limit, class) = if is_v4 {
             let v4 = &self.v4;
@@ -176,7 +176,7 @@ unsafe fn from_completion(
     // SAFETY: with this flag, 40 bytes of header precede the payload.
     let header = unsafe { &*header.cast::<[u8; 40]>() };
     let index_of = |gid| (0..GIDS).find(|index| port == PORT && gid_at(u32::from(*index), local) == gid);
-    found.grh = ReceivedHeader::new(header).ok_or(Errno::INVALID)?.back(index_of)?;
+    found.grh = ReceivedHeader::new(header).ok_or(Errno::INVALID)?.return_route(index_of)?;
     found.is_global = 1;
     Ok(found)
 }
@@ -238,10 +238,10 @@ mod tests {
     const V6: &str = "fe80::9";
 
     /// Returns the route back to the sender: its GID, flow label, hop limit and traffic class.
-    fn back(header: &[u8; 40]) -> Result<(String, u32, u8, u8), Errno> {
+    fn return_route(header: &[u8; 40]) -> Result<(String, u32, u8, u8), Errno> {
         let local = [V4, V6].map(|gid| gid.parse::<Ipv6Addr>().unwrap().octets());
         let index_of = |gid: ibv_gid| local.contains(&gid.raw).then_some(0);
-        let route = ReceivedHeader::new(header).unwrap().back(index_of)?;
+        let route = ReceivedHeader::new(header).unwrap().return_route(index_of)?;
         let ibv_global_route { dgid, flow_label, sgid_index: 0, hop_limit, traffic_class } = route else {
             panic!("another GID")
         };
@@ -271,29 +271,29 @@ mod tests {
 
     #[test]
     fn the_way_back_has_the_fields_of_either_ip_header() {
-        assert_eq!(back(&over_v4()), Ok(("192.0.2.7".into(), 0, 63, 0x10)));
-        assert_eq!(back(&over_v6()), Ok(("fe80::7".into(), 0xABCDE, 62, 0x10)));
-        assert_eq!(back(&[0; 40]), Err(Errno::UNKNOWN_PROTOCOL));
+        assert_eq!(return_route(&over_v4()), Ok(("192.0.2.7".into(), 0, 63, 0x10)));
+        assert_eq!(return_route(&over_v6()), Ok(("fe80::7".into(), 0xABCDE, 62, 0x10)));
+        assert_eq!(return_route(&[0; 40]), Err(Errno::UNKNOWN_PROTOCOL));
     }
 
     #[test]
     fn an_ipv4_header_behind_what_looks_like_ipv6_is_believed_if_its_checksum_is_right() {
         let mut header = over_v4();
         header[0] = 0x60;
-        assert_eq!(back(&header), Ok(("192.0.2.7".into(), 0, 63, 0x10)));
+        assert_eq!(return_route(&header), Ok(("192.0.2.7".into(), 0, 63, 0x10)));
         header[30] ^= 1;
-        assert_eq!(back(&header), Err(Errno::UNKNOWN_PROTOCOL), "an IPv6 header without UDP");
+        assert_eq!(return_route(&header), Err(Errno::UNKNOWN_PROTOCOL), "an IPv6 header without UDP");
     }
 
     #[test]
     fn there_is_no_way_back_from_a_group_or_an_unknown_address() {
         let mut header = over_v4();
         header[36] = 239;
-        assert_eq!(back(&header), Err(Errno::INVALID));
+        assert_eq!(return_route(&header), Err(Errno::INVALID));
         header[36..40].copy_from_slice(&[192, 0, 2, 8]);
-        assert_eq!(back(&header), Err(Errno::INVALID));
+        assert_eq!(return_route(&header), Err(Errno::INVALID));
         let mut header = over_v6();
         header[24] = 0xFF;
-        assert_eq!(back(&header), Err(Errno::INVALID));
+        assert_eq!(return_route(&header), Err(Errno::INVALID));
     }
 }

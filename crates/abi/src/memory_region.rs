@@ -207,7 +207,7 @@ const ERROR_IN_COMMAND: c_int = -4;
 
 /// Returns the result of `ibv_rereg_mr` for arguments that contradict each other, as libibverbs (`verbs.c`)
 /// and the kernel (`ib_uverbs_rereg_mr`) check them.
-fn refused(flags: c_int, address: *mut c_void, len: usize, access_flags: c_int) -> Option<c_int> {
+fn contradiction(flags: c_int, address: *mut c_void, len: usize, access_flags: c_int) -> Option<c_int> {
     let has_others = flags & !(CHANGE_TRANSLATION | CHANGE_DOMAIN | CHANGE_ACCESS) != 0;
     let is_empty = flags & CHANGE_TRANSLATION != 0 && (address.is_null() || len == 0);
     let has_unused_access = flags & CHANGE_ACCESS == 0 && access_flags != 0;
@@ -227,9 +227,9 @@ unsafe extern "C" fn ibv_rereg_mr(
     len: usize,
     access_flags: c_int,
 ) -> c_int {
-    if let Some(refused) = refused(flags, address, len, access_flags) {
+    if let Some(contradiction) = contradiction(flags, address, len, access_flags) {
         Errno::INVALID.set();
-        return refused;
+        return contradiction;
     }
     // SAFETY: the program passes a region that it created.
     let this = match unsafe { known::<MemoryRegion>(mr) } {

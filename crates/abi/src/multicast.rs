@@ -23,7 +23,7 @@ unsafe fn arguments<'a>(qp: *mut ibv_qp, gid: *const ibv_gid) -> Result<(&'a Que
 
 /// Converts an error: `EINVAL` for a queue pair that is not UD, as on rxe, `ENOMEM` at a limit of groups or
 /// members.
-fn refusal(error: MulticastError) -> Errno {
+fn errno_of(error: MulticastError) -> Errno {
     match error {
         MulticastError::Object(error) => error.into(),
         _ => Errno::INVALID,
@@ -37,7 +37,7 @@ unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid
     let found = unsafe { arguments(qp, gid) };
     status(found.and_then(|(this, group)| {
         this.adapter.driver().attach_multicast(this.handle, group).map_err(|error| match error {
-            JoinError::Multicast(error) => refusal(error),
+            JoinError::Multicast(error) => errno_of(error),
             JoinError::Udp(_) => Errno::NO_MEMORY,
         })
     }))
@@ -49,6 +49,6 @@ unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid
     // SAFETY: guaranteed by the caller.
     let found = unsafe { arguments(qp, gid) };
     status(found.and_then(|(this, group)| {
-        this.adapter.driver().detach_multicast(this.handle, group).map_err(refusal)
+        this.adapter.driver().detach_multicast(this.handle, group).map_err(errno_of)
     }))
 }

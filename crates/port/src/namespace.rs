@@ -125,7 +125,7 @@ impl NetworkNamespace {
     pub fn run<T>(&self, work: impl FnOnce() -> T) -> Result<T, NamespaceError> {
         let before = Self::current()?;
         self.enter_permanently()?;
-        let _back = Back(&before);
+        let _return = ReturnOnDrop(&before);
         Ok(work())
     }
 
@@ -146,9 +146,9 @@ impl AsFd for NetworkNamespace {
 }
 
 /// Returns the thread to its previous namespace on drop, also after a panic.
-struct Back<'a>(&'a NetworkNamespace);
+struct ReturnOnDrop<'a>(&'a NetworkNamespace);
 
-impl Drop for Back<'_> {
+impl Drop for ReturnOnDrop<'_> {
     fn drop(&mut self) {
         // Cannot fail: the thread was in this namespace before.
         let _ = self.0.enter_permanently();

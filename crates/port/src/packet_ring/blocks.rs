@@ -31,12 +31,12 @@ pub(super) struct Blocks {
     block_size: usize,
     current: usize,
     /// Unread frames of the current block; `None` while the kernel owns the block.
-    rest: Option<Rest>,
+    unread: Option<UnreadFrames>,
 }
 
 /// The unread frames of a block.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
+struct UnreadFrames {
     frames: u32,
     /// Offset of the next frame's header in the block, in bytes.
     offset: usize,
@@ -46,18 +46,18 @@ impl Blocks {
     /// Maps the ring of `socket`.
     pub(super) fn map(socket: BorrowedFd<'_>, block_size: usize, blocks: usize) -> io::Result<Self> {
         let memory = Mapping::of(socket, 0, block_size * blocks)?;
-        Ok(Self { memory, block_size, current: 0, rest: None })
+        Ok(Self { memory, block_size, current: 0, unread: None })
     }
 
     /// Returns true if a frame is available.
     #[inline]
     pub(super) fn is_ready(&mut self) -> bool {
         loop {
-            match self.rest.or_else(|| self.open()) {
+            match self.unread.or_else(|| self.open()) {
                 None => return false,
-                Some(Rest { frames: 0, .. }) => self.close(),
-                rest => {
-                    self.rest = rest;
+                Some(UnreadFrames { frames: 0, .. }) => self.close(),
+                unread => {
+                    self.unread = unread;
                     return true;
                 }
             }
@@ -71,9 +71,10 @@ impl Blocks {
             return None;
         }
         // An early return below, for a frame that exceeds the block, ends the block.
-        let Rest { frames, offset } = self.rest.replace(Rest { frames: 0, offset: 0 })?;
+        let UnreadFrames { frames, offset } = self.unread.replace(UnreadFrames { frames: 0, offset: 0 })?;
         let header: libc::tpacket3_hdr = self.read(offset)?;
-        self.rest = Some(Rest { frames: frames - 1, offset: offset + header.tp_next_offset as usize });
+        self.unread =
+            Some(UnreadFrames { frames: frames - 1, offset: offset + header.tp_next_offset as usize });
         let start = offset + usize::from(header.tp_mac);
         let virtio = self.bytes(start.checked_sub(VirtioNetHeader::LEN)?, VirtioNetHeader::LEN)?;
         let virtio = VirtioNetHeader::from_bytes(virtio.first_chunk()?);
@@ -83,18 +84,18 @@ impl Blocks {
 
     /// Opens the current block if the kernel has handed it over.
     #[inline]
-    fn open(&self) -> Option<Rest> {
+    fn open(&self) -> Option<UnreadFrames> {
         // Acquire: what the kernel wrote into the block before it changed the status is visible after this.
         if self.status()?.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
         }
         let header: libc::tpacket_hdr_v1 = self.read(BLOCK_HEADER)?;
-        Some(Rest { frames: header.num_pkts, offset: header.offset_to_first_pkt as usize })
+        Some(UnreadFrames { frames: header.num_pkts, offset: header.offset_to_first_pkt as usize })
     }
 
     /// Returns the current block to the kernel.
     fn close(&mut self) {
-        self.rest = None;
+        self.unread = None;
         if let Some(status) = self.status() {
             // Release: the kernel writes into the block only after we have read the last of it.
             status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
@@ -167,7 +168,7 @@ mod tests {
 
     /// Returns a ring of two blocks, which the kernel owns.
     fn ring() -> Blocks {
-        Blocks { memory: Mapping::zeroed(2 * BLOCK).unwrap(), block_size: BLOCK, current: 0, rest: None }
+        Blocks { memory: Mapping::zeroed(2 * BLOCK).unwrap(), block_size: BLOCK, current: 0, unread: None }
     }
 
     /// Writes a value into the ring, as the kernel does.
