@@ -64,14 +64,14 @@ impl CompletionQueue {
     /// unless `ibv_get_cq_event` drives the device.
     pub(crate) fn begin_wait(&self) {
         if self.events.begin_wait() {
-            self.adapter.driver().attend();
+            self.adapter.driver().begin_descriptor_wait();
         }
     }
 
     /// Records that the program no longer waits: it took the event, or destroys the queue.
     pub(crate) fn end_wait(&self) {
         if self.events.end_wait() {
-            self.adapter.driver().leave();
+            self.adapter.driver().end_descriptor_wait();
         }
     }
 }

@@ -77,7 +77,7 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     if let Some(Forking { device: Some(device), .. }) = &mut FORKING.take() {
-        device.cut_off();
+        device.close_in_child();
     }
 }
 

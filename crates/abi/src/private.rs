@@ -7,14 +7,14 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::{fs, ptr};
 
 use crate::errno::{Errno, minus_one};
-use crate::unsupported::{no_object, no_status};
+use crate::unsupported::{unsupported_object, unsupported_status};
 
 /// Defines functions that return `EOPNOTSUPP`. They ignore their arguments.
 macro_rules! unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> c_int {
-            no_status()
+            unsupported_status()
         }
     )*};
 }
@@ -24,7 +24,7 @@ macro_rules! objects_unsupported {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
         extern "C" fn $name() -> *mut c_void {
-            no_object()
+            unsupported_object()
         }
     )*};
 }

@@ -17,7 +17,7 @@ struct Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if let Some(adapter) = self.adapter.upgrade() {
-            adapter.driver().leave();
+            adapter.driver().end_descriptor_wait();
         }
     }
 }
@@ -28,7 +28,7 @@ thread_local! {
 
 /// Announces that this thread blocks until [`end`]; it began to wait at `since`.
 pub(crate) fn begin(adapter: &Arc<Adapter>, since: Instant) {
-    adapter.driver().attend();
+    adapter.driver().begin_descriptor_wait();
     let waiting = Waiting { adapter: Arc::downgrade(adapter), since };
     // In a thread that is ending, the thread-local no longer exists: the announcement is dropped at once.
     let _ = WAITING.try_with(|place| place.replace(Some(waiting)));

@@ -15,7 +15,7 @@ pub(crate) struct Requested {
 
 /// An event with the objects that it belongs to.
 #[derive(Clone, Debug)]
-pub(crate) struct Queued {
+pub(crate) struct QueuedEvent {
     /// The identifier that counts the event: of a connection request, the listener.
     pub(crate) context: IdName,
     pub(crate) request: Option<Requested>,
@@ -30,7 +30,7 @@ pub(crate) struct Queued {
 pub(crate) struct Channel {
     pub(crate) identifiers: BTreeSet<IdName>,
     /// By place in the queue.
-    events: BTreeMap<u64, Queued>,
+    events: BTreeMap<u64, QueuedEvent>,
     /// The places of each identifier's events.
     places: BTreeSet<(IdName, u64)>,
     next_place: u64,
@@ -43,14 +43,14 @@ impl Channel {
     }
 
     /// Appends an event.
-    pub(crate) fn push(&mut self, queued: Queued) {
+    pub(crate) fn push(&mut self, queued: QueuedEvent) {
         self.places.insert((queued.context, self.next_place));
         self.events.insert(self.next_place, queued);
         self.next_place += 1;
     }
 
     /// Removes the first event.
-    pub(crate) fn pop(&mut self) -> Option<Queued> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedEvent> {
         let (place, queued) = self.events.pop_first()?;
         self.places.remove(&(queued.context, place));
         Some(queued)
@@ -69,7 +69,11 @@ impl Channel {
     }
 
     /// Removes the events of an identifier that `belongs` selects, in their order.
-    pub(crate) fn take(&mut self, context: IdName, belongs: impl Fn(&Queued) -> bool) -> Vec<Queued> {
+    pub(crate) fn take(
+        &mut self,
+        context: IdName,
+        belongs: impl Fn(&QueuedEvent) -> bool,
+    ) -> Vec<QueuedEvent> {
         let of_context = self.places.range((context, 0)..=(context, u64::MAX)).map(|(_, place)| *place);
         let places: Vec<u64> =
             of_context.filter(|place| self.events.get(place).is_some_and(&belongs)).collect();

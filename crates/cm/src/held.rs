@@ -41,7 +41,7 @@ impl Unclaimed {
 
     /// Nanoseconds until the peer gives up its request, as far as the request states it. A late rejection
     /// should still reach a waiting peer.
-    fn patience(&self) -> u64 {
+    fn peer_timeout(&self) -> u64 {
         match self {
             Self::Connection(request) => {
                 let Req { remote_timeout, max_cm_retries, .. } = request.req;
@@ -119,7 +119,7 @@ impl HeldRequests {
             let Some(place) = self.gives_way_to(request.peer()) else { return Err(request) };
             displaced = Some(self.requests.remove(place).1);
         }
-        let time = self.limits.request_time.min(request.patience() / 2);
+        let time = self.limits.request_time.min(request.peer_timeout() / 2);
         self.requests.push((now.plus_nanos(time), request));
         Ok(displaced)
     }

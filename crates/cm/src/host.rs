@@ -43,7 +43,7 @@ pub trait Host {
     /// Returns true if an identifier that is bound to this address is bound to all addresses: the unspecified
     /// address and, as with Linux (`cma_any_addr`), addresses of the loopback interface. An adapter on the
     /// loopback interface has loopback addresses of its own.
-    fn stands_for_all(&self, address: IpAddr) -> bool;
+    fn is_wildcard(&self, address: IpAddr) -> bool;
 
     /// Reserves a port among the processes that share the address. An unspecified address means all. Called
     /// once for each port that this manager begins to use.
@@ -82,7 +82,7 @@ impl Host for OwnAddresses {
         self.0.iter().position(|own| *own == address).and_then(|index| u8::try_from(index).ok())
     }
 
-    fn stands_for_all(&self, address: IpAddr) -> bool {
+    fn is_wildcard(&self, address: IpAddr) -> bool {
         address.is_unspecified() || address.is_loopback() && !self.0.iter().any(IpAddr::is_loopback)
     }
 

@@ -12,7 +12,7 @@ use crate::name::IdName;
 
 /// Maximum number of ports that are tried to find an unused one. Each try takes system calls: with almost all
 /// ports in TIME_WAIT, trying all ports would take a tenth of a second for each connection.
-const MOST_TRIES: usize = 1024;
+const MAX_TRIES: usize = 1024;
 
 /// Options for binding an identifier.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl Ports {
                 .map(|port| (port, host.reserve_port(space, binding.source.ip(), port, condition)))
                 .find(|(_, reserved)| *reserved != Err(ReserveError::Taken))
         };
-        let found = first_of(MOST_TRIES, PortCondition::Unused)
+        let found = first_of(MAX_TRIES, PortCondition::Unused)
             .or_else(|| first_of(usize::MAX, PortCondition::Reusable));
         let (port, reserved) = found.ok_or(CommandError::AddressNotAvailable)?;
         reserved.map_err(command_error)?;
@@ -159,7 +159,7 @@ impl Ports {
     ) -> impl Iterator<Item = IdName> {
         let owners = move || self.owners.get(&(space, port)).into_iter().flatten();
         let exact = owners().filter(move |(_, binding)| binding.source.ip() == destination);
-        let wild = owners().filter(move |(_, binding)| takes_any(binding, destination));
+        let wild = owners().filter(move |(_, binding)| is_wildcard_for(binding, destination));
         exact.chain(wild).map(|(id, _)| *id)
     }
 
@@ -175,7 +175,7 @@ impl Ports {
 }
 
 /// Returns true if the binding is to all addresses, that of `destination` among them.
-fn takes_any(binding: &Binding, destination: IpAddr) -> bool {
+fn is_wildcard_for(binding: &Binding, destination: IpAddr) -> bool {
     let source = binding.source.ip();
     let same_family = source.is_ipv4() == destination.is_ipv4();
     source.is_unspecified() && (same_family || source.is_ipv6() && !binding.family_only)
@@ -244,7 +244,7 @@ mod tests {
             None
         }
 
-        fn stands_for_all(&self, address: IpAddr) -> bool {
+        fn is_wildcard(&self, address: IpAddr) -> bool {
             address.is_unspecified()
         }
 

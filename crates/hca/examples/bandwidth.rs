@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     let stream = match words.as_slice() {
         ["server"] => TcpListener::bind(("0.0.0.0", PORT))?.accept()?.0,
         ["client", server] => TcpStream::connect((*server, PORT))?,
-        _ => return Err("say 'server', or 'client' and the server's address".into()),
+        _ => return Err("usage: bandwidth server | client ADDRESS".into()),
     };
 
     let adapter = Adapter::open(&AdapterConfig::default())?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nichrome_port::capture::WriteError;
-use nichrome_port::sever;
+use nichrome_port::close_in_child;
 use nichrome_port::udp::{PacketReceiverError, ServicePorts, SharedPort, UdpError, UdpSocket};
 use nichrome_rdma::{Config, ConfigError, Limits, MulticastError, Native, ObjectError, PathMtu};
 use nichrome_wan::Impairments;
@@ -297,10 +297,10 @@ impl RoceSocket {
 
     /// Gives up the address in a forked child: the parent keeps it, and other processes may use it once the
     /// parent has ended.
-    pub(crate) fn sever(&self) {
+    pub(crate) fn close_in_child(&self) {
         match self {
-            Self::Own(socket) => sever([socket.as_fd()]),
-            Self::Shared(port) => port.sever(),
+            Self::Own(socket) => close_in_child([socket.as_fd()]),
+            Self::Shared(port) => port.close_in_child(),
         }
     }
 
@@ -336,7 +336,7 @@ impl RoceSocket {
         device.roce.sees_identifications = config.reception == Reception::Packets;
         device.roce.acknowledgement_delay = ACKNOWLEDGEMENT_DELAY;
         let packets = (socket.room() / ROOM_OF_A_PACKET) as u32;
-        device.window.max = packets.clamp(device.window.initial, MOST_PACKETS);
+        device.window.max = packets.clamp(device.window.initial, MAX_WINDOW);
         if config.transport == Transport::Iwarp {
             device.native = Native::Iwarp;
         }
@@ -369,7 +369,7 @@ const ROOM_OF_A_PACKET: usize = 2 * 4096;
 
 /// Largest send window, in packets: the number that the peer's socket buffers while its thread waits for a
 /// busy processor.
-const MOST_PACKETS: u32 = 1024;
+const MAX_WINDOW: u32 = 1024;
 
 /// Bytes of headers and trailer of a packet at most: IPv6, UDP, BTH, RETH, immediate data, ICRC.
 const AROUND_PAYLOAD: usize = 40 + 8 + 12 + 16 + 4 + 4;

@@ -20,7 +20,9 @@ use nichrome_rdma::{
 use nichrome_wire::Instant;
 use rustix::io::Errno;
 
-use crate::cm::{ChannelError, ChannelHost, CmChannel, ConnectionManager, Modify, Parked, Unavailable};
+use crate::cm::{
+    ChannelError, ChannelHost, CmChannel, ConnectionManager, DetachedManager, Modify, Unavailable,
+};
 use crate::config::{AdapterConfig, JoinError, OpenError, RoceSocket, Transport, seed};
 use crate::connected_stream::ConnectedStream;
 use crate::handover::Handover;
@@ -145,7 +147,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// Destroys all channels: sends DREQ for connections, and REJ for unanswered requests. Waits until the
     /// peers have answered, for 1 s at most.
     pub fn close_cm_channels(&self) {
-        self.shared.act(LiveDevice::close_channels);
+        self.shared.with_live(LiveDevice::close_channels);
         self.await_disconnections();
     }
 
@@ -156,7 +158,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
         let (mut repetition, end) = (clock::now() + DISCONNECT_INTERVAL, clock::now() + DISCONNECT_LIMIT);
         while self.shared.live().awaits_disconnection() && clock::now() < end {
             if clock::now() >= repetition {
-                self.shared.act(LiveDevice::repeat_disconnections);
+                self.shared.with_live(LiveDevice::repeat_disconnections);
                 repetition = clock::now() + DISCONNECT_INTERVAL;
             }
             self.poll(|_| None::<()>);
@@ -178,7 +180,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     ///
     /// # Errors
     /// The adapter has no connection manager.
-    pub(crate) fn adopt(&self, place: &mut Option<Parked>) -> Result<(), Unavailable> {
+    pub(crate) fn adopt(&self, place: &mut Option<DetachedManager>) -> Result<(), Unavailable> {
         self.shared.with_management(|live| live.adopt(place))
     }
 
@@ -273,7 +275,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
             }
         }
         // Wakes the thread: its wait may not include the side ports.
-        self.shared.handover.call_for(Some(Instant::ZERO));
+        self.shared.handover.wake_by(Some(Instant::ZERO));
         Ok(())
     }
 
@@ -308,7 +310,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
 
     /// Closes the stream of a queue pair. The driver's thread drops the stream if the peer does not close it.
     fn close_stream(&self, qp: QpHandle) {
-        self.shared.act(|live| live.wire.close_stream(qp, clock::now()));
+        self.shared.with_live(|live| live.wire.close_stream(qp, clock::now()));
     }
 
     /// Retransmits the last ACK of a queue pair [`LAST_ACKS`] times, since the peer gets no answer from now
@@ -331,42 +333,42 @@ impl<M: Memory + Send + 'static> Driver<M> {
     /// once more: a program that finds nothing may continue with a later event, such as the end of the
     /// connection, and destroy the queue pair before it has polled its completions.
     pub fn poll<T>(&self, mut verbs: impl FnMut(&mut Device<M>) -> Option<T>) -> Option<T> {
-        let look = self.look(&mut verbs);
-        let Look::Idle = look else { return look.found() };
+        let result = self.poll_once(&mut verbs);
+        let PollResult::Idle = result else { return result.found() };
         thread::yield_now();
-        self.look(&mut verbs).found()
+        self.poll_once(&mut verbs).found()
     }
 
     /// Receives, sends, then calls verbs.
-    fn look<T>(&self, verbs: &mut impl FnMut(&mut Device<M>) -> Option<T>) -> Look<T> {
+    fn poll_once<T>(&self, verbs: &mut impl FnMut(&mut Device<M>) -> Option<T>) -> PollResult<T> {
         let SharedDevice { handover, events, .. } = &*self.shared;
         let live = &mut *self.shared.live();
         let before = live.wire.counters();
         let now = live.progress(events);
         handover.polled(now);
         if live.wire.counters() != before {
-            handover.moved(now);
+            handover.record_traffic(now);
         }
-        if live.has_waiting_ends() {
-            // Calls the thread for their deadline, since this may be the program's last poll.
-            handover.call_for(live.poll_timeout());
+        if live.has_deferred_disconnects() {
+            // Wakes the thread by their deadline, since this may be the program's last poll.
+            handover.wake_by(live.poll_timeout());
         }
         if let Some(found) = verbs(&mut live.device) {
-            return Look::Found(found);
+            return PollResult::Found(found);
         }
         let busy_at = handover.busy_at();
         let limit = self.spin.limit(busy_at, || live.wire.incoming_processor());
-        if now - busy_at > limit { Look::Idle } else { Look::Nothing }
+        if now - busy_at > limit { PollResult::Idle } else { PollResult::Nothing }
     }
 
     /// Drives the device before a wait for an event that the driver reports: for the time that `poll_time`
     /// gives, until `has_come` returns true. Events that follow each other closely then cost no wake-up,
     /// neither of the program nor of the driver's thread. If the event has not come, returns when the wait
-    /// began. The caller then calls [`attend`](Self::attend), blocks, and calls [`leave`](Self::leave) and
-    /// [`PollTime::waited`].
+    /// began. The caller then calls [`begin_descriptor_wait`](Self::begin_descriptor_wait), blocks, and calls
+    /// [`end_descriptor_wait`](Self::end_descriptor_wait) and [`PollTime::waited`].
     pub fn poll_before_wait(&self, poll_time: &PollTime, has_come: impl Fn() -> bool) -> Option<Instant> {
         let start = clock::now();
-        if !self.look_for(start.plus_nanos(poll_time.nanos()), has_come) {
+        if !self.poll_until(start.plus_nanos(poll_time.nanos()), has_come) {
             return Some(start);
         }
         poll_time.waited(clock::now().nanos_since(start));
@@ -374,7 +376,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
     }
 
     /// Drives the device until `has_come` returns true or the time is `until`. Returns whether it came.
-    fn look_for(&self, until: Instant, has_come: impl Fn() -> bool) -> bool {
+    fn poll_until(&self, until: Instant, has_come: impl Fn() -> bool) -> bool {
         while clock::now() < until {
             if self.poll(|_| has_come().then_some(())).is_some() {
                 return true;
@@ -408,14 +410,14 @@ impl<M: Memory + Send + 'static> Driver<M> {
     }
 
     /// Announces that the program is about to wait for an event on a descriptor that the driver does not
-    /// know. Until [`Driver::leave`], the thread waits for the ports even if programs poll.
-    pub fn attend(&self) {
-        self.shared.handover.attend();
+    /// know. Until [`Driver::end_descriptor_wait`], the thread waits for the ports even if programs poll.
+    pub fn begin_descriptor_wait(&self) {
+        self.shared.handover.begin_descriptor_wait();
     }
 
-    /// Ends one [`Driver::attend`]: the event has arrived, or the program no longer waits.
-    pub fn leave(&self) {
-        self.shared.handover.leave();
+    /// Ends one [`Driver::begin_descriptor_wait`]: the event has arrived, or the program no longer waits.
+    pub fn end_descriptor_wait(&self) {
+        self.shared.handover.end_descriptor_wait();
     }
 
     /// Locks the device for as long as the result lives: for a process that is about to fork, whose child
@@ -459,7 +461,7 @@ impl<M: Memory + Send + 'static> Driver<M> {
 }
 
 /// The result of a poll.
-enum Look<T> {
+enum PollResult<T> {
     Found(T),
     /// Nothing yet.
     Nothing,
@@ -467,7 +469,7 @@ enum Look<T> {
     Idle,
 }
 
-impl<T> Look<T> {
+impl<T> PollResult<T> {
     fn found(self) -> Option<T> {
         match self {
             Self::Found(found) => Some(found),
@@ -493,10 +495,10 @@ impl<M> Paused<'_, M> {
     /// Disconnects the device from the network and from the channels of programs permanently, in a forked
     /// child: closes the sockets there, so that the address is free once the parent has ended, and leaves the
     /// channels' descriptors as they are.
-    pub fn cut_off(&mut self) {
-        self.live.cut_off();
-        self.shared.sever();
-        self.set_up.sever();
+    pub fn close_in_child(&mut self) {
+        self.live.close_in_child();
+        self.shared.close_in_child();
+        self.set_up.close_in_child();
     }
 
     /// Disconnects the device from the network permanently and closes the capture, for a process that exits.

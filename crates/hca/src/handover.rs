@@ -10,17 +10,17 @@
 //! |---|---|---|
 //! | `polled_at` | programs, each poll | time of the last poll |
 //! | `busy_at` | programs, polls and verbs that moved a datagram | time of the last traffic |
-//! | `waiters` | programs in [`wait`](Handover::begin_wait) | programs that wait for the ports themselves, [`MOST_WAITERS`] at most |
-//! | `attended` | programs in [`attend`](Handover::attend) | programs that wait for an event on a descriptor of their own |
-//! | `is_napping` | thread; cleared by `attend` | the thread waits for the waker alone, for a bounded time |
-//! | `wakes_at` | thread; cleared by `call_for` | when the thread's wait ends by itself; 0 while it is awake or naps |
+//! | `waiters` | programs in [`wait`](Handover::begin_wait) | programs that wait for the ports themselves, [`MAX_WAITERS`] at most |
+//! | `descriptor_waits` | programs in [`begin_descriptor_wait`](Handover::begin_descriptor_wait) | programs that wait for an event on a descriptor of their own |
+//! | `is_napping` | thread; cleared by `begin_descriptor_wait` | the thread waits for the waker alone, for a bounded time |
+//! | `wakes_at` | thread; cleared by `wake_by` | when the thread's wait ends by itself; 0 while it is awake or naps |
 //! | `ended` | the driver's owner | the thread must return |
 //!
 //! ## The thread
 //!
 //! ```text
 //! loop: is_polled ── yes ─► nap(20 µs … 640 µs)           the waker alone
-//!          └─ no ─► arm ─► progress under the lock ─► look (see crate::poll_time) ─► sleep(deadline)
+//!          └─ no ─► arm ─► progress under the lock ─► poll (see crate::poll_time) ─► sleep(deadline)
 //!                                                       waiters = 0: the waker, the ports and the side ports
 //!                                                       waiters > 0: the waker and the side ports
 //! ```
@@ -36,16 +36,17 @@
 //! 1. *A timer earlier than the thread's deadline.* The thread stores `wakes_at = u64::MAX` in
 //!    [`arm`](Handover::arm) before it takes the lock, reads the device's deadline under the lock, and lowers
 //!    `wakes_at` to it by `fetch_min`. A program sets a timer under the lock and then calls
-//!    [`call_for`](Handover::call_for). If the program had the lock first, the thread reads the new deadline.
+//!    [`wake_by`](Handover::wake_by). If the program had the lock first, the thread reads the new deadline.
 //!    Otherwise the program sees `wakes_at` armed, exchanges it for 0 and signals the waker; of several
 //!    programs one signals. The exchange is repeated if the thread lowers `wakes_at` in between: the lowered
 //!    value may still be later than the program's timer. The waker keeps the signal, so it may come before
 //!    the thread waits.
-//! 2. *A program begins to wait for an event* ([`attend`](Handover::attend)) *while the thread naps.* The
-//!    thread stores `is_napping`, then reads `attended`. The program increments `attended`, then swaps
-//!    `is_napping`. Either the thread does not nap or the program signals the waker.
+//! 2. *A program begins to wait for an event* ([`begin_descriptor_wait`](Handover::begin_descriptor_wait))
+//!    *while the thread naps.* The thread stores `is_napping`, then reads `descriptor_waits`. The program
+//!    increments `descriptor_waits`, then swaps `is_napping`. Either the thread does not nap or the program
+//!    signals the waker.
 //! 3. *The last program stops waiting for the ports.* The thread may wait for the waker alone, so
-//!    [`end_wait`](Handover::end_wait) decrements `waiters` and then calls the thread as for a timer that is
+//!    [`end_wait`](Handover::end_wait) decrements `waiters` and then wakes the thread as for a timer that is
 //!    due.
 //!
 //! `tests/loom` checks these three, and `end`, in all interleavings.
@@ -64,7 +65,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
 /// Maximum number of programs' threads that wait for the ports at a time. Each datagram wakes all of them.
 /// Further threads wait for their own event only, which one of these threads reports.
-const MOST_WAITERS: usize = 4;
+const MAX_WAITERS: usize = 4;
 
 /// The protocol of the module's documentation.
 pub(crate) struct Handover {
@@ -75,7 +76,7 @@ pub(crate) struct Handover {
     /// Nanoseconds.
     busy_at: AtomicU64,
     waiters: AtomicUsize,
-    attended: AtomicUsize,
+    descriptor_waits: AtomicUsize,
     is_napping: AtomicBool,
     /// Nanoseconds.
     wakes_at: AtomicU64,
@@ -90,7 +91,7 @@ impl Handover {
             polled_at: AtomicU64::new(0),
             busy_at: AtomicU64::new(0),
             waiters: AtomicUsize::new(0),
-            attended: AtomicUsize::new(0),
+            descriptor_waits: AtomicUsize::new(0),
             is_napping: AtomicBool::new(false),
             wakes_at: AtomicU64::new(0),
             ended: AtomicBool::new(false),
@@ -106,7 +107,7 @@ impl Handover {
     }
 
     /// Records that a datagram was received or sent.
-    pub(crate) fn moved(&self, now: Instant) {
+    pub(crate) fn record_traffic(&self, now: Instant) {
         self.busy_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
@@ -118,7 +119,7 @@ impl Handover {
     /// Returns true if the calling program is to wait for the ports from now on, until
     /// [`Handover::end_wait`]; false if enough others do.
     pub(crate) fn begin_wait(&self) -> bool {
-        let one_more = |waiters| (waiters < MOST_WAITERS).then_some(waiters + 1);
+        let one_more = |waiters| (waiters < MAX_WAITERS).then_some(waiters + 1);
         self.waiters.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
@@ -126,25 +127,25 @@ impl Handover {
     pub(crate) fn end_wait(&self) {
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         // The thread may wait for the waker alone.
-        self.call_for(Some(Instant::ZERO));
+        self.wake_by(Some(Instant::ZERO));
     }
 
     /// Announces that the calling program is about to wait for an event on a descriptor of its own. Until
-    /// [`Handover::leave`], the thread waits for the ports, however often programs poll.
-    pub(crate) fn attend(&self) {
-        self.attended.fetch_add(1, Ordering::SeqCst);
+    /// [`Handover::end_descriptor_wait`], the thread waits for the ports, however often programs poll.
+    pub(crate) fn begin_descriptor_wait(&self) {
+        self.descriptor_waits.fetch_add(1, Ordering::SeqCst);
         if self.is_napping.swap(false, Ordering::SeqCst) {
             self.waker.wake();
         }
     }
 
-    /// Ends one [`Handover::attend`].
-    pub(crate) fn leave(&self) {
-        self.attended.fetch_sub(1, Ordering::SeqCst);
+    /// Ends one [`Handover::begin_descriptor_wait`].
+    pub(crate) fn end_descriptor_wait(&self) {
+        self.descriptor_waits.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Wakes the thread if it would sleep beyond `due`.
-    pub(crate) fn call_for(&self, due: Option<Instant>) {
+    pub(crate) fn wake_by(&self, due: Option<Instant>) {
         let Some(due) = due else { return };
         let disarmed = |wakes_at: u64| (due.as_nanos() < wakes_at).then_some(0);
         if self.wakes_at.fetch_update(Ordering::SeqCst, Ordering::SeqCst, disarmed).is_ok() {
@@ -166,8 +167,8 @@ impl Handover {
     }
 
     /// Returns true if a program waits for an event on a descriptor of its own.
-    pub(crate) fn is_attended(&self) -> bool {
-        self.attended.load(Ordering::SeqCst) > 0
+    pub(crate) fn has_descriptor_waits(&self) -> bool {
+        self.descriptor_waits.load(Ordering::SeqCst) > 0
     }
 
     /// Returns true if a program has polled within [`POLL_INTERVAL`].
@@ -177,9 +178,9 @@ impl Handover {
 
     /// Leaves the ports to the program that polls: sleeps for `time` or until the waker is signalled.
     pub(crate) fn nap(&self, time: Duration) {
-        // Rule 2: stored before `attended` is read.
+        // Rule 2: stored before `descriptor_waits` is read.
         self.is_napping.store(true, Ordering::SeqCst);
-        if !self.is_attended()
+        if !self.has_descriptor_waits()
             && matches!(clock::wait([self.waker.as_fd()], Some(clock::now() + time)), Ok([true]))
         {
             self.waker.clear();
@@ -187,9 +188,9 @@ impl Handover {
         self.is_napping.store(false, Ordering::SeqCst);
     }
 
-    /// Returns true if the thread must stop looking at the ports: since [`arm`](Handover::arm) a program has
-    /// called it, or a program waits for the ports itself.
-    pub(crate) fn is_called(&self) -> bool {
+    /// Returns true if the thread must stop polling the ports: since [`arm`](Handover::arm) a program has
+    /// woken it, or a program waits for the ports itself.
+    pub(crate) fn must_stop_polling(&self) -> bool {
         self.wakes_at.load(Ordering::SeqCst) == 0 || self.waiters.load(Ordering::SeqCst) > 0
     }
 
@@ -210,14 +211,14 @@ impl Handover {
             self.wakes_at.fetch_min(due.as_nanos(), Ordering::SeqCst);
         }
         let waker = self.waker.as_fd();
-        let was_called = match (self.waiters.load(Ordering::SeqCst) > 0, side_ports) {
-            (true, None) => clock::wait([waker], due).map(|[called]| called),
-            (true, Some(side)) => clock::wait([waker, side], due).map(|[called, _]| called),
-            (false, None) => clock::wait([waker, ports], due).map(|[called, _]| called),
-            (false, Some(side)) => clock::wait([waker, ports, side], due).map(|[called, ..]| called),
+        let was_woken = match (self.waiters.load(Ordering::SeqCst) > 0, side_ports) {
+            (true, None) => clock::wait([waker], due).map(|[woken]| woken),
+            (true, Some(side)) => clock::wait([waker, side], due).map(|[woken, _]| woken),
+            (false, None) => clock::wait([waker, ports], due).map(|[woken, _]| woken),
+            (false, Some(side)) => clock::wait([waker, ports, side], due).map(|[woken, ..]| woken),
         };
         self.wakes_at.store(0, Ordering::SeqCst);
-        if was_called? {
+        if was_woken? {
             self.waker.clear();
         }
         Ok(())
@@ -258,16 +259,16 @@ mod tests {
     fn each_change_that_must_end_the_threads_wait_ends_it() {
         let (handover, ports) = (Handover::new().unwrap(), Waker::new().unwrap());
         let calls = || {
-            // Before the thread has announced its wait, `call_for` has no effect.
+            // Before the thread has announced its wait, `wake_by` has no effect.
             while !is_armed(&handover) {
                 thread::yield_now();
             }
-            handover.call_for(Some(clock::now()));
+            handover.wake_by(Some(clock::now()));
         };
         ends(|| sleep(&handover, &ports), calls);
         ends(|| sleep(&handover, &ports), || handover.end());
-        ends(|| handover.nap(SOON), || handover.attend());
-        handover.leave();
+        ends(|| handover.nap(SOON), || handover.begin_descriptor_wait());
+        handover.end_descriptor_wait();
         ends(|| sleep(&handover, &ports), || ports.wake());
     }
 
@@ -296,8 +297,8 @@ mod tests {
     #[test]
     fn of_many_programs_few_wait_for_the_ports() {
         let handover = Handover::new().unwrap();
-        let at_ports = (0..10 * MOST_WAITERS).filter(|_| handover.begin_wait()).count();
-        assert_eq!(at_ports, MOST_WAITERS);
+        let at_ports = (0..10 * MAX_WAITERS).filter(|_| handover.begin_wait()).count();
+        assert_eq!(at_ports, MAX_WAITERS);
         handover.end_wait();
         assert!(handover.begin_wait());
     }
@@ -312,10 +313,10 @@ mod tests {
             while handover.wakes_at.load(Ordering::SeqCst) == u64::MAX {
                 thread::yield_now();
             }
-            handover.call_for(Some(due + SOON));
+            handover.wake_by(Some(due + SOON));
         });
         assert!(clock::now() >= due);
-        handover.attend();
+        handover.begin_descriptor_wait();
         handover.nap(SOON);
         assert_eq!(clock::wait([handover.waker.as_fd()], Some(Instant::ZERO)), Ok([false]));
     }

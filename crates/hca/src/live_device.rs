@@ -7,7 +7,7 @@ use nichrome_port::clock;
 use nichrome_rdma::{Device, Event, Memory};
 use nichrome_wire::Instant;
 
-use crate::cm::{CmOptions, ConnectionManager, Parked, Unavailable};
+use crate::cm::{CmOptions, ConnectionManager, DetachedManager, Unavailable};
 use crate::iwarp;
 use crate::management::Management;
 use crate::wire::Wire;
@@ -38,9 +38,9 @@ pub(crate) struct LiveDevice<M> {
 
 impl<M> LiveDevice<M> {
     /// Gives up the network and the channels of programs in a forked child; its parent keeps them.
-    pub(crate) fn cut_off(&mut self) {
-        self.wire.cut_off();
-        self.management.cut_off();
+    pub(crate) fn close_in_child(&mut self) {
+        self.wire.close_in_child();
+        self.management.close_in_child();
     }
 }
 
@@ -104,10 +104,10 @@ impl<M: Memory> LiveDevice<M> {
         self.management.awaits_disconnection()
     }
 
-    /// Returns true while the end of a connection waits for the program to poll.
+    /// Returns true while the end of a connection is deferred until the program polls.
     #[inline]
-    pub(crate) fn has_waiting_ends(&self) -> bool {
-        self.management.has_waiting_ends()
+    pub(crate) fn has_deferred_disconnects(&self) -> bool {
+        self.management.has_deferred_disconnects()
     }
 
     /// Retransmits the end of its connection to every peer that has not acknowledged it.
@@ -119,7 +119,7 @@ impl<M: Memory> LiveDevice<M> {
     ///
     /// # Errors
     /// The adapter has no connection manager: `place` keeps its own.
-    pub(crate) fn adopt(&mut self, place: &mut Option<Parked>) -> Result<(), Unavailable> {
+    pub(crate) fn adopt(&mut self, place: &mut Option<DetachedManager>) -> Result<(), Unavailable> {
         let Self { device, wire, management, .. } = self;
         management.adopt(place, device, wire)
     }

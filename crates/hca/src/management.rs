@@ -9,7 +9,7 @@ use nichrome_rdma::{Device, Memory};
 use nichrome_wire::Instant;
 
 use crate::cm::{
-    CmOptions, ConnectionManager, GroupRequest, Joining, Machine, Parked, Unavailable, errno_of,
+    CmOptions, ConnectionManager, DetachedManager, GroupRequest, Joining, Machine, Unavailable, errno_of,
 };
 use crate::iwarp;
 use crate::management_steering::prefix_of;
@@ -61,7 +61,7 @@ impl Management {
             }
             None if device.has_management() => self.start_for_message(device, wire, now),
             // Only a connection manager needs these ends: the device has handled them.
-            None => drop(wire.take_ended_streams()),
+            None => drop(wire.take_detached_qps()),
         }
     }
 
@@ -98,9 +98,9 @@ impl Management {
     }
 
     /// Gives up the network and the channels of programs in a forked child; its parent keeps them.
-    pub(crate) fn cut_off(&mut self) {
+    pub(crate) fn close_in_child(&mut self) {
         if let Some(manager) = &mut self.manager {
-            manager.cut_off();
+            manager.close_in_child();
         }
     }
 
@@ -116,10 +116,10 @@ impl Management {
         self.manager.as_ref().is_some_and(ConnectionManager::awaits_disconnection)
     }
 
-    /// Returns true while the end of a connection waits for the program to poll.
+    /// Returns true while the end of a connection is deferred until the program polls.
     #[inline]
-    pub(crate) fn has_waiting_ends(&self) -> bool {
-        self.manager.as_ref().is_some_and(ConnectionManager::has_waiting_ends)
+    pub(crate) fn has_deferred_disconnects(&self) -> bool {
+        self.manager.as_ref().is_some_and(ConnectionManager::has_deferred_disconnects)
     }
 
     /// Retransmits the end of its connection to every peer that has not acknowledged it.
@@ -136,17 +136,17 @@ impl Management {
     /// The adapter has no connection manager: `place` keeps its own.
     pub(crate) fn adopt<M: Memory>(
         &mut self,
-        place: &mut Option<Parked>,
+        place: &mut Option<DetachedManager>,
         device: &mut Device<M>,
         wire: &mut Wire,
     ) -> Result<(), Unavailable> {
-        if self.manager.is_some() && place.as_ref().is_none_or(|parked| parked.channels.is_empty()) {
+        if self.manager.is_some() && place.as_ref().is_none_or(|detached| detached.channels.is_empty()) {
             *place = None;
             return Ok(());
         }
         let (machine, joining, comm_ids) = self.open(wire)?;
-        let Some(parked) = place.take() else { return Ok(()) };
-        let manager = ConnectionManager::of_parked(parked, machine, joining, device.config(), comm_ids);
+        let Some(detached) = place.take() else { return Ok(()) };
+        let manager = ConnectionManager::of_detached(detached, machine, joining, device.config(), comm_ids);
         self.begin(manager.map_err(Unavailable::Options)?, device);
         Ok(())
     }

@@ -80,7 +80,7 @@ impl Capture {
     }
 
     /// Gives up the file in a forked child, without a flush; its parent continues to write to it.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn close_in_child(&mut self) {
         if let Some(recorder) = self.recorder.take() {
             mem::forget(recorder);
         }

@@ -101,11 +101,11 @@ impl SetUp {
     }
 
     /// Gives up the ports in a forked child; its parent keeps them.
-    pub(crate) fn sever(&self) {
+    pub(crate) fn close_in_child(&self) {
         match self {
             Self::None => {}
-            Self::Star(star) => star.sever(),
-            Self::Iwarp(iwarp) => iwarp.sever(),
+            Self::Star(star) => star.close_in_child(),
+            Self::Iwarp(iwarp) => iwarp.close_in_child(),
         }
     }
 

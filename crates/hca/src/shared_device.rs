@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nichrome_cm::ChannelName;
 use nichrome_cm::ucma::{Answer, Caller};
-use nichrome_port::{Waker, clock, sever};
+use nichrome_port::{Waker, clock, close_in_child};
 use nichrome_rdma::iwarp::Terms;
 use nichrome_rdma::{Device, Memory, QpHandle};
 use nichrome_wire::Instant;
@@ -41,8 +41,8 @@ pub(crate) struct SharedDevice<M> {
 
 impl<M> SharedDevice<M> {
     /// Gives up the duplicates of the ports' descriptors in a forked child; its parent keeps them.
-    pub(crate) fn sever(&self) {
-        sever([&self.ports].into_iter().chain(self.side_ports.get()).map(AsFd::as_fd));
+    pub(crate) fn close_in_child(&self) {
+        close_in_child([&self.ports].into_iter().chain(self.side_ports.get()).map(AsFd::as_fd));
     }
 }
 
@@ -55,7 +55,7 @@ impl<M: Memory> SharedDevice<M> {
 
     /// Calls verbs, then sends the packets that they have queued.
     pub(crate) fn call<T>(&self, verbs: impl FnOnce(&mut Device<M>) -> T) -> T {
-        self.act(|live| verbs(&mut live.device))
+        self.with_live(|live| verbs(&mut live.device))
     }
 
     /// Calls the connection manager, which the first call starts, then sends the messages that it has queued.
@@ -68,29 +68,29 @@ impl<M: Memory> SharedDevice<M> {
 
     /// Calls the connection manager, which may open side ports.
     pub(crate) fn with_management<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
-        let (result, has_opened) = self.act(|live| {
+        let (result, has_opened) = self.with_live(|live| {
             let result = calls(live);
             (result, live.take_side_ports().map(|ports| drop(self.side_ports.set(ports))).is_some())
         });
         if has_opened {
             // Wakes the thread: its wait may not include the side ports.
-            self.handover.call_for(Some(Instant::ZERO));
+            self.handover.wake_by(Some(Instant::ZERO));
         }
         result
     }
 
     /// Calls the device or the connection manager, then sends the packets that they have queued.
-    pub(crate) fn act<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
+    pub(crate) fn with_live<T>(&self, calls: impl FnOnce(&mut LiveDevice<M>) -> T) -> T {
         let live = &mut *self.live();
         let result = calls(live);
         let (now, before) = (clock::now(), live.wire.counters().sent);
         live.transmit(now);
         if live.wire.counters().sent != before {
-            self.handover.moved(now);
+            self.handover.record_traffic(now);
         }
         live.report(&self.events);
         // The calls may have set a timer that the thread has not seen.
-        self.handover.call_for(live.poll_timeout());
+        self.handover.wake_by(live.poll_timeout());
         result
     }
 
@@ -106,7 +106,7 @@ impl<M: Memory> SharedDevice<M> {
                 nap = longest.min(2 * nap);
                 continue;
             }
-            match self.watch(&poll_time) {
+            match self.progress_and_wait(&poll_time) {
                 Ok(true) => nap = shortest,
                 Ok(false) => {}
                 // The kernel cannot wait for the ports: nothing can be received any more.
@@ -118,15 +118,15 @@ impl<M: Memory> SharedDevice<M> {
     /// Returns true if a program has polled recently, or is likely to poll soon because it holds the lock: it
     /// calls verbs in a row. Returns false if a program waits for an event, however often others poll.
     fn is_polled(&self) -> bool {
-        !self.handover.is_attended()
+        !self.handover.has_descriptor_waits()
             && (self.handover.was_polled() || matches!(self.live.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// Makes progress, then waits for the next datagram or timer; returns true if a datagram was received or
     /// sent.
-    fn watch(&self, poll_time: &PollTime) -> rustix::io::Result<bool> {
+    fn progress_and_wait(&self, poll_time: &PollTime) -> rustix::io::Result<bool> {
         self.handover.arm();
-        let (due, has_moved) = {
+        let (due, has_traffic) = {
             let live = &mut *self.live();
             let before = live.wire.counters();
             live.progress(&self.events);
@@ -134,18 +134,18 @@ impl<M: Memory> SharedDevice<M> {
         };
         let before = clock::now();
         let until = before.plus_nanos(poll_time.nanos());
-        if has_moved && self.look(due.map_or(until, |due| due.min(until)))? {
+        if has_traffic && self.poll_ports(due.map_or(until, |due| due.min(until)))? {
             return Ok(true);
         }
         self.handover.sleep(due, self.ports.as_fd(), self.side_ports.get().map(AsFd::as_fd))?;
         poll_time.waited(clock::now().nanos_since(before));
-        Ok(has_moved)
+        Ok(has_traffic)
     }
 
-    /// Polls the ports without sleeping, until a time or until a program calls the thread, waits for the
+    /// Polls the ports without sleeping, until a time or until a program wakes the thread, waits for the
     /// ports or polls itself. Returns true if a datagram waits.
-    fn look(&self, until: Instant) -> rustix::io::Result<bool> {
-        while clock::now() < until && !self.handover.is_called() && !self.is_polled() {
+    fn poll_ports(&self, until: Instant) -> rustix::io::Result<bool> {
+        while clock::now() < until && !self.handover.must_stop_polling() && !self.is_polled() {
             if let [true] = clock::wait([self.ports.as_fd()], Some(Instant::ZERO))? {
                 return Ok(true);
             }
@@ -192,10 +192,10 @@ impl<M: Memory + Send> StreamHost for SharedDevice<M> {
             live.device.connect(qp, terms)?;
             live.wire.attach_stream(qp, connected, clock::now())?;
         }
-        // Sends the requests that were posted during the set-up, and calls the thread to receive the data
+        // Sends the requests that were posted during the set-up, and wakes the thread to receive the data
         // that the peer has already sent.
         self.call(|_| ());
-        self.handover.call_for(Some(Instant::ZERO));
+        self.handover.wake_by(Some(Instant::ZERO));
         Ok(())
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct Wire {
     faults: Option<FaultyPaths>,
     capture: Capture,
     counters: WireCounters,
-    is_cut_off: bool,
+    is_closed: bool,
 }
 
 /// Datagrams of `segment_size` bytes each; the last may be shorter.
@@ -142,7 +142,7 @@ impl Wire {
             faults,
             capture: capture.unwrap_or_default(),
             counters: WireCounters::default(),
-            is_cut_off: false,
+            is_closed: false,
         })
     }
 
@@ -189,7 +189,7 @@ impl Wire {
     /// # Errors
     /// ENETDOWN: this process is a forked child, or exits.
     fn check_connected(&self) -> Result<(), UdpError> {
-        match self.is_cut_off {
+        match self.is_closed {
             false => Ok(()),
             true => Err(UdpError::Io { address: self.local(), error: Errno::NETDOWN.into() }),
         }
@@ -230,7 +230,7 @@ impl Wire {
         connected: ConnectedStream,
         now: Instant,
     ) -> io::Result<()> {
-        let streams = self.ports.streams_mut().filter(|_| !self.is_cut_off).ok_or(Errno::NOTCONN)?;
+        let streams = self.ports.streams_mut().filter(|_| !self.is_closed).ok_or(Errno::NOTCONN)?;
         streams.attach(qp, connected, &mut self.capture, now)
     }
 
@@ -239,25 +239,25 @@ impl Wire {
     /// # Errors
     /// The adapter has no streams, or the kernel cannot watch it.
     pub(crate) fn watch(&mut self, descriptor: &impl AsFd) -> io::Result<()> {
-        let streams = self.ports.streams_mut().filter(|_| !self.is_cut_off).ok_or(Errno::NOTCONN)?;
+        let streams = self.ports.streams_mut().filter(|_| !self.is_closed).ok_or(Errno::NOTCONN)?;
         streams.watch_other(descriptor)
     }
 
     /// Takes the queue pairs that the connection manager connected and whose streams have ended.
-    pub(crate) fn take_ended_streams(&mut self) -> Vec<QpHandle> {
-        self.ports.streams_mut().map(StreamPorts::take_left).unwrap_or_default()
+    pub(crate) fn take_detached_qps(&mut self) -> Vec<QpHandle> {
+        self.ports.streams_mut().map(StreamPorts::take_detached_qps).unwrap_or_default()
     }
 
     /// Detaches a queue pair from its stream, which is closed.
     pub(crate) fn close_stream(&mut self, qp: QpHandle, now: Instant) {
-        if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {
+        if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_closed) {
             streams.close(qp, now);
         }
     }
 
     /// Detaches all queue pairs from their streams, which are closed.
     pub(crate) fn close_streams(&mut self, now: Instant) {
-        if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_cut_off) {
+        if let Some(streams) = self.ports.streams_mut().filter(|_| !self.is_closed) {
             streams.close_all(now);
         }
     }
@@ -276,15 +276,15 @@ impl Wire {
     /// Stops using the ports, for a process that ends: datagrams to send are refused, none is received, and
     /// the capture is closed.
     pub(crate) fn close(&mut self) {
-        self.is_cut_off = true;
+        self.is_closed = true;
         self.capture.close();
     }
 
     /// Gives up the ports and the capture in a forked child; its parent keeps them.
-    pub(crate) fn cut_off(&mut self) {
-        self.is_cut_off = true;
-        self.ports.cut_off();
-        self.capture.abandon();
+    pub(crate) fn close_in_child(&mut self) {
+        self.is_closed = true;
+        self.ports.close_in_child();
+        self.capture.close_in_child();
     }
 
     /// Deadline of the next datagram on an impaired path.
@@ -316,7 +316,7 @@ impl Wire {
 
     /// Receives a batch from each port; returns true if more may wait.
     pub(crate) fn receive<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
-        if self.is_cut_off {
+        if self.is_closed {
             return false;
         }
         let Self { ports, faults, capture, counters, .. } = self;
@@ -348,7 +348,7 @@ impl Wire {
     pub(crate) fn transmit<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) -> bool {
         let has_more = match self.ports.streams_mut() {
             None => self.send_batch(device, now),
-            Some(streams) => !self.is_cut_off && streams.transmit(device, &mut self.capture, now),
+            Some(streams) => !self.is_closed && streams.transmit(device, &mut self.capture, now),
         };
         self.capture.flush();
         has_more
@@ -388,7 +388,7 @@ impl Wire {
             let hop_limit = Some(route.hop_limit);
             let envelope = Envelope { peer, traffic_class: route.traffic_class, hop_limit };
             let bytes = &room[..len];
-            match send_by_link(&mut self.ports, &envelope, bytes, segment_len, self.is_cut_off, now) {
+            match send_by_link(&mut self.ports, &envelope, bytes, segment_len, self.is_closed, now) {
                 LinkSend::NoLink => {
                     self.outgoing.stage(envelope, len, segment_len);
                     continue;
@@ -421,7 +421,7 @@ impl Wire {
     fn send_held(&mut self, now: Instant) -> bool {
         let Some(Held { envelope, bytes, segment_size }) = self.held.take() else { return false };
         let count = bytes.len().div_ceil(segment_size);
-        match send_by_link(&mut self.ports, &envelope, &bytes, segment_size, self.is_cut_off, now) {
+        match send_by_link(&mut self.ports, &envelope, &bytes, segment_size, self.is_closed, now) {
             LinkSend::Sent => self.counters.count_linked(count),
             LinkSend::Dropped => self.counters.refused += count as u64,
             LinkSend::Full => {
@@ -493,7 +493,7 @@ impl Wire {
 
     /// Sends staged datagrams that are captured already; returns true if the socket is full.
     fn send_staged(&mut self) -> bool {
-        if self.is_cut_off {
+        if self.is_closed {
             self.counters.refused += self.outgoing.staged().count() as u64;
             self.outgoing.clear();
             return false;
@@ -512,10 +512,10 @@ fn send_by_link(
     envelope: &Envelope,
     bytes: &[u8],
     segment_size: usize,
-    is_cut_off: bool,
+    is_closed: bool,
     now: Instant,
 ) -> LinkSend {
-    let Some(links) = ports.links_mut().filter(|_| !is_cut_off && envelope.peer.port() == ROCE_PORT) else {
+    let Some(links) = ports.links_mut().filter(|_| !is_closed && envelope.peer.port() == ROCE_PORT) else {
         return LinkSend::NoLink;
     };
     let Some(slot) = slot_of(bytes) else { return LinkSend::NoLink };

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 /// since objects own them: afterwards each refers to an unconnected socket that is never readable and cannot
 /// send. Without a free descriptor for that socket, nothing changes.
 #[allow(unsafe_code)]
-pub fn sever<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>) {
+pub fn close_in_child<'a>(descriptors: impl IntoIterator<Item = BorrowedFd<'a>>) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let Ok(unconnected) = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None) else { return };
     for descriptor in descriptors {
@@ -32,12 +32,12 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn a_severed_descriptor_stays_open_and_frees_its_port() {
+    fn a_descriptor_whose_file_is_closed_stays_open_and_frees_its_port() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (address, copy) = (socket.local_addr().unwrap(), socket.try_clone().unwrap());
-        sever([socket.as_fd()]);
-        assert!(UdpSocket::bind(address).is_err(), "the copy is not severed");
-        sever([copy.as_fd()]);
+        close_in_child([socket.as_fd()]);
+        assert!(UdpSocket::bind(address).is_err(), "the copy is not closed");
+        close_in_child([copy.as_fd()]);
         let again = UdpSocket::bind(address).unwrap();
         again.send_to(b"x", address).unwrap();
         assert_eq!(clock::wait([again.as_fd(), socket.as_fd()], None), Ok([true, false]));

@@ -8,8 +8,8 @@
 //!
 //! `unsafe` is in `arena`, and in the files named for the kernel interface that they wrap:
 //! `acknowledgements`, `namespace`, `process_namespace`, `tap`, `packet_socket`, `packet_options`,
-//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`, `quiet_thread`, `scheduling`, `sever`,
-//! `descriptor`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
+//! `packet_ring/blocks`, `ethtool`, `channels`, `mapping`, `process`, `quiet_thread`, `scheduling`,
+//! `close_in_child`, `descriptor`, `udp`, and in `xdp` `bpf`, `ring`, `umem` and `queue`.
 #![deny(unsafe_code)]
 
 mod acknowledgements;
@@ -18,6 +18,7 @@ mod call_on_drop;
 pub mod capture;
 mod channels;
 pub mod clock;
+mod close_in_child;
 mod descriptor;
 mod device;
 mod epoll;
@@ -41,7 +42,6 @@ mod processor;
 mod quiet_thread;
 mod real_time;
 mod scheduling;
-mod sever;
 mod spare_descriptor;
 mod stripped_tag;
 mod sync;
@@ -58,6 +58,7 @@ mod xdp;
 pub use acknowledgements::{Acknowledgements, acknowledgements};
 pub use arena::{Arena, Piece};
 pub use call_on_drop::CallOnDrop;
+pub use close_in_child::close_in_child;
 pub use device::{Device, MAX_RECEIVE, Received};
 pub use epoll::{Epoll, Interest};
 pub use ethtool::{Feature, FeatureError, strips_vlan_tags};
@@ -79,7 +80,6 @@ pub use processor::{current_processor, incoming_processor};
 pub use quiet_thread::spawn_quiet;
 pub use real_time::{Onset, RealTime};
 pub use scheduling::waited_for_processor;
-pub use sever::sever;
 pub use tap::{Offloads, Tap, TapError};
 pub use tap_wire::TapWire;
 pub use tcp_owner::{TcpOwner, tcp_peer_owner};

@@ -17,7 +17,7 @@ use crate::ports::{Binding, with_port};
 const NANOS_PER_MILLISECOND: u64 = 1_000_000;
 
 impl<H: Host> Manager<H> {
-    /// Binds an identifier to an address, or to all ([`Host::stands_for_all`]), and a port, 0 for any.
+    /// Binds an identifier to an address, or to all ([`Host::is_wildcard`]), and a port, 0 for any.
     ///
     /// # Errors
     /// [`CommandError`].
@@ -26,7 +26,7 @@ impl<H: Host> Manager<H> {
         if identifier.state != IdState::Idle {
             return Err(CommandError::State);
         }
-        let (source, source_index) = match self.host.stands_for_all(source.ip()) {
+        let (source, source_index) = match self.host.is_wildcard(source.ip()) {
             true => (with_port(any_of(source.ip()), source.port()), None),
             false => (source, Some(self.host.source_index(source.ip()).ok_or(CommandError::NoDevice)?)),
         };

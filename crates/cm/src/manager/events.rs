@@ -1,7 +1,7 @@
 //! Queueing and fetching events.
 
 use super::Manager;
-use crate::channel::Queued;
+use crate::channel::QueuedEvent;
 use crate::error::{CommandError, Errno};
 use crate::event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 use crate::exchange::Output;
@@ -75,15 +75,15 @@ impl<H> Manager<H> {
             return;
         };
         let event = Event { uid: identifier.uid, id: id.0, kind, status, parameters, ece: identifier.ece };
-        self.queue(Queued { context: id, request: None, membership: None, event });
+        self.queue(QueuedEvent { context: id, request: None, membership: None, event });
     }
 
     /// Queues an event of a membership.
     pub(super) fn raise_membership(&mut self, id: IdName, membership: MembershipName, event: Event) {
-        self.queue(Queued { context: id, request: None, membership: Some(membership), event });
+        self.queue(QueuedEvent { context: id, request: None, membership: Some(membership), event });
     }
 
-    pub(super) fn queue(&mut self, mut queued: Queued) {
+    pub(super) fn queue(&mut self, mut queued: QueuedEvent) {
         let Some(context) = self.identifiers.get_mut(&queued.context) else { return };
         let Some(channel) = self.channels.get_mut(&context.channel) else { return };
         context.events_queued += 1;

@@ -8,7 +8,7 @@ use nichrome_wire::rdma::{Psn, QKey, QpNumber};
 
 use super::Manager;
 use crate::backlog::Room;
-use crate::channel::{Queued, Requested};
+use crate::channel::{QueuedEvent, Requested};
 use crate::event::{ConnectionParameters, DatagramParameters, Event, EventKind, Parameters};
 use crate::exchange::Route;
 use crate::held::Unclaimed;
@@ -68,8 +68,10 @@ impl<H: Host> Manager<H> {
         if (header.source.ip(), header.destination) != (request.peer_address, request.own_address) {
             return self.ib.refuse_request(request, RejectReason::INVALID_GID);
         }
-        let takes =
-            self.identifiers.get(&listener).is_some_and(|listener| takes(listener.kind, req.transport));
+        let takes = self
+            .identifiers
+            .get(&listener)
+            .is_some_and(|listener| accepts_transport(listener.kind, req.transport));
         if !takes {
             return self.ib.refuse_request(request, RejectReason::INVALID_TRANSPORT);
         }
@@ -176,7 +178,7 @@ impl<H: Host> Manager<H> {
             ece: arrival.ece,
         };
         let request = Some(Requested { id, source });
-        self.queue(Queued { context: arrival.listener, request, membership: None, event });
+        self.queue(QueuedEvent { context: arrival.listener, request, membership: None, event });
         Ok(id)
     }
 
@@ -200,7 +202,7 @@ impl<H: Host> Manager<H> {
 }
 
 /// Returns true if a listener for queue pairs of this kind takes requests of this transport service.
-fn takes(kind: QpType, transport: TransportService) -> bool {
+fn accepts_transport(kind: QpType, transport: TransportService) -> bool {
     match kind {
         QpType::Rc => transport == TransportService::Rc,
         QpType::Uc => transport == TransportService::Uc,

@@ -59,7 +59,7 @@ pub fn execute<H: Host>(
 ) -> Result<Option<Answer>, Errno> {
     let (header, body) = CommandHeader::split(written)?;
     let command = Command::parse(header.number, body)?;
-    if usize::from(header.answer_len) < least_answer(&command) {
+    if usize::from(header.answer_len) < min_answer_len(&command) {
         return Err(Errno::ENOSPC);
     }
     let answer = Execution { manager, channel, caller, now }.run(command)?;
@@ -70,7 +70,7 @@ pub fn execute<H: Host>(
 }
 
 /// Minimum bytes of the program's buffer: the length of the first version of the answer.
-fn least_answer(command: &Command) -> usize {
+fn min_answer_len(command: &Command) -> usize {
     match command {
         Command::CreateId { .. }
         | Command::DestroyId { .. }

@@ -12,10 +12,10 @@ use super::{MILLISECOND, Network, at, parameters};
 pub(crate) type Choose<'a> = dyn FnMut(u32) -> Option<u32> + 'a;
 
 /// Maximum number of losses of a message: fewer than its transmissions.
-const MOST_LOSSES: u32 = 2;
+const MAX_LOSSES: u32 = 2;
 
 /// Longest delay of a datagram in milliseconds: shorter than the end of a connection is remembered.
-const MOST_DELAY: u64 = 90;
+const MAX_DELAY: u64 = 90;
 
 const SERVER_PORT: u16 = 7;
 const SERVICE_PORT: u16 = 8;
@@ -78,13 +78,13 @@ impl Faults {
         if self.below(100) < loss {
             let losses = self.losses.entry(*payload).or_default();
             *losses += 1;
-            if *losses <= MOST_LOSSES {
+            if *losses <= MAX_LOSSES {
                 return delays;
             }
         }
         for _ in 0..copies {
             let is_delayed = self.below(100) < delay;
-            delays.push(if is_delayed { self.below(MOST_DELAY) + 1 } else { 1 } * MILLISECOND);
+            delays.push(if is_delayed { self.below(MAX_DELAY) + 1 } else { 1 } * MILLISECOND);
         }
         delays
     }

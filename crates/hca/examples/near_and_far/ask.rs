@@ -7,10 +7,10 @@ use nichrome_hca::reach::Policy;
 use nichrome_wan::DelayHistogram;
 
 use crate::Result;
-use crate::asked::Asked;
 use crate::book::Entry;
 use crate::peer::{Adapters, Peer};
 use crate::report::Report;
+use crate::server_results::ServerResults;
 use crate::slots::{hash, value_of};
 
 pub(crate) struct Ask {
@@ -24,8 +24,8 @@ impl Ask {
     /// Puts and gets keys on the servers of a book.
     pub(crate) fn run(&self, book: &[Entry], json: bool) -> Result<ExitCode> {
         let mut adapters = Adapters::new(self.from);
-        let new = |entry| Asked::new(entry, DelayHistogram::new(), DelayHistogram::new());
-        let mut peers: Vec<Asked<'_>> = book.iter().map(new).collect();
+        let new = |entry| ServerResults::new(entry, DelayHistogram::new(), DelayHistogram::new());
+        let mut peers: Vec<ServerResults<'_>> = book.iter().map(new).collect();
         for peer in &mut peers {
             if let Err(error) = peer.reach(&mut adapters, self.from, &self.policy) {
                 peer.fail(error.to_string());

@@ -15,15 +15,15 @@
 //! | `messages.rs` | the description of a server's table; PUT and its answer |
 //! | `server.rs` | a server |
 //! | `peer.rs` | a client's connection to a server |
-//! | `book.rs`, `ask.rs`, `asked.rs`, `report.rs` | the client: addresses, keys, results for one server, latencies |
+//! | `book.rs`, `ask.rs`, `server_results.rs`, `report.rs` | the client: addresses, keys, results for one server, latencies |
 
 mod ask;
-mod asked;
 mod book;
 mod messages;
 mod peer;
 mod report;
 mod server;
+mod server_results;
 #[path = "../common/slots.rs"]
 mod slots;
 

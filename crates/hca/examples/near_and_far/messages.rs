@@ -10,7 +10,7 @@ use crate::slots::SLOT;
 const PROTOCOL: &str = "near_and_far 1";
 
 /// The largest table, in slots.
-const MOST_SLOTS: usize = 1 << 20;
+const MAX_SLOTS: usize = 1 << 20;
 
 /// A server's table, as private data of the connection.
 #[derive(Serialize, Deserialize)]
@@ -35,7 +35,7 @@ impl Introduction {
         if protocol != PROTOCOL {
             return Err(format!("the peer speaks '{protocol}', and not '{PROTOCOL}'").into());
         }
-        if !(1..=MOST_SLOTS).contains(&slots) || slots * SLOT != table.len {
+        if !(1..=MAX_SLOTS).contains(&slots) || slots * SLOT != table.len {
             return Err(
                 format!("the peer says that its table has {slots} slots in {} bytes", table.len).into()
             );

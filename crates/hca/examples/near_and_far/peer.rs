@@ -18,7 +18,7 @@ const PUT: u64 = 2;
 const REPLY: u64 = 3;
 
 /// Maximum READs of a slot that is being changed.
-const MOST_READS: usize = 1000;
+const MAX_READS: usize = 1000;
 
 /// Offsets in the region: of bytes that a GET reads, of a PUT's message, and of its answer.
 const READ_AT: usize = 0;
@@ -96,7 +96,7 @@ impl Peer {
         for _ in 0..self.slots {
             let found = loop {
                 match self.read(at)? {
-                    Found::Torn if reads < MOST_READS => reads += 1,
+                    Found::Torn if reads < MAX_READS => reads += 1,
                     found => break found,
                 }
             };
@@ -141,7 +141,9 @@ impl Peer {
         let done = self.completions.wait(patience).ok_or_else(|| format!("no answer for {patience:?}"))?;
         match done.status {
             Status::Success => Ok(done),
-            Status::RemoteAccess => Err("the peer's table is not where the peer says".into()),
+            Status::RemoteAccess => {
+                Err("remote access error: wrong address or key of the peer's table".into())
+            }
             Status::RetryExceeded => Err("the peer has stopped answering".into()),
             Status::Flushed => Err("the connection has ended".into()),
             Status::LocalLength => Err("the peer's answer is too long".into()),

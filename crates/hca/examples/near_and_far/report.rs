@@ -7,7 +7,7 @@ use nichrome_hca::reach::Policy;
 use nichrome_wan::DelayHistogram;
 use serde::Serialize;
 
-use crate::asked::Asked;
+use crate::server_results::ServerResults;
 
 /// The result. The names of its fields, and of those of the types below, are JSON keys.
 #[derive(Serialize)]
@@ -76,8 +76,8 @@ impl Latency {
 }
 
 impl Report {
-    pub(crate) fn of(policy: &Policy, peers: &[Asked<'_>]) -> Self {
-        let line = |peer: &Asked<'_>| Line {
+    pub(crate) fn of(policy: &Policy, peers: &[ServerResults<'_>]) -> Self {
+        let line = |peer: &ServerResults<'_>| Line {
             name: peer.entry.name.clone(),
             address: peer.entry.address.to_string(),
             transport: peer.route.map(|route| route.transport.name()),

@@ -17,7 +17,7 @@ use crate::slots::{Found, SLOT, decode, insert};
 use crate::{Result, open};
 
 /// Maximum number of clients; further ones are rejected.
-const MOST_CLIENTS: usize = 64;
+const MAX_CLIENTS: usize = 64;
 
 /// Time without a message after which the server tests whether a client is still connected.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -65,7 +65,7 @@ impl Server {
         eprintln!("serving at {at}");
         thread::scope(|scope| {
             for (entrance, listener) in self.entrances.iter().zip(&listeners) {
-                scope.spawn(move || self.admit(scope, entrance, listener));
+                scope.spawn(move || self.accept_clients(scope, entrance, listener));
             }
             loop {
                 answer_probe(&probes)?;
@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// Accepts clients, each on its own thread, so that none waits for another.
-    fn admit<'scope, 'env>(
+    fn accept_clients<'scope, 'env>(
         &'env self,
         scope: &'scope thread::Scope<'scope, 'env>,
         entrance: &'env Entrance,
@@ -82,15 +82,16 @@ impl Server {
     ) {
         while let Ok(arrived) = listener.accept(LONG) {
             let Some(request) = arrived else { continue };
-            if self.clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+            if self.clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
                 self.clients.fetch_sub(1, Ordering::Relaxed);
                 // Fails only if the client is gone.
-                let _ = request.reject(b"there are as many clients as are served");
+                let _ =
+                    request.reject(format!("the server has its maximum of {MAX_CLIENTS} clients").as_bytes());
                 continue;
             }
             scope.spawn(move || {
                 let client = request.peer();
-                if let Err(error) = self.attend(entrance, request) {
+                if let Err(error) = self.serve_client(entrance, request) {
                     eprintln!("near_and_far: client {client}: {error}");
                 }
                 self.clients.fetch_sub(1, Ordering::Relaxed);
@@ -99,7 +100,7 @@ impl Server {
     }
 
     /// Serves a client until it disconnects.
-    fn attend(&self, entrance: &Entrance, request: Request) -> Result<()> {
+    fn serve_client(&self, entrance: &Entrance, request: Request) -> Result<()> {
         let adapter = &entrance.adapter;
         let completions = adapter.completion_queue(8)?;
         let capacity = QpCapacity { send_wrs: 2, receive_wrs: 1, send_sges: 1, receive_sges: 1, inline: 0 };

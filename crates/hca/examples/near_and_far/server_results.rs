@@ -11,7 +11,7 @@ use crate::book::Entry;
 use crate::peer::{Adapters, Peer, Route};
 
 /// A server with its connection, if it was reached, and the measured times.
-pub(crate) struct Asked<'a> {
+pub(crate) struct ServerResults<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) route: Option<Route>,
     peer: Option<Peer>,
@@ -21,7 +21,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) error: Option<String>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ServerResults<'a> {
     pub(crate) const fn new(entry: &'a Entry, puts: DelayHistogram, gets: DelayHistogram) -> Self {
         Self { entry, route: None, peer: None, puts, gets, error: None }
     }

@@ -29,7 +29,8 @@ pub enum ChannelError {
 /// it sends DREQ for connections, and REJ for unanswered requests.
 ///
 /// Its descriptor is readable while the channel has events that GET_EVENT has not fetched. A program that
-/// waits for it should announce that by [`Driver::attend`](crate::Driver::attend).
+/// waits for it should announce that by
+/// [`Driver::begin_descriptor_wait`](crate::Driver::begin_descriptor_wait).
 pub struct CmChannel {
     host: Arc<dyn ChannelHost>,
     name: ChannelName,

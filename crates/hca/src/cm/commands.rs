@@ -184,7 +184,7 @@ impl ConnectionManager {
         if self.joining.is_some() {
             prepare(qp, attributes, device)?;
         } else {
-            self.bring_up(id, qp, attributes, device, modify)?;
+            self.move_to_rts(id, qp, attributes, device, modify)?;
         }
         let number = self.next_number();
         self.engine.accept(id, number.0, parameters, Ece::default(), now)?;
@@ -203,7 +203,7 @@ impl ConnectionManager {
     ) -> Result<(), ConnectError> {
         let known = self.connections.get(&number).map(|connection| (connection.id, connection.qp));
         let (id, qp) = known.ok_or(CommandError::NotFound)?;
-        self.bring_up(id, qp, attributes, device, modify)?;
+        self.move_to_rts(id, qp, attributes, device, modify)?;
         self.engine.establish(id, now)?;
         if let Some(connection) = self.connections.get_mut(&number) {
             connection.progress = Progress::Established;
@@ -212,7 +212,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    fn bring_up<M: Memory>(
+    fn move_to_rts<M: Memory>(
         &self,
         id: IdName,
         qp: QpHandle,
@@ -248,8 +248,8 @@ impl ConnectionManager {
 
     /// Takes the private data with which the peer accepted a connection that needs no RTU (iWARP). The peer
     /// may have disconnected since.
-    pub(crate) fn take_welcome(&mut self, number: EndpointNumber) -> Option<Vec<u8>> {
-        self.connections.get_mut(&number)?.welcome.take()
+    pub(crate) fn take_accept_private_data(&mut self, number: EndpointNumber) -> Option<Vec<u8>> {
+        self.connections.get_mut(&number)?.accept_private_data.take()
     }
 
     /// Moves the queue pair to ERROR and sends a DREQ. No effect on a connection that is not established.

@@ -18,7 +18,7 @@ use crate::queue_pair::{Connection, QueuePair};
 
 /// A connected queue pair. Dropping it disconnects, then destroys the queue pair.
 pub struct Connected {
-    endpoint: Endpoint,
+    endpoint: ConnectionHandle,
     queue_pair: QueuePair,
     peer: SocketAddr,
     private_data: Vec<u8>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Connected {
 }
 
 /// A connection of the connection manager. Dropping it ends the connection.
-pub(super) struct Endpoint {
+pub(super) struct ConnectionHandle {
     adapter: Adapter,
     number: EndpointNumber,
 }
@@ -58,7 +58,7 @@ impl Adapter {
         let number = self.manage(|manager, device, now| {
             manager.connect(peer, handle, &parameters, &attributes, device, now)
         })??;
-        let endpoint = Endpoint { adapter: self.clone(), number };
+        let endpoint = ConnectionHandle { adapter: self.clone(), number };
         let private_data = match endpoint.wait_while(&Progress::Pending)? {
             Progress::Responded(private_data) => {
                 self.inner.driver.manage_qps(|manager, device, modify, now| {
@@ -67,8 +67,9 @@ impl Adapter {
                 private_data
             }
             progress => {
-                let welcome = self.manage(|manager, _, _| manager.take_welcome(number))?;
-                welcome.ok_or_else(|| failure(progress))?
+                let accept_private_data =
+                    self.manage(|manager, _, _| manager.take_accept_private_data(number))?;
+                accept_private_data.ok_or_else(|| failure(progress))?
             }
         };
         Ok(Connected { endpoint, queue_pair, peer, private_data })
@@ -135,7 +136,7 @@ impl Connection {
     }
 }
 
-impl Endpoint {
+impl ConnectionHandle {
     pub(super) fn new(adapter: Adapter, number: EndpointNumber) -> Self {
         Self { adapter, number }
     }
@@ -159,7 +160,7 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
+impl Drop for ConnectionHandle {
     fn drop(&mut self) {
         // An adapter that has endpoints has a connection manager.
         let _ = self.adapter.manage(|manager, device, now| manager.release(self.number, device, now));
@@ -168,7 +169,7 @@ impl Drop for Endpoint {
 
 impl Connected {
     pub(super) fn new(
-        endpoint: Endpoint,
+        endpoint: ConnectionHandle,
         queue_pair: QueuePair,
         peer: SocketAddr,
         private_data: Vec<u8>,
@@ -193,7 +194,7 @@ impl Connected {
 
     /// Returns false once either end has disconnected. The queue pair is then in ERROR.
     pub fn is_established(&self) -> bool {
-        let Endpoint { adapter, number } = &self.endpoint;
+        let ConnectionHandle { adapter, number } = &self.endpoint;
         adapter.manage(|manager, _, _| manager.progress_of(*number)) == Ok(Progress::Established)
     }
 
@@ -202,7 +203,7 @@ impl Connected {
     /// # Errors
     /// No descriptor is free.
     pub fn wait_disconnected(&self, timeout: Duration) -> Result<bool, WaitError> {
-        let Endpoint { adapter, number } = &self.endpoint;
+        let ConnectionHandle { adapter, number } = &self.endpoint;
         let ended = |manager: &mut ConnectionManager| {
             (manager.progress_of(*number) != Progress::Established).then_some(())
         };
@@ -212,7 +213,7 @@ impl Connected {
     /// Disconnects: moves the queue pair to ERROR, so that outstanding requests are flushed, and sends a
     /// DREQ, which the adapter retransmits until the peer answers. No effect if either end has disconnected.
     pub fn disconnect(&self) {
-        let Endpoint { adapter, number } = &self.endpoint;
+        let ConnectionHandle { adapter, number } = &self.endpoint;
         self.queue_pair.repeat_last_ack();
         // An adapter that has endpoints has a connection manager.
         let _ = adapter.manage(|manager, device, now| manager.disconnect(*number, device, now));

@@ -27,11 +27,11 @@ pub(super) struct Connection {
     pub(super) qp: QpHandle,
     pub(super) progress: Progress,
     /// Private data with which the peer accepted a connection that needs no RTU (iWARP).
-    pub(super) welcome: Option<Vec<u8>>,
+    pub(super) accept_private_data: Option<Vec<u8>>,
 }
 
 impl Connection {
     pub(super) const fn new(id: IdName, qp: QpHandle) -> Self {
-        Self { id, qp, progress: Progress::Pending, welcome: None }
+        Self { id, qp, progress: Progress::Pending, accept_private_data: None }
     }
 }

@@ -12,7 +12,7 @@ use nichrome_wire::{Engine, Instant};
 use super::joining::Joining;
 use super::machine::Machine;
 use super::manager::ConnectionManager;
-use super::programs::{GroupRequest, Parked, show_events};
+use super::programs::{DetachedManager, GroupRequest, update_waker};
 
 /// A caller that records which other channel a command names.
 struct Recording<'a> {
@@ -36,15 +36,15 @@ impl ConnectionManager {
     ///
     /// # Errors
     /// An option is out of range.
-    pub(crate) fn of_parked(
-        parked: Parked,
+    pub(crate) fn of_detached(
+        detached: DetachedManager,
         machine: (IpAddr, Machine),
         joining: Option<Joining>,
         device: &Config,
         comm_ids: CommIdPrefix,
     ) -> Result<Self, ConfigError> {
-        let mut manager = Self::of_engine(parked.engine, machine, joining, device, comm_ids)?;
-        manager.programs.channels = parked.channels;
+        let mut manager = Self::of_engine(detached.engine, machine, joining, device, comm_ids)?;
+        manager.programs.channels = detached.channels;
         Ok(manager)
     }
 
@@ -73,10 +73,10 @@ impl ConnectionManager {
 
     /// Gives up the network and the wakers of the programs' channels in a forked child, without effect on its
     /// parent. From now on, commands have no effect outside of this process.
-    pub(crate) fn cut_off(&mut self) {
+    pub(crate) fn close_in_child(&mut self) {
         self.programs.channels.clear();
         self.joining = None;
-        self.engine.host_mut().cut_off();
+        self.engine.host_mut().close_in_child();
     }
 
     /// Destroys all channels of programs, since the process exits. Threads that still wait for events get
@@ -106,7 +106,7 @@ impl ConnectionManager {
         let result = execute(&mut self.engine, channel, &mut caller, written, now);
         self.drain(device, now);
         for channel in [Some(channel), caller.other].into_iter().flatten() {
-            show_events(&self.engine, channel, &self.programs.channels);
+            update_waker(&self.engine, channel, &self.programs.channels);
         }
         result
     }

@@ -14,7 +14,7 @@ use super::channel::{ChannelError, ChannelHost, CmChannel};
 use super::error::Unavailable;
 use super::manager::{Seeds, new_engine};
 use super::options::CmOptions;
-use super::programs::{Parked, show_events};
+use super::programs::{DetachedManager, update_waker};
 use crate::config::{OpenError, Transport, seed};
 use crate::driver::Driver;
 
@@ -23,7 +23,7 @@ use crate::driver::Driver;
 /// adapter must follow [`attach`](Self::attach).
 pub struct CmHost {
     /// `None` once an adapter has it.
-    parked: Mutex<Option<Parked>>,
+    detached: Mutex<Option<DetachedManager>>,
     adapter: OnceLock<Arc<dyn ChannelHost>>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for CmHost {
 
 /// A locked connection manager.
 pub struct PausedHost<'a> {
-    _parked: MutexGuard<'a, Option<Parked>>,
+    _detached: MutexGuard<'a, Option<DetachedManager>>,
 }
 
 impl fmt::Debug for PausedHost<'_> {
@@ -57,8 +57,8 @@ impl CmHost {
         let seeds = Seeds { repeatable: seed(seed_of_config)?, identity: seed(None)? };
         let engine = new_engine(bearer, Guid(guid), seeds, &CmOptions::default());
         let engine = engine.map_err(Unavailable::Options)?;
-        let parked = Mutex::new(Some(Parked { engine, channels: BTreeMap::new() }));
-        Ok(Arc::new(Self { parked, adapter: OnceLock::new() }))
+        let detached = Mutex::new(Some(DetachedManager { engine, channels: BTreeMap::new() }));
+        Ok(Arc::new(Self { detached, adapter: OnceLock::new() }))
     }
 
     /// Opens a channel. The program must keep the adapter open as long as the channel.
@@ -72,7 +72,7 @@ impl CmHost {
     /// Returns true if a program has limited an identifier to its address family (`RDMA_OPTION_ID_AFONLY`),
     /// and no adapter has the connection manager yet.
     pub fn is_family_only(&self, id: IdName) -> bool {
-        self.parked().as_ref().is_some_and(|parked| parked.engine.is_family_only(id))
+        self.detached().as_ref().is_some_and(|detached| detached.engine.is_family_only(id))
     }
 
     /// Hands the connection manager to an adapter, which drives it from now on. No effect if one does
@@ -81,7 +81,7 @@ impl CmHost {
     /// # Errors
     /// The adapter has no connection manager. This one then stays without an adapter.
     pub fn attach<M: Memory + Send + 'static>(&self, driver: &Driver<M>) -> Result<(), Unavailable> {
-        let mut place = self.parked();
+        let mut place = self.detached();
         if place.is_none() {
             return Ok(());
         }
@@ -95,11 +95,11 @@ impl CmHost {
     /// whose child would otherwise find it locked or half changed. Once an adapter drives the connection
     /// manager, [`Driver::pause`] locks it.
     pub fn pause(&self) -> PausedHost<'_> {
-        PausedHost { _parked: self.parked() }
+        PausedHost { _detached: self.detached() }
     }
 
-    fn parked(&self) -> MutexGuard<'_, Option<Parked>> {
-        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn detached(&self) -> MutexGuard<'_, Option<DetachedManager>> {
+        self.detached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The adapter.
@@ -110,9 +110,9 @@ impl CmHost {
 
 impl ChannelHost for CmHost {
     fn open_channel(&self, ready: &Arc<Waker>) -> Result<ChannelName, ChannelError> {
-        if let Some(parked) = &mut *self.parked() {
-            let name = parked.engine.create_channel()?;
-            parked.channels.insert(name, Arc::clone(ready));
+        if let Some(detached) = &mut *self.detached() {
+            let name = detached.engine.create_channel()?;
+            detached.channels.insert(name, Arc::clone(ready));
             return Ok(name);
         }
         self.attached()?.open_channel(ready)
@@ -124,22 +124,22 @@ impl ChannelHost for CmHost {
         caller: &mut dyn Caller,
         written: &[u8],
     ) -> Result<Option<Answer>, Errno> {
-        if let Some(parked) = &mut *self.parked() {
-            let result = execute(&mut parked.engine, channel, caller, written, clock::now());
-            parked
+        if let Some(detached) = &mut *self.detached() {
+            let result = execute(&mut detached.engine, channel, caller, written, clock::now());
+            detached
                 .channels
                 .keys()
-                .for_each(|channel| show_events(&parked.engine, *channel, &parked.channels));
+                .for_each(|channel| update_waker(&detached.engine, *channel, &detached.channels));
             return result;
         }
         self.attached().map_err(|_| Errno::ENODEV)?.execute(channel, caller, written)
     }
 
     fn close_channel(&self, channel: ChannelName) {
-        if let Some(parked) = &mut *self.parked() {
-            parked.channels.remove(&channel);
+        if let Some(detached) = &mut *self.detached() {
+            detached.channels.remove(&channel);
             // Fails only for an unknown channel.
-            let _ = parked.engine.destroy_channel(channel, clock::now());
+            let _ = detached.engine.destroy_channel(channel, clock::now());
         } else if let Ok(host) = self.attached() {
             host.close_channel(channel);
         }
@@ -208,11 +208,11 @@ mod tests {
 
     /// A forked child shares the descriptor with its parent, and has the engine for itself.
     #[test]
-    fn commands_of_a_device_that_is_cut_off_leave_its_channels_descriptor_as_it_is() {
+    fn commands_of_a_device_that_is_closed_in_a_child_leave_its_channels_descriptor_as_it_is() {
         let driver = Driver::open(&AdapterConfig::default(), Arena::default(), Box::new(drop)).unwrap();
         let channel = driver.open_cm_channel().unwrap();
         write_event(&channel);
-        driver.pause().cut_off();
+        driver.pause().close_in_child();
         assert_eq!(get_event(&channel)[0], 5);
         assert!(is_readable(&channel));
     }

@@ -27,11 +27,11 @@ pub(crate) struct Joining {
     /// one.
     latest: NumberMap<QpHandle, StreamName>,
     /// The established connections.
-    standing: NumberMap<QpHandle, StreamName>,
+    established: NumberMap<QpHandle, StreamName>,
     /// Set up, but not yet joined to their queue pairs.
     ready: Vec<Ready>,
     /// Identifiers of Rust programs whose connection request found no listener.
-    unheard: BTreeSet<IdName>,
+    refused: BTreeSet<IdName>,
 }
 
 impl Joining {
@@ -40,9 +40,9 @@ impl Joining {
     /// # Errors
     /// No descriptor is left.
     pub(crate) fn new(address: IpAddr, shared: iwarp::Shared) -> rustix::io::Result<Self> {
-        let (qps, latest, standing) = (BTreeMap::new(), NumberMap::default(), NumberMap::default());
-        let (ready, unheard) = (Vec::new(), BTreeSet::new());
-        Ok(Self { address, streams: Streams::new(shared)?, qps, latest, standing, ready, unheard })
+        let (qps, latest, established) = (BTreeMap::new(), NumberMap::default(), NumberMap::default());
+        let (ready, refused) = (Vec::new(), BTreeSet::new());
+        Ok(Self { address, streams: Streams::new(shared)?, qps, latest, established, ready, refused })
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
@@ -54,7 +54,7 @@ impl Joining {
     }
 
     /// Executes an output of the engine. `connections` has the connections of Rust programs.
-    pub(super) fn act<M: Memory>(
+    pub(super) fn execute_output<M: Memory>(
         &mut self,
         output: Output,
         connections: &BTreeMap<EndpointNumber, Connection>,
@@ -102,7 +102,7 @@ impl Joining {
             }
             Output::Release(name) => {
                 if let StreamName::Outgoing(id) = name {
-                    self.unheard.remove(&id);
+                    self.refused.remove(&id);
                 }
                 self.streams.forget(name);
                 self.leave(name, device);
@@ -154,8 +154,8 @@ impl Joining {
     /// in RTR. StaR's set-up does so too, as does librdmacm with the queue pairs that it has created.
     fn leave<M: Memory>(&mut self, name: StreamName, device: &mut Device<M>) {
         let Some(qp) = self.qps.remove(&name) else { return };
-        if self.standing.get(&qp) == Some(&name) {
-            self.standing.remove(&qp);
+        if self.established.get(&qp) == Some(&name) {
+            self.established.remove(&qp);
         }
         if self.latest.get(&qp) == Some(&name) {
             self.latest.remove(&qp);
@@ -166,7 +166,7 @@ impl Joining {
     /// The error of a rejected connection: `NoListener` if the peer's TCP refused it, else `Rejected` with
     /// the peer's private data.
     pub(super) fn rejection(&mut self, id: IdName, private_data: Vec<u8>) -> ConnectError {
-        match self.unheard.remove(&id) {
+        match self.refused.remove(&id) {
             true => ConnectError::NoListener,
             false => ConnectError::Rejected(private_data),
         }
@@ -190,7 +190,7 @@ impl Joining {
                     if let (StreamName::Outgoing(id), StreamFailure::Refused(Errno::ECONNREFUSED)) =
                         (name, &failure)
                     {
-                        self.unheard.insert(id);
+                        self.refused.insert(id);
                     }
                     self.report(engine, name, Err(failure), now);
                 }
@@ -216,7 +216,7 @@ impl Joining {
             });
             match connected {
                 Ok(()) => {
-                    self.standing.insert(qp, name);
+                    self.established.insert(qp, name);
                     // The peer's depths: its IRD is this end's agreed ORD, and its ORD this end's agreed IRD.
                     let depth = |depth: u16| depth.min(u8::MAX.into()) as u8;
                     let (ird, ord) = (depth(terms.ord), depth(terms.ird));
@@ -238,7 +238,7 @@ impl Joining {
         device: &mut Device<M>,
         now: Instant,
     ) {
-        if let Some(name) = self.standing.remove(&qp) {
+        if let Some(name) = self.established.remove(&qp) {
             self.leave(name, device);
             engine.receive(Input::Closed(name), now);
         }

@@ -8,7 +8,7 @@ use nichrome_cm::{ConnectionParameters, IdName};
 use nichrome_port::clock;
 
 use super::commands::{Arrival, ListenerName};
-use super::connection::{Connected, Endpoint};
+use super::connection::{Connected, ConnectionHandle};
 use super::error::{ConnectError, ListenError, WaitError};
 use crate::adapter::Adapter;
 use crate::queue_pair::{Connection, QueuePair};
@@ -122,7 +122,7 @@ impl Request {
             manager.accept(id, handle, &parameters, &attributes, (device, modify), now)
         })??;
         self.id = None;
-        let endpoint = Endpoint::new(self.adapter.clone(), number);
+        let endpoint = ConnectionHandle::new(self.adapter.clone(), number);
         endpoint.wait_established()?;
         let private_data = std::mem::take(&mut self.parameters.private_data);
         Ok(Connected::new(endpoint, queue_pair, self.peer, private_data))

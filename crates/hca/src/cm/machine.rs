@@ -33,10 +33,10 @@ impl Machine {
     }
 
     /// Gives up the ports in a forked child; its parent keeps them. Commands reserve no ports from now on.
-    pub(super) fn cut_off(&mut self) {
+    pub(super) fn close_in_child(&mut self) {
         self.tcp = None;
         if let Some(services) = self.services.take() {
-            services.sever();
+            services.close_in_child();
         }
     }
 
@@ -75,7 +75,7 @@ impl Host for Machine {
         (Some(address) == self.address).then_some(0)
     }
 
-    fn stands_for_all(&self, address: IpAddr) -> bool {
+    fn is_wildcard(&self, address: IpAddr) -> bool {
         let is_elsewhere = || self.address.is_some_and(|own| !own.is_loopback());
         address.is_unspecified() || address.is_loopback() && is_elsewhere()
     }

@@ -14,8 +14,8 @@ use nichrome_wire::cm::{Guid, RejectReason};
 use nichrome_wire::{Engine, Instant};
 
 use super::attributes::stop;
+use super::deferred_disconnects::{DeferredDisconnects, Disconnect};
 use super::endpoint::{Connection, EndpointNumber, Progress};
-use super::ends::{End, WaitingEnds};
 use super::error::ConnectError;
 use super::joining::Joining;
 use super::machine::Machine;
@@ -38,7 +38,7 @@ pub(crate) struct ConnectionManager {
     pub(super) programs: Programs,
     /// Connects queue pairs over TCP; `None` unless the transport is iWARP.
     pub(super) joining: Option<Joining>,
-    ends: WaitingEnds,
+    deferred: DeferredDisconnects,
     /// Threads that wait for an endpoint.
     waiting: BTreeMap<EndpointNumber, Vec<Arc<Waker>>>,
     last_number: u64,
@@ -119,7 +119,7 @@ impl ConnectionManager {
             listeners: BTreeMap::new(),
             programs: Programs::default(),
             joining,
-            ends: WaitingEnds::default(),
+            deferred: DeferredDisconnects::default(),
             waiting: BTreeMap::new(),
             last_number: 0,
         })
@@ -159,26 +159,26 @@ impl ConnectionManager {
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let joining = self.joining.as_ref().and_then(Joining::poll_timeout);
-        [self.engine.poll_timeout(), joining, self.ends.poll_timeout()].into_iter().flatten().min()
+        [self.engine.poll_timeout(), joining, self.deferred.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Returns true while the end of a connection waits for the program to poll.
+    /// Returns true while the end of a connection is deferred until the program polls.
     #[inline]
-    pub(crate) fn has_waiting_ends(&self) -> bool {
-        self.ends.poll_timeout().is_some()
+    pub(crate) fn has_deferred_disconnects(&self) -> bool {
+        self.deferred.poll_timeout().is_some()
     }
 
     /// Takes the device's management datagrams, serves timers and queues answers.
     #[inline]
     pub(crate) fn progress<M: Memory>(&mut self, device: &mut Device<M>, now: Instant) {
-        for end in self.ends.take_due(device, now) {
-            self.handle(end, device, now);
+        for disconnect in self.deferred.take_due(device, now) {
+            self.handle(disconnect, device, now);
         }
         while let Some(datagram) = device.poll_management() {
-            // `ended_by` returns `None` for a forged DREQ, so it takes no place in `ends`.
+            // `ended_by` returns `None` for a forged DREQ, so it takes no place in `deferred`.
             let ended = self.engine.ended_by(datagram.source, datagram.destination, &datagram.payload);
-            let message = End::Message(Box::new(datagram));
-            if let Some(message) = self.ends.hold(message, ended, device, now) {
+            let message = Disconnect::Message(Box::new(datagram));
+            if let Some(message) = self.deferred.defer(message, ended, device, now) {
                 self.handle(message, device, now);
             }
         }
@@ -189,13 +189,13 @@ impl ConnectionManager {
     }
 
     /// Handles a message of a peer or the end of a stream.
-    fn handle<M: Memory>(&mut self, end: End, device: &mut Device<M>, now: Instant) {
-        match end {
-            End::Message(datagram) => {
+    fn handle<M: Memory>(&mut self, disconnect: Disconnect, device: &mut Device<M>, now: Instant) {
+        match disconnect {
+            Disconnect::Message(datagram) => {
                 let ManagementDatagram { source, destination, payload } = *datagram;
                 self.engine.receive(Input::Datagram { source, destination, payload: payload.to_vec() }, now);
             }
-            End::Stream(qp) => {
+            Disconnect::Stream(qp) => {
                 if let Some(joining) = &mut self.joining {
                     joining.ended(qp, &mut self.engine, device, now);
                 }
@@ -216,10 +216,10 @@ impl ConnectionManager {
         joining.progress(&mut self.engine, device, now);
         joining.join(&mut self.engine, device, wire, now);
         self.drain(device, now);
-        for qp in wire.take_ended_streams() {
+        for qp in wire.take_detached_qps() {
             let number = device.qp_number(qp).ok();
-            if let Some(end) = self.ends.hold(End::Stream(qp), number, device, now) {
-                self.handle(end, device, now);
+            if let Some(disconnect) = self.deferred.defer(Disconnect::Stream(qp), number, device, now) {
+                self.handle(disconnect, device, now);
             }
         }
     }
@@ -267,7 +267,7 @@ impl ConnectionManager {
                 Output::LeaveGroup(membership) => self.programs.leave(membership),
                 output => {
                     if let Some(joining) = &mut self.joining {
-                        joining.act(output, &self.connections, &mut self.engine, device, now);
+                        joining.execute_output(output, &self.connections, &mut self.engine, device, now);
                     }
                 }
             }
@@ -291,7 +291,7 @@ impl ConnectionManager {
             if let (EventKind::Established, Parameters::Connection(parameters)) =
                 (event.kind, &event.parameters)
             {
-                connection.welcome = Some(parameters.private_data.clone());
+                connection.accept_private_data = Some(parameters.private_data.clone());
             }
             let Some(progress) = progress_of(event, self.joining.as_mut()) else { continue };
             if progress == Progress::Disconnected {

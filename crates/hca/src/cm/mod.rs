@@ -34,7 +34,7 @@
 //! | `endpoint.rs` | the progress of their connections |
 //! | `commands.rs` | commands of programs, to the engine of `nichrome-cm` |
 //! | `manager.rs` | drives the engine: datagrams of queue pair 1, timers, events |
-//! | `ends.rs` | ends of connections that wait until completions are polled |
+//! | `deferred_disconnects.rs` | ends of connections that wait until completions are polled |
 //! | `channel.rs`, `execute.rs`, `programs.rs` | channels for programs that speak the commands of `/dev/infiniband/rdma_cm` |
 //! | `machine.rs`, `tcp_ports.rs` | addresses, routes and ports of the machine; TCP ports that are held |
 //! | `streams`, `joining.rs` | iWARP: TCP and MPA's start-up, and giving streams to queue pairs |
@@ -45,8 +45,8 @@ mod attributes;
 mod channel;
 mod commands;
 mod connection;
+mod deferred_disconnects;
 mod endpoint;
-mod ends;
 mod error;
 mod execute;
 mod host;
@@ -72,4 +72,4 @@ pub(crate) use manager::ConnectionManager;
 pub use nichrome_cm::{CommandError, Usage};
 pub use nichrome_wire::cm::{Guid, RejectReason, TimeExponent};
 pub use options::CmOptions;
-pub(crate) use programs::{GroupRequest, Parked};
+pub(crate) use programs::{DetachedManager, GroupRequest};

@@ -21,7 +21,7 @@ pub(super) struct Programs {
 }
 
 /// An engine without an adapter, and its channels.
-pub(crate) struct Parked {
+pub(crate) struct DetachedManager {
     pub(crate) engine: Manager<Machine>,
     pub(crate) channels: BTreeMap<ChannelName, Arc<Waker>>,
 }
@@ -54,7 +54,7 @@ impl Programs {
 
 /// Signals the waker of a channel that has an event, else clears it: a command may have added, fetched,
 /// dropped or moved the last event, and a wait may have cleared the waker.
-pub(super) fn show_events(
+pub(super) fn update_waker(
     engine: &Manager<Machine>,
     channel: ChannelName,
     wakers: &BTreeMap<ChannelName, Arc<Waker>>,

@@ -13,7 +13,7 @@ pub(crate) struct ConnectRequest<T> {
     pub(crate) number: QpNumber,
     pub(crate) address: IpAddr,
     pub(crate) peer: (IpAddr, QpNumber),
-    pub(crate) asked: T,
+    pub(crate) parameters: T,
 }
 
 impl<T> ConnectRequest<T> {
@@ -27,7 +27,7 @@ impl<T> ConnectRequest<T> {
         qp: QpHandle,
         change: &QpChange,
         address: IpAddr,
-        asked: impl FnOnce(&QpReport) -> T,
+        parameters: impl FnOnce(&QpReport) -> T,
     ) -> Result<Option<Self>, ModifyError> {
         // Services other than RC cannot be held, nor queue pairs that have a connection already.
         if change.state != Some(QpState::Rtr) || device.hold_qp(qp).is_err() {
@@ -35,7 +35,13 @@ impl<T> ConnectRequest<T> {
         }
         let report = device.query_qp(qp)?;
         let peer = report.path.as_ref().map(|path| path.destination).zip(report.destination);
-        Ok(peer.map(|peer| Self { qp, number: report.number, address, peer, asked: asked(&report) }))
+        Ok(peer.map(|peer| Self {
+            qp,
+            number: report.number,
+            address,
+            peer,
+            parameters: parameters(&report),
+        }))
     }
 }
 

@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 
 use super::handshake::Phase;
-use super::places::Places;
+use super::source_shares::SourceShares;
 
 /// Inbound streams by phase. Streams with and without a complete request have separate places.
 #[derive(Debug, Default)]
 pub(super) struct Inbound {
     /// In [`Phase::Opening`].
-    pub(super) opening: Places,
+    pub(super) opening: SourceShares,
     /// In [`Phase::Parked`].
-    pub(super) parked: Places,
+    pub(super) parked: SourceShares,
     /// In later phases: this side's program has requested them.
     pub(super) matched: usize,
 }

@@ -11,7 +11,7 @@
 //! | `key` | the pre-shared key, and its errors |
 //! | `sealed` | encrypts the bytes of a handshake under a pre-shared key |
 //! | `listener` | TCP ports that peers connect to |
-//! | `places`, `inbound` | the places of inbound streams, shared fairly between their sources |
+//! | `source_shares`, `inbound` | the places of inbound streams, shared fairly between their sources |
 //! | `reactor` | the thread: requests, listener, streams, bounds |
 
 mod expected;
@@ -20,10 +20,10 @@ mod held;
 mod inbound;
 mod key;
 mod listener;
-mod places;
 mod reactor;
 mod requests;
 mod sealed;
+mod source_shares;
 mod stream;
 
 pub(crate) use expected::Ends;
@@ -31,8 +31,8 @@ pub(crate) use handshake::{Cause, Context, Handshake, Phase, Route};
 pub(crate) use held::{ConnectRequest, fail};
 pub(crate) use key::{PreSharedKey, SealError};
 pub(crate) use listener::{listen, open_port, reserve_port};
-pub(crate) use places::Places;
 pub(crate) use reactor::{Connector, Limits};
 pub(crate) use requests::{PROGRAM_TIMEOUT, Requests};
 pub(crate) use sealed::Sealed;
+pub(crate) use source_shares::SourceShares;
 pub(crate) use stream::{HandshakeStream, dial_from};

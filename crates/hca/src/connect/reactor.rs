@@ -32,13 +32,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use nichrome_port::{Epoll, Interest, Waker, clock, sever, spawn_quiet};
+use nichrome_port::{Epoll, Interest, Waker, clock, close_in_child, spawn_quiet};
 use nichrome_rdma::QpNumber;
 use nichrome_wire::Instant;
 
 use super::handshake::{Cause, Context, Handshake, Phase, RequestOf};
 use super::inbound::Inbound;
-use super::places::{Places, Yielding};
+use super::source_shares::{SourceShares, Victim};
 use super::stream::{Direction, HandshakeStream, dial};
 
 /// Bounds of the handshakes that run at a time.
@@ -143,7 +143,7 @@ impl<R: Send + 'static> Connector<R> {
                 context,
                 streams: HashMap::new(),
                 inbound: Inbound::default(),
-                outbound: Places::default(),
+                outbound: SourceShares::default(),
                 next_token: FIRST_STREAM,
             };
             reactor.run(&shared);
@@ -170,8 +170,8 @@ impl<R: Send + 'static> Connector<R> {
     }
 
     /// Gives up the port in a forked child; its parent keeps it.
-    pub(crate) fn sever(&self) {
-        sever([self.listener.as_fd()]);
+    pub(crate) fn close_in_child(&self) {
+        close_in_child([self.listener.as_fd()]);
     }
 
     fn command(&self, command: Command<R>) {
@@ -203,7 +203,7 @@ struct Reactor<H: Handshake> {
     streams: HashMap<u64, HandshakeStream<H>>,
     inbound: Inbound,
     /// Outbound streams by peer.
-    outbound: Places,
+    outbound: SourceShares,
     next_token: u64,
 }
 
@@ -409,8 +409,8 @@ impl<H: Handshake> Reactor<H> {
         if self.inbound.matched >= self.limits.inbound {
             return now + PAUSE;
         }
-        match self.inbound.opening.yielding() {
-            Some(Yielding { token, share: 1 }) if self.inbound.opening.len() >= self.limits.inbound => {
+        match self.inbound.opening.victim() {
+            Some(Victim { token, share: 1 }) if self.inbound.opening.len() >= self.limits.inbound => {
                 self.opened_at(token) + self.limits.opening_grace
             }
             _ => now,
@@ -420,7 +420,7 @@ impl<H: Handshake> Reactor<H> {
     /// Makes room for an opening stream.
     fn make_room(&mut self, now: Instant) {
         while self.inbound.opening.len() >= self.limits.inbound
-            && let Some(Yielding { token, .. }) = self.inbound.opening.yielding()
+            && let Some(Victim { token, .. }) = self.inbound.opening.victim()
         {
             self.displace_opening(token, now);
         }
@@ -448,7 +448,7 @@ impl<H: Handshake> Reactor<H> {
     fn limit_parked(&mut self, newest: u64, source: IpAddr, now: Instant) {
         let parked = &self.inbound.parked;
         if parked.len() > self.limits.inbound
-            && let Some(Yielding { token, share }) = parked.yielding()
+            && let Some(Victim { token, share }) = parked.victim()
         {
             let gives_way =
                 share > parked.share(source) || self.opened_at(token) + self.limits.parked_grace <= now;

@@ -138,7 +138,9 @@ impl<R: Ends> Requests<R> {
         self.failures += 1;
         if self.failures > MAX_REPORTS {
             if self.failures == MAX_REPORTS + 1 {
-                (self.report)("more queue pairs cannot be connected; no more lines about them");
+                (self.report)(
+                    "further queue pairs cannot be connected; these failures are not reported individually",
+                );
             }
             return;
         }
@@ -244,7 +246,7 @@ mod tests {
         let lines = LINES.lock().unwrap();
         assert_eq!((lines.len(), open.load(Ordering::SeqCst)), (MAX_REPORTS + 1, 0));
         assert_eq!(lines[0], "queue pair 0x5 has no connection with 0x64 at 127.0.0.1: why");
-        assert!(lines[MAX_REPORTS].contains("no more lines about them"));
+        assert!(lines[MAX_REPORTS].contains("not reported individually"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 /// Streams by source. Tokens ascend with the time at which streams were opened.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct SourceShares {
     sources: HashMap<IpAddr, BTreeSet<u64>>,
     /// The sources by the number of their streams, then by their oldest stream: the last one loses a stream.
     order: BTreeSet<(usize, Reverse<u64>, IpAddr)>,
@@ -15,13 +15,13 @@ pub(crate) struct Places {
 
 /// The stream that is displaced when places are short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Yielding {
+pub(crate) struct Victim {
     pub(crate) token: u64,
     /// Streams of its source.
     pub(crate) share: usize,
 }
 
-impl Places {
+impl SourceShares {
     /// Streams in all.
     pub(crate) const fn len(&self) -> usize {
         self.len
@@ -38,8 +38,8 @@ impl Places {
     }
 
     /// The oldest stream of the source that has most; of several such sources, the oldest of all.
-    pub(crate) fn yielding(&self) -> Option<Yielding> {
-        self.order.last().map(|&(share, Reverse(token), _)| Yielding { token, share })
+    pub(crate) fn victim(&self) -> Option<Victim> {
+        self.order.last().map(|&(share, Reverse(token), _)| Victim { token, share })
     }
 
     pub(crate) fn insert(&mut self, source: IpAddr, token: u64) {
@@ -78,19 +78,19 @@ mod tests {
 
     #[test]
     fn the_oldest_of_the_source_that_has_most_gives_way() {
-        let mut places = Places::default();
-        assert_eq!(places.yielding(), None);
+        let mut shares = SourceShares::default();
+        assert_eq!(shares.victim(), None);
         for (token, host) in [(1, 1), (2, 2), (3, 2), (4, 3)] {
-            places.insert(source(host), token);
+            shares.insert(source(host), token);
         }
-        let yields = |places: &Places| places.yielding().map(|Yielding { token, share }| (token, share));
-        assert_eq!((yields(&places), places.len(), places.share(source(2))), (Some((2, 2)), 4, 2));
-        places.remove(source(2), 2);
-        assert_eq!(yields(&places), Some((1, 1)), "of equal sources, the oldest");
-        places.remove(source(1), 1);
-        assert_eq!((yields(&places), places.oldest(source(3))), (Some((3, 1)), Some(4)));
-        places.remove(source(3), 4);
-        places.remove(source(2), 3);
-        assert_eq!((places.yielding(), places.len(), places.sources.len()), (None, 0, 0));
+        let victim = |shares: &SourceShares| shares.victim().map(|Victim { token, share }| (token, share));
+        assert_eq!((victim(&shares), shares.len(), shares.share(source(2))), (Some((2, 2)), 4, 2));
+        shares.remove(source(2), 2);
+        assert_eq!(victim(&shares), Some((1, 1)), "of equal sources, the oldest");
+        shares.remove(source(1), 1);
+        assert_eq!((victim(&shares), shares.oldest(source(3))), (Some((3, 1)), Some(4)));
+        shares.remove(source(3), 4);
+        shares.remove(source(2), 3);
+        assert_eq!((shares.victim(), shares.len(), shares.sources.len()), (None, 0, 0));
     }
 }

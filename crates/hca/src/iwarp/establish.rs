@@ -57,12 +57,12 @@ pub(crate) struct Established {
 }
 
 /// A TCP connection during MPA's start-up.
-pub(super) struct Talk {
+pub(super) struct StartupStream {
     pub(super) socket: TcpStream,
     transcript: Vec<(Sender, Vec<u8>)>,
 }
 
-impl Talk {
+impl StartupStream {
     pub(super) fn new(socket: TcpStream) -> io::Result<Self> {
         socket.set_nodelay(true)?;
         Ok(Self { socket, transcript: Vec::new() })
@@ -117,17 +117,17 @@ pub(crate) fn connect(
     options: Options,
     private_data: &[u8],
 ) -> Result<Established, EstablishError> {
-    let mut talk = Talk::new(TcpStream::connect_timeout(&to, DIAL_TIMEOUT)?)?;
+    let mut startup = StartupStream::new(TcpStream::connect_timeout(&to, DIAL_TIMEOUT)?)?;
     let mut initiator = Initiator::new(options, private_data, clock::now());
-    talk.write(initiator.take_output())?;
+    startup.write(initiator.take_output())?;
     loop {
-        let bytes = talk.wait(initiator.deadline())?;
+        let bytes = startup.wait(initiator.deadline())?;
         let outcome = initiator.receive(&bytes);
         // A TERMINATE if this side cannot accept the Reply.
-        talk.write(initiator.take_output())?;
+        startup.write(initiator.take_output())?;
         if let Some(mut connected) = outcome? {
             let rest = mem::take(&mut connected.rest);
-            let stream = talk.into_stream(rest)?;
+            let stream = startup.into_stream(rest)?;
             return Ok(Established { terms: connected.terms, private_data: connected.private_data, stream });
         }
     }

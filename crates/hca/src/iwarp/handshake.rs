@@ -47,7 +47,7 @@ impl IwarpHandshake {
         Self { peer, state, deadline, output: Vec::new(), transcript: Vec::new() }
     }
 
-    fn say(&mut self, bytes: Vec<u8>) {
+    fn queue_output(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.transcript.push((Sender::Local, bytes.clone()));
             self.output.extend(bytes);
@@ -69,9 +69,9 @@ impl IwarpHandshake {
         let (from, to) = (*from, *to);
         let Some(request) = pending.take(to, (self.peer, from)) else { return };
         let answer = Identity { from: request.number, to: from }.to_bytes();
-        let accepted = responder.accept(&request.asked, &answer);
+        let accepted = responder.accept(&request.parameters, &answer);
         let output = responder.take_output();
-        self.say(output);
+        self.queue_output(output);
         self.state = match accepted {
             Ok(established) => State::Connected(request, established),
             Err(error) => {
@@ -87,7 +87,7 @@ impl IwarpHandshake {
         if let State::Opening(responder) | State::Parked(responder, _) = &mut self.state {
             responder.reject(&[]);
             let output = responder.take_output();
-            self.say(output);
+            self.queue_output(output);
         }
         self.state = State::Done;
     }
@@ -108,7 +108,7 @@ impl IwarpHandshake {
             Err(error) => Err(error.into()),
         };
         let output = initiator.take_output();
-        self.say(output);
+        self.queue_output(output);
         self.state = match outcome {
             Ok(established) => State::Connected(request, established),
             Err(failure) => {
@@ -133,11 +133,11 @@ impl Handshake for IwarpHandshake {
         let route = Route { from: request.address, to: SocketAddr::new(address, port_of(number)) };
         let identity = Identity { from: request.number, to: number }.to_bytes();
         // Either program may send first.
-        let options = Options { rtr: Rtr { write: true, ..Rtr::default() }, ..request.asked };
+        let options = Options { rtr: Rtr { write: true, ..Rtr::default() }, ..request.parameters };
         let mut initiator = Initiator::new(options, &identity, now);
         let output = initiator.take_output();
         let mut handshake = Self::new(address, State::Running(initiator, request), now + PROGRAM_TIMEOUT);
-        handshake.say(output);
+        handshake.queue_output(output);
         Some((route, handshake))
     }
 

@@ -12,8 +12,8 @@ use nichrome_rdma::iwarp::setup::{Options, Responder, SetupError};
 use nichrome_wire::Instant;
 
 use super::counters::{IwarpCounters, Refused, SharedCounters};
-use super::establish::{EstablishError, Established, Talk};
-use crate::connect::{Places, listen};
+use super::establish::{EstablishError, Established, StartupStream};
+use crate::connect::{SourceShares, listen};
 
 /// Maximum number of connections whose Request is not complete. Beyond it, the oldest of the source that has
 /// most is closed.
@@ -44,7 +44,7 @@ impl fmt::Debug for Listener {
 /// The connections whose Request is not complete.
 struct Opening {
     connections: HashMap<u64, Incoming>,
-    places: Places,
+    shares: SourceShares,
     next_token: u64,
 }
 
@@ -57,8 +57,8 @@ impl Listener {
         let (listener, epoll) = (listen(address)?, Epoll::new()?);
         listener.set_nonblocking(true)?;
         epoll.add(&listener, LISTENER, Interest::READ)?;
-        let (connections, places) = (HashMap::new(), Places::default());
-        let opening = Mutex::new(Opening { connections, places, next_token: FIRST_CONNECTION });
+        let (connections, shares) = (HashMap::new(), SourceShares::default());
+        let opening = Mutex::new(Opening { connections, shares, next_token: FIRST_CONNECTION });
         Ok(Self { listener, epoll, opening, counters: SharedCounters::default() })
     }
 
@@ -115,9 +115,9 @@ impl Listener {
                 },
             };
             while opening.connections.len() >= MAX_OPENING
-                && let Some(yielding) = opening.places.yielding()
+                && let Some(victim) = opening.shares.victim()
             {
-                self.close(opening, yielding.token, Refused::Displaced);
+                self.close(opening, victim.token, Refused::Displaced);
             }
             opening.add(&self.epoll, socket, peer)?;
         }
@@ -131,7 +131,7 @@ impl Listener {
             Ok(None) => None,
             Ok(Some(private_data)) => {
                 let incoming = self.remove(opening, token)?;
-                match incoming.talk.socket.set_nonblocking(false) {
+                match incoming.stream.socket.set_nonblocking(false) {
                     Ok(()) => Some(Incoming { private_data, ..incoming }),
                     Err(_) => None,
                 }
@@ -151,9 +151,9 @@ impl Listener {
 
     fn remove(&self, opening: &mut Opening, token: u64) -> Option<Incoming> {
         let incoming = opening.connections.remove(&token)?;
-        opening.places.remove(incoming.source(), token);
+        opening.shares.remove(incoming.source(), token);
         // A forked child may have the socket, too, and keep its registration.
-        let _ = self.epoll.remove(&incoming.talk.socket);
+        let _ = self.epoll.remove(&incoming.stream.socket);
         Some(incoming)
     }
 }
@@ -161,12 +161,12 @@ impl Listener {
 impl Opening {
     fn add(&mut self, epoll: &Epoll, socket: TcpStream, peer: SocketAddr) -> io::Result<()> {
         socket.set_nonblocking(true)?;
-        let (token, talk) = (self.next_token, Talk::new(socket)?);
+        let (token, stream) = (self.next_token, StartupStream::new(socket)?);
         self.next_token += 1;
-        epoll.add(&talk.socket, token, Interest::READ)?;
+        epoll.add(&stream.socket, token, Interest::READ)?;
         let responder = Responder::new(clock::now());
-        let incoming = Incoming { talk, responder, peer, private_data: Vec::new() };
-        self.places.insert(incoming.source(), token);
+        let incoming = Incoming { stream, responder, peer, private_data: Vec::new() };
+        self.shares.insert(incoming.source(), token);
         self.connections.insert(token, incoming);
         Ok(())
     }
@@ -185,7 +185,7 @@ impl Opening {
 
 /// A peer's Request, to be accepted or rejected. Dropping it closes the connection.
 pub struct Incoming {
-    talk: Talk,
+    stream: StartupStream,
     responder: Responder,
     peer: SocketAddr,
     private_data: Vec<u8>,
@@ -214,7 +214,7 @@ impl Incoming {
     /// The connection is lost.
     pub fn reject(mut self, private_data: &[u8]) -> io::Result<()> {
         self.responder.reject(private_data);
-        self.talk.write(self.responder.take_output())
+        self.stream.write(self.responder.take_output())
     }
 
     /// Accepts the Request with private data.
@@ -224,9 +224,9 @@ impl Incoming {
         private_data: &[u8],
     ) -> Result<Established, EstablishError> {
         let outcome = self.responder.accept(options, private_data);
-        self.talk.write(self.responder.take_output())?;
+        self.stream.write(self.responder.take_output())?;
         let connected = outcome?;
-        let stream = self.talk.into_stream(Vec::new())?;
+        let stream = self.stream.into_stream(Vec::new())?;
         Ok(Established { terms: connected.terms, private_data: connected.private_data, stream })
     }
 
@@ -237,7 +237,7 @@ impl Incoming {
 
     /// Reads once; returns the private data of a complete Request.
     fn read(&mut self) -> Result<Option<Vec<u8>>, Refused> {
-        let bytes = match self.talk.read() {
+        let bytes = match self.stream.read() {
             Ok(bytes) if bytes.is_empty() => return Err(Refused::Closed),
             Ok(bytes) => bytes,
             Err(error) => match error.kind() {

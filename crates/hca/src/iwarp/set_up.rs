@@ -75,8 +75,8 @@ impl IwarpSetup {
     }
 
     /// Gives up the port in a forked child; its parent keeps it.
-    pub(crate) fn sever(&self) {
-        self.connector.sever();
+    pub(crate) fn close_in_child(&self) {
+        self.connector.close_in_child();
     }
 
     /// Queue pairs that are being connected.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use nichrome_port::sever;
+use nichrome_port::close_in_child;
 use nichrome_port::udp::{
     Arrival, PacketReceiver, PacketReceiverError, ReceiveBatch, ServicePorts, UdpError, UdpSocket,
 };
@@ -91,10 +91,10 @@ impl DatagramPort {
     }
 
     /// Gives up the sockets in a forked child; its parent keeps them.
-    pub(crate) fn sever(&self) {
-        self.socket.sever();
+    pub(crate) fn close_in_child(&self) {
+        self.socket.close_in_child();
         if let Source::Packets(receiver, _) = &self.source {
-            sever([receiver.as_fd()]);
+            close_in_child([receiver.as_fd()]);
         }
     }
 

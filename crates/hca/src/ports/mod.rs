@@ -218,11 +218,11 @@ impl Ports {
     }
 
     /// Gives up the sockets in a forked child; its parent keeps them. The child uses none from now on.
-    pub(crate) fn cut_off(&mut self) {
-        [&self.roce].into_iter().chain(&self.others).for_each(DatagramPort::sever);
+    pub(crate) fn close_in_child(&mut self) {
+        [&self.roce].into_iter().chain(&self.others).for_each(DatagramPort::close_in_child);
         (self.links, self.side) = (None, None);
         if let Some(streams) = &mut self.streams {
-            streams.forget_all();
+            streams.close_in_child();
         }
     }
 

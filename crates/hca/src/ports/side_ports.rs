@@ -13,7 +13,7 @@ use super::datagrams::{Sink, receive_batch};
 
 /// Calls of [`SidePorts::receive`] per check of the sockets while there are no groups: a check is a system
 /// call, and requests for ports without a listener may wait for their refusal.
-const CALLS_PER_LOOK: u32 = 64;
+const CALLS_PER_CHECK: u32 = 64;
 
 /// The sockets beside an adapter's port.
 pub(crate) struct SidePorts {
@@ -92,14 +92,14 @@ impl SidePorts {
                 // Closing the socket does not end its registration while a forked child has it, too.
                 let _ = self.ready.remove(&*socket);
             }
-            *place = place.take().and_then(SidePort::left_once);
+            *place = place.take().and_then(SidePort::after_leave);
             self.groups -= usize::from(place.is_none());
         }
     }
 
     /// Receives a batch from each socket where datagrams wait; returns true if more may wait.
     pub(super) fn receive(&mut self, sink: &mut impl Sink) -> bool {
-        self.calls = (self.calls + 1) % CALLS_PER_LOOK;
+        self.calls = (self.calls + 1) % CALLS_PER_CHECK;
         if self.groups == 0 && self.calls != 0 {
             return false;
         }
@@ -122,7 +122,7 @@ impl SidePort {
     }
 
     /// The membership after one leave; `None` after the last.
-    fn left_once(self) -> Option<Self> {
+    fn after_leave(self) -> Option<Self> {
         let joins = self.joins - 1;
         (joins > 0).then_some(Self { joins, ..self })
     }

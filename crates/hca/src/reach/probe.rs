@@ -56,10 +56,10 @@ const GREETING_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum number of datagrams that are read after the time for answers is over: as many as a socket's buffer
 /// of the usual size holds.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// How long answers may take after the last probe: this, or four round trips if that is longer.
-const LATE: Duration = Duration::from_millis(250);
+const ANSWER_TIME: Duration = Duration::from_millis(250);
 
 /// Measures the path from an address of this machine to a peer that answers probes at a UDP port.
 ///
@@ -84,9 +84,9 @@ pub fn probe(from: IpAddr, peer: SocketAddr, options: &ProbeOptions) -> Result<P
         send(&socket, &mut probing);
         receive_until(&socket, &mut probing, clock::now() + options.interval, |_| false).map_err(failed)?;
     }
-    let round_trip = probing.quality().or(greeting.quality()).map_or(LATE, |path| path.round_trip);
-    let late = clock::now() + LATE.max(round_trip * 4);
-    receive_until(&socket, &mut probing, late, Probing::is_complete).map_err(failed)?;
+    let round_trip = probing.quality().or(greeting.quality()).map_or(ANSWER_TIME, |path| path.round_trip);
+    let until = clock::now() + ANSWER_TIME.max(round_trip * 4);
+    receive_until(&socket, &mut probing, until, Probing::is_complete).map_err(failed)?;
     probing.quality().ok_or(ProbeError::Silent { peer })
 }
 
@@ -148,7 +148,7 @@ fn receive_until(
     }
     // Reads the answers that wait, since this thread may not have run since before `until`. Bounded, since a
     // peer may go on sending.
-    for _ in 0..MOST_WAITING {
+    for _ in 0..MAX_WAITING {
         match socket.recv(&mut datagram) {
             Ok(len) => probing.receive(&datagram[..len], clock::now()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -180,7 +180,7 @@ mod tests {
         let options = ProbeOptions { count: 20, ..ProbeOptions::default() };
         let path = probe(HERE, peer, &options).unwrap();
         assert_eq!((path.sent, path.lost), (20, 0));
-        assert!(Duration::ZERO < path.round_trip && path.round_trip < LATE, "{path:?}");
+        assert!(Duration::ZERO < path.round_trip && path.round_trip < ANSWER_TIME, "{path:?}");
     }
 
     #[test]

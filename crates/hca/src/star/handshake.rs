@@ -23,7 +23,7 @@ use nichrome_rdma::star::{
 use nichrome_rdma::{ConnectError, Device, Memory, ModifyError, QpChange, QpHandle, QpNumber, QpState};
 use nichrome_wire::{Instant, SeqNumber};
 
-use super::pending::{Asked, Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure};
+use super::pending::{Host, PROGRAM_TIMEOUT, Pending, Request, SetupFailure, SetupParameters};
 use super::slots::port_of;
 use crate::connect::{Cause, Ends, Handshake, Phase, Route};
 
@@ -53,8 +53,8 @@ pub(super) fn hold<M: Memory>(
     change: &QpChange,
     (address, wish): (IpAddr, Wish),
 ) -> Result<Option<Request>, ModifyError> {
-    let asked = Asked { wish, slot: None };
-    let Some(request) = Request::hold(device, qp, change, address, |_| asked)? else { return Ok(None) };
+    let parameters = SetupParameters { wish, slot: None };
+    let Some(request) = Request::hold(device, qp, change, address, |_| parameters)? else { return Ok(None) };
     if request.is_loop() {
         // The queue pair exists: it was queried.
         let _ = device.release_qp(qp);
@@ -232,8 +232,10 @@ impl<M: Memory> Handshake for StarHandshake<M> {
     }
 
     fn outbound(request: Request, pending: &mut Pending<M>, now: Instant) -> Option<(Route, Self)> {
-        let route =
-            Route { from: request.address, to: SocketAddr::new(request.peer.0, port_of(request.asked.slot)) };
+        let route = Route {
+            from: request.address,
+            to: SocketAddr::new(request.peer.0, port_of(request.parameters.slot)),
+        };
         match Running::new(request, pending) {
             Ok(running) => {
                 let state = State::Running(Box::new(running));
@@ -281,9 +283,10 @@ impl<M: Memory> Handshake for StarHandshake<M> {
                 self.fail(pending, &failure);
             }
             (State::Running(running), Cause::Io(error))
-                if error.kind() == ErrorKind::ConnectionRefused && running.request.asked.slot.is_none() =>
+                if error.kind() == ErrorKind::ConnectionRefused
+                    && running.request.parameters.slot.is_none() =>
             {
-                pending.call_slot(&running.request);
+                pending.retry_at_slot(&running.request);
             }
             (State::Running(_), Cause::Io(error)) => self.fail(pending, &error.into()),
             (State::Running(_), Cause::Untrusted) => self.fail(pending, &SetupFailure::OtherUser),
@@ -345,7 +348,7 @@ impl<M: Memory> Running<M> {
     }
 
     fn offer(device: &Device<M>, request: &Request, first_element: SeqNumber) -> Result<Offer, SetupFailure> {
-        let mut offer = device.ask(request.qp, MakeOffer { wish: request.asked.wish, first_element })?;
+        let mut offer = device.ask(request.qp, MakeOffer { wish: request.parameters.wish, first_element })?;
         if device.query_qp(request.qp).is_ok_and(|report| report.state == QpState::Rtr) {
             let Timers { min_rnr_timer, .. } = offer.timers;
             offer.timers = Timers { min_rnr_timer, ..DEFAULT_TIMERS };

@@ -16,11 +16,11 @@ pub(super) use crate::connect::PROGRAM_TIMEOUT;
 use crate::connect::{ConnectRequest, Context, PreSharedKey, Requests, SealError, fail};
 
 /// A queue pair that is held until its transport is negotiated.
-pub(crate) type Request = ConnectRequest<Asked>;
+pub(crate) type Request = ConnectRequest<SetupParameters>;
 
 /// The requested set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SetupParameters {
     pub(super) wish: Wish,
     /// The peer's slot, whose port is tried after the port of unshared addresses has refused the connection.
     pub(super) slot: Option<usize>,
@@ -76,9 +76,10 @@ impl<M: Memory> Pending<M> {
     }
 
     /// Retries a request at the port of the peer's slot.
-    pub(super) fn call_slot(&mut self, request: &Request) {
+    pub(super) fn retry_at_slot(&mut self, request: &Request) {
         let slot = Some(slot_of(request.peer.1));
-        self.requests.retry(Request { asked: Asked { slot, ..request.asked }, ..*request });
+        self.requests
+            .retry(Request { parameters: SetupParameters { slot, ..request.parameters }, ..*request });
     }
 
     /// Counts a completed request.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nichrome_port::sever;
+use nichrome_port::close_in_child;
 use nichrome_port::udp::UdpError;
 use nichrome_rdma::star::Wish;
 use nichrome_rdma::{Device, Memory, ModifyError, QpChange, QpHandle, QpNumber};
@@ -86,9 +86,9 @@ impl StarSetup {
     }
 
     /// Gives up the ports in a forked child; its parent keeps them.
-    pub(crate) fn sever(&self) {
-        self.connector.sever();
-        sever(self.reserved.iter().map(AsFd::as_fd));
+    pub(crate) fn close_in_child(&self) {
+        self.connector.close_in_child();
+        close_in_child(self.reserved.iter().map(AsFd::as_fd));
     }
 
     /// Queue pairs whose transport is being negotiated.

@@ -47,7 +47,7 @@ fn an_earlier_timer_ends_the_wait(first: Option<Instant>) {
         let shared = Arc::new((handover, ports, Mutex::new(first)));
         let program = |(handover, _, deadline): &(Handover, Waker, Mutex<Option<Instant>>)| {
             *deadline.lock().unwrap() = Some(DUE);
-            handover.call_for(Some(DUE));
+            handover.wake_by(Some(DUE));
         };
         let running = beside(&shared, program, |(handover, ports, deadline)| {
             handover.arm();
@@ -73,7 +73,9 @@ fn an_earlier_timer_ends_the_threads_wait() {
 fn a_program_that_begins_to_wait_for_an_event_ends_a_nap() {
     loom::model(|| {
         let shared = Arc::new(Handover::new().unwrap());
-        beside(&shared, Handover::attend, |handover| handover.nap(Duration::from_secs(1))).join().unwrap();
+        beside(&shared, Handover::begin_descriptor_wait, |handover| handover.nap(Duration::from_secs(1)))
+            .join()
+            .unwrap();
     });
 }
 

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create, open};
 use rustix::io::{self, Errno, pread, pwrite};
 
-use crate::sever::sever;
+use crate::close_in_child::close_in_child;
 
 use super::record_lock::{is_locked_elsewhere, lock, try_lock, unlock};
 use super::steering::{SPACES, ServicePort, Steering};
@@ -120,8 +120,8 @@ impl ServicePorts {
 
     /// Leaves the ports to the parent of this process, which holds them through the same open file
     /// description.
-    pub fn sever(self) {
-        sever([self.table.as_fd(), self.socket.as_fd()]);
+    pub fn close_in_child(self) {
+        close_in_child([self.table.as_fd(), self.socket.as_fd()]);
         // Not dropped: that would free the parent's ports.
         mem::forget(self);
     }

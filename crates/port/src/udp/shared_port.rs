@@ -18,9 +18,9 @@ use rustix::net::sockopt::{Timeout, set_socket_reuseport, set_socket_timeout};
 use rustix::net::{RecvFlags, SocketFlags, SocketType, listen, recv};
 
 use crate::clock::wait;
+use crate::close_in_child::close_in_child;
 use crate::packet_options::accept_all;
 use crate::quiet_thread::spawn_quiet;
-use crate::sever::sever;
 use crate::spare_descriptor::SpareDescriptor;
 use crate::unix_names::{
     connect_to, has_same_user_id, named, receive_descriptors, send_descriptors, unix_socket,
@@ -118,9 +118,9 @@ impl SharedPort {
 
     /// Leaves the slot to the parent of this process, and the address to other processes once the parent has
     /// ended.
-    pub fn sever(&self) {
-        self.group.sever();
-        sever([self.socket.as_fd(), self.claim.as_fd()]);
+    pub fn close_in_child(&self) {
+        self.group.close_in_child();
+        close_in_child([self.socket.as_fd(), self.claim.as_fd()]);
     }
 }
 
@@ -218,8 +218,8 @@ impl Group {
     }
 
     /// Leaves the descriptors to the parent of this process.
-    fn sever(&self) {
-        sever(self.descriptors());
+    fn close_in_child(&self) {
+        close_in_child(self.descriptors());
     }
 
     /// The descriptors, in the order in which they are passed on.

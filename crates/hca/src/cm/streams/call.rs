@@ -140,7 +140,7 @@ impl Call {
         let mut initiator = Initiator::new(options, &parameters.private_data, now);
         let output = initiator.take_output();
         let mut call = Self::new(name, State::Calling(initiator), now + PROGRAM_TIMEOUT);
-        call.say(output);
+        call.queue_output(output);
         call
     }
 
@@ -163,7 +163,7 @@ impl Call {
         let options = options.of(parameters.ird.into(), parameters.ord.into());
         let accepted = responder.accept(&options, &parameters.private_data);
         let output = responder.take_output();
-        self.say(output);
+        self.queue_output(output);
         match accepted {
             Ok(established) => self.state = State::Connected(established),
             Err(error) => self.fail(outcomes, setup_failure(error)),
@@ -174,7 +174,7 @@ impl Call {
         if let State::Waiting(responder) = &mut self.state {
             responder.reject(private_data);
             let output = responder.take_output();
-            self.say(output);
+            self.queue_output(output);
         }
         self.state = State::Done;
     }
@@ -184,7 +184,7 @@ impl Call {
         self.reject(&[]);
     }
 
-    fn say(&mut self, bytes: Vec<u8>) {
+    fn queue_output(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.transcript.push((Sender::Local, bytes.clone()));
             self.output.extend(bytes);
@@ -231,7 +231,7 @@ impl Call {
         let outcome = initiator.receive(bytes);
         // A TERMINATE if this side cannot accept the Reply.
         let output = initiator.take_output();
-        self.say(output);
+        self.queue_output(output);
         match outcome {
             Ok(None) => {}
             Ok(Some(established)) => self.state = State::Connected(established),

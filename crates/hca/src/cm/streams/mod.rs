@@ -24,7 +24,7 @@ use rustix::io::Errno;
 
 use self::call::{Call, Outcomes, failure};
 pub(super) use self::call::{Outcome, Ready};
-use crate::connect::{Cause, Handshake, HandshakeStream, Phase, Places, Route, dial_from};
+use crate::connect::{Cause, Handshake, HandshakeStream, Phase, Route, SourceShares, dial_from};
 use crate::iwarp::{self, IwarpOptions};
 
 /// Connections whose Request is not complete.
@@ -40,7 +40,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const INTERVAL: Duration = Duration::from_micros(50);
 
 /// A listening socket.
-struct Listener {
+struct ListeningSocket {
     socket: TcpListener,
     address: SocketAddr,
     /// The identifiers that listen at its port, of either address family.
@@ -53,16 +53,16 @@ pub(super) struct Streams {
     epoll: Epoll,
     last_token: u64,
     /// By token.
-    listeners: BTreeMap<u64, Listener>,
+    listeners: BTreeMap<u64, ListeningSocket>,
     /// By token, which is the number of an inbound connection.
     calls: NumberMap<u64, HandshakeStream<Call>>,
     /// The tokens of the outbound calls.
     outgoing: BTreeMap<IdName, u64>,
-    opening: Places,
+    opening: SourceShares,
     outcomes: Outcomes,
     /// The earliest deadline of the calls.
     due: Option<Instant>,
-    looks_at: Instant,
+    next_check: Instant,
     /// Set while the listeners are out of the epoll.
     paused_until: Option<Instant>,
     /// The kernel's error from the last accept(2); `None` once it has accepted a connection, or no connection
@@ -84,10 +84,10 @@ impl Streams {
             listeners: BTreeMap::new(),
             calls: NumberMap::default(),
             outgoing: BTreeMap::new(),
-            opening: Places::default(),
+            opening: SourceShares::default(),
             outcomes: Outcomes::new(counters),
             due: None,
-            looks_at: Instant::ZERO,
+            next_check: Instant::ZERO,
             paused_until: None,
             accept_error: None,
         })
@@ -102,7 +102,7 @@ impl Streams {
         let address = socket.local_addr()?;
         let token = self.next_token();
         self.epoll.add(&socket, token, Interest::READ)?;
-        self.listeners.insert(token, Listener { socket, address, owners: vec![id] });
+        self.listeners.insert(token, ListeningSocket { socket, address, owners: vec![id] });
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Streams {
             self.listeners.iter_mut().find(|(_, listener)| listener.owners.contains(&id))?;
         listener.owners.retain(|owner| *owner != id);
         let token = Some(*token).filter(|_| listener.owners.is_empty())?;
-        let Listener { socket, address, .. } = self.listeners.remove(&token)?;
+        let ListeningSocket { socket, address, .. } = self.listeners.remove(&token)?;
         // A forked child may have the socket, too, and keep its registration.
         let _ = self.epoll.remove(&socket);
         Some(address)
@@ -179,10 +179,10 @@ impl Streams {
             (self.due, self.paused_until) = (None, None);
             return;
         }
-        if now < self.looks_at {
+        if now < self.next_check {
             return;
         }
-        self.looks_at = now + INTERVAL;
+        self.next_check = now + INTERVAL;
         let mut tokens = Vec::new();
         // If epoll_wait(2) fails, no socket is served in this round.
         let _ = self.epoll.wait(&mut tokens, Some(Instant::ZERO));
@@ -252,7 +252,7 @@ impl Streams {
     /// Accepts connections that TCP has set up, at most [`MAX_ACCEPTS`], and reads their first bytes.
     fn take_connections(&mut self, listener: u64, now: Instant) {
         for _ in 0..MAX_ACCEPTS {
-            let Some(Listener { socket, .. }) = self.listeners.get(&listener) else { return };
+            let Some(ListeningSocket { socket, .. }) = self.listeners.get(&listener) else { return };
             let (socket, peer) = match socket.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
@@ -270,9 +270,9 @@ impl Streams {
             };
             self.accept_error = None;
             while self.opening.len() >= MAX_OPENING
-                && let Some(yielding) = self.opening.yielding()
+                && let Some(victim) = self.opening.victim()
             {
-                self.displace(yielding.token, now);
+                self.displace(victim.token, now);
             }
             let source = peer.ip().to_canonical();
             // The peer has closed the connection already.

@@ -7,11 +7,12 @@ use super::*;
 const NOW: Instant = Instant::from_nanos(1);
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 
-/// Sends `say`, and keeps the received bytes in `heard`; matches a request once it has received 4 bytes.
+/// Sends `message`, and keeps the received bytes in `received`; matches a request once it has received 4
+/// bytes.
 struct Toy {
     phase: Phase,
-    say: Vec<u8>,
-    heard: Vec<u8>,
+    message: Vec<u8>,
+    received: Vec<u8>,
     end: Option<&'static str>,
 }
 
@@ -19,19 +20,19 @@ impl Handshake for Toy {
     type Context = Keys;
 
     fn inbound(_: IpAddr, _: Instant) -> Self {
-        Self { phase: Phase::Opening, say: vec![], heard: vec![], end: None }
+        Self { phase: Phase::Opening, message: vec![], received: vec![], end: None }
     }
 
     fn outbound(request: Vec<u8>, _: &mut Keys, _: Instant) -> Option<(Route, Self)> {
         let route = Route { from: PEER, to: SocketAddr::new(PEER, 1) };
-        Some((route, Self { phase: Phase::Running, say: request, ..Self::inbound(PEER, NOW) }))
+        Some((route, Self { phase: Phase::Running, message: request, ..Self::inbound(PEER, NOW) }))
     }
 
     fn receive(&mut self, _: &mut Keys, bytes: &[u8], _: Instant) {
-        self.heard.extend(bytes);
-        if self.heard.len() >= 4 && self.phase == Phase::Opening {
+        self.received.extend(bytes);
+        if self.received.len() >= 4 && self.phase == Phase::Opening {
             self.phase = Phase::Running;
-            self.say = b"answer".to_vec();
+            self.message = b"answer".to_vec();
         }
     }
 
@@ -49,7 +50,7 @@ impl Handshake for Toy {
     }
 
     fn take_output(&mut self) -> Vec<u8> {
-        mem::take(&mut self.say)
+        mem::take(&mut self.message)
     }
 
     fn phase(&self) -> Phase {
@@ -97,9 +98,9 @@ struct Ends {
 }
 
 impl Ends {
-    fn new(keys: [Option<&[u8]>; 2], say: &[u8]) -> Self {
+    fn new(keys: [Option<&[u8]>; 2], message: &[u8]) -> Self {
         let mut keys = keys.map(|key| Keys(key.map(PreSharedKey::new)));
-        let (_, caller) = Sealed::outbound(say.to_vec(), &mut keys[0], NOW).unwrap();
+        let (_, caller) = Sealed::outbound(message.to_vec(), &mut keys[0], NOW).unwrap();
         Self { ends: [caller, Sealed::inbound(PEER, NOW)], keys, wire: Default::default() }
     }
 
@@ -123,8 +124,8 @@ impl Ends {
         }
     }
 
-    fn heard(&self) -> [&[u8]; 2] {
-        self.ends.each_ref().map(|end| &end.handshake.heard[..])
+    fn received(&self) -> [&[u8]; 2] {
+        self.ends.each_ref().map(|end| &end.handshake.received[..])
     }
 
     fn ended(&self) -> [Option<&str>; 2] {
@@ -140,7 +141,7 @@ fn bytes_arrive_with_equal_keys_or_without_and_are_not_seen_on_the_way() {
         for (key, is_seen) in [(None, true), (ONE, false)] {
             let mut ends = Ends::new([key; 2], b"secrets");
             ends.run(piece, &mut |_, _| {});
-            assert_eq!((ends.heard(), ends.ended()), ([&b"answer"[..], b"secrets"], [None; 2]));
+            assert_eq!((ends.received(), ends.ended()), ([&b"answer"[..], b"secrets"], [None; 2]));
             assert_eq!(ends.wire[1].windows(7).any(|bytes| bytes == b"secrets"), is_seen);
         }
     }
@@ -151,9 +152,9 @@ fn long_messages_are_parted() {
     let long: Vec<u8> = (0..200_000).map(|at| (at / 3) as u8).collect();
     let mut ends = Ends::new([ONE; 2], b"secrets");
     ends.run(1000, &mut |_, _| {});
-    ends.ends[0].handshake.say.clone_from(&long);
+    ends.ends[0].handshake.message.clone_from(&long);
     ends.run(16 << 10, &mut |_, _| {});
-    assert!(ends.heard()[1][7..] == long[..]);
+    assert!(ends.received()[1][7..] == long[..]);
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn other_keys_end_the_handshake_before_a_byte_is_heard() {
     let ended = |keys, close: bool| {
         let mut ends = Ends::new(keys, b"secrets");
         ends.run(1000, &mut |_, _| {});
-        assert_eq!(ends.heard(), [&b""[..]; 2]);
+        assert_eq!(ends.received(), [&b""[..]; 2]);
         if close {
             let Ends { ends: [caller, _], keys: [context, _], .. } = &mut ends;
             caller.close(context, Cause::Closed);
@@ -187,7 +188,7 @@ fn a_changed_byte_anywhere_ends_the_handshake() {
                     place.into_iter().for_each(|place| bytes[place] ^= 1);
                 }
             });
-            let is_whole = ends.heard()[to] == whole.heard()[to];
+            let is_whole = ends.received()[to] == whole.received()[to];
             assert!(!is_whole, "to {to}: {at}");
         }
     }
@@ -199,7 +200,7 @@ fn a_recorded_caller_is_not_heard() {
     whole.run(1000, &mut |_, _| {});
     let mut replayed = Sealed::<Toy>::inbound(PEER, NOW);
     replayed.receive(&mut whole.keys[1], &whole.wire[1], NOW);
-    assert_eq!((replayed.handshake.heard, replayed.handshake.end), (vec![], Some("wrong key")));
+    assert_eq!((replayed.handshake.received, replayed.handshake.end), (vec![], Some("wrong key")));
 }
 
 /// The first ciphertexts of an honest caller are an OFFER.
@@ -214,9 +215,9 @@ fn little_is_kept_of_a_peer_that_is_not_known() {
     }
     let mut ends = Ends::new([ONE; 2], b"1");
     ends.run(1000, &mut |_, _| {});
-    ends.ends[0].handshake.say = vec![7; MAX_OPENING + 1];
+    ends.ends[0].handshake.message = vec![7; MAX_OPENING + 1];
     ends.run(1000, &mut |_, _| {});
-    assert_eq!((ends.heard()[1], ends.ended()[1]), (&b"1"[..], Some("wrong key")));
+    assert_eq!((ends.received()[1], ends.ended()[1]), (&b"1"[..], Some("wrong key")));
 }
 
 #[test]

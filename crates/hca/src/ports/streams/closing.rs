@@ -26,7 +26,7 @@ impl StreamPorts {
         }
         let Some(stream) = self.streams.get_mut(&token) else { return };
         if !stream.by_number {
-            self.left.push(qp);
+            self.detached_qps.push(qp);
         }
         self.pool.discard(std::mem::take(&mut stream.held));
         if stream.state == State::Ended && stream.is_finished() {

@@ -74,8 +74,8 @@ pub(crate) struct StreamPorts {
     draining: VecDeque<u64>,
     /// Of these, the streams whose FIN has been sent, in the order of the FINs.
     lingering: VecDeque<u64>,
-    /// Queue pairs of a connection manager that have left their streams.
-    left: Vec<QpHandle>,
+    /// Queue pairs of a connection manager that were detached from their streams.
+    detached_qps: Vec<QpHandle>,
     /// Streams that the peer has ended, and when to report it to the device.
     ended: VecDeque<(Instant, u64)>,
     pool: Pool,
@@ -117,7 +117,7 @@ impl StreamPorts {
             stalled: Vec::new(),
             draining: VecDeque::new(),
             lingering: VecDeque::new(),
-            left: Vec::new(),
+            detached_qps: Vec::new(),
             ended: VecDeque::new(),
             pool: Pool::default(),
             send_buffer: vec![0; SEND_LEN].into_boxed_slice(),
@@ -174,10 +174,11 @@ impl StreamPorts {
         self.ready.add(descriptor, OTHER, Interest::READ)
     }
 
-    /// Takes the queue pairs of a connection manager that have left their streams since the last call.
+    /// Takes the queue pairs of a connection manager that were detached from their streams since the last
+    /// call.
     #[inline]
-    pub(crate) fn take_left(&mut self) -> Vec<QpHandle> {
-        std::mem::take(&mut self.left)
+    pub(crate) fn take_detached_qps(&mut self) -> Vec<QpHandle> {
+        std::mem::take(&mut self.detached_qps)
     }
 
     /// Attaches a stream to its queue pair.
@@ -223,7 +224,7 @@ impl StreamPorts {
         if let Some(stream) = self.streams.get(&token) {
             stream.reset_on_close();
             if !stream.by_number {
-                self.left.push(qp);
+                self.detached_qps.push(qp);
             }
         }
         self.remove(token);
@@ -237,7 +238,7 @@ impl StreamPorts {
     }
 
     /// Closes the descriptors of all streams in a forked child. The connections go on in its parent.
-    pub(crate) fn forget_all(&mut self) {
+    pub(crate) fn close_in_child(&mut self) {
         self.streams.clear();
         self.by_qp.clear();
     }
@@ -483,7 +484,7 @@ impl StreamPorts {
         let Some(stream) = self.streams.get(&token) else { return };
         let (qp, is_closing) = (stream.qp, matches!(stream.state, State::Closing(_)));
         if !is_closing && !stream.by_number {
-            self.left.push(qp);
+            self.detached_qps.push(qp);
         }
         // The held bytes are an incomplete message.
         let end = if stream.held.is_none() { end } else { StreamEnd::Lost };
