@@ -31,7 +31,7 @@ pub enum CommandError {
     #[error("the port is in use at this address")]
     AddressInUse,
     /// The port is in use, and one of the two bindings is to all addresses; or no port is free.
-    #[error("the port is in use at another address, or none is free")]
+    #[error("the port is in use, and one of the two bindings is to all addresses; or no port is free")]
     AddressNotAvailable,
     /// The process can open no socket for a port.
     #[error("no socket can be opened for a port: {0}")]

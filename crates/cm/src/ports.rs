@@ -213,6 +213,8 @@ mod tests {
         assert_eq!(bind(3, "10.0.0.2:80"), Ok(80));
         assert_eq!(bind(4, "0.0.0.0:80"), Err(CommandError::AddressNotAvailable));
         assert_eq!(bind(5, "[::]:80"), Ok(80));
+        assert_eq!(bind(4, "[::]:80"), Err(CommandError::AddressNotAvailable));
+        assert_eq!(bind(4, "[fe80::1]:80"), Err(CommandError::AddressNotAvailable));
         let any_port: Vec<_> = (6..9).map(|id| bind(id, "10.0.0.1:0")).collect();
         assert!(any_port[..2].contains(&Ok(5)) && any_port[..2].contains(&Ok(6)));
         assert_eq!(any_port[2], Err(CommandError::AddressNotAvailable));

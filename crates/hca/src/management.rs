@@ -145,9 +145,10 @@ impl Management {
             return Ok(());
         }
         let (machine, joining, comm_ids) = self.open(wire)?;
-        let Some(detached) = place.take() else { return Ok(()) };
-        let manager = ConnectionManager::of_detached(detached, machine, joining, device.config(), comm_ids);
-        self.begin(manager.map_err(Unavailable::Options)?, device);
+        let adopted = ConnectionManager::of_detached(place, machine, joining, device.config(), comm_ids);
+        if let Some(manager) = adopted.map_err(Unavailable::Options)? {
+            self.begin(manager, device);
+        }
         Ok(())
     }
 

@@ -32,20 +32,25 @@ impl Caller for Recording<'_> {
 }
 
 impl ConnectionManager {
-    /// Creates the connection manager of a device from one that had none.
+    /// Creates the connection manager of a device from the one at `place`; `None` if there is none.
     ///
     /// # Errors
-    /// An option is out of range.
+    /// An option is out of range: `place` keeps its manager.
     pub(crate) fn of_detached(
-        detached: DetachedManager,
+        place: &mut Option<DetachedManager>,
         machine: (IpAddr, Machine),
         joining: Option<Joining>,
         device: &Config,
         comm_ids: CommIdPrefix,
-    ) -> Result<Self, ConfigError> {
-        let mut manager = Self::of_engine(detached.engine, machine, joining, device, comm_ids)?;
-        manager.programs.channels = detached.channels;
-        Ok(manager)
+    ) -> Result<Option<Self>, ConfigError> {
+        if let Some(detached) = place {
+            detached.engine.set_adapter(comm_ids, device.mtu)?;
+        }
+        Ok(place.take().map(|DetachedManager { engine, channels }| {
+            let mut manager = Self::of_engine(engine, machine, joining);
+            manager.programs.channels = channels;
+            manager
+        }))
     }
 
     /// Opens a channel of a program.
@@ -130,5 +135,41 @@ impl ConnectionManager {
         }
         self.engine.receive(Input::GroupJoined(membership, result.map(drop)), now);
         self.drain(device, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::Ipv4Addr;
+
+    use nichrome_cm::Bearer;
+    use nichrome_wire::cm::Guid;
+
+    use super::super::manager::{Seeds, new_engine};
+    use super::super::options::CmOptions;
+    use super::*;
+
+    #[test]
+    fn a_manager_that_an_adapter_cannot_take_over_stays_detached() {
+        let seeds = Seeds { repeatable: 1, identity: 2 };
+        let engine = new_engine(Bearer::Roce, Guid(1), seeds, &CmOptions::default()).unwrap();
+        let mut place = Some(DetachedManager { engine, channels: BTreeMap::new() });
+        let mut take_over = |comm_ids| {
+            let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+            let machine = (address, Machine::new(address, None));
+            let taken = ConnectionManager::of_detached(
+                &mut place,
+                machine,
+                None,
+                &Config::new(vec![address]),
+                comm_ids,
+            );
+            (taken.map(|manager| manager.is_some()), place.is_some())
+        };
+        let too_large = CommIdPrefix { bits: 4, value: 16 };
+        assert_eq!(take_over(too_large), (Err(ConfigError::Prefix { bits: 4, value: 16 }), true));
+        assert_eq!(take_over(CommIdPrefix::default()), (Ok(true), false));
+        assert_eq!(take_over(CommIdPrefix::default()), (Ok(false), false));
     }
 }

@@ -92,26 +92,21 @@ impl ConnectionManager {
         let random_guid = || Guid(u64::from(random.next_u32()) << 32 | u64::from(random.next_u32()));
         let guid = options.guid.unwrap_or_else(random_guid);
         let bearer = if joining.is_some() { Bearer::Iwarp } else { Bearer::Roce };
-        let engine = new_engine(bearer, guid, Seeds { repeatable: device.seed, identity }, options)?;
-        Self::of_engine(engine, (address, machine), joining, device, comm_ids)
+        let mut engine = new_engine(bearer, guid, Seeds { repeatable: device.seed, identity }, options)?;
+        engine.set_adapter(comm_ids, device.mtu)?;
+        Ok(Self::of_engine(engine, (address, machine), joining))
     }
 
-    /// As [`new`](Self::new), from an engine that programs use already.
-    ///
-    /// # Errors
-    /// An option is out of range.
+    /// Creates the connection manager from an engine to which [`Manager::set_adapter`] has been applied.
     pub(super) fn of_engine(
         mut engine: Manager<Machine>,
         (address, machine): (IpAddr, Machine),
         joining: Option<Joining>,
-        device: &nichrome_rdma::Config,
-        comm_ids: CommIdPrefix,
-    ) -> Result<Self, ConfigError> {
+    ) -> Self {
         *engine.host_mut() = machine;
-        engine.set_adapter(comm_ids, device.mtu)?;
         // Fails only if a program has opened as many channels as the limit allows.
         let channel = engine.create_channel().unwrap_or(ChannelName(0));
-        Ok(Self {
+        Self {
             engine,
             address,
             channel,
@@ -122,7 +117,7 @@ impl ConnectionManager {
             deferred: DeferredDisconnects::default(),
             waiting: BTreeMap::new(),
             last_number: 0,
-        })
+        }
     }
 
     pub(super) fn next_number(&mut self) -> EndpointNumber {
