@@ -77,15 +77,15 @@ impl Demo {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut files = Distinct::default();
-        let (asked, impairments) = self.impairments.impairments(&mut files)?;
+        let (settings, impairments) = self.impairments.impairments(&mut files)?;
         files.write([("--plot", self.plot.as_deref()), self.page.output()])?;
-        asked.warn(&impairments);
+        settings.warn(&impairments);
         let plot = self.plot.as_deref().map(PictureFile::create).transpose()?;
         let page = self.page.create()?;
         // Requires a single-threaded process.
         gain_network_admin()?;
         picture_file::end_on_signals()?;
-        let is_clean = asked.is_empty();
+        let is_clean = settings.is_empty();
         let plans = self.plans(is_clean);
         let progress = progress(plans.len() * usize::from(self.rounds));
         let mut rounds = Vec::new();

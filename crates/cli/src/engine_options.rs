@@ -12,7 +12,7 @@ use nichrome_lro::{
 
 use crate::duration;
 use crate::failure;
-use crate::named::named;
+use crate::named_values::named_values;
 use crate::number;
 
 /// Hold time of `gro` and `netfpga`: typical interrupt moderation of cards.
@@ -92,7 +92,7 @@ enum Action {
 
 /// Parses a profile; the error lists the profiles.
 pub(crate) fn profile() -> impl TypedValueParser<Value = Profile> {
-    named(Profile::ALL.map(Profile::name), Profile::from_str)
+    named_values(Profile::ALL.map(Profile::name), Profile::from_str)
 }
 
 /// Returns the default configuration of a profile.

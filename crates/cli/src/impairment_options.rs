@@ -86,7 +86,7 @@ pub(crate) struct ImpairmentOptions {
 
 /// Impairments as text, in the order to apply them. `nichrome wan set` sends it serialized.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Asked(Vec<Setting>);
+pub(crate) struct ImpairmentSettings(Vec<Setting>);
 
 /// One impairment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ impl Direction {
 
 impl ImpairmentOptions {
     /// Collects the impairments of the file and the options, and reads the files that they name.
-    pub(crate) fn asked(&self) -> anyhow::Result<Asked> {
+    pub(crate) fn settings(&self) -> anyhow::Result<ImpairmentSettings> {
         let mut given: Vec<_> = self
             .named()
             .into_iter()
@@ -168,7 +168,7 @@ impl ImpairmentOptions {
             None => Vec::new(),
         };
         settings.extend(given);
-        Ok(Asked(settings))
+        Ok(ImpairmentSettings(settings))
     }
 
     /// Returns the given settings, and the impairments of both directions, the left one's first. Adds the
@@ -176,18 +176,21 @@ impl ImpairmentOptions {
     ///
     /// # Errors
     /// The impairments are invalid, or the command also writes one of their files.
-    pub(crate) fn impairments(&self, files: &mut Distinct) -> anyhow::Result<(Asked, [Impairments; 2])> {
-        let asked = self.asked()?;
+    pub(crate) fn impairments(
+        &self,
+        files: &mut Distinct,
+    ) -> anyhow::Result<(ImpairmentSettings, [Impairments; 2])> {
+        let settings = self.settings()?;
         let mut impairments = [Impairments::default(), Impairments::default()];
-        asked.apply(&mut impairments)?;
-        self.add_to(&asked, files)?;
-        Ok((asked, impairments))
+        settings.apply(&mut impairments)?;
+        self.add_to(&settings, files)?;
+        Ok((settings, impairments))
     }
 
     /// Adds the files to read: the file of `--config`, and those that impairments name.
-    fn add_to(&self, asked: &Asked, files: &mut Distinct) -> anyhow::Result<()> {
+    fn add_to(&self, settings: &ImpairmentSettings, files: &mut Distinct) -> anyhow::Result<()> {
         self.config.iter().try_for_each(|path| files.read("--config", path))?;
-        for setting in &asked.0 {
+        for setting in &settings.0 {
             match setting.file() {
                 Some(("file:", path)) => files.read("--jitter", Path::new(path))?,
                 Some((_, path)) => files.read("--trace", Path::new(path))?,
@@ -223,7 +226,7 @@ impl ImpairmentOptions {
     }
 }
 
-impl Asked {
+impl ImpairmentSettings {
     /// Returns true if no impairment is given.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -304,7 +307,7 @@ impl Setting {
     /// Applies the value of an option.
     ///
     /// # Errors
-    /// As [`Asked::apply`].
+    /// As [`ImpairmentSettings::apply`].
     fn apply_option(&self, to: &mut Impairments) -> anyhow::Result<()> {
         self.apply(to).map_err(|error| self.explained(error))
     }

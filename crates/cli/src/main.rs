@@ -23,9 +23,9 @@ mod http;
 mod impairment_options;
 mod links;
 mod man;
-mod named;
 #[cfg(test)]
 mod named_commands;
+mod named_values;
 mod nic;
 mod number;
 mod page;

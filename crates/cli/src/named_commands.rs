@@ -13,7 +13,7 @@ const NO_COMMANDS: [&str; 1] = ["nichrome set-up key"];
 
 /// A command named in a text, and the text's location.
 #[derive(Debug)]
-struct Named {
+struct FoundCommand {
     place: String,
     words: Vec<String>,
 }
@@ -92,12 +92,12 @@ fn plain(text: &str) -> String {
 }
 
 /// Returns the commands in the code of a Markdown text.
-fn in_markdown(place: &str, text: &str) -> Vec<Named> {
+fn in_markdown(place: &str, text: &str) -> Vec<FoundCommand> {
     let mut named = Vec::new();
     let mut fence: Option<&str> = None;
     let joined = text.replace("\\\n", " ");
     let mut add = |line: &str| {
-        named.extend(ours(line).into_iter().map(|words| Named { place: place.to_owned(), words }));
+        named.extend(ours(line).into_iter().map(|words| FoundCommand { place: place.to_owned(), words }));
     };
     let mut prose = String::new();
     for line in joined.lines() {
@@ -121,7 +121,7 @@ fn in_markdown(place: &str, text: &str) -> Vec<Named> {
 }
 
 /// Returns the commands between a pair of quotation marks.
-fn quoted(place: &str, text: &str, mark: char) -> Vec<Named> {
+fn quoted(place: &str, text: &str, mark: char) -> Vec<FoundCommand> {
     let mut named = Vec::new();
     for (at, _) in text.match_indices(&format!("{mark}nichrome ")) {
         let Some((inside, _)) = text[at + 1..].split_once(mark) else { continue };
@@ -130,7 +130,7 @@ fn quoted(place: &str, text: &str, mark: char) -> Vec<Named> {
             // Of alternatives such as 'sim run|sweep', only the first is tested here.
             let alternatives = |mut words: Vec<String>| {
                 words.retain(|word| !word.is_empty());
-                Named { place: place.to_owned(), words }
+                FoundCommand { place: place.to_owned(), words }
             };
             let line = line.split('|').next().unwrap_or_default();
             named.extend(ours(line).into_iter().map(alternatives));
@@ -140,7 +140,7 @@ fn quoted(place: &str, text: &str, mark: char) -> Vec<Named> {
 }
 
 /// Returns the commands in help texts, errors and comments of a source file.
-fn in_source(place: &str, text: &str) -> Vec<Named> {
+fn in_source(place: &str, text: &str) -> Vec<FoundCommand> {
     let mut joined = String::new();
     for line in text.lines() {
         let line =
@@ -165,13 +165,13 @@ fn in_source(place: &str, text: &str) -> Vec<Named> {
 
 /// Returns the commands in the examples of a command's help and its subcommands'. Two spaces separate an
 /// example from its explanation.
-fn in_examples(command: &Command) -> Vec<Named> {
+fn in_examples(command: &Command) -> Vec<FoundCommand> {
     let mut named = Vec::new();
     if let Some(help) = command.get_after_help() {
         let place = format!("the help of {}", command.get_name());
         for line in help.to_string().lines().filter_map(|line| line.strip_prefix("  ")) {
             let line = line.split_once("  ").map_or(line, |(line, _)| line);
-            named.extend(ours(line).into_iter().map(|words| Named { place: place.clone(), words }));
+            named.extend(ours(line).into_iter().map(|words| FoundCommand { place: place.clone(), words }));
         }
     }
     named.extend(command.get_subcommands().flat_map(in_examples));
@@ -227,7 +227,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-fn all_named() -> Vec<Named> {
+fn all_named() -> Vec<FoundCommand> {
     let root = root();
     let read = |path: &PathBuf| {
         let place = path.strip_prefix(&root).unwrap_or(path).display().to_string();
@@ -274,17 +274,17 @@ fn all_named() -> Vec<Named> {
 }
 
 /// Returns the commands in workflows and systemd units, without the keys before them.
-fn in_jobs(place: &str, text: &str) -> Vec<Named> {
+fn in_jobs(place: &str, text: &str) -> Vec<FoundCommand> {
     let joined = text.replace("\\\n", " ");
     let lines = joined.lines().map(|line| {
         line.trim_start().trim_start_matches("- run: ").trim_start_matches("ExecStart=/usr/bin/")
     });
     let lines = lines.filter(|line| line.starts_with("nichrome "));
-    lines.flat_map(ours).map(|words| Named { place: place.to_owned(), words }).collect()
+    lines.flat_map(ours).map(|words| FoundCommand { place: place.to_owned(), words }).collect()
 }
 
 /// Returns the commands in the prose and the shell lines of a notebook.
-fn in_notebook(place: &str, text: &str) -> Vec<Named> {
+fn in_notebook(place: &str, text: &str) -> Vec<FoundCommand> {
     let notebook: serde_json::Value = serde_json::from_str(text).unwrap();
     let mut named = Vec::new();
     for cell in notebook["cells"].as_array().unwrap() {
@@ -295,7 +295,7 @@ fn in_notebook(place: &str, text: &str) -> Vec<Named> {
         } else {
             let lines = source.lines().filter_map(|line| line.strip_prefix('!'));
             let words = lines.flat_map(ours);
-            named.extend(words.map(|words| Named { place: place.to_owned(), words }));
+            named.extend(words.map(|words| FoundCommand { place: place.to_owned(), words }));
         }
     }
     named

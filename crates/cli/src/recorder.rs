@@ -104,7 +104,9 @@ impl Recording {
             if waiting != left {
                 (progress, left) = (time::Instant::now(), waiting);
             } else if self.patience.is_some_and(|patience| progress.elapsed() > patience) {
-                failure::warn(format_args!("the end of a capture is missing: its reader takes nothing"));
+                failure::warn(format_args!(
+                    "the end of a capture is missing: its reader has stopped reading"
+                ));
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));

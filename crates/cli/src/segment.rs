@@ -1,6 +1,6 @@
 //! `nichrome segment`: cuts the super-packets of a capture back into segments.
 
-mod cutter;
+mod segmenter;
 mod summary;
 
 use std::num::NonZeroU16;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use nichrome_port::capture::{PacketOptions, ReadError};
 
-use self::cutter::{Cutter, Found};
+use self::segmenter::{Found, Segmenter};
 use self::summary::Summary;
 use crate::capture_files::{
     Capture, Filter, Inputs, Interface, Interruption, Kept, Outputs, Progress, application, input_name,
@@ -71,8 +71,8 @@ impl Segment {
         let mut output = outputs.create(&self.output, application::SEGMENT)?;
         let mut summary = Summary::default();
         let mut filter = self.filter.clone();
-        let ended =
-            captures.each(|path, capture| self.cut(path, capture, &mut filter, &mut output, &mut summary))?;
+        let ended = captures
+            .each(|path, capture| self.segment(path, capture, &mut filter, &mut output, &mut summary))?;
         output.finish()?;
         let ended = ended.or_nothing_read()?;
         summary.skipped = ended.skipped_packets();
@@ -85,7 +85,7 @@ impl Segment {
     }
 
     /// Segments every record; returns the error that ended the capture early, if any.
-    fn cut(
+    fn segment(
         &self,
         path: &Path,
         capture: &mut Capture,
@@ -94,7 +94,7 @@ impl Segment {
         summary: &mut Summary,
     ) -> anyhow::Result<Option<ReadError>> {
         let mut progress = Progress::new(path, capture.is_compressed());
-        let mut cutter = Cutter::new(self.mtu, self.mss);
+        let mut segmenter = Segmenter::new(self.mtu, self.mss);
         let (mut bytes, mut segment) = (Vec::new(), Vec::new());
         let mut last_interface = None;
         loop {
@@ -111,14 +111,14 @@ impl Segment {
             if last_interface.replace(record.interface) != Some(record.interface) {
                 output.name(from, capture.interface_name());
             }
-            let found = cutter.look(&record, &bytes, capture);
+            let found = segmenter.classify(&record, &bytes, capture);
             summary.packets_in += 1;
             match found {
-                Found::Packet | Found::Left(_) => {
+                Found::Packet | Found::Unsegmentable(_) => {
                     let len = Some(record.original_len);
                     output.write(from, record.time, len, [&[], &bytes], capture.options())?;
                     summary.packets_out += 1;
-                    if let Found::Left(reason) = found {
+                    if let Found::Unsegmentable(reason) = found {
                         *summary.left.entry(reason).or_default() += 1;
                     }
                 }

@@ -135,10 +135,10 @@ impl Wan {
             None => {}
         }
         let mut files = Distinct::default();
-        let (asked, impairments) = self.impairments.impairments(&mut files)?;
+        let (settings, impairments) = self.impairments.impairments(&mut files)?;
         self.check()?;
         files.write([("--capture", self.capture.as_deref()), ("--plot", self.plot.as_deref())])?;
-        asked.warn(&impairments);
+        settings.warn(&impairments);
         // Listens in the caller's network namespace, before this process enters one of its own.
         let web = self.web.map(WebPage::listen).transpose()?;
         match &self.between {

@@ -19,10 +19,8 @@
 #![forbid(unsafe_code)]
 
 mod card;
-mod carried;
 mod config;
 mod control;
-mod cut;
 pub mod delivery;
 mod delivery_thread;
 mod distribution;
@@ -34,21 +32,23 @@ mod memory_wire;
 mod mesh;
 mod outputs;
 mod partial_checksum;
+mod path_frame;
 mod queue;
 mod received;
+mod segment;
 mod stats;
 mod worker;
 
 pub use card::Card;
-pub use carried::Carried;
 pub use config::CardConfig;
 pub use control::Remote;
-pub use cut::{CutError, cut};
 pub use distribution::Distribution;
 pub use error::CardError;
 pub use host::{HostError, send};
 pub use memory_direction::{MemoryDirection, memory_directions};
 pub use memory_path::{MemoryPath, WireError};
 pub use memory_wire::{MemoryWire, memory_wire};
+pub use path_frame::PathFrame;
 pub use queue::{Observer, Queue};
+pub use segment::{SegmentationError, segment};
 pub use stats::QueueStats;

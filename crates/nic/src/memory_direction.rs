@@ -13,8 +13,8 @@ use nichrome_wire::{ChecksumState, Engine, Instant};
 use rtrb::{Consumer, Producer, RingBuffer};
 use rustix::io;
 
-use crate::carried::{Carried, gather};
 use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
+use crate::path_frame::{PathFrame, gather};
 
 /// Capacity of the ring by which one direction passes ICMP errors to the other, in packets.
 const ROOM_FOR_ERRORS: usize = 64;
@@ -22,7 +22,7 @@ const ROOM_FOR_ERRORS: usize = 64;
 /// One direction of a wire: receives the frames that were sent through it, after its path.
 pub struct MemoryDirection {
     /// The frames sent and not received yet.
-    sent: Vec<WireFrame<Carried>>,
+    sent: Vec<WireFrame<PathFrame>>,
     /// The time at which each frame in `sent` was sent.
     times: Vec<Instant>,
     path: MemoryPath,
@@ -36,8 +36,8 @@ pub struct MemoryDirection {
 /// The rings to and from the opposite direction: an ICMP error for a packet that exceeds the MTU of one
 /// direction's path takes the path of the opposite direction.
 struct Opposite {
-    errors_from: Consumer<(Instant, Carried)>,
-    errors_to: Producer<(Instant, Carried)>,
+    errors_from: Consumer<(Instant, PathFrame)>,
+    errors_to: Producer<(Instant, PathFrame)>,
     wakes: Arc<Waker>,
 }
 
@@ -86,7 +86,7 @@ impl Opposite {
     fn send(&mut self, errors: Vec<Vec<u8>>, now: Instant) {
         let mut is_sent = false;
         for error in errors {
-            let error = Carried::new(error.into(), ChecksumState::Valid);
+            let error = PathFrame::new(error.into(), ChecksumState::Valid);
             is_sent |= self.errors_to.push((now, error)).is_ok();
         }
         if is_sent {
@@ -102,9 +102,9 @@ impl AsFd for MemoryDirection {
 }
 
 impl WireQueue for MemoryDirection {
-    type Buffer = Carried;
+    type Buffer = PathFrame;
 
-    fn receive(&mut self, batch: &mut Vec<WireFrame<Carried>>, max: usize) -> io::Result<()> {
+    fn receive(&mut self, batch: &mut Vec<WireFrame<PathFrame>>, max: usize) -> io::Result<()> {
         self.path.waker().clear();
         let mut direction = self.path.lock();
         let now = clock::now();
@@ -146,7 +146,7 @@ impl WireQueue for MemoryDirection {
         if self.sent.len() >= ROOM {
             return Err(Unsent { frame, error: TransmitError::Full });
         }
-        self.sent.push(Carried::new(frame, checksum).into());
+        self.sent.push(PathFrame::new(frame, checksum).into());
         self.times.push(now);
         Ok(())
     }

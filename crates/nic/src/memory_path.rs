@@ -8,7 +8,7 @@ use nichrome_port::{OsError, Waker, WireFrame, clock};
 use nichrome_wan::{ConfigError, Departure, DropReason, Impairments, Output, Path, Stats, TooBig};
 use nichrome_wire::{Engine, Instant};
 
-use crate::carried::Carried;
+use crate::path_frame::PathFrame;
 
 /// Capacity of a direction for frames sent and not yet received: four receive batches, so that a sender
 /// seldom waits while the reader delivers a batch. Twice the capacity gains nothing.
@@ -28,7 +28,7 @@ pub struct MemoryPath {
 
 /// A path, and the ICMP errors for the packets that exceed its MTU.
 pub(crate) struct Direction {
-    pub(crate) path: Path<Carried>,
+    pub(crate) path: Path<PathFrame>,
     too_big: TooBig,
 }
 
@@ -121,7 +121,7 @@ impl Direction {
     /// Appends the packets that have left the path by `now` to `batch`, until it has `max`.
     pub(crate) fn collect(
         &mut self,
-        batch: &mut Vec<WireFrame<Carried>>,
+        batch: &mut Vec<WireFrame<PathFrame>>,
         max: usize,
         now: Instant,
     ) -> Collected {

@@ -11,11 +11,11 @@ use nichrome_wire::{ChecksumState, Instant};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use rustix::io;
 
-use crate::carried::{Carried, gather};
 use crate::memory_path::{BLOCK, Collected, MemoryPath, ROOM, WireError};
+use crate::path_frame::{PathFrame, gather};
 
 /// A frame, and when it was sent.
-type Sent = (Instant, Carried);
+type Sent = (Instant, PathFrame);
 
 /// One end of a wire. Frames that it receives have passed the path towards it.
 pub struct MemoryWire {
@@ -65,7 +65,7 @@ impl MemoryWire {
     }
 
     /// Sends a frame. Drops it if the peer's end is gone.
-    fn send(&mut self, frame: Carried, now: Instant) -> Result<(), (Carried, TransmitError)> {
+    fn send(&mut self, frame: PathFrame, now: Instant) -> Result<(), (PathFrame, TransmitError)> {
         let len = frame.wire_len();
         if len > self.max {
             return Err((frame, TransmitError::Length { len, max: self.max }));
@@ -88,9 +88,9 @@ impl AsFd for MemoryWire {
 }
 
 impl WireQueue for MemoryWire {
-    type Buffer = Carried;
+    type Buffer = PathFrame;
 
-    fn receive(&mut self, batch: &mut Vec<WireFrame<Carried>>, max: usize) -> io::Result<()> {
+    fn receive(&mut self, batch: &mut Vec<WireFrame<PathFrame>>, max: usize) -> io::Result<()> {
         self.path.waker().clear();
         let mut direction = self.path.lock();
         let mut now = clock::now();
@@ -113,7 +113,7 @@ impl WireQueue for MemoryWire {
         for error in errors {
             // The error takes the path to the peer. If the ring is full, the next packet that exceeds the MTU
             // causes another.
-            let _ = self.send(Carried::new(error.into(), ChecksumState::Valid), now);
+            let _ = self.send(PathFrame::new(error.into(), ChecksumState::Valid), now);
         }
         // More frames may be pending.
         if !is_drained || left == 0 {
@@ -123,7 +123,7 @@ impl WireQueue for MemoryWire {
     }
 
     fn transmit(&mut self, parts: &[IoSlice<'_>]) -> Result<(), TransmitError> {
-        let frame = Carried::new(gather(&mut self.arena, parts), ChecksumState::Unchecked);
+        let frame = PathFrame::new(gather(&mut self.arena, parts), ChecksumState::Unchecked);
         self.send(frame, clock::now()).map_err(|(_, error)| error)
     }
 
@@ -132,7 +132,7 @@ impl WireQueue for MemoryWire {
     }
 
     fn transmit_whole(&mut self, frame: Piece, checksum: ChecksumState, now: Instant) -> Result<(), Unsent> {
-        self.send(Carried::new(frame, checksum), now)
+        self.send(PathFrame::new(frame, checksum), now)
             .map_err(|(frame, error)| Unsent { frame: frame.into_frame(), error })
     }
 

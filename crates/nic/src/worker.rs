@@ -16,7 +16,6 @@ use rustix::io::Errno;
 
 use crate::config::CardConfig;
 use crate::control::{ControlMessage, Inbox};
-use crate::cut::cut;
 use crate::delivery_thread::Delivery;
 use crate::error::CardError;
 use crate::host::{Host, HostError};
@@ -25,6 +24,7 @@ use crate::outputs::Outputs;
 use crate::partial_checksum::partial_checksum;
 use crate::queue::Queue;
 use crate::received::Received;
+use crate::segment::segment;
 use crate::stats::QueueStats;
 
 /// Maximum frames of a receive batch.
@@ -227,7 +227,7 @@ impl<W: WireQueue> Worker<W> {
             return Ok(());
         }
         // A local sender left segmentation or the checksum pending.
-        let Ok((mut segments, checksum)) = cut(buffer.as_ref(), &virtio) else {
+        let Ok((mut segments, checksum)) = segment(buffer.as_ref(), &virtio) else {
             self.stats.receive_malformed += 1;
             return Ok(());
         };
@@ -337,7 +337,7 @@ impl<W: WireQueue> Worker<W> {
         };
         self.stats.from_host += 1;
         self.stats.from_host_bytes += frame.len() as u64;
-        let Ok((mut segments, mut checksum)) = cut(frame, &virtio) else {
+        let Ok((mut segments, mut checksum)) = segment(frame, &virtio) else {
             self.stats.transmit_malformed += 1;
             return Ok(Some(1));
         };

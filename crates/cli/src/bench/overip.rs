@@ -136,9 +136,9 @@ impl Overip {
     /// Returns the path's impairments from the options, which must not set a delay: the figures vary it.
     fn impairments(&self) -> anyhow::Result<[Impairments; 2]> {
         let mut files = Distinct::default();
-        let (asked, impairments) = self.impairments.impairments(&mut files)?;
+        let (settings, impairments) = self.impairments.impairments(&mut files)?;
         files.write([self.page.output()])?;
-        asked.warn(&impairments);
+        settings.warn(&impairments);
         if impairments.iter().any(|of| of.delay != Delay::ZERO) {
             return Err(failure::usage(
                 "the figures vary the delay of the path: set it with --delays, such as --delays 0,5ms",

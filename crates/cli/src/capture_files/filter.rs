@@ -22,12 +22,12 @@ pub(crate) struct Filter {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Term {
     is_negated: bool,
-    /// Properties that a packet must have, all of them.
-    all: Vec<What>,
+    /// A packet must meet all of them.
+    predicates: Vec<Predicate>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum Predicate {
     Version(u8),
     Protocol(IpProtocol),
     /// Source or destination address has this prefix.
@@ -74,16 +74,16 @@ impl FromStr for Filter {
             if is_negated {
                 word = words.next().unwrap_or_default();
             }
-            let mut all = vec![term(word, &mut words)?];
+            let mut predicates = vec![term(word, &mut words)?];
             let mut next = words.next();
             // As in pcap-filter(7): 'tcp port 80'.
             if matches!(word, "ip" | "ip6" | "tcp" | "udp")
                 && let Some(qualified @ ("host" | "net" | "port")) = next
             {
-                all.push(term(qualified, &mut words)?);
+                predicates.push(term(qualified, &mut words)?);
                 next = words.next();
             }
-            terms.push(Term { is_negated, all });
+            terms.push(Term { is_negated, predicates });
             match next {
                 None => return Ok(Self { terms, start: None }),
                 Some("and") => {}
@@ -94,24 +94,26 @@ impl FromStr for Filter {
 }
 
 /// Parses a term that begins with `word`.
-fn term<'a>(word: &str, words: &mut impl Iterator<Item = &'a str>) -> Result<What, FilterError> {
+fn term<'a>(word: &str, words: &mut impl Iterator<Item = &'a str>) -> Result<Predicate, FilterError> {
     Ok(match word {
-        "ip" => What::Version(4),
-        "ip6" => What::Version(6),
-        "tcp" => What::Protocol(IpProtocol::TCP),
-        "udp" => What::Protocol(IpProtocol::UDP),
+        "ip" => Predicate::Version(4),
+        "ip6" => Predicate::Version(6),
+        "tcp" => Predicate::Protocol(IpProtocol::TCP),
+        "udp" => Predicate::Protocol(IpProtocol::UDP),
         "host" => value("host", "an IP address", words, |text| {
             let address: IpAddr = text.parse().ok()?;
-            Some(What::Net(address, bits(address)))
+            Some(Predicate::Net(address, bits(address)))
         })?,
         "net" => value("net", "an IP address and a number of bits, such as 192.0.2.0/24", words, |text| {
             let (address, len) = text.split_once('/')?;
             let (address, len): (IpAddr, u32) = (address.parse().ok()?, len.parse().ok()?);
-            (len <= bits(address)).then_some(What::Net(address, len))
+            (len <= bits(address)).then_some(Predicate::Net(address, len))
         })?,
-        "port" => value("port", "a number from 0 to 65535", words, |text| text.parse().ok().map(What::Port))?,
-        "after" => value("after", TIME, words, |text| time(text).map(What::After))?,
-        "before" => value("before", TIME, words, |text| time(text).map(What::Before))?,
+        "port" => {
+            value("port", "a number from 0 to 65535", words, |text| text.parse().ok().map(Predicate::Port))?
+        }
+        "after" => value("after", TIME, words, |text| time(text).map(Predicate::After))?,
+        "before" => value("before", TIME, words, |text| time(text).map(Predicate::Before))?,
         "" => return Err(FilterError::End),
         other => return Err(FilterError::Term(other.to_owned())),
     })
@@ -123,8 +125,8 @@ fn value<'a>(
     name: &'static str,
     needed: &'static str,
     words: &mut impl Iterator<Item = &'a str>,
-    read: impl FnOnce(&str) -> Option<What>,
-) -> Result<What, FilterError> {
+    read: impl FnOnce(&str) -> Option<Predicate>,
+) -> Result<Predicate, FilterError> {
     let text = words.next().ok_or(FilterError::NoValue(name, needed))?;
     read(text).ok_or_else(|| FilterError::Value(name, needed, text.to_owned()))
 }
@@ -154,12 +156,12 @@ impl Filter {
     pub(crate) fn takes(&mut self, record: &Record, bytes: &[u8]) -> bool {
         let since = record.time - *self.start.get_or_insert(record.time);
         let packet = Packet::read(record.link_type, bytes);
-        let is = |what: &What| match what {
-            What::After(time) => since >= *time,
-            What::Before(time) => since < *time,
-            of_packet => packet.as_ref().is_some_and(|packet| packet.is(of_packet)),
+        let holds = |predicate: &Predicate| match predicate {
+            Predicate::After(time) => since >= *time,
+            Predicate::Before(time) => since < *time,
+            of_packet => packet.as_ref().is_some_and(|packet| packet.meets(of_packet)),
         };
-        self.terms.iter().all(|Term { is_negated, all }| *is_negated != all.iter().all(is))
+        self.terms.iter().all(|Term { is_negated, predicates }| *is_negated != predicates.iter().all(holds))
     }
 }
 
@@ -211,13 +213,13 @@ impl Packet {
         Self { version, protocol, addresses, ports }
     }
 
-    fn is(&self, what: &What) -> bool {
-        match what {
-            What::Version(version) => self.version == *version,
-            What::Protocol(protocol) => self.protocol == *protocol,
-            What::Net(net, len) => self.addresses.iter().any(|address| is_within(*address, *net, *len)),
-            What::Port(port) => self.ports.is_some_and(|ports| ports.contains(port)),
-            What::After(_) | What::Before(_) => false,
+    fn meets(&self, predicate: &Predicate) -> bool {
+        match predicate {
+            Predicate::Version(version) => self.version == *version,
+            Predicate::Protocol(protocol) => self.protocol == *protocol,
+            Predicate::Net(net, len) => self.addresses.iter().any(|address| is_within(*address, *net, *len)),
+            Predicate::Port(port) => self.ports.is_some_and(|ports| ports.contains(port)),
+            Predicate::After(_) | Predicate::Before(_) => false,
         }
     }
 }

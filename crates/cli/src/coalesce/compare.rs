@@ -20,7 +20,7 @@ use crate::page::{self, Figure, Line, Page, Style};
 const SIZE: (u32, u32) = (900, 480);
 
 /// Title of the axis of hold times.
-const HOLD: &str = "how long segments are held at most";
+const HOLD: &str = "maximum hold time";
 
 /// From typical interrupt moderation to delays that people do not notice.
 const HOLDS: [Duration; 4] = [
@@ -167,7 +167,7 @@ impl fmt::Display for Comparison {
         }
         writeln!(f, "{}\n", table.trim_fmt())?;
         if self.filtered > 0 {
-            writeln!(f, "not taken: {}", plural(self.filtered, "packet", "packets"))?;
+            writeln!(f, "filtered out: {}", plural(self.filtered, "packet", "packets"))?;
         }
         if self.snapped > 0 {
             let cut = plural(self.snapped, "packet", "packets");

@@ -5,9 +5,9 @@ use serde::ser::{Serialize, Serializer};
 
 /// Non-zero counts by name, in the order of their reasons.
 #[derive(Clone, Debug)]
-pub(super) struct Named(Vec<(&'static str, u64)>);
+pub(super) struct NonZeroCounts(Vec<(&'static str, u64)>);
 
-impl Named {
+impl NonZeroCounts {
     fn of<R: Reason>() -> Self {
         Self(R::ALL.iter().map(|reason| (reason.name(), 0)).collect())
     }
@@ -34,7 +34,7 @@ impl Named {
     }
 }
 
-impl Serialize for Named {
+impl Serialize for NonZeroCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
@@ -44,9 +44,9 @@ impl Serialize for Named {
 pub(super) struct Counters {
     /// Plain counters; the counts by reason are not included.
     pub(super) sums: Statistics,
-    pub(super) flushes: Named,
-    pub(super) passes: Named,
-    pub(super) drops: Named,
+    pub(super) flushes: NonZeroCounts,
+    pub(super) passes: NonZeroCounts,
+    pub(super) drops: NonZeroCounts,
     /// Packets that `--filter` excluded.
     pub(super) filtered: u64,
     /// Packets that the capture's snap length cut.
@@ -60,9 +60,9 @@ impl Counters {
         use nichrome_lro::{DropReason, FlushReason};
         Self {
             sums: Statistics::default(),
-            flushes: Named::of::<FlushReason>(),
-            passes: Named::of::<PassReason>(),
-            drops: Named::of::<DropReason>(),
+            flushes: NonZeroCounts::of::<FlushReason>(),
+            passes: NonZeroCounts::of::<PassReason>(),
+            drops: NonZeroCounts::of::<DropReason>(),
             filtered: 0,
             snapped: 0,
             replaced_engines: 0,

@@ -7,7 +7,7 @@ use nichrome_lro::{Hold, NetfpgaConfig, ProfileConfig};
 use serde::Serialize;
 
 use super::card::Done;
-use super::counters::Named;
+use super::counters::NonZeroCounts;
 use crate::capture_files::Ended;
 
 /// The summary.
@@ -37,9 +37,9 @@ pub(super) struct Summary {
     pub(super) mean_segments_per_aggregate: f64,
     pub(super) segments_histogram: Vec<Size>,
     pub(super) packets_out_without_payload: u64,
-    pub(super) flush_reasons: Named,
-    pub(super) passes: Named,
-    pub(super) drops: Named,
+    pub(super) flush_reasons: NonZeroCounts,
+    pub(super) passes: NonZeroCounts,
+    pub(super) drops: NonZeroCounts,
     pub(super) acks_sent: u64,
     pub(super) flow_count: usize,
     /// True if there were more flows than `flow_count`. `flows` leaves out the excess flows.

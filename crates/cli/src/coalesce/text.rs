@@ -5,7 +5,7 @@ use std::fmt;
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use nichrome_lro::{ActiveAck, Hold, NetfpgaConfig, ProfileConfig};
 
-use super::counters::Named;
+use super::counters::NonZeroCounts;
 use super::ports;
 use super::sizes::{self, Range};
 use super::summary::Summary;
@@ -76,7 +76,7 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
         writeln!(f, "{}", format!("{name:<NAME$}{before:>16}{after:>16}{change:>11}").trim_end())?;
     }
     if summary.filtered > 0 {
-        writeln!(f, "{:<NAME$}{:>16}", "not taken", Grouped(summary.filtered))?;
+        writeln!(f, "{:<NAME$}{:>16}", "filtered out", Grouped(summary.filtered))?;
     }
     if summary.snapped > 0 {
         let cut = Grouped(summary.snapped);
@@ -84,11 +84,7 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
     }
     if summary.replaced_engines > 0 {
         let (replaced, most) = (Grouped(summary.replaced_engines), Grouped(ports::MOST as u64));
-        writeln!(
-            f,
-            "{:<NAME$}{replaced:>16}  times an engine, flushed: more than {most} interfaces",
-            "replaced"
-        )?;
+        writeln!(f, "engines flushed and replaced: {replaced} (more than {most} interfaces)")?;
     }
     let aggregates = plural(summary.aggregates, "aggregate", "aggregates");
     match summary.aggregates {
@@ -135,7 +131,7 @@ fn bar(count: u64, most: u64) -> String {
 }
 
 /// Formats reasons with their counts on as many lines as needed.
-fn reasons(f: &mut fmt::Formatter<'_>, name: &str, counts: &Named) -> fmt::Result {
+fn reasons(f: &mut fmt::Formatter<'_>, name: &str, counts: &NonZeroCounts) -> fmt::Result {
     let mut line = format!("{name:<NAME$}");
     let mut counts = counts.iter().peekable();
     if counts.peek().is_none() {

@@ -7,7 +7,7 @@ use crate::page::{Axis, Figure, Line, Page, Scale, Style};
 
 /// Returns the page.
 pub(super) fn page(summary: &Summary) -> anyhow::Result<Page> {
-    let mut page = Page::new("What receive offload is worth").with("seed", SEED.to_string());
+    let mut page = Page::new("Effect of receive offload").with("seed", SEED.to_string());
     let series = series(summary);
     let mut figure = |title: &str, unit: &str, value: fn(&Run) -> f64| {
         let line = |(name, runs): &(String, Vec<&Run>)| {

@@ -14,7 +14,7 @@ const DOTS: u32 = 3;
 /// Draws both charts.
 pub(super) fn draw(summary: &Summary) -> anyhow::Result<String> {
     chart::pair(
-        "What receive offload is worth",
+        "Effect of receive offload",
         50,
         |left| lines(left, summary, "Throughput", "Gbit/s", |run| run.gbps),
         |right| lines(right, summary, "Host CPU", "seconds per gigabyte", |run| run.host_cpu_s_per_gb),

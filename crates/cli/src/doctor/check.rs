@@ -182,7 +182,7 @@ fn tap(machine: &impl Machine) -> Check {
     if machine.attempt(Trial::Namespaces).is_err() {
         return match machine.read("/proc/misc") {
             Some(devices) if devices.lines().any(|line| line.ends_with(" tun")) => {
-                Check::works(subject, "the kernel has them; not tried, without a namespace")
+                Check::works(subject, "supported by the kernel; not tested: no user namespace")
             }
             _ => Check::refused(subject, no_driver(), NO_TUN),
         };
@@ -205,10 +205,10 @@ fn ipv6(machine: &impl Machine) -> Check {
         return Check::limited(subject, "the kernel has none", "boot the kernel without ipv6.disable=1");
     }
     if machine.attempt(Trial::Namespaces).is_err() {
-        return Check::works(subject, "the kernel has it; not tried, without a namespace");
+        return Check::works(subject, "supported by the kernel; not tested: no user namespace");
     }
     match machine.attempt(Trial::Ipv6) {
-        Ok(()) => Check::works(subject, "new hosts have it"),
+        Ok(()) => Check::works(subject, "new network namespaces have it"),
         Err(Refusal { error, .. }) => Check::limited(
             subject,
             error,

@@ -79,7 +79,7 @@ fn xdp() -> anyhow::Result<()> {
 /// Fails unless the interfaces of this network namespace have IPv6 from their creation on.
 fn ipv6() -> anyhow::Result<()> {
     let disabled = fs::read_to_string(DISABLE_IPV6).with_context(|| format!("cannot read {DISABLE_IPV6}"))?;
-    ensure!(disabled.trim() == "0", "new hosts have none");
+    ensure!(disabled.trim() == "0", "new network namespaces have no IPv6");
     Ok(())
 }
 

@@ -59,9 +59,9 @@ impl Claim {
                 Err(TryLockError::Error(error)) => return Err(error).with_context(context),
             }
         };
-        if let Some(left) = Record::read(&file) {
-            left.put_back_and_say()?;
-            remove_dead_socket(&left.host)?;
+        if let Some(record) = Record::read(&file) {
+            record.restore_and_report()?;
+            remove_dead_socket(&record.host)?;
         }
         let record = Record {
             pid: process::id(),
@@ -88,9 +88,9 @@ impl Claim {
         })
     }
 
-    /// Restores the interface.
-    fn give_back(&mut self) -> anyhow::Result<()> {
-        self.record.put_back()?;
+    /// Restores the interface and removes the claim file.
+    fn restore_and_remove(&mut self) -> anyhow::Result<()> {
+        self.record.restore()?;
         fs::remove_file(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))?;
         if let Some(directory) = self.path.parent() {
             runtime_dir::remove_if_empty(directory);
@@ -101,25 +101,25 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if let Err(error) = self.give_back() {
+        if let Err(error) = self.restore_and_remove() {
             failure::warn(format_args!("{} is not restored: {error:#}", self.record.wire));
         }
     }
 }
 
-/// The state in which the card behind a host has left its wire.
-pub(super) enum Left {
+/// The state of the claim of the card behind a host.
+pub(super) enum ClaimState {
     /// A changed interface, which is restored now.
     Restored,
     /// A claim that its process still holds: the card runs, starts or ends.
     Locked,
     /// No claim.
-    Nothing,
+    Absent,
 }
 
 /// Restores the interface of a killed card behind `host`.
-pub(super) fn put_back_for(host: &str) -> anyhow::Result<Left> {
-    let mut found = Left::Nothing;
+pub(super) fn restore_for(host: &str) -> anyhow::Result<ClaimState> {
+    let mut found = ClaimState::Absent;
     for path in place::all_claims()? {
         let Ok(file) = OpenOptions::new().read(true).write(true).open(&path) else { continue };
         let of_host = || Record::read(&file).filter(|record| record.host == host);
@@ -128,17 +128,17 @@ pub(super) fn put_back_for(host: &str) -> anyhow::Result<Left> {
             continue;
         }
         if file.try_lock().is_err() {
-            found = Left::Locked;
+            found = ClaimState::Locked;
         } else if is_at(&file, &path)
             && let Some(record) = of_host()
         {
-            record.put_back_and_say()?;
+            record.restore_and_report()?;
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             remove_dead_socket(host)?;
             if let Some(directory) = path.parent() {
                 runtime_dir::remove_if_empty(directory);
             }
-            return Ok(Left::Restored);
+            return Ok(ClaimState::Restored);
         }
     }
     Ok(found)
@@ -168,9 +168,9 @@ impl Record {
         file.write_all(text.as_bytes())
     }
 
-    fn put_back_and_say(&self) -> anyhow::Result<()> {
+    fn restore_and_report(&self) -> anyhow::Result<()> {
         let Self { pid, wire, .. } = self;
-        let changed = self.put_back().with_context(|| format!("cannot restore {wire}"))?;
+        let changed = self.restore().with_context(|| format!("cannot restore {wire}"))?;
         if changed {
             failure::say(format_args!("nichrome: process {pid} left {wire} changed: restored"));
         }
@@ -179,7 +179,7 @@ impl Record {
 
     /// Restores the interface; returns false if there was nothing to do. Keeps settings that others changed
     /// since.
-    fn put_back(&self) -> anyhow::Result<bool> {
+    fn restore(&self) -> anyhow::Result<bool> {
         let Some(Identity { index, mac, given_mac, arp }) = self.changed else { return Ok(false) };
         let netlink = Netlink::open()?;
         // The interface may have another name now.

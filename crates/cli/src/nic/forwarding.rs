@@ -6,7 +6,7 @@ use std::fs;
 use nichrome_port::{Interface, InterfaceName};
 
 /// Returns true if the kernel forwards packets from an interface, in the network namespace of this thread.
-pub(super) fn is_on(host: InterfaceName) -> bool {
+pub(super) fn is_enabled(host: InterfaceName) -> bool {
     ["ipv4", "ipv6"].into_iter().any(|family| {
         let setting = format!("/proc/sys/net/{family}/conf/{host}/forwarding");
         // A kernel without the address family has no such setting.
@@ -15,21 +15,21 @@ pub(super) fn is_on(host: InterfaceName) -> bool {
 }
 
 /// Returns the reason why `profile` is not for this host, if it forwards.
-pub(super) fn reason(host: &Interface, profile: &str) -> Option<String> {
+pub(super) fn why_not_suitable(host: &Interface, profile: &str) -> Option<String> {
     let name = host.name;
     if host.is_bridged {
         return Some(format!(
-            "{name} is a port of a bridge, which forwards, and what {profile} merges cannot be forwarded as it came: \
+            "{name} is a port of a bridge, which forwards, and the original packets of {profile}'s aggregates cannot be restored: \
              use --profile gro, which is lossless, or 'ip link set {name} nomaster'"
         ));
     }
-    is_on(name).then(|| why_not(name, profile))
+    is_enabled(name).then(|| why_not_forwarding(name, profile))
 }
 
 /// Returns the reason why `profile` is not for a host with IP forwarding.
-pub(super) fn why_not(host: InterfaceName, profile: &str) -> String {
+pub(super) fn why_not_forwarding(host: InterfaceName, profile: &str) -> String {
     format!(
-        "forwarding is on for {host}, and what {profile} merges cannot be forwarded as it came: \
-         use --profile gro, which is lossless, or turn forwarding off"
+        "forwarding is enabled on {host}, and the original packets of {profile}'s aggregates cannot be restored: \
+         use --profile gro, which is lossless, or disable forwarding"
     )
 }

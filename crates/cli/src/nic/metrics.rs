@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::report::{Counters, Named, Report, Reporter};
+use super::report::{CounterMap, Counters, Report, Reporter};
 use crate::http::{HttpServer, Request, Response};
 
 /// Maximum concurrent clients.
@@ -77,7 +77,7 @@ fn register(
     report: &Report,
     name: &str,
     key: &str,
-    of: impl Fn(&Counters) -> &Named,
+    of: impl Fn(&Counters) -> &CounterMap,
 ) {
     let counts = Counts::default();
     for (number, queue) in report.queues.iter().enumerate() {
@@ -87,7 +87,12 @@ fn register(
 }
 
 /// Registers the counters by reason of every queue.
-fn register_reasons(registry: &mut Registry, report: &Report, name: &str, of: impl Fn(&Counters) -> &Named) {
+fn register_reasons(
+    registry: &mut Registry,
+    report: &Report,
+    name: &str,
+    of: impl Fn(&Counters) -> &CounterMap,
+) {
     let counts = Counts::default();
     for (number, queue) in report.queues.iter().enumerate() {
         for (reason, count) in of(queue).iter() {

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use nichrome_port::InterfaceName;
 
-use super::claim::{self, Left};
+use super::claim::{self, ClaimState};
 use super::control::Found;
 use super::text::Text;
 use super::{control, place};
@@ -52,10 +52,10 @@ impl Down {
         let host = self.host.as_str();
         let until = Instant::now() + EXIT_TIME;
         while let Err(error) = control::find(Some(self.host)).and_then(Found::stop) {
-            match claim::put_back_for(host)? {
-                Left::Restored => return Ok(()),
-                Left::Locked if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
-                Left::Locked | Left::Nothing => return Err(error),
+            match claim::restore_for(host)? {
+                ClaimState::Restored => return Ok(()),
+                ClaimState::Locked if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+                ClaimState::Locked | ClaimState::Absent => return Err(error),
             }
         }
         let socket = place::of_socket(host)?;

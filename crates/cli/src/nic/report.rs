@@ -40,17 +40,17 @@ pub(super) struct Report {
 /// Counts by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Named(BTreeMap<String, u64>);
+pub(super) struct CounterMap(BTreeMap<String, u64>);
 
 /// Counters of one queue, or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Counters {
     #[serde(flatten)]
-    pub(super) card: Named,
+    pub(super) card: CounterMap,
     /// Current flows of its engine.
     pub(super) connections: u64,
     /// The kernel's counters.
-    pub(super) wire: Named,
+    pub(super) wire: CounterMap,
     pub(super) engine: EngineCounters,
 }
 
@@ -58,13 +58,13 @@ pub(super) struct Counters {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EngineCounters {
     #[serde(flatten)]
-    pub(super) plain: Named,
-    pub(super) flush_reasons: Named,
-    pub(super) passes: Named,
-    pub(super) drops: Named,
+    pub(super) plain: CounterMap,
+    pub(super) flush_reasons: CounterMap,
+    pub(super) passes: CounterMap,
+    pub(super) drops: CounterMap,
 }
 
-impl Named {
+impl CounterMap {
     fn of<'a>(counts: impl IntoIterator<Item = (&'a str, u64)>) -> Self {
         Self(counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
     }
@@ -84,7 +84,7 @@ impl Named {
     }
 }
 
-impl AddAssign<&Self> for Named {
+impl AddAssign<&Self> for CounterMap {
     fn add_assign(&mut self, other: &Self) {
         for (name, count) in &other.0 {
             *self.0.entry(name.clone()).or_default() += count;
@@ -95,14 +95,14 @@ impl AddAssign<&Self> for Named {
 impl Counters {
     fn new(stats: &QueueStats) -> Self {
         Self {
-            card: Named::of(stats.named()),
+            card: CounterMap::of(stats.named()),
             connections: stats.connections,
-            wire: Named::of(wire_counts(&stats.wire)),
+            wire: CounterMap::of(wire_counts(&stats.wire)),
             engine: EngineCounters {
-                plain: Named::of(engine_counts(&stats.engine)),
-                flush_reasons: Named::reasons(&stats.engine.flushes),
-                passes: Named::reasons(&stats.engine.passes),
-                drops: Named::reasons(&stats.engine.drops),
+                plain: CounterMap::of(engine_counts(&stats.engine)),
+                flush_reasons: CounterMap::reasons(&stats.engine.flushes),
+                passes: CounterMap::reasons(&stats.engine.passes),
+                drops: CounterMap::reasons(&stats.engine.drops),
             },
         }
     }
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn the_total_is_the_sum_of_the_queues_name_by_name() {
         let queue = |received, drops| Counters {
-            card: Named::of([("received", received), ("to_host", 1)]),
-            engine: EngineCounters { drops: Named::of(drops), ..EngineCounters::default() },
+            card: CounterMap::of([("received", received), ("to_host", 1)]),
+            engine: EngineCounters { drops: CounterMap::of(drops), ..EngineCounters::default() },
             ..Counters::default()
         };
         let queues = [queue(3, vec![("tcp_checksum", 2)]), queue(4, vec![("duplicate", 1)])];
         let total: Counters = queues.iter().sum();
-        assert_eq!(total.card, Named::of([("received", 7), ("to_host", 2)]));
+        assert_eq!(total.card, CounterMap::of([("received", 7), ("to_host", 2)]));
         let lost: Vec<_> = total.lost().collect();
         assert_eq!(lost, [("engine duplicate".to_owned(), 1), ("engine tcp_checksum".to_owned(), 2)]);
     }

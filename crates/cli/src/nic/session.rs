@@ -121,7 +121,7 @@ impl<'a> Watch<'a> {
         }
         if let Some(profile) = self.watched.lossy
             && self.may_warn
-            && let Some(reason) = forwarding::reason(&of_host, profile)
+            && let Some(reason) = forwarding::why_not_suitable(&of_host, profile)
         {
             self.may_warn = false;
             failure::warn(format_args!("{reason}"));

@@ -5,7 +5,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
-use super::report::{Counters, Named, Report};
+use super::report::{CounterMap, Counters, Report};
 use crate::number::{Grouped, plural};
 
 /// A row: its label and the name of the counter.
@@ -25,9 +25,9 @@ const USUAL: [Line; 8] = [
 /// Rows that are omitted if 0.
 const RARE: [Line; 5] = [
     ("to other workers", "distributed"),
-    ("unfinished by senders", "receive_unfinished"),
-    ("  finished here", "receive_finished"),
-    ("taken apart", "taken_apart"),
+    ("with pending offloads", "receive_unfinished"),
+    ("  packets after segmentation", "receive_finished"),
+    ("aggregates passed as segments", "taken_apart"),
     ("ACKs not sent", "acks_dropped"),
 ];
 
@@ -51,7 +51,7 @@ impl Text<'_> {
     }
 
     /// Returns a row for each name that occurs.
-    fn named(&self, what: &str, of: impl Fn(&Counters) -> &Named) -> Vec<Vec<String>> {
+    fn named(&self, what: &str, of: impl Fn(&Counters) -> &CounterMap) -> Vec<Vec<String>> {
         let names: BTreeSet<&str> = of(&self.0.total).iter().map(|(name, _)| name).collect();
         let row = |name: &&str| {
             self.row(&format!("{what}: {name}"), |queue| Grouped(of(queue).get(name)).to_string())

@@ -2,10 +2,11 @@
 
 mod rates;
 mod screen;
-mod shown;
+mod view;
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use nichrome_port::InterfaceName;
 
 use self::rates::Interval;
 use self::screen::Screen;
-use self::shown::{Shown, Wanted};
+use self::view::View;
 use super::control;
 use crate::{duration, number};
 
@@ -39,16 +40,16 @@ pub(crate) struct Top {
 impl Top {
     /// Runs the command.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut shown: Box<dyn Shown> =
+        let mut view: Box<dyn View> =
             if io::stdout().is_terminal() { Box::new(Screen::open()?) } else { Box::new(Lines(0)) };
         let mut before = control::find(self.host)?.report()?;
-        let mut looks = 0;
-        while shown.wait(self.interval)? == Wanted::More {
+        let mut updates = 0;
+        while view.wait(self.interval)?.is_continue() {
             let after = control::find(self.host)?.report()?;
-            shown.show(&Interval { before: &before, after: &after })?;
+            view.show(&Interval { before: &before, after: &after })?;
             before = after;
-            looks += 1;
-            if self.count.is_some_and(|count| looks >= count.get()) {
+            updates += 1;
+            if self.count.is_some_and(|count| updates >= count.get()) {
                 break;
             }
         }
@@ -59,10 +60,10 @@ impl Top {
 /// Output as lines of text, with their number.
 struct Lines(u64);
 
-impl Shown for Lines {
-    fn wait(&mut self, interval: Duration) -> io::Result<Wanted> {
+impl View for Lines {
+    fn wait(&mut self, interval: Duration) -> io::Result<ControlFlow<()>> {
         thread::sleep(interval);
-        Ok(Wanted::More)
+        Ok(ControlFlow::Continue(()))
     }
 
     fn show(&mut self, interval: &Interval<'_>) -> io::Result<()> {

@@ -30,7 +30,7 @@ use crate::distinct::Distinct;
 use crate::engine_options::{EngineOptions, UdpByDefault, default_profile_config};
 use crate::failure;
 use crate::http::HttpServer;
-use crate::named::named;
+use crate::named_values::named_values;
 use crate::number;
 use crate::shared_device::SharedDevice;
 
@@ -50,7 +50,7 @@ pub(crate) struct Up {
     /// The engine: none, gro (lossless), netfpga (one flow at a time) or npu (reorders).
     #[arg(
         long, value_name = "PROFILE", default_value = "gro",
-        value_parser = named(Offload::names(), Offload::from_str), hide_possible_values = true
+        value_parser = named_values(Offload::names(), Offload::from_str), hide_possible_values = true
     )]
     profile: Offload,
     #[command(flatten)]
@@ -164,7 +164,9 @@ impl Up {
         };
         let profile = self.profile_config()?;
         if wire == host {
-            return Err(failure::usage(format!("--wire and --host are two interfaces, and both are {wire}")));
+            return Err(failure::usage(format!(
+                "--wire and --host must be different interfaces, and both are {wire}"
+            )));
         }
         files.write(self.capture.outputs())?;
         check_capabilities()?;
@@ -255,9 +257,9 @@ impl Up {
         let mac = wire.mac.filter(|_| self.backend != Backend::Tap);
         let made = HostInterface::new(netlink, host, queues, mac, wire.mtu)?;
         if let Some(profile) = self.lossy()
-            && forwarding::is_on(host)
+            && forwarding::is_enabled(host)
         {
-            bail!("{} (--force does it anyway)", forwarding::why_not(host, profile));
+            bail!("{} (--force does it anyway)", forwarding::why_not_forwarding(host, profile));
         }
         Ok(made)
     }

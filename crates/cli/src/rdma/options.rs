@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::distinct::Distinct;
 use crate::failure;
 use crate::impairment_options::ImpairmentOptions;
-use crate::named::named;
+use crate::named_values::named_values;
 use crate::number;
 
 /// The peer, the adapter's configuration and the faults.
@@ -48,14 +48,14 @@ pub(super) struct Options {
     /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
     #[arg(
         long, value_name = "NAME", default_value = "roce",
-        value_parser = named(Transport::ALL.map(Transport::name), Transport::from_str), hide_possible_values = true
+        value_parser = named_values(Transport::ALL.map(Transport::name), Transport::from_str), hide_possible_values = true
     )]
     transport: Transport,
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used
     /// up).
     #[arg(
         long, value_name = "SIDE", default_value = "auto",
-        value_parser = named(Stateless::ALL.map(Stateless::name), Stateless::from_str), hide_possible_values = true
+        value_parser = named_values(Stateless::ALL.map(Stateless::name), Stateless::from_str), hide_possible_values = true
     )]
     stateless: Stateless,
     /// With --transport star, the maximum number of connections whose state this side keeps; it is
@@ -82,7 +82,7 @@ pub(super) struct Options {
     /// choose.
     #[arg(
         long, value_name = "PATH", default_value = "sockets",
-        value_parser = named(LocalPath::ALL.map(LocalPath::name), LocalPath::from_str), hide_possible_values = true
+        value_parser = named_values(LocalPath::ALL.map(LocalPath::name), LocalPath::from_str), hide_possible_values = true
     )]
     local: LocalPath,
     /// Print the result as one JSON object.
@@ -193,8 +193,8 @@ impl Options {
             return Err(failure::usage("a client needs the port on which its server waits, not 0"));
         }
         let mut files = Distinct::default();
-        let (asked, impairments) = self.impairments.impairments(&mut files)?;
-        asked.warn(&impairments);
+        let (settings, impairments) = self.impairments.impairments(&mut files)?;
+        settings.warn(&impairments);
         self.key_file.iter().try_for_each(|path| files.read("--key-file", path))?;
         files.write([("--capture", self.capture.as_deref())])?;
         self.capture.as_deref().map(check_writable).transpose()?;
@@ -209,14 +209,14 @@ impl Options {
 
     /// Fails for options of another transport.
     fn check_transport(&self) -> anyhow::Result<()> {
-        let asked = [
+        let given = [
             ("--stateless", self.stateless != Stateless::Automatic, Transport::Star),
             ("--connection-budget", self.connection_budget.is_some(), Transport::Star),
             ("--key-file", self.key_file.is_some(), Transport::Star),
             ("--no-authenticate", self.no_authenticate, Transport::Star),
             ("--crc", self.crc, Transport::Iwarp),
         ];
-        match asked.into_iter().find(|(_, is_given, transport)| *is_given && *transport != self.transport) {
+        match given.into_iter().find(|(_, is_given, transport)| *is_given && *transport != self.transport) {
             Some((option, _, transport)) => {
                 Err(failure::usage(format!("{option} needs --transport {}", transport.name())))
             }
@@ -226,8 +226,8 @@ impl Options {
 
     /// Returns the impairments of datagrams in each direction; `None` if no option asks for any.
     pub(super) fn impairments(&self) -> anyhow::Result<Option<Impairments>> {
-        let (asked, [impairments, _]) = self.impairments.impairments(&mut Distinct::default())?;
-        Ok((!asked.is_empty()).then_some(impairments))
+        let (settings, [impairments, _]) = self.impairments.impairments(&mut Distinct::default())?;
+        Ok((!settings.is_empty()).then_some(impairments))
     }
 }
 

@@ -22,7 +22,7 @@ use super::options::{address_of, device_address};
 use super::program::Program;
 use crate::distinct::Distinct;
 use crate::failure;
-use crate::named::named;
+use crate::named_values::named_values;
 use crate::number;
 
 /// Run an unmodified RDMA program on a software device: replaces its libibverbs by one that speaks RoCEv2
@@ -33,14 +33,14 @@ pub(crate) struct Run {
     /// The transport: roce, star, where one side of a connection keeps no state, or iwarp, over TCP.
     #[arg(
         long, value_name = "NAME",
-        value_parser = named(Transport::ALL.map(Transport::name), valid::<Transport>), hide_possible_values = true
+        value_parser = named_values(Transport::ALL.map(Transport::name), valid::<Transport>), hide_possible_values = true
     )]
     transport: Option<String>,
     /// With --transport star, the side that keeps no state: self, peer, or auto (a side whose budget is used
     /// up).
     #[arg(
         long, value_name = "SIDE",
-        value_parser = named(Stateless::ALL.map(Stateless::name), valid::<Stateless>), hide_possible_values = true,
+        value_parser = named_values(Stateless::ALL.map(Stateless::name), valid::<Stateless>), hide_possible_values = true,
         requires = "transport"
     )]
     stateless: Option<String>,
@@ -78,7 +78,7 @@ pub(crate) struct Run {
     /// choose.
     #[arg(
         long, value_name = "PATH",
-        value_parser = named(LocalPath::ALL.map(LocalPath::name), valid::<LocalPath>), hide_possible_values = true
+        value_parser = named_values(LocalPath::ALL.map(LocalPath::name), valid::<LocalPath>), hide_possible_values = true
     )]
     local: Option<String>,
     /// Packets lost in each direction: 1%, gilbert:P,R, or packets:3,7,10-12.

@@ -446,11 +446,11 @@ fn cause(adapter: &Adapter) -> &'static str {
         (counters.dropped_icrc, ": a segment of the peer had a wrong CRC"),
         (counters.dropped_malformed, ": a segment of the peer was malformed"),
         (counters.dropped_state, ": a segment of the peer was out of place"),
-        (counters.refused, ": the peer accessed memory without right"),
+        (counters.refused, ": the peer accessed memory without the access right"),
         (counters.terminates_received, ": the peer ended the stream with a TERMINATE message"),
         (refused.garbage, ": a connection began with no MPA Request"),
         (refused.early_data, ": a connection had data before the MPA Reply"),
-        (refused.foreign, ": a connection was for no queue pair of this end"),
+        (refused.foreign, ": a connection named an unknown queue pair"),
     ];
     causes.into_iter().find(|(count, _)| *count > 0).map_or("", |(_, text)| text)
 }

@@ -29,12 +29,18 @@ pub(super) struct Summary {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let packets_in = plural(self.packets_in, "packet", "packets");
-        let cut = plural(self.super_packets, "super-packet", "super-packets");
+        let super_packets = plural(self.super_packets, "super-packet", "super-packets");
         let segments = plural(self.segments, "segment", "segments");
-        write!(f, "{packets_in} in, {} out: {cut} cut into {segments}", Grouped(self.packets_out))?;
-        self.left.iter().try_for_each(|(reason, count)| write!(f, "; {} left: {reason}", Grouped(*count)))?;
+        write!(
+            f,
+            "{packets_in} in, {} out: {super_packets} segmented into {segments}",
+            Grouped(self.packets_out)
+        )?;
+        self.left
+            .iter()
+            .try_for_each(|(reason, count)| write!(f, "; {} left unchanged: {reason}", Grouped(*count)))?;
         if self.filtered > 0 {
-            write!(f, "; {} not taken", Grouped(self.filtered))?;
+            write!(f, "; {} filtered out", Grouped(self.filtered))?;
         }
         Ok(())
     }
@@ -57,7 +63,7 @@ mod tests {
             left,
             truncated: false,
         };
-        let text = "10 packets in, 1,052 out: 1 super-packet cut into 1,043 segments; 2 left: IP fragments; 3 not taken";
+        let text = "10 packets in, 1,052 out: 1 super-packet segmented into 1,043 segments; 2 left unchanged: IP fragments; 3 filtered out";
         assert_eq!(summary.to_string(), text);
     }
 }

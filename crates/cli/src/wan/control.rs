@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::live_path::Remote;
 use super::summary::Summary;
 use crate::control::{self, ControlSocket};
-use crate::impairment_options::Asked;
+use crate::impairment_options::ImpairmentSettings;
 use crate::runtime_dir;
 use crate::side::Side;
 
@@ -24,7 +24,7 @@ use crate::side::Side;
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
     /// Change these impairments; keep the others.
-    Set(Asked),
+    Set(ImpairmentSettings),
     /// Report the results so far.
     Show,
     /// Return the host on this side.
@@ -90,7 +90,7 @@ impl Controlled {
     /// Executes a request and returns its answer.
     pub(super) fn answer(&mut self, request: &Request) -> Answer {
         let answer = match request {
-            Request::Set(asked) => self.set(asked).map(Answer::Done),
+            Request::Set(settings) => self.set(settings).map(Answer::Done),
             Request::Show => self.summary().map(|summary| Answer::Summary(Box::new(summary))),
             Request::Host(side) => self.host(*side).map(Answer::Host),
         };
@@ -98,12 +98,12 @@ impl Controlled {
     }
 
     /// Changes the impairments; returns the reason if a setting has no effect.
-    fn set(&mut self, asked: &Asked) -> anyhow::Result<Option<String>> {
+    fn set(&mut self, settings: &ImpairmentSettings) -> anyhow::Result<Option<String>> {
         let mut impairments = self.impairments.clone();
-        asked.apply(&mut impairments)?;
+        settings.apply(&mut impairments)?;
         self.remote.impair(&impairments)?;
         self.impairments = impairments;
-        Ok(asked.without_effect(&self.impairments))
+        Ok(settings.without_effect(&self.impairments))
     }
 
     fn host(&self, side: Side) -> anyhow::Result<HostPlace> {

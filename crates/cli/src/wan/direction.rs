@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender};
 
 use anyhow::Context;
 use nichrome_lro::{Config, Frame, Gro, Hold, Output as Coalesced, Packet};
-use nichrome_nic::{Carried, HostError, cut, send};
+use nichrome_nic::{HostError, PathFrame, segment, send};
 use nichrome_port::{
     Arena, Device, MAX_RECEIVE, Onset, RealTime, Received, Waker, clock, waited_for_processor,
 };
@@ -62,7 +62,7 @@ pub(super) struct Direction {
     from_device: SharedDevice,
     to_device: SharedDevice,
     impairments: Impairments,
-    path: Path<Carried>,
+    path: Path<PathFrame>,
     link: Link,
     messages: Receiver<ControlMessage>,
     waker: Arc<Waker>,
@@ -190,9 +190,9 @@ impl Direction {
 struct Link {
     /// Memory for packets that leave at once.
     arena: Arena,
-    coalescer: Gro<Carried>,
+    coalescer: Gro<PathFrame>,
     /// Packets that leave together.
-    burst: Vec<Frame<Carried>>,
+    burst: Vec<Frame<PathFrame>>,
     /// Arrival and due times of these packets.
     times: VecDeque<(Instant, Instant)>,
     given: Given,
@@ -220,10 +220,10 @@ impl Link {
     }
 
     /// Stamps a frame and passes its packets to the path.
-    fn accept(&mut self, received: Received<'_>, path: &mut Path<Carried>) {
+    fn accept(&mut self, received: Received<'_>, path: &mut Path<PathFrame>) {
         let now = clock::now();
         let Received { virtio, frame, .. } = received;
-        let Ok((mut segments, checksum)) = cut(frame, &virtio) else {
+        let Ok((mut segments, checksum)) = segment(frame, &virtio) else {
             self.given.malformed += 1;
             return;
         };
@@ -242,13 +242,13 @@ impl Link {
             if let Some(recorder) = &self.recorder {
                 self.given.not_captured += u64::from(!recorder.received(now, &packet));
             }
-            path.receive(Carried::new(packet, checksum), now);
+            path.receive(PathFrame::new(packet, checksum), now);
         }
     }
 
     /// Collects packets that are due; returns false if more may follow. Sends ICMP errors for packets that
     /// exceed the MTU through `from_device`.
-    fn collect(&mut self, path: &mut Path<Carried>, from_device: &dyn Device) -> bool {
+    fn collect(&mut self, path: &mut Path<PathFrame>, from_device: &dyn Device) -> bool {
         while self.burst.len() < BURST {
             match path.poll() {
                 Some(Output::Released(Departure { packet, arrived, due })) => {
@@ -317,7 +317,7 @@ impl Link {
 }
 
 /// Returns the bytes of a packet's segments as they came from the path, each with its headers.
-fn bytes(packet: &Packet<Carried>) -> usize {
+fn bytes(packet: &Packet<PathFrame>) -> usize {
     match packet {
         Packet::Frame(frame) => frame.bytes().len(),
         Packet::Aggregate(aggregate) => aggregate.buffers().map(|frame| frame.as_ref().len()).sum(),

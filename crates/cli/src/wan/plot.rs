@@ -15,7 +15,12 @@ const SHOWN: f64 = 0.9999;
 
 /// Draws both charts. Reports: direction to the left first.
 pub(super) fn draw(reports: &[Report; 2]) -> anyhow::Result<String> {
-    chart::pair("The path as it was", 50, |left| delays(left, reports), |right| throughput(right, reports))
+    chart::pair(
+        "Measured delay and throughput",
+        50,
+        |left| delays(left, reports),
+        |right| throughput(right, reports),
+    )
 }
 
 /// Draws the cumulative distribution of delays.

@@ -35,15 +35,15 @@ pub(super) struct Show {
 
 impl Set {
     pub(super) fn run(&self) -> anyhow::Result<()> {
-        let asked = self.impairments.asked()?;
-        if asked.is_empty() {
+        let settings = self.impairments.settings()?;
+        if settings.is_empty() {
             return Err(failure::usage("nothing to set: name an impairment, such as --loss 1%"));
         }
-        asked.check()?;
-        if let Some(what) = asked.likely_percent() {
+        settings.check()?;
+        if let Some(what) = settings.likely_percent() {
             failure::warn(format_args!("{what}"));
         }
-        match ask(self.run, &Request::Set(asked))? {
+        match ask(self.run, &Request::Set(settings))? {
             Answer::Done(without_effect) => {
                 if let Some(why) = without_effect {
                     failure::warn(format_args!("{why}"));

@@ -77,7 +77,7 @@ const FIGURES = [
     const packets = per(now, before, "packets_delivered");
     return ["asked", "given"].map(of => [of, packets > 0 ? per(now, before, `delay_${of}_ms`) / packets : null]);
   }],
-  ["On their way: waiting or delayed", "packets", now => [["", now.in_flight]]],
+  ["In flight: queued or delayed", "packets", now => [["", now.in_flight]]],
   ["Dropped", "% of the packets", (now, before) => {
     const packets = per(now, before, "packets") + per(now, before, "not_entered");
     return [["", packets > 0 ? Math.min(100, per(now, before, "dropped") * 100 / packets) : null]];

@@ -15,7 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::control::{Answer, Controlled, Request as Asked, Unread};
+use super::control::{Answer, Controlled, Request as ControlRequest, Unread};
 use super::in_force::in_force;
 use super::live_path::Remote;
 use super::report::Report;
@@ -159,18 +159,22 @@ impl Site {
 
     /// Changes the impairments that the request's body contains.
     fn set(&self, body: &[u8]) -> Response {
-        let Ok(asked) = serde_json::from_slice::<crate::impairment_options::Asked>(body) else {
+        let Ok(settings) = serde_json::from_slice::<crate::impairment_options::ImpairmentSettings>(body)
+        else {
             return error_json(
                 "400 Bad Request",
                 "a list of objects with direction, name and value is needed",
             );
         };
-        if !asked.is_within(&CHANGED) {
+        if !settings.is_within(&CHANGED) {
             let names = CHANGED.join(", ");
             return error_json("400 Bad Request", &format!("this page changes {names}, and reads no files"));
         }
-        let answer =
-            self.controlled.lock().unwrap_or_else(PoisonError::into_inner).answer(&Asked::Set(asked));
+        let answer = self
+            .controlled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .answer(&ControlRequest::Set(settings));
         match answer {
             Answer::Done(warning) => {
                 // The next request reads the changed state.

@@ -86,7 +86,7 @@ fn lossy_profiles_are_refused_on_forwarding_hosts() {
         for profile in ["npu", "netfpga"] {
             let (line, status) = lab.failure(&up(&["--profile", profile]));
             assert_eq!(status, 1);
-            let expected = ["forwarding is on for h0", profile, "--profile gro", "--force"];
+            let expected = ["forwarding is enabled on h0", profile, "--profile gro", "--force"];
             assert!(expected.iter().all(|words| line.contains(words)), "{line}");
             assert!(lab.is_tidy());
         }
@@ -102,7 +102,7 @@ fn forwarding_turned_on_later_causes_one_warning() {
     let mut up = lab.up(&["--profile", "npu"]);
     lab.here.run(|| fs::write("/proc/sys/net/ipv4/conf/h0/forwarding", "1").unwrap()).unwrap();
     lab.ip("link set lo mtu 9000");
-    up.wait_for("forwarding is on for h0");
+    up.wait_for("forwarding is enabled on h0");
     lab.ip("link set lo mtu 9001");
     let logged = up.stop();
     assert_eq!(logged.iter().filter(|line| line.contains("forwarding")).count(), 1, "{logged:?}");
@@ -117,7 +117,9 @@ fn a_host_that_becomes_a_port_of_a_bridge_causes_one_warning() {
         let mut up = lab.up(&["--profile", profile]);
         lab.ip("link set h0 master br0");
         if warnings > 0 {
-            up.wait_for("h0 is a port of a bridge, which forwards, and what npu merges");
+            up.wait_for(
+                "h0 is a port of a bridge, which forwards, and the original packets of npu's aggregates",
+            );
         }
         lab.ip("link set h0 nomaster");
         lab.ip("link set h0 master br0");

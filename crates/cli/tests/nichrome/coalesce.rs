@@ -339,7 +339,7 @@ fn the_comparison_counts_what_the_filter_and_the_snap_length_leave_out() {
     let input = write_capture(&folder.path().join("in.pcapng"), &[LinkType::Ethernet], given);
     let arguments = ["coalesce", &input, "--compare", "--filter", "tcp"];
     let printed_text = printed(&arguments);
-    let end = "\n\nnot taken: 3 packets\ncut short: 2 packets by the snap length: capture with 'tcpdump -s 0'\n\
+    let end = "\n\nfiltered out: 3 packets\ncut short: 2 packets by the snap length: capture with 'tcpdump -s 0'\n\
                the fewest packets: gro, held for at most 50µs: 100.0 % of 2 packets\n";
     assert!(printed_text.ends_with(end), "{printed_text}");
     let compared: Value = serde_json::from_str(&printed(&[&arguments[..], &["--json"]].concat())).unwrap();

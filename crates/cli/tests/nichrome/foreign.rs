@@ -190,7 +190,7 @@ fn engines_that_change_to_another_interface_are_counted() {
     // The interface whose turn is next is always the one that was idle for longest.
     assert_eq!(number(&found, "replaced_engines"), 2 * 1025 - 1024);
     let printed = printed(&[&["coalesce", &input], &options[..]].concat());
-    let line = "replaced                1,026  times an engine, flushed: more than 1,024 interfaces";
+    let line = "engines flushed and replaced: 1,026 (more than 1,024 interfaces)";
     assert!(printed.lines().any(|found| found == line), "{printed}");
 }
 

@@ -490,7 +490,9 @@ fn packets_that_cannot_be_segmented_stay_unchanged_and_are_counted() {
     }
     let printed = printed(&["segment", &input, &text(&output)]);
     assert!(
-        printed.contains("5 packets in, 5 out: 0 super-packets cut into 0 segments; 1 left: IP fragments"),
+        printed.contains(
+            "5 packets in, 5 out: 0 super-packets segmented into 0 segments; 1 left unchanged: IP fragments"
+        ),
         "{printed}"
     );
 }

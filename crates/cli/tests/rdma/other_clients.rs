@@ -121,7 +121,7 @@ fn a_server_of_writes_names_the_refusal_that_ended_the_connection() {
     for (port, transport, why) in [
         (22_010, Transport::Roce, "a request of the peer was refused"),
         (22_011, Transport::Star, "a request of the peer was refused"),
-        (22_012, Transport::Iwarp, "the peer accessed memory without right"),
+        (22_012, Transport::Iwarp, "the peer accessed memory without the access right"),
     ] {
         let error = error_of_server(port, transport, "write", 128);
         assert_eq!(error, format!("nichrome: a connection has failed: {why}\n"));

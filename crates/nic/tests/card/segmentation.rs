@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nichrome_nic::{Card, Queue, cut, memory_wire};
+use nichrome_nic::{Card, Queue, memory_wire, segment};
 use nichrome_port::{Device, Received, Waker, WireQueue, clock};
 use nichrome_wire::{ChecksumState, Gso, GsoType, TcpFrame, TcpGsoEcn, VirtioNetHeader, VirtioNetRepr};
 use rustix::io;
@@ -60,7 +60,7 @@ fn packet(payload: usize, size: u16) -> Packet {
 
 /// Returns the packets that the wire carries for one packet of the host.
 fn packets_of((virtio, frame): &Packet) -> Vec<Vec<u8>> {
-    let (mut segments, _) = cut(frame, virtio).unwrap();
+    let (mut segments, _) = segment(frame, virtio).unwrap();
     let _ = segments.leave_tcp_checksums();
     std::iter::from_fn(|| {
         let mut packet = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::ops::ControlFlow;
 use std::process;
 use std::sync::mpsc;
 use std::thread;
@@ -16,7 +17,7 @@ use ratatui::widgets::{Block, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
 
 use super::rates::{COLUMNS, Interval, Rates, grouped};
-use super::shown::{Shown, Wanted};
+use super::view::View;
 use crate::signals;
 
 /// The screen; restored on drop.
@@ -52,18 +53,18 @@ impl Drop for Screen {
     }
 }
 
-impl Shown for Screen {
-    fn wait(&mut self, interval: Duration) -> io::Result<Wanted> {
+impl View for Screen {
+    fn wait(&mut self, interval: Duration) -> io::Result<ControlFlow<()>> {
         let until = Instant::now() + interval;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if !event::poll(left)? {
-                return Ok(Wanted::More);
+            let remaining = until.saturating_duration_since(Instant::now());
+            if !event::poll(remaining)? {
+                return Ok(ControlFlow::Continue(()));
             }
             if let Event::Key(key) = event::read()?
                 && ends(key)
             {
-                return Ok(Wanted::NoMore);
+                return Ok(ControlFlow::Break(()));
             }
         }
     }

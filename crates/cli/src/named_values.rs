@@ -7,18 +7,18 @@ use clap::{Arg, Command, Error};
 
 /// Parses as `parser` does, and with its errors; completions offer `names`. Hide them from the help if its
 /// text has them already.
-pub(crate) fn named<P>(names: impl IntoIterator<Item = &'static str>, parser: P) -> Named<P> {
-    Named { names: names.into_iter().collect(), parser }
+pub(crate) fn named_values<P>(names: impl IntoIterator<Item = &'static str>, parser: P) -> NamedValues<P> {
+    NamedValues { names: names.into_iter().collect(), parser }
 }
 
-/// See [`named`].
+/// See [`named_values`].
 #[derive(Clone)]
-pub(crate) struct Named<P> {
+pub(crate) struct NamedValues<P> {
     names: Vec<&'static str>,
     parser: P,
 }
 
-impl<P: TypedValueParser> TypedValueParser for Named<P> {
+impl<P: TypedValueParser> TypedValueParser for NamedValues<P> {
     type Value = P::Value;
 
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, Error> {

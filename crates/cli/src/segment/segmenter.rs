@@ -24,7 +24,7 @@ const fn most_link_len(link_type: LinkType) -> u32 {
 }
 
 /// Classifies the records of a capture.
-pub(super) struct Cutter {
+pub(super) struct Segmenter {
     /// The user's limit.
     limit: Option<Limit>,
     /// Buffer for a packet behind an Ethernet header, for captures with another link type.
@@ -36,7 +36,7 @@ pub(super) enum Found<'a> {
     /// A packet that fits, or that `nichrome coalesce` did not merge.
     Packet,
     /// A super-packet that cannot be segmented, with the reason.
-    Left(&'static str),
+    Unsegmentable(&'static str),
     SuperPacket {
         segments: Box<Segments<'a>>,
         /// The original link header, which replaces the first `skipped` bytes of each segment.
@@ -47,13 +47,13 @@ pub(super) enum Found<'a> {
     },
 }
 
-impl Cutter {
+impl Segmenter {
     pub(super) fn new(mtu: Option<u16>, mss: Option<NonZeroU16>) -> Self {
         let limit = mss.map(Limit::Payload).or(mtu.map(Limit::Packet));
         Self { limit, frame: Vec::new() }
     }
 
-    pub(super) fn look<'a>(
+    pub(super) fn classify<'a>(
         &'a mut self,
         record: &Record,
         bytes: &'a [u8],
@@ -77,7 +77,7 @@ impl Cutter {
             return Found::Packet;
         }
         if record.original_len as usize > bytes.len() {
-            return self.look_at_part(record, bytes, merged, limit);
+            return self.classify_part(record, bytes, merged, limit);
         }
         let (header, frame, skipped) = match record.link_type {
             LinkType::Ethernet if lacks_length(bytes) => {
@@ -99,7 +99,7 @@ impl Cutter {
             Ok(segments) if segments.remaining() > 1 => Box::new(segments),
             Ok(_) => return Found::Packet,
             Err(error) if fits(record, &error, limit) => return Found::Packet,
-            Err(error) => return Found::Left(reason(&error)),
+            Err(error) => return Found::Unsegmentable(reason(&error)),
         };
         if merged.is_some_and(|merged| merged.has_fixed_identification) {
             segments.fix_identification();
@@ -116,7 +116,7 @@ impl Cutter {
     /// Classifies a record that the capture's snap length cut: by its headers, with zeros for the missing
     /// bytes. Headers of a packet that is shorter than the record, by more than an FCS, do not show that the
     /// record is a plain packet.
-    fn look_at_part<'a>(
+    fn classify_part<'a>(
         &mut self,
         record: &Record,
         bytes: &[u8],
@@ -138,7 +138,7 @@ impl Cutter {
             }
             Err(error) => fits(record, &error, limit),
         };
-        if is_packet { Found::Packet } else { Found::Left("cut short by the capture") }
+        if is_packet { Found::Packet } else { Found::Unsegmentable("cut short by the capture") }
     }
 
     /// Segments a frame within `limit`, or within the user's limit if that is smaller.

@@ -7,7 +7,7 @@ use thiserror::Error;
 /// A frame that cannot be segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum CutError {
+pub enum SegmentationError {
     /// The virtio_net_hdr is invalid.
     #[error(transparent)]
     Virtio(#[from] VirtioNetError),
@@ -18,7 +18,10 @@ pub enum CutError {
 
 /// Returns the packets of a frame with complete checksums, and their checksum state.
 #[inline]
-pub fn cut<'a>(frame: &'a [u8], virtio: &VirtioNetHeader) -> Result<(Segments<'a>, ChecksumState), CutError> {
+pub fn segment<'a>(
+    frame: &'a [u8],
+    virtio: &VirtioNetHeader,
+) -> Result<(Segments<'a>, ChecksumState), SegmentationError> {
     let virtio = VirtioNetRepr::parse(virtio, frame.len())?;
     let segments = Segments::new(frame, &virtio)?;
     let checksum = match (virtio.checksum, virtio.gso) {

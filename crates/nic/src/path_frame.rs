@@ -9,13 +9,13 @@ use nichrome_wire::{ChecksumState, Ecn, VirtioNetRepr, ipv4_fragments};
 
 /// A frame and its checksum state.
 #[derive(Debug)]
-pub struct Carried {
+pub struct PathFrame {
     frame: Piece,
     /// Checksum state; unchecked once a bit was flipped.
     pub checksum: ChecksumState,
 }
 
-impl Carried {
+impl PathFrame {
     /// Wraps a received or segmented frame.
     pub fn new(frame: Piece, checksum: ChecksumState) -> Self {
         Self { frame, checksum }
@@ -43,9 +43,9 @@ impl Carried {
 }
 
 /// Converts a packet to a received frame, whose virtio_net_hdr has the packet's checksum state.
-impl From<Carried> for WireFrame<Carried> {
+impl From<PathFrame> for WireFrame<PathFrame> {
     #[inline]
-    fn from(packet: Carried) -> Self {
+    fn from(packet: PathFrame) -> Self {
         let virtio = VirtioNetRepr { checksum: packet.checksum, gso: None }.emit();
         Self { buffer: packet, virtio }
     }
@@ -63,14 +63,14 @@ pub(crate) fn gather(arena: &mut Arena, parts: &[IoSlice<'_>]) -> Piece {
     arena.take(len)
 }
 
-impl AsRef<[u8]> for Carried {
+impl AsRef<[u8]> for PathFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         &self.frame
     }
 }
 
-impl Packet for Carried {
+impl Packet for PathFrame {
     #[inline]
     fn wire_len(&self) -> usize {
         self.as_ref().len()
