@@ -1,14 +1,14 @@
 //! Bytes as a virtio header and the frame after it.
 #![no_main]
 
-#[path = "../../crates/tso/tests/common/promises.rs"]
-mod promises;
+#[path = "../../crates/tso/tests/common/invariants.rs"]
+mod invariants;
 
 use nichrome_wire::VirtioNetHeader;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Some((header, frame)) = data.split_first_chunk() {
-        promises::keep_promises(frame, &VirtioNetHeader::from_bytes(header));
-        promises::keep_promises_within(frame, 576);
+        invariants::check_invariants(frame, &VirtioNetHeader::from_bytes(header));
+        invariants::check_invariants_within(frame, 576);
     }
 });

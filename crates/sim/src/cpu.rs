@@ -40,7 +40,7 @@ impl CpuCosts {
 #[derive(Clone, Debug)]
 pub struct Server {
     /// Maximum queued jobs, without the one in service.
-    most_waiting: usize,
+    max_queued: usize,
     /// Start times of the queued jobs.
     waiting: VecDeque<Instant>,
     idle_from: Instant,
@@ -56,10 +56,10 @@ pub struct Server {
 pub struct BacklogFull;
 
 impl Server {
-    /// Creates an idle server with a queue for `most_waiting` jobs.
-    pub fn new(most_waiting: usize) -> Self {
+    /// Creates an idle server with a queue for `max_queued` jobs.
+    pub fn new(max_queued: usize) -> Self {
         let (waiting, idle_from) = (VecDeque::new(), Instant::ZERO);
-        Self { most_waiting, waiting, idle_from, accepted: 0, refused: 0, work: 0 }
+        Self { max_queued, waiting, idle_from, accepted: 0, refused: 0, work: 0 }
     }
 
     /// Accepts a job that arrives at `now` and costs `cost` nanoseconds; returns its completion time. `now`
@@ -72,7 +72,7 @@ impl Server {
             self.waiting.pop_front();
         }
         if self.idle_from > now {
-            if self.waiting.len() >= self.most_waiting {
+            if self.waiting.len() >= self.max_queued {
                 self.refused += 1;
                 return Err(BacklogFull);
             }
@@ -143,10 +143,10 @@ mod tests {
         /// Jobs never overlap, the server is never idle while a job waits, and the queue keeps its limit.
         #[test]
         fn a_server_does_one_job_after_the_other(
-            most_waiting in 0..8usize,
+            max_queued in 0..8usize,
             jobs in prop::collection::vec((0..500u64, 0..700u64), 1..300),
         ) {
-            let mut server = Server::new(most_waiting);
+            let mut server = Server::new(max_queued);
             let (mut now, mut idle_from, mut work) = (Instant::ZERO, Instant::ZERO, 0);
             let mut begun = Vec::new();
             for (gap, cost) in jobs {
@@ -158,9 +158,9 @@ mod tests {
                         prop_assert_eq!(done, now.max(idle_from).plus_nanos(cost));
                         idle_from = done;
                         work += cost;
-                        prop_assert!(server.waiting(now) <= most_waiting);
+                        prop_assert!(server.waiting(now) <= max_queued);
                     }
-                    Err(BacklogFull) => prop_assert!(waiting == most_waiting && idle_from > now),
+                    Err(BacklogFull) => prop_assert!(waiting == max_queued && idle_from > now),
                 }
                 prop_assert!(server.busy_nanos(now) <= now.as_nanos());
             }

@@ -83,7 +83,7 @@
 //! simulation.queue.schedule(Instant::ZERO, Event::Due(0));
 //! simulation.run_until(Instant::from_nanos(1_000_000_000));
 //! let server = &simulation.world.hosts[1].connections()[0];
-//! assert_eq!(server.done().received, 1_000_000);
+//! assert_eq!(server.program_counters().received, 1_000_000);
 //! // 8.5 ms on the line, and the 10 ms of the delayed ACK of the first segment.
 //! assert!(server.times().last_read < Some(Instant::from_nanos(20_000_000)));
 //! # Ok(())

@@ -104,7 +104,7 @@ impl Link {
     /// # Errors
     /// The queue is full: the packet is dropped.
     pub fn send(&mut self, len: usize, now: Instant) -> Result<Sent, QueueFull> {
-        self.forget_what_has_begun(now);
+        self.remove_started(now);
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let begins = self.pacer.begins(now);
         let waits = begins > now;
@@ -162,7 +162,7 @@ impl Link {
         self.counters
     }
 
-    fn forget_what_has_begun(&mut self, now: Instant) {
+    fn remove_started(&mut self, now: Instant) {
         while let Some(first) = self.waiting.front().filter(|first| first.begins <= now) {
             self.waiting_bytes -= u64::from(first.len);
             self.waiting.pop_front();

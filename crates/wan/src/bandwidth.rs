@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(bits in 1000..=1_000_000_000_000u64) {
+        fn printed_values_parse_to_the_same_value(bits in 1000..=1_000_000_000_000u64) {
             let bandwidth = Bandwidth::new(bits).unwrap();
             prop_assert_eq!(bandwidth.to_string().parse(), Ok(bandwidth));
         }

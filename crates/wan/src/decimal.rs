@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_as_the_same(value: u64, zeros in 0u32..13) {
+        fn written_values_parse_to_the_same_value(value: u64, zeros in 0u32..13) {
             let scale = 10u64.pow(zeros);
             prop_assert_eq!(parse(&Decimal(value, scale).to_string(), scale), Some(value));
         }

@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(nanos in 0..=3_600_000_000_000u64) {
+        fn printed_values_parse_to_the_same_value(nanos in 0..=3_600_000_000_000u64) {
             let delay = Delay::new(Duration::from_nanos(nanos)).unwrap();
             prop_assert_eq!(delay.to_string().parse(), Ok(delay));
             prop_assert_eq!(delay.get(), Duration::from_nanos(nanos));

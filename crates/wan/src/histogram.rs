@@ -21,7 +21,7 @@ pub struct DelayHistogram {
 }
 
 /// The maximum, four hours: [`LONGEST`] in each stage that delays packets, and in the queue.
-const MOST: u64 = 4 * LONGEST.as_nanos() as u64;
+const MAX_NANOS: u64 = 4 * LONGEST.as_nanos() as u64;
 
 /// Buckets per power of two, as a power of two.
 const PRECISION: u32 = 14;
@@ -35,7 +35,7 @@ const fn place(nanos: u64) -> usize {
 }
 
 /// Number of buckets.
-const PLACES: usize = place(MOST) + 1;
+const PLACES: usize = place(MAX_NANOS) + 1;
 
 /// Returns the rank of a quantile among `count` values. A share such as 0.14 is not exact in binary, so a
 /// product within rounding error of an integer is rounded to it.
@@ -72,7 +72,7 @@ impl DelayHistogram {
     /// Records `count` delays of `nanos` nanoseconds; `count` is at least 1.
     #[inline]
     pub(crate) fn record_many(&mut self, nanos: u64, count: u64) {
-        let place = place(nanos.min(MOST));
+        let place = place(nanos.min(MAX_NANOS));
         if !(self.first..self.first + self.counts.len()).contains(&place) {
             self.add_all_buckets();
         }
@@ -132,7 +132,7 @@ impl DelayHistogram {
     /// Returns the number of delays of at most this length, to the histogram's resolution.
     pub fn count_at_most(&self, delay: Duration) -> u64 {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        let until = place(nanos.min(MOST)) + 1;
+        let until = place(nanos.min(MAX_NANOS)) + 1;
         self.counts.iter().take(until.saturating_sub(self.first)).sum()
     }
 
@@ -145,7 +145,7 @@ impl DelayHistogram {
 
 impl Clone for DelayHistogram {
     fn clone(&self) -> Self {
-        let used = place(self.min.min(MOST))..place(self.max.min(MOST)) + 1;
+        let used = place(self.min.min(MAX_NANOS))..place(self.max.min(MAX_NANOS)) + 1;
         let counts = if self.count == 0 {
             &[][..]
         } else {
@@ -182,11 +182,11 @@ mod tests {
     #[test]
     fn places_follow_each_other_without_gaps() {
         let mut next = 0;
-        for at in 0..=place(MOST) {
+        for at in 0..=place(MAX_NANOS) {
             assert_eq!((place(next), place(longest_at(at))), (at, at));
             next = longest_at(at) + 1;
         }
-        assert!(next > MOST);
+        assert!(next > MAX_NANOS);
     }
 
     proptest! {

@@ -330,7 +330,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(
+        fn printed_values_parse_to_the_same_value(
             stages in Just(Stage::ALL.to_vec()).prop_shuffle(),
             named in 1..=7usize,
             mtu in 68..=u16::MAX,

@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(nanos in 0..=3_600_000_000_000u64, kind in 0..4usize) {
+        fn printed_values_parse_to_the_same_value(nanos in 0..=3_600_000_000_000u64, kind in 0..4usize) {
             let of: [fn(Delay) -> Jitter; 4] =
                 [Jitter::Uniform, Jitter::Normal, Jitter::Pareto, Jitter::ParetoNormal];
             let jitter = of[kind](Delay::new(Duration::from_nanos(nanos)).unwrap());

@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(loss in loss()) {
+        fn printed_values_parse_to_the_same_value(loss in loss()) {
             prop_assert_eq!(loss.to_string().parse(), Ok(loss));
         }
     }

@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(parts in 0..=ONE) {
+        fn printed_values_parse_to_the_same_value(parts in 0..=ONE) {
             let probability = Probability(parts);
             prop_assert_eq!(probability.to_string().parse(), Ok(probability));
         }

@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(limit in limit(), aqm in aqm()) {
+        fn printed_values_parse_to_the_same_value(limit in limit(), aqm in aqm()) {
             prop_assert_eq!(limit.to_string().parse(), Ok(limit));
             prop_assert_eq!(aqm.to_string().parse(), Ok(aqm));
             for ecn in [EcnMode::Off, EcnMode::Mark, EcnMode::MarkAbove(limit)] {

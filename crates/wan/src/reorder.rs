@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(fraction in 0.0..=1.0f64, nanos in 1..=3_600_000_000_000u64) {
+        fn printed_values_parse_to_the_same_value(fraction in 0.0..=1.0f64, nanos in 1..=3_600_000_000_000u64) {
             let hold = Delay::new(Duration::from_nanos(nanos)).unwrap();
             let reorder = Reorder::new(Probability::new(fraction).unwrap(), hold).unwrap();
             prop_assert_eq!(reorder.to_string().parse(), Ok(reorder));

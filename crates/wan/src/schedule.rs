@@ -68,7 +68,7 @@ impl<T> Schedule<T> {
         };
         self.slots[slot as usize] = Some((due, item));
         if self.calendar.put(slot, due.at, now) {
-            self.sort_what_comes_first();
+            self.refill_heap();
         } else {
             self.heap.push(Reverse((due, slot)));
         }
@@ -76,7 +76,7 @@ impl<T> Schedule<T> {
 
     /// Moves calendar days to the heap until the heap's minimum is the minimum of all out-of-order items.
     #[inline]
-    fn sort_what_comes_first(&mut self) {
+    fn refill_heap(&mut self) {
         while let Some(day) = self.calendar.first() {
             if self.heap.peek().is_some_and(|Reverse((due, _))| due.at < day.start()) {
                 return;
@@ -107,7 +107,7 @@ impl<T> Schedule<T> {
             return self.queue.pop_front().map(|(_, item)| item);
         }
         let Reverse((_, slot)) = self.heap.pop()?;
-        self.sort_what_comes_first();
+        self.refill_heap();
         self.free.push(slot);
         self.slots[slot as usize].take().map(|(_, item)| item)
     }

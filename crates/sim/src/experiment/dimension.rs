@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused_with_the_format() {
-        for (dimension, text, told) in [
+        for (dimension, text, message) in [
             (Dimension::Time, "10.7", "the unit is missing: a time is in ns, us, ms, s, min"),
             (Dimension::Time, "5 sec", "unknown unit 'sec': a time is in ns, us, ms, s, min"),
             (
@@ -254,7 +254,7 @@ mod tests {
             (Dimension::Count("threads"), "13 cores", "unknown unit 'cores': this is a number of threads"),
             (Dimension::Fraction, "5 ms", "unknown unit 'ms': a fraction is a plain number or has %"),
         ] {
-            assert_eq!(dimension.parse(text).unwrap_err().to_string(), told, "{text}");
+            assert_eq!(dimension.parse(text).unwrap_err().to_string(), message, "{text}");
         }
     }
 
@@ -277,7 +277,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_as_the_same(number: u64) {
+        fn printed_values_parse_to_the_same_value(number: u64) {
             for dimension in [Dimension::Time, Dimension::Rate, Dimension::Size, Dimension::Frequency,
                               Dimension::TimePerByte, Dimension::Fraction, Dimension::Count("threads")] {
                 prop_assert_eq!(dimension.parse(&dimension.show(number)), Ok(number));

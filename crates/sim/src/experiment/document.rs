@@ -79,7 +79,7 @@ pub enum Problem {
         error: String,
     },
     /// Too many items.
-    #[error("more than {most} {what}: make it several")]
+    #[error("more than {most} {what}: split the sweep")]
     TooMany {
         /// The kind of item.
         what: &'static str,

@@ -196,15 +196,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_told_what_would_be() {
-        for (spec, text, told) in [
+    fn errors_name_the_valid_values() {
+        for (spec, text, message) in [
             (SETUP, "2ms", "2ms is out of range: expected 100ns to 1ms"),
             (ARBITER, "queue", "'queue' is not one of: stack, round-robin"),
             (LRO, "on", "'on' is neither true nor false"),
         ] {
-            assert_eq!(spec.parse(text).unwrap_err().to_string(), told);
+            assert_eq!(spec.parse(text).unwrap_err().to_string(), message);
         }
-        let told = LRO.parse_with_unit("true", "us").unwrap_err().to_string();
-        assert_eq!(told, "unknown unit 'us': it has none");
+        let message = LRO.parse_with_unit("true", "us").unwrap_err().to_string();
+        assert_eq!(message, "unknown unit 'us': it has none");
     }
 }

@@ -105,10 +105,10 @@ impl Parameters {
         hash.value()
     }
 
-    fn quantity(&self, key: &'static str, is_it: impl Fn(Dimension) -> bool) -> Result<u64, RunError> {
+    fn quantity(&self, key: &'static str, is_allowed: impl Fn(Dimension) -> bool) -> Result<u64, RunError> {
         match self.values.get(key) {
             Some((ParameterSpec { kind: Kind::Quantity(dimension, _), .. }, Value::Quantity(number)))
-                if is_it(*dimension) =>
+                if is_allowed(*dimension) =>
             {
                 Ok(*number)
             }

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_is_run_and_what_is_expected() {
+    fn a_file_defines_runs_and_expected_results() {
         let definition = parse(EXPERIMENT).unwrap();
         assert_eq!((definition.name.as_str(), definition.seed), ("share", 1));
         let points = definition.points();
@@ -378,8 +378,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line_and_what_is_allowed() {
-        for (from, to, told) in [
+    fn errors_name_the_line_and_the_allowed_values() {
+        for (from, to, message) in [
             (
                 "model = \"share\"",
                 "model = \"shore\"",
@@ -522,7 +522,7 @@ mod tests {
         ] {
             assert!(EXPERIMENT.contains(from), "{from}");
             let error = parse(&EXPERIMENT.replacen(from, to, 1)).err().map(|error| error.to_string());
-            assert_eq!(error.as_deref(), Some(format!("share.toml, line {told}").as_str()), "{to}");
+            assert_eq!(error.as_deref(), Some(format!("share.toml, line {message}").as_str()), "{to}");
         }
     }
 }

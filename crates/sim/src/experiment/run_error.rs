@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RunError {
     /// The model requests an undeclared parameter, or one of another kind.
-    #[error("the model asks for a parameter '{0}' of another kind than it declares")]
+    #[error("the model requests parameter '{0}', which it does not declare or declares with another kind")]
     Undeclared(&'static str),
     /// Captures are requested of a model whose packets have no bytes.
     #[error("packets of model '{0}' are lengths: there is nothing to capture")]

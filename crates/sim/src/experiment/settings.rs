@@ -291,20 +291,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_point_is_told() {
-        for (point, told) in [
+    fn unknown_points_are_rejected_with_the_reason() {
+        for (point, message) in [
             ("without", "'without' is not a point: expected SERIES/X, such as 'with offload/1'"),
             ("gain/1", "there is no series 'gain': there are with offload, without"),
             ("without/1,2", "flows: unknown unit ',2': this is a number of flows"),
             ("without/2000", "flows: 2000 is out of range: expected 1 to 1000"),
         ] {
-            assert_eq!(definition().select(point).unwrap_err().to_string(), told);
+            assert_eq!(definition().select(point).unwrap_err().to_string(), message);
         }
     }
 
     #[test]
     fn what_cannot_be_set_is_told() {
-        for (text, told) in [
+        for (text, message) in [
             ("setup", "'setup' is not a setting: expected KEY=VALUE, such as flows=1"),
             ("set-up=7us", "there is no parameter 'set-up': there are flows, offload, rate, setup, arbiter"),
             ("offload=true", "offload differs from series to series: change it in the experiment's file"),
@@ -314,7 +314,7 @@ mod tests {
             ("flows=2000", "flows: 2000 is out of range: expected 1 to 1000"),
             ("setup=7us,8us", "setup: unknown unit 'us,8us': a time is in ns, us, ms, s, min"),
         ] {
-            assert_eq!(definition().set(text).unwrap_err().to_string(), told);
+            assert_eq!(definition().set(text).unwrap_err().to_string(), message);
         }
     }
 }

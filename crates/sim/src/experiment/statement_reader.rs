@@ -185,8 +185,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_statement_is_told() {
-        for (from, to, told) in [
+    fn errors_of_statements_name_the_cause() {
+        for (from, to, message) in [
             (
                 "kind = \"derived\"",
                 "kind = \"guessed\"",
@@ -210,7 +210,7 @@ mod tests {
         ] {
             assert!(EXPERIMENT.contains(from), "{from}");
             let error = parse(&EXPERIMENT.replacen(from, to, 1)).err().map(|error| error.to_string());
-            assert!(error.as_ref().is_some_and(|error| error.contains(told)), "{to}: {error:?}");
+            assert!(error.as_ref().is_some_and(|error| error.contains(message)), "{to}: {error:?}");
         }
     }
 }

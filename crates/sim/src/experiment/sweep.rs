@@ -20,7 +20,7 @@ use super::settings::{SetError, Setting};
 use super::source::{LoadError, Source};
 
 /// Maximum runs of a sweep.
-const MOST: usize = 1_000_000;
+const MAX_RUNS: usize = 1_000_000;
 
 /// A parsed sweep.
 pub struct Sweep {
@@ -63,8 +63,8 @@ impl Sweep {
         let tree = document.parse()?;
         let root = document.root(&tree);
         if let Some(item) = root.get("model") {
-            let told = "an experiment, not a sweep of one: nichrome sim run runs it";
-            return Err(item.error(Problem::OtherKind(told)).into());
+            let message = "an experiment, not a sweep of one: nichrome sim run runs it";
+            return Err(item.error(Problem::OtherKind(message)).into());
         }
         root.only(&["experiment", "seeds", "sweep"])?;
         let item = root.need("experiment", "the name of an experiment, or a path that ends in .toml")?;
@@ -85,8 +85,8 @@ impl Sweep {
         }
         let sweep = Self { source, definition, seeds, lists };
         match sweep.count() {
-            Some(1..=MOST) => Ok(sweep),
-            _ => Err(root.error(Problem::TooMany { what: "runs", most: MOST }).into()),
+            Some(1..=MAX_RUNS) => Ok(sweep),
+            _ => Err(root.error(Problem::TooMany { what: "runs", most: MAX_RUNS }).into()),
         }
     }
 
@@ -197,13 +197,13 @@ mod tests {
         let seeds: Vec<String> = (0..166_667).map(|seed| seed.to_string()).collect();
         let text = |count: usize| format!("experiment = \"share\"\nseeds = [{}]", seeds[..count].join(","));
         assert!(parse(&text(166_666)).is_ok());
-        let told = "sweep.toml, line 1: more than 1000000 runs: make it several";
-        assert_eq!(parse(&text(166_667)).err().as_deref(), Some(told));
+        let message = "sweep.toml, line 1: more than 1000000 runs: split the sweep";
+        assert_eq!(parse(&text(166_667)).err().as_deref(), Some(message));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
-        for (text, told) in [
+    fn errors_name_the_line() {
+        for (text, message) in [
             (
                 "seeds = [1]",
                 "sweep.toml, line 1: there must be experiment: the name of an experiment, or a path that ends in .toml",
@@ -239,7 +239,7 @@ mod tests {
                 "sweep.toml, line 3: sweep.setup: the unit is missing: a time is in ns, us, ms, s, min",
             ),
         ] {
-            assert_eq!(parse(text).err().as_deref(), Some(told));
+            assert_eq!(parse(text).err().as_deref(), Some(message));
         }
     }
 }

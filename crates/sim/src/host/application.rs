@@ -47,7 +47,7 @@ pub struct Exchange {
 
 /// Counters of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Done {
+pub struct ProgramCounters {
     /// Bytes passed to TCP.
     pub sent: u64,
     /// Bytes read from TCP.
@@ -79,7 +79,7 @@ pub(super) struct Stepped {
 pub(super) struct Application {
     role: Role,
     pub(super) reading: Reading,
-    pub(super) done: Done,
+    pub(super) counters: ProgramCounters,
     /// Bytes to send now.
     owed: u64,
     /// Outstanding bytes of the request or response.
@@ -99,8 +99,17 @@ impl Application {
             Role::Request { .. } | Role::Attached => (0, 0),
             Role::Respond { exchange } => (0, u64::from(exchange.request.get())),
         };
-        let (reading, done) = (Reading::On, Done::default());
-        Self { role, reading, done, owed, awaited, begun: Instant::ZERO, resumes: None, has_closed: false }
+        let (reading, counters) = (Reading::On, ProgramCounters::default());
+        Self {
+            role,
+            reading,
+            counters,
+            owed,
+            awaited,
+            begun: Instant::ZERO,
+            resumes: None,
+            has_closed: false,
+        }
     }
 
     /// Returns when the program needs to run again without input.
@@ -116,25 +125,25 @@ impl Application {
         now: Instant,
         latency: &mut impl FnMut(u64),
     ) -> bool {
-        let before = (self.done, self.has_closed);
+        let before = (self.counters, self.has_closed);
         self.read(socket, now, latency);
         self.begin_request(socket, now);
         self.send(socket);
         self.close(socket);
-        before != (self.done, self.has_closed)
+        before != (self.counters, self.has_closed)
     }
 
     fn read(&mut self, socket: &mut Socket<'_>, now: Instant, latency: &mut impl FnMut(u64)) {
         while self.reading == Reading::On && self.awaited > 0 && socket.can_recv() {
-            let offset = self.done.received;
+            let offset = self.counters.received;
             let most = usize::try_from(self.awaited).unwrap_or(usize::MAX);
             let read = socket.recv(|bytes| {
                 let bytes = &bytes[..bytes.len().min(most)];
                 (bytes.len(), (bytes.len() as u64, pattern::matches(offset, bytes)))
             });
             let Ok((len, is_right)) = read else { return };
-            self.done.received += len;
-            self.done.wrong_reads += u64::from(!is_right);
+            self.counters.received += len;
+            self.counters.wrong_reads += u64::from(!is_right);
             self.awaited -= len;
             if self.awaited == 0 {
                 self.message_read(now, latency);
@@ -148,12 +157,12 @@ impl Application {
             Role::Send { .. } | Role::Attached => {}
             Role::Receive => self.awaited = u64::MAX,
             Role::Request { pause, .. } => {
-                self.done.exchanges += 1;
+                self.counters.exchanges += 1;
                 latency(now.nanos_since(self.begun));
                 self.resumes = Some(now.plus_nanos(pause));
             }
             Role::Respond { exchange } => {
-                self.done.exchanges += 1;
+                self.counters.exchanges += 1;
                 self.owed += u64::from(exchange.response.get());
                 self.awaited = u64::from(exchange.request.get());
             }
@@ -186,7 +195,7 @@ impl Application {
                 (len, len as u64)
             });
             let Ok(len) = sent else { return };
-            self.done.sent += len;
+            self.counters.sent += len;
             self.owed -= len;
         }
     }
@@ -206,8 +215,8 @@ impl Application {
     /// Returns true if the program has finished.
     pub(super) fn is_complete(&self) -> bool {
         match self.role {
-            Role::Send { bytes } => bytes == Some(self.done.sent),
-            Role::Request { count, .. } => count == Some(self.done.exchanges),
+            Role::Send { bytes } => bytes == Some(self.counters.sent),
+            Role::Request { count, .. } => count == Some(self.counters.exchanges),
             Role::Receive | Role::Respond { .. } => self.has_closed,
             Role::Attached => false,
         }

@@ -6,7 +6,7 @@ use nichrome_wire::{Instant, Ipv4Header, LinkHeader, SeqNumber, TcpHeader};
 use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant as TcpInstant;
 
-use super::application::{Done, Reading, Role};
+use super::application::{ProgramCounters, Reading, Role};
 use super::config::HostConfig;
 use super::endpoints::Endpoints;
 use super::port::Port;
@@ -117,12 +117,12 @@ impl Connection {
         let tcp_now = TcpInstant::from_micros((now.as_nanos() / 1000) as i64);
         let sent_before = port.sent.len();
         let stepped = loop {
-            let read_before = self.done().received;
+            let read_before = self.program_counters().received;
             let stepped = match &mut self.end {
                 End::Stack(stack) => stack.step(&mut port, tcp_now, now, latency),
                 End::Sink(sink) => sink.step(&mut port, tcp_now),
             };
-            if self.done().received > read_before {
+            if self.program_counters().received > read_before {
                 self.times.last_read = Some(now);
             }
             if stepped.is_established && self.times.established.is_none() {
@@ -172,10 +172,10 @@ impl Connection {
     }
 
     /// Returns its program's counters.
-    pub fn done(&self) -> Done {
+    pub fn program_counters(&self) -> ProgramCounters {
         match &self.end {
-            End::Stack(stack) => stack.done(),
-            End::Sink(sink) => sink.done(),
+            End::Stack(stack) => stack.program_counters(),
+            End::Sink(sink) => sink.program_counters(),
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
 
         fn state(&self) -> impl PartialEq + fmt::Debug + use<> {
             let Connection { times, due, .. } = &self.connection;
-            let (read, state) = (self.connection.done().received, self.connection.state());
+            let (read, state) = (self.connection.program_counters().received, self.connection.state());
             (self.sent.clone(), *times, *due, read, state, self.connection.unread())
         }
     }
@@ -374,7 +374,7 @@ mod tests {
                 let packet = packet(flags, offset, payload.clone(), &[], acknowledgment(&tested.sent));
                 tested.poll(&config, Some(&packet), Instant::ZERO);
             }
-            let Done { received, wrong_reads, .. } = tested.connection.done();
+            let ProgramCounters { received, wrong_reads, .. } = tested.connection.program_counters();
             assert_eq!((received, wrong_reads), (2000, 1));
         }
     }
@@ -424,8 +424,8 @@ mod tests {
             let opens = |flags| Input::Segment { ahead: 0, len: 0, flags, ack: 0, is_right: true };
             let handshake = [opens(TcpFlags::SYN), Input::Time(20_000_000), opens(TcpFlags::ACK)];
             for input in handshake.iter().chain(&rest) {
-                let done = tested[0].connection.done().received + tested[0].connection.unread() as u64;
-                let bytes = packet_of(input, done, &options, acknowledgment(&tested[0].sent));
+                let received = tested[0].connection.program_counters().received + tested[0].connection.unread() as u64;
+                let bytes = packet_of(input, received, &options, acknowledgment(&tested[0].sent));
                 match input {
                     Input::Time(nanos) => now = now.plus_nanos(*nanos),
                     Input::Due => now = tested[0].connection.due.map_or(now, |due| due.max(now)),

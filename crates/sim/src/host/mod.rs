@@ -32,7 +32,7 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 use thiserror::Error;
 
 use self::application::Reading;
-pub use self::application::{Done, Exchange, Role};
+pub use self::application::{Exchange, ProgramCounters, Role};
 pub(crate) use self::compact::Compact;
 pub use self::config::{CongestionControl, HostConfig, HostConfigError, Nagle, Segmentation};
 pub use self::connection::{Connection, Times};
@@ -75,7 +75,7 @@ pub struct HostCounters {
     /// Frames sent.
     pub sent: u64,
     /// Received frames that are not TCP over IPv4 for this host.
-    pub not_for_us: u64,
+    pub not_tcp_for_host: u64,
     /// Segments without a connection or a listening port.
     pub unmatched: u64,
     /// SYNs rejected because of the connection limit.
@@ -198,7 +198,7 @@ impl Host {
 
     /// Returns the bytes that all programs have read.
     pub fn bytes_read(&self) -> u64 {
-        self.connections.iter().map(|connection| connection.done().received).sum()
+        self.connections.iter().map(|connection| connection.program_counters().received).sum()
     }
 
     /// Returns the counters.
@@ -294,7 +294,7 @@ impl Engine for Host {
         let Some((packet, segment)) =
             packet.and_then(|packet| Some((packet, Segment::read(packet, self.id)?)))
         else {
-            self.counters.not_for_us += 1;
+            self.counters.not_tcp_for_host += 1;
             return;
         };
         if let Some(id) = self.connection_for(&segment) {

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_tcp_stays() {
+    fn other_frames_than_tcp_stay_unchanged() {
         for mut bytes in [Vec::new(), vec![3; 60]] {
             let before = bytes.clone();
             OutgoingStream::new(Payload::Pattern).complete(&mut bytes);

@@ -11,7 +11,7 @@ use smoltcp::storage::Assembler;
 use smoltcp::time::{Duration, Instant};
 use smoltcp::wire::{TcpControl, TcpRepr, TcpSeqNumber};
 
-use super::application::{Done, Reading, Stepped};
+use super::application::{ProgramCounters, Reading, Stepped};
 use super::config::HostConfig;
 use super::endpoints::Endpoints;
 use super::pattern;
@@ -23,11 +23,11 @@ use super::window::Window;
 const HEADERS: usize = 40;
 const DEFAULT_MSS: usize = 536;
 /// The minimum MSS accepted from a peer, as in Linux (TCP_MIN_SND_MSS).
-const LEAST_MSS: usize = 48;
+const MIN_MSS: usize = 48;
 /// Minimum (RFC 6298 (2.1), (2.4)) and maximum (2.5) retransmission timeout, and clock granularity (2.2), in
 /// milliseconds.
-const LEAST_TIMEOUT: u64 = 1000;
-const LONGEST_TIMEOUT: u64 = 60_000;
+const MIN_RTO: u64 = 1000;
+const MAX_RTO: u64 = 60_000;
 const GRANULARITY: u64 = 5;
 /// At most one challenge ACK is sent in this interval (RFC 5961, 7).
 const CHALLENGE_INTERVAL: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ pub(super) struct Sink {
     next_challenge: Instant,
     reading: Reading,
     has_closed: bool,
-    done: Done,
+    counters: ProgramCounters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +109,12 @@ impl Sink {
             last_seq: None,
             delayed: DelayedAck::None,
             retransmits_at: None,
-            timeout: LEAST_TIMEOUT,
+            timeout: MIN_RTO,
             timed_from: None,
             next_challenge: Instant::ZERO,
             reading: Reading::On,
             has_closed: false,
-            done: Done::default(),
+            counters: ProgramCounters::default(),
         }
     }
 
@@ -126,8 +126,8 @@ impl Sink {
         self.state
     }
 
-    pub(super) fn done(&self) -> Done {
-        self.done
+    pub(super) fn program_counters(&self) -> ProgramCounters {
+        self.counters
     }
 
     pub(super) fn unread(&self) -> usize {
@@ -155,7 +155,7 @@ impl Sink {
     fn run_program(&mut self) -> bool {
         let reads = self.reading == Reading::On && self.unread > 0;
         if reads {
-            self.done.received += self.unread as u64;
+            self.counters.received += self.unread as u64;
             self.read_until += self.unread;
             self.unread = 0;
         }
@@ -225,7 +225,7 @@ impl Sink {
             return;
         }
         if let Some(mss) = syn.max_seg_size.filter(|mss| *mss > 0) {
-            self.peer_mss = usize::from(mss).max(LEAST_MSS);
+            self.peer_mss = usize::from(mss).max(MIN_MSS);
         }
         self.acknowledged = self.initial_sequence_number();
         self.sent_until = self.acknowledged;
@@ -270,7 +270,7 @@ impl Sink {
         if let Some(sent) = self.timed_from.take() {
             let millis = (now - sent).total_millis();
             let margin = (millis / 2 * 4).max(GRANULARITY);
-            self.timeout = (millis + margin).clamp(LEAST_TIMEOUT, LONGEST_TIMEOUT);
+            self.timeout = (millis + margin).clamp(MIN_RTO, MAX_RTO);
         }
     }
 
@@ -354,8 +354,8 @@ impl Sink {
         let Ok(in_order) = self.ahead.add_then_remove_front(offset, payload.len()) else {
             return ControlFlow::Break(None);
         };
-        let begins = self.done.received + (self.unread + offset) as u64;
-        self.done.wrong_reads += u64::from(!pattern::matches(begins, payload));
+        let begins = self.counters.received + (self.unread + offset) as u64;
+        self.counters.wrong_reads += u64::from(!pattern::matches(begins, payload));
         self.unread += in_order;
         self.delay_ack(now);
         // RFC 5681, 4.2: acknowledges at once if there is a gap, or was one before this segment.
@@ -400,7 +400,7 @@ impl Sink {
         }
         if self.retransmits_at.is_some_and(|at| now >= at) {
             self.sent_until = self.acknowledged;
-            self.timeout = (self.timeout * 2).min(LONGEST_TIMEOUT);
+            self.timeout = (self.timeout * 2).min(MAX_RTO);
             self.retransmits_at = None;
             self.timed_from = None;
         }

@@ -9,7 +9,7 @@ use smoltcp::socket::tcp::{self, State};
 use smoltcp::time::{Duration, Instant as TcpInstant};
 use smoltcp::wire::{HardwareAddress, IpAddress, IpCidr, TcpSeqNumber};
 
-use super::application::{Application, Done, Reading, Role, Stepped};
+use super::application::{Application, ProgramCounters, Reading, Role, Stepped};
 use super::config::{CongestionControl, HostConfig, Nagle};
 use super::endpoints::Endpoints;
 use super::outgoing_stream::{OutgoingStream, Payload};
@@ -108,9 +108,9 @@ impl Stack {
         let packet = port.received.take();
         self.pass(packet, port, tcp_now);
         let socket = self.sockets.get_mut::<tcp::Socket<'_>>(self.socket);
-        let read_before = self.application.done.received;
+        let read_before = self.application.counters.received;
         let goes_on = self.application.run(socket, now, latency);
-        self.read_until += (self.application.done.received - read_before) as usize;
+        self.read_until += (self.application.counters.received - read_before) as usize;
         let is_established = socket.may_send();
         Stepped { goes_on, is_established, is_complete: self.application.is_complete() }
     }
@@ -179,8 +179,8 @@ impl Stack {
         self.application.resumes()
     }
 
-    pub(super) fn done(&self) -> Done {
-        self.application.done
+    pub(super) fn program_counters(&self) -> ProgramCounters {
+        self.application.counters
     }
 
     pub(super) fn socket(&self) -> &tcp::Socket<'static> {

@@ -113,8 +113,8 @@ fn a_transfer_fills_the_path_and_ends() {
     connect(&mut simulation, Role::Send { bytes: Some(10_000_000) });
     run_for(&mut simulation, 30);
     let [client, server] = &simulation.world.hosts;
-    let done = server.connections()[0].done();
-    assert_eq!((done.received, done.wrong_reads), (10_000_000, 0));
+    let counters = server.connections()[0].program_counters();
+    assert_eq!((counters.received, counters.wrong_reads), (10_000_000, 0));
     assert_eq!((client.connections()[0].retransmitted(), server.counters().unmatched), (0, 0));
     // 10 MB at 100 Mb/s without headers, plus a few round trips of slow start.
     let took = server.connections()[0].times().last_read.unwrap().as_nanos();
@@ -132,8 +132,8 @@ fn a_card_that_cuts_sends_what_tcp_would() {
         connect(&mut simulation, Role::Send { bytes: Some(1_000_000) });
         run_for(&mut simulation, 100);
         let [client, server] = &simulation.world.hosts;
-        let done = server.connections()[0].done();
-        assert_eq!((done.received, done.wrong_reads), (1_000_000, 0));
+        let counters = server.connections()[0].program_counters();
+        assert_eq!((counters.received, counters.wrong_reads), (1_000_000, 0));
         client.counters().sent
     };
     // The card segments packets of up to 64 KB into about as many frames as TCP sends itself.
@@ -161,8 +161,8 @@ fn a_lossy_path_delivers_exactly_the_bytes() {
         let id = connect(&mut simulation, Role::Send { bytes: Some(2_000_000) });
         run_for(&mut simulation, 600);
         let [client, server] = &simulation.world.hosts;
-        let done = server.connections()[0].done();
-        assert_eq!((done.received, done.wrong_reads), (2_000_000, 0), "{congestion_control:?}");
+        let counters = server.connections()[0].program_counters();
+        assert_eq!((counters.received, counters.wrong_reads), (2_000_000, 0), "{congestion_control:?}");
         let sender = &client.connections()[id.0];
         assert!(sender.retransmitted() > 10 && sender.times().complete.is_some());
         assert_eq!(sender.unacknowledged(), 0);
@@ -178,7 +178,7 @@ fn a_reader_that_stops_and_comes_back_loses_nothing() {
     simulation.world.hosts[1].stop_reading(ConnectionId(0));
     run_for(&mut simulation, 20);
     let stopped = &simulation.world.hosts[1].connections()[0];
-    let (unread, received) = (stopped.unread(), stopped.done().received);
+    let (unread, received) = (stopped.unread(), stopped.program_counters().received);
     let buffer = HostConfig::default().receive_buffer;
     assert!((buffer - 1460..=buffer).contains(&unread), "the window is full: {unread}");
     assert!(received < 3_000_000);
@@ -187,7 +187,7 @@ fn a_reader_that_stops_and_comes_back_loses_nothing() {
     simulation.world.send(&mut simulation.queue);
     run_for(&mut simulation, 20);
     let [client, server] = &simulation.world.hosts;
-    assert_eq!((server.bytes_read(), server.connections()[0].done().wrong_reads), (3_000_000, 0));
+    assert_eq!((server.bytes_read(), server.connections()[0].program_counters().wrong_reads), (3_000_000, 0));
     assert!(client.connections()[id.0].times().complete.is_some());
 }
 
@@ -200,8 +200,8 @@ fn requests_are_answered_a_round_trip_later() {
     connect(&mut simulation, Role::Request { exchange, count: Some(20), pause: 1_000_000 });
     run_for(&mut simulation, 10);
     let [client, server] = &simulation.world.hosts;
-    assert_eq!([client, server].map(|host| host.connections()[0].done().exchanges), [20; 2]);
-    assert_eq!(server.connections()[0].done().sent, 20_000);
+    assert_eq!([client, server].map(|host| host.connections()[0].program_counters().exchanges), [20; 2]);
+    assert_eq!(server.connections()[0].program_counters().sent, 20_000);
     let latencies = client.latencies();
     let (mean, max) = (latencies.mean().as_micros(), latencies.max().as_micros());
     assert!(latencies.count() == 20 && (20_080..20_200).contains(&mean) && max < 20_200, "{mean} {max}");
@@ -225,7 +225,7 @@ fn a_connection_that_is_reset_during_a_pause_has_nothing_left_to_do() {
             client.receive(frame, Instant::ZERO);
         }
     }
-    assert_eq!(client.connections()[0].done().exchanges, 1);
+    assert_eq!(client.connections()[0].program_counters().exchanges, 1);
     client.receive(reset_after(&response), Instant::ZERO);
     assert_eq!(client.connections()[0].state(), State::Closed);
     client.handle_timeout(Instant::from_nanos(1_000_000));
@@ -260,7 +260,10 @@ fn many_connections_share_the_path() {
     let server = &simulation.world.hosts[1];
     assert_eq!(server.connections().len(), 200);
     for connection in server.connections() {
-        assert_eq!((connection.done().received, connection.done().wrong_reads), (50_000, 0));
+        assert_eq!(
+            (connection.program_counters().received, connection.program_counters().wrong_reads),
+            (50_000, 0)
+        );
     }
 }
 
@@ -280,7 +283,7 @@ fn ports_and_sequence_numbers_follow_from_the_seed() {
 }
 
 #[test]
-fn what_is_not_for_a_host_is_counted() {
+fn frames_for_other_hosts_are_counted() {
     let config = HostConfig { max_connections: 1, ..HostConfig::default() };
     let mut server = Host::new(SERVER, config).unwrap();
     let syn_to = |port| {
@@ -294,7 +297,7 @@ fn what_is_not_for_a_host_is_counted() {
         server.receive(frame, Instant::ZERO);
     }
     let counters = server.counters();
-    assert_eq!((counters.not_for_us, counters.refused, counters.unmatched), (1, 1, 1));
+    assert_eq!((counters.not_tcp_for_host, counters.refused, counters.unmatched), (1, 1, 1));
     assert_eq!(server.connect(HostId(0), 1, Role::Receive, Instant::ZERO), Err(ConnectError::TooMany(1)));
     let error = Host::new(SERVER, HostConfig { mtu: 0, ..config }).err().unwrap().to_string();
     assert_eq!(error, "mtu is 0: it must be from 576 to 9000");

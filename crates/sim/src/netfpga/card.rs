@@ -26,7 +26,7 @@ pub(super) struct CardConfig {
     /// Overhead cycles of a frame on the data path.
     pub(super) frame_overhead: u64,
     /// Minimum cycles of a frame on the data path.
-    pub(super) frame_least: u64,
+    pub(super) min_cycles: u64,
     /// Size of each queue, in bytes.
     pub(super) queue_bytes: usize,
     /// True if the LRO module also verifies UDP checksums (section 5: before a packet is forwarded).
@@ -166,7 +166,7 @@ impl Card {
         let turn = queues.find(|queue| !self.receive[*queue].entries.is_empty())?;
         self.turn = (turn + 1) % QUEUES;
         let frame = self.receive[turn].pop(Vec::len)?;
-        let cycles = (self.words(frame.len()) + self.config.frame_overhead).max(self.config.frame_least);
+        let cycles = (self.words(frame.len()) + self.config.frame_overhead).max(self.config.min_cycles);
         self.passing = Some(frame);
         Some(now.max(self.free_from).plus_nanos(self.config.clock.nanos(cycles)))
     }
@@ -275,7 +275,7 @@ mod tests {
             clock,
             width: 8,
             frame_overhead: 1,
-            frame_least: 10,
+            min_cycles: 10,
             queue_bytes: 4000,
             checks_other: true,
         }

@@ -220,7 +220,7 @@ fn card(parameters: &Parameters, lro: bool) -> Result<Card, RunError> {
         clock: clock(parameters, "path-clock")?,
         width: parameters.bytes("path-width")? as usize,
         frame_overhead: parameters.count("path-overhead")?,
-        frame_least: parameters.count("path-least")?,
+        min_cycles: parameters.count("path-least")?,
         queue_bytes: parameters.bytes("queue")? as usize,
         checks_other: parameters.choice("other-checksums", [("card", true), ("host", false)])?,
     };

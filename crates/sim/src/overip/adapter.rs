@@ -75,7 +75,7 @@ pub(super) struct Request {
 
 /// Newly completed FPDUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Whole {
+pub(super) struct CompleteFpdus {
     /// Length in the stream, in bytes.
     pub(super) bytes: usize,
     /// Number of messages that end in them.
@@ -105,7 +105,7 @@ pub(super) struct Adapter {
 
 /// Returns the error for an operation that the engine rejects.
 pub(super) fn refused(error: impl Display) -> RunError {
-    RunError::Impossible(format!("the engine refuses it: {error}"))
+    RunError::Impossible(format!("the RDMA device rejects the configuration: {error}"))
 }
 
 /// Distance between two marks of a message in bytes: the smallest path MTU, so that every packet has a mark.
@@ -200,13 +200,18 @@ impl Adapter {
 
     /// Reads a connection's received bytes from TCP; returns the newly completed FPDUs. Handles MPA start-up
     /// directly.
-    pub(super) fn read(&mut self, id: ConnectionId, tcp: &mut Host, now: Instant) -> Result<Whole, RunError> {
-        let Some(stream) = self.streams.get_mut(id.0) else { return Ok(Whole::default()) };
+    pub(super) fn read(
+        &mut self,
+        id: ConnectionId,
+        tcp: &mut Host,
+        now: Instant,
+    ) -> Result<CompleteFpdus, RunError> {
+        let Some(stream) = self.streams.get_mut(id.0) else { return Ok(CompleteFpdus::default()) };
         tcp.read(id, &mut stream.arrived, usize::MAX, now);
         if !matches!(stream.stage, Stage::Ready(_)) {
             self.start_up(id, tcp, now)?;
         }
-        Ok(self.streams[id.0].count())
+        Ok(self.streams[id.0].count_complete())
     }
 
     /// Continues MPA start-up.
@@ -491,24 +496,24 @@ impl Adapter {
 
 impl Stream {
     /// Counts newly completed FPDUs.
-    fn count(&mut self) -> Whole {
-        let mut whole = Whole::default();
+    fn count_complete(&mut self) -> CompleteFpdus {
+        let mut fpdus = CompleteFpdus::default();
         if !matches!(self.stage, Stage::Ready(_)) {
-            return whole;
+            return fpdus;
         }
         while let Some(rest) = self.arrived.get(self.counted..)
             && let Some(len) = Fpdu::len_of(rest)
             && let Some(fpdu) = rest.get(..len)
         {
             let control = fpdu[LENGTH_FIELD];
-            whole.messages += u64::from(control & LAST != 0);
+            fpdus.messages += u64::from(control & LAST != 0);
             if control & TAGGED != 0 {
                 let ulpdu = usize::from(u16::from_be_bytes([fpdu[0], fpdu[1]]));
-                whole.payload += ulpdu.saturating_sub(TAGGED_HEADER);
+                fpdus.payload += ulpdu.saturating_sub(TAGGED_HEADER);
             }
-            whole.bytes += len;
+            fpdus.bytes += len;
             self.counted += len;
         }
-        whole
+        fpdus
     }
 }

@@ -1,6 +1,6 @@
 //! The events of the test bed.
 
-use super::adapter::{Request, Whole};
+use super::adapter::{CompleteFpdus, Request};
 use super::processors::Wake;
 use super::router::Port;
 use crate::{Fingerprint, Packet, TraceHash};
@@ -40,9 +40,9 @@ pub(super) enum Event {
     /// The card has processed the work request.
     Posted(usize, usize, Request),
     /// The card has processed messages of a connection.
-    Delivered(usize, usize, Whole),
+    Delivered(usize, usize, CompleteFpdus),
     /// Their payload is in memory.
-    Placed(usize, usize, Whole),
+    Placed(usize, usize, CompleteFpdus),
     /// TCP's timer.
     Tcp(usize),
 }
@@ -57,8 +57,8 @@ impl Fingerprint for Event {
             let message = message.map_or(0, |message| message + 1);
             TraceHash::of(&[kind, node as u64, peer as u64, connection as u64, len as u64, message])
         };
-        let whole = |kind: u64, node: usize, connection: usize, whole: &Whole| {
-            let Whole { bytes, messages, payload } = *whole;
+        let fpdus = |kind: u64, node: usize, connection: usize, fpdus: &CompleteFpdus| {
+            let CompleteFpdus { bytes, messages, payload } = *fpdus;
             TraceHash::of(&[kind, node as u64, connection as u64, bytes as u64, messages, payload as u64])
         };
         match self {
@@ -80,8 +80,8 @@ impl Fingerprint for Event {
             Self::Kernel(node, frame) => of(13, *node, frame),
             Self::Doorbell(node, peer, what) => request(14, *node, *peer, what),
             Self::Posted(node, peer, what) => request(15, *node, *peer, what),
-            Self::Delivered(node, connection, what) => whole(16, *node, *connection, what),
-            Self::Placed(node, connection, what) => whole(17, *node, *connection, what),
+            Self::Delivered(node, connection, what) => fpdus(16, *node, *connection, what),
+            Self::Placed(node, connection, what) => fpdus(17, *node, *connection, what),
             Self::Tcp(node) => TraceHash::of(&[18, *node as u64]),
         }
     }

@@ -3,7 +3,7 @@
 use nichrome_rdma::RKey;
 use nichrome_wire::{Engine, Instant};
 
-use super::adapter::{Request, Whole};
+use super::adapter::{CompleteFpdus, Request};
 use super::config::{HostCosts, TestbedConfig, Transport};
 use super::event::Event;
 use super::node::{Context, Node};
@@ -190,7 +190,7 @@ impl Network {
                 }
                 Some(Step::Send(_)) => self.post(program, true, queue),
                 Some(Step::Fetch(_)) => self.post(program, false, queue),
-                Some(Step::Await(len)) => self.look(program, len, queue),
+                Some(Step::Await(len)) => self.poll_message(program, len, queue),
             };
             if !goes_on {
                 return Ok(());
@@ -305,7 +305,7 @@ impl Network {
     }
 
     /// Polls the memory for a message.
-    fn look(&mut self, program: usize, len: usize, queue: &mut EventQueue<Event>) -> bool {
+    fn poll_message(&mut self, program: usize, len: usize, queue: &mut EventQueue<Event>) -> bool {
         let this = &mut self.programs[program];
         if this.doing == Doing::Found {
             this.received += 1;
@@ -372,10 +372,10 @@ impl Network {
         for connection in 0..adapter.connections() {
             let id = ConnectionId(connection);
             if tcp.connections().get(connection).is_some_and(|connection| connection.unread() > 0) {
-                let whole = adapter.read(id, tcp, now)?;
-                if whole.bytes > 0 {
-                    let at = card.messages(whole.messages, now);
-                    queue.schedule(at, Event::Delivered(node, connection, whole));
+                let fpdus = adapter.read(id, tcp, now)?;
+                if fpdus.bytes > 0 {
+                    let at = card.messages(fpdus.messages, now);
+                    queue.schedule(at, Event::Delivered(node, connection, fpdus));
                 }
             }
             adapter.flush(id, tcp, now)?;
@@ -404,12 +404,12 @@ impl Network {
         &mut self,
         node: usize,
         connection: usize,
-        whole: Whole,
+        fpdus: CompleteFpdus,
         queue: &mut EventQueue<Event>,
     ) -> Result<(), RunError> {
         let Node { adapter: Some(adapter), tcp, received, .. } = &mut self.nodes[node] else { return Ok(()) };
-        *received += whole.payload as u64;
-        let reads = adapter.process(ConnectionId(connection), whole.bytes, queue.now(), tcp)?;
+        *received += fpdus.payload as u64;
+        let reads = adapter.process(ConnectionId(connection), fpdus.bytes, queue.now(), tcp)?;
         self.completed(node, &reads, queue)
     }
 
@@ -554,11 +554,11 @@ impl Network {
                     self.posted(node, request, key, queue)?;
                 }
             }
-            Event::Delivered(node, connection, whole) => {
-                let at = self.nodes[node].card.place(whole.payload, now);
-                queue.schedule(at, Event::Placed(node, connection, whole));
+            Event::Delivered(node, connection, fpdus) => {
+                let at = self.nodes[node].card.place(fpdus.payload, now);
+                queue.schedule(at, Event::Placed(node, connection, fpdus));
             }
-            Event::Placed(node, connection, whole) => self.placed(node, connection, whole, queue)?,
+            Event::Placed(node, connection, fpdus) => self.placed(node, connection, fpdus, queue)?,
             Event::Tcp(node) => self.tcp(node, None, queue)?,
         }
         Ok(())

@@ -98,7 +98,7 @@ struct Engine<T> {
     fetching: Vec<(u32, Vec<T>)>,
     busy_until: Instant,
     /// True if a wake-up for the end of the busy time is scheduled.
-    will_be_asked: bool,
+    wake_up_scheduled: bool,
 }
 
 impl<T> Engine<T> {
@@ -109,7 +109,7 @@ impl<T> Engine<T> {
             ready: VecDeque::new(),
             fetching: Vec::new(),
             busy_until: Instant::ZERO,
-            will_be_asked: false,
+            wake_up_scheduled: false,
         }
     }
 
@@ -164,9 +164,9 @@ impl<T> Card<T> {
     pub(super) fn next(&mut self, engine: usize, now: Instant) -> Step<T> {
         let this = &mut self.engines[engine];
         if this.busy_until > now {
-            let asks = !this.will_be_asked && this.has_work();
-            this.will_be_asked |= asks;
-            return if asks { Step::Wait(this.busy_until) } else { Step::Idle };
+            let schedules = !this.wake_up_scheduled && this.has_work();
+            this.wake_up_scheduled |= schedules;
+            return if schedules { Step::Wait(this.busy_until) } else { Step::Idle };
         }
         if let Some(task) = this.ready.pop_front() {
             return Step::Do(task);
@@ -198,8 +198,8 @@ impl<T> Card<T> {
     }
 
     /// Processes the wake-up that [`Step::Wait`] requested.
-    pub(super) fn asked(&mut self, engine: usize) {
-        self.engines[engine].will_be_asked = false;
+    pub(super) fn wake_up_fired(&mut self, engine: usize) {
+        self.engines[engine].wake_up_scheduled = false;
     }
 
     /// Inserts an arrived context; writes back the evicted one.
@@ -263,7 +263,7 @@ mod tests {
             let time = Instant::from_nanos(now);
             match context {
                 Some(context) => card.fetched(engine, context, time),
-                None => card.asked(engine),
+                None => card.wake_up_fired(engine),
             }
             for engine in 0..card.engines() {
                 loop {

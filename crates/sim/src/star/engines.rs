@@ -79,7 +79,7 @@ pub(super) struct Engines {
 
 /// Returns the error for a configuration that a device rejects.
 pub(super) fn refused(error: impl Display) -> RunError {
-    RunError::Impossible(format!("the engine refuses it: {error}"))
+    RunError::Impossible(format!("the RDMA device rejects the configuration: {error}"))
 }
 
 pub(super) fn address(side: Side) -> IpAddr {
@@ -204,7 +204,7 @@ impl Engines {
             let Transmit::Datagrams(batch) = transmit else { continue };
             let (port, class) = (batch.route.flow.dst_port, batch.route.traffic_class.0);
             let built = &self.buffer[..batch.len];
-            let Some((connection, kind)) = self.what_is(built, port, side) else { continue };
+            let Some((connection, kind)) = self.classify(built, port, side) else { continue };
             let mut bytes = self.spare.pop().unwrap_or_default();
             bytes.clear();
             bytes.extend_from_slice(built);
@@ -213,7 +213,7 @@ impl Engines {
     }
 
     /// Returns the connection of a packet, and whether it needs the sender's context.
-    fn what_is(&self, bytes: &[u8], port: u16, from: Side) -> Option<(u32, Kind)> {
+    fn classify(&self, bytes: &[u8], port: u16, from: Side) -> Option<(u32, Kind)> {
         let to = &self.public[from.other() as usize];
         if port == ROCE_PORT {
             let number = u32::from_be_bytes([0, *bytes.get(5)?, *bytes.get(6)?, *bytes.get(7)?]);

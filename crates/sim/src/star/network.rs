@@ -283,9 +283,9 @@ impl Network {
         match &mut self.connections[connection as usize].receives {
             None => self.post_receive(connection, Side::Server),
             Some(0) => {
-                let told =
+                let message =
                     format!("connection {connection} has used up the RECVs that were posted before the run");
-                self.failed = Some(RunError::Impossible(told));
+                self.failed = Some(RunError::Impossible(message));
             }
             Some(receives) => *receives -= 1,
         }
@@ -434,7 +434,7 @@ impl World for Network {
             Event::AtSwitch(packet) => self.forward(packet, queue),
             Event::AtCard(packet) => self.arrive(packet, queue),
             Event::Free { node, engine } => {
-                self.nodes[node].card.asked(usize::from(engine));
+                self.nodes[node].card.wake_up_fired(usize::from(engine));
                 self.run_card(node, queue);
             }
             Event::Fetched { node, engine, context } => {

@@ -20,7 +20,7 @@ pub(super) struct Card {
     distribution: Distribution,
     receivers: Vec<ReceiveThread>,
     /// Receivers with a scheduled visit of the timeout checking thread, and its time.
-    looks: Vec<Option<Instant>>,
+    scheduled_visits: Vec<Option<Instant>>,
     /// The lock of the shared descriptor ring.
     ring_lock: Server,
     send_descriptors: DescriptorRing,
@@ -96,7 +96,7 @@ pub(super) enum CardEvent {
     /// This receiver has completed its job.
     Worked(usize),
     /// The timeout checking thread visits this receiver's connections.
-    Look(usize),
+    Visit(usize),
     /// The timeout message has arrived at this receiver.
     Timeout(usize),
     /// A DMA request has arrived at its first stop: the timeout checking thread, or the DMA engine.
@@ -148,7 +148,7 @@ impl Card {
             config: *config,
             cores: Cores::new(config.cores, config.threads_per_core),
             distribution: Distribution::new(config.receivers),
-            looks: vec![None; receivers.len()],
+            scheduled_visits: vec![None; receivers.len()],
             checker: TimeoutChecker::new(receivers.len(), pass, config.queue_operation),
             receivers,
             // At most as many wait as there are threads.
@@ -188,7 +188,7 @@ impl Card {
                 self.go_on(place, now, effects);
             }
             CardEvent::Worked(place) => self.worked(place, now, effects),
-            CardEvent::Look(place) => self.look(place, now, effects),
+            CardEvent::Visit(place) => self.visit(place, now, effects),
             CardEvent::Timeout(place) => {
                 self.receivers[place].timeout();
                 self.go_on(place, now, effects);
@@ -258,7 +258,7 @@ impl Card {
         let result = self.receivers[place].finish(now);
         self.counters.dropped += result.dropped;
         self.acknowledge(place, result.acks, now, effects);
-        self.schedule_look(place, now, effects);
+        self.schedule_visit(place, now, effects);
         self.go_on(place, now, effects);
     }
 
@@ -281,24 +281,24 @@ impl Card {
     }
 
     /// Schedules the visit that finds a receiver's first timeout, unless an earlier one is scheduled.
-    fn schedule_look(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+    fn schedule_visit(&mut self, place: usize, now: Instant, effects: &mut Effects) {
         let Some(deadline) = self.receivers[place].deadline() else { return };
         let notices = self.checker.notices(deadline.max(now));
-        if self.looks[place].is_none_or(|scheduled| notices < scheduled) {
-            self.looks[place] = Some(notices);
-            effects.events.push((notices, CardEvent::Look(place)));
+        if self.scheduled_visits[place].is_none_or(|scheduled| notices < scheduled) {
+            self.scheduled_visits[place] = Some(notices);
+            effects.events.push((notices, CardEvent::Visit(place)));
         }
     }
 
-    fn look(&mut self, place: usize, now: Instant, effects: &mut Effects) {
-        if self.looks[place] != Some(now) {
+    fn visit(&mut self, place: usize, now: Instant, effects: &mut Effects) {
+        if self.scheduled_visits[place] != Some(now) {
             // Superseded by an earlier visit.
             return;
         }
-        self.looks[place] = None;
+        self.scheduled_visits[place] = None;
         match self.receivers[place].deadline() {
             Some(deadline) if deadline <= now => self.message(CardEvent::Timeout(place), now, effects),
-            _ => self.schedule_look(place, now, effects),
+            _ => self.schedule_visit(place, now, effects),
         }
     }
 
@@ -402,7 +402,7 @@ impl Fingerprint for CardEvent {
         match self {
             Self::Packet(place, frame) => TraceHash::of(&[1, *place as u64, frame.len() as u64]),
             Self::Worked(place) => TraceHash::of(&[2, *place as u64]),
-            Self::Look(place) => TraceHash::of(&[3, *place as u64]),
+            Self::Visit(place) => TraceHash::of(&[3, *place as u64]),
             Self::Timeout(place) => TraceHash::of(&[4, *place as u64]),
             Self::Request(Transfer::Received(place, request)) => outgoing(5, place, request),
             Self::Request(Transfer::Sent(frame)) => TraceHash::of(&[12, frame.len() as u64]),

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_still_to_be_done_is_no_work_yet() {
+    fn queued_requests_are_not_counted_as_work() {
         let mut dma = dma();
         let done = dma.request(SMALL, 0, at(500));
         assert_eq!([400, 500, 900, 2000].map(|now| dma.busy_nanos(at(now))), [0, 0, 400, 1100]);

@@ -7,7 +7,7 @@ use crate::observe::Probes;
 pub(super) fn probes() -> Probes<Testbed> {
     let mut probes = Probes::new();
     probes.register_rate("throughput", "Gb/s", 8.0, |world: &Testbed, _| {
-        world.server().connections().iter().map(|connection| connection.done().received).sum()
+        world.server().connections().iter().map(|connection| connection.program_counters().received).sum()
     });
     probes.register_rate("packets", "packets/ms", 1e6, |world, _| world.card().counters().packets);
     probes.register_rate("segments", "segments/ms", 1e6, |world, _| world.card().counters().segments);

@@ -213,7 +213,12 @@ impl Run {
     fn snapshot(&self) -> Snapshot {
         let (world, now) = (&self.simulation.world, self.simulation.now());
         Snapshot {
-            read: world.server().connections().iter().map(|connection| connection.done().received).collect(),
+            read: world
+                .server()
+                .connections()
+                .iter()
+                .map(|connection| connection.program_counters().received)
+                .collect(),
             card: world.card().counters(),
             dma_busy: world.card().dma_busy_nanos(now),
             core_busy: world.card().busy_nanos(now),
@@ -249,8 +254,10 @@ impl Run {
     /// Returns the bytes acknowledged to the client that have not reached the server's TCP.
     fn owed(&self) -> u64 {
         let world = &self.simulation.world;
-        let sent = |connection: &Connection| connection.done().sent - connection.unacknowledged() as u64;
-        let had = |connection: &Connection| connection.done().received + connection.unread() as u64;
+        let sent =
+            |connection: &Connection| connection.program_counters().sent - connection.unacknowledged() as u64;
+        let had =
+            |connection: &Connection| connection.program_counters().received + connection.unread() as u64;
         let acknowledged: u64 = world.client().connections().iter().map(sent).sum();
         let there: u64 = world.server().connections().iter().map(had).sum();
         acknowledged.saturating_sub(there)

@@ -286,7 +286,7 @@ fn a_run_on_two_threads_is_the_one_on_one() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let definition = definition("star-rpc");
-    for (set, told) in [
+    for (set, message) in [
         (("loss", "1%"), "loss and a switch-queue other than 0 need recovery = true"),
         (("switch-queue", "1MB"), "loss and a switch-queue other than 0 need recovery = true"),
         (("transport", "uet"), "the model has WRITEs of this transport only"),
@@ -295,7 +295,7 @@ fn what_does_not_go_together_is_refused() {
         let spec = definition.runner.parameters().iter().find(|spec| spec.key == set.0).unwrap();
         point.parameters.set(spec, spec.parse(set.1).unwrap());
         let error = run(definition.runner, &point.parameters, 1, &mut Observer::default()).unwrap_err();
-        assert_eq!(error.to_string(), told);
+        assert_eq!(error.to_string(), message);
     }
 }
 

@@ -234,7 +234,12 @@ fn the_same_seed_gives_the_same_trace_everywhere() {
     let first = run(1);
     let world = &first.world;
     assert_eq!(world.hosts[RECEIVER].bytes_read(), SENDERS as u64 * BYTES);
-    assert!(world.hosts[RECEIVER].connections().iter().all(|connection| connection.done().wrong_reads == 0));
+    assert!(
+        world.hosts[RECEIVER]
+            .connections()
+            .iter()
+            .all(|connection| connection.program_counters().wrong_reads == 0)
+    );
     assert!(world.aggregates > 50, "{}", world.aggregates);
     let retransmitted: u64 =
         world.hosts[..SENDERS].iter().map(|sender| sender.connections()[0].retransmitted()).sum();

@@ -1,7 +1,7 @@
 //! Generated frames: segments equal those that a sender builds, and no input breaks an invariant.
 
-#[path = "../common/promises.rs"]
-mod promises;
+#[path = "../common/invariants.rs"]
+mod invariants;
 
 use nichrome_tso::SegmentError;
 use nichrome_wire::{
@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use promises::{keep_promises, keep_promises_within};
+use invariants::{check_invariants, check_invariants_within};
 
 use crate::common::*;
 
@@ -195,7 +195,7 @@ proptest! {
 
     #[test]
     fn any_bytes_keep_every_invariant(bytes in vec(any::<u8>(), 0..200), header in any_header()) {
-        keep_promises(&bytes, &header);
+        check_invariants(&bytes, &header);
     }
 
     #[test]
@@ -218,7 +218,7 @@ proptest! {
             }
         }
         frame.truncate(cut_short.unwrap_or(usize::MAX));
-        keep_promises_within(&frame, mtu);
+        check_invariants_within(&frame, mtu);
     }
 
     #[test]
@@ -252,8 +252,8 @@ proptest! {
             }
         }
         whole.truncate(cut_short.unwrap_or(usize::MAX));
-        keep_promises(&whole, &header);
-        keep_promises_within(&whole, mtu);
+        check_invariants(&whole, &header);
+        check_invariants_within(&whole, mtu);
     }
 
     #[test]
@@ -273,6 +273,6 @@ proptest! {
             }
         }
         frame.truncate(cut_short.unwrap_or(usize::MAX));
-        keep_promises(&frame, &other_header.unwrap_or(header));
+        check_invariants(&frame, &other_header.unwrap_or(header));
     }
 }

@@ -12,7 +12,7 @@ use nichrome_wire::{
 ///
 /// # Panics
 /// An invariant is violated.
-pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
+pub(crate) fn check_invariants(frame: &[u8], header: &VirtioNetHeader) {
     // Pretends that the frame has the maximum length, so that the code under test must check the bounds
     // itself.
     let Ok(virtio) = VirtioNetRepr::parse(header, usize::MAX) else { return };
@@ -28,9 +28,9 @@ pub(crate) fn keep_promises(frame: &[u8], header: &VirtioNetHeader) {
     }
     match virtio.gso {
         Some(gso) if is_tunneled(frame, virtio.checksum) => {
-            keep_promises_in_a_tunnel(&virtio, gso, &packets);
+            check_tunneled(&virtio, gso, &packets);
         }
-        Some(gso) => keep_promises_of_cutting(frame, gso, &packets),
+        Some(gso) => check_segments(frame, gso, &packets),
         None => {
             let mut in_place = frame.to_vec();
             complete_checksum(&mut in_place, &virtio).expect("it was done in a copy");
@@ -47,7 +47,7 @@ fn is_tunneled(frame: &[u8], checksum: ChecksumState) -> bool {
 
 /// Checks packets in a tunnel: lengths and checksums of both headers are right, and each is segmented into
 /// itself.
-fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]) {
+fn check_tunneled(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]) {
     assert!(!whole.is_empty() && whole.len() < 65_535);
     let ChecksumState::Partial { start, .. } = virtio.checksum else { panic!("not in a tunnel") };
     for packet in whole {
@@ -70,7 +70,7 @@ fn keep_promises_in_a_tunnel(virtio: &VirtioNetRepr, gso: Gso, whole: &[Vec<u8>]
 ///
 /// # Panics
 /// A packet is too long, or cannot be parsed as the frame was.
-pub(crate) fn keep_promises_within(frame: &[u8], mtu: u16) {
+pub(crate) fn check_invariants_within(frame: &[u8], mtu: u16) {
     let limit = Limit::Packet(mtu);
     let within = |frame: &[u8]| Segments::within(frame, limit).map(packets);
     let within_any_tunnel = |frame: &[u8]| Segments::within_any_tunnel(frame, limit).map(packets);
@@ -121,10 +121,10 @@ fn check_within(frame: &[u8], found: &Packets, mtu: u16, within: impl Fn(&[u8]) 
 fn packets(mut segments: Segments<'_>) -> Vec<Vec<u8>> {
     let (count, bytes) = (segments.remaining(), segments.bytes_remaining());
     let mut packets: Vec<Vec<u8>> = Vec::new();
-    let (mut out, mut foretold) = (Vec::new(), segments.packet_len());
+    let (mut out, mut expected_len) = (Vec::new(), segments.packet_len());
     while segments.append_next(&mut out) {
-        assert_eq!(out.len(), foretold);
-        foretold = segments.packet_len();
+        assert_eq!(out.len(), expected_len);
+        expected_len = segments.packet_len();
         packets.push(std::mem::take(&mut out));
     }
     assert_eq!((packets.len(), packets.iter().map(Vec::len).sum::<usize>()), (count, bytes));
@@ -173,7 +173,7 @@ fn completed(segments: Segments<'_>, checksum: ChecksumState) -> Vec<Vec<u8>> {
     packets
 }
 
-fn keep_promises_of_cutting(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
+fn check_segments(frame: &[u8], gso: Gso, packets: &[Vec<u8>]) {
     assert!(!packets.is_empty() && packets.len() < 65_535);
     let whole = Carried::read(frame);
     let repeated = match gso.gso_type {
@@ -253,9 +253,9 @@ impl<'a> Carried<'a> {
     }
 
     /// Returns true if this packet is a tunnel's, its checksums are right, and it ends with a packet for
-    /// which `is_it` holds and whose checksums are right. UDP may omit its checksum (RFC 7348 section 5, RFC
+    /// which `predicate` holds and whose checksums are right. UDP may omit its checksum (RFC 7348 section 5, RFC
     /// 8926 section 3.3).
-    fn contains(&self, frame: &'a [u8], is_it: impl Fn(&Self) -> bool) -> bool {
+    fn contains(&self, frame: &'a [u8], predicate: impl Fn(&Self) -> bool) -> bool {
         let (at, transport) = (self.transport_at(), self.transport);
         let is_right = match self.protocol {
             IpProtocol::UDP => transport[6..8] == [0; 2] || self.has_right_checksum(transport),
@@ -286,7 +286,7 @@ impl<'a> Carried<'a> {
             other => Self::at(frame, other, at),
         });
         let is_complete = |inner: &Self| {
-            inner.has_right_header && inner.has_right_checksum(inner.transport) && is_it(inner)
+            inner.has_right_header && inner.has_right_checksum(inner.transport) && predicate(inner)
         };
         self.has_right_header
             && is_right
