@@ -24,14 +24,14 @@ use crate::{runtime_dir, threads};
 const LONGEST: usize = 1 << 27;
 
 /// Timeout of a client for its answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timeout for receiving a client's request, and again for sending the answer: together less than
-/// [`PATIENCE`], for which other clients wait meanwhile.
+/// [`TIMEOUT`], for which other clients wait meanwhile.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Time until the next attempt to accept a client, after one has failed.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// The control socket of this process; removed on drop.
 pub(crate) struct ControlSocket(PathBuf);
@@ -48,7 +48,7 @@ impl ControlSocket {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else {
                     // No descriptor is free: the client waits in the backlog.
-                    thread::sleep(PAUSE);
+                    thread::sleep(RETRY_DELAY);
                     continue;
                 };
                 // A client that disconnects misses the answer.
@@ -88,7 +88,7 @@ fn listen(file: &Path) -> anyhow::Result<UnixListener> {
 pub(crate) fn ask<A: DeserializeOwned>(stream: &UnixStream, request: &impl Serialize) -> anyhow::Result<A> {
     let peer = socket_peercred(stream).context("cannot identify the owner of the process that answers")?.uid;
     ensure!(is_trusted(peer, geteuid()), "the process that answers belongs to another user");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     send(stream, request, until).and_then(|()| receive(stream, until)).map_err(without_answer)
 }
 
@@ -97,7 +97,7 @@ fn without_answer(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<io::Error>().map(io::Error::kind) {
         // A socket's timeout is WouldBlock (socket(7), SO_RCVTIMEO).
         Some(ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            anyhow!("the process does not answer within {} s", PATIENCE.as_secs())
+            anyhow!("the process does not answer within {} s", TIMEOUT.as_secs())
         }
         _ => error.context("no answer"),
     }

@@ -20,10 +20,10 @@ const LONGEST: usize = 8192;
 const STACK: usize = 512 * 1024;
 
 /// Timeout for a client's request, and again for the response.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time until the next attempt to accept a client, after one has failed.
-const PAUSE: Duration = Duration::from_millis(50);
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Maximum number of bytes read after the request before the connection is closed.
 const LINGERING: usize = 64 << 10;
@@ -77,7 +77,7 @@ impl HttpServer {
             for stream in self.0.incoming() {
                 let Ok(stream) = stream else {
                     // No descriptor is free: the client waits in the backlog.
-                    thread::sleep(PAUSE);
+                    thread::sleep(RETRY_DELAY);
                     continue;
                 };
                 if served.len() == clients {
@@ -108,14 +108,14 @@ impl HttpServer {
 }
 
 fn converse(stream: &TcpStream, answer: &impl Fn(&Request) -> Option<Response>) -> io::Result<()> {
-    let request = read_request(stream, Instant::now() + PATIENCE)?;
+    let request = read_request(stream, Instant::now() + TIMEOUT)?;
     let is_head = matches!(&request, Ok(request) if request.method == "HEAD");
     let response = match request {
         Ok(request) => answer(&request),
         Err(status) => Some(Response::text(status, "the request is not understood")),
     };
     let Some(response) = response else { return Ok(()) };
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     write(stream, &response.bytes(is_head), until)?;
     // Closing a socket with unread bytes would send a reset, which may overtake the response.
     stream.shutdown(Shutdown::Write)?;
@@ -346,6 +346,6 @@ mod tests {
                 "{response}"
             );
         }
-        assert!(begun.elapsed() < PATIENCE, "none waited for the silent ones");
+        assert!(begun.elapsed() < TIMEOUT, "none waited for the silent ones");
     }
 }

@@ -44,7 +44,7 @@ impl Link {
     ///
     /// # Errors
     /// The interface is gone, even if another one has its name; or it was renamed, which ends its user.
-    pub(crate) fn look(&mut self, netlink: &Netlink) -> anyhow::Result<Interface> {
+    pub(crate) fn update(&mut self, netlink: &Netlink) -> anyhow::Result<Interface> {
         let Self { interface: before, user } = self;
         let user_name = user.name;
         let Some(now) = netlink.refresh(before)? else {

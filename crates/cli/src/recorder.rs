@@ -21,14 +21,14 @@ const PACKETS_WAITING: usize = 1 << 16;
 const BYTES_WAITING: usize = 128 << 20;
 
 /// Time without progress after which [`Recording::finish`] gives up waiting for the reader of a pipe.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STALL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A capture being written.
 pub(crate) struct Recording {
     recorder: Recorder,
     writer: JoinHandle<Result<(), WriteError>>,
     /// Limit of the wait without progress at the end; `None` for a file, whose disk may be slow.
-    patience: Option<Duration>,
+    stall_timeout: Option<Duration>,
 }
 
 /// Adds packets to a capture from any thread.
@@ -70,7 +70,7 @@ impl Recording {
         }
         writer.flush()?;
         let is_file = path.metadata().is_ok_and(|found| found.is_file());
-        let patience = (!is_file).then_some(PATIENCE);
+        let stall_timeout = (!is_file).then_some(STALL_TIMEOUT);
         // Converts timestamps since boot to times since 1970.
         let since_1970 = clock::wall_clock() - clock::now();
         let (packets, waiting): (_, Receiver<Recorded>) = sync_channel(PACKETS_WAITING);
@@ -86,7 +86,7 @@ impl Recording {
             };
             write().inspect_err(failed)
         })?;
-        Ok(Self { recorder: Recorder { packets, bytes_waiting }, writer, patience })
+        Ok(Self { recorder: Recorder { packets, bytes_waiting }, writer, stall_timeout })
     }
 
     /// Returns a recorder.
@@ -103,7 +103,7 @@ impl Recording {
             let waiting = self.recorder.bytes_waiting.load(Ordering::Relaxed);
             if waiting != left {
                 (progress, left) = (time::Instant::now(), waiting);
-            } else if self.patience.is_some_and(|patience| progress.elapsed() > patience) {
+            } else if self.stall_timeout.is_some_and(|stall_timeout| progress.elapsed() > stall_timeout) {
                 failure::warn(format_args!(
                     "the end of a capture is missing: its reader has stopped reading"
                 ));
@@ -140,7 +140,7 @@ mod tests {
 
     /// Ends a recording whose writer makes no progress for 200 ms; returns true if `finish` waited until the
     /// writer had written everything.
-    fn is_waited_for(patience: Option<Duration>) -> bool {
+    fn is_waited_for(stall_timeout: Option<Duration>) -> bool {
         let (packets, _waiting) = sync_channel(1);
         let recorder = Recorder { packets, bytes_waiting: Arc::default() };
         let (written, is_written) = sync_channel(1);
@@ -150,7 +150,7 @@ mod tests {
             let _ = written.send(());
             Ok(())
         });
-        Recording { recorder, writer, patience }.finish().unwrap();
+        Recording { recorder, writer, stall_timeout }.finish().unwrap();
         is_written.try_recv().is_ok()
     }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, ensure};
 use rustix::process::geteuid;
 
 /// Time limit of the attempts to create a directory that other processes remove.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns this user's directory.
 pub(crate) fn of_user() -> PathBuf {
@@ -43,7 +43,7 @@ pub(crate) fn create_with<T>(directory: &Path, make: impl Fn() -> io::Result<T>)
     let begun = Instant::now();
     loop {
         match try_to_create(directory, &make) {
-            Err(error) if is_removed(&error, directory) && begun.elapsed() < PATIENCE => {}
+            Err(error) if is_removed(&error, directory) && begun.elapsed() < TIMEOUT => {}
             made => return made,
         }
     }

@@ -36,9 +36,9 @@ pub(crate) struct Segment {
     /// The capture to write, in pcapng; - for standard output.
     #[arg(value_name = "OUT.pcapng")]
     output: PathBuf,
-    /// Maximum IP packet length, in bytes [default: 1500; in a capture that 'nichrome coalesce' wrote,
-    /// aggregates of gro become the segments that were merged, those of the other profiles segments of the
-    /// size of the largest, and all other packets stay as they are].
+    /// Maximum IP packet length, in bytes [default: 1500]. In a capture that 'nichrome coalesce' wrote, the
+    /// default is: restore the merged segments of gro's aggregates; split the aggregates of other profiles
+    /// into segments of the size of the largest; leave all other packets unchanged.
     #[arg(long, value_name = "BYTES", value_parser = number::bytes(68..=u16::MAX))]
     mtu: Option<u16>,
     /// Maximum payload of each segment, in bytes, instead of an MTU.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 
 /// Sleep between two attempts to push to a full delivery queue.
-const PAUSE: Duration = Duration::from_micros(20);
+const RETRY_DELAY: Duration = Duration::from_micros(20);
 
 /// A worker's sending end of its delivery queue.
 pub struct Deliverer<T>(Producer<T>);
@@ -33,16 +33,16 @@ pub enum Pushed {
 }
 
 impl<T> Deliverer<T> {
-    /// Queues a packet. If the queue is full, calls `wake` and waits for room, for at most `patience`, from
+    /// Queues a packet. If the queue is full, calls `wake` and waits for room, for at most `max_wait`, from
     /// which it subtracts the wait. Meanwhile the worker leaves received frames in the wire's ring.
-    pub fn push(&mut self, packet: T, patience: &mut Duration, wake: impl FnOnce()) -> Pushed {
+    pub fn push(&mut self, packet: T, max_wait: &mut Duration, wake: impl FnOnce()) -> Pushed {
         let Err(PushError::Full(packet)) = self.0.push(packet) else { return Pushed::AtOnce };
         wake();
         let begun = Instant::now();
-        while self.0.is_full() && begun.elapsed() < *patience {
-            thread::sleep(PAUSE);
+        while self.0.is_full() && begun.elapsed() < *max_wait {
+            thread::sleep(RETRY_DELAY);
         }
-        *patience = patience.saturating_sub(begun.elapsed());
+        *max_wait = max_wait.saturating_sub(begun.elapsed());
         match self.0.push(packet) {
             Ok(()) => Pushed::AfterWaiting,
             Err(PushError::Full(_)) => Pushed::Dropped,
@@ -91,37 +91,37 @@ mod tests {
 
     /// Queues a packet; the queue must have room.
     fn push<T>(deliverer: &mut Deliverer<T>, packet: T) {
-        let mut patience = Duration::ZERO;
-        assert_eq!(deliverer.push(packet, &mut patience, || {}), Pushed::AtOnce);
+        let mut max_wait = Duration::ZERO;
+        assert_eq!(deliverer.push(packet, &mut max_wait, || {}), Pushed::AtOnce);
     }
 
     #[test]
     fn a_worker_waits_for_room_before_it_drops() {
         let (mut deliverers, mut turn) = queues(1, 1);
-        let (deliverer, mut patience) = (&mut deliverers[0], Duration::from_secs(10));
+        let (deliverer, mut max_wait) = (&mut deliverers[0], Duration::from_secs(10));
         push(deliverer, 1);
         let taker = &mut turn;
         thread::scope(|scope| {
-            let pushed = deliverer.push(2, &mut patience, || {
+            let pushed = deliverer.push(2, &mut max_wait, || {
                 scope.spawn(move || taker.take());
             });
             assert_eq!(pushed, Pushed::AfterWaiting);
         });
-        assert!(patience < Duration::from_secs(10));
+        assert!(max_wait < Duration::from_secs(10));
         assert_eq!(turn.take(), Some((0, 2)));
     }
 
     #[test]
     fn patience_is_for_all_packets_of_a_batch_together() {
         let (mut deliverers, _turn) = queues(1, 1);
-        let (deliverer, mut patience, woken) = (&mut deliverers[0], Duration::from_millis(2), Cell::new(0));
+        let (deliverer, mut max_wait, woken) = (&mut deliverers[0], Duration::from_millis(2), Cell::new(0));
         push(deliverer, 1);
         let begun = Instant::now();
         for _ in 0..100 {
-            let pushed = deliverer.push(2, &mut patience, || woken.set(woken.get() + 1));
+            let pushed = deliverer.push(2, &mut max_wait, || woken.set(woken.get() + 1));
             assert_eq!(pushed, Pushed::Dropped);
         }
-        assert_eq!((patience, woken.get()), (Duration::ZERO, 100));
+        assert_eq!((max_wait, woken.get()), (Duration::ZERO, 100));
         assert!(begun.elapsed() >= Duration::from_millis(2));
     }
 

@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_busy_worker_does_not_keep_anothers_frames_waiting() {
-        const MOST: usize = 10;
+        const BATCH: usize = 10;
         let mut meshes = meshes(3);
         let distribution = meshes[2].distribution.clone();
         let of_third = move |frame: &WireFrame<Vec<u8>>| distribution.worker(&frame.buffer) == 2;
@@ -204,10 +204,10 @@ mod tests {
         let mut stats = QueueStats::default();
         meshes[0].distribute(&mut busy, &mut stats);
         meshes[1].distribute(&mut other, &mut stats);
-        assert!(stats.distributed > 10 * MOST as u64);
+        assert!(stats.distributed > 10 * BATCH as u64);
         let has_come = (0..2).any(|_| {
             let mut batch = Vec::new();
-            meshes[2].collect(&mut batch, MOST);
+            meshes[2].collect(&mut batch, BATCH);
             batch.iter().any(|frame| frame.buffer == awaited)
         });
         assert!(has_come, "it waits until the ring of the busy worker is empty");

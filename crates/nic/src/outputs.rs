@@ -16,7 +16,7 @@ use crate::stats::QueueStats;
 
 /// Maximum wait of a batch for room in a full delivery queue before packets are dropped: a few times as long
 /// as the host takes to receive a full queue.
-const PATIENCE: Duration = Duration::from_millis(5);
+const MAX_WAIT: Duration = Duration::from_millis(5);
 
 /// Routes the outputs of an engine.
 pub(crate) struct Outputs<'a, W: WireQueue> {
@@ -33,7 +33,7 @@ pub(crate) struct Outputs<'a, W: WireQueue> {
     /// True if the delivery thread must be woken.
     delivered: bool,
     /// Remaining wait of this batch for room in the delivery queue.
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl<'a, W: WireQueue> Outputs<'a, W> {
@@ -54,7 +54,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
             failed: None,
             refused: Vec::new(),
             delivered: false,
-            patience: PATIENCE,
+            max_wait: MAX_WAIT,
         }
     }
 
@@ -85,7 +85,7 @@ impl<'a, W: WireQueue> Outputs<'a, W> {
             },
             // The delivery thread counts the packets that it delivers.
             Delivery::Queue { queue, waker, .. } => {
-                let pushed = queue.push(packet, &mut self.patience, || waker.wake());
+                let pushed = queue.push(packet, &mut self.max_wait, || waker.wake());
                 self.stats.delivery_waited += u64::from(pushed == Pushed::AfterWaiting);
                 if pushed == Pushed::Dropped {
                     self.stats.delivery_dropped += 1;

@@ -33,7 +33,7 @@ const BATCH: usize = 256;
 /// Maximum frames passed to the engine at once. Also the number of segments of local senders' frames after
 /// which the worker postpones the rest of a batch until it has served the host: such a frame may have as many
 /// segments as bytes of payload, each in a buffer.
-const AT_ONCE: usize = 4096;
+const MAX_ENGINE_BATCH: usize = 4096;
 
 /// Number of the host's packets that the worker sends before it serves the wire again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,11 +49,11 @@ impl Turn {
 }
 
 /// Time without sleep after which a worker reads its control messages, in nanoseconds.
-const LOOK_UP: u64 = 1_000_000;
+const CONTROL_INTERVAL: u64 = 1_000_000;
 
 /// Room before a frame of the host for the headers of its segments, in bytes: enough for 46 segments of 1,448
 /// bytes of payload with headers of 89 bytes.
-const BEFORE: usize = 4096;
+const HEADROOM: usize = 4096;
 
 /// Length of a block of memory for frames, in bytes: enough for the packets of [`Turn::OTHER_HOST`] and for
 /// receiving one more frame.
@@ -98,7 +98,7 @@ pub(crate) struct Worker<W: WireQueue> {
     parts: Parts<W>,
     busy_poll: bool,
     batch: Vec<WireFrame<W::Buffer>>,
-    /// Frames of a batch behind [`AT_ONCE`] segments of local senders' frames; processed before the wire is
+    /// Frames of a batch behind [`MAX_ENGINE_BATCH`] segments of local senders' frames; processed before the wire is
     /// read again.
     postponed: VecDeque<WireFrame<W::Buffer>>,
     frames: Vec<Frame<Received<W::Buffer>>>,
@@ -142,18 +142,19 @@ impl<W: WireQueue> Worker<W> {
             true => RealTime::default(),
             false => RealTime::if_permitted(Onset::Working),
         };
-        let mut look_up = Instant::ZERO;
+        let mut next_control_read = Instant::ZERO;
         loop {
             let received = self.receive()?;
             let transmitted = self.transmit()?;
             let is_busy = received || transmitted || self.busy_poll;
-            let woken = if is_busy { clock::now() >= look_up } else { real_time.sleep(|| self.sleep())? };
+            let woken =
+                if is_busy { clock::now() >= next_control_read } else { real_time.sleep(|| self.sleep())? };
             real_time.worked();
             if woken {
                 if self.execute_messages() {
                     break;
                 }
-                look_up = clock::now().plus_nanos(LOOK_UP);
+                next_control_read = clock::now().plus_nanos(CONTROL_INTERVAL);
             }
         }
         self.finish_others()?;
@@ -195,14 +196,14 @@ impl<W: WireQueue> Worker<W> {
     }
 
     /// Passes the batch to the engine and routes the engine's outputs; returns false if the batch is empty.
-    /// Postpones the frames behind [`AT_ONCE`] segments, which would delay the host's packets.
+    /// Postpones the frames behind [`MAX_ENGINE_BATCH`] segments, which would delay the host's packets.
     fn process(&mut self) -> Result<bool, CardError> {
         let now = clock::now();
         let busy = !self.batch.is_empty();
         let mut batch = mem::take(&mut self.batch);
         let finished = self.stats.receive_finished;
         let prepared = batch.drain(..).try_for_each(|frame| {
-            if self.stats.receive_finished - finished < AT_ONCE as u64 {
+            if self.stats.receive_finished - finished < MAX_ENGINE_BATCH as u64 {
                 return self.prepare(frame, now);
             }
             self.postponed.push_back(frame);
@@ -215,7 +216,7 @@ impl<W: WireQueue> Worker<W> {
     }
 
     /// Converts a frame from the wire to frames for the engine. Passes these on whenever there are
-    /// [`AT_ONCE`].
+    /// [`MAX_ENGINE_BATCH`].
     #[inline]
     fn prepare(&mut self, frame: WireFrame<W::Buffer>, now: Instant) -> Result<(), CardError> {
         let WireFrame { buffer, virtio } = frame;
@@ -233,7 +234,7 @@ impl<W: WireQueue> Worker<W> {
         };
         self.stats.receive_unfinished += 1;
         while segments.remaining() > 0 {
-            if self.frames.len() >= AT_ONCE {
+            if self.frames.len() >= MAX_ENGINE_BATCH {
                 self.coalesce(now)?;
             }
             let len = segments.write_next(self.arena.room(segments.packet_len()));
@@ -329,7 +330,7 @@ impl<W: WireQueue> Worker<W> {
     fn transmit_frame(&mut self) -> Result<Option<usize>, CardError> {
         let Parts { queue: Queue { wire, observer }, host, offload, .. } = &mut self.parts;
         let Some(source) = &host.source else { return Ok(None) };
-        let room = &mut self.arena.room(BEFORE + MAX_RECEIVE)[BEFORE..BEFORE + MAX_RECEIVE];
+        let room = &mut self.arena.room(HEADROOM + MAX_RECEIVE)[HEADROOM..HEADROOM + MAX_RECEIVE];
         let FromHost { virtio, at, frame } = match source.receive(room) {
             Ok(Some(received)) => received,
             Ok(None) | Err(Errno::IO | Errno::NETDOWN) => return Ok(None),
@@ -346,7 +347,7 @@ impl<W: WireQueue> Worker<W> {
             checksum = segments.leave_tcp_checksums().unwrap_or(checksum);
         }
         let (len, in_place) = (frame.len(), segments.in_place());
-        let (mut left, packet_len) = write_in_place(in_place, &mut self.arena, BEFORE + at, len);
+        let (mut left, packet_len) = write_in_place(in_place, &mut self.arena, HEADROOM + at, len);
         let now = clock::now();
         for _ in 0..packets {
             let len = left.min(packet_len);

@@ -41,8 +41,8 @@ pub(crate) struct Lro {
     /// row, made from the file's first full-sized segment.
     #[arg(long, conflicts_with_all = ["profile", "flows"])]
     interleave: bool,
-    /// Use this many receive buffers in turn (more if the engine holds more). With few, all that is used
-    /// stays in the nearest caches; with a card's number, 4096, the state of many flows does not.
+    /// Use this many receive buffers in turn (more if the engine holds more). Few buffers stay in the nearest
+    /// caches; as many as a card has (4096) evict the state of many flows.
     #[arg(
         long,
         value_name = "N",

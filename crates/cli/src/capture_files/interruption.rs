@@ -16,7 +16,7 @@ use crate::picture_file;
 use crate::signals;
 
 /// Time for the command to end by itself. It may wait longer for a program that reads its output.
-const PATIENCE: Duration = Duration::from_secs(3);
+const GRACE_PERIOD: Duration = Duration::from_secs(3);
 
 /// Whether a signal has interrupted the command. Clones share this state.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ impl Interruption {
         }
         signals::forward(&signals, move |signal| -> Result<(), ()> {
             waker.wake();
-            thread::sleep(PATIENCE);
+            thread::sleep(GRACE_PERIOD);
             picture_file::remove_unfinished();
             failure::say(format_args!("nichrome: interrupted"));
             process::exit(128 + signal)

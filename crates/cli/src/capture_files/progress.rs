@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Delay before the bar appears.
-const PATIENCE: Duration = Duration::from_secs(2);
+const BAR_DELAY: Duration = Duration::from_secs(2);
 
 /// Records between two reads of the clock.
 const STRIDE: u64 = 1024;
@@ -37,7 +37,7 @@ impl Progress {
             && self.records.is_multiple_of(STRIDE)
         {
             bar.set_position(position);
-            if bar.is_hidden() && self.begun.elapsed() > PATIENCE {
+            if bar.is_hidden() && self.begun.elapsed() > BAR_DELAY {
                 bar.set_draw_target(ProgressDrawTarget::stderr());
             }
         }

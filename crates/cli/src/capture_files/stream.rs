@@ -16,7 +16,7 @@ use super::kept::Outputs;
 
 /// Time for which the stream is read after an interruption: Ctrl-C ends its writer too, which may first pass
 /// on its last packets.
-const PATIENCE: Duration = Duration::from_millis(500);
+const GRACE_PERIOD: Duration = Duration::from_millis(500);
 
 /// A stream that flushes the command's outputs before it waits for its writer.
 pub(super) struct Stream {
@@ -41,11 +41,11 @@ impl Stream {
         Ok(Self { file: file.into(), outputs, interruption, until: None })
     }
 
-    /// Waits until bytes or the stream's end can be read; returns false [`PATIENCE`] after an interruption.
+    /// Waits until bytes or the stream's end can be read; returns false [`GRACE_PERIOD`] after an interruption.
     fn wait(&mut self) -> io::Result<bool> {
         loop {
             if self.interruption.is_requested() {
-                let until = *self.until.get_or_insert_with(|| clock::now() + PATIENCE);
+                let until = *self.until.get_or_insert_with(|| clock::now() + GRACE_PERIOD);
                 if until <= clock::now() {
                     return Ok(false);
                 }
@@ -62,7 +62,7 @@ impl Stream {
 }
 
 impl Read for Stream {
-    /// After an interruption, reads on until the stream ends, for at most [`PATIENCE`].
+    /// After an interruption, reads on until the stream ends, for at most [`GRACE_PERIOD`].
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let [false] = clock::wait([self.file.as_fd()], Some(Instant::ZERO))? {
             self.outputs.flush();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use nichrome_lro::FlowKey;
 
 /// Maximum number of flows that are counted separately.
-const MOST: usize = 1 << 20;
+const MAX_FLOWS: usize = 1 << 20;
 
 /// Packet counts of a flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +36,7 @@ pub(super) struct Flows {
 
 impl Default for Flows {
     fn default() -> Self {
-        Self { flows: HashMap::new(), most: MOST, are_exceeded: false }
+        Self { flows: HashMap::new(), most: MAX_FLOWS, are_exceeded: false }
     }
 }
 

@@ -10,11 +10,11 @@ use super::captured::Captured;
 use crate::capture_files::Interface;
 
 /// Maximum number of ports. A further one replaces the port that was idle for longest.
-pub(super) const MOST: usize = 1024;
+pub(super) const MAX_PORTS: usize = 1024;
 
 /// Number of ports whose engines have the configured size. Of the further ports, the engine of the `n`th has
-/// `WHOLE / n` of that size, so that all engines together reserve about five times the memory of these.
-const WHOLE: usize = 16;
+/// `FULL_SIZE_PORTS / n` of that size, so that all engines together reserve about five times the memory of these.
+const FULL_SIZE_PORTS: usize = 16;
 
 /// An interface with its engine.
 pub(super) struct Port {
@@ -53,12 +53,12 @@ impl Ports {
         self.numbers.get(&interface).copied()
     }
 
-    /// Returns the number for the next new port. If there are [`MOST`], this is the number of the port that
+    /// Returns the number for the next new port. If there are [`MAX_PORTS`], this is the number of the port that
     /// has been idle for longest, which the new one replaces.
     pub(super) fn next_number(&self) -> usize {
         let ports = self.ports.iter().enumerate();
         let idlest = ports.min_by_key(|(_, port)| port.last_used).map(|(number, _)| number);
-        idlest.filter(|_| self.ports.len() >= MOST).unwrap_or(self.ports.len())
+        idlest.filter(|_| self.ports.len() >= MAX_PORTS).unwrap_or(self.ports.len())
     }
 
     /// Inserts a port with the [next number](Self::next_number); returns the port that it replaces.
@@ -102,7 +102,7 @@ impl Ports {
 
 /// Returns the configuration of port `number`'s engine.
 pub(super) fn sized(config: Config, number: usize) -> Config {
-    let part = |whole: usize| (whole * WHOLE / (number + 1)).clamp(1, whole);
+    let part = |whole: usize| (whole * FULL_SIZE_PORTS / (number + 1)).clamp(1, whole);
     let [max_connections, max_aggregates] = [config.max_connections, config.max_aggregates].map(part);
     Config { max_connections, max_aggregates, ..config }
 }

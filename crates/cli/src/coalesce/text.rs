@@ -83,7 +83,7 @@ fn totals(f: &mut fmt::Formatter<'_>, summary: &Summary) -> fmt::Result {
         writeln!(f, "{:<NAME$}{cut:>16}  by the snap length: capture with 'tcpdump -s 0'", "cut short")?;
     }
     if summary.replaced_engines > 0 {
-        let (replaced, most) = (Grouped(summary.replaced_engines), Grouped(ports::MOST as u64));
+        let (replaced, most) = (Grouped(summary.replaced_engines), Grouped(ports::MAX_PORTS as u64));
         writeln!(f, "engines flushed and replaced: {replaced} (more than {most} interfaces)")?;
     }
     let aggregates = plural(summary.aggregates, "aggregate", "aggregates");

@@ -104,10 +104,10 @@ impl Summary {
 
     /// Returns a profile's bulk run with this number of connections.
     fn bulk(&self, profile: &str, connections: usize) -> Option<&Run> {
-        let is_it = |run: &&Run| {
+        let matches = |run: &&Run| {
             run.profile == profile && run.traffic == Traffic::Bulk { connections } && run.active_ack == "off"
         };
-        self.runs.iter().find(is_it)
+        self.runs.iter().find(matches)
     }
 
     /// Returns the highest number of connections.

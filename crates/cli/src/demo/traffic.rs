@@ -26,7 +26,7 @@ const WARM_UP: Duration = Duration::from_millis(200);
 const WARM_UP_ROUND_TRIPS: u32 = 10;
 
 /// Time within which a stalled thread notices that the measurement is over.
-const LOOK_UP: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Name of the receiving threads.
 pub(super) const RECEIVER: &str = "receiver";
@@ -170,7 +170,7 @@ fn connect(address: Ipv4Addr, connections: usize) -> anyhow::Result<Vec<TcpStrea
 
 fn send(mut stream: TcpStream, shared: &Shared, rate: Rate) -> io::Result<()> {
     let bytes = vec![7; if matches!(rate, Rate::Full) { CHUNK } else { SLOW_CHUNK }];
-    stream.set_write_timeout(Some(LOOK_UP))?;
+    stream.set_write_timeout(Some(POLL_INTERVAL))?;
     let mut sent = 0;
     while !shared.is_over() {
         if let Rate::TenthOf(other) = rate
@@ -194,7 +194,7 @@ fn send(mut stream: TcpStream, shared: &Shared, rate: Rate) -> io::Result<()> {
 /// Counts the bytes received on the connection `nth` until the measurement is over. Closing then resets the
 /// connection: bytes in flight may be lost and would arrive seconds later.
 fn receive(mut stream: TcpStream, shared: &Shared, nth: usize) -> io::Result<()> {
-    stream.set_read_timeout(Some(LOOK_UP))?;
+    stream.set_read_timeout(Some(POLL_INTERVAL))?;
     let mut buffer = vec![0; CHUNK];
     while !shared.is_over() {
         match uninterrupted(|| stream.read(&mut buffer)) {

@@ -11,7 +11,7 @@ pub(super) const DISABLE_IPV6: &str = "/proc/sys/net/ipv6/conf/default/disable_i
 pub(super) enum Trial {
     /// User and network namespace.
     Namespaces,
-    /// Process namespace within those.
+    /// A process namespace within a user and network namespace.
     ProcessNamespace,
     /// A mount namespace, in a user namespace unless root.
     MountNamespace,

@@ -43,7 +43,7 @@ pub(super) fn open(
 ) -> anyhow::Result<ControlSocket> {
     ControlSocket::open(place::of_socket(host.as_str())?, move |request| match request {
         Request::Show => reporter.report().map_or(Answer::Ended, |report| Answer::Report(Box::new(report))),
-        Request::Stop => session.send(Event::StopAsked).map_or(Answer::Ended, |()| Answer::Done),
+        Request::Stop => session.send(Event::StopRequested).map_or(Answer::Ended, |()| Answer::Done),
     })
 }
 

@@ -14,7 +14,7 @@ use super::text::Text;
 use super::{control, place};
 
 /// Time that a card may take to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time that a killed card's process may keep its claim after it has closed its socket.
 const EXIT_TIME: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub(crate) struct Stats {
     /// The host interface of the card; not needed if there is only one card.
     #[arg(value_name = "NAME")]
     host: Option<InterfaceName>,
-    /// Print it as one JSON object.
+    /// Print the counters as one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -59,10 +59,10 @@ impl Down {
             }
         }
         let socket = place::of_socket(host)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + STOP_TIMEOUT;
         while socket.exists() {
             if Instant::now() > until {
-                bail!("the card behind {host} is still up after {} s", PATIENCE.as_secs());
+                bail!("the card behind {host} is still up after {} s", STOP_TIMEOUT.as_secs());
             }
             thread::sleep(Duration::from_millis(5));
         }

@@ -13,7 +13,7 @@ use crate::{failure, signals};
 /// An event that may end the session.
 pub(super) enum Event {
     Signal,
-    StopAsked,
+    StopRequested,
     LinksChanged,
     CardEnded,
 }
@@ -22,9 +22,9 @@ pub(super) enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// A signal or a request ended the session.
-    Asked,
+    Requested,
     /// The card failed; it reports the error.
-    ByItself,
+    CardFailed,
 }
 
 /// The objects that a session watches in addition to the host interface.
@@ -74,13 +74,13 @@ impl Session {
         let mut watch = Watch::new(&netlink, watched, host);
         loop {
             // Interfaces may have changed before the session.
-            watch.look()?;
+            watch.check()?;
             match self.events.recv() {
-                Ok(Event::Signal | Event::StopAsked) => return Ok(Ended::Asked),
+                Ok(Event::Signal | Event::StopRequested) => return Ok(Ended::Requested),
                 Ok(Event::LinksChanged) => {}
                 Ok(Event::CardEnded) | Err(_) => {
-                    watch.look()?;
-                    return Ok(Ended::ByItself);
+                    watch.check()?;
+                    return Ok(Ended::CardFailed);
                 }
             }
         }
@@ -93,7 +93,7 @@ struct Watch<'a> {
     watched: &'a Watched,
     host: &'a HostInterface,
     wire: Option<Link>,
-    /// True if the wire, and so the host interface, had a carrier at the last look.
+    /// True if the wire, and so the host interface, had a carrier at the last check.
     carrier: bool,
     wire_mtu: u32,
     host_mtu: u32,
@@ -107,7 +107,7 @@ impl<'a> Watch<'a> {
         Self { netlink, watched, host, wire, carrier: true, wire_mtu, host_mtu, may_warn: true }
     }
 
-    fn look(&mut self) -> anyhow::Result<()> {
+    fn check(&mut self) -> anyhow::Result<()> {
         let host = &self.host.interface;
         let Some(of_host) = self.netlink.refresh(host)? else {
             bail!("{} is gone: the card ends", host.name);
@@ -115,7 +115,7 @@ impl<'a> Watch<'a> {
         // Another interface may have its name.
         ensure!(of_host.name == host.name, "{} is called {} now: the card ends", host.name, of_host.name);
         if let Some(wire) = &mut self.wire {
-            let of_wire = wire.look(self.netlink)?;
+            let of_wire = wire.update(self.netlink)?;
             self.compare_mtus(&of_wire, &of_host)?;
             self.compare_carriers(&of_wire);
         }

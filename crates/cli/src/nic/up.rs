@@ -41,7 +41,8 @@ const WORDS: usize = 3;
 #[derive(Args)]
 #[command(args_override_self = true)]
 pub(crate) struct Up {
-    /// The interface to receive from and send through: up, and without addresses, which belong on NAME.
+    /// The interface to receive from and send through. It must be up and have no addresses: assign them to the
+    /// host interface.
     #[arg(long, value_name = "IFACE", required_unless_present = "config")]
     wire: Option<InterfaceName>,
     /// The interface for the kernel, with the wire's MAC address and MTU.
@@ -238,8 +239,8 @@ impl Up {
         drop(attached);
         captures.finish();
         let ended = match ended {
-            Ok(Ended::Asked) => stopped,
-            Ok(Ended::ByItself) => stopped.and(Err(anyhow!("the card has stopped unexpectedly"))),
+            Ok(Ended::Requested) => stopped,
+            Ok(Ended::CardFailed) => stopped.and(Err(anyhow!("the card has stopped unexpectedly"))),
             Err(error) => Err(error),
         };
         Ok((ended, socket))

@@ -72,10 +72,10 @@ struct Measured {
 }
 
 /// Time limit for the next step of a connection.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval at which the server checks whether the client has ended.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Content of the server's message.
 const GREETING: [u8; 1] = [1];
@@ -127,8 +127,8 @@ impl<'a> End<'a> {
     }
 
     fn await_completion(&self) -> anyhow::Result<()> {
-        let completion = self.completions.wait(PATIENCE);
-        check(&completion.with_context(|| format!("no completion for {PATIENCE:?}"))?, self.adapter)
+        let completion = self.completions.wait(TIMEOUT);
+        check(&completion.with_context(|| format!("no completion for {TIMEOUT:?}"))?, self.adapter)
     }
 
     /// Connects to the server and waits for its message.
@@ -163,13 +163,13 @@ impl<'a> End<'a> {
 /// Waits for the client to connect.
 fn next_request(listener: &Listener, meeting: &Meeting) -> anyhow::Result<Request> {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        if let Some(request) = listener.accept(LOOK)? {
+    while start.elapsed() < TIMEOUT {
+        if let Some(request) = listener.accept(POLL_INTERVAL)? {
             return Ok(request);
         }
         meeting.check_peer().map_err(|lost| anyhow!("the client {lost}"))?;
     }
-    bail!("no client connected for {PATIENCE:?}")
+    bail!("no client connected for {TIMEOUT:?}")
 }
 
 /// Accepts all connections; returns the open ones.
@@ -184,8 +184,8 @@ fn serve(meeting: &Meeting, parameters: Parameters) -> anyhow::Result<Vec<Connec
             let connected = end.accept(&listener, meeting)?;
             if parameters.keep {
                 kept.push(connected);
-            } else if !connected.wait_disconnected(PATIENCE)? {
-                bail!("the client did not disconnect for {PATIENCE:?}");
+            } else if !connected.wait_disconnected(TIMEOUT)? {
+                bail!("the client did not disconnect for {TIMEOUT:?}");
             }
         }
         Ok(kept)

@@ -18,8 +18,8 @@ use super::report::{self, Row, Traffic};
 use super::session::{check, check_family};
 use crate::{failure, number};
 
-/// Exchange messages as libibverbs' ibv_rc_pingpong does, which may be the other end. Both ends need the same
-/// --size, --iters and --path-mtu (1024 by default).
+/// Exchange messages, compatible with libibverbs' ibv_rc_pingpong. Both ends need the same --size, --iters and
+/// --path-mtu (1024 by default).
 #[derive(Args)]
 pub(crate) struct PingPong {
     #[command(flatten)]
@@ -36,7 +36,7 @@ pub(crate) struct PingPong {
 const DEPTH: usize = 500;
 
 /// Time limit for the next completion.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result. The names of its fields are JSON keys.
 #[derive(Serialize)]
@@ -157,8 +157,8 @@ impl Player {
             posted = 1;
         }
         while sent < iters || received < iters {
-            let Some(completion) = self.cq.wait(PATIENCE) else {
-                bail!("no completion for {PATIENCE:?}, after {received} messages from the peer");
+            let Some(completion) = self.cq.wait(TIMEOUT) else {
+                bail!("no completion for {TIMEOUT:?}, after {received} messages from the peer");
             };
             check(&completion, adapter)?;
             if completion.operation == CompletedOperation::Receive {

@@ -16,7 +16,7 @@ use super::options::Options;
 use crate::failure;
 
 /// Time limit for a client to connect to a server that is still starting.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Read timeout of the TCP connection.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -123,7 +123,7 @@ fn connect(server: &str, port: u16) -> anyhow::Result<TcpStream> {
     let start = Instant::now();
     loop {
         match TcpStream::connect((server, port)) {
-            Err(error) if may_be_starting(&error) && start.elapsed() < PATIENCE => {
+            Err(error) if may_be_starting(&error) && start.elapsed() < CONNECT_TIMEOUT => {
                 thread::sleep(Duration::from_millis(20));
             }
             result => {

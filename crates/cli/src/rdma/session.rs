@@ -20,7 +20,7 @@ use super::report;
 use crate::number::plural;
 
 /// Time limit for progress.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The first message of each end: its memory region and path MTU in bytes.
 #[derive(Serialize, Deserialize)]
@@ -218,12 +218,8 @@ fn await_transports(adapter: &Adapter, qps: &[QueuePair], stream: &TcpStream) ->
     let (mut held, mut since) = (adapter.held_connections(), Instant::now());
     while held > 0 {
         let connections = || plural(held as u64, "connection", "connections");
-        if since.elapsed() > PATIENCE {
-            bail!(
-                "no transport is negotiated for {PATIENCE:?}, {} are left{}",
-                connections(),
-                cause(adapter)
-            );
+        if since.elapsed() > TIMEOUT {
+            bail!("no transport is negotiated for {TIMEOUT:?}, {} are left{}", connections(), cause(adapter));
         }
         if let Err(lost) = check_peer(stream) {
             bail!("the peer {lost} during the set-up of {}{}", connections(), cause(adapter));
@@ -290,7 +286,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits as [`finish`](Self::finish), but does not look for failures of connections.
+    /// Waits as [`finish`](Self::finish), but does not check for failures of connections.
     pub(super) fn await_end(&self) -> anyhow::Result<()> {
         finish(self.role, &self.stream)
     }
@@ -301,12 +297,12 @@ impl Session {
     pub(super) fn or_failure<T>(&self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         /// Time for the device to receive the peer's last packets, also on a busy machine.
         const ARRIVAL: Duration = Duration::from_millis(500);
-        const PAUSE: Duration = Duration::from_millis(2);
+        const POLL_INTERVAL: Duration = Duration::from_millis(2);
         result.or_else(|error| {
             let end = Instant::now() + ARRIVAL;
             while Instant::now() < end {
                 self.check_connections()?;
-                thread::sleep(PAUSE);
+                thread::sleep(POLL_INTERVAL);
             }
             Err(error)
         })
@@ -328,17 +324,17 @@ impl Session {
     /// Polls until requests complete; replaces `completions` by their completions. Fails if one completed in
     /// error, or after 30 s.
     pub(super) fn drain(&self, completions: &mut Vec<Completion>) -> anyhow::Result<()> {
-        self.drain_within(PATIENCE, completions)
+        self.drain_within(TIMEOUT, completions)
     }
 
-    /// Likewise, but fails after `patience`.
+    /// Likewise, but fails after `timeout`.
     pub(super) fn drain_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         completions: &mut Vec<Completion>,
     ) -> anyhow::Result<()> {
         completions.clear();
-        self.until_within(patience, || {
+        self.until_within(timeout, || {
             self.cq.drain(completions);
             !completions.is_empty()
         })?;
@@ -348,15 +344,15 @@ impl Session {
     /// Calls `condition` until it returns true. Fails after 30 s, or if a connection fails or the peer ends
     /// meanwhile.
     pub(super) fn until(&self, condition: impl FnMut() -> bool) -> anyhow::Result<()> {
-        self.until_within(PATIENCE, condition)
+        self.until_within(TIMEOUT, condition)
     }
 
-    fn until_within(&self, patience: Duration, condition: impl FnMut() -> bool) -> anyhow::Result<()> {
-        until(patience, condition, || self.look_for_failures())
+    fn until_within(&self, timeout: Duration, condition: impl FnMut() -> bool) -> anyhow::Result<()> {
+        until(timeout, condition, || self.check_for_failures())
     }
 
     /// Fails if a request has failed or the peer has ended.
-    fn look_for_failures(&self) -> anyhow::Result<()> {
+    fn check_for_failures(&self) -> anyhow::Result<()> {
         self.check_connections()?;
         check_peer(&self.stream).map_err(|lost| anyhow!("the peer {lost}"))
     }
@@ -387,18 +383,18 @@ impl Session {
     }
 }
 
-/// Calls `condition` until it returns true, and `look` now and then. Fails after `patience`, or if `look`
+/// Calls `condition` until it returns true, and `check_failures` now and then. Fails after `timeout`, or if `check_failures`
 /// does.
 fn until(
-    patience: Duration,
+    timeout: Duration,
     mut condition: impl FnMut() -> bool,
-    mut look: impl FnMut() -> anyhow::Result<()>,
+    mut check_failures: impl FnMut() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     /// Calls between two reads of the clock. Each yields the processor, on a busy machine for milliseconds.
     const CALLS: u32 = 1 << 6;
-    /// Time without success between two looks for a failure.
-    const LOOK: Duration = Duration::from_millis(100);
-    let (mut start, mut looks) = (None, 1);
+    /// Time without success between two checks for a failure.
+    const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+    let (mut start, mut checks) = (None, 1);
     loop {
         for _ in 0..CALLS {
             if condition() {
@@ -406,12 +402,12 @@ fn until(
             }
         }
         let waited = start.get_or_insert_with(Instant::now).elapsed();
-        if waited > patience {
-            bail!("no message or completion for {patience:?}");
+        if waited > timeout {
+            bail!("no message or completion for {timeout:?}");
         }
-        if waited > looks * LOOK {
-            looks += 1;
-            look()?;
+        if waited > checks * CHECK_INTERVAL {
+            checks += 1;
+            check_failures()?;
         }
     }
 }
@@ -460,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_whose_calls_take_long_looks_for_failures_in_time() {
+    fn a_wait_whose_calls_take_long_checks_for_failures_in_time() {
         let mut calls = 0;
         let condition = || {
             calls += 1;

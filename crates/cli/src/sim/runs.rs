@@ -21,7 +21,7 @@ use super::record::Record;
 use crate::number::{self, Grouped, plural};
 
 /// Delay before the progress bar appears.
-const PATIENCE: Duration = Duration::from_secs(2);
+const BAR_DELAY: Duration = Duration::from_secs(2);
 
 /// The number of parallel runs, and of threads in each.
 #[derive(Args)]
@@ -88,7 +88,7 @@ impl Progress {
     }
 
     fn show(&self, events: u64) {
-        if self.bar.is_hidden() && io::stderr().is_terminal() && self.begun.elapsed() > PATIENCE {
+        if self.bar.is_hidden() && io::stderr().is_terminal() && self.begun.elapsed() > BAR_DELAY {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.set_message(format!("{} events", Grouped(events)));

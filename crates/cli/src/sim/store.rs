@@ -44,8 +44,12 @@ impl Store {
         let hash = record::hash(runner, parameters);
         let path = self.folder.join(file_name(&hash, seed));
         let Some(record) = read(&path)? else { return Ok(None) };
-        let is_it = record.model == runner.name() && record.hash == hash && record.seed == seed;
-        ensure!(is_it, "{} is the record of another run than its name says: remove it", path.display());
+        let is_requested = record.model == runner.name() && record.hash == hash && record.seed == seed;
+        ensure!(
+            is_requested,
+            "{} is the record of another run than its name says: remove it",
+            path.display()
+        );
         let (version, ours) = (&record.version, record::VERSION);
         ensure!(
             version == ours,

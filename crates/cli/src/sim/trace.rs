@@ -29,12 +29,12 @@ pub(super) struct Trace {
     #[arg(long, value_name = "SERIES/X")]
     point: Option<String>,
     /// Record the packets of this point in a pcapng file, with an interface per capture point; - for standard
-    /// output, with the result on standard error. If the point repeats its run (parameter repetitions), the
-    /// packets are those of the first run, and the result is that of all
+    /// output, with the result on standard error. If the point has several repetitions, record the first; the
+    /// printed result covers all
     #[arg(long, value_name = "FILE", requires = "point")]
     capture: Option<PathBuf>,
-    /// Write the time series of this point: .csv or .json. If the point repeats its run, the series are those
-    /// of the first run, and the result is that of all
+    /// Write the time series of this point: .csv or .json. If the point has several repetitions,
+    /// record the first; the printed result covers all
     #[arg(long, value_name = "FILE", requires = "point")]
     series: Option<PathBuf>,
     /// Virtual time between two samples

@@ -35,7 +35,7 @@ const FRAMES: usize = 16;
 const WAKE_UP: u64 = 60_000;
 
 /// Rounds without sleep after which control messages are read.
-const LOOK_UP: u64 = 64;
+const CONTROL_ROUNDS: u64 = 64;
 
 /// Maximum packets that are coalesced together.
 const BURST: usize = 256;
@@ -97,10 +97,10 @@ impl Direction {
             let more = self.receive(&mut buffer)?;
             self.send()?;
             let may_have_message = if more {
-                round.is_multiple_of(LOOK_UP)
+                round.is_multiple_of(CONTROL_ROUNDS)
             } else if self.is_due_within(stay_awake) {
                 hint::spin_loop();
-                round.is_multiple_of(LOOK_UP)
+                round.is_multiple_of(CONTROL_ROUNDS)
             } else {
                 let sources = [self.from_device.as_fd(), self.waker.as_fd()];
                 let woken = real_time.sleep(|| clock::wait(sources, self.path.poll_timeout()));

@@ -24,7 +24,7 @@ const AFTER_AN_INTERRUPT: Duration = Duration::from_millis(300);
 const UNTIL_KILLED: Duration = Duration::from_secs(5);
 
 /// Polling interval.
-pub(super) const LOOK: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The processes of both hosts.
 pub(super) struct Processes {
@@ -60,7 +60,7 @@ impl Processes {
         let begun = Instant::now();
         while begun.elapsed() < AFTER_AN_INTERRUPT && !self.running().is_empty() {
             reap();
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -99,7 +99,7 @@ fn signal_until_gone(signal: Signal, at_most: Duration, left: impl Fn() -> Vec<P
             }
         }
         reap();
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

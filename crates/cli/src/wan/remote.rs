@@ -28,7 +28,7 @@ pub(super) struct Show {
     /// The process ID of the 'nichrome wan', if several run.
     #[arg(long, value_name = "PID", value_parser = number::whole(1..=u32::MAX))]
     run: Option<u32>,
-    /// Print it as one JSON object.
+    /// Print the results as one JSON object.
     #[arg(long)]
     json: bool,
 }

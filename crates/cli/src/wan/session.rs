@@ -9,7 +9,7 @@ use nichrome_lab::Host;
 use nichrome_port::Netlink;
 use signal_hook::consts::{SIGCHLD, SIGINT};
 
-use super::processes::{Activity, LOOK, Processes};
+use super::processes::{Activity, POLL_INTERVAL, Processes};
 use super::programs::{self, Output, Program, Running, StandardOutput};
 use crate::links::{self, Link};
 use crate::side::Side;
@@ -63,14 +63,14 @@ impl Session {
         loop {
             // Interfaces may have changed before they were watched.
             for link in &mut links {
-                link.look(&netlink)?;
+                link.update(&netlink)?;
             }
             match self.events.recv() {
                 Ok(Event::Signal(SIGCHLD) | Event::LinksChanged) => {}
                 Ok(Event::Signal(SIGINT)) => return Ok(ExitCode::SUCCESS),
                 Ok(Event::Signal(signal)) => return Ok(signals::exit_code(signal)),
                 Ok(Event::PathEnded) | Err(_) => {
-                    links.iter_mut().try_for_each(|link| link.look(&netlink).map(drop))?;
+                    links.iter_mut().try_for_each(|link| link.update(&netlink).map(drop))?;
                     return Ok(ExitCode::FAILURE);
                 }
             }
@@ -149,7 +149,7 @@ impl Session {
                 Some(Activity::AtRest) => {}
                 None => break,
             }
-            if let Ok(event) = self.events.recv_timeout(LOOK)
+            if let Ok(event) = self.events.recv_timeout(POLL_INTERVAL)
                 && let Some(status) = ended_by(&event, false, processes)
             {
                 return Ok(Some(status));

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 pub(crate) use crate::common::{failure, text};
-pub(crate) use crate::until::{PATIENCE, until};
+pub(crate) use crate::until::{TIMEOUT, until};
 
 const PORT: u16 = 5001;
 
@@ -215,11 +215,11 @@ impl Lab {
         let address = address(family, if direction == Direction::ToHost { 1 } else { 2 });
         let listener = to.run(|| listen(SocketAddr::new(address, PORT))).unwrap();
         let mut sender = from
-            .run(|| TcpStream::connect_timeout(&SocketAddr::new(address, PORT), PATIENCE).unwrap())
+            .run(|| TcpStream::connect_timeout(&SocketAddr::new(address, PORT), TIMEOUT).unwrap())
             .unwrap();
         let sending = thread::spawn(move || sender.write_all(data).unwrap());
         let (mut receiver, _) = listener.accept().unwrap();
-        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
         let mut received = Vec::with_capacity(data.len());
         receiver.read_to_end(&mut received).unwrap();
         sending.join().unwrap();
@@ -231,7 +231,7 @@ impl Lab {
     pub(crate) fn send_datagrams(&self, datagrams: &[Vec<u8>], at_once: usize, family: Family) {
         let to = SocketAddr::new(address(family, 1), PORT);
         let receiver = self.here.run(|| UdpSocket::bind(to).unwrap()).unwrap();
-        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+        receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
         let from = SocketAddr::new(address(family, 2), PORT);
         let sender = self.there.run(|| UdpSocket::bind(from).unwrap()).unwrap();
         let mut received = vec![0; 65_536];
@@ -324,7 +324,7 @@ impl Up {
 
     /// Waits for a line on standard error that contains these words, and returns it.
     pub(crate) fn wait_for(&mut self, words: &str) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let Ok(line) = self.lines.recv_timeout(until - Instant::now()) else {
                 panic!("'{words}' was not printed: {:?}", self.logged);
@@ -349,7 +349,7 @@ impl Up {
 
     /// Waits for its end. Returns its lines on standard error, and its exit status.
     pub(crate) fn wait(mut self) -> (Vec<String>, Option<i32>) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

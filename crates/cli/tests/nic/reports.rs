@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
-use crate::lab::{Direction, Family, Lab, PATIENCE, name, needs_namespaces, text, until};
+use crate::lab::{Direction, Family, Lab, TIMEOUT, name, needs_namespaces, text, until};
 
 static DATA: [u8; 400_000] = [7; 400_000];
 
@@ -190,8 +190,8 @@ fn prometheus_gets_the_counters_of_every_queue() {
     lab.transfer(&DATA, Direction::FromHost, Family::V4);
     let get = |request: &str| {
         let address: SocketAddr = "127.0.0.1:9479".parse().unwrap();
-        let mut stream = lab.here.run(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut stream = lab.here.run(|| TcpStream::connect_timeout(&address, TIMEOUT).unwrap()).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use nichrome_port::uninterrupted;
 
-use crate::lab::{Lab, PATIENCE, needs_namespaces, until};
+use crate::lab::{Lab, TIMEOUT, needs_namespaces, until};
 
 /// Established connections, which send as fast as they can.
 const ESTABLISHED: usize = 16;
@@ -19,7 +19,7 @@ const ESTABLISHED: usize = 16;
 const NEW: usize = 100;
 
 /// Minimum number of new connections that need no retransmission of a SYN.
-const AT_ONCE: usize = 90;
+const MIN_IMMEDIATE: usize = 90;
 
 /// Bytes of an established connection after which its window is large.
 const GROWN: u64 = 1 << 20;
@@ -39,7 +39,7 @@ impl Drop for Ending<'_> {
 /// Reads a connection to its end, and counts the bytes.
 fn read(mut stream: TcpStream, bytes: &AtomicU64) {
     let mut buffer = vec![0; 256 << 10];
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     while let Ok(read @ 1..) = uninterrupted(|| stream.read(&mut buffer)) {
         bytes.fetch_add(read as u64, Ordering::Relaxed);
     }
@@ -59,9 +59,9 @@ fn connect_under_load(options: &[&str]) {
     thread::scope(|scope| {
         let ending = Ending(&stop);
         for bytes in &received {
-            let connect = || TcpStream::connect_timeout(&to_bulk, PATIENCE).unwrap();
+            let connect = || TcpStream::connect_timeout(&to_bulk, TIMEOUT).unwrap();
             let mut sender = lab.there.run(connect).unwrap();
-            sender.set_write_timeout(Some(PATIENCE)).unwrap();
+            sender.set_write_timeout(Some(TIMEOUT)).unwrap();
             let receiver = bulk.accept().unwrap().0;
             scope.spawn(move || read(receiver, bytes));
             let (stop, data) = (&stop, &data);
@@ -72,7 +72,7 @@ fn connect_under_load(options: &[&str]) {
         });
         for _ in 0..NEW {
             let begun = Instant::now();
-            let connect = || TcpStream::connect_timeout(&to_new, PATIENCE).unwrap();
+            let connect = || TcpStream::connect_timeout(&to_new, TIMEOUT).unwrap();
             let mut stream = lab.there.run(connect).unwrap();
             times.push(begun.elapsed());
             stream.write_all(b"hello").unwrap();
@@ -85,15 +85,15 @@ fn connect_under_load(options: &[&str]) {
     });
     let bytes: u64 = received.into_iter().map(AtomicU64::into_inner).sum();
     times.sort();
-    let at_once = times.iter().filter(|time| **time < SYN_TIMEOUT).count();
+    let immediate = times.iter().filter(|time| **time < SYN_TIMEOUT).count();
     println!(
-        "{}: {at_once} of {NEW} connected without a second SYN, half within {:?}, the last after {:?}, beside {:.2} Gbit/s",
+        "{}: {immediate} of {NEW} connected without a second SYN, half within {:?}, the last after {:?}, beside {:.2} Gbit/s",
         options.join(" "),
         times[NEW / 2],
         times[NEW - 1],
         bytes as f64 * 8e-9 / begun.elapsed().as_secs_f64()
     );
-    assert!(at_once >= AT_ONCE, "{options:?}: {times:?}");
+    assert!(immediate >= MIN_IMMEDIATE, "{options:?}: {times:?}");
     up.stop();
 }
 

@@ -17,7 +17,7 @@ use nichrome_wire::{EtherType, MacAddr, SeqNumber, TcpFrame, VirtioNetHeader, Vl
 use rustix::process::{Signal, geteuid};
 use serde_json::Value;
 
-use crate::run::{PATIENCE, Room, Started, drops, failure, float, number, text};
+use crate::run::{Room, Started, TIMEOUT, drops, failure, float, number, text};
 use crate::until::until;
 use crate::web::Site;
 
@@ -114,7 +114,7 @@ fn transfer(machines: &Machines, addresses: [IpAddr; 2], sent: &[u8]) -> (Vec<u8
     let listener = machines.on_host(0, |_| TcpListener::bind((addresses[0], 7000)).unwrap());
     let begun = Instant::now();
     let mut client =
-        machines.on_host(1, |_| TcpStream::connect_timeout(&(addresses[0], 7000).into(), PATIENCE)).unwrap();
+        machines.on_host(1, |_| TcpStream::connect_timeout(&(addresses[0], 7000).into(), TIMEOUT)).unwrap();
     let connected_after = begun.elapsed();
     let (mut server, _) = listener.accept().unwrap();
     let mut received = Vec::new();
@@ -159,7 +159,7 @@ fn tagged_frames_keep_their_tags() {
     for tags in [vec![], vec![inner], vec![outer, inner]] {
         let frame = TcpFrame { tags, payload: vec![1; 100], ..TcpFrame::default() }.build();
         from.send(&[IoSlice::new(&VirtioNetHeader::default().to_bytes()), IoSlice::new(&frame)]).unwrap();
-        clock::wait([to.as_fd()], Some(clock::now() + PATIENCE)).unwrap();
+        clock::wait([to.as_fd()], Some(clock::now() + TIMEOUT)).unwrap();
         let mut buffer = vec![0; MAX_RECEIVE];
         assert_eq!(to.receive(&mut buffer).unwrap().unwrap().frame, frame);
     }
@@ -309,7 +309,7 @@ fn the_packets_before_the_end_of_an_interface_are_captured() {
     let from =
         machines.on_host(1, |netlink| PacketSocket::open(&netlink.interface(name("host")).unwrap()).unwrap());
     let (header, frame) = (VirtioNetHeader::default().to_bytes(), TcpFrame::default().build());
-    let (limit, has_ended) = (Instant::now() + PATIENCE, AtomicBool::new(false));
+    let (limit, has_ended) = (Instant::now() + TIMEOUT, AtomicBool::new(false));
     thread::scope(|scope| {
         // A packet sent to a removed interface ends the path with an error.
         scope.spawn(|| {

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 pub(crate) use crate::common::{failure, text};
 
 /// Time limit for each step on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the command line for `program` of transfer.py.
 pub(crate) fn python(program: &str) -> String {
@@ -134,7 +134,7 @@ impl Started {
 
     /// Waits for the next line with `mark` in it, and returns the text after the mark.
     pub(crate) fn wait_for(&self, mark: &str) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut before = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
             if let Some((_, rest)) = line.split_once(mark) {
@@ -155,7 +155,7 @@ impl Started {
     }
 
     fn wait(&mut self) -> Option<ExitStatus> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while Instant::now() < until {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return Some(status);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::run::{PATIENCE, Room, Started, processes, text};
+use crate::run::{Room, Started, TIMEOUT, processes, text};
 
 /// Returns the network namespaces that the programs print.
 fn namespaces(path: &Started) -> [PathBuf; 2] {
@@ -111,7 +111,7 @@ fn programs_on_the_hosts_do_not_outlive_a_killed_command() {
     let namespaces = namespaces(&path);
     assert!(in_namespaces(&namespaces).len() >= 4);
     path.signal(Signal::KILL);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while !in_namespaces(&namespaces).is_empty() && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
     }

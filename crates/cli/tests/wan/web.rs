@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::run::{PATIENCE, Room, Started, failure, float, number, python};
+use crate::run::{Room, Started, TIMEOUT, failure, float, number, python};
 
 /// A path with a page, the page's address, and the token in its URL.
 pub(crate) struct Site {
@@ -30,7 +30,7 @@ impl Site {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -85,7 +85,7 @@ fn the_page_shows_and_changes_a_path() {
     let state = site.state();
     assert_eq!(state["to_right"]["impairments"], json!({ "delay": "80ms" }));
     assert_eq!(state["to_left"]["impairments"], json!({}));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         let state = site.state();
         let (to_right, packets) = (&state["to_right"], number(&state["to_right"], "packets_delivered"));
@@ -189,7 +189,7 @@ fn requests_are_bounded() {
     assert_eq!(status(&site.answer_to("\r\n\r\n")), 400);
     let nested = "[".repeat(8000);
     assert_eq!(status(&site.post("Content-Type: application/json\r\n", &nested)), 400);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while number(&site.state()["to_right"], "packets") == 0 {
         assert!(Instant::now() < until, "the path carries nothing");
     }
@@ -208,7 +208,7 @@ fn silent_slow_and_excess_clients_do_not_block_others() {
             stream
         })
         .collect();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while status(&site.get("/state", "")) != 200 {
         assert!(Instant::now() < until, "silent clients keep others out");
     }

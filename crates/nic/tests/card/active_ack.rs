@@ -20,7 +20,7 @@ use crate::hosts::{
 };
 use crate::ledger::{Account, Ledger};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time without a change after which the connection is idle.
 const STILL: Duration = Duration::from_millis(100);
@@ -56,16 +56,16 @@ impl Pair {
             sockopt::set_socket_recv_buffer_size(&listener, bytes).unwrap();
         }
         let stream = sender.namespace.run(|| TcpStream::connect((v4(1), PORT)).unwrap()).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         let (accepted, _) = listener.accept().unwrap();
-        accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+        accepted.set_read_timeout(Some(TIMEOUT)).unwrap();
         let port = stream.local_addr().unwrap().port();
         Connection { stream, accepted, port }
     }
 
     /// Waits until `bytes` more bytes than in `before` are acknowledged to the sender.
     fn wait_for_more(&self, port: u16, before: Account, bytes: u32) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while self.ledger.account(port).promised_since(before) < bytes {
             assert!(Instant::now() < until, "{:?}", self.ledger.account(port));
             thread::sleep(Duration::from_millis(1));
@@ -87,10 +87,10 @@ impl Pair {
     }
 
     /// Waits until the connection is idle, and checks that the receiving kernel has all bytes that were
-    /// acknowledged to the sender. Repeats this until [`PATIENCE`]: a card that waits for a processor seems
+    /// acknowledged to the sender. Repeats this until [`TIMEOUT`]: a card that waits for a processor seems
     /// idle, too.
     fn check_once_still(&self, port: u16) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut account = self.wait_until_still(port);
         while account.unconfirmed() > 0 && Instant::now() < until {
             account = self.wait_until_still(port);
@@ -227,7 +227,7 @@ fn arrives_from(pair: &Pair, port: u16) {
     };
     let stream = sender.namespace.run(connect).unwrap();
     let (mut accepted, _) = listener.accept().unwrap();
-    accepted.set_read_timeout(Some(PATIENCE)).unwrap();
+    accepted.set_read_timeout(Some(TIMEOUT)).unwrap();
     let sender = send(stream, pattern(3, 3_000_000));
     let mut received = Vec::new();
     accepted.read_to_end(&mut received).unwrap();

@@ -23,7 +23,7 @@ const FRAMES: usize = 8000;
 const KEPT: usize = 1000;
 
 /// Time limit for the next answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A host whose answers wait until the card reads them.
 struct Answering {
@@ -81,7 +81,7 @@ fn the_answers_to_a_burst_are_read_before_the_kernels_queue_is_full() {
     let card = card.unwrap();
     let mut answers = Vec::new();
     while answers.len() < FRAMES {
-        let [came] = clock::wait([far.as_fd()], Some(clock::now() + PATIENCE)).unwrap();
+        let [came] = clock::wait([far.as_fd()], Some(clock::now() + TIMEOUT)).unwrap();
         assert!(came, "only {} answers", answers.len());
         far.receive(&mut answers, FRAMES).unwrap();
         fill(&mut far);

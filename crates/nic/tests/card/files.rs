@@ -20,7 +20,7 @@ use crate::sockets::{Socket, watch};
 const CONNECTIONS: [usize; 3] = [1, 8, 64];
 
 /// Time limit for the next bytes at a receiver.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 static FILE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let megabytes =
@@ -65,7 +65,7 @@ impl Watched {
 
 /// Reads to the end of the stream.
 fn receive(mut stream: TcpStream) -> Part {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let (mut hash, mut stall, mut last) = (Sha256::new(), Duration::ZERO, Instant::now());
     let mut buffer = vec![0; 256 * 1024];
     loop {

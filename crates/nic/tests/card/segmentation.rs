@@ -14,7 +14,7 @@ use rustix::io;
 use crate::hosts::{FRAME_LEN, config, impaired};
 
 /// Time limit for the next packets.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 type Packet = (VirtioNetHeader, Vec<u8>);
 
@@ -85,7 +85,7 @@ fn packets_of_all_sizes_are_cut_to_segments_of_all_sizes() {
     host.waker.wake();
     let mut came: Vec<Vec<u8>> = Vec::new();
     while came.len() < expected.len() {
-        let [readable] = clock::wait([far.as_fd()], Some(clock::now() + PATIENCE)).unwrap();
+        let [readable] = clock::wait([far.as_fd()], Some(clock::now() + TIMEOUT)).unwrap();
         assert!(readable, "only {} of {} packets", came.len(), expected.len());
         let mut batch = Vec::new();
         far.receive(&mut batch, 100).unwrap();

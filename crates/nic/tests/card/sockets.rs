@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::hosts::Host;
 
 /// Interval between two readings: a fraction of a timeout.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A connection's state at one of its ends.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ fn socket(line: &str) -> Option<(u16, Socket)> {
 pub(crate) fn watch(host: &Host, stop: &Receiver<()>) -> (HashMap<u16, Socket>, Duration) {
     let (mut all, mut away, mut last) = (HashMap::<u16, Socket>::new(), Duration::ZERO, Instant::now());
     loop {
-        let ended = stop.recv_timeout(PAUSE) != Err(RecvTimeoutError::Timeout);
+        let ended = stop.recv_timeout(POLL_INTERVAL) != Err(RecvTimeoutError::Timeout);
         for (port, now) in sockets(host) {
             let most = all.entry(port).or_default();
             *most = Socket {

@@ -14,7 +14,7 @@ use nichrome_hca::{Adapter, AdapterConfig, Place, StarOptions, Stateless, Transp
 use nichrome_rdma::QpState;
 
 use super::bearer::Bearer;
-use super::end::{End, PATIENCE, Pair};
+use super::end::{End, Pair, TIMEOUT};
 use super::hosts::Hosts;
 use super::processors::{Processors, Role, Threads};
 use super::sockets::{SocketEnd, Wait};
@@ -154,7 +154,7 @@ impl Site<'_> {
 fn await_set_up(adapters: [&Adapter; 2]) -> anyhow::Result<()> {
     let since = Instant::now();
     while adapters.iter().any(|adapter| adapter.held_connections() > 0) {
-        if since.elapsed() > PATIENCE {
+        if since.elapsed() > TIMEOUT {
             bail!("the transport is not negotiated yet");
         }
         thread::sleep(Duration::from_millis(1));

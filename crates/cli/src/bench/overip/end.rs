@@ -10,7 +10,7 @@ use super::processors::{Processors, Role};
 use crate::side::Side;
 
 /// Time limit for anything that an end waits for.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Length in bytes of messages without data: a request, START, REPLY, FIN.
 pub(super) const CONTROL: usize = 32;
@@ -63,8 +63,8 @@ pub(super) fn poll_until<T>(
             return Ok(found);
         }
         let waited = start.get_or_insert_with(Instant::now).elapsed();
-        if waited > PATIENCE {
-            bail!("the peer has sent nothing for {PATIENCE:?}");
+        if waited > TIMEOUT {
+            bail!("the peer has sent nothing for {TIMEOUT:?}");
         }
         if waited >= spin {
             thread::yield_now();

@@ -48,10 +48,10 @@ const QUICK_LOADS: [Duration; 3] = micros([0, 4 * MILLI, 16 * MILLI]);
 const KI: usize = 1024;
 
 /// Maximum number of messages of a measurement.
-const MOST: u128 = 1000;
+const MAX_MESSAGES: u128 = 1000;
 
 /// Minimum number of messages of a measurement.
-const FEWEST: u128 = 3;
+const MIN_MESSAGES: u128 = 3;
 
 impl Plan {
     /// All places of the paper's figures, in ten minutes.
@@ -94,7 +94,7 @@ impl Plan {
     /// Returns the number of messages of a measurement, if each takes `expected`.
     pub(super) fn iterations(&self, expected: Duration) -> u32 {
         let each = expected.max(Duration::from_micros(20)).as_nanos();
-        (self.time.as_nanos() / each).clamp(FEWEST, MOST) as u32
+        (self.time.as_nanos() / each).clamp(MIN_MESSAGES, MAX_MESSAGES) as u32
     }
 }
 

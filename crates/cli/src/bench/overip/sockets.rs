@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use nichrome_port::{clock, uninterrupted};
 
-use super::end::{CONTROL, End, PATIENCE, poll_until};
+use super::end::{CONTROL, End, TIMEOUT, poll_until};
 
 /// The way in which a program waits for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Wait {
 }
 
 /// Read timeout, after which a receiving program tests whether to stop.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An end.
 pub(super) struct SocketEnd {
@@ -36,8 +36,8 @@ impl SocketEnd {
     /// Creates an end for messages of up to `max_len` bytes.
     pub(super) fn new(stream: TcpStream, wait: Wait, max_len: usize) -> anyhow::Result<Self> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         stream.set_nonblocking(wait != Wait::Blocking)?;
         Ok(Self { stream, wait, buffer: vec![0; max_len.max(CONTROL)], unsent: 0 })
     }
@@ -48,7 +48,7 @@ impl SocketEnd {
             Wait::Blocking => match uninterrupted(&mut call) {
                 Ok(0) => bail!("the peer has closed the connection"),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    bail!("the peer has sent nothing for {PATIENCE:?}")
+                    bail!("the peer has sent nothing for {TIMEOUT:?}")
                 }
                 result => result.context("the connection is lost"),
             },
@@ -110,10 +110,10 @@ impl End for SocketEnd {
     }
 
     fn absorb(&mut self, stop: &AtomicBool, taken: &AtomicU64) -> anyhow::Result<()> {
-        self.stream.set_read_timeout(Some(LOOK))?;
+        self.stream.set_read_timeout(Some(POLL_INTERVAL))?;
         while !stop.load(Ordering::Relaxed) {
             if self.wait != Wait::Blocking {
-                clock::wait([self.stream.as_fd()], Some(clock::now() + LOOK))?;
+                clock::wait([self.stream.as_fd()], Some(clock::now() + POLL_INTERVAL))?;
             }
             match uninterrupted(|| self.stream.read(&mut self.buffer)) {
                 Ok(0) => bail!("the peer has closed the connection"),

@@ -80,13 +80,13 @@ impl Pair {
 
 /// Time for the server to end by itself after its client has failed. A server to which no client has
 /// connected does not end by itself.
-const PATIENCE: Duration = Duration::from_secs(1);
+const GRACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Waits for both ends; returns the output of server and client. If the client has failed, kills a server
-/// that does not end within [`PATIENCE`].
+/// that does not end within [`GRACE_PERIOD`].
 fn outputs(mut server: Child, client: Child) -> anyhow::Result<[Output; 2]> {
     let client = client.wait_with_output()?;
-    let has_ended = client.status.success() || ends_within(&mut server, PATIENCE)?;
+    let has_ended = client.status.success() || ends_within(&mut server, GRACE_PERIOD)?;
     if !has_ended {
         server.kill()?;
     }
@@ -102,9 +102,9 @@ fn outputs(mut server: Child, client: Child) -> anyhow::Result<[Output; 2]> {
     Ok([server, client])
 }
 
-/// Returns true if the process ends within `patience`.
-fn ends_within(process: &mut Child, patience: Duration) -> io::Result<bool> {
-    let deadline = Instant::now() + patience;
+/// Returns true if the process ends within `timeout`.
+fn ends_within(process: &mut Child, timeout: Duration) -> io::Result<bool> {
+    let deadline = Instant::now() + timeout;
     while process.try_wait()?.is_none() {
         if Instant::now() >= deadline {
             return Ok(false);

@@ -13,7 +13,7 @@ use serde::Serialize;
 const LEN: usize = 8;
 
 /// Time limit for a client to connect to a server that is still starting.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Measure the latency of 8 bytes over TCP, for 'nichrome bench rdma'.
 #[derive(Args)]
@@ -88,7 +88,9 @@ pub(super) fn reach(server: SocketAddr) -> io::Result<TcpStream> {
     let start = Instant::now();
     loop {
         match TcpStream::connect(server) {
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused && start.elapsed() < PATIENCE => {
+            Err(error)
+                if error.kind() == ErrorKind::ConnectionRefused && start.elapsed() < CONNECT_TIMEOUT =>
+            {
                 std::thread::sleep(Duration::from_millis(5));
             }
             result => return result,

@@ -12,7 +12,7 @@ use super::ping_pong::{TcpEnd, reach};
 use crate::connecting::{Connecting, Moments, Remaining, on_threads};
 
 /// Time limit for the next connection or its message.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Measure connections over TCP, for 'nichrome bench rdma --connect'. The server sends a byte on each.
 #[derive(Args)]
@@ -45,7 +45,7 @@ impl TcpConnect {
     }
 
     fn serve(&self, listener: &TcpListener) -> anyhow::Result<()> {
-        set_socket_timeout(listener, Timeout::Recv, Some(PATIENCE))?;
+        set_socket_timeout(listener, Timeout::Recv, Some(TIMEOUT))?;
         let _client = listener.accept().context("no client connected")?;
         let remaining = Remaining::new(self.connections);
         on_threads(self.parallel, || {
@@ -53,7 +53,7 @@ impl TcpConnect {
                 let (mut stream, _) = listener.accept().context("no client connected")?;
                 stream.write_all(&[1])?;
                 // The client ends first.
-                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_read_timeout(Some(TIMEOUT))?;
                 stream.read_to_end(&mut Vec::new())?;
             }
             Ok(Vec::<()>::new())

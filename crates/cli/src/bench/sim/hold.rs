@@ -16,7 +16,7 @@ pub(super) const PENDING: usize = 65_000;
 /// Events per run.
 const EVENTS: u64 = 1_000_000;
 /// Maximum time to the next event in nanoseconds, uniformly distributed.
-const MOST: u64 = 1_000_000;
+const MAX_STEP: u64 = 1_000_000;
 
 /// An event queue under test.
 pub(super) trait Hold {
@@ -37,7 +37,7 @@ impl State {
     }
 
     fn later(&mut self) -> u64 {
-        ((u128::from(self.random.next_u64()) * u128::from(MOST)) >> 64) as u64
+        ((u128::from(self.random.next_u64()) * u128::from(MAX_STEP)) >> 64) as u64
     }
 }
 

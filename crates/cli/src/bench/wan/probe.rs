@@ -19,7 +19,7 @@ pub(super) const TIME: Duration = Duration::from_secs(2);
 const LEN: usize = 100;
 
 /// Timeout for each datagram.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Internal: send datagrams from inside another emulator for 'nichrome bench wan'.
 #[derive(Args)]
@@ -65,7 +65,7 @@ pub(super) fn send(to: SocketAddr, duration: Duration) -> io::Result<()> {
 
 /// Receives datagrams until the one without a time; returns the deviations from the delay `asked`.
 pub(super) fn receive(socket: &UdpSocket, asked: Duration) -> io::Result<DelayHistogram> {
-    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
     let mut errors = DelayHistogram::new();
     let mut datagram = [0; LEN];
     loop {
